@@ -1,0 +1,354 @@
+/*
+ * Double-precision GEMM on NVIDIA's FP64 tensor cores (mma.sync m16n8k16.f64; compute capability
+ * >= 9.0 for the bulk copies). The unit rounds each fused multiply-add as IEEE does, so accuracy is
+ * plain FMA's.
+ *
+ * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
+ *
+ * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
+ * = blocks of CLB_KU depths, block = the image of the tile in local memory: for each 16 depths, for
+ * each row group (16 rows of A, 8 columns of B) the operands of one mma in the order in which its
+ * 32 work-items hold them, two elements (16 bytes) a work-item at a time. Zero beyond the operand.
+ * Packed size: ceil(w/W) * W * KP elements, KP = k rounded up to CLB_KU. dst_off, pa_off, pb_off:
+ * even.
+ *
+ * Launch, all sizes at least 1:
+ *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
+ *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WM) * (CLB_NR/CLB_WN),
+ *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
+ *
+ * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), as the real
+ * ones whose product is the complex one, interleaved: A, m x k, is 2m x 2k with blocks
+ * [re -im; im re], B, k x n, is 2k x n with the rows re and im in turn. Their src_off, ld, w and k
+ * count complex elements, and `conj` asks for the conjugates; everything else is the real operand's.
+ */
+
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+
+/* 1: the packing kernels read complex operands. */
+#ifndef CLB_COMPLEX
+#define CLB_COMPLEX 0
+#endif
+/* Tile of C of one work-group, depth of one stage, number of stages. */
+#ifndef CLB_MR
+#define CLB_MR 128
+#endif
+#ifndef CLB_NR
+#define CLB_NR 128
+#endif
+#ifndef CLB_KU
+#define CLB_KU 32
+#endif
+#ifndef CLB_STAGES
+#define CLB_STAGES 3
+#endif
+/* Tile of C of one warp. */
+#ifndef CLB_WM
+#define CLB_WM 64
+#endif
+#ifndef CLB_WN
+#define CLB_WN 32
+#endif
+/*
+ * A stage is refilled CLB_LAG steps after work-item 0 read it, 1 .. CLB_STAGES - 1: the copies are
+ * then CLB_STAGES - CLB_LAG steps ahead, and the other warps may be CLB_LAG - 1 steps behind
+ * without work-item 0 waiting for them.
+ */
+#ifndef CLB_LAG
+#define CLB_LAG 1
+#endif
+/* Tile rows that are walked together, so that their panels of A stay in L2. */
+#ifndef CLB_GROUP
+#define CLB_GROUP 8
+#endif
+#ifndef CLB_PACK_WG
+#define CLB_PACK_WG 256
+#endif
+
+#define CLB_WARPS_M     (CLB_MR / CLB_WM)
+#define CLB_WARPS       ((CLB_MR / CLB_WM) * (CLB_NR / CLB_WN))
+#define CLB_WG          (32 * CLB_WARPS)
+#define CLB_FM          (CLB_WM / 16)
+#define CLB_FN          (CLB_WN / 8)
+#define CLB_BYTES_A     (CLB_MR * CLB_KU * 8)
+#define CLB_BYTES_B     (CLB_NR * CLB_KU * 8)
+#define CLB_PACK_KERNEL kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
+#define CLB_GEMM_KERNEL kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
+
+#if CLB_MR % CLB_WM || CLB_NR % CLB_WN || CLB_WM % 16 || CLB_WN % 8 || CLB_KU % 16
+#error "tiles must nest: 16 | CLB_WM | CLB_MR, 8 | CLB_WN | CLB_NR, 16 | CLB_KU"
+#endif
+#if CLB_LAG < 1 || CLB_LAG >= CLB_STAGES
+#error "CLB_LAG must be 1 .. CLB_STAGES - 1"
+#endif
+
+/*
+ * Element (i, p) of a w x k operand, zero outside of it; (0, 0) is at src, others at i*di + p*dp, or,
+ * of a complex operand, re or im of the pair there with half of the indices that count both.
+ */
+static inline double element(global const double *src, ulong di, ulong dp, uint w, uint k, uint i,
+                             uint p, bool of_a, uint conj)
+{
+    if (i >= w || p >= k)
+        return 0.0;
+#if CLB_COMPLEX
+    uint half_i = of_a ? i / 2 : i;
+    uint part = (of_a ? i ^ p : p) & 1;
+    bool negative = part && (of_a ? (i & 1) == conj : conj != 0);
+    double x = src[2 * (half_i * di + p / 2 * dp) + part];
+
+    return negative ? -x : x;
+#else
+    return src[i * di + p * dp];
+#endif
+}
+/*
+ * One block of the packed operand. Eight rows by four depths are read at a time, so every 32-byte
+ * sector of the source is used whole in either direction, and writes are contiguous.
+ */
+static inline void pack_a(global const double *src, ulong di, ulong dp, uint w, uint k,
+                          global double *dst, uint conj)
+{
+    ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
+    global double2 *out = (global double2 *)(dst + block * (CLB_MR * CLB_KU));
+
+#pragma unroll 8
+    for (uint e = get_local_id(0); e < CLB_MR * CLB_KU / 2; e += CLB_PACK_WG) {
+        uint quad = e / 32 % 4;
+        uint rows = e / 128 % (CLB_MR / 16);
+        uint i = get_group_id(0) * CLB_MR + rows * 16 + e % 32 / 4;
+        uint p = get_group_id(1) * CLB_KU + e / (CLB_MR * 8) * 16 + quad * 4 + e % 4;
+
+        out[e] = (double2)(element(src, di, dp, w, k, i, p, true, conj),
+                           element(src, di, dp, w, k, i + 8, p, true, conj));
+    }
+}
+
+static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, uint k,
+                          global double *dst, uint conj)
+{
+    ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
+    global double2 *out = (global double2 *)(dst + block * (CLB_NR * CLB_KU));
+
+#pragma unroll 8
+    for (uint e = get_local_id(0); e < CLB_NR * CLB_KU / 2; e += CLB_PACK_WG) {
+        uint half_block = e / 32 % 2;
+        uint cols = e / 64 % (CLB_NR / 8);
+        uint i = get_group_id(0) * CLB_NR + cols * 8 + e % 32 / 4;
+        uint p = get_group_id(1) * CLB_KU + e / (CLB_NR * 8) * 16 + half_block * 8 + e % 4;
+
+        out[e] = (double2)(element(src, di, dp, w, k, i, p, false, conj),
+                           element(src, di, dp, w, k, i, p + 4, false, conj));
+    }
+}
+
+#if CLB_COMPLEX
+#define CLB_CONJ_PARAMETER , uint conj
+#define CLB_CONJ           conj
+#define CLB_PARTS          2
+#else
+#define CLB_CONJ_PARAMETER
+#define CLB_CONJ           0
+#define CLB_PARTS          1
+#endif
+
+CLB_PACK_KERNEL void clb_pack_a_n(global const double *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    pack_a(src + CLB_PARTS * src_off, 1, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_a_t(global const double *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    pack_a(src + CLB_PARTS * src_off, ld, 1, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_b_n(global const double *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    pack_b(src + CLB_PARTS * src_off, 1, ld, w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_b_t(global const double *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    pack_b(src + CLB_PARTS * src_off, ld, 1, w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
+}
+
+#include "tile.h"
+#include "nv_copy.h"
+
+static inline void fetch_step(global const double *pa, global const double *pb, uint step,
+                              uint to_a, uint to_b, uint full)
+{
+    expect_bytes(full, CLB_BYTES_A + CLB_BYTES_B);
+    bulk_copy(to_a, pa + (ulong)step * (CLB_MR * CLB_KU), CLB_BYTES_A, full);
+    bulk_copy(to_b, pb + (ulong)step * (CLB_NR * CLB_KU), CLB_BYTES_B, full);
+}
+
+static inline void mma(double c[4], const double a[8], const double b[4])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
+                 : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+                 : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]),
+                   "d"(a[7]), "d"(b[0]), "d"(b[1]), "d"(b[2]), "d"(b[3]));
+}
+
+/* la, lb: this lane's first element of the warp's rows and columns in the stage. */
+static inline void multiply_tile(local const double2 *la, local const double2 *lb,
+                                 double acc[CLB_FM][CLB_FN][4])
+{
+#pragma unroll
+    for (uint d = 0; d < CLB_KU / 16; d++) {
+        double b[CLB_FN][4];
+
+#pragma unroll
+        for (uint j = 0; j < CLB_FN; j++) {
+#pragma unroll
+            for (uint h = 0; h < 2; h++) {
+                double2 v = lb[(d * (CLB_NR / 8) + j) * 64 + h * 32];
+
+                b[j][2 * h] = v.x;
+                b[j][2 * h + 1] = v.y;
+            }
+        }
+#pragma unroll
+        for (uint i = 0; i < CLB_FM; i++) {
+            double a[8];
+
+#pragma unroll
+            for (uint h = 0; h < 4; h++) {
+                double2 v = la[(d * (CLB_MR / 16) + i) * 128 + h * 32];
+
+                a[2 * h] = v.x;
+                a[2 * h + 1] = v.y;
+            }
+#pragma unroll
+            for (uint j = 0; j < CLB_FN; j++)
+                mma(acc[i][j], a, b[j]);
+        }
+    }
+}
+
+/* Asks for this tile of C while the product runs; a tile off the 128-byte lines misses its last
+ * ones. */
+static inline void prefetch_tile(global const double *c, ulong ldc, uint m, uint n, uint row,
+                                 uint col)
+{
+    for (uint e = get_local_id(0); e < CLB_NR * (CLB_MR / 16); e += CLB_WG) {
+        uint r = row + e % (CLB_MR / 16) * 16;
+        uint s = col + e / (CLB_MR / 16);
+
+        if (r < m && s < n)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(c + r + s * ldc));
+    }
+}
+
+/*
+ * Two row fragments at a time: all loads of C of a batch before its stores, because the compiler
+ * can't move them across stores that may alias.
+ */
+static inline void store_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, double alpha,
+                              double beta, global double *c, ulong ldc, uint row, uint col)
+{
+#pragma unroll
+    for (uint i0 = 0; i0 < CLB_FM; i0 += 2) {
+        double out[2][CLB_FN][4];
+
+#pragma unroll
+        for (uint e = 0; e < 2 * CLB_FN * 4; e++) {
+            uint i = e / (CLB_FN * 4);
+            uint j = e / 4 % CLB_FN;
+            uint r = row + (i0 + i) * 16 + e % 4 / 2 * 8;
+            uint s = col + j * 8 + e % 2;
+
+            out[i][j][e % 4] =
+                beta != 0.0 && i0 + i < CLB_FM && r < m && s < n ? c[r + s * ldc] : 0.0;
+        }
+#pragma unroll
+        for (uint e = 0; e < 2 * CLB_FN * 4; e++) {
+            uint i = e / (CLB_FN * 4);
+            uint j = e / 4 % CLB_FN;
+            uint r = row + (i0 + i) * 16 + e % 4 / 2 * 8;
+            uint s = col + j * 8 + e % 2;
+
+            if (i0 + i < CLB_FM && r < m && s < n)
+                c[r + s * ldc] = fma(alpha, acc[i0 + i][j][e % 4], beta * out[i][j][e % 4]);
+        }
+    }
+}
+
+/*
+ * Barriers per stage: `full` counts the bytes of a fill, `empty` one arrival of each warp after its
+ * last read. Fill number f of a stage completes phase f of `full`, its release phase f of `empty`;
+ * a wait for phase f passes parity f & 1.
+ */
+CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
+                              global const double *pa, ulong pa_off, global const double *pb,
+                              ulong pb_off, global double *c, ulong c_off, ulong ldc)
+{
+    local double la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
+    local double lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
+    local ulong barriers[2 * CLB_STAGES];
+    uint2 tile = tile_of_group(m, n);
+    uint steps = (k - 1) / CLB_KU + 1;
+    uint id = get_local_id(0);
+    uint lane = id % 32;
+    uint wm = id / 32 % CLB_WARPS_M;
+    uint wn = id / 32 / CLB_WARPS_M;
+    uint full = (uint)barriers;
+    uint empty = full + 8 * CLB_STAGES;
+    double acc[CLB_FM][CLB_FN][4];
+
+#pragma unroll
+    for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++)
+        acc[e / (CLB_FN * 4)][e / 4 % CLB_FN][e % 4] = 0.0;
+    pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
+    pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
+    if (id == 0) {
+        for (uint i = 0; i < CLB_STAGES; i++) {
+            init_barrier(full + 8 * i, 1);
+            init_barrier(empty + 8 * i, CLB_WARPS);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        for (uint i = 0; i < CLB_STAGES - CLB_LAG && i < steps; i++)
+            fetch_step(pa, pb, i, (uint)la + i * CLB_BYTES_A, (uint)lb + i * CLB_BYTES_B,
+                       full + 8 * i);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (beta != 0.0)
+        prefetch_tile(c + c_off, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
+
+    uint stage = 0;
+    uint parity = 0;
+
+    for (uint s = 0; s < steps; s++) {
+        uint next = s + CLB_STAGES - CLB_LAG;
+
+        if (id == 0 && next < steps) {
+            uint wraps = stage >= CLB_LAG;
+            uint refill = wraps ? stage - CLB_LAG : stage + CLB_STAGES - CLB_LAG;
+
+            /* The previous content of `refill`, if any, was step s - CLB_LAG. */
+            if (s >= CLB_LAG)
+                wait_barrier(empty + 8 * refill, wraps ? parity : parity ^ 1);
+            fetch_step(pa, pb, next, (uint)la + refill * CLB_BYTES_A,
+                       (uint)lb + refill * CLB_BYTES_B, full + 8 * refill);
+        }
+        asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+        wait_barrier(full + 8 * stage, parity);
+        multiply_tile(
+            (local const double2 *)(la + stage * (CLB_MR * CLB_KU)) + wm * (CLB_FM * 128) + lane,
+            (local const double2 *)(lb + stage * (CLB_NR * CLB_KU)) + wn * (CLB_FN * 64) + lane,
+            acc);
+        release_stage(empty + 8 * stage);
+        if (++stage == CLB_STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+    store_tile(acc, m, n, alpha, beta, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WM + lane / 4,
+               tile.y * CLB_NR + wn * CLB_WN + lane % 4 * 2);
+}

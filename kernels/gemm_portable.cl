@@ -1,0 +1,458 @@
+/*
+ * GEMM by plain fused multiply-add: any OpenCL 1.2 GPU, float or double. The `strict` path and the
+ * fallback of the split kernels.
+ *
+ * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
+ *
+ * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
+ * q holding rows q*W .. q*W+W-1 for all depths: element (r, p) of panel q is at (q*KP + p)*W + r,
+ * with KP = k rounded up to CLB_KU. A tile of CLB_KU depths is thus one contiguous block that is
+ * also the image of the tile in local memory. Rows and depths beyond the operand are zero, so the
+ * GEMM has no bounds tests before its epilogue; both operands are zero there, so the caller's Inf
+ * never meets a padding zero in an entry of C that is kept. Packed size: ceil(w/W) * W * KP
+ * elements. dst_off, pa_off, pb_off: multiples of 16 bytes.
+ *
+ * Launch, all sizes at least 1:
+ *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
+ *   clb_gemm:   local CLB_WG = (CLB_MR/CLB_TM) * (CLB_NR/CLB_TN),
+ *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
+ *
+ * Every entry of C is one chain of fused multiply-adds in ascending depth, whatever the tile.
+ *
+ * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), as the real
+ * ones whose product is the complex one, interleaved: A, m x k, is 2m x 2k with blocks
+ * [re -im; im re], B, k x n, is 2k x n with the rows re and im in turn. Their src_off, ld, w and k
+ * count complex elements, and `conj` asks for the conjugates; everything else is the real operand's.
+ */
+
+#ifndef CLB_DOUBLE
+#define CLB_DOUBLE 0
+#endif
+/* 1: the packing kernels read complex operands. */
+#ifndef CLB_COMPLEX
+#define CLB_COMPLEX 0
+#endif
+/* Tile of C of one work-group, and depth of one step. */
+#ifndef CLB_MR
+#define CLB_MR 64
+#endif
+#ifndef CLB_NR
+#define CLB_NR 64
+#endif
+#ifndef CLB_KU
+#define CLB_KU 16
+#endif
+/* Tile of C of one work-item. */
+#ifndef CLB_TM
+#define CLB_TM 4
+#endif
+#ifndef CLB_TN
+#define CLB_TN 4
+#endif
+/* Elements per access to local memory and packed panels: 1, 2 or 4. */
+#ifndef CLB_VW
+#if CLB_DOUBLE
+#define CLB_VW 2
+#else
+#define CLB_VW 4
+#endif
+#endif
+/*
+ * Consecutive work-items form blocks of CLB_LX rows x CLB_LY columns of work-items: 8 x 4 makes the
+ * 32 that run together read few distinct local addresses. Any divisors of the work-item grid are
+ * right.
+ */
+#ifndef CLB_LX
+#define CLB_LX (CLB_MR / CLB_TM)
+#endif
+#ifndef CLB_LY
+#define CLB_LY 1
+#endif
+/* Tile rows that are walked together, so that their panels of A stay in the device's cache. */
+#ifndef CLB_GROUP
+#define CLB_GROUP 8
+#endif
+/* 0: copies through registers, two stages. 1: NVIDIA's bulk copies (compute capability >= 9.0). */
+#ifndef CLB_COPY
+#define CLB_COPY 0
+#endif
+#ifndef CLB_STAGES
+#define CLB_STAGES 2
+#endif
+/* Depths unrolled in the inner loop. */
+#ifndef CLB_UNROLL
+#define CLB_UNROLL CLB_KU
+#endif
+#ifndef CLB_PACK_WG
+#define CLB_PACK_WG 256
+#endif
+
+#define CLB_WX (CLB_MR / CLB_TM)
+#define CLB_WY (CLB_NR / CLB_TN)
+#define CLB_WG (CLB_WX * CLB_WY)
+
+#if CLB_MR % CLB_TM || CLB_NR % CLB_TN || CLB_TM % CLB_VW || CLB_TN % CLB_VW
+#error "tiles must nest: CLB_VW | CLB_TM | CLB_MR and CLB_VW | CLB_TN | CLB_NR"
+#endif
+#if CLB_WX % CLB_LX || CLB_WY % CLB_LY
+#error "CLB_LX x CLB_LY must divide the grid of work-items"
+#endif
+#if CLB_COPY == 0 && CLB_STAGES != 2
+#error "copies through registers need two stages"
+#endif
+#if CLB_COPY == 0 &&                                                                               \
+    ((CLB_MR * CLB_KU) % (CLB_WG * CLB_VW) || (CLB_NR * CLB_KU) % (CLB_WG * CLB_VW))
+#error "a tile must be whole vectors for every work-item"
+#endif
+#if CLB_COMPLEX && CLB_KU % 2
+#error "CLB_KU must be even where a complex number takes two steps of depth"
+#endif
+#if CLB_KU % CLB_UNROLL
+#error "CLB_UNROLL must divide CLB_KU"
+#endif
+
+#if CLB_DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define T double
+#else
+#define T float
+#endif
+#define CLB_CAT_(a, b) a##b
+#define CLB_CAT(a, b)  CLB_CAT_(a, b)
+#if CLB_VW == 1
+#define V                T
+#define CLB_UNPACK(v, p) (*(p) = (v))
+#else
+#define V                CLB_CAT(T, CLB_VW)
+#define CLB_UNPACK(v, p) CLB_CAT(vstore, CLB_VW)(v, 0, p)
+#endif
+
+#define CLB_PACK_KERNEL kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
+#define CLB_GEMM_KERNEL kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
+
+/* Without a fast fma() product and sum are left to the compiler, which fuses them if it can. */
+#if CLB_DOUBLE || defined(FP_FAST_FMAF)
+#define CLB_FMA(a, b, c) fma(a, b, c)
+#else
+#define CLB_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* Where the panels' block of this work-group begins in the packed operand. */
+static inline ulong pack_base(ulong dst_off, uint width)
+{
+    ulong depth = (ulong)get_num_groups(1) * CLB_KU;
+
+    return dst_off + (get_group_id(0) * depth + get_group_id(1) * CLB_KU) * width;
+}
+
+/*
+ * Element (i, p) of an operand of which (0, 0) is at src: at i*di + p*dp, or, of a complex operand,
+ * re or im of the pair there with half of the indices that count both.
+ */
+static inline T element(global const T *src, ulong di, ulong dp, uint i, uint p, bool of_a,
+                        uint conj)
+{
+#if CLB_COMPLEX
+    uint half_i = of_a ? i / 2 : i;
+    uint part = (of_a ? i ^ p : p) & 1;
+    bool negative = part && (of_a ? (i & 1) == conj : conj != 0);
+    T x = src[2 * (half_i * di + p / 2 * dp) + part];
+
+    return negative ? -x : x;
+#else
+    return src[i * di + p * dp];
+#endif
+}
+
+/* Rows contiguous in the source: reads and writes run along the rows. */
+static inline void pack_n(global const T *src, ulong ld, uint w, uint k, global T *dst, uint width,
+                          bool of_a, uint conj)
+{
+    uint row0 = get_group_id(0) * width;
+    uint p0 = get_group_id(1) * CLB_KU;
+
+#pragma unroll 16
+    for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
+        uint i = row0 + e % width;
+        uint p = p0 + e / width;
+
+        dst[e] = i < w && p < k ? element(src, 1, ld, i, p, of_a, conj) : (T)0;
+    }
+}
+
+/* Depths contiguous in the source: reads run along the depth, the odd row pitch turns the block. */
+static inline void pack_t(global const T *src, ulong ld, uint w, uint k, global T *dst, uint width,
+                          local T *block, bool of_a, uint conj)
+{
+    uint row0 = get_group_id(0) * width;
+    uint p0 = get_group_id(1) * CLB_KU;
+
+#pragma unroll 16
+    for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
+        uint i = row0 + e / CLB_KU;
+        uint p = p0 + e % CLB_KU;
+
+        block[(e % CLB_KU) * (width + 1) + e / CLB_KU] =
+            i < w && p < k ? element(src, ld, 1, i, p, of_a, conj) : (T)0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 16
+    for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG)
+        dst[e] = block[e / width * (width + 1) + e % width];
+}
+
+#if CLB_COMPLEX
+#define CLB_CONJ_PARAMETER , uint conj
+#define CLB_CONJ           conj
+#define CLB_PARTS          2
+#else
+#define CLB_CONJ_PARAMETER
+#define CLB_CONJ           0
+#define CLB_PARTS          1
+#endif
+
+CLB_PACK_KERNEL void clb_pack_a_n(global const T *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
+           dst + pack_base(dst_off, CLB_MR), CLB_MR, true, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_a_t(global const T *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    local T block[CLB_KU * (CLB_MR + 1)];
+
+    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
+           dst + pack_base(dst_off, CLB_MR), CLB_MR, block, true, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_b_n(global const T *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k,
+           dst + pack_base(dst_off, CLB_NR), CLB_NR, false, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_b_t(global const T *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+{
+    local T block[CLB_KU * (CLB_NR + 1)];
+
+    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k,
+           dst + pack_base(dst_off, CLB_NR), CLB_NR, block, false, CLB_CONJ);
+}
+
+#include "tile.h"
+
+/* acc[j][i] += A(i, p) * B(p, j) over the tile's CLB_KU depths; x, y: place of the work-item. */
+static inline void multiply_tile(local const T *la, local const T *lb, uint x, uint y,
+                                 T acc[CLB_TN][CLB_TM])
+{
+    la += x * CLB_VW;
+    lb += y * CLB_VW;
+#pragma unroll CLB_UNROLL
+    for (uint p = 0; p < CLB_KU; p++) {
+        T a[CLB_TM];
+        T b[CLB_TN];
+
+#pragma unroll
+        for (uint i = 0; i < CLB_TM; i += CLB_VW)
+            CLB_UNPACK(*(local const V *)(la + p * CLB_MR + i * CLB_WX), a + i);
+#pragma unroll
+        for (uint j = 0; j < CLB_TN; j += CLB_VW)
+            CLB_UNPACK(*(local const V *)(lb + p * CLB_NR + j * CLB_WY), b + j);
+#pragma unroll
+        for (uint j = 0; j < CLB_TN; j++) {
+#pragma unroll
+            for (uint i = 0; i < CLB_TM; i++)
+                acc[j][i] = CLB_FMA(a[i], b[j], acc[j][i]);
+        }
+    }
+}
+
+/*
+ * The loads of C come before all stores of the same batch: the compiler can't move them across
+ * stores that may alias, and one round trip to memory per entry would cost two thirds of the rate.
+ */
+static inline void store_tile(T acc[CLB_TN][CLB_TM], uint m, uint n, T alpha, T beta, global T *c,
+                              ulong ldc, uint row, uint col)
+{
+#pragma unroll
+    for (uint j0 = 0; j0 < CLB_TN; j0 += CLB_VW) {
+        uint j1 = col + j0 * CLB_WY;
+        T old[CLB_VW][CLB_TM];
+
+        if (beta != (T)0) {
+#pragma unroll
+            for (uint j = 0; j < CLB_VW; j++) {
+#pragma unroll
+                for (uint i = 0; i < CLB_TM; i++) {
+                    uint r = row + i / CLB_VW * CLB_VW * CLB_WX + i % CLB_VW;
+
+                    old[j][i] = r < m && j1 + j < n ? c[r + (j1 + j) * ldc] : (T)0;
+                }
+            }
+#pragma unroll
+            for (uint j = 0; j < CLB_VW; j++) {
+#pragma unroll
+                for (uint i = 0; i < CLB_TM; i++)
+                    old[j][i] = CLB_FMA(alpha, acc[j0 + j][i], beta * old[j][i]);
+            }
+        } else {
+#pragma unroll
+            for (uint j = 0; j < CLB_VW; j++) {
+#pragma unroll
+                for (uint i = 0; i < CLB_TM; i++)
+                    old[j][i] = alpha * acc[j0 + j][i];
+            }
+        }
+#pragma unroll
+        for (uint j = 0; j < CLB_VW; j++) {
+#pragma unroll
+            for (uint i = 0; i < CLB_TM; i++) {
+                uint r = row + i / CLB_VW * CLB_VW * CLB_WX + i % CLB_VW;
+
+                if (r < m && j1 + j < n)
+                    c[r + (j1 + j) * ldc] = old[j][i];
+            }
+        }
+    }
+}
+
+#if CLB_COPY == 0
+
+/* Vectors per work-item and tile. */
+#define CLB_CA (CLB_MR * CLB_KU / (CLB_WG * CLB_VW))
+#define CLB_CB (CLB_NR * CLB_KU / (CLB_WG * CLB_VW))
+
+/*
+ * Two stages: the next tile is on its way in registers while the present one is multiplied, and one
+ * barrier a step is enough, because the stage written was last read before the barrier passed.
+ */
+static inline void multiply_panels(global const T *pa, global const T *pb, uint steps, uint x,
+                                   uint y, local T *la, local T *lb, T acc[CLB_TN][CLB_TM])
+{
+    uint id = get_local_id(0);
+    V ra[CLB_CA];
+    V rb[CLB_CB];
+
+    for (uint s = 0; s <= steps; s++) {
+        uint next = s % 2;
+        uint here = 1 - next;
+
+        if (s < steps) {
+            global const V *ga = (global const V *)(pa + (ulong)s * (CLB_MR * CLB_KU)) + id;
+            global const V *gb = (global const V *)(pb + (ulong)s * (CLB_NR * CLB_KU)) + id;
+
+#pragma unroll
+            for (uint i = 0; i < CLB_CA; i++)
+                ra[i] = ga[i * CLB_WG];
+#pragma unroll
+            for (uint i = 0; i < CLB_CB; i++)
+                rb[i] = gb[i * CLB_WG];
+        }
+        if (s > 0)
+            multiply_tile(la + here * (CLB_MR * CLB_KU), lb + here * (CLB_NR * CLB_KU), x, y, acc);
+        if (s < steps) {
+#pragma unroll
+            for (uint i = 0; i < CLB_CA; i++)
+                ((local V *)(la + next * (CLB_MR * CLB_KU)))[id + i * CLB_WG] = ra[i];
+#pragma unroll
+            for (uint i = 0; i < CLB_CB; i++)
+                ((local V *)(lb + next * (CLB_NR * CLB_KU)))[id + i * CLB_WG] = rb[i];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#else
+
+#include "nv_copy.h"
+
+#define CLB_BYTES_A (CLB_MR * CLB_KU * (uint)sizeof(T))
+#define CLB_BYTES_B (CLB_NR * CLB_KU * (uint)sizeof(T))
+
+/* Asks for the tiles of one step; the stage's barrier completes when all its bytes have arrived. */
+static inline void fetch_step(global const T *pa, global const T *pb, uint step, local T *la,
+                              local T *lb, uint full)
+{
+    expect_bytes(full, CLB_BYTES_A + CLB_BYTES_B);
+    bulk_copy((uint)la, pa + (ulong)step * (CLB_MR * CLB_KU), CLB_BYTES_A, full);
+    bulk_copy((uint)lb, pb + (ulong)step * (CLB_NR * CLB_KU), CLB_BYTES_B, full);
+}
+
+/*
+ * CLB_STAGES stages. A stage is refilled by work-item 0 one step after it was last read, behind the
+ * work-group barrier that all its readers have passed.
+ */
+static inline void multiply_panels(global const T *pa, global const T *pb, uint steps, uint x,
+                                   uint y, local T *la, local T *lb, local ulong *full,
+                                   T acc[CLB_TN][CLB_TM])
+{
+    uint bars = (uint)full;
+    bool leader = get_local_id(0) == 0;
+
+    if (leader) {
+        for (uint i = 0; i < CLB_STAGES; i++)
+            init_barrier(bars + 8 * i, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        for (uint i = 0; i < CLB_STAGES - 1 && i < steps; i++)
+            fetch_step(pa, pb, i, la + i * (CLB_MR * CLB_KU), lb + i * (CLB_NR * CLB_KU),
+                       bars + 8 * i);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    uint stage = 0;
+    uint parity = 0;
+
+    for (uint s = 0; s < steps; s++) {
+        wait_barrier(bars + 8 * stage, parity);
+        if (s > 0)
+            barrier(CLK_LOCAL_MEM_FENCE);
+        if (leader && s + CLB_STAGES - 1 < steps) {
+            uint refill = (stage ? stage : CLB_STAGES) - 1;
+
+            fetch_step(pa, pb, s + CLB_STAGES - 1, la + refill * (CLB_MR * CLB_KU),
+                       lb + refill * (CLB_NR * CLB_KU), bars + 8 * refill);
+        }
+        multiply_tile(la + stage * (CLB_MR * CLB_KU), lb + stage * (CLB_NR * CLB_KU), x, y, acc);
+        if (++stage == CLB_STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+}
+
+#endif
+
+CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, T alpha, T beta, global const T *pa,
+                              ulong pa_off, global const T *pb, ulong pb_off, global T *c,
+                              ulong c_off, ulong ldc)
+{
+    local T la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
+    local T lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
+    uint2 tile = tile_of_group(m, n);
+    uint steps = (k - 1) / CLB_KU + 1;
+    uint id = get_local_id(0);
+    uint block = id / (CLB_LX * CLB_LY);
+    uint x = block % (CLB_WX / CLB_LX) * CLB_LX + id % CLB_LX;
+    uint y = block / (CLB_WX / CLB_LX) * CLB_LY + id / CLB_LX % CLB_LY;
+    T acc[CLB_TN][CLB_TM];
+
+    for (uint j = 0; j < CLB_TN; j++) {
+        for (uint i = 0; i < CLB_TM; i++)
+            acc[j][i] = (T)0;
+    }
+    pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
+    pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
+#if CLB_COPY == 0
+    multiply_panels(pa, pb, steps, x, y, la, lb, acc);
+#else
+    local ulong full[CLB_STAGES];
+
+    multiply_panels(pa, pb, steps, x, y, la, lb, full, acc);
+#endif
+    store_tile(acc, m, n, alpha, beta, c + c_off, ldc, tile.x * CLB_MR + x * CLB_VW,
+               tile.y * CLB_NR + y * CLB_VW);
+}

@@ -1,0 +1,254 @@
+/* algo: algorithms on the device. No environment, no dlsym, no decision whether to offload.
+ *
+ * Matrices are the caller's, column-major, in host memory; a column-major rows x cols operand
+ * occupies (cols-1)*ld + rows elements and nothing else is touched. */
+#ifndef CLB_ALGO_H
+#define CLB_ALGO_H
+
+#include "tuning/tuning.h"
+
+/* ---- the problem ----------------------------------------------------------------------------- */
+
+/* C = alpha*op(A)*op(B) + beta*C; op(A) is m x k, op(B) k x n, C m x n (BLAS xGEMM). The scalars
+ * and matrices are of type `precision`. */
+struct clb_gemm {
+    clb_precision precision;
+    clb_op transa, transb;
+    size_t m, n, k;
+    const void *alpha, *a, *b, *beta;
+    void *c;
+    size_t lda, ldb, ldc;
+};
+
+/* ---- family.c: what the host must know of a kernel family ------------------------------------ */
+
+typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
+
+struct clb_geometry {
+    size_t global[2], local[2];
+    cl_uint dimensions;
+};
+
+/* A kernel family: its source and the launch geometry that the file's header comment states. */
+struct clb_gemm_family {
+    const struct clb_source *source;
+    /* False when the values are inconsistent or too large for the device; `element` is the size of
+     * a real number. */
+    bool (*fits)(const size_t *value, const struct clb_device *device, size_t element);
+    struct clb_geometry (*pack)(const size_t *value, clb_operand_role role, size_t w, size_t k);
+    struct clb_geometry (*gemm)(const size_t *value, size_t m, size_t n);
+    /* Split families: bytes of a packed block, width x KU elements. Their offsets are in bytes, and
+     * their packing kernels raise a flag, the last argument, when an element is outside the range
+     * for which the family keeps its promise. NULL: packed elements are like the operand's. */
+    size_t (*block_bytes)(const size_t *value, size_t width);
+};
+
+const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
+
+/* ---- variant.c: a family with its parameters, built and checked on the device ---------------- */
+
+struct clb_gemm_variant {
+    clb_precision precision;
+    struct clb_gemm_tuning tuning;
+    const struct clb_gemm_family *family;
+    struct clb_program *program;
+    char name[32]; /* "gemm-cpu-32x8", for reports */
+    /* Split families: what computes problems and operands that they can't. */
+    const struct clb_gemm_variant *plain;
+};
+
+static inline bool clb_gemm_is_split(const struct clb_gemm_variant *variant)
+{
+    return variant->family->block_bytes != NULL;
+}
+
+/* The variant for a precision on the runtime's device: chosen, built and self-checked by the first
+ * caller. A family that doesn't build or miscalculates is dropped with a log line and the next one
+ * of the table is tried; CLB_ERR_UNSUPPORTED when none is left. */
+clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
+                                const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+
+/* A variant from explicit values, built and self-checked now: what the tuner tries. A split family
+ * made this way has no plain one beside it. CLB_ERR_UNSUPPORTED when the family can't be so,
+ * CLB_ERR_BUILD when it does not build or miscalculates. */
+clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
+                                 const struct clb_gemm_tuning *tuning,
+                                 struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* ---- widen.c --------------------------------------------------------------------------------- */
+
+/* Launch every kernel of a new variant once, as wide as it will ever be. Only PoCL needs it, before
+ * anything else runs them. */
+clb_status clb_gemm_widen(struct clb_runtime *runtime,
+                          const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* ---- launch.c: the kernels of a variant ------------------------------------------------------
+ *
+ * Everything outside this part counts elements of the problem. Kernels multiply real matrices; a
+ * complex product is a real one, only the packing differs. With interleaved storage C (m x n, ldc)
+ * is the real 2m x n matrix with leading dimension 2*ldc; A is packed as the real 2m x 2k matrix
+ * whose 2 x 2 blocks are [re -im; im re], B as the real 2k x n matrix with the rows re and im in
+ * turn: 8mnk flops, as many as there are. Launch geometry and parameters (CLB_MR, CLB_KU, ...) are
+ * in real elements. */
+
+/* The multiples of rows of A or columns of B at which panels begin, and those of depth to which
+ * they are padded. */
+size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role);
+size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
+
+struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
+                                           clb_operand_role role, size_t w, size_t k);
+struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
+                                               size_t n);
+
+/* Elements of an operand as the device sees them: element (i, p) is at offset + i*di + p*dp, where
+ * one of the strides is 1 and the other ld. */
+struct clb_chunk {
+    cl_mem mem;
+    cl_ulong offset, ld;
+    bool depth_contiguous; /* dp is 1 */
+    bool conjugated;       /* the operand's elements are the conjugates; no matter when real */
+};
+
+/* Where a command goes, what it waits for, and its event where that is wanted. */
+struct clb_order {
+    cl_command_queue queue; /* of the lane; NULL is its queue for kernels */
+    cl_uint waits;
+    const cl_event *wait_list;
+    cl_event *event;
+};
+
+/* Bytes of w x k packed elements; w is rounded up to the panel width, k to the depth step. */
+size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
+                        size_t k);
+
+/* Where the packed panels that begin with element i0 are, in the kernels' units; i0 is a multiple
+ * of clb_gemm_unit. */
+cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
+                           size_t k);
+
+/* `flag` is for split families, a cl_uint; NULL for others. */
+clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                         clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
+                         cl_mem packed, cl_ulong offset, cl_mem flag,
+                         struct clb_order order) CLB_MUST_CHECK;
+
+/* A product of packed operands: C (m x n, ldc) = A*B, or C += A*B. */
+struct clb_product {
+    size_t m, n, k;
+    cl_mem a, b, c;
+    cl_ulong a_offset, b_offset;
+    size_t ldc;
+    bool add;
+};
+clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                             const struct clb_product *product,
+                             struct clb_order order) CLB_MUST_CHECK;
+
+/* ---- plan.c: how a problem is cut for a device that shares the host's memory ----------------- */
+
+struct clb_rect {
+    size_t row, col, rows, cols;
+};
+
+/* C is cut into tiles of tile_m x tile_n, in order of rows of tiles, the depth into slabs. The
+ * slab never depends on free memory, so the bits of the result don't either. */
+struct clb_gemm_plan {
+    size_t tile_m, tile_n, slab;
+    size_t tile_rows, tile_cols, slabs;
+    size_t a_slots; /* packed chunks of A kept: those of a row of tiles, or one */
+    size_t b_slots; /* of B, for each queue: a column of chunks, or one */
+    size_t c_slots; /* tiles of C in flight */
+    size_t queues;  /* two when A is kept: the next tile's work fills the end of the last one's */
+    size_t a_bytes, b_bytes, c_bytes; /* of one slot */
+    size_t ldc;                       /* of a tile */
+    uint64_t bytes;                   /* device memory in all */
+};
+
+/* The plan for at most `available` bytes and buffers of at most `max_alloc`; CLB_ERR_NOMEM when
+ * even the smallest tiles need more. */
+clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
+                              const struct clb_gemm *problem, uint64_t available,
+                              uint64_t max_alloc, struct clb_gemm_plan *plan) CLB_MUST_CHECK;
+
+/* Tile number `index` of the plan, as a part of C. */
+struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
+                              size_t index);
+
+/* The part of a problem that computes one rectangle of C. */
+struct clb_gemm clb_gemm_part(const struct clb_gemm *problem, const struct clb_rect *rect);
+
+/* ---- gemm.c ---------------------------------------------------------------------------------- */
+
+/* What a run has written of C, in parts that cover it without overlap; each is written completely
+ * or not at all. No parts: nothing was begun. */
+struct clb_gemm_progress {
+    struct clb_rect *part;
+    bool *written;
+    size_t parts;
+    const char *kernel; /* the variant that computed the last part */
+};
+
+clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
+void clb_gemm_progress_free(struct clb_gemm_progress *progress);
+
+/* Run on the device. On failure, the parts of C that *progress does not call written are untouched
+ * and must be computed elsewhere. When it returns no command that uses the caller's memory is
+ * outstanding. The caller frees *progress. */
+clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_gemm *problem,
+                        struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
+/* inplace.c: the device shares the host's memory. stream.c: it has its own; CLB_ERR_RANGE when an
+ * operand turned out to be outside a split family's range, after which another variant may continue
+ * with the same progress (CLB_ERR_UNSUPPORTED when its parts would be others). */
+clb_status clb_gemm_run_inplace(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                const struct clb_gemm *problem,
+                                struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                               const struct clb_gemm *problem,
+                               struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
+/* ---- merge.c --------------------------------------------------------------------------------- */
+
+/* C = alpha*P + beta*C on the CPU: how a finished tile P (ldp) reaches the caller's matrix. beta =
+ * 0 does not read C. */
+void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
+                    size_t ldp, const void *beta, void *c, size_t ldc);
+
+/* ---- operand.c: the caller's matrices as the device sees them -------------------------------- */
+
+/* op(X) as a w x k operand of the packing kernels: w is m for A and n for B. */
+struct clb_operand {
+    clb_operand_role role;
+    const char *host;
+    size_t ld, element;
+    bool depth_contiguous;  /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
+    bool conjugated;        /* its elements are the conjugates; no matter when real */
+    cl_mem mem;             /* the whole operand in place, or NULL */
+    size_t offset;          /* of its first element in mem */
+    struct clb_buffer *raw; /* otherwise a chunk is copied here */
+};
+
+struct clb_operands {
+    struct clb_operand a, b;
+    cl_mem wrapped[2]; /* buffers over the caller's memory, to be released */
+};
+
+/* Open both operands: in place where the device shares the host's memory, through copies of at most
+ * a chunk of the plan otherwise. On failure nothing is held. */
+clb_status clb_operands_open(struct clb_runtime *runtime, const struct clb_gemm *problem,
+                             const struct clb_gemm_plan *plan,
+                             struct clb_operands *operands) CLB_MUST_CHECK;
+/* `idle`: no command that uses them is outstanding. */
+void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operands, bool idle);
+
+/* Where elements (i0.., p0..) of an operand are for the device: enqueues the copy if there is one.
+ */
+clb_status clb_operand_chunk(cl_command_queue queue, const struct clb_operand *operand, size_t i0,
+                             size_t p0, size_t w, size_t k, struct clb_chunk *chunk) CLB_MUST_CHECK;
+
+/* An operand of a problem, not yet opened. */
+struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role);
+
+#endif

@@ -1,0 +1,48 @@
+/* GEMM from the caller's memory to the caller's memory: the executor for the device. */
+#include "algo.h"
+
+#include <stdlib.h>
+
+clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts)
+{
+    progress->part = calloc(parts, sizeof *progress->part);
+    progress->written = calloc(parts, sizeof *progress->written);
+    if (progress->part == NULL || progress->written == NULL) {
+        clb_gemm_progress_free(progress);
+        return CLB_ERR_NOMEM;
+    }
+    progress->parts = parts;
+    return CLB_OK;
+}
+
+void clb_gemm_progress_free(struct clb_gemm_progress *progress)
+{
+    free(progress->part);
+    free(progress->written);
+    *progress = (struct clb_gemm_progress){0};
+}
+
+static clb_status run_one(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                          const struct clb_gemm *problem, struct clb_gemm_progress *progress)
+{
+    bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0 ||
+                  clb_gemm_is_split(variant);
+    return stream ? clb_gemm_run_stream(runtime, variant, problem, progress)
+                  : clb_gemm_run_inplace(runtime, variant, problem, progress);
+}
+
+/* A split kernel's operands turn out to be outside its range while they are packed. What has been
+ * written by then came from operands inside it; the plain kernel continues with the rest. */
+clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_gemm *problem, struct clb_gemm_progress *progress)
+{
+    *progress = (struct clb_gemm_progress){0};
+    if (clb_gemm_is_split(variant) && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
+        variant = variant->plain;
+    clb_status status = run_one(runtime, variant, problem, progress);
+    if (status != CLB_ERR_RANGE || variant->plain == NULL)
+        return status;
+    clb_log(CLB_LOG_INFO, "%s: operands outside its range, %s takes over", variant->name,
+            variant->plain->name);
+    return run_one(runtime, variant->plain, problem, progress);
+}

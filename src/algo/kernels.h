@@ -1,0 +1,13 @@
+/* The kernel files, embedded by kernels/embed.sh. */
+#ifndef CLB_KERNELS_H
+#define CLB_KERNELS_H
+
+#include "ocl/ocl.h"
+
+extern const struct clb_source clb_kernel_gemm_portable;
+extern const struct clb_source clb_kernel_gemm_cpu;
+extern const struct clb_source clb_kernel_gemm_nv_dmma;
+extern const struct clb_source clb_kernel_gemm_nv_bf16x6;
+extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
+
+#endif

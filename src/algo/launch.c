@@ -1,0 +1,127 @@
+/* The kernels of a variant: arguments and launch geometry. */
+#include "algo.h"
+
+static size_t panel_width(const struct clb_gemm_variant *variant, clb_operand_role role)
+{
+    return variant->tuning.value[role == CLB_OPERAND_A ? CLB_PARAM_MR : CLB_PARAM_NR];
+}
+
+static size_t parts(const struct clb_gemm_variant *variant)
+{
+    return clb_precision_parts(variant->precision);
+}
+
+/* The width of the real operand that stands for one of w elements: re and im are rows of A and
+ * depths of B. */
+static size_t real_width(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w)
+{
+    return role == CLB_OPERAND_A ? w * parts(variant) : w;
+}
+
+size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role)
+{
+    size_t width = panel_width(variant, role), each = real_width(variant, role, 1);
+    return width % each == 0 ? width / each : width;
+}
+
+size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant)
+{
+    return variant->tuning.value[CLB_PARAM_KU] / parts(variant);
+}
+
+/* Kernel units, bytes or real elements, of one panel k elements deep. */
+static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_role role, size_t k)
+{
+    const size_t *value = variant->tuning.value;
+    size_t width = panel_width(variant, role);
+    size_t blocks = clb_div_up(k * parts(variant), value[CLB_PARAM_KU]);
+    return clb_gemm_is_split(variant) ? blocks * variant->family->block_bytes(value, width)
+                                      : blocks * width * value[CLB_PARAM_KU];
+}
+
+size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
+                        size_t k)
+{
+    size_t unit = clb_gemm_is_split(variant) ? 1 : clb_precision_real_size(variant->precision);
+    return clb_div_up(real_width(variant, role, w), panel_width(variant, role)) *
+           panel_units(variant, role, k) * unit;
+}
+
+cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
+                           size_t k)
+{
+    return real_width(variant, role, i0) / panel_width(variant, role) *
+           panel_units(variant, role, k);
+}
+
+struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
+                                           clb_operand_role role, size_t w, size_t k)
+{
+    return variant->family->pack(variant->tuning.value, role, real_width(variant, role, w),
+                                 k * parts(variant));
+}
+
+struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
+                                               size_t n)
+{
+    return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
+}
+
+static clb_status launch(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                         const char *name, const struct clb_argument *arguments, size_t count,
+                         const struct clb_geometry *geometry, struct clb_order order)
+{
+    cl_kernel kernel;
+    clb_status status = clb_lane_kernel(lane, variant->program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_lane_launch(order.queue != NULL ? order.queue : lane->queue, kernel, name, arguments,
+                           count, geometry->dimensions, geometry->global, geometry->local,
+                           order.waits, order.wait_list, order.event);
+}
+
+clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                         clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
+                         cl_mem packed, cl_ulong offset, cl_mem flag, struct clb_order order)
+{
+    static const char *const names[2][2] = {{"clb_pack_a_n", "clb_pack_a_t"},
+                                            {"clb_pack_b_n", "clb_pack_b_t"}};
+    const cl_uint width = (cl_uint)w, depth = (cl_uint)k, conjugate = chunk->conjugated;
+    struct clb_argument arguments[9] = {
+        CLB_ARG(chunk->mem), CLB_ARG(chunk->offset), CLB_ARG(chunk->ld), CLB_ARG(width),
+        CLB_ARG(depth),      CLB_ARG(packed),        CLB_ARG(offset)};
+    size_t count = 7;
+    if (clb_gemm_is_split(variant))
+        arguments[count++] = CLB_ARG(flag);
+    if (parts(variant) > 1)
+        arguments[count++] = CLB_ARG(conjugate);
+    struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
+    return launch(lane, variant, names[role][chunk->depth_contiguous], arguments, count, &geometry,
+                  order);
+}
+
+clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                             const struct clb_product *product, struct clb_order order)
+{
+    size_t each = parts(variant);
+    const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
+    const cl_uint k = (cl_uint)(each * product->k);
+    const cl_ulong start = 0, ldc = each * product->ldc;
+    const cl_double alpha_d = 1, beta_d = product->add;
+    const cl_float alpha_s = 1, beta_s = product->add;
+    bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
+    const struct clb_argument arguments[] = {CLB_ARG(m),
+                                             CLB_ARG(n),
+                                             CLB_ARG(k),
+                                             single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d),
+                                             single ? CLB_ARG(beta_s) : CLB_ARG(beta_d),
+                                             CLB_ARG(product->a),
+                                             CLB_ARG(product->a_offset),
+                                             CLB_ARG(product->b),
+                                             CLB_ARG(product->b_offset),
+                                             CLB_ARG(product->c),
+                                             CLB_ARG(start),
+                                             CLB_ARG(ldc)};
+    struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
+    return launch(lane, variant, "clb_gemm", arguments, CLB_COUNT_OF(arguments), &geometry, order);
+}

@@ -1,0 +1,38 @@
+/* Finished tiles into the caller's matrix, on the CPU. */
+#include "algo.h"
+
+#include <string.h>
+
+#define CLB_REAL          float
+#define CLB_MERGE         merge_s
+#define CLB_MERGE_COMPLEX merge_c
+#include "merge.t.h"
+#undef CLB_REAL
+#undef CLB_MERGE
+#undef CLB_MERGE_COMPLEX
+
+#define CLB_REAL          double
+#define CLB_MERGE         merge_d
+#define CLB_MERGE_COMPLEX merge_z
+#include "merge.t.h"
+#undef CLB_REAL
+#undef CLB_MERGE
+#undef CLB_MERGE_COMPLEX
+
+void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
+                    size_t ldp, const void *beta, void *c, size_t ldc)
+{
+    switch (precision) {
+    case CLB_S:
+        merge_s(m, n, *(const float *)alpha, p, ldp, *(const float *)beta, c, ldc);
+        break;
+    case CLB_D:
+        merge_d(m, n, *(const double *)alpha, p, ldp, *(const double *)beta, c, ldc);
+        break;
+    case CLB_C:
+        merge_c(m, n, alpha, p, ldp, beta, c, ldc);
+        break;
+    default:
+        merge_z(m, n, alpha, p, ldp, beta, c, ldc);
+    }
+}

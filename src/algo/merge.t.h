@@ -1,0 +1,64 @@
+/* Template: C = alpha*P + beta*C for one real type (CLB_REAL, CLB_MERGE) and for the complex type
+ * over it (CLB_MERGE_COMPLEX). The common cases are loops of their own: they are bound by memory,
+ * and the compiler vectorises each. */
+static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restrict p, size_t ldp,
+                      CLB_REAL beta, CLB_REAL *restrict c, size_t ldc)
+{
+    for (size_t j = 0; j < n; j++, p += ldp, c += ldc) {
+        if (beta == 0 && alpha == 1) {
+            memcpy(c, p, m * sizeof *c);
+        } else if (beta == 0) {
+            CLB_SIMD
+            for (size_t i = 0; i < m; i++)
+                c[i] = alpha * p[i];
+        } else if (beta == 1) {
+            CLB_SIMD
+            for (size_t i = 0; i < m; i++)
+                c[i] += alpha * p[i];
+        } else {
+            CLB_SIMD
+            for (size_t i = 0; i < m; i++)
+                c[i] = alpha * p[i] + beta * c[i];
+        }
+    }
+}
+
+/* Elements are pairs (re, im), leading dimensions count pairs. Products are Fortran's, four
+ * multiplications each; only alpha = 1 and beta = 0 or 1 are no products. */
+static void CLB_MERGE_COMPLEX(size_t m, size_t n, const CLB_REAL *alpha, const CLB_REAL *restrict p,
+                              size_t ldp, const CLB_REAL *beta, CLB_REAL *restrict c, size_t ldc)
+{
+    const CLB_REAL ar = alpha[0], ai = alpha[1], br = beta[0], bi = beta[1];
+    const bool no_alpha = ar == 1 && ai == 0, no_beta = br == 1 && bi == 0;
+    const bool no_c = br == 0 && bi == 0;
+    for (size_t j = 0; j < n; j++, p += 2 * ldp, c += 2 * ldc) {
+        if (no_c && no_alpha) {
+            memcpy(c, p, 2 * m * sizeof *c);
+        } else if (no_beta && no_alpha) {
+            CLB_SIMD
+            for (size_t i = 0; i < 2 * m; i++)
+                c[i] += p[i];
+        } else if (no_c) {
+            CLB_SIMD
+            for (size_t i = 0; i < m; i++) {
+                const CLB_REAL re = p[2 * i], im = p[2 * i + 1];
+                c[2 * i] = ar * re - ai * im;
+                c[2 * i + 1] = ar * im + ai * re;
+            }
+        } else if (no_beta) {
+            CLB_SIMD
+            for (size_t i = 0; i < m; i++) {
+                const CLB_REAL re = p[2 * i], im = p[2 * i + 1];
+                c[2 * i] += ar * re - ai * im;
+                c[2 * i + 1] += ar * im + ai * re;
+            }
+        } else {
+            CLB_SIMD
+            for (size_t i = 0; i < m; i++) {
+                const CLB_REAL re = p[2 * i], im = p[2 * i + 1], x = c[2 * i], y = c[2 * i + 1];
+                c[2 * i] = (ar * re - ai * im) + (br * x - bi * y);
+                c[2 * i + 1] = (ar * im + ai * re) + (br * y + bi * x);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+/* GEMM on a device with its own memory: what the files stream*.c share.
+ *
+ * The operands are cut into bands, bands of rows of A and of columns of B, each into slabs of
+ * depth. A *load* brings one slab of one band to the device: CPU threads copy it in pieces into
+ * pinned memory, an upload queue moves the pieces into a raw buffer, a kernel packs that into its
+ * place in the packed operand, which stays there. In step s the bands A_s and B_s are loaded, and
+ * two *strips* of C become computable: the row strip A_s x (B_0 ... B_s) and the column strip (A_0
+ * ... A_s-1) x B_s. So after a fraction t of the operands has arrived the fraction t^2 of the
+ * product can be under way, and little is left to do after the last load. Each strip is downloaded
+ * in pieces to pinned memory and merged into the caller's C by CPU threads while the device works
+ * on.
+ *
+ * Bound: with T the time to bring A and B in and W that of the kernels, no schedule over squares
+ * ends before max over t of t*T + (1-t^2)*W.
+ *
+ * When the packed operands don't fit, C is cut into blocks that are computed one after the other in
+ * one run, in a serpentine, so that only one operand of the next block has to be loaded, band by
+ * band with a strip of the whole height or width after each.
+ *
+ * Queues: one uploads, one packs, one downloads, and strips go round several others, because a
+ * strip alone may not fill the device. */
+#ifndef CLB_STREAM_H
+#define CLB_STREAM_H
+
+#include "algo.h"
+
+#include <pthread.h>
+
+/* ---- stream_plan.c --------------------------------------------------------------------------- */
+
+/* Most threads that carry the data of one call. */
+#define CLB_MAX_PORTERS 12
+
+/* Extents are multiples of the kernel's tile and depth step. */
+struct clb_stream_plan {
+    size_t block_m, block_n; /* of C */
+    size_t band_m, band_n, slab, slabs;
+    bool down_first;             /* the serpentine goes down the columns of blocks */
+    size_t a_bytes, b_bytes;     /* a block's packed operands, one buffer for each slab */
+    size_t raw_bytes, raw_slots; /* loads on their way */
+    size_t strip_bytes, strip_slots;
+    size_t piece_bytes; /* of a pinned slot and of what goes through it at once */
+    uint64_t bytes;     /* device memory in all */
+};
+
+/* The plan for at most `available` bytes and buffers of at most `max_alloc` that moves the fewest
+ * bytes; CLB_ERR_NOMEM when there is none. The slab never depends on free memory. */
+clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
+                                const struct clb_gemm *problem, uint64_t available,
+                                uint64_t max_alloc, struct clb_stream_plan *plan) CLB_MUST_CHECK;
+
+/* Rows of a strip's buffer on the device. */
+size_t clb_stream_ld(size_t rows, size_t element);
+
+/* ---- stream_schedule.c: what is done in which order ------------------------------------------ */
+
+struct clb_load {
+    const struct clb_operand *operand;
+    size_t i0, w, p0, k, slab;
+    size_t origin; /* where the operand's block begins: packed panels are relative to it */
+    size_t first_piece, pieces, piece_cols;
+    size_t enqueued;  /* pieces whose transfer has been enqueued */
+    cl_event *upload; /* their events */
+    cl_event packed;  /* the raw buffer is free again; NULL until enqueued */
+};
+
+struct clb_strip {
+    struct clb_rect rect;      /* of C */
+    size_t a_origin, b_origin; /* of its block */
+    size_t ldc;                /* on the device */
+    size_t first_piece, pieces, piece_cols;
+    size_t merged; /* pieces that are in the caller's matrix */
+    enum { CLB_FLAG_UNKNOWN, CLB_FLAG_ASKED, CLB_FLAG_CLEAN } flag; /* of split families */
+    cl_event ready;                                                 /* the kernel's */
+};
+
+/* Loads, then the strips that they make computable. */
+struct clb_step {
+    size_t loads, strips;
+    bool new_block; /* its loads overwrite what earlier strips read */
+};
+
+struct clb_schedule {
+    struct clb_load *load;
+    struct clb_strip *strip;
+    struct clb_step *step;
+    size_t loads, strips, steps;
+    size_t load_pieces, strip_pieces; /* in all */
+};
+
+/* All loads and strips of a problem; b and a outlive the schedule. */
+clb_status clb_schedule_make(const struct clb_stream_plan *plan, const struct clb_gemm *problem,
+                             const struct clb_operand *a, const struct clb_operand *b,
+                             struct clb_schedule *schedule) CLB_MUST_CHECK;
+void clb_schedule_free(struct clb_schedule *schedule);
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+#define CLB_STRIP_QUEUES 3
+
+/* Two pinned slots for either direction, so that a copy overlaps with the transfer before it. */
+struct clb_porter {
+    struct clb_stream *stream;
+    bool uploads_first;
+    struct clb_buffer *slot[4];
+    cl_event busy[2]; /* transfer out of upload slot; borrowed from the load */
+    size_t turn_up, turn_down;
+    size_t pending; /* download piece under way, plus one */
+    cl_event pending_event;
+};
+
+struct clb_stream {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    const struct clb_gemm *problem;
+    struct clb_gemm_progress *progress; /* part p is download piece p */
+    struct clb_stream_plan plan;
+    struct clb_schedule schedule;
+    struct clb_lane *lane;
+    struct clb_lane *strip_lane[CLB_STRIP_QUEUES]; /* of which only the queue for kernels is used */
+    struct clb_operand a, b;
+    struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
+    struct clb_buffer **buffers; /* all of the above */
+    size_t buffer_count;
+    struct clb_buffer *flag; /* of split families */
+    struct clb_workers workers;
+    struct clb_porter porter[CLB_MAX_PORTERS];
+    size_t porters;
+
+    /* Shared by the threads of the run, under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t next_upload, next_download; /* pieces handed out */
+    size_t published;                  /* download pieces whose kernel has been enqueued */
+    bool complete;                     /* everything has been published */
+    clb_status status;                 /* the first failure */
+};
+
+/* ---- stream_copy.c: what porters do ---------------------------------------------------------- */
+
+/* A worker's task; the argument is its struct clb_porter. */
+void clb_stream_carry(void *porter);
+
+/* In the calling thread, where there are no workers: bring the pieces of one load up, or those of
+ * all published strips down. */
+void clb_stream_upload_now(struct clb_porter *porter, size_t end_piece);
+void clb_stream_download_now(struct clb_porter *porter);
+
+/* Record the first failure and wake everybody. */
+void clb_stream_fail(struct clb_stream *stream, clb_status status);
+
+#endif

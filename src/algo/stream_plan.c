@@ -1,0 +1,160 @@
+/* How a GEMM is cut for a device with its own memory. */
+#include "stream.h"
+
+/* Bands: about STEPS of them, so that little is left to compute after the last load; not so narrow
+ * that a strip is too small for the device, nor so wide that its buffers are. */
+#define STEPS 16
+#define STEPS_A                                                                                    \
+    10 /* of A, when a band is made of short pieces of columns: longer ones copy faster */
+#define BAND_MIN ((size_t)256)
+#define BAND_MAX ((size_t)2048)
+
+/* Raw buffers, in which uploads run ahead of the kernels: as many as an eighth of memory holds.
+ * With two, uploads wait for kernels half of the time (H200, 2026-11). */
+#define RAW_SLOTS_MIN  ((size_t)2)
+#define RAW_SLOTS_GOOD ((size_t)4)
+#define RAW_SLOTS_MAX  ((size_t)16)
+
+#define STRIP_SLOTS_MAX ((size_t)8)
+
+/* Most blocks along one side of C. */
+#define MAX_BLOCKS 64
+
+static size_t band(size_t extent, size_t steps, size_t unit, size_t override)
+{
+    size_t wanted = clb_min(clb_max(clb_div_up(extent, steps), BAND_MIN), BAND_MAX);
+    if (override != 0)
+        return clb_round_up(override, unit);
+    size_t count = clb_div_up(extent, wanted);
+    return clb_round_up(clb_div_up(extent, count), unit);
+}
+
+/* The porters' slots take at most a quarter of what there is. 4 MiB pieces move at the link's full
+ * rate; 1 MiB ones at three quarters of it (H200, 2026-11). */
+static size_t piece(uint64_t available)
+{
+    size_t bytes = (size_t)4 << 20;
+    while (bytes > ((size_t)64 << 10) && (uint64_t)CLB_MAX_PORTERS * 4 * bytes > available / 4)
+        bytes /= 2;
+    return bytes;
+}
+
+/* Columns begin on a boundary that suits vector accesses and DMA. */
+size_t clb_stream_ld(size_t rows, size_t element)
+{
+    return clb_round_up(rows, 128 / element);
+}
+
+struct limits {
+    uint64_t available, max_alloc;
+    size_t raw_slots; /* at least */
+};
+
+/* Sizes of the buffers for blocks of the plan's size; false when they don't fit. */
+static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                        const struct limits *limits, struct clb_stream_plan *plan)
+{
+    size_t element = clb_precision_size(variant->precision);
+    size_t m = clb_min(plan->block_m, problem->m), n = clb_min(plan->block_n, problem->n);
+    size_t band_m = clb_min(plan->band_m, m), band_n = clb_min(plan->band_n, n);
+    size_t widest = clb_max(clb_max(band_m, band_n), plan->slab);
+    plan->a_bytes = clb_packed_bytes(variant, CLB_OPERAND_A, m, plan->slab);
+    plan->b_bytes = clb_packed_bytes(variant, CLB_OPERAND_B, n, plan->slab);
+    plan->raw_bytes = clb_max(band_m, band_n) * plan->slab * element;
+    plan->strip_bytes =
+        clb_max(clb_stream_ld(band_m, element) * n, clb_stream_ld(m, element) * band_n) * element;
+    /* A column of a strip or of a load must fit into one piece. */
+    if (clb_max(clb_stream_ld(m, element), widest) * element > plan->piece_bytes)
+        return false;
+    size_t largest =
+        clb_max(clb_max(plan->a_bytes, plan->b_bytes), clb_max(plan->raw_bytes, plan->strip_bytes));
+    if (largest > limits->max_alloc - limits->max_alloc / 8)
+        return false;
+    uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
+    uint64_t fixed = (uint64_t)CLB_MAX_PORTERS * 4 * clb_buffer_rounded(plan->piece_bytes) +
+                     (uint64_t)plan->slabs * packed + clb_buffer_rounded(1); /* and the flag */
+    plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
+    plan->raw_slots = clb_min(plan->raw_slots, RAW_SLOTS_MAX);
+    for (plan->strip_slots = STRIP_SLOTS_MAX; plan->strip_slots > 1; plan->strip_slots--) {
+        plan->bytes = fixed + (uint64_t)plan->raw_slots * clb_buffer_rounded(plan->raw_bytes) +
+                      (uint64_t)plan->strip_slots * clb_buffer_rounded(plan->strip_bytes);
+        if (plan->bytes <= limits->available)
+            return true;
+    }
+    return false;
+}
+
+/* Elements of the operands that a serpentine over rows x cols blocks loads. Going down first, A is
+ * loaded once for every column of blocks, less the block that a turn keeps. */
+static double traffic(const struct clb_gemm *problem, size_t rows, size_t cols, bool down_first)
+{
+    double a = (double)problem->m, b = (double)problem->n, r = (double)rows, c = (double)cols;
+    return down_first ? b + a * c - a / r * (c - 1) : a + b * r - b / c * (r - 1);
+}
+
+static size_t block_of(size_t extent, size_t count, size_t unit)
+{
+    return clb_round_up(clb_div_up(extent, count), unit);
+}
+
+/* The division of C into blocks that moves the fewest bytes with the plan's bands. */
+static void search_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                          const struct limits *limits, struct clb_stream_plan plan, double *least,
+                          struct clb_stream_plan *best)
+{
+    for (size_t rows = 1; rows <= MAX_BLOCKS; rows++) {
+        for (size_t cols = 1; cols <= MAX_BLOCKS; cols++) {
+            plan.block_m = block_of(problem->m, rows, plan.band_m);
+            plan.block_n = block_of(problem->n, cols, plan.band_n);
+            if (!size_blocks(variant, problem, limits, &plan))
+                continue;
+            bool down = traffic(problem, rows, cols, true) <= traffic(problem, rows, cols, false);
+            double cost = traffic(problem, rows, cols, down);
+            if (*least < 0 || cost < 0.95 * *least) {
+                *least = cost;
+                plan.down_first = down;
+                *best = plan;
+            }
+            break; /* more columns of blocks only move more */
+        }
+        if (rows == 1 && *least >= 0 && best->block_n >= problem->n)
+            break; /* one block is all */
+    }
+}
+
+clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
+                                const struct clb_gemm *problem, uint64_t available,
+                                uint64_t max_alloc, struct clb_stream_plan *best)
+{
+    const size_t *value = variant->tuning.value;
+    struct limits limits = {available, max_alloc, RAW_SLOTS_MIN};
+    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
+    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    double least = -1;
+    struct clb_stream_plan plan = {
+        .band_m = band(problem->m, problem->transa == CLB_OP_N ? STEPS_A : STEPS, unit_m,
+                       value[CLB_PARAM_BAND_M]),
+        .band_n = band(problem->n, problem->transb == CLB_OP_N ? STEPS : STEPS_A, unit_n,
+                       value[CLB_PARAM_BAND_N]),
+        .slab =
+            clb_min(clb_round_up(value[CLB_PARAM_SLAB], clb_gemm_depth_unit(variant)), problem->k),
+        .piece_bytes = piece(available)};
+    plan.slabs = clb_div_up(problem->k, plan.slab);
+    search_blocks(variant, problem, &limits, plan, &least, best);
+    if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n)
+        return CLB_OK;
+    /* Several blocks: narrow bands with room to run ahead, then what moves clearly less. */
+    const struct clb_stream_plan wide = plan;
+    size_t narrow = clb_min(plan.band_m, plan.band_n);
+    least = -1;
+    limits.raw_slots = RAW_SLOTS_GOOD;
+    plan.band_m = clb_round_up(narrow, unit_m);
+    plan.band_n = clb_round_up(narrow, unit_n);
+    search_blocks(variant, problem, &limits, plan, &least, best);
+    limits.raw_slots = RAW_SLOTS_MIN;
+    search_blocks(variant, problem, &limits, wide, &least, best);
+    plan.band_m = clb_round_up(clb_div_up(narrow, 2), unit_m);
+    plan.band_n = clb_round_up(clb_div_up(narrow, 2), unit_n);
+    search_blocks(variant, problem, &limits, plan, &least, best);
+    return least >= 0 ? CLB_OK : CLB_ERR_NOMEM;
+}

@@ -1,0 +1,184 @@
+/* The order of loads and strips. */
+#include "stream.h"
+
+#include <stdlib.h>
+
+struct builder {
+    const struct clb_stream_plan *plan;
+    const struct clb_gemm *problem;
+    const struct clb_operand *a, *b;
+    struct clb_schedule *schedule;
+    struct clb_rect block;
+    bool failed;
+};
+
+/* Room for one more in a table that grows. */
+static void *extend(struct builder *builder, void *table, size_t count, size_t size)
+{
+    if ((count & (count - 1)) != 0) /* the capacity is the next power of two */
+        return table;
+    void *larger = realloc(table, (count == 0 ? 1 : 2 * count) * size);
+    builder->failed = builder->failed || larger == NULL;
+    return larger != NULL ? larger : table;
+}
+
+static struct clb_step *add_step(struct builder *builder, bool new_block)
+{
+    struct clb_schedule *schedule = builder->schedule;
+    schedule->step = extend(builder, schedule->step, schedule->steps, sizeof *schedule->step);
+    if (builder->failed)
+        return NULL;
+    struct clb_step *step = &schedule->step[schedule->steps++];
+    *step = (struct clb_step){.new_block = new_block && schedule->steps > 1};
+    return step;
+}
+
+/* Load one slab of the band that begins at element i0 of an operand. */
+static void add_load(struct builder *builder, const struct clb_operand *operand, size_t i0,
+                     size_t slab)
+{
+    struct clb_schedule *schedule = builder->schedule;
+    const struct clb_stream_plan *plan = builder->plan;
+    bool is_a = operand->role == CLB_OPERAND_A;
+    size_t origin = is_a ? builder->block.row : builder->block.col;
+    size_t end = origin + (is_a ? builder->block.rows : builder->block.cols);
+    schedule->load = extend(builder, schedule->load, schedule->loads, sizeof *schedule->load);
+    if (builder->failed)
+        return;
+    struct clb_load load = {.operand = operand,
+                            .slab = slab,
+                            .i0 = i0,
+                            .w = clb_min(is_a ? plan->band_m : plan->band_n, end - i0),
+                            .p0 = slab * plan->slab,
+                            .origin = origin,
+                            .first_piece = schedule->load_pieces};
+    load.k = clb_min(plan->slab, builder->problem->k - load.p0);
+    size_t rows = operand->depth_contiguous ? load.k : load.w;
+    size_t cols = operand->depth_contiguous ? load.w : load.k;
+    load.piece_cols = clb_min(plan->piece_bytes / (rows * operand->element), cols);
+    load.pieces = clb_div_up(cols, load.piece_cols);
+    load.upload = calloc(load.pieces, sizeof *load.upload);
+    builder->failed = load.upload == NULL;
+    schedule->load_pieces += load.pieces;
+    schedule->load[schedule->loads++] = load;
+    schedule->step[schedule->steps - 1].loads++;
+}
+
+static void add_loads(struct builder *builder, const struct clb_operand *operand, size_t i0)
+{
+    for (size_t slab = 0; slab < builder->plan->slabs && !builder->failed; slab++)
+        add_load(builder, operand, i0, slab);
+}
+
+static void add_strip(struct builder *builder, struct clb_rect rect)
+{
+    struct clb_schedule *schedule = builder->schedule;
+    size_t element = builder->a->element;
+    if (rect.rows == 0 || rect.cols == 0 || builder->failed)
+        return;
+    schedule->strip = extend(builder, schedule->strip, schedule->strips, sizeof *schedule->strip);
+    if (builder->failed)
+        return;
+    struct clb_strip strip = {.rect = rect,
+                              .a_origin = builder->block.row,
+                              .b_origin = builder->block.col,
+                              .ldc = clb_stream_ld(rect.rows, element),
+                              .first_piece = schedule->strip_pieces};
+    strip.piece_cols = clb_min(builder->plan->piece_bytes / (strip.ldc * element), rect.cols);
+    strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
+    schedule->strip_pieces += strip.pieces;
+    schedule->strip[schedule->strips++] = strip;
+    schedule->step[schedule->steps - 1].strips++;
+}
+
+/* Both operands are new: growing squares. */
+static void add_square_steps(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    size_t band_m = builder->plan->band_m, band_n = builder->plan->band_n;
+    size_t steps = clb_max(clb_div_up(block->rows, band_m), clb_div_up(block->cols, band_n));
+    for (size_t step = 0; step < steps && !builder->failed; step++) {
+        size_t row = clb_min(step * band_m, block->rows), col = clb_min(step * band_n, block->cols);
+        size_t rows = clb_min(band_m, block->rows - row), cols = clb_min(band_n, block->cols - col);
+        if (add_step(builder, step == 0) == NULL)
+            return;
+        if (rows > 0)
+            add_loads(builder, builder->a, block->row + row);
+        if (cols > 0)
+            add_loads(builder, builder->b, block->col + col);
+        add_strip(builder, (struct clb_rect){block->row + row, block->col, rows, col + cols});
+        add_strip(builder, (struct clb_rect){block->row, block->col + col, row, cols});
+    }
+}
+
+/* Only A is new. */
+static void add_row_steps(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    for (size_t row = 0; row < block->rows && !builder->failed; row += builder->plan->band_m) {
+        size_t rows = clb_min(builder->plan->band_m, block->rows - row);
+        if (add_step(builder, row == 0) == NULL)
+            return;
+        add_loads(builder, builder->a, block->row + row);
+        add_strip(builder, (struct clb_rect){block->row + row, block->col, rows, block->cols});
+    }
+}
+
+/* Only B is new. */
+static void add_column_steps(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    for (size_t col = 0; col < block->cols && !builder->failed; col += builder->plan->band_n) {
+        size_t cols = clb_min(builder->plan->band_n, block->cols - col);
+        if (add_step(builder, col == 0) == NULL)
+            return;
+        add_loads(builder, builder->b, block->col + col);
+        add_strip(builder, (struct clb_rect){block->row, block->col + col, block->rows, cols});
+    }
+}
+
+static void add_block(struct builder *builder, size_t i, size_t j, bool first, bool row_changed)
+{
+    const struct clb_stream_plan *plan = builder->plan;
+    size_t row = i * plan->block_m, col = j * plan->block_n;
+    builder->block = (struct clb_rect){row, col, clb_min(plan->block_m, builder->problem->m - row),
+                                       clb_min(plan->block_n, builder->problem->n - col)};
+    if (first)
+        add_square_steps(builder);
+    else if (row_changed)
+        add_row_steps(builder);
+    else
+        add_column_steps(builder);
+}
+
+clb_status clb_schedule_make(const struct clb_stream_plan *plan, const struct clb_gemm *problem,
+                             const struct clb_operand *a, const struct clb_operand *b,
+                             struct clb_schedule *schedule)
+{
+    struct builder builder = {
+        .plan = plan, .problem = problem, .a = a, .b = b, .schedule = schedule};
+    size_t block_rows = clb_div_up(problem->m, plan->block_m);
+    size_t block_cols = clb_div_up(problem->n, plan->block_n);
+    size_t outer_count = plan->down_first ? block_cols : block_rows;
+    size_t inner_count = plan->down_first ? block_rows : block_cols;
+    *schedule = (struct clb_schedule){0};
+    for (size_t outer = 0; outer < outer_count; outer++) {
+        for (size_t k = 0; k < inner_count && !builder.failed; k++) {
+            size_t inner = outer % 2 == 0 ? k : inner_count - 1 - k;
+            bool inner_changed = k > 0;
+            add_block(&builder, plan->down_first ? inner : outer, plan->down_first ? outer : inner,
+                      outer == 0 && k == 0, inner_changed == plan->down_first);
+        }
+    }
+    return builder.failed ? CLB_ERR_NOMEM : CLB_OK;
+}
+
+void clb_schedule_free(struct clb_schedule *schedule)
+{
+    for (size_t i = 0; i < schedule->loads; i++)
+        free(schedule->load[i].upload);
+    free(schedule->load);
+    free(schedule->strip);
+    free(schedule->step);
+    *schedule = (struct clb_schedule){0};
+}

@@ -1,0 +1,264 @@
+/* A kernel family with its parameters, built and checked on the device at its first use. */
+#include "algo.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct selection {
+    clb_status status;
+    bool done;
+    struct clb_gemm_variant variant, plain;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct selection selections[CLB_PRECISIONS];
+
+/* ---- self-check: C = op(A)*op(B) on random data, against sums in double ---------------------- */
+
+enum { CHECK_MAX = 400 };
+
+/* Complex numbers throughout; real precisions use the first of `parts`. */
+struct check {
+    clb_precision precision;
+    size_t parts;
+    size_t m, n, k;
+    double *a, *b; /* values that both precisions represent: op(A)(i, p) at a + parts*(i + p*m) */
+    void *a_typed, *b_typed, *c_typed;
+};
+
+static double check_value(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(float)((double)(*state >> 40) / (double)(1 << 24) - 0.5);
+}
+
+static bool is_single(const struct check *check)
+{
+    return clb_precision_real_size(check->precision) == sizeof(float);
+}
+
+static double get_typed(const struct check *check, const void *matrix, size_t index)
+{
+    return is_single(check) ? (double)((const float *)matrix)[index]
+                            : ((const double *)matrix)[index];
+}
+
+/* A random element of an operand and its conjugate, if that is what the device is to read. */
+static void set_element(const struct check *check, double *value, void *typed, size_t index,
+                        clb_op op, uint64_t *state)
+{
+    for (size_t part = 0; part < check->parts; part++) {
+        double number = value[part] = check_value(state);
+        if (part == 1 && op == CLB_OP_C)
+            number = -number;
+        if (is_single(check))
+            ((float *)typed)[index * check->parts + part] = (float)number;
+        else
+            ((double *)typed)[index * check->parts + part] = number;
+    }
+}
+
+static void set_operands(const struct check *check, clb_op op)
+{
+    bool plain = op == CLB_OP_N;
+    uint64_t state = 20261120;
+    for (size_t p = 0; p < check->k; p++) {
+        for (size_t i = 0; i < check->m; i++)
+            set_element(check, check->a + check->parts * (i + p * check->m), check->a_typed,
+                        plain ? i + p * check->m : p + i * check->k, op, &state);
+        for (size_t j = 0; j < check->n; j++)
+            set_element(check, check->b + check->parts * (p + j * check->k), check->b_typed,
+                        plain ? p + j * check->k : j + p * check->n, op, &state);
+    }
+}
+
+/* Real part (part 0) or imaginary part of an entry, and the sum of its terms' absolute values. */
+static double sum_entry(const struct check *check, size_t i, size_t j, size_t part, double *size)
+{
+    double sum = 0;
+    *size = 0;
+    for (size_t p = 0; p < check->k; p++) {
+        const double *a = check->a + check->parts * (i + p * check->m);
+        const double *b = check->b + check->parts * (p + j * check->k);
+        double first = a[0] * b[part], second = 0;
+        if (check->parts > 1)
+            second = part == 0 ? -a[1] * b[1] : a[1] * b[0];
+        sum += first + second;
+        *size += fabs(first) + fabs(second);
+    }
+    return sum;
+}
+
+static bool check_result(const struct check *check)
+{
+    double unit = is_single(check) ? ldexp(1, -24) : ldexp(1, -53);
+    double depth = (double)(check->k * check->parts);
+    for (size_t j = 0; j < check->n; j++) {
+        for (size_t i = 0; i < check->m * check->parts; i++) {
+            double size, sum = sum_entry(check, i / check->parts, j, i % check->parts, &size);
+            double got = get_typed(check, check->c_typed, i + j * check->m * check->parts);
+            if (!(fabs(got - sum) <= 2 * depth * unit * size))
+                return false;
+        }
+    }
+    return true;
+}
+
+static clb_status check_ops(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            struct check *check, clb_op op)
+{
+    static const double one_d[2] = {1, 0}, zero_d[2] = {0, 0};
+    static const float one_s[2] = {1, 0}, zero_s[2] = {0, 0};
+    bool single = is_single(check), plain = op == CLB_OP_N;
+    set_operands(check, op);
+    memset(check->c_typed, 0xff, check->m * check->n * clb_precision_size(check->precision));
+    struct clb_gemm problem = {.precision = check->precision,
+                               .transa = op,
+                               .transb = op,
+                               .m = check->m,
+                               .n = check->n,
+                               .k = check->k,
+                               .alpha = single ? (const void *)one_s : one_d,
+                               .beta = single ? (const void *)zero_s : zero_d,
+                               .a = check->a_typed,
+                               .b = check->b_typed,
+                               .c = check->c_typed,
+                               .lda = plain ? check->m : check->k,
+                               .ldb = plain ? check->k : check->n,
+                               .ldc = check->m};
+    struct clb_gemm_progress progress;
+    clb_status status = clb_gemm_run(runtime, variant, &problem, &progress);
+    clb_gemm_progress_free(&progress);
+    if (status == CLB_OK && !check_result(check))
+        status = CLB_ERR_BUILD;
+    return status;
+}
+
+/* Sizes that cross the edges of the kernel's tile and of its depth steps. */
+static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    struct check check = {
+        .precision = variant->precision,
+        .parts = clb_precision_parts(variant->precision),
+        .m = clb_min(value[CLB_PARAM_MR] + 3, CHECK_MAX),
+        .n = clb_min(2 * value[CLB_PARAM_NR] + 1, CHECK_MAX),
+        .k = clb_min(clb_max(value[CLB_PARAM_KC], value[CLB_PARAM_MIN_K]) + value[CLB_PARAM_KU] + 1,
+                     CHECK_MAX)};
+    size_t a = check.m * check.k * check.parts, b = check.k * check.n * check.parts;
+    size_t c = check.m * check.n * check.parts;
+    double *memory = calloc(2 * (a + b) + c, sizeof *memory);
+    if (memory == NULL)
+        return CLB_ERR_NOMEM;
+    check.a = memory;
+    check.b = check.a + a;
+    check.a_typed = check.b + b;
+    check.b_typed = (double *)check.a_typed + a;
+    check.c_typed = (double *)check.b_typed + b;
+    clb_status status = check_ops(runtime, variant, &check, CLB_OP_N);
+    if (status == CLB_OK)
+        status = check_ops(runtime, variant, &check, CLB_OP_T);
+    if (status == CLB_OK && check.parts > 1)
+        status = check_ops(runtime, variant, &check, CLB_OP_C);
+    free(memory);
+    return status;
+}
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+static char *build_options(const struct clb_gemm_variant *variant)
+{
+    struct clb_text options = {0};
+    clb_text_addf(&options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d",
+                  clb_precision_real_size(variant->precision) == sizeof(double),
+                  clb_precision_parts(variant->precision) > 1);
+    for (int i = 0; i < CLB_PARAMS; i++) {
+        const char *define = clb_param_define((clb_param)i);
+        if (define != NULL && variant->tuning.value[i] != 0)
+            clb_text_addf(&options, " -D%s=%zu", define, variant->tuning.value[i]);
+    }
+    if (options.failed)
+        clb_text_free(&options);
+    return options.data;
+}
+
+static clb_status prepare(struct clb_runtime *runtime, struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    variant->family = clb_gemm_family_get(variant->tuning.family);
+    snprintf(variant->name, sizeof variant->name, "gemm-%s-%zux%zu",
+             clb_family_name(variant->tuning.family), value[CLB_PARAM_MR], value[CLB_PARAM_NR]);
+    /* A complex number must not be cut in two by the padding of depth. */
+    if (!variant->family->fits(value, &runtime->device,
+                               clb_precision_real_size(variant->precision)) ||
+        value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
+        return CLB_ERR_UNSUPPORTED;
+    char *options = build_options(variant);
+    if (options == NULL)
+        return CLB_ERR_NOMEM;
+    clb_status status =
+        clb_program_get(runtime, variant->family->source, options, &variant->program);
+    free(options);
+    return status;
+}
+
+clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
+                                 const struct clb_gemm_tuning *tuning,
+                                 struct clb_gemm_variant *variant)
+{
+    *variant = (struct clb_gemm_variant){.precision = precision, .tuning = *tuning};
+    clb_status status = prepare(runtime, variant);
+    /* The first launch of a kernel may compile, and compilers install signal handlers. */
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    if (status == CLB_OK)
+        status = clb_gemm_widen(runtime, variant);
+    if (status == CLB_OK)
+        status = self_check(runtime, variant);
+    clb_dispositions_restore(dispositions);
+    return status;
+}
+
+/* The first row of the table, with families of at most `math`, that works on the device. */
+static clb_status choose(struct clb_runtime *runtime, clb_precision precision, clb_math math,
+                         struct clb_gemm_variant *variant)
+{
+    for (size_t skip = 0;; skip++) {
+        struct clb_gemm_tuning tuning;
+        clb_status status = clb_tuning_gemm(&runtime->device, precision, math, skip, &tuning);
+        if (status != CLB_OK)
+            return status;
+        status = clb_gemm_variant_make(runtime, precision, &tuning, variant);
+        if (status == CLB_OK || status == CLB_ERR_NOMEM)
+            return status;
+        clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", variant->name, runtime->device.name,
+                clb_status_name(status));
+    }
+}
+
+/* A split family needs another one for what it can't compute. */
+static clb_status select_variant(struct clb_runtime *runtime, clb_precision precision,
+                                 struct selection *selection)
+{
+    clb_status status = choose(runtime, precision, clb_config_get()->math, &selection->variant);
+    if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
+        return status;
+    selection->variant.plain = &selection->plain;
+    return choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
+}
+
+clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
+                                const struct clb_gemm_variant **variant)
+{
+    struct selection *selection = &selections[precision];
+    pthread_mutex_lock(&lock);
+    if (!selection->done) {
+        selection->status = select_variant(runtime, precision, selection);
+        selection->done = selection->status != CLB_ERR_NOMEM; /* there may be more another time */
+    }
+    pthread_mutex_unlock(&lock);
+    *variant = &selection->variant;
+    return selection->status;
+}

@@ -1,0 +1,142 @@
+/* The first launch of each kernel on PoCL is the widest that there will be.
+ *
+ * PoCL keeps a loaded kernel together with the width of its grid and loads it again for a wider
+ * one. A command takes a reference when it begins and gives it back when it ends, by a lookup that
+ * does not regard the width: when a wider launch of the same kernel came in between, another entry
+ * is found, and an assertion ends the process (seen with 3.1, calls of different sizes from 8
+ * threads). With the widest grid first there is only one entry for each kernel. */
+#include "algo.h"
+
+#include <string.h>
+
+/* Above this PoCL compiles another version of the kernel, without knowledge of the grid's size. */
+#define WIDEST_SPECIALISED 65535
+
+/* Sizes of one launch; w x k elements are packed or m x n computed. */
+struct shape {
+    size_t rows, cols;
+};
+
+static size_t width_of(const struct clb_geometry *geometry)
+{
+    size_t second = geometry->dimensions > 1 ? geometry->global[1] : 1;
+    return clb_max(geometry->global[0], second);
+}
+
+/* The largest sizes of a tile and a slab in this variant's plans. */
+static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n, size_t *k)
+{
+    const size_t *value = variant->tuning.value;
+    *m = clb_round_up(clb_max(value[CLB_PARAM_TILE_M], 1), clb_gemm_unit(variant, CLB_OPERAND_A));
+    *n = clb_round_up(clb_max(value[CLB_PARAM_TILE_N], 1), clb_gemm_unit(variant, CLB_OPERAND_B));
+    *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], 1), clb_gemm_depth_unit(variant));
+}
+
+static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                             clb_operand_role role, bool depth_contiguous)
+{
+    size_t m, n, k, panel = clb_gemm_unit(variant, role);
+    largest(variant, &m, &n, &k);
+    size_t extent = role == CLB_OPERAND_A ? m : n;
+    struct shape shape = {extent, clb_gemm_depth_unit(variant)}, deep = {panel, k};
+    struct clb_geometry wide = clb_gemm_pack_geometry(variant, role, shape.rows, shape.cols);
+    struct clb_geometry high = clb_gemm_pack_geometry(variant, role, deep.rows, deep.cols);
+    if (width_of(&high) > width_of(&wide))
+        shape = deep;
+    struct clb_buffer *source = NULL, *packed = NULL;
+    /* A leading dimension of 1: the values don't matter. */
+    clb_status status =
+        clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+                       (shape.rows + shape.cols) * clb_precision_size(variant->precision), &source);
+    if (status == CLB_OK)
+        status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, role, shape.rows, shape.cols), &packed);
+    if (status == CLB_OK) {
+        struct clb_chunk chunk = {source->mem, 0, 1, depth_contiguous, false};
+        status = clb_gemm_pack(lane, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
+                               NULL, (struct clb_order){0});
+        if (clb_lane_finish(lane) != CLB_OK)
+            return CLB_ERR_OPENCL; /* what is outstanding may still use the buffers */
+    }
+    clb_buffer_put(lane->runtime, packed);
+    clb_buffer_put(lane->runtime, source);
+    return status;
+}
+
+/* The shape of the widest launch, and of those the smallest. */
+static struct shape widest_product(const struct clb_gemm_variant *variant)
+{
+    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
+    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    size_t m, n, k, best = 0;
+    largest(variant, &m, &n, &k);
+    const struct shape shapes[] = {{m, unit_n}, {unit_m, n}, {m, n}};
+    struct shape chosen = shapes[0];
+    for (size_t i = 0; i < CLB_COUNT_OF(shapes); i++) {
+        struct shape shape = shapes[i];
+        struct clb_geometry geometry;
+        for (;; shape.rows = clb_round_up(shape.rows / 2, unit_m)) {
+            geometry = clb_gemm_multiply_geometry(variant, shape.rows, shape.cols);
+            if (width_of(&geometry) <= WIDEST_SPECIALISED || shape.rows <= unit_m)
+                break;
+        }
+        if (width_of(&geometry) > best) {
+            best = width_of(&geometry);
+            chosen = shape;
+        }
+    }
+    return chosen;
+}
+
+static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_variant *variant)
+{
+    struct shape shape = widest_product(variant);
+    size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
+    struct clb_buffer *a = NULL, *b = NULL, *c = NULL;
+    clb_status status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+                                       clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k), &a);
+    if (status == CLB_OK)
+        status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_B, shape.cols, k), &b);
+    if (status == CLB_OK)
+        status =
+            clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE, shape.rows * shape.cols * element, &c);
+    if (status == CLB_OK) {
+        const struct clb_product product = {.m = shape.rows,
+                                            .n = shape.cols,
+                                            .k = k,
+                                            .a = a->mem,
+                                            .b = b->mem,
+                                            .c = c->mem,
+                                            .ldc = shape.rows};
+        status = clb_gemm_multiply(lane, variant, &product, (struct clb_order){0});
+        if (clb_lane_finish(lane) != CLB_OK)
+            return CLB_ERR_OPENCL;
+    }
+    clb_buffer_put(lane->runtime, c);
+    clb_buffer_put(lane->runtime, b);
+    clb_buffer_put(lane->runtime, a);
+    return status;
+}
+
+clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct clb_lane *lane;
+    if (strcmp(runtime->device.platform_name, "Portable Computing Language") != 0 ||
+        clb_gemm_is_split(variant))
+        return CLB_OK;
+    clb_status status = clb_lane_acquire(runtime, &lane);
+    if (status != CLB_OK)
+        return status;
+    for (int kernel = 0; kernel < 4 && status == CLB_OK; kernel++)
+        status = widen_pack(lane, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
+                            kernel % 2 != 0);
+    if (status == CLB_OK)
+        status = widen_product(lane, variant);
+    if (status == CLB_ERR_OPENCL)
+        clb_lane_discard(lane);
+    else
+        clb_lane_release(lane);
+    /* Where the allowance is too small for it, calls are small as well. */
+    return status == CLB_ERR_NOMEM ? CLB_OK : status;
+}

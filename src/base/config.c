@@ -1,0 +1,296 @@
+/* The configuration: read once from the environment at the first intercepted call. */
+#include "base.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define PREFIX "CLBLAS_SHIM"
+
+/* A variable of config.def: where its help is and how it is parsed. */
+struct variable {
+    const char *name;
+    bool (*parse)(struct clb_config *config, const char *value);
+    const char *placeholder;
+};
+
+/* Index of `value` in a list of words, or -1. */
+static int find_word(const char *value, const char *const words[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(value, words[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool parse_mode(struct clb_config *config, const char *value)
+{
+    static const char *const words[] = {[CLB_MODE_AUTO] = "auto",
+                                        [CLB_MODE_OFF] = "off",
+                                        [CLB_MODE_ALWAYS] = "always",
+                                        [CLB_MODE_DRY_RUN] = "dry-run"};
+    int index = find_word(value, words, CLB_COUNT_OF(words));
+    if (index >= 0)
+        config->mode = (clb_mode)index;
+    return index >= 0;
+}
+
+static bool parse_math(struct clb_config *config, const char *value)
+{
+    static const char *const words[] = {
+        [CLB_MATH_STRICT] = "strict", [CLB_MATH_DEFAULT] = "default", [CLB_MATH_FAST] = "fast"};
+    int index = find_word(value, words, CLB_COUNT_OF(words));
+    if (index >= 0)
+        config->math = (clb_math)index;
+    return index >= 0;
+}
+
+static bool parse_log(struct clb_config *config, const char *value)
+{
+    static const char *const words[] = {[CLB_LOG_ERROR] = "error",
+                                        [CLB_LOG_WARN] = "warn",
+                                        [CLB_LOG_INFO] = "info",
+                                        [CLB_LOG_DEBUG] = "debug"};
+    int index = find_word(value, words, CLB_COUNT_OF(words));
+    if (index >= 0)
+        config->log = (clb_log_level)index;
+    return index >= 0;
+}
+
+static bool parse_device(struct clb_config *config, const char *value)
+{
+    config->device = value;
+    return true;
+}
+
+static bool parse_next(struct clb_config *config, const char *value)
+{
+    config->next = value;
+    return true;
+}
+
+static bool parse_kernel(struct clb_config *config, const char *value)
+{
+    config->kernel = value; /* the family's name is checked by the tuning layer */
+    return true;
+}
+
+static bool parse_log_file(struct clb_config *config, const char *value)
+{
+    config->log_file = value;
+    return true;
+}
+
+static bool parse_stats(struct clb_config *config, const char *value)
+{
+    config->stats = value;
+    return true;
+}
+
+static bool parse_cache_dir(struct clb_config *config, const char *value)
+{
+    config->cache_dir = value;
+    return true;
+}
+
+static bool parse_threshold(struct clb_config *config, const char *value)
+{
+    double number;
+    if (!clb_parse_number(value, strlen(value), &number))
+        return false;
+    config->threshold = number;
+    return true;
+}
+
+static bool parse_memory(struct clb_config *config, const char *value)
+{
+    double number;
+    bool percent;
+    if (!clb_parse_bytes(value, strlen(value), &number, &percent) || number <= 0 ||
+        (percent && number > 100) || number > 9e18)
+        return false;
+    config->memory.percent = percent ? number : 0;
+    config->memory.bytes = percent ? 0 : (uint64_t)number;
+    return true;
+}
+
+/* "key=value,key=value": the keys are checked by the tuning layer, which knows them. */
+static bool parse_params(struct clb_config *config, const char *value)
+{
+    size_t count = 0;
+    for (const char *item = value; *item != '\0';) {
+        size_t length = strcspn(item, ",");
+        const char *equals = memchr(item, '=', length);
+        if (equals == NULL || equals == item || count == CLB_MAX_OVERRIDES)
+            return false;
+        struct clb_param_override *override = &config->overrides[count++];
+        override->key = item;
+        override->key_length = (size_t)(equals - item);
+        override->value = equals + 1;
+        override->value_length = length - override->key_length - 1;
+        item += length;
+        item += *item == ',';
+    }
+    config->override_count = count;
+    return true;
+}
+
+static const struct variable variables[] = {
+#define CLB_CONFIG(suffix, kind, placeholder, default_text, help)                                  \
+    {PREFIX suffix, parse_##kind, placeholder},
+#include "config.def"
+#undef CLB_CONFIG
+};
+
+void clb_config_parse(struct clb_config *config, const char *(*lookup)(const char *name))
+{
+    *config = (struct clb_config){.mode = CLB_MODE_AUTO,
+                                  .threshold = -1,
+                                  .memory = {.percent = 80},
+                                  .math = CLB_MATH_DEFAULT,
+                                  .log = CLB_LOG_ERROR};
+    for (size_t i = 0; i < CLB_COUNT_OF(variables); i++) {
+        const char *value = lookup(variables[i].name);
+        if (value == NULL || *value == '\0')
+            continue;
+        if (!variables[i].parse(config, value))
+            clb_complain("%s=%s is not valid (expected %s), the default is used", variables[i].name,
+                         value, variables[i].placeholder);
+    }
+}
+
+/* ---- the process's configuration ------------------------------------------------------------- */
+
+static struct clb_config process_config;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+
+/* Values are copied: the program may change its environment later. Kept for the process's life, and
+ * where leak checkers see it. */
+static char *copies[CLB_COUNT_OF(variables)];
+
+static const char *get_copy(const char *name)
+{
+    const char *value = getenv(name);
+    size_t i = 0;
+    while (strcmp(variables[i].name, name) != 0)
+        i++;
+    copies[i] = value == NULL ? NULL : strdup(value);
+    return copies[i];
+}
+
+static const char *get_nothing(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static void read_process_config(void)
+{
+    bool privileged = getauxval(AT_SECURE) != 0;
+    clb_config_parse(&process_config, privileged ? get_nothing : get_copy);
+    if (privileged)
+        process_config.mode = CLB_MODE_OFF;
+    clb_log_open(process_config.log, process_config.log_file);
+}
+
+const struct clb_config *clb_config_get(void)
+{
+    pthread_once(&process_once, read_process_config);
+    return &process_config;
+}
+
+double clb_config_threshold(const char *routine)
+{
+    const struct clb_config *config = clb_config_get();
+    char name[64] = PREFIX "_THRESHOLD_";
+    size_t used = strlen(name);
+    for (const char *c = routine; *c != '\0' && used + 1 < sizeof name; c++)
+        name[used++] = (*c >= 'a' && *c <= 'z') ? (char)(*c - 'a' + 'A') : *c;
+    name[used] = '\0';
+    const char *value = getauxval(AT_SECURE) != 0 ? NULL : getenv(name);
+    double number;
+    if (value == NULL || *value == '\0')
+        return config->threshold;
+    if (clb_parse_number(value, strlen(value), &number))
+        return number;
+    clb_complain("%s=%s is not valid (expected N), the default is used", name, value);
+    return config->threshold;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Decimal with optional fraction and exponent, no sign: all that the variables need. */
+bool clb_parse_number(const char *text, size_t length, double *value)
+{
+    double number = 0;
+    int scale = 0, digits = 0;
+    size_t i = 0;
+    for (bool fraction = false; i < length; i++) {
+        if (text[i] == '.' && !fraction) {
+            fraction = true;
+        } else if (isdigit((unsigned char)text[i])) {
+            number = number * 10 + (text[i] - '0');
+            scale -= fraction;
+            digits++;
+        } else {
+            break;
+        }
+    }
+    if (digits == 0)
+        return false;
+    if (i < length && (text[i] == 'e' || text[i] == 'E')) {
+        bool minus = ++i < length && text[i] == '-';
+        i += i < length && (text[i] == '-' || text[i] == '+');
+        int exponent = 0, exponent_digits = 0;
+        for (; i < length && isdigit((unsigned char)text[i]) && exponent < 1000; i++) {
+            exponent = exponent * 10 + (text[i] - '0');
+            exponent_digits++;
+        }
+        if (exponent_digits == 0)
+            return false;
+        scale += minus ? -exponent : exponent;
+    }
+    if (i != length || scale > 300 || scale < -300)
+        return false;
+    for (; scale > 0; scale--)
+        number *= 10;
+    for (; scale < 0; scale++)
+        number /= 10;
+    *value = number;
+    return true;
+}
+
+bool clb_parse_bytes(const char *text, size_t length, double *value, bool *percent)
+{
+    double unit = 1;
+    *percent = false;
+    if (length > 0) {
+        switch (text[length - 1]) {
+        case 'k':
+        case 'K':
+            unit = 1024.0;
+            break;
+        case 'm':
+        case 'M':
+            unit = 1024.0 * 1024.0;
+            break;
+        case 'g':
+        case 'G':
+            unit = 1024.0 * 1024.0 * 1024.0;
+            break;
+        case '%':
+            *percent = true;
+            break;
+        default:
+            return clb_parse_number(text, length, value);
+        }
+        length--;
+    }
+    if (!clb_parse_number(text, length, value))
+        return false;
+    *value *= unit;
+    return true;
+}

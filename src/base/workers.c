@@ -1,0 +1,118 @@
+/* Worker threads: created when a call first needs them, kept for later calls, lent to one call at a
+ * time. A call gets those that are free at once and never waits for more.
+ *
+ * They are created by a thread inside the guest guard, so they start with all asynchronous signals
+ * blocked and the default floating-point environment. After a fork they exist in the parent only;
+ * the child never uses them, because it has abandoned the device. */
+#include "base.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct worker {
+    pthread_cond_t wake;
+    void (*task)(void *); /* NULL while idle */
+    void *argument;
+    struct clb_workers *team;
+    bool exists, lent;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
+static struct worker workers[CLB_MAX_WORKERS];
+
+static void *run_worker(void *argument)
+{
+    struct worker *self = argument;
+    pthread_setname_np(pthread_self(), "clblas-shim");
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (self->task == NULL)
+            pthread_cond_wait(&self->wake, &lock);
+        pthread_mutex_unlock(&lock);
+        self->task(self->argument);
+        pthread_mutex_lock(&lock);
+        self->task = NULL;
+        self->team->running--;
+        pthread_cond_broadcast(&done);
+    }
+    return NULL;
+}
+
+static bool create(struct worker *worker)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, (size_t)512 << 10);
+    pthread_cond_init(&worker->wake, NULL);
+    worker->exists = pthread_create(&thread, &attributes, run_worker, worker) == 0;
+    pthread_attr_destroy(&attributes);
+    return worker->exists;
+}
+
+/* True inside a parallel region of the OpenMP runtime that the program uses, if any: the program
+ * has a thread on every CPU already. */
+static bool inside_parallel_region(void)
+{
+    void *address = dlsym(RTLD_DEFAULT, "omp_in_parallel");
+    int (*in_parallel)(void);
+    if (address == NULL)
+        return false;
+    memcpy(&in_parallel, &address, sizeof in_parallel);
+    return in_parallel() != 0;
+}
+
+/* CPUs that this thread may use besides the one it runs on. */
+static size_t spare_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 0;
+    int count = CPU_COUNT(&set);
+    return count > 1 ? (size_t)count - 1 : 0;
+}
+
+void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced)
+{
+    *team = (struct clb_workers){0};
+    if (!forced)
+        wanted = inside_parallel_region() ? 0 : clb_min(wanted, spare_cpus());
+    wanted = clb_min(wanted, CLB_MAX_WORKERS);
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < CLB_MAX_WORKERS && team->count < wanted; i++) {
+        if (workers[i].lent || (!workers[i].exists && !create(&workers[i])))
+            continue;
+        workers[i].lent = true;
+        workers[i].team = team;
+        team->member[team->count++] = i;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void *), void *argument)
+{
+    struct worker *worker = &workers[team->member[index]];
+    pthread_mutex_lock(&lock);
+    worker->task = task;
+    worker->argument = argument;
+    team->running++;
+    pthread_cond_signal(&worker->wake);
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_workers_return(struct clb_workers *team)
+{
+    pthread_mutex_lock(&lock);
+    while (team->running > 0)
+        pthread_cond_wait(&done, &lock);
+    for (size_t i = 0; i < team->count; i++)
+        workers[team->member[i]].lent = false;
+    team->count = 0;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,95 @@
+/* interface: the exported symbols. Decode arguments, nothing else.
+ *
+ * Integers. A plain Fortran name (dgemm_) takes the integer width of the library that the caller
+ * would have reached without the shim, so Fortran integers are read through clb_int. C names pass
+ * integers by value in registers or stack slots of 64 bits, of which a caller with 32-bit integers
+ * fills the lower half: they are declared 64-bit and narrowed by clb_c_int; passing them on
+ * unchanged is right for a library of either width.
+ *
+ * Hidden lengths. Fortran compilers append the lengths of character arguments; C callers omit them.
+ * They are never read. A declined call is a tail call that leaves the caller's arguments as they
+ * are, hidden ones included; a call that the shim makes itself passes 1 for each. */
+#ifndef CLB_ABI_H
+#define CLB_ABI_H
+
+#include "route/route.h"
+
+#define CLB_INLINE static inline __attribute__((always_inline))
+
+/* A Fortran INTEGER of the target's width. */
+CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
+{
+    return ilp64 ? *(const int64_t *)value : *(const int32_t *)value;
+}
+
+/* An integer passed by value. */
+CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
+{
+    return ilp64 ? value : (int32_t)value;
+}
+
+/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
+ * and the upper half is read by 64-bit libraries only. */
+union clb_int_out {
+    int64_t wide;
+    int32_t narrow;
+};
+
+CLB_INLINE union clb_int_out clb_int_for(size_t value, bool ilp64)
+{
+    union clb_int_out out;
+    if (ilp64)
+        out.wide = (int64_t)value;
+    else
+        out.narrow = (int32_t)value;
+    return out;
+}
+
+/* TRANS of BLAS. */
+CLB_INLINE clb_op clb_op_of_letter(char letter)
+{
+    switch (letter) {
+    case 'N':
+    case 'n':
+        return CLB_OP_N;
+    case 'T':
+    case 't':
+        return CLB_OP_T;
+    case 'C':
+    case 'c':
+        return CLB_OP_C;
+    default:
+        return CLB_OP_INVALID;
+    }
+}
+
+CLB_INLINE const char *clb_letter_of_op(clb_op op)
+{
+    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
+}
+
+/* CBLAS_LAYOUT and CBLAS_TRANSPOSE. */
+enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 };
+enum { CLB_NO_TRANS = 111, CLB_TRANS = 112, CLB_CONJ_TRANS = 113 };
+
+CLB_INLINE clb_op clb_op_of_cblas(int trans)
+{
+    switch (trans) {
+    case CLB_NO_TRANS:
+        return CLB_OP_N;
+    case CLB_TRANS:
+        return CLB_OP_T;
+    case CLB_CONJ_TRANS:
+        return CLB_OP_C;
+    default:
+        return CLB_OP_INVALID;
+    }
+}
+
+/* True when the call is to be declined without another look: less work than the gate asks for. */
+CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)
+{
+    return work < atomic_load_explicit(&symbol->gate, memory_order_relaxed);
+}
+
+#endif

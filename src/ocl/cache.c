@@ -1,0 +1,248 @@
+/* Files of compiled programs.
+ *
+ * An entry is a header, the key in full and the driver's binary; it is used only when its checksum
+ * and its whole key match, because drivers accept damaged binaries (PoCL runs them, or aborts the
+ * process on a truncated one). Entries are written to a temporary name and renamed. */
+#include "ocl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define ROOM_FOR_BUILD ((uint64_t)32 << 20)
+#define LARGEST_ENTRY  ((uint64_t)256 << 20)
+
+struct header {
+    char magic[8];
+    uint64_t key_size;
+    uint64_t data_size;
+    uint64_t checksum; /* of key and data */
+};
+
+static const char magic[8] = "CLBSHIM1";
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+/* mkdir -p; directories that it makes are the user's own. */
+static bool make_directories(const char *path)
+{
+    char partial[PATH_MAX];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof partial || path[0] != '/')
+        return false;
+    memcpy(partial, path, length + 1);
+    for (char *slash = partial + 1; slash != NULL;) {
+        slash = strchr(slash, '/');
+        if (slash != NULL)
+            *slash = '\0';
+        if (mkdir(partial, 0700) != 0 && errno != EEXIST && access(partial, X_OK) != 0)
+            return false;
+        if (slash != NULL)
+            *slash++ = '/';
+    }
+    return true;
+}
+
+static bool usable(const char *path)
+{
+    return make_directories(path) && access(path, R_OK | W_OK | X_OK) == 0;
+}
+
+/* Nobody else may plant code in a directory that was not named explicitly. */
+static bool private_to_us(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 022) == 0;
+}
+
+static bool format_path(char *path, size_t size, const char *format, const char *a, const char *b)
+{
+    int length = snprintf(path, size, format, a, b);
+    return length > 0 && (size_t)length < size;
+}
+
+/* $XDG_CACHE_HOME/name, $HOME/.cache/name; false when neither variable is set. */
+static bool user_cache_path(char *path, size_t size, const char *name)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (xdg != NULL && xdg[0] == '/')
+        return format_path(path, size, "%s/%s", xdg, name);
+    if (home != NULL && home[0] == '/')
+        return format_path(path, size, "%s/.cache/%s", home, name);
+    return false;
+}
+
+static char directory[PATH_MAX];
+static bool directory_found;
+static pthread_once_t directory_once = PTHREAD_ONCE_INIT;
+
+static void find_directory(void)
+{
+    const char *wanted = clb_config_get()->cache_dir;
+    if (wanted != NULL) {
+        if (strcmp(wanted, "none") == 0)
+            return;
+        directory_found =
+            format_path(directory, sizeof directory, "%s%s", wanted, "") && usable(directory);
+    } else {
+        directory_found = user_cache_path(directory, sizeof directory, "clblas-shim") &&
+                          usable(directory) && private_to_us(directory);
+    }
+    if (!directory_found)
+        clb_log(CLB_LOG_INFO, "no writable cache directory, compiled kernels are not kept");
+}
+
+const char *clb_cache_directory(void)
+{
+    pthread_once(&directory_once, find_directory);
+    return directory_found ? directory : NULL;
+}
+
+bool clb_cache_has_room(const char *path)
+{
+    struct statvfs info;
+    if (path == NULL || statvfs(path, &info) != 0)
+        return true; /* nothing is written there */
+    return (uint64_t)info.f_bavail * info.f_frsize >= ROOM_FOR_BUILD;
+}
+
+/* ---- PoCL's cache directory ------------------------------------------------------------------ */
+
+/* Where PoCL will keep its files: $POCL_CACHE_DIR or pocl/kcache in the user's cache. */
+static bool pocl_directory_usable(void)
+{
+    char path[PATH_MAX];
+    const char *wanted = getenv("POCL_CACHE_DIR");
+    bool known = wanted != NULL ? format_path(path, sizeof path, "%s%s", wanted, "")
+                                : user_cache_path(path, sizeof path, "pocl/kcache");
+    return known && usable(path) && clb_cache_has_room(path);
+}
+
+/* A private directory below our own cache or the temporary directory. */
+static bool substitute_directory(char *path, size_t size)
+{
+    char uid[24];
+    const char *own = clb_cache_directory(), *temporary = getenv("TMPDIR");
+    if (own != NULL && format_path(path, size, "%s/%s", own, "pocl") && usable(path) &&
+        clb_cache_has_room(path))
+        return true;
+    snprintf(uid, sizeof uid, "%lu", (unsigned long)geteuid());
+    return format_path(path, size, "%s/clblas-shim-%s", temporary != NULL ? temporary : "/tmp",
+                       uid) &&
+           usable(path) && private_to_us(path) && clb_cache_has_room(path);
+}
+
+/* The variable is set only while the driver starts, and only where PoCL could not work without it:
+ * children of the program never see it. */
+void clb_cache_guard_enter(struct clb_cache_guard *guard)
+{
+    char path[PATH_MAX];
+    guard->replaced = false;
+    if (pocl_directory_usable() || getenv("POCL_CACHE_DIR") != NULL)
+        return;
+    if (substitute_directory(path, sizeof path))
+        guard->replaced = setenv("POCL_CACHE_DIR", path, 1) == 0;
+}
+
+void clb_cache_guard_leave(const struct clb_cache_guard *guard)
+{
+    if (guard->replaced)
+        unsetenv("POCL_CACHE_DIR");
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+/* FNV-1a. */
+static uint64_t hash(uint64_t seed, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; i++)
+        seed = (seed ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return seed;
+}
+
+static uint64_t checksum(const char *key, size_t key_size, const void *data, size_t size)
+{
+    return hash(hash(UINT64_C(0xcbf29ce484222325), key, key_size), data, size);
+}
+
+static bool entry_path(char *path, size_t size, const char *key)
+{
+    char name[40];
+    const char *where = clb_cache_directory();
+    snprintf(name, sizeof name, "%016llx.bin",
+             (unsigned long long)hash(UINT64_C(0x84222325cbf29ce4), key, strlen(key)));
+    return where != NULL && format_path(path, size, "%s/%s", where, name);
+}
+
+static bool read_entry(FILE *file, const char *key, unsigned char **data, size_t *size)
+{
+    struct header header;
+    size_t key_size = strlen(key);
+    bool good = false;
+    if (fread(&header, sizeof header, 1, file) != 1 ||
+        memcmp(header.magic, magic, sizeof magic) != 0 || header.key_size != key_size ||
+        header.data_size == 0 || header.data_size > LARGEST_ENTRY)
+        return false;
+    char *stored = malloc(key_size);
+    unsigned char *content = malloc(header.data_size);
+    if (stored != NULL && content != NULL)
+        good = fread(stored, 1, key_size, file) == key_size && memcmp(stored, key, key_size) == 0 &&
+               fread(content, 1, header.data_size, file) == header.data_size &&
+               fgetc(file) == EOF &&
+               checksum(key, key_size, content, header.data_size) == header.checksum;
+    free(stored);
+    if (!good) {
+        free(content);
+        return false;
+    }
+    *data = content;
+    *size = header.data_size;
+    return true;
+}
+
+clb_status clb_cache_load(const char *key, unsigned char **data, size_t *size)
+{
+    char path[PATH_MAX];
+    if (!entry_path(path, sizeof path, key))
+        return CLB_ERR_IO;
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL)
+        return CLB_ERR_IO;
+    bool good = read_entry(file, key, data, size);
+    fclose(file);
+    if (!good)
+        clb_log(CLB_LOG_INFO, "%s is damaged or of another version, it is made again", path);
+    return good ? CLB_OK : CLB_ERR_IO;
+}
+
+void clb_cache_store(const char *key, const unsigned char *data, size_t size)
+{
+    char path[PATH_MAX], temporary[PATH_MAX];
+    struct header header = {.key_size = strlen(key), .data_size = size};
+    memcpy(header.magic, magic, sizeof magic);
+    header.checksum = checksum(key, header.key_size, data, size);
+    if (!entry_path(path, sizeof path, key) || !clb_cache_has_room(clb_cache_directory()) ||
+        !format_path(temporary, sizeof temporary, "%s.%s", path, "XXXXXX"))
+        return;
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (file == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    bool good = fwrite(&header, sizeof header, 1, file) == 1 &&
+                fwrite(key, 1, header.key_size, file) == header.key_size &&
+                fwrite(data, 1, size, file) == size;
+    good = fclose(file) == 0 && good;
+    if (!good || rename(temporary, path) != 0)
+        unlink(temporary);
+}

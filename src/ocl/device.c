@@ -1,0 +1,190 @@
+/* Devices: what there is, what it can do, and which one is used. */
+#include "ocl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define MAX_PLATFORMS 16
+#define MAX_DEVICES   64
+
+static void device_text(cl_device_id id, cl_device_info what, char *text, size_t size)
+{
+    if (clb_cl.GetDeviceInfo(id, what, size - 1, text, NULL) != CL_SUCCESS)
+        text[0] = '\0';
+    text[size - 1] = '\0';
+}
+
+static void platform_text(cl_platform_id id, cl_platform_info what, char *text, size_t size)
+{
+    if (clb_cl.GetPlatformInfo(id, what, size - 1, text, NULL) != CL_SUCCESS)
+        text[0] = '\0';
+    text[size - 1] = '\0';
+}
+
+/* A number of 4 or 8 bytes that the device must know; zero when it doesn't answer. */
+#define DEVICE_NUMBER(id, what, variable)                                                          \
+    do {                                                                                           \
+        if (clb_cl.GetDeviceInfo((id), (what), sizeof(variable), &(variable), NULL) != CL_SUCCESS) \
+            (variable) = 0;                                                                        \
+    } while (0)
+
+/* Physical memory: PoCL's own figure is wrong and drifts. */
+static uint64_t host_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
+static void describe(cl_platform_id platform, cl_device_id id, struct clb_device *device)
+{
+    cl_bool unified = CL_FALSE;
+    cl_device_fp_config fp64 = 0;
+    cl_uint floats = 0;
+    cl_ulong memory = 0, max_alloc = 0, local_memory = 0;
+    *device = (struct clb_device){.platform = platform, .id = id};
+    device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
+    device_text(id, CL_DEVICE_VENDOR, device->vendor, sizeof device->vendor);
+    device_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
+    platform_text(platform, CL_PLATFORM_NAME, device->platform_name, sizeof device->platform_name);
+    platform_text(platform, CL_PLATFORM_VERSION, device->platform_version,
+                  sizeof device->platform_version);
+    DEVICE_NUMBER(id, CL_DEVICE_TYPE, device->type);
+    DEVICE_NUMBER(id, CL_DEVICE_DOUBLE_FP_CONFIG, fp64);
+    DEVICE_NUMBER(id, CL_DEVICE_HOST_UNIFIED_MEMORY, unified);
+    DEVICE_NUMBER(id, CL_DEVICE_MAX_COMPUTE_UNITS, device->units);
+    DEVICE_NUMBER(id, CL_DEVICE_GLOBAL_MEM_SIZE, memory);
+    DEVICE_NUMBER(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, max_alloc);
+    DEVICE_NUMBER(id, CL_DEVICE_LOCAL_MEM_SIZE, local_memory);
+    DEVICE_NUMBER(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, device->max_group);
+    DEVICE_NUMBER(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, floats);
+    device->vector_bytes = floats * 4;
+    device->fp64 = fp64 != 0;
+    device->unified = unified || (device->type & CL_DEVICE_TYPE_CPU) != 0;
+    device->memory = device->unified ? host_memory() : memory;
+    device->max_alloc = max_alloc;
+    device->local_memory = local_memory;
+}
+
+/* All devices that are available and have a compiler; platform and device index go into `place`. */
+struct listed {
+    struct clb_device device;
+    unsigned platform, index;
+};
+
+/* PoCL ends the process when it can't see the machine's memory, which it looks up in /sys: chroots
+ * and some containers have none. */
+static bool would_abort(cl_platform_id platform)
+{
+    char name[128];
+    platform_text(platform, CL_PLATFORM_NAME, name, sizeof name);
+    return strcmp(name, "Portable Computing Language") == 0 &&
+           access("/sys/devices/system/cpu", X_OK) != 0;
+}
+
+static size_t list_devices(struct listed *list, size_t capacity)
+{
+    cl_platform_id platforms[MAX_PLATFORMS];
+    cl_uint platform_count = 0;
+    size_t count = 0;
+    if (clb_cl.GetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
+        return 0;
+    for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS; p++) {
+        cl_device_id ids[MAX_DEVICES];
+        cl_uint found = 0;
+        if (would_abort(platforms[p])) {
+            clb_log(CLB_LOG_WARN, "PoCL is not used: it needs /sys");
+            continue;
+        }
+        if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &found) !=
+            CL_SUCCESS)
+            continue;
+        for (cl_uint d = 0; d < found && d < MAX_DEVICES && count < capacity; d++) {
+            cl_bool available = CL_FALSE, compiler = CL_FALSE;
+            DEVICE_NUMBER(ids[d], CL_DEVICE_AVAILABLE, available);
+            DEVICE_NUMBER(ids[d], CL_DEVICE_COMPILER_AVAILABLE, compiler);
+            if (!available || !compiler)
+                continue;
+            list[count].platform = p;
+            list[count].index = d;
+            describe(platforms[p], ids[d], &list[count].device);
+            clb_log(CLB_LOG_INFO, "device %u:%u: %s (%s, %s)", p, d, list[count].device.name,
+                    list[count].device.platform_name, list[count].device.driver);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Best by capability: a GPU with memory of its own, any GPU, an accelerator, a CPU; among equals
+ * fp64 and then the number of compute units. */
+static double capability(const struct clb_device *device)
+{
+    double rank = 1;
+    if (device->type & CL_DEVICE_TYPE_GPU)
+        rank = device->unified ? 3 : 4;
+    else if (device->type & CL_DEVICE_TYPE_ACCELERATOR)
+        rank = 2;
+    return rank * 1e8 + (device->fp64 ? 1e7 : 0) + (double)device->units;
+}
+
+/* Does one item of CLBLAS_SHIM_DEVICE name this device? */
+static bool matches(const char *item, size_t length, const struct listed *entry)
+{
+    char word[128];
+    if (length == 0 || length >= sizeof word)
+        return false;
+    memcpy(word, item, length);
+    word[length] = '\0';
+    unsigned platform, index;
+    int used = 0;
+    if (sscanf(word, "%u:%u%n", &platform, &index, &used) == 2 && (size_t)used == length)
+        return platform == entry->platform && index == entry->index;
+    if (strcasecmp(word, "gpu") == 0)
+        return (entry->device.type & CL_DEVICE_TYPE_GPU) != 0;
+    if (strcasecmp(word, "cpu") == 0)
+        return (entry->device.type & CL_DEVICE_TYPE_CPU) != 0;
+    return strcasestr(entry->device.name, word) != NULL;
+}
+
+static const struct listed *best_match(const struct listed *list, size_t count, const char *item,
+                                       size_t length)
+{
+    const struct listed *best = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (item != NULL && !matches(item, length, &list[i]))
+            continue;
+        if (best == NULL || capability(&list[i].device) > capability(&best->device))
+            best = &list[i];
+    }
+    return best;
+}
+
+clb_status clb_device_select(const char *wanted, struct clb_device *device)
+{
+    struct listed *list = calloc(MAX_DEVICES, sizeof *list);
+    if (list == NULL)
+        return CLB_ERR_NOMEM;
+    size_t count = list_devices(list, MAX_DEVICES);
+    const struct listed *chosen = NULL;
+    if (wanted == NULL) {
+        chosen = best_match(list, count, NULL, 0);
+    } else {
+        for (const char *item = wanted; chosen == NULL && *item != '\0';) {
+            size_t length = strcspn(item, ",");
+            chosen = best_match(list, count, item, length);
+            item += length;
+            item += *item == ',';
+        }
+        if (chosen == NULL)
+            clb_complain("CLBLAS_SHIM_DEVICE=%s matches none of %zu OpenCL devices, the next BLAS "
+                         "is used",
+                         wanted, count);
+    }
+    if (chosen != NULL)
+        *device = chosen->device;
+    free(list);
+    return chosen != NULL ? CLB_OK : CLB_ERR_NODEVICE;
+}

@@ -1,0 +1,133 @@
+/* Lanes: in-order queues with their own kernel objects, leased to one call at a time.
+ *
+ * A call never waits for a lane: when all are taken a new one is made, and it is kept for later. */
+#include "ocl.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct clb_lane_kernel {
+    const struct clb_program *program;
+    char name[32];
+    cl_kernel kernel;
+    struct clb_lane_kernel *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_lane *idle;
+
+static clb_status open_queue(const struct clb_runtime *runtime, cl_command_queue *queue)
+{
+    cl_int error;
+    cl_command_queue made =
+        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
+    *queue = error == CL_SUCCESS ? made : NULL;
+    return clb_cl_check(error, "clCreateCommandQueue");
+}
+
+clb_status clb_lane_open_queues(struct clb_lane *lane)
+{
+    clb_status status = CLB_OK;
+    if (lane->upload == NULL)
+        status = open_queue(lane->runtime, &lane->upload);
+    if (status == CLB_OK && lane->download == NULL)
+        status = open_queue(lane->runtime, &lane->download);
+    return status;
+}
+
+clb_status clb_lane_acquire(struct clb_runtime *runtime, struct clb_lane **out)
+{
+    pthread_mutex_lock(&lock);
+    struct clb_lane *lane = idle;
+    if (lane != NULL)
+        idle = lane->link;
+    pthread_mutex_unlock(&lock);
+    *out = lane;
+    if (lane != NULL)
+        return CLB_OK;
+    lane = calloc(1, sizeof *lane);
+    if (lane == NULL)
+        return CLB_ERR_NOMEM;
+    lane->runtime = runtime;
+    clb_status status = open_queue(runtime, &lane->queue);
+    if (status != CLB_OK) {
+        free(lane);
+        return status;
+    }
+    *out = lane;
+    return CLB_OK;
+}
+
+void clb_lane_release(struct clb_lane *lane)
+{
+    pthread_mutex_lock(&lock);
+    lane->link = idle;
+    idle = lane;
+    pthread_mutex_unlock(&lock);
+}
+
+/* All queues are tried, so that what can end has ended even when one fails. */
+clb_status clb_lane_finish(struct clb_lane *lane)
+{
+    const cl_command_queue queues[] = {lane->upload, lane->queue, lane->download};
+    clb_status result = CLB_OK;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
+        clb_status status =
+            queues[i] == NULL ? CLB_OK : clb_cl_check(clb_cl.Finish(queues[i]), "clFinish");
+        if (status != CLB_OK)
+            result = status;
+    }
+    return result;
+}
+
+/* The queues may still hold commands, so nothing of it is released. */
+void clb_lane_discard(struct clb_lane *lane)
+{
+    (void)lane;
+}
+
+clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, const char *name,
+                           cl_kernel *kernel)
+{
+    for (struct clb_lane_kernel *entry = lane->kernels; entry != NULL; entry = entry->next) {
+        if (entry->program == program && strcmp(entry->name, name) == 0) {
+            *kernel = entry->kernel;
+            return CLB_OK;
+        }
+    }
+    struct clb_lane_kernel *entry = calloc(1, sizeof *entry);
+    if (entry == NULL || strlen(name) >= sizeof entry->name) {
+        free(entry);
+        return CLB_ERR_NOMEM;
+    }
+    cl_int error;
+    entry->kernel = clb_cl.CreateKernel(clb_program_handle(program), name, &error);
+    clb_status status = clb_cl_check(error, name);
+    if (status != CLB_OK) {
+        free(entry);
+        return status;
+    }
+    strcpy(entry->name, name);
+    entry->program = program;
+    entry->next = lane->kernels;
+    lane->kernels = entry;
+    *kernel = entry->kernel;
+    return CLB_OK;
+}
+
+clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char *name,
+                           const struct clb_argument *arguments, size_t count, cl_uint dimensions,
+                           const size_t *global, const size_t *local, cl_uint waits,
+                           const cl_event *wait_list, cl_event *event)
+{
+    for (size_t i = 0; i < count; i++) {
+        clb_status status = clb_cl_check(
+            clb_cl.SetKernelArg(kernel, (cl_uint)i, arguments[i].size, arguments[i].value), name);
+        if (status != CLB_OK)
+            return status;
+    }
+    return clb_cl_check(clb_cl.EnqueueNDRangeKernel(queue, kernel, dimensions, NULL, global, local,
+                                                    waits, wait_list, event),
+                        name);
+}

@@ -1,0 +1,284 @@
+/* Pooled buffers under one allowance.
+ *
+ * Freed buffers are kept for the next call, up to a bound, because allocating costs page faults on
+ * shared-memory devices and driver round trips on others. Where the device shares the host's memory
+ * the pool is ordinary memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
+#include "ocl.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define PAGE      ((size_t)4096)
+
+/* What stays allocated between calls: little on the host, whose memory is the program's. */
+#define KEEP_HOST   ((uint64_t)64 << 20)
+#define KEEP_DEVICE ((uint64_t)8 << 30)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_buffer *kept;             /* free buffers, most recent first */
+static uint64_t kept_bytes[2], taken_bytes; /* by kind; all that exists, kept or in use */
+
+size_t clb_buffer_rounded(size_t size)
+{
+    size_t unit = PAGE;
+    while (unit * 16 < size)
+        unit *= 2;
+    return clb_round_up(clb_max(size, 1), unit);
+}
+
+/* Memory that the system could still give; the shim must not drive the program into swap. */
+static bool host_has(size_t size)
+{
+    char line[128];
+    unsigned long long available = 0;
+    FILE *file = size < ((size_t)64 << 20) ? NULL : fopen("/proc/meminfo", "re");
+    if (file == NULL)
+        return true;
+    bool known = false;
+    while (!known && fgets(line, sizeof line, file) != NULL)
+        known = sscanf(line, "MemAvailable: %llu kB", &available) == 1;
+    fclose(file);
+    return !known || size / 1024 < available;
+}
+
+static size_t mapping_alignment(size_t size)
+{
+    return size >= HUGE_PAGE ? HUGE_PAGE : PAGE;
+}
+
+static void *map_host(size_t size)
+{
+    void *memory;
+    if (!host_has(size) || posix_memalign(&memory, mapping_alignment(size), size) != 0)
+        return NULL;
+    if (size >= HUGE_PAGE)
+        madvise(memory, size, MADV_HUGEPAGE);
+    return memory;
+}
+
+static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *buffer)
+{
+    cl_int error;
+    buffer->host = map_host(buffer->size);
+    if (buffer->host == NULL)
+        return CLB_ERR_NOMEM;
+    buffer->mem = clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                      buffer->size, buffer->host, &error);
+    clb_status status = clb_cl_check(error, "clCreateBuffer");
+    if (status != CLB_OK)
+        free(buffer->host);
+    return status;
+}
+
+/* Pinned memory stays mapped for its whole life; only the CPU's address is used. */
+static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
+{
+    struct clb_lane *lane;
+    clb_status status = clb_lane_acquire(runtime, &lane);
+    if (status != CLB_OK)
+        return status;
+    cl_int error;
+    buffer->host =
+        clb_cl.EnqueueMapBuffer(lane->queue, buffer->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                buffer->size, 0, NULL, NULL, &error);
+    status = clb_cl_check(error, "clEnqueueMapBuffer");
+    if (status == CLB_OK)
+        clb_lane_release(lane);
+    else
+        clb_lane_discard(lane);
+    return status;
+}
+
+static clb_status create_device(struct clb_runtime *runtime, struct clb_buffer *buffer)
+{
+    cl_int error;
+    bool pinned = buffer->kind == CLB_MEMORY_HOST;
+    buffer->mem = clb_cl.CreateBuffer(runtime->context,
+                                      CL_MEM_READ_WRITE | (pinned ? CL_MEM_ALLOC_HOST_PTR : 0),
+                                      buffer->size, NULL, &error);
+    clb_status status = clb_cl_check(error, "clCreateBuffer");
+    if (status == CLB_OK && pinned) {
+        status = map_pinned(runtime, buffer);
+        if (status != CLB_OK)
+            clb_cl.ReleaseMemObject(buffer->mem);
+    }
+    return status;
+}
+
+static void destroy(struct clb_runtime *runtime, struct clb_buffer *buffer)
+{
+    clb_cl.ReleaseMemObject(buffer->mem);
+    if (runtime->device.unified)
+        free(buffer->host);
+    free(buffer);
+}
+
+/* ---- the pool; all of these run with the lock held ------------------------------------------- */
+
+static void unkeep(struct clb_buffer **link)
+{
+    struct clb_buffer *buffer = *link;
+    *link = buffer->link;
+    buffer->link = NULL;
+    kept_bytes[buffer->kind] -= buffer->size;
+}
+
+static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size)
+{
+    struct clb_buffer **best = NULL;
+    for (struct clb_buffer **link = &kept; *link != NULL; link = &(*link)->link) {
+        const struct clb_buffer *buffer = *link;
+        if (buffer->kind == kind && buffer->size >= size &&
+            buffer->size - buffer->size / 8 <= size &&
+            (best == NULL || buffer->size < (*best)->size))
+            best = link;
+    }
+    if (best == NULL)
+        return NULL;
+    struct clb_buffer *buffer = *best;
+    unkeep(best);
+    return buffer;
+}
+
+/* Move kept buffers of a kind (or of both, kind < 0) to `list` until at most `bytes` are kept.
+ * Their share of the allowance stays taken until destroy_list has given the memory back. */
+static void evict(int kind, uint64_t bytes, struct clb_buffer **list)
+{
+    for (struct clb_buffer **link = &kept; *link != NULL;) {
+        struct clb_buffer *buffer = *link;
+        uint64_t now = kind < 0 ? kept_bytes[0] + kept_bytes[1] : kept_bytes[kind];
+        if (now <= bytes)
+            break;
+        if (kind >= 0 && (int)buffer->kind != kind) {
+            link = &buffer->link;
+            continue;
+        }
+        unkeep(link);
+        buffer->link = *list;
+        *list = buffer;
+    }
+}
+
+/* ---- without the lock ------------------------------------------------------------------------ */
+
+static void unreserve(uint64_t size)
+{
+    pthread_mutex_lock(&lock);
+    taken_bytes -= size;
+    pthread_mutex_unlock(&lock);
+}
+
+static void destroy_list(struct clb_runtime *runtime, struct clb_buffer *list)
+{
+    uint64_t size = 0;
+    while (list != NULL) {
+        struct clb_buffer *next = list->link;
+        size += list->size;
+        destroy(runtime, list);
+        list = next;
+    }
+    if (size > 0)
+        unreserve(size);
+}
+
+static bool reserve_now(struct clb_runtime *runtime, size_t size, struct clb_buffer **evicted)
+{
+    pthread_mutex_lock(&lock);
+    bool enough = taken_bytes + size <= runtime->memory_limit;
+    if (enough)
+        taken_bytes += size;
+    else if (evicted != NULL)
+        evict(-1, 0, evicted);
+    pthread_mutex_unlock(&lock);
+    return enough;
+}
+
+/* Reserve `size` bytes of the allowance, giving up kept buffers for it where needed. */
+static clb_status reserve(struct clb_runtime *runtime, size_t size)
+{
+    struct clb_buffer *evicted = NULL;
+    if (reserve_now(runtime, size, &evicted))
+        return CLB_OK;
+    destroy_list(runtime, evicted);
+    return evicted != NULL && reserve_now(runtime, size, NULL) ? CLB_OK : CLB_ERR_NOMEM;
+}
+
+clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
+                          struct clb_buffer **out)
+{
+    size = clb_buffer_rounded(size);
+    *out = NULL;
+    if (size > runtime->device.max_alloc)
+        return CLB_ERR_NOMEM;
+    pthread_mutex_lock(&lock);
+    struct clb_buffer *buffer = take_kept(kind, size);
+    pthread_mutex_unlock(&lock);
+    if (buffer != NULL) {
+        *out = buffer;
+        return CLB_OK;
+    }
+    buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL)
+        return CLB_ERR_NOMEM;
+    buffer->size = size;
+    buffer->kind = kind;
+    clb_status status = reserve(runtime, size);
+    if (status == CLB_OK) {
+        status = runtime->device.unified ? create_shared(runtime, buffer)
+                                         : create_device(runtime, buffer);
+        if (status != CLB_OK)
+            unreserve(size);
+    }
+    if (status != CLB_OK) {
+        free(buffer);
+        return status;
+    }
+    *out = buffer;
+    return CLB_OK;
+}
+
+void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer)
+{
+    if (buffer == NULL)
+        return;
+    struct clb_buffer *evicted = NULL;
+    bool host = runtime->device.unified || buffer->kind == CLB_MEMORY_HOST;
+    pthread_mutex_lock(&lock);
+    buffer->link = kept;
+    kept = buffer;
+    kept_bytes[buffer->kind] += buffer->size;
+    if (runtime->device.unified)
+        evict(-1, KEEP_HOST, &evicted);
+    else
+        evict((int)buffer->kind, host ? 4 * KEEP_HOST : KEEP_DEVICE, &evicted);
+    pthread_mutex_unlock(&lock);
+    destroy_list(runtime, evicted);
+}
+
+void clb_buffer_leak(struct clb_buffer *buffer)
+{
+    (void)buffer; /* its memory and its share of the allowance stay taken */
+}
+
+uint64_t clb_memory_available(struct clb_runtime *runtime)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t used = taken_bytes - kept_bytes[0] - kept_bytes[1];
+    pthread_mutex_unlock(&lock);
+    return used < runtime->memory_limit ? runtime->memory_limit - used : 0;
+}
+
+clb_status clb_buffer_wrap(struct clb_runtime *runtime, const void *host, size_t size, cl_mem *mem)
+{
+    cl_int error;
+    if (size > runtime->device.max_alloc)
+        return CLB_ERR_NOMEM;
+    /* OpenCL has no const host pointer; CL_MEM_READ_ONLY keeps the promise. */
+    *mem = clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, size,
+                               (void *)(uintptr_t)host, &error);
+    return clb_cl_check(error, "clCreateBuffer (in place)");
+}

@@ -1,0 +1,219 @@
+/* ocl: the OpenCL runtime. Loader table, device, lanes (queues), memory pool, programs.
+ *
+ * Everything is started lazily by clb_runtime_get(). All functions may be called by any number of
+ * threads at once, except that a lane belongs to one call at a time. Every OpenCL status other than
+ * CL_SUCCESS becomes a clb_status and a log line; nothing here aborts. */
+#ifndef CLB_OCL_H
+#define CLB_OCL_H
+
+#include "base/base.h"
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+/* ---- loader.c: the ICD loader's functions, dlopen'ed at first use ---------------------------- */
+
+struct clb_cl {
+#define CLB_CL_STATUS(name, parameters, arguments)       cl_int(CL_API_CALL *name) parameters;
+#define CLB_CL_HANDLE(type, name, parameters, arguments) type(CL_API_CALL *name) parameters;
+#include "functions.def"
+#undef CLB_CL_STATUS
+#undef CLB_CL_HANDLE
+};
+
+extern struct clb_cl clb_cl;
+
+clb_status clb_cl_load(void) CLB_MUST_CHECK;
+
+/* The tests' fault injector: called once after loading, may replace entries of the table. */
+extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
+
+const char *clb_cl_error_name(cl_int status);
+
+/* CLB_OK for CL_SUCCESS, otherwise logged ("what: CL_...") and mapped; memory errors are
+ * CLB_ERR_NOMEM. */
+clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
+
+/* ---- device.c -------------------------------------------------------------------------------- */
+
+struct clb_device {
+    cl_platform_id platform;
+    cl_device_id id;
+    char name[128];
+    char vendor[128];
+    char driver[128];
+    char platform_name[128];
+    char platform_version[128];
+    cl_device_type type;
+    bool fp64;
+    bool unified; /* shares the host's memory: inputs are used in place */
+    cl_uint units;
+    cl_uint vector_bytes; /* native vector width in bytes */
+    uint64_t memory;      /* bytes; of the host where unified */
+    uint64_t max_alloc;   /* bytes of one buffer */
+    uint64_t local_memory;
+    size_t max_group;
+};
+
+/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
+clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
+
+/* ---- spread.c: the worker threads of a CPU device ---------------------------------------------
+ */
+
+struct clb_thread_list {
+    size_t count;
+    int id[4096];
+};
+
+/* The process's threads before the driver starts. */
+void clb_threads_note(struct clb_thread_list *before);
+/* Give each of the driver's new threads a CPU of its own, where there are enough. */
+void clb_threads_spread(const struct clb_device *device, const struct clb_thread_list *before);
+
+/* ---- runtime.c: the one singleton ------------------------------------------------------------ */
+
+struct clb_pool;
+struct clb_lane;
+struct clb_program;
+
+struct clb_runtime {
+    struct clb_device device;
+    cl_context context;
+    uint64_t memory_limit; /* bytes of device memory that the pool may hold */
+};
+
+typedef enum clb_runtime_state {
+    CLB_RUNTIME_IDLE,       /* nobody has asked for a device yet */
+    CLB_RUNTIME_READY,      /* started */
+    CLB_RUNTIME_FAILED,     /* no usable device */
+    CLB_RUNTIME_ABANDONED,  /* this is a forked child of a process that had started */
+    CLB_RUNTIME_QUARANTINED /* the device failed too often */
+} clb_runtime_state;
+
+/* The runtime, started by the first caller. NULL when there is none: *state says why. */
+struct clb_runtime *clb_runtime_get(clb_runtime_state *state);
+
+/* The runtime as it is, without starting it: for reports. NULL unless it was started. */
+const struct clb_runtime *clb_runtime_peek(void);
+
+/* The outcome of a call that used the device. Repeated failures quarantine it. */
+void clb_runtime_report(bool succeeded);
+
+/* ---- memory.c: pooled buffers under one allowance -------------------------------------------- */
+
+typedef enum clb_memory_kind {
+    CLB_MEMORY_DEVICE, /* kernels only */
+    CLB_MEMORY_HOST    /* kernels or transfers write it, the CPU reads it */
+} clb_memory_kind;
+
+struct clb_buffer {
+    cl_mem mem;
+    size_t size; /* usable bytes */
+    void *host;  /* where the CPU reads it: pinned staging or shared memory; NULL for DEVICE kind
+                    of a device with its own memory */
+    clb_memory_kind kind;
+    struct clb_buffer *link; /* the pool's */
+};
+
+/* Sizes are rounded, by an eighth at most, so that calls of similar sizes share buffers: what a
+ * buffer of `size` bytes takes of the allowance. */
+size_t clb_buffer_rounded(size_t size);
+
+/* A buffer of at least `size` bytes, or CLB_ERR_NOMEM at once when the allowance is used up. */
+clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
+                          struct clb_buffer **buffer) CLB_MUST_CHECK;
+
+/* Give it back to the pool; no command that uses it may be outstanding. NULL is allowed. */
+void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer);
+
+/* Never use this buffer again: a command that uses it may still be outstanding. */
+void clb_buffer_leak(struct clb_buffer *buffer);
+
+/* Bytes that a call may still take. */
+uint64_t clb_memory_available(struct clb_runtime *runtime);
+
+/* The caller's memory [host, host+size) as a read-only buffer in place. The program's memory must
+ * not be released while a command uses it; release with clb_cl.ReleaseMemObject. */
+clb_status clb_buffer_wrap(struct clb_runtime *runtime, const void *host, size_t size,
+                           cl_mem *mem) CLB_MUST_CHECK;
+
+/* ---- program.c: compiled programs, in memory and on disk ------------------------------------- */
+
+struct clb_source {
+    const char *name; /* "gemm_cpu.cl" */
+    const char *text;
+    size_t length;
+};
+
+/* The program for a source and its options ("-DCLB_MR=32 ..."), built or taken from a cache. A
+ * program that failed to build once fails at once the next time. */
+clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
+                           const char *options, struct clb_program **program) CLB_MUST_CHECK;
+
+/* ---- lane.c: in-order queues and their kernels, leased to one call --------------------------- */
+
+struct clb_lane {
+    struct clb_runtime *runtime;
+    cl_command_queue queue;            /* kernels, and everything where memory is shared */
+    cl_command_queue upload, download; /* of transfers; NULL until clb_lane_open_queues */
+    struct clb_lane_kernel *kernels;
+    struct clb_lane *link; /* the free list's */
+};
+
+/* A lane for one call. Never waits: a new one is made when all are taken. */
+clb_status clb_lane_acquire(struct clb_runtime *runtime, struct clb_lane **lane) CLB_MUST_CHECK;
+
+/* Open all queues of a lane: transfers overlap with kernels only on queues of their own. */
+clb_status clb_lane_open_queues(struct clb_lane *lane) CLB_MUST_CHECK;
+
+/* Back to the free list; the queues must be idle. */
+void clb_lane_release(struct clb_lane *lane);
+
+/* Wait until nothing is outstanding on the lane. When even that fails the lane must be discarded.
+ */
+clb_status clb_lane_finish(struct clb_lane *lane) CLB_MUST_CHECK;
+void clb_lane_discard(struct clb_lane *lane);
+
+/* The lane's own kernel object (argument setting is not thread-safe on a shared one). */
+clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, const char *name,
+                           cl_kernel *kernel) CLB_MUST_CHECK;
+
+cl_program clb_program_handle(const struct clb_program *program);
+
+/* One kernel argument. */
+struct clb_argument {
+    size_t size;
+    const void *value;
+};
+#define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
+
+/* Set all arguments and enqueue on one of the lane's queues. `local` and `global` have `dimensions`
+ * entries. */
+clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char *name,
+                           const struct clb_argument *arguments, size_t count, cl_uint dimensions,
+                           const size_t *global, const size_t *local, cl_uint waits,
+                           const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;
+
+/* ---- cache.c: files of compiled programs ----------------------------------------------------- */
+
+/* A directory proved writable for compiled programs, or NULL. Constant once found. */
+const char *clb_cache_directory(void);
+
+/* True while the file system below `directory` has room for a build (PoCL ends the process when
+ * the disk fills while it compiles). */
+bool clb_cache_has_room(const char *directory);
+
+/* Make PoCL's own cache directory usable for the time of the driver's start. */
+struct clb_cache_guard {
+    bool replaced;
+};
+void clb_cache_guard_enter(struct clb_cache_guard *guard);
+void clb_cache_guard_leave(const struct clb_cache_guard *guard);
+
+/* The entry stored under `key` (any text); *data is malloc'ed. CLB_ERR_IO when there is none or it
+ * is damaged. */
+clb_status clb_cache_load(const char *key, unsigned char **data, size_t *size) CLB_MUST_CHECK;
+void clb_cache_store(const char *key, const unsigned char *data, size_t size);
+
+#endif

@@ -1,0 +1,245 @@
+/* Compiled programs: one entry for every source and option string, in memory and on disk. */
+#include "ocl.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct clb_program {
+    const struct clb_source *source;
+    char *options;
+    cl_program handle;
+    clb_status status;
+    struct clb_program *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_program *programs;
+
+cl_program clb_program_handle(const struct clb_program *program)
+{
+    return program->handle;
+}
+
+static void log_build(struct clb_runtime *runtime, cl_program handle, const char *name)
+{
+    size_t length = 0;
+    if (!clb_log_wanted(CLB_LOG_WARN) ||
+        clb_cl.GetProgramBuildInfo(handle, runtime->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL,
+                                   &length) != CL_SUCCESS ||
+        length < 2)
+        return;
+    char *text = calloc(1, length + 1);
+    if (text != NULL && clb_cl.GetProgramBuildInfo(handle, runtime->device.id, CL_PROGRAM_BUILD_LOG,
+                                                   length, text, NULL) == CL_SUCCESS)
+        clb_log(CLB_LOG_WARN, "%s: %s", name, text);
+    free(text);
+}
+
+static clb_status build(struct clb_runtime *runtime, struct clb_program *program)
+{
+    clb_status status = clb_cl_check(
+        clb_cl.BuildProgram(program->handle, 1, &runtime->device.id, program->options, NULL, NULL),
+        "clBuildProgram");
+    if (status != CLB_OK) {
+        log_build(runtime, program->handle, program->source->name);
+        clb_cl.ReleaseProgram(program->handle);
+        program->handle = NULL;
+    }
+    return status;
+}
+
+static clb_status create_from_binary(struct clb_runtime *runtime, struct clb_program *program,
+                                     const unsigned char *data, size_t size)
+{
+    cl_int error, accepted = CL_SUCCESS;
+    program->handle = clb_cl.CreateProgramWithBinary(runtime->context, 1, &runtime->device.id,
+                                                     &size, &data, &accepted, &error);
+    clb_status status =
+        clb_cl_check(error != CL_SUCCESS ? error : accepted, "clCreateProgramWithBinary");
+    return status == CLB_OK ? build(runtime, program) : status;
+}
+
+/* The driver's binary of a built program, malloc'ed and terminated; NULL when it gives none. */
+static unsigned char *get_binary(const struct clb_program *program, size_t *size)
+{
+    *size = 0;
+    if (clb_cl.GetProgramInfo(program->handle, CL_PROGRAM_BINARY_SIZES, sizeof *size, size, NULL) !=
+            CL_SUCCESS ||
+        *size == 0)
+        return NULL;
+    unsigned char *data = calloc(1, *size + 1);
+    if (data != NULL && clb_cl.GetProgramInfo(program->handle, CL_PROGRAM_BINARIES, sizeof data,
+                                              &data, NULL) != CL_SUCCESS) {
+        free(data);
+        data = NULL;
+    }
+    return data;
+}
+
+/* ---- patched PTX -----------------------------------------------------------------------------
+ *
+ * NVIDIA's driver generates PTX for sm_90, which knows none of the instructions of sm_90a. Kernel
+ * files write those as PTX comments that begin with "//@" (operands are substituted there too);
+ * here the marks are deleted from the PTX, which is what the driver's binaries are, the target is
+ * changed and the result is built again. */
+
+#define MARK "//@"
+
+static bool needs_patch(const struct clb_program *program)
+{
+    return strstr(program->source->text, MARK) != NULL &&
+           strstr(program->options, "-DCLB_WGMMA=0") == NULL;
+}
+
+static bool patch_ptx(const char *ptx, struct clb_text *patched)
+{
+    static const char target[] = ".target sm_90";
+    const char *found = strstr(ptx, target);
+    if (found == NULL || found[sizeof target - 1] == 'a' || strstr(ptx, MARK) == NULL)
+        return false;
+    clb_text_addf(patched, "%.*s%sa", (int)(found - ptx), ptx, target);
+    for (const char *rest = found + sizeof target - 1;;) {
+        const char *mark = strstr(rest, MARK);
+        if (mark == NULL) {
+            clb_text_add(patched, rest);
+            return !patched->failed;
+        }
+        clb_text_addf(patched, "%.*s", (int)(mark - rest), rest);
+        rest = mark + strlen(MARK);
+    }
+}
+
+static clb_status rebuild_patched(struct clb_runtime *runtime, struct clb_program *program)
+{
+    size_t size;
+    struct clb_text patched = {0};
+    unsigned char *ptx = get_binary(program, &size);
+    clb_status status = CLB_ERR_BUILD;
+    if (ptx != NULL && patch_ptx((const char *)ptx, &patched)) {
+        clb_cl.ReleaseProgram(program->handle);
+        program->handle = NULL;
+        status = create_from_binary(runtime, program, (const unsigned char *)patched.data,
+                                    patched.length + 1);
+    }
+    clb_text_free(&patched);
+    free(ptx);
+    return status;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+static clb_status build_from_source(struct clb_runtime *runtime, struct clb_program *program)
+{
+    cl_int error;
+    const char *text = program->source->text;
+    program->handle = clb_cl.CreateProgramWithSource(runtime->context, 1, &text,
+                                                     &program->source->length, &error);
+    clb_status status = clb_cl_check(error, "clCreateProgramWithSource");
+    if (status == CLB_OK)
+        status = build(runtime, program);
+    if (status == CLB_OK && needs_patch(program))
+        status = rebuild_patched(runtime, program);
+    return status;
+}
+
+static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_program *program,
+                                   const char *key)
+{
+    unsigned char *data;
+    size_t size;
+    clb_status status = clb_cache_load(key, &data, &size);
+    if (status != CLB_OK)
+        return status;
+    status = create_from_binary(runtime, program, data, size);
+    free(data);
+    return status;
+}
+
+static void store_binary(const struct clb_program *program, const char *key)
+{
+    size_t size;
+    unsigned char *data = get_binary(program, &size);
+    if (data != NULL)
+        clb_cache_store(key, data, size);
+    free(data);
+}
+
+/* Everything that decides what the compiler makes: the stored entry is compared with all of it. */
+static char *cache_key(const struct clb_runtime *runtime, const struct clb_program *program)
+{
+    struct clb_text key = {0};
+    clb_text_addf(&key, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n", runtime->device.name,
+                  runtime->device.vendor, runtime->device.driver, runtime->device.platform_name,
+                  runtime->device.platform_version, program->source->name, program->options);
+    clb_text_add(&key, program->source->text);
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
+{
+    double begin = clb_now();
+    char *key = cache_key(runtime, program);
+    if (key == NULL)
+        return CLB_ERR_NOMEM;
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    const char *origin = "disk";
+    clb_status status = build_from_cache(runtime, program, key);
+    if (status != CLB_OK) {
+        origin = "source";
+        status = clb_cache_has_room(clb_cache_directory()) ? build_from_source(runtime, program)
+                                                           : CLB_ERR_BUILD;
+        if (status == CLB_OK)
+            store_binary(program, key);
+    }
+    clb_dispositions_restore(dispositions);
+    free(key);
+    clb_log(CLB_LOG_INFO, "%s from %s: %s, %.0f ms (%s)", program->source->name, origin,
+            clb_status_name(status), 1e3 * (clb_now() - begin), program->options);
+    return status;
+}
+
+static struct clb_program *find(const struct clb_source *source, const char *options)
+{
+    for (struct clb_program *program = programs; program != NULL; program = program->next) {
+        if (program->source == source && strcmp(program->options, options) == 0)
+            return program;
+    }
+    return NULL;
+}
+
+static clb_status add(struct clb_runtime *runtime, const struct clb_source *source,
+                      const char *options, struct clb_program **out)
+{
+    struct clb_program *program = calloc(1, sizeof *program);
+    char *copy = strdup(options);
+    if (program == NULL || copy == NULL) {
+        free(program);
+        free(copy);
+        return CLB_ERR_NOMEM;
+    }
+    program->source = source;
+    program->options = copy;
+    program->status = make(runtime, program);
+    program->next = programs;
+    programs = program;
+    *out = program;
+    return CLB_OK;
+}
+
+/* The lock is held while building: a second thread that needs the same program would otherwise
+ * build it too. Nothing of the host program runs meanwhile in this thread. */
+clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
+                           const char *options, struct clb_program **out)
+{
+    pthread_mutex_lock(&lock);
+    struct clb_program *program = find(source, options);
+    clb_status status = program != NULL ? CLB_OK : add(runtime, source, options, &program);
+    pthread_mutex_unlock(&lock);
+    if (status == CLB_OK)
+        status = program->status;
+    *out = program;
+    return status;
+}

@@ -1,0 +1,26 @@
+/* The names under which a routine is exported.
+ *
+ * CLB_FORMS(X, routine) expands X(routine, form, prefix, suffix, abi, always_ilp64) for each; the
+ * name is prefix##routine##suffix. Plain names take the integer width of the library that the
+ * caller would have reached without the shim. */
+#ifndef CLB_FORMS_H
+#define CLB_FORMS_H
+
+#define CLB_FORMS(X, routine) CLB_FORMS_FORTRAN(X, routine) CLB_FORMS_C(X, routine)
+
+/* Reference BLAS, OpenBLAS, MKL; builds with 64-bit integers; the OpenBLAS in numpy's wheels. */
+#define CLB_FORMS_FORTRAN(X, routine)                                                              \
+    X(routine, plain, , _, FORTRAN, false)                                                         \
+    X(routine, ilp64, , _64_, FORTRAN, true)                                                       \
+    X(routine, scipy, scipy_, _, FORTRAN, false)                                                   \
+    X(routine, scipy_ilp64, scipy_, _64_, FORTRAN, true)
+
+/* CBLAS: OpenBLAS writes cblas_dgemm64_ and the reference cblas_dgemm_64. */
+#define CLB_FORMS_C(X, routine)                                                                    \
+    X(routine, cblas, cblas_, , C, false)                                                          \
+    X(routine, cblas_ilp64, cblas_, 64_, C, true)                                                  \
+    X(routine, cblas_ilp64_ref, cblas_, _64, C, true)                                              \
+    X(routine, scipy_cblas, scipy_cblas_, , C, false)                                              \
+    X(routine, scipy_cblas_ilp64, scipy_cblas_, 64_, C, true)
+
+#endif

@@ -1,0 +1,107 @@
+/* route: which call goes where. Guard, policy, outcome, recovery, statistics.
+ *
+ * A call is *declined* (the interface then calls the next library with the original arguments), or
+ * it has been computed: on the device, or recovered by the next library after the device failed. */
+#ifndef CLB_ROUTE_H
+#define CLB_ROUTE_H
+
+#include "algo/algo.h"
+#include "next/next.h"
+#include "route/forms.h"
+
+/* ---- symbols.c: the exported names ----------------------------------------------------------- */
+
+typedef enum clb_routine {
+#define CLB_ROUTINE(name, precision, library, work, flops) CLB_ROUTINE_##name,
+#include "route/routines.def"
+#undef CLB_ROUTINE
+    CLB_ROUTINES
+} clb_routine;
+
+typedef enum clb_symbol_id {
+#define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,
+#define CLB_ROUTINE(name, precision, library, work, flops)         CLB_FORMS(CLB_SYMBOL_ENUM, name)
+#include "route/routines.def"
+#undef CLB_ROUTINE
+#undef CLB_SYMBOL_ENUM
+    CLB_SYMBOLS
+} clb_symbol_id;
+
+struct clb_symbol {
+    struct clb_next_symbol next;
+    _Atomic double gate; /* work below this is declined without another look; -inf: none is */
+    clb_routine routine;
+};
+
+/* Hidden, one row for each name; the fast path of the interface reads it. */
+extern struct clb_symbol clb_symbols[CLB_SYMBOLS];
+
+struct clb_routine_info {
+    const char *name;
+    clb_precision precision;
+    double (*work)(double m, double n, double k);
+    double (*flops)(double m, double n, double k);
+};
+
+const struct clb_routine_info *clb_routine_get(clb_routine routine);
+
+/* ---- route.c --------------------------------------------------------------------------------- */
+
+typedef enum clb_reason {
+#define CLB_REASON(id, name) CLB_REASON_##id,
+#include "route/reasons.def"
+#undef CLB_REASON
+    CLB_REASONS
+} clb_reason;
+
+const char *clb_reason_name(clb_reason reason);
+
+/* A decoded xGEMM call. Integers are as the caller gave them; an op of CLB_OP_INVALID or a layout
+ * that does not exist makes the call `invalid`. The problem's sizes are not yet set. */
+#define CLB_OP_INVALID ((clb_op)-1)
+
+struct clb_gemm_call {
+    struct clb_gemm problem; /* pointers, ops and precision; sizes are taken from below */
+    int64_t m, n, k, lda, ldb, ldc;
+    bool layout_valid;
+};
+
+/* Computes one column-major problem by the next library. */
+typedef void (*clb_next_gemm)(const struct clb_target *target, const struct clb_gemm *problem);
+
+/* True: the call has been computed. False: it is declined; call the next library, between
+ * clb_next_begin and clb_next_end. */
+bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
+                    struct clb_gemm_call *call, clb_next_gemm next);
+
+/* Read the configuration and open the gates; idempotent. Called by the slow path. */
+void clb_route_configure(void);
+
+/* ---- stats.c --------------------------------------------------------------------------------- */
+
+/* True when calls are counted and timed. */
+bool clb_stats_wanted(void);
+void clb_stats_configure(void);
+/* True when anything was counted. */
+bool clb_stats_any(void);
+
+void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops);
+void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, bool recovered,
+                        double flops, double flops_device, double seconds_device,
+                        double seconds_next);
+
+/* Around a declined call when clb_stats_wanted(): plain values, so that a next library whose
+ * xerbla_ jumps out of the call leaves nothing behind. */
+double clb_next_begin(void);
+void clb_next_end(const struct clb_symbol *symbol, double begin);
+
+/* The report as JSON, as docs/report.md defines it, and as a table for people. */
+void clb_stats_format_json(struct clb_text *text);
+void clb_stats_format_table(struct clb_text *text);
+
+/* ---- report.c: the file at exit -------------------------------------------------------------- */
+
+/* Remember where a relative CLBLAS_SHIM_STATS is. */
+void clb_report_configure(void);
+
+#endif

@@ -1,0 +1,350 @@
+/* Statistics: counted per thread without locks, summed when somebody reads them.
+ *
+ * A thread's block outlives the thread and is taken over by a later one, so that nothing is lost
+ * and nothing grows with the number of threads that ever were. */
+#include "route.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_KERNELS 4
+
+struct counters {
+    _Atomic uint64_t device, recovered, declined[CLB_REASONS];
+    _Atomic double flops, flops_device, seconds_device, seconds_next;
+    struct {
+        _Atomic(const char *) name;
+        _Atomic uint64_t calls;
+    } kernels[MAX_KERNELS];
+};
+
+struct block {
+    _Atomic bool taken;
+    struct block *link;
+    _Atomic(struct counters *) rows[CLB_SYMBOLS];
+};
+
+static bool wanted;
+static _Atomic(struct block *) blocks;
+static CLB_THREAD struct block *own_block;
+static pthread_key_t thread_end;
+
+bool clb_stats_wanted(void)
+{
+    return wanted;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static void give_block(void *block)
+{
+    own_block = NULL;
+    atomic_store(&((struct block *)block)->taken, false);
+}
+
+/* In a forked child only the forking thread is left, and nothing has been counted yet. */
+static void reset_in_child(void)
+{
+    for (struct block *block = atomic_load(&blocks); block != NULL; block = block->link) {
+        for (int s = 0; s < CLB_SYMBOLS; s++) {
+            struct counters *counters = atomic_load(&block->rows[s]);
+            if (counters != NULL)
+                memset(counters, 0, sizeof *counters);
+        }
+        atomic_store(&block->taken, block == own_block);
+    }
+}
+
+static struct block *take_block(void)
+{
+    struct block *block = atomic_load(&blocks);
+    for (; block != NULL; block = block->link) {
+        bool taken = false;
+        if (atomic_compare_exchange_strong(&block->taken, &taken, true))
+            break;
+    }
+    if (block == NULL) {
+        block = calloc(1, sizeof *block);
+        if (block == NULL)
+            return NULL;
+        atomic_store(&block->taken, true);
+        block->link = atomic_load(&blocks);
+        while (!atomic_compare_exchange_weak(&blocks, &block->link, block))
+            ;
+    }
+    own_block = block;
+    pthread_setspecific(thread_end, block);
+    return block;
+}
+
+/* This thread's counters for a symbol; NULL when memory has run out. */
+static struct counters *counters_of(const struct clb_symbol *symbol)
+{
+    struct block *block = own_block != NULL ? own_block : take_block();
+    if (block == NULL)
+        return NULL;
+    _Atomic(struct counters *) *row = &block->rows[symbol - clb_symbols];
+    struct counters *counters = atomic_load_explicit(row, memory_order_relaxed);
+    if (counters == NULL) {
+        counters = calloc(1, sizeof *counters);
+        atomic_store_explicit(row, counters, memory_order_release);
+    }
+    return counters;
+}
+
+/* Only the owning thread writes, so an atomic load and store are enough. */
+static void count(_Atomic uint64_t *counter)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+static void add(_Atomic double *sum, double value)
+{
+    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + value,
+                          memory_order_relaxed);
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+void clb_stats_configure(void)
+{
+    wanted = clb_config_get()->stats != NULL;
+    if (wanted && pthread_key_create(&thread_end, give_block) != 0)
+        wanted = false;
+    if (wanted)
+        clb_fork_on_child(reset_in_child);
+}
+
+void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops)
+{
+    struct counters *counters = counters_of(symbol);
+    if (counters == NULL)
+        return;
+    count(&counters->declined[reason]);
+    add(&counters->flops, flops);
+}
+
+void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, bool recovered,
+                        double flops, double flops_device, double seconds_device,
+                        double seconds_next)
+{
+    struct counters *counters = counters_of(symbol);
+    if (counters == NULL)
+        return;
+    count(recovered ? &counters->recovered : &counters->device);
+    add(&counters->flops, flops);
+    add(&counters->flops_device, flops_device);
+    add(&counters->seconds_device, seconds_device);
+    add(&counters->seconds_next, seconds_next);
+    for (int i = 0; i < MAX_KERNELS; i++) {
+        const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_relaxed);
+        if (name == NULL)
+            atomic_store_explicit(&counters->kernels[i].name, kernel, memory_order_release);
+        if (name == NULL || name == kernel) {
+            count(&counters->kernels[i].calls);
+            return;
+        }
+    }
+}
+
+double clb_next_begin(void)
+{
+    return clb_now();
+}
+
+void clb_next_end(const struct clb_symbol *symbol, double begin)
+{
+    struct counters *counters = counters_of(symbol);
+    if (counters != NULL)
+        add(&counters->seconds_next, clb_now() - begin);
+}
+
+/* ---- summing --------------------------------------------------------------------------------- */
+
+struct totals {
+    uint64_t calls, device, next, recovered, declined[CLB_REASONS];
+    double flops, flops_device, seconds_device, seconds_next;
+    struct {
+        const char *name;
+        uint64_t calls;
+    } kernels[2 * MAX_KERNELS];
+};
+
+static void add_kernel(struct totals *totals, const char *name, uint64_t calls)
+{
+    for (size_t i = 0; i < CLB_COUNT_OF(totals->kernels); i++) {
+        if (totals->kernels[i].name == NULL)
+            totals->kernels[i].name = name;
+        if (strcmp(totals->kernels[i].name, name) == 0) {
+            totals->kernels[i].calls += calls;
+            return;
+        }
+    }
+}
+
+static void add_counters(struct totals *totals, struct counters *counters)
+{
+    totals->device += atomic_load(&counters->device);
+    totals->recovered += atomic_load(&counters->recovered);
+    for (int r = 0; r < CLB_REASONS; r++) {
+        totals->declined[r] += atomic_load(&counters->declined[r]);
+        totals->next += atomic_load(&counters->declined[r]);
+    }
+    totals->flops += atomic_load(&counters->flops);
+    totals->flops_device += atomic_load(&counters->flops_device);
+    totals->seconds_device += atomic_load(&counters->seconds_device);
+    totals->seconds_next += atomic_load(&counters->seconds_next);
+    for (int i = 0; i < MAX_KERNELS; i++) {
+        const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_acquire);
+        if (name != NULL)
+            add_kernel(totals, name, atomic_load(&counters->kernels[i].calls));
+    }
+}
+
+static struct totals sum(int symbol)
+{
+    struct totals totals = {0};
+    for (struct block *block = atomic_load(&blocks); block != NULL; block = block->link) {
+        struct counters *counters =
+            atomic_load_explicit(&block->rows[symbol], memory_order_acquire);
+        if (counters != NULL)
+            add_counters(&totals, counters);
+    }
+    totals.calls = totals.device + totals.next + totals.recovered;
+    return totals;
+}
+
+bool clb_stats_any(void)
+{
+    for (int s = 0; s < CLB_SYMBOLS; s++) {
+        if (sum(s).calls != 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the report as JSON ---------------------------------------------------------------------- */
+
+/* ", " before every item but the first. */
+static void separate(struct clb_text *text, bool *first)
+{
+    if (!*first)
+        clb_text_add(text, ",");
+    *first = false;
+}
+
+static void add_count(struct clb_text *text, const char *name, uint64_t value)
+{
+    clb_text_addf(text, "\"%s\":%llu", name, (unsigned long long)value);
+}
+
+static void add_number(struct clb_text *text, const char *name, double value)
+{
+    clb_text_addf(text, ",\"%s\":", name);
+    clb_text_add_double(text, value);
+}
+
+static void format_routine(struct clb_text *text, const struct totals *totals)
+{
+    clb_text_add(text, "{");
+    add_count(text, "calls", totals->calls);
+    clb_text_add(text, ",");
+    add_count(text, "device", totals->device);
+    clb_text_add(text, ",");
+    add_count(text, "next", totals->next);
+    clb_text_add(text, ",");
+    add_count(text, "recovered", totals->recovered);
+    add_number(text, "flops", totals->flops);
+    add_number(text, "flops_device", totals->flops_device);
+    add_number(text, "seconds_device", totals->seconds_device);
+    add_number(text, "seconds_next", totals->seconds_next);
+    clb_text_add(text, ",\"kernels\":{");
+    bool first = true;
+    for (size_t i = 0; i < CLB_COUNT_OF(totals->kernels); i++) {
+        if (totals->kernels[i].name != NULL) {
+            separate(text, &first);
+            add_count(text, totals->kernels[i].name, totals->kernels[i].calls);
+        }
+    }
+    clb_text_add(text, "},\"declined\":{");
+    first = true;
+    for (int r = 0; r < CLB_REASONS; r++) {
+        if (totals->declined[r] != 0) {
+            separate(text, &first);
+            add_count(text, clb_reason_name((clb_reason)r), totals->declined[r]);
+        }
+    }
+    clb_text_add(text, "}}");
+}
+
+/* All libraries that calls of a name went to, the most recently found first. */
+static void format_targets(struct clb_text *text, int symbol)
+{
+    struct clb_text names = {0};
+    const struct clb_target *target = atomic_load(&clb_symbols[symbol].next.targets);
+    for (; target != NULL; target = target->link) {
+        if (names.length > 0)
+            clb_text_add(&names, ",");
+        clb_text_add(&names, target->library != NULL ? target->library : "");
+    }
+    clb_text_add_quoted(text, names.data != NULL ? names.data : "");
+    clb_text_free(&names);
+}
+
+void clb_stats_format_json(struct clb_text *text)
+{
+    const struct clb_runtime *runtime = clb_runtime_peek();
+    bool first = true;
+    clb_text_add(text, "{\"version\":\"" CLB_VERSION "\",\"device\":");
+    clb_text_add_quoted(text, runtime != NULL ? runtime->device.name : "none");
+    clb_text_add(text, ",\"next\":{");
+    for (int s = 0; s < CLB_SYMBOLS; s++) {
+        if (sum(s).calls != 0) {
+            separate(text, &first);
+            clb_text_add_quoted(text, clb_symbols[s].next.name);
+            clb_text_add(text, ":");
+            format_targets(text, s);
+        }
+    }
+    clb_text_add(text, "},\"routines\":{");
+    first = true;
+    for (int s = 0; s < CLB_SYMBOLS; s++) {
+        struct totals totals = sum(s);
+        if (totals.calls != 0) {
+            separate(text, &first);
+            clb_text_add_quoted(text, clb_symbols[s].next.name);
+            clb_text_add(text, ":");
+            format_routine(text, &totals);
+        }
+    }
+    clb_text_add(text, "}}\n");
+}
+
+/* ---- the report as a table ------------------------------------------------------------------- */
+
+void clb_stats_format_table(struct clb_text *text)
+{
+    const struct clb_runtime *runtime = clb_runtime_peek();
+    clb_text_addf(text, "clblas-shim " CLB_VERSION ", device %s\n",
+                  runtime != NULL ? runtime->device.name : "none");
+    clb_text_addf(text, "%-20s %10s %10s %10s %10s %12s %12s  %s\n", "routine", "calls", "device",
+                  "next", "recovered", "s on device", "s in next", "declined because");
+    for (int s = 0; s < CLB_SYMBOLS; s++) {
+        struct totals totals = sum(s);
+        if (totals.calls == 0)
+            continue;
+        clb_text_addf(text, "%-20s %10llu %10llu %10llu %10llu %12.3f %12.3f ",
+                      clb_symbols[s].next.name, (unsigned long long)totals.calls,
+                      (unsigned long long)totals.device, (unsigned long long)totals.next,
+                      (unsigned long long)totals.recovered, totals.seconds_device,
+                      totals.seconds_next);
+        for (int r = 0; r < CLB_REASONS; r++) {
+            if (totals.declined[r] != 0)
+                clb_text_addf(text, " %s:%llu", clb_reason_name((clb_reason)r),
+                              (unsigned long long)totals.declined[r]);
+        }
+        clb_text_add(text, "\n");
+    }
+}

@@ -1,0 +1,65 @@
+/* The exported names and the routines behind them, expanded from routines.def. */
+#include "route.h"
+
+#include <math.h>
+
+#define PROBE(prefix, suffix) #prefix "isamax" #suffix
+
+enum {
+#define CLB_ROUTINE(name, precision, library, work, flops)                                         \
+    LIBRARY_OF_##name = CLB_LIBRARY_##library,
+#include "routines.def"
+#undef CLB_ROUTINE
+};
+
+/* Until the configuration is read no call is too small to be looked at, not even an invalid one
+ * whose work is negative; where calls are observed it stays so. */
+struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
+#define CLB_SYMBOL_ROW(routine_name, form, prefix, suffix, abi_name, ilp64)                        \
+    [CLB_SYMBOL_##routine_name##_##                                                                \
+        form] = {.next = {.name = #prefix #routine_name #suffix,                                   \
+                          .probe = PROBE(prefix, suffix),                                          \
+                          .abi = CLB_ABI_##abi_name,                                               \
+                          .library = (clb_library)LIBRARY_OF_##routine_name,                       \
+                          .always_ilp64 = ilp64},                                                  \
+                 .gate = -INFINITY,                                                                \
+                 .routine = CLB_ROUTINE_##routine_name},
+#define CLB_ROUTINE(name, precision, library, work, flops) CLB_FORMS(CLB_SYMBOL_ROW, name)
+#include "routines.def"
+#undef CLB_ROUTINE
+#undef CLB_SYMBOL_ROW
+};
+
+#define CLB_ROUTINE(name, precision, library, work_formula, flops_formula)                         \
+    static double work_##name(double m, double n, double k)                                        \
+    {                                                                                              \
+        return work_formula;                                                                       \
+    }                                                                                              \
+    static double flops_##name(double m, double n, double k)                                       \
+    {                                                                                              \
+        return flops_formula;                                                                      \
+    }
+#include "routines.def"
+#undef CLB_ROUTINE
+
+static const struct clb_routine_info routines[CLB_ROUTINES] = {
+#define CLB_ROUTINE(name, precision, library, work, flops)                                         \
+    [CLB_ROUTINE_##name] = {#name, CLB_##precision, work_##name, flops_##name},
+#include "routines.def"
+#undef CLB_ROUTINE
+};
+
+const struct clb_routine_info *clb_routine_get(clb_routine routine)
+{
+    return &routines[routine];
+}
+
+const char *clb_reason_name(clb_reason reason)
+{
+    static const char *const names[CLB_REASONS] = {
+#define CLB_REASON(id, name) [CLB_REASON_##id] = name,
+#include "reasons.def"
+#undef CLB_REASON
+    };
+    return names[reason];
+}

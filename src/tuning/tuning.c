@@ -1,0 +1,218 @@
+/* Selection of a kernel family and its parameters. */
+#include "tuning.h"
+
+#include <string.h>
+#include <strings.h>
+
+struct row {
+    const char *class;
+    bool (*matches)(const struct clb_device *device);
+    clb_precision precision;
+    struct clb_gemm_tuning tuning;
+};
+
+/* ---- device classes -------------------------------------------------------------------------- */
+
+static bool class_CPU_512(const struct clb_device *device)
+{
+    return (device->type & CL_DEVICE_TYPE_CPU) != 0 && device->vector_bytes >= 64;
+}
+
+static bool class_CPU_ANY(const struct clb_device *device)
+{
+    return (device->type & CL_DEVICE_TYPE_CPU) != 0;
+}
+
+static bool class_NVIDIA(const struct clb_device *device)
+{
+    return strcasestr(device->vendor, "nvidia") != NULL;
+}
+
+static bool class_ANY(const struct clb_device *device)
+{
+    (void)device;
+    return true;
+}
+
+#define V(id, number) [CLB_PARAM_##id] = (number),
+#define CLB_GEMM(class, precision, family, from, smallest, values)                                 \
+    {#class, class_##class, CLB_##precision, {CLB_FAMILY_##family, from, smallest, {values}}},
+
+static const struct row rows[] = {
+#include "gemm.def"
+};
+
+static const struct row smallest_rows[] = {
+#include "gemm_min.def"
+};
+
+#undef CLB_GEMM
+#undef V
+
+static const struct {
+    const char *name;
+    clb_math math;
+} families[CLB_FAMILIES] = {
+    [CLB_FAMILY_PORTABLE] = {"portable", CLB_MATH_STRICT},
+    [CLB_FAMILY_CPU] = {"cpu", CLB_MATH_STRICT},
+    [CLB_FAMILY_NV_DMMA] = {"nv-dmma", CLB_MATH_DEFAULT},
+    [CLB_FAMILY_NV_BF16X6] = {"nv-bf16x6", CLB_MATH_DEFAULT},
+    [CLB_FAMILY_NV_FP16X3] = {"nv-fp16x3", CLB_MATH_FAST},
+};
+
+const char *clb_family_name(clb_family family)
+{
+    return families[family].name;
+}
+
+clb_math clb_family_math(clb_family family)
+{
+    return families[family].math;
+}
+
+/* ---- overrides ------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    const char *key;
+    const char *define;
+} params[CLB_PARAMS] = {
+#define CLB_PARAM(id, key, define, help) {#id, key, define},
+#include "params.def"
+#undef CLB_PARAM
+};
+
+const char *clb_param_name(clb_param param)
+{
+    return params[param].name;
+}
+
+const char *clb_param_define(clb_param param)
+{
+    return params[param].define;
+}
+
+static bool same_text(const char *text, size_t length, const char *word)
+{
+    return strlen(word) == length && memcmp(text, word, length) == 0;
+}
+
+static bool is_tile_min(const struct clb_param_override *override)
+{
+    return same_text(override->key, override->key_length, "gemm.tile") &&
+           same_text(override->value, override->value_length, "min");
+}
+
+/* The parameter that an override sets and its value; false when it is not valid. */
+static bool parse_override(const struct clb_param_override *override, clb_param *param,
+                           size_t *value)
+{
+    double number;
+    bool percent;
+    for (int i = 0; i < CLB_PARAMS; i++) {
+        if (!same_text(override->key, override->key_length, params[i].key))
+            continue;
+        if (!clb_parse_bytes(override->value, override->value_length, &number, &percent) ||
+            percent || number < 1 || number > 1e9)
+            return false;
+        *param = (clb_param)i;
+        *value = (size_t)number;
+        return true;
+    }
+    return false;
+}
+
+static bool find_family(const char *name, clb_family *family)
+{
+    for (int i = 0; i < CLB_FAMILIES; i++) {
+        if (strcmp(name, clb_family_name((clb_family)i)) == 0) {
+            *family = (clb_family)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void clb_tuning_check_config(const struct clb_config *config)
+{
+    clb_family family;
+    clb_param param;
+    size_t value;
+    if (config->kernel != NULL && !find_family(config->kernel, &family))
+        clb_complain(
+            "CLBLAS_SHIM_KERNEL=%s is not a kernel family (README has the list), the device's "
+            "own is used",
+            config->kernel);
+    for (size_t i = 0; i < config->override_count; i++) {
+        const struct clb_param_override *override = &config->overrides[i];
+        if (!is_tile_min(override) && !parse_override(override, &param, &value))
+            clb_complain("CLBLAS_SHIM_PARAMS: %.*s=%.*s is not valid, the default is used",
+                         (int) override->key_length, override->key, (int) override->value_length,
+                         override->value);
+    }
+}
+
+static void apply_overrides(clb_precision precision, struct clb_gemm_tuning *tuning)
+{
+    const struct clb_config *config = clb_config_get();
+    clb_param param;
+    size_t value;
+    for (size_t i = 0; i < config->override_count; i++) {
+        for (size_t r = 0; is_tile_min(&config->overrides[i]) && r < CLB_COUNT_OF(smallest_rows);
+             r++) {
+            const struct row *row = &smallest_rows[r];
+            if (row->precision == precision && row->tuning.family == tuning->family)
+                memcpy(tuning->value, row->tuning.value, sizeof tuning->value);
+        }
+        if (parse_override(&config->overrides[i], &param, &value))
+            tuning->value[param] = value;
+    }
+}
+
+/* ---- lookup ---------------------------------------------------------------------------------- */
+
+clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
+                           size_t skip, struct clb_gemm_tuning *tuning)
+{
+    clb_family forced = CLB_FAMILIES;
+    const char *kernel = clb_config_get()->kernel;
+    if (kernel != NULL && !find_family(kernel, &forced))
+        forced = CLB_FAMILIES;
+    if (forced != CLB_FAMILIES && math != CLB_MATH_STRICT)
+        math = CLB_MATH_FAST;
+    if (math == CLB_MATH_STRICT && forced != CLB_FAMILIES &&
+        families[forced].math != CLB_MATH_STRICT)
+        forced = CLB_FAMILIES;
+    /* A forced family may have no row of its own for this device: any row of it will do then. */
+    for (int pass = 0; pass < (forced != CLB_FAMILIES ? 2 : 1); pass++) {
+        for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
+            const struct row *row = &rows[i];
+            if (row->precision != precision || families[row->tuning.family].math > math ||
+                (forced != CLB_FAMILIES && row->tuning.family != forced) ||
+                row->matches(device) != (pass == 0) || skip-- > 0)
+                continue;
+            *tuning = row->tuning;
+            apply_overrides(precision, tuning);
+            return CLB_OK;
+        }
+    }
+    return CLB_ERR_UNSUPPORTED;
+}
+
+const char *clb_tuning_class(const struct clb_device *device)
+{
+    size_t i = 0;
+    while (!rows[i].matches(device)) /* the last class takes any */
+        i++;
+    return rows[i].class;
+}
+
+double clb_tuning_lowest_threshold(void)
+{
+    double lowest = rows[0].tuning.threshold;
+    for (size_t i = 1; i < CLB_COUNT_OF(rows); i++) {
+        if (rows[i].tuning.threshold < lowest)
+            lowest = rows[i].tuning.threshold;
+    }
+    return lowest;
+}

@@ -1,0 +1,85 @@
+/* The kernels alone, on operands that are on the device: packing of A and of B, and the product.
+ *
+ * usage: bench-kernel [--sizes N,N,...] [--precisions s,d,c,z] [--reps N]
+ *
+ * It differs from bench-gemm in that nothing crosses the host's memory. Each time is from the
+ * enqueue to the end of the queue, over as many launches as take a while. CLBLAS_SHIM_DEVICE,
+ * _KERNEL and _PARAMS choose what is measured. 256 entries of C are compared with sums in
+ * extended precision.
+ */
+#include "resident.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_REPS 101
+
+static bool measure(struct clb_runtime *runtime, clb_precision precision, size_t n, size_t reps)
+{
+    const struct clb_gemm_variant *variant;
+    struct resident r;
+    double product[MAX_REPS], whole[MAX_REPS], parts = bench_parts((int)precision);
+    double work = 2e-9 * parts * parts * (double)n * (double)n * (double)n;
+    size_t launches = 1, launches_whole = 1;
+    if (clb_gemm_variant_get(runtime, precision, &variant) != CLB_OK) {
+        printf("%c %6zu  no kernel for this precision\n", BENCH_PRECISIONS[precision], n);
+        return true;
+    }
+    resident_open(&r, runtime, precision, n, n, n);
+    resident_need(resident_use(&r, variant), "packing");
+    resident_need(resident_enqueue(&r, false, true), "product");
+    resident_need(clb_lane_finish(r.lane), "queue");
+    for (size_t i = 0; i < reps; i++) {
+        product[i] = resident_time(&r, false, true, 0.01, &launches);
+        whole[i] = resident_time(&r, true, true, 0.01, &launches_whole);
+    }
+    bool good = resident_right(&r, false);
+    double best = bench_best(product, reps), best_whole = bench_best(whole, reps);
+    double median = bench_median(product, reps), median_whole = bench_median(whole, reps);
+    printf("%c %6zu %-24s %10.3f %10.1f %10.1f %10.3f %10.1f %10.1f%s\n",
+           BENCH_PRECISIONS[precision], n, variant->name, 1e3 * median, work / median, work / best,
+           1e3 * median_whole, work / median_whole, work / best_whole, good ? "" : "  WRONG");
+    fflush(stdout);
+    resident_close(&r);
+    return good;
+}
+
+int main(int count, char **arguments)
+{
+    const char *sizes = "512,1024,2048", *precisions = "s,d";
+    size_t reps = 11;
+    clb_runtime_state state;
+    bool good = true;
+    for (int i = 1; i + 1 < count; i += 2) {
+        if (strcmp(arguments[i], "--sizes") == 0)
+            sizes = arguments[i + 1];
+        else if (strcmp(arguments[i], "--precisions") == 0)
+            precisions = arguments[i + 1];
+        else if (strcmp(arguments[i], "--reps") == 0)
+            reps = strtoul(arguments[i + 1], NULL, 10);
+        else
+            bench_fail("usage: bench-kernel [--sizes N,...] [--precisions s,d,c,z] [--reps N]");
+    }
+    reps = reps < 1 ? 1 : reps > MAX_REPS ? MAX_REPS : reps;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (runtime == NULL)
+        bench_fail("no OpenCL device (CLBLAS_SHIM_LOG=info says why)");
+    printf("# device %s, driver %s\n", runtime->device.name, runtime->device.driver);
+    printf("%s %6s %-24s %10s %10s %10s %10s %10s %10s\n", "p", "n", "kernel", "product ms",
+           "GF median", "GF best", "all ms", "GF median", "GF best");
+    for (const char *precision = precisions; *precision != '\0'; precision++) {
+        int index = bench_precision(*precision);
+        if (index < 0 && *precision != ',')
+            bench_fail("%s is no list of precisions", precisions);
+        for (const char *size = sizes; index >= 0 && *size != '\0';) {
+            char *end;
+            size_t n = strtoul(size, &end, 10);
+            if (n == 0)
+                bench_fail("%s is no list of sizes", sizes);
+            good &= measure(runtime, (clb_precision)index, n, reps);
+            size = end + (*end == ',');
+        }
+    }
+    return good ? 0 : 1;
+}

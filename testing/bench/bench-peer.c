@@ -1,0 +1,362 @@
+/* One way to multiply matrices, in a process of its own, for peers.py.
+ *
+ * usage: bench-peer PEER        PEER: shim, next, preloaded, resident, clblast, link, where
+ *
+ * Reads tasks from stdin, a line each, and answers each with a line:
+ *   run P M N K warm|fresh      seconds that one C = A*B took; P is one of s, d, c, z
+ *   drop                        gives the matrices back, answers 0
+ * Matrices are kept from task to task as long as the sizes are the same. Before the first time
+ * there is an untimed product, entries of which are compared with sums in extended precision. What
+ * goes wrong is said on stderr and ends the process.
+ *
+ *   shim       xGEMM of BENCH_SHIM on memory of the host; its report must say that the device did
+ * it next       the same of BENCH_OPENBLAS preloaded  the same of whatever LD_PRELOAD put there
+ * (NVBLAS) resident   the shim's kernels, packing included, on operands that are on the device
+ *   clblast    CLBlast on such operands
+ *   link       `run` answers with the seconds that M MiB of pinned memory take up, `fresh`: down
+ *   where      prints the paths of the shim and OpenBLAS and ends */
+#include "resident.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Launches on the device are repeated for at least so long, and the mean is taken. */
+#define LEAST   0.05
+#define ENTRIES 48
+
+struct task {
+    int precision;
+    size_t m, n, k;
+    bool fresh;
+};
+
+/* How a peer does a task. */
+struct peer {
+    const char *name;
+    void (*start)(void);
+    void (*open)(const struct task *task); /* matrices, first product, check */
+    double (*run)(const struct task *task);
+    void (*close)(void);
+};
+
+static size_t element_bytes(int precision)
+{
+    return bench_real_size(precision) * (size_t)bench_parts(precision);
+}
+
+static void wrong(const struct task *task)
+{
+    bench_fail("%cGEMM %zu x %zu x %zu: WRONG", BENCH_PRECISIONS[task->precision], task->m, task->n,
+               task->k);
+}
+
+/* ---- xGEMM on memory of the host ---- */
+
+typedef void gemm(const char *, const char *, const int *, const int *, const int *, const void *,
+                  const void *, const int *, const void *, const int *, const void *, void *,
+                  const int *, size_t, size_t);
+
+static struct {
+    void (*gemm[4])(void);
+    void *shim; /* the handle, when that is the peer */
+    size_t calls[4];
+    void *matrix[3];
+    size_t bytes[3];
+} host;
+
+static void start_with(void *handle)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[] = "?gemm_";
+        name[0] = BENCH_PRECISIONS[i];
+        host.gemm[i] = bench_symbol(handle, name);
+    }
+}
+
+static void start_shim(void)
+{
+    host.shim = bench_open(bench_shim());
+    start_with(host.shim);
+}
+
+static void start_next(void)
+{
+    start_with(bench_open(bench_openblas()));
+}
+
+static void start_preloaded(void)
+{
+    start_with(RTLD_DEFAULT);
+}
+
+static double run_host(const struct task *task)
+{
+    static const double one_d[2] = {1}, zero[2];
+    static const float one_s[2] = {1};
+    bool single = bench_real_size(task->precision) == sizeof(float);
+    const int m = (int)task->m, n = (int)task->n, k = (int)task->k;
+    if (task->fresh) {
+        munmap(host.matrix[2], host.bytes[2]);
+        host.matrix[2] = bench_memory(host.bytes[2]);
+    }
+    double begin = bench_now();
+    ((gemm *)host.gemm[task->precision])("N", "N", &m, &n, &k, single ? (const void *)one_s : one_d,
+                                         host.matrix[0], &m, host.matrix[1], &k, zero,
+                                         host.matrix[2], &m, 1, 1);
+    double seconds = bench_now() - begin;
+    host.calls[task->precision]++;
+    return seconds;
+}
+
+static void check_report(int precision)
+{
+    typedef size_t report_function(char *, size_t);
+    static char report[65536];
+    char name[] = "?gemm_";
+    name[0] = BENCH_PRECISIONS[precision];
+    ((report_function *)bench_symbol(host.shim, "clblas_shim_report"))(report, sizeof report);
+    if (bench_report_number(report, name, "device") != (double)host.calls[precision])
+        bench_fail("not all of %zu calls ran on the device: %s", host.calls[precision], report);
+}
+
+static void open_host(const struct task *task)
+{
+    const size_t elements[3] = {task->m * task->k, task->k * task->n, task->m * task->n};
+    for (int i = 0; i < 3; i++) {
+        host.bytes[i] = elements[i] * element_bytes(task->precision);
+        host.matrix[i] = bench_memory(host.bytes[i]);
+        if (i < 2)
+            bench_fill(host.matrix[i], elements[i], task->precision, (uint64_t)i + 1);
+        else
+            memset(host.matrix[i], 0xff, host.bytes[i]);
+    }
+    run_host(task);
+    const struct bench_product product = {task->precision, task->m,        task->n,       task->k,
+                                          host.matrix[0],  host.matrix[1], host.matrix[2]};
+    if (!bench_product_right(&product, 1, ENTRIES))
+        wrong(task);
+    if (host.shim != NULL)
+        check_report(task->precision);
+}
+
+static void close_host(void)
+{
+    for (int i = 0; i < 3; i++)
+        munmap(host.matrix[i], host.bytes[i]);
+}
+
+/* ---- on the device ---- */
+
+static struct clb_runtime *runtime;
+static struct resident resident;
+static size_t launches;
+
+static void start_device(void)
+{
+    clb_runtime_state state;
+    runtime = clb_runtime_get(&state);
+    if (runtime == NULL)
+        bench_fail("no OpenCL device");
+}
+
+static void open_operands(const struct task *task)
+{
+    resident_open(&resident, runtime, (clb_precision)task->precision, task->m, task->n, task->k);
+    launches = 1;
+}
+
+static double run_resident(const struct task *task)
+{
+    (void)task;
+    resident_time(&resident, true, true, LEAST, &launches);
+    return resident_time(&resident, true, true, LEAST, &launches);
+}
+
+static void open_resident(const struct task *task)
+{
+    const struct clb_gemm_variant *variant;
+    resident_need(clb_gemm_variant_get(runtime, (clb_precision)task->precision, &variant),
+                  "kernel");
+    open_operands(task);
+    resident_need(resident_use(&resident, variant), "packing");
+    run_resident(task);
+    if (!resident_right(&resident, false))
+        wrong(task);
+}
+
+static void close_resident(void)
+{
+    resident_close(&resident);
+}
+
+/* ---- CLBlast: the few declarations of its C interface that are needed ---- */
+
+enum { CLBLAST_COLUMNS = 102, CLBLAST_NO_TRANSPOSE = 111 };
+
+#define CLBLAST_GEMM(name, scalar)                                                                 \
+    typedef int name(int, int, int, size_t, size_t, size_t, scalar, cl_mem, size_t, size_t,        \
+                     cl_mem, size_t, size_t, scalar, cl_mem, size_t, size_t, cl_command_queue *,   \
+                     cl_event *)
+CLBLAST_GEMM(clblast_s, cl_float);
+CLBLAST_GEMM(clblast_d, cl_double);
+CLBLAST_GEMM(clblast_c, cl_float2);
+CLBLAST_GEMM(clblast_z, cl_double2);
+
+static void (*clblast_gemm[4])(void);
+
+static void start_clblast(void)
+{
+    static const char *const names[4] = {"CLBlastSgemm", "CLBlastDgemm", "CLBlastCgemm",
+                                         "CLBlastZgemm"};
+    const char *path = getenv("BENCH_CLBLAST");
+    void *handle = bench_open(path != NULL ? path : "libclblast.so.1");
+    for (int i = 0; i < 4; i++)
+        clblast_gemm[i] = bench_symbol(handle, names[i]);
+    start_device();
+}
+
+#define CLBLAST_CALL(type, one, zero)                                                              \
+    ((type *)function)(CLBLAST_COLUMNS, CLBLAST_NO_TRANSPOSE, CLBLAST_NO_TRANSPOSE, r->m, r->n,    \
+                       r->k, one, r->raw[0]->mem, 0, r->m, r->raw[1]->mem, 0, r->k, zero,          \
+                       r->c->mem, 0, r->m, &r->lane->queue, NULL)
+
+static void enqueue_clblast(void *argument)
+{
+    const struct task *task = argument;
+    const struct resident *r = &resident;
+    const cl_float2 one_c = {{1, 0}}, zero_c = {{0, 0}};
+    const cl_double2 one_z = {{1, 0}}, zero_z = {{0, 0}};
+    void (*function)(void) = clblast_gemm[task->precision];
+    int status = 0;
+    switch (task->precision) {
+    case CLB_S:
+        status = CLBLAST_CALL(clblast_s, 1, 0);
+        break;
+    case CLB_D:
+        status = CLBLAST_CALL(clblast_d, 1, 0);
+        break;
+    case CLB_C:
+        status = CLBLAST_CALL(clblast_c, one_c, zero_c);
+        break;
+    default:
+        status = CLBLAST_CALL(clblast_z, one_z, zero_z);
+    }
+    if (status != 0)
+        bench_fail("CLBlast returns %d", status);
+}
+
+static double run_clblast(const struct task *task)
+{
+    struct task copy = *task;
+    resident_time_of(resident.lane, enqueue_clblast, &copy, LEAST, &launches);
+    return resident_time_of(resident.lane, enqueue_clblast, &copy, LEAST, &launches);
+}
+
+static void open_clblast(const struct task *task)
+{
+    const struct clb_gemm_variant names_precision = {.precision = (clb_precision)task->precision};
+    open_operands(task);
+    run_clblast(task);
+    resident.variant = &names_precision;
+    if (!resident_right(&resident, false))
+        wrong(task);
+    resident.variant = NULL;
+}
+
+/* ---- the link ---- */
+
+static struct clb_buffer *pinned, *device;
+static struct clb_lane *link_lane;
+
+static void open_link(const struct task *task)
+{
+    size_t bytes = task->m << 20;
+    resident_need(clb_lane_acquire(runtime, &link_lane), "queue");
+    resident_need(clb_buffer_get(runtime, CLB_MEMORY_HOST, bytes, &pinned), "memory");
+    resident_need(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, bytes, &device), "memory");
+    memset(pinned->host, 1, bytes);
+}
+
+static double run_link(const struct task *task)
+{
+    size_t bytes = task->m << 20;
+    double begin = bench_now();
+    cl_int status = task->fresh ? clb_cl.EnqueueReadBuffer(link_lane->queue, device->mem, CL_TRUE,
+                                                           0, bytes, pinned->host, 0, NULL, NULL)
+                                : clb_cl.EnqueueWriteBuffer(link_lane->queue, device->mem, CL_TRUE,
+                                                            0, bytes, pinned->host, 0, NULL, NULL);
+    resident_need(clb_cl_check(status, "transfer"), "link");
+    return bench_now() - begin;
+}
+
+static void close_link(void)
+{
+    clb_buffer_put(runtime, pinned);
+    clb_buffer_put(runtime, device);
+    clb_lane_release(link_lane);
+}
+
+/* ---- tasks ---- */
+
+static const struct peer peers[] = {
+    {"shim", start_shim, open_host, run_host, close_host},
+    {"next", start_next, open_host, run_host, close_host},
+    {"preloaded", start_preloaded, open_host, run_host, close_host},
+    {"resident", start_device, open_resident, run_resident, close_resident},
+    {"clblast", start_clblast, open_clblast, run_clblast, close_resident},
+    {"link", start_device, open_link, run_link, close_link},
+};
+
+static bool same_sizes(const struct task *x, const struct task *y)
+{
+    return x->precision == y->precision && x->m == y->m && x->n == y->n && x->k == y->k;
+}
+
+static void serve(const struct peer *peer, FILE *answers)
+{
+    char line[256], letter, memory[8];
+    struct task now = {.precision = -1}, next = now;
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        double seconds = 0;
+        bool run =
+            sscanf(line, "run %c %zu %zu %zu %7s", &letter, &next.m, &next.n, &next.k, memory) == 5;
+        next.precision = run ? bench_precision(letter) : -1;
+        next.fresh = run && strcmp(memory, "fresh") == 0;
+        if (now.precision >= 0 && !same_sizes(&now, &next))
+            peer->close();
+        if (next.precision >= 0 && !same_sizes(&now, &next))
+            peer->open(&next);
+        now = next;
+        if (now.precision >= 0)
+            seconds = peer->run(&now);
+        fprintf(answers, "%.9g\n", seconds);
+        fflush(answers);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    const char *name = count == 2 ? arguments[1] : "";
+    if (strcmp(name, "where") == 0) {
+        const char *shim = bench_shim(), *openblas = bench_openblas();
+        printf("%s\n%s\n%s\n", shim != NULL ? shim : "", openblas != NULL ? openblas : "",
+               bench_has_avx512() ? "SkylakeX" : "");
+        return 0;
+    }
+    for (size_t i = 0; i < CLB_COUNT_OF(peers); i++) {
+        if (strcmp(name, peers[i].name) != 0)
+            continue;
+        /* Libraries that print to stdout must not be taken for an answer. */
+        FILE *answers = fdopen(dup(STDOUT_FILENO), "w");
+        if (answers == NULL || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+            bench_fail("no stdout");
+        peers[i].start();
+        serve(&peers[i], answers);
+        return 0;
+    }
+    bench_fail("see the head of bench-peer.c");
+}

@@ -1,0 +1,236 @@
+/* What the measuring programs share. */
+#include "bench.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define LIBDIR "/usr/lib/x86_64-linux-gnu"
+#else
+#define LIBDIR "/usr/lib"
+#endif
+
+double bench_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare);
+    return count % 2 != 0 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+double bench_best(const double *values, size_t count)
+{
+    double best = values[0];
+    for (size_t i = 1; i < count; i++)
+        best = values[i] < best ? values[i] : best;
+    return best;
+}
+
+double bench_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(int64_t)(*state >> 11) * 0x1p-52 - 1;
+}
+
+int bench_precision(char letter)
+{
+    const char *at = letter == '\0' ? NULL : strchr(BENCH_PRECISIONS, letter);
+    return at == NULL ? -1 : (int)(at - BENCH_PRECISIONS);
+}
+
+int bench_parts(int precision)
+{
+    return precision >= 2 ? 2 : 1;
+}
+
+size_t bench_real_size(int precision)
+{
+    return precision % 2 == 0 ? sizeof(float) : sizeof(double);
+}
+
+void *bench_memory(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        bench_fail("out of memory");
+    return memory;
+}
+
+void bench_fill(void *matrix, size_t elements, int precision, uint64_t seed)
+{
+    size_t count = elements * (size_t)bench_parts(precision);
+    for (size_t i = 0; i < count; i++) {
+        if (bench_real_size(precision) == sizeof(float))
+            ((float *)matrix)[i] = (float)bench_random(&seed);
+        else
+            ((double *)matrix)[i] = bench_random(&seed);
+    }
+}
+
+static long double part_of(const void *matrix, int precision, size_t index, int part)
+{
+    size_t at = index * (size_t)bench_parts(precision) + (size_t)part;
+    return bench_real_size(precision) == sizeof(float) ? (long double)((const float *)matrix)[at]
+                                                       : (long double)((const double *)matrix)[at];
+}
+
+/* Part `part` of entry (i, j) of `scale` * A * B against C's, within k+2 roundings of its terms. */
+static bool entry_right(const struct bench_product *p, double scale, size_t i, size_t j, int part)
+{
+    long double sum = 0, size = 0,
+                unit = bench_real_size(p->precision) == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+    for (size_t d = 0; d < p->k; d++) {
+        for (int inner = 0; inner < bench_parts(p->precision); inner++) {
+            long double x = part_of(p->a, p->precision, i + d * p->m, inner);
+            long double y = part_of(p->b, p->precision, d + j * p->k, part ^ inner);
+            sum += inner == 1 && part == 0 ? -x * y : x * y;
+            size += fabsl(x * y);
+        }
+    }
+    long double error = fabsl(scale * sum - part_of(p->c, p->precision, i + j * p->m, part));
+    return error <= (long double)(p->k * (size_t)bench_parts(p->precision) + 2) * unit *
+                        fabsl((long double)scale) * size;
+}
+
+bool bench_product_right(const struct bench_product *product, double scale, int entries)
+{
+    uint64_t seed = 2;
+    bool right = true;
+    for (int entry = 0; entry < entries && right; entry++) {
+        /* The last row and column are where padding ends. */
+        size_t i = (size_t)(fabs(bench_random(&seed)) * (double)product->m) % product->m;
+        size_t j = (size_t)(fabs(bench_random(&seed)) * (double)product->n) % product->n;
+        i = entry % 8 == 0 ? product->m - 1 : i;
+        j = entry % 8 == 1 ? product->n - 1 : j;
+        right = entry_right(product, scale, i, j, entry % bench_parts(product->precision));
+    }
+    return right;
+}
+
+void bench_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+void *bench_open(const char *path)
+{
+    void *handle = path == NULL ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        bench_fail("%s", path == NULL ? "a library to compare with is missing" : dlerror());
+    return handle;
+}
+
+void (*bench_symbol(void *handle, const char *name))(void)
+{
+    void *address = dlsym(handle, name);
+    void (*function)(void);
+    if (address == NULL)
+        bench_fail("%s is missing: %s", name, dlerror());
+    memcpy(&function, &address, sizeof function);
+    return function;
+}
+
+const char *bench_find_library(const char *variable, const char *const *paths, size_t count)
+{
+    const char *path = getenv(variable);
+    for (size_t i = 0; i < count && path == NULL; i++) {
+        if (access(paths[i], R_OK) == 0)
+            path = paths[i];
+    }
+    return path;
+}
+
+const char *bench_reference(void)
+{
+    static const char *const paths[] = {LIBDIR "/blas/libblas.so.3"};
+    return bench_find_library("BENCH_REFERENCE", paths, 1);
+}
+
+const char *bench_openblas(void)
+{
+    static const char *const paths[] = {
+        LIBDIR "/openblas-pthread/libopenblas.so.0", LIBDIR "/openblas-openmp/libopenblas.so.0",
+        LIBDIR "/openblas-serial/libopenblas.so.0", LIBDIR "/libopenblas.so.0"};
+    return bench_find_library("BENCH_OPENBLAS", paths, sizeof paths / sizeof *paths);
+}
+
+const char *bench_shim(void)
+{
+    static char path[PATH_MAX + 32];
+    char *slash;
+    const char *set = getenv("BENCH_SHIM");
+    if (set != NULL)
+        return set;
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+    if (length < 0)
+        return NULL;
+    path[length] = '\0';
+    /* BUILD/testing/bench/[.libs/]program */
+    for (int up = 0; up < 4 && (slash = strrchr(path, '/')) != NULL; up++) {
+        strcpy(slash, "/.libs/libclblas_shim.so.0");
+        if (access(path, R_OK) == 0)
+            return path;
+        *slash = '\0';
+    }
+    return NULL;
+}
+
+bool bench_has_avx512(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
+const char *bench_cpu(void)
+{
+    static char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    const char *name = NULL;
+    while (file != NULL && name == NULL && fgets(line, sizeof line, file) != NULL) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            name = colon + 2;
+        }
+    }
+    if (file != NULL)
+        fclose(file);
+    return name != NULL ? name : "unknown";
+}
+
+double bench_report_number(const char *report, const char *name, const char *key)
+{
+    char pattern[128];
+    snprintf(pattern, sizeof pattern, "\"%s\":{\"", name);
+    const char *at = strstr(report, pattern);
+    snprintf(pattern, sizeof pattern, "\"%s\":", key);
+    at = at == NULL ? NULL : strstr(at, pattern);
+    return at == NULL ? -1 : strtod(at + strlen(pattern), NULL);
+}

@@ -1,0 +1,164 @@
+/* What the tuner tries: bounds as in the kernel files' checks and clb_gemm_family's fits(). */
+#include "tune.h"
+
+/* Local memory of a work-group that large tiles are worth a try with: compute capability 9.0. */
+#define LOCAL_MAX ((size_t)227 * 1024)
+
+#define AXIS(id, ...)                                                                              \
+    {                                                                                              \
+        CLB_PARAM_##id, sizeof((const size_t[]){__VA_ARGS__}) / sizeof(size_t), (const size_t[])   \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+static size_t at_least_multiple(size_t value, size_t unit)
+{
+    return clb_round_up(value, clb_max(unit, 1));
+}
+
+/* ---- cpu ---- */
+
+static const struct tune_axis cpu_axes[] = {
+    AXIS(MR, 8, 16, 24, 32, 48, 64),     AXIS(NR, 2, 4, 6, 8, 10, 12, 14),
+    AXIS(KC, 128, 192, 256, 384, 512),   AXIS(NC, 64, 128, 256, 384, 512, 1024),
+    AXIS(MC, 32, 64, 96, 128, 192, 256), AXIS(KU, 1, 2, 4),
+    AXIS(TILE_N, 128, 256, 512, 1024),   AXIS(TILE_M, 1024, 2048, 4096, 8192),
+    AXIS(SLAB, 768, 1536, 2048, 4096),   AXIS(PACK_PANELS, 2, 4, 8, 16),
+    AXIS(PACK_K, 64, 128, 256, 512),     AXIS(VP, 4, 8, 16),
+};
+
+static void cpu_repair(size_t *value)
+{
+    value[CLB_PARAM_MC] = at_least_multiple(value[CLB_PARAM_MC], value[CLB_PARAM_MR]);
+    value[CLB_PARAM_NC] = at_least_multiple(value[CLB_PARAM_NC], value[CLB_PARAM_NR]);
+    value[CLB_PARAM_KC] = at_least_multiple(value[CLB_PARAM_KC], value[CLB_PARAM_KU]);
+    value[CLB_PARAM_PACK_K] = at_least_multiple(value[CLB_PARAM_PACK_K], value[CLB_PARAM_KU]);
+    value[CLB_PARAM_TILE_N] = at_least_multiple(value[CLB_PARAM_TILE_N], value[CLB_PARAM_NC]);
+}
+
+/* The micro-tile in at most 32 registers of 64 bytes, and not in a corner of them. */
+static bool cpu_sensible(const size_t *value, size_t real)
+{
+    size_t bytes = value[CLB_PARAM_MR] * value[CLB_PARAM_NR] * real;
+    return bytes <= 30 * 64 && bytes >= 8 * 32 && value[CLB_PARAM_SLAB] >= value[CLB_PARAM_KC];
+}
+
+/* ---- portable ---- */
+
+static const struct tune_axis portable_axes[] = {
+    AXIS(MR, 32, 64, 96, 128, 192, 256),
+    AXIS(NR, 32, 64, 96, 128, 192, 256),
+    AXIS(WM, 2, 4, 6, 8, 12, 16),
+    AXIS(WN, 2, 4, 6, 8, 12, 16),
+    AXIS(KU, 8, 16, 32),
+    AXIS(COPY, 0, 1),
+    AXIS(STAGES, 2, 3, 4, 5, 6),
+    AXIS(VW, 1, 2, 4),
+    AXIS(LX, 2, 4, 8, 16),
+    AXIS(LY, 1, 2, 4, 8),
+    AXIS(UNROLL, 0, 4, 8),
+    AXIS(GROUP, 1, 4, 8, 16, 32),
+    AXIS(PACK_WG, 64, 128, 256, 512),
+};
+
+/* At most `wanted`; 0 stays the kernel's default. */
+static size_t divisor(size_t wanted, size_t of)
+{
+    while (wanted > 1 && of % wanted != 0)
+        wanted--;
+    return wanted;
+}
+
+static void portable_repair(size_t *value)
+{
+    if (value[CLB_PARAM_WM] == 0 || value[CLB_PARAM_WN] == 0)
+        return;
+    value[CLB_PARAM_LX] = divisor(value[CLB_PARAM_LX], value[CLB_PARAM_MR] / value[CLB_PARAM_WM]);
+    value[CLB_PARAM_LY] = divisor(value[CLB_PARAM_LY], value[CLB_PARAM_NR] / value[CLB_PARAM_WN]);
+    if (value[CLB_PARAM_COPY] == 0)
+        value[CLB_PARAM_STAGES] = clb_min(value[CLB_PARAM_STAGES], 2);
+}
+
+static bool portable_sensible(const size_t *value, size_t real)
+{
+    size_t mr = value[CLB_PARAM_MR], nr = value[CLB_PARAM_NR], ku = value[CLB_PARAM_KU];
+    size_t wm = value[CLB_PARAM_WM], wn = value[CLB_PARAM_WN], vw = value[CLB_PARAM_VW];
+    size_t unroll = value[CLB_PARAM_UNROLL];
+    if (wm == 0 || wn == 0 || vw == 0 || mr % wm != 0 || nr % wn != 0 || wm % vw != 0 ||
+        wn % vw != 0 || (unroll != 0 && ku % unroll != 0))
+        return false;
+    size_t group = mr / wm * (nr / wn);
+    bool whole = mr * ku % (group * vw) == 0 && nr * ku % (group * vw) == 0;
+    return group >= 32 && group <= 1024 && whole && vw * real <= 16 && wm * wn * real <= 640 &&
+           value[CLB_PARAM_STAGES] * (mr + nr) * ku * real <= LOCAL_MAX;
+}
+
+/* ---- nv-dmma ---- */
+
+static const struct tune_axis dmma_axes[] = {
+    AXIS(MR, 64, 96, 128, 192, 256),
+    AXIS(NR, 64, 96, 128, 192, 256),
+    AXIS(WARP_M, 16, 32, 64, 96),
+    AXIS(WARP_N, 16, 32, 48, 64),
+    AXIS(KU, 16, 32, 48, 64),
+    AXIS(STAGES, 2, 3, 4, 5, 6),
+    AXIS(LAG, 1, 2, 3),
+    AXIS(GROUP, 1, 4, 6, 8, 12, 16, 32),
+    AXIS(PACK_WG, 64, 128, 256, 512, 1024),
+};
+
+static bool dmma_sensible(const size_t *value, size_t real)
+{
+    size_t mr = value[CLB_PARAM_MR], nr = value[CLB_PARAM_NR], ku = value[CLB_PARAM_KU];
+    size_t wm = value[CLB_PARAM_WARP_M], wn = value[CLB_PARAM_WARP_N];
+    if (wm == 0 || wn == 0 || mr % wm != 0 || nr % wn != 0)
+        return false;
+    size_t warps = mr / wm * (nr / wn);
+    return warps >= 2 && warps <= 16 && wm * wn / 32 <= 96 &&
+           value[CLB_PARAM_LAG] < value[CLB_PARAM_STAGES] &&
+           value[CLB_PARAM_STAGES] * (mr + nr) * ku * real <= LOCAL_MAX;
+}
+
+/* ---- nv-bf16x6, nv-fp16x3 ---- */
+
+/* Accuracy depends on how many depths are added up in the tensor core and on which products are
+ * taken, so KU, PRODUCTS and SPLIT_SUM are not for the tuner. */
+static const struct tune_axis split_axes[] = {
+    AXIS(NR, 128, 192),
+    AXIS(STAGES, 2, 3, 4, 5, 6, 8),
+    AXIS(GROUP, 1, 2, 4, 6, 8, 12, 16, 32),
+    AXIS(PACK_WG, 64, 128, 256, 512, 1024),
+};
+
+static bool split_sensible(const size_t *value, size_t bytes)
+{
+    return value[CLB_PARAM_STAGES] * (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) *
+               value[CLB_PARAM_KU] * bytes <=
+           LOCAL_MAX;
+}
+
+static bool bf16x6_sensible(const size_t *value, size_t real)
+{
+    (void)real;
+    return split_sensible(value, 6);
+}
+
+static bool fp16x3_sensible(const size_t *value, size_t real)
+{
+    (void)real;
+    return split_sensible(value, 4);
+}
+
+const struct tune_space *tune_space_of(clb_family family)
+{
+    static const struct tune_space spaces[CLB_FAMILIES] = {
+        [CLB_FAMILY_CPU] = {cpu_axes, CLB_COUNT_OF(cpu_axes), cpu_repair, cpu_sensible},
+        [CLB_FAMILY_PORTABLE] = {portable_axes, CLB_COUNT_OF(portable_axes), portable_repair,
+                                 portable_sensible},
+        [CLB_FAMILY_NV_DMMA] = {dmma_axes, CLB_COUNT_OF(dmma_axes), NULL, dmma_sensible},
+        [CLB_FAMILY_NV_BF16X6] = {split_axes, CLB_COUNT_OF(split_axes), NULL, bf16x6_sensible},
+        [CLB_FAMILY_NV_FP16X3] = {split_axes, CLB_COUNT_OF(split_axes), NULL, fp16x3_sensible},
+    };
+    return &spaces[family];
+}

@@ -1,0 +1,12 @@
+# The environment of every test; sourced by AM_TESTS_ENVIRONMENT with srcdir set.
+for variable in $(env | sed -n 's/^\(CLBLAS_SHIM[A-Z_]*\)=.*/\1/p'); do
+    unset "$variable"
+done
+unset variable LD_PRELOAD
+builddir=$(pwd)
+XDG_CACHE_HOME=$builddir/testing/cache
+mkdir -p "$XDG_CACHE_HOME"
+# This CPU may be newer than the system's OpenBLAS knows; one thread keeps results repeatable.
+OPENBLAS_NUM_THREADS=1
+CLBLAS_SHIM_DEVICE=cpu
+export builddir XDG_CACHE_HOME OPENBLAS_NUM_THREADS CLBLAS_SHIM_DEVICE

@@ -1,0 +1,387 @@
+/* The algo layer: plans, the merge, and runs under memory limits. */
+#include "algo/stream.h"
+#include "fakecl.h"
+#include "matrix.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHAPES 4000
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static size_t random_extent(uint64_t *seed, size_t largest)
+{
+    size_t bits = 1 + random_below(seed, 63);
+    return 1 + random_below(seed, clb_min(largest, ((size_t)1 << clb_min(bits, 40))));
+}
+
+/* A variant of the tables' kind; no kernel of it is ever built. */
+static struct clb_gemm_variant random_variant(uint64_t *seed)
+{
+    static const size_t widths[] = {1, 2, 3, 4, 6, 8, 16, 32, 64, 128};
+    struct clb_gemm_variant variant = {.precision = random_below(seed, 2) ? CLB_S : CLB_D};
+    size_t *value = variant.tuning.value;
+    variant.family =
+        clb_gemm_family_get(random_below(seed, 2) ? CLB_FAMILY_CPU : CLB_FAMILY_PORTABLE);
+    value[CLB_PARAM_MR] = widths[random_below(seed, CLB_COUNT_OF(widths))];
+    value[CLB_PARAM_NR] = widths[random_below(seed, CLB_COUNT_OF(widths))];
+    value[CLB_PARAM_KU] = 1 + random_below(seed, 16);
+    value[CLB_PARAM_TILE_M] = 1 + random_below(seed, 5000);
+    value[CLB_PARAM_TILE_N] = 1 + random_below(seed, 500);
+    value[CLB_PARAM_BAND_M] = random_below(seed, 3) * 40;
+    value[CLB_PARAM_BAND_N] = random_below(seed, 3) * 24;
+    value[CLB_PARAM_SLAB] = 1 + random_below(seed, 5000);
+    return variant;
+}
+
+static struct clb_gemm shape(clb_precision precision, size_t m, size_t n, size_t k)
+{
+    return (struct clb_gemm){.precision = precision, .m = m, .n = n, .k = k};
+}
+
+/* Rectangles of C, each entry counted. */
+struct cover {
+    size_t m, n;
+    unsigned char *count;
+};
+
+static void cover_add(struct cover *cover, const struct clb_rect *rect)
+{
+    expect(rect->row + rect->rows <= cover->m && rect->col + rect->cols <= cover->n,
+           "(%zu,%zu) + %zux%zu is outside of %zux%zu", rect->row, rect->col, rect->rows,
+           rect->cols, cover->m, cover->n);
+    for (size_t j = rect->col; j < rect->col + rect->cols && j < cover->n; j++) {
+        for (size_t i = rect->row; i < rect->row + rect->rows && i < cover->m; i++)
+            cover->count[i + j * cover->m]++;
+    }
+}
+
+static void cover_end(struct cover *cover, const char *what)
+{
+    bool once = true;
+    for (size_t i = 0; i < cover->m * cover->n; i++)
+        once = once && cover->count[i] == 1;
+    expect(once, "%s: %zux%zu is not covered exactly once", what, cover->m, cover->n);
+    free(cover->count);
+}
+
+static void check_tiles(const struct clb_gemm_plan *plan, const struct clb_gemm *problem)
+{
+    struct cover cover = {problem->m, problem->n, calloc(problem->m, problem->n)};
+    for (size_t i = 0; i < plan->tile_rows * plan->tile_cols; i++) {
+        struct clb_rect tile = clb_gemm_tile(plan, problem, i);
+        expect(tile.rows > 0 && tile.cols > 0, "tile %zu is empty", i);
+        cover_add(&cover, &tile);
+    }
+    cover_end(&cover, "tiles");
+}
+
+/* What must hold for shapes of any size. */
+static void check_plan(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                       const struct clb_gemm_plan *plan, uint64_t available, uint64_t max_alloc)
+{
+    const size_t *value = variant->tuning.value;
+    expect(plan->bytes <= available, "%llu of %llu bytes", (unsigned long long)plan->bytes,
+           (unsigned long long)available);
+    expect(plan->a_bytes <= max_alloc && plan->b_bytes <= max_alloc && plan->c_bytes <= max_alloc,
+           "a buffer is larger than the device allows");
+    expect(plan->tile_m % value[CLB_PARAM_MR] == 0 && plan->tile_n % value[CLB_PARAM_NR] == 0,
+           "tiles of %zux%zu are no multiples of the kernel's", plan->tile_m, plan->tile_n);
+    expect(plan->slab % value[CLB_PARAM_KU] == 0, "a slab of %zu", plan->slab);
+    expect((plan->tile_rows - 1) * plan->tile_m < problem->m &&
+               plan->tile_rows * plan->tile_m >= problem->m &&
+               (plan->tile_cols - 1) * plan->tile_n < problem->n &&
+               plan->tile_cols * plan->tile_n >= problem->n &&
+               (plan->slabs - 1) * plan->slab < problem->k &&
+               plan->slabs * plan->slab >= problem->k,
+           "the counts don't fit the extents");
+    expect(plan->a_slots >= 1 && plan->b_slots >= 1 && plan->c_slots >= 1 && plan->c_slots <= 2,
+           "slots");
+}
+
+static void plans_in_place(void *seed)
+{
+    long declined = 0, planned = 0;
+    for (int i = 0; i < SHAPES; i++) {
+        struct clb_gemm_variant variant = random_variant(seed);
+        bool small = random_below(seed, 4) != 0;
+        size_t largest = small ? 300 : (size_t)1 << 36;
+        struct clb_gemm problem = shape(variant.precision, random_extent(seed, largest),
+                                        random_extent(seed, largest), random_extent(seed, largest));
+        uint64_t available = random_extent(seed, (size_t)1 << 36);
+        uint64_t max_alloc = random_below(seed, 20) == 0 ? 0 : random_extent(seed, (size_t)1 << 34);
+        struct clb_gemm_plan plan, plenty;
+        if (clb_gemm_make_plan(&variant, &problem, available, max_alloc, &plan) != CLB_OK) {
+            declined++;
+            continue;
+        }
+        planned++;
+        check_plan(&variant, &problem, &plan, available, max_alloc);
+        if (small)
+            check_tiles(&plan, &problem);
+        expect(clb_gemm_make_plan(&variant, &problem, 2 * available, max_alloc, &plenty) ==
+                       CLB_OK &&
+                   plenty.slab == plan.slab && plenty.slabs == plan.slabs,
+               "more memory changes the slabs");
+    }
+    tap_note("%ld planned, %ld declined", planned, declined);
+    expect(declined > SHAPES / 50 && planned > SHAPES / 3, "the shapes are one-sided");
+}
+
+/* Which row of op(A), or column of op(B), is at a position of the packed block; for every slab. */
+struct resident {
+    size_t extent, slabs;
+    size_t *at; /* [slab * extent + position], plus one; 0 is none */
+};
+
+static void resident_load(struct resident *resident, const struct clb_load *load, size_t block)
+{
+    size_t position = load->i0 - load->origin;
+    expect(load->i0 >= load->origin && position + load->w <= block, "a load beside its block");
+    expect(load->i0 + load->w <= resident->extent && load->slab < resident->slabs,
+           "a load outside");
+    for (size_t i = 0; i < load->w && position + i < resident->extent; i++)
+        resident->at[load->slab * resident->extent + position + i] = load->i0 + i + 1;
+}
+
+static bool resident_has(const struct resident *resident, size_t origin, size_t first, size_t count)
+{
+    for (size_t slab = 0; slab < resident->slabs; slab++) {
+        for (size_t i = first; i < first + count; i++) {
+            if (resident->at[slab * resident->extent + i - origin] != i + 1)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Walk the schedule: every strip finds its operands, and C is covered once. */
+static void check_schedule(const struct clb_stream_plan *plan, const struct clb_gemm *problem,
+                           const struct clb_schedule *schedule)
+{
+    struct cover cover = {problem->m, problem->n, calloc(problem->m, problem->n)};
+    struct resident a = {problem->m, plan->slabs, calloc(problem->m * plan->slabs, sizeof *a.at)};
+    struct resident b = {problem->n, plan->slabs, calloc(problem->n * plan->slabs, sizeof *b.at)};
+    size_t load = 0, strip = 0;
+    for (size_t s = 0; s < schedule->steps; s++) {
+        for (size_t i = 0; i < schedule->step[s].loads; i++, load++) {
+            const struct clb_load *l = &schedule->load[load];
+            bool is_a = l->operand->role == CLB_OPERAND_A;
+            expect(l->p0 == l->slab * plan->slab && l->k == clb_min(plan->slab, problem->k - l->p0),
+                   "depths %zu + %zu of slab %zu", l->p0, l->k, l->slab);
+            resident_load(is_a ? &a : &b, l, is_a ? plan->block_m : plan->block_n);
+        }
+        for (size_t i = 0; i < schedule->step[s].strips; i++, strip++) {
+            const struct clb_strip *t = &schedule->strip[strip];
+            cover_add(&cover, &t->rect);
+            expect(resident_has(&a, t->a_origin, t->rect.row, t->rect.rows) &&
+                       resident_has(&b, t->b_origin, t->rect.col, t->rect.cols),
+                   "strip %zu is ahead of its operands", strip);
+            expect(t->ldc >= t->rect.rows &&
+                       t->ldc * t->rect.cols * clb_precision_size(problem->precision) <=
+                           plan->strip_bytes,
+                   "strip %zu does not fit its buffer", strip);
+        }
+    }
+    expect(load == schedule->loads && strip == schedule->strips, "the steps miss something");
+    cover_end(&cover, "strips");
+    free(a.at);
+    free(b.at);
+}
+
+static void plans_streamed(void *seed)
+{
+    long declined = 0, planned = 0;
+    for (int i = 0; i < SHAPES / 4; i++) {
+        struct clb_gemm_variant variant = random_variant(seed);
+        struct clb_gemm problem = shape(variant.precision, random_extent(seed, 400),
+                                        random_extent(seed, 400), random_extent(seed, 9000));
+        uint64_t available = random_extent(seed, (size_t)1 << (22 + random_below(seed, 10)));
+        uint64_t max_alloc = random_below(seed, 20) == 0 ? 0 : random_extent(seed, (size_t)1 << 30);
+        struct clb_stream_plan plan, plenty;
+        struct clb_schedule schedule = {0};
+        if (random_below(seed, 2))
+            variant.tuning.value[CLB_PARAM_SLAB] = 1 + random_below(seed, 40) + problem.k / 30;
+        if (clb_stream_make_plan(&variant, &problem, available, max_alloc, &plan) != CLB_OK) {
+            declined++;
+            continue;
+        }
+        planned++;
+        expect(plan.bytes <= available, "too many bytes");
+        expect(clb_max(clb_max(plan.a_bytes, plan.b_bytes),
+                       clb_max(plan.raw_bytes, plan.strip_bytes)) <= max_alloc,
+               "a buffer is larger than the device allows");
+        expect(clb_stream_make_plan(&variant, &problem, 2 * available, max_alloc, &plenty) ==
+                       CLB_OK &&
+                   plenty.slab == plan.slab,
+               "more memory changes the slabs");
+        struct clb_operand a = clb_operand_describe(&problem, CLB_OPERAND_A);
+        struct clb_operand b = clb_operand_describe(&problem, CLB_OPERAND_B);
+        if (expect(clb_schedule_make(&plan, &problem, &a, &b, &schedule) == CLB_OK, "no schedule"))
+            check_schedule(&plan, &problem, &schedule);
+        clb_schedule_free(&schedule);
+    }
+    tap_note("%ld planned, %ld declined", planned, declined);
+    expect(declined > SHAPES / 100 && planned > SHAPES / 20, "the shapes are one-sided");
+}
+
+/* ---- merge ----------------------------------------------------------------------------------- */
+
+static void merges(void *seed)
+{
+    static const double scalars[] = {0, 1, -1, 0.5, -2.25};
+    for (int i = 0; i < 600; i++) {
+        clb_precision precision = random_below(seed, 2) ? CLB_S : CLB_D;
+        double alpha = scalars[random_below(seed, CLB_COUNT_OF(scalars))];
+        double beta = scalars[random_below(seed, CLB_COUNT_OF(scalars))];
+        float alpha_s = (float)alpha, beta_s = (float)beta;
+        bool single = precision == CLB_S, spoiled = random_below(seed, 2) != 0;
+        size_t m = random_below(seed, 40), n = random_below(seed, 12);
+        struct matrix p, c;
+        matrix_make(&p, precision, m, n, m + random_below(seed, 9), random_below(seed, 8));
+        matrix_make(&c, precision, m, n, m + random_below(seed, 9), random_below(seed, 8));
+        matrix_fill(&p, seed);
+        matrix_fill(&c, seed);
+        if (spoiled && m > 0 && n > 0)
+            matrix_set(&c, m - 1, n - 1, random_below(seed, 2) ? NAN : INFINITY);
+        matrix_remember(&p);
+        matrix_remember(&c);
+        struct matrix old = c;
+        old.memory = c.snapshot;
+        clb_merge_tile(precision, m, n, single ? (void *)&alpha_s : (void *)&alpha, matrix_data(&p),
+                       p.ld, single ? (void *)&beta_s : (void *)&beta, matrix_data(&c), c.ld);
+        expect(matrix_intact(&p) && matrix_gaps_intact(&c), "something else was written");
+        for (size_t e = 0; e < m * n; e++) {
+            size_t row = e % m, col = e / m;
+            double want = alpha * matrix_get(&p, row, col), got = matrix_get(&c, row, col);
+            if (beta != 0)
+                want += beta * matrix_get(&old, row, col);
+            double tolerance = single ? 1e-6 : 1e-15;
+            expect(isfinite(want) ? fabs(got - want) <= tolerance * 4 : !isfinite(got),
+                   "alpha=%g beta=%g: %g, expected %g", alpha, beta, got, want);
+        }
+        matrix_free(&p);
+        matrix_free(&c);
+    }
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+struct run_setting {
+    const char *name, *kernel, *params;
+    bool discrete;
+    uint64_t seed;
+};
+
+static struct clb_gemm problem_of(const struct gemm_case *g, const float *alpha_s,
+                                  const float *beta_s)
+{
+    bool single = g->precision == CLB_S;
+    return (struct clb_gemm){.precision = g->precision,
+                             .transa = g->transa,
+                             .transb = g->transb,
+                             .m = g->m,
+                             .n = g->n,
+                             .k = g->k,
+                             .alpha = single ? (const void *)alpha_s : &g->alpha,
+                             .beta = single ? (const void *)beta_s : &g->beta,
+                             .a = matrix_data(&g->a),
+                             .b = matrix_data(&g->b),
+                             .c = matrix_data(&g->c),
+                             .lda = g->a.ld,
+                             .ldb = g->b.ld,
+                             .ldc = g->c.ld};
+}
+
+/* Runs with less and less memory give the same bits, until one is declined without touching C. */
+static void shrink_memory(struct clb_runtime *runtime, struct gemm_case *g)
+{
+    const struct clb_gemm_variant *variant;
+    const float alpha_s = (float)g->alpha, beta_s = (float)g->beta;
+    unsigned char *first = malloc(g->c.bytes);
+    int succeeded = 0;
+    runtime->memory_limit = (uint64_t)64 << 20;
+    if (!expect(clb_gemm_variant_get(runtime, g->precision, &variant) == CLB_OK, "no variant"))
+        return;
+    for (;; runtime->memory_limit /= 2) {
+        struct clb_gemm_progress progress;
+        struct clb_gemm problem = problem_of(g, &alpha_s, &beta_s);
+        /* What the pool keeps from a higher limit is not this run's. */
+        const long long before = (long long)fake_cl.live_bytes;
+        fake_cl.peak_bytes = before;
+        memcpy(g->c.memory, g->c.snapshot, g->c.bytes);
+        clb_status status = clb_gemm_run(runtime, variant, &problem, &progress);
+        expect(status == CLB_OK || status == CLB_ERR_NOMEM, "%s", clb_status_name(status));
+        expect((uint64_t)fake_cl.peak_bytes <= clb_max((size_t)before, runtime->memory_limit),
+               "%lld bytes with a limit of %llu", (long long)fake_cl.peak_bytes,
+               (unsigned long long)runtime->memory_limit);
+        for (size_t i = 0; status == CLB_OK && i < progress.parts; i++)
+            expect(progress.written[i], "part %zu was not written", i);
+        for (size_t i = 0; status != CLB_OK && i < progress.parts; i++)
+            expect(!progress.written[i] || progress.part[i].rows * progress.part[i].cols == 0,
+                   "part %zu was written without memory", i);
+        clb_gemm_progress_free(&progress);
+        if (status != CLB_OK) {
+            expect(matrix_intact(&g->c), "C written without memory");
+            break;
+        }
+        if (succeeded++ == 0) {
+            gemm_check(g, "direct run");
+            memcpy(first, g->c.memory, g->c.bytes);
+        }
+        expect(memcmp(first, g->c.memory, g->c.bytes) == 0, "other bits with %llu bytes",
+               (unsigned long long)runtime->memory_limit);
+    }
+    expect(succeeded >= 3, "only %d limits were enough", succeeded);
+    free(first);
+}
+
+static void direct_runs(void *argument)
+{
+    struct run_setting *setting = argument;
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    fake_cl.discrete = setting->discrete;
+    fake_cl_install();
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (!expect(runtime != NULL, "no device"))
+        return;
+    for (int i = 0; i < 6; i++) {
+        struct gemm_case g = {.precision = i % 2 ? CLB_S : CLB_D,
+                              .transa = (clb_op)random_below(&setting->seed, 3),
+                              .transb = (clb_op)random_below(&setting->seed, 3),
+                              .m = 60 + random_below(&setting->seed, 90),
+                              .n = 30 + random_below(&setting->seed, 90),
+                              .k = 40 + random_below(&setting->seed, 90),
+                              .alpha = 1,
+                              .beta = 0.5};
+        gemm_make(&g, &setting->seed, 7);
+        shrink_memory(runtime, &g);
+        gemm_free(&g);
+    }
+}
+
+int main(void)
+{
+    uint64_t seed = tap_seed();
+    struct run_setting runs[] = {
+        {"in place under shrinking limits", "cpu", "gemm.tile=min", false, 0},
+        {"in place under shrinking limits, larger tiles", "cpu",
+         "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.ks=64", false, 0},
+        {"own memory under shrinking limits", "portable", "gemm.tile=min", true, 0},
+    };
+    tap_child("plans in place", 60, plans_in_place, &seed);
+    tap_child("plans for streaming", 60, plans_streamed, &seed);
+    tap_child("merge", 60, merges, &seed);
+    for (size_t i = 0; i < CLB_COUNT_OF(runs); i++) {
+        runs[i].seed = random_bits(&seed);
+        tap_child(runs[i].name, 120, direct_runs, &runs[i]);
+    }
+    return tap_done();
+}

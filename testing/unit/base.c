@@ -1,0 +1,375 @@
+/* The base layer: numbers, configuration, extents, text, log, guest guard. */
+#include "base/base.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fenv.h>
+#include <locale.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t seed;
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static void check_number(const char *text, bool valid, double value)
+{
+    double got = -1;
+    bool good = clb_parse_number(text, strlen(text), &got);
+    expect(good == valid, "\"%s\" is %s", text, good ? "taken" : "refused");
+    expect(!valid || fabs(got - value) <= 1e-15 * fabs(value), "\"%s\" is %.17g", text, got);
+}
+
+static void numbers(void *locale)
+{
+    if (locale != NULL)
+        expect(setlocale(LC_ALL, locale) != NULL, "%s", (char *)locale);
+    check_number("0", true, 0);
+    check_number("12", true, 12);
+    check_number("1.5", true, 1.5);
+    check_number(".5", true, 0.5);
+    check_number("5.", true, 5);
+    check_number("1e3", true, 1000);
+    check_number("1E+3", true, 1000);
+    check_number("25e-2", true, 0.25);
+    check_number("123456789012345678901", true, 123456789012345678901.0);
+    static const char *const bad[] = {
+        "",      ".",    "e3",  "1e",  "1e+",   "-1",     "+1", " 1",  "1 ",          "1,5",
+        "1.2.3", "0x10", "inf", "nan", "1e999", "1e-999", "1k", "abc", "1e5000000000"};
+    for (size_t i = 0; i < CLB_COUNT_OF(bad); i++)
+        check_number(bad[i], false, 0);
+    expect(!clb_parse_number("12x", 3, &(double){0}), "the length is not respected");
+    expect(clb_parse_number("12x", 2, &(double){0}), "read beyond the length");
+}
+
+static void check_bytes(const char *text, bool valid, double value, bool share)
+{
+    double got = -1;
+    bool percent = false, good = clb_parse_bytes(text, strlen(text), &got, &percent);
+    expect(good == valid, "\"%s\" is %s", text, good ? "taken" : "refused");
+    expect(!valid || (got == value && percent == share), "\"%s\" is %.17g%s", text, got,
+           percent ? "%" : "");
+}
+
+static void bytes(void *unused)
+{
+    (void)unused;
+    check_bytes("1", true, 1, false);
+    check_bytes("64K", true, 65536, false);
+    check_bytes("64k", true, 65536, false);
+    check_bytes("1.5M", true, 1572864, false);
+    check_bytes("2g", true, 2147483648.0, false);
+    check_bytes("80%", true, 80, true);
+    check_bytes("12.5%", true, 12.5, true);
+    check_bytes("", false, 0, false);
+    check_bytes("K", false, 0, false);
+    check_bytes("%", false, 0, false);
+    check_bytes("1T", false, 0, false);
+    check_bytes("1KB", false, 0, false);
+    check_bytes("-1K", false, 0, false);
+    check_bytes("1K%", false, 0, false);
+}
+
+/* ---- configuration --------------------------------------------------------------------------- */
+
+static const char *set_name, *set_value;
+
+static const char *look_up(const char *name)
+{
+    return strcmp(name, set_name) == 0 ? set_value : NULL;
+}
+
+static void parse_one(struct clb_config *config, const char *name, const char *value)
+{
+    set_name = name;
+    set_value = value;
+    clb_config_parse(config, look_up);
+}
+
+static bool is_default(const struct clb_config *config)
+{
+    return config->mode == CLB_MODE_AUTO && config->math == CLB_MATH_DEFAULT &&
+           config->device == NULL && config->next == NULL && config->threshold < 0 &&
+           config->memory.percent == 80 && config->memory.bytes == 0 && config->kernel == NULL &&
+           config->override_count == 0 && config->log == CLB_LOG_ERROR &&
+           config->log_file == NULL && config->stats == NULL && config->cache_dir == NULL;
+}
+
+static void valid_values(void *unused)
+{
+    struct clb_config config;
+    (void)unused;
+    parse_one(&config, "", NULL);
+    expect(is_default(&config), "the defaults");
+    static const char *const modes[] = {"auto", "off", "always", "dry-run"};
+    for (size_t i = 0; i < CLB_COUNT_OF(modes); i++) {
+        parse_one(&config, "CLBLAS_SHIM", modes[i]);
+        expect(config.mode == (clb_mode)i, "%s", modes[i]);
+    }
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    for (size_t i = 0; i < CLB_COUNT_OF(levels); i++) {
+        parse_one(&config, "CLBLAS_SHIM_LOG", levels[i]);
+        expect(config.log == (clb_log_level)i, "%s", levels[i]);
+    }
+    parse_one(&config, "CLBLAS_SHIM_MATH", "strict");
+    expect(config.math == CLB_MATH_STRICT, "strict");
+    parse_one(&config, "CLBLAS_SHIM_MATH", "fast");
+    expect(config.math == CLB_MATH_FAST, "fast");
+    parse_one(&config, "CLBLAS_SHIM_DEVICE", "0:1");
+    expect(config.device != NULL && strcmp(config.device, "0:1") == 0, "device");
+    parse_one(&config, "CLBLAS_SHIM_NEXT", "a.so:b.so");
+    expect(config.next != NULL && strcmp(config.next, "a.so:b.so") == 0, "next");
+    parse_one(&config, "CLBLAS_SHIM_THRESHOLD", "0");
+    expect(config.threshold == 0, "threshold 0");
+    parse_one(&config, "CLBLAS_SHIM_THRESHOLD", "512.5");
+    expect(config.threshold == 512.5, "threshold");
+    parse_one(&config, "CLBLAS_SHIM_MEMORY", "2G");
+    expect(config.memory.bytes == (uint64_t)2 << 30 && config.memory.percent == 0, "memory");
+    parse_one(&config, "CLBLAS_SHIM_MEMORY", "25%");
+    expect(config.memory.percent == 25, "memory in percent");
+    parse_one(&config, "CLBLAS_SHIM_KERNEL", "portable");
+    expect(config.kernel != NULL && strcmp(config.kernel, "portable") == 0, "kernel");
+    parse_one(&config, "CLBLAS_SHIM_PARAMS", "gemm.kc=64,gemm.tile=min");
+    expect(config.override_count == 2 && config.overrides[0].key_length == 7 &&
+               memcmp(config.overrides[0].key, "gemm.kc", 7) == 0 &&
+               config.overrides[0].value_length == 2 && config.overrides[1].value_length == 3,
+           "params");
+    parse_one(&config, "CLBLAS_SHIM_LOG_FILE", "x");
+    expect(config.log_file != NULL, "log file");
+    parse_one(&config, "CLBLAS_SHIM_STATS", "-");
+    expect(config.stats != NULL, "stats");
+    parse_one(&config, "CLBLAS_SHIM_CACHE_DIR", "none");
+    expect(config.cache_dir != NULL, "cache");
+    /* An empty value is none at all. */
+    parse_one(&config, "CLBLAS_SHIM_MEMORY", "");
+    expect(is_default(&config), "an empty value");
+}
+
+struct bad_value {
+    const char *name, *value;
+};
+
+static void parse_bad(void *argument)
+{
+    const struct bad_value *bad = argument;
+    struct clb_config config;
+    parse_one(&config, bad->name, bad->value);
+    expect(is_default(&config), "%s=%s changes the configuration", bad->name, bad->value);
+}
+
+static void test_invalid_values(void)
+{
+    static char many[1000];
+    for (int i = 0; i <= CLB_MAX_OVERRIDES; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "gemm.kc=%d,", i + 1);
+    const struct bad_value bad[] = {
+        {"CLBLAS_SHIM", "on"},
+        {"CLBLAS_SHIM", "Auto"},
+        {"CLBLAS_SHIM_MATH", "exact"},
+        {"CLBLAS_SHIM_LOG", "loud"},
+        {"CLBLAS_SHIM_THRESHOLD", "-1"},
+        {"CLBLAS_SHIM_THRESHOLD", "1,5"},
+        {"CLBLAS_SHIM_MEMORY", "0"},
+        {"CLBLAS_SHIM_MEMORY", "101%"},
+        {"CLBLAS_SHIM_MEMORY", "lots"},
+        {"CLBLAS_SHIM_MEMORY", "1e300G"},
+        {"CLBLAS_SHIM_PARAMS", "gemm.kc"},
+        {"CLBLAS_SHIM_PARAMS", "=5"},
+        {"CLBLAS_SHIM_PARAMS", "gemm.kc=5,oops"},
+        {"CLBLAS_SHIM_PARAMS", many},
+    };
+    for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
+        char text[4096];
+        int status = run_child(30, parse_bad, (void *)(uintptr_t)&bad[i], text, sizeof text);
+        const char *end = strchr(text, '\n');
+        tap_ok(status == 0 && strstr(text, bad[i].name) == text + strlen("clblas-shim: ") &&
+                   end != NULL && end[1] == '\0',
+               "%s=%.20s is refused with one line", bad[i].name, bad[i].value);
+    }
+}
+
+/* ---- extents --------------------------------------------------------------------------------- */
+
+static void extents(void *unused)
+{
+    size_t size = 1;
+    (void)unused;
+    expect(clb_extent_bytes(3, 4, 10, 8, &size) == CLB_OK && size == (3 * 10 + 3) * 8, "3x4");
+    expect(clb_extent_bytes(0, 4, 10, 8, &size) == CLB_OK && size == 0, "no rows");
+    expect(clb_extent_bytes(3, 0, SIZE_MAX, 8, &size) == CLB_OK && size == 0, "no columns");
+    expect(clb_extent_bytes(5, 1, SIZE_MAX, 8, &size) == CLB_OK && size == 40, "one column");
+    expect(clb_extent_bytes(5, 3, SIZE_MAX / 2, 8, &size) == CLB_ERR_RANGE, "ld overflows");
+    expect(clb_extent_bytes(SIZE_MAX, 2, 1, 1, &size) == CLB_ERR_RANGE, "rows overflow");
+    expect(clb_extent_bytes(5, 2, (size_t)1 << 61, 8, &size) == CLB_ERR_RANGE, "bytes overflow");
+    expect(clb_extent_bytes(1, 2, PTRDIFF_MAX, 1, &size) == CLB_ERR_RANGE, "past PTRDIFF_MAX");
+    expect(clb_extent_bytes(1, 2, (size_t)PTRDIFF_MAX - 1, 1, &size) == CLB_OK &&
+               size == PTRDIFF_MAX,
+           "PTRDIFF_MAX");
+    expect(clb_extent_bytes(100, 5, (size_t)1 << 31, 4, &size) == CLB_OK &&
+               size == 4 * (((size_t)4 << 31) + 100),
+           "past 2^31 elements");
+}
+
+/* ---- text and log ---------------------------------------------------------------------------- */
+
+static void text(void *locale)
+{
+    struct clb_text t = {0};
+    if (locale != NULL)
+        setlocale(LC_ALL, locale);
+    clb_text_add_quoted(&t, "a\"b\\c\n\t\x01z\xc3\xa9");
+    expect(strcmp(t.data, "\"a\\\"b\\\\c\\u000a\\u0009\\u0001z\xc3\xa9\"") == 0, "%s", t.data);
+    clb_text_free(&t);
+    expect(t.data == NULL, "freed");
+    for (int i = 0; i < 3000; i++) {
+        double value = i == 0   ? 0.1
+                       : i == 1 ? 1e300
+                       : i == 2 ? 0
+                       : i == 3 ? -1.5
+                                : ldexp(random_uniform(&seed), (int)random_below(&seed, 400) - 200);
+        clb_text_add_double(&t, value);
+        char *point = strchr(t.data, '.');
+        if (point != NULL)
+            *point = *localeconv()->decimal_point;
+        expect(strchr(t.data, ',') == NULL || *localeconv()->decimal_point == ',', "%s", t.data);
+        expect(strtod(t.data, NULL) == value, "%.17g became %s", value, t.data);
+        clb_text_free(&t);
+    }
+    for (int i = 0; i < 5000; i++)
+        clb_text_addf(&t, "%d,", i % 10);
+    expect(t.length == 10000 && strlen(t.data) == 10000 && !t.failed, "a long text");
+    clb_text_free(&t);
+}
+
+static void log_lines(void *unused)
+{
+    char line[5000];
+    (void)unused;
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = '\0';
+    clb_log_open(CLB_LOG_WARN, NULL);
+    errno = 5;
+    clb_log(CLB_LOG_INFO, "not wanted");
+    clb_log(CLB_LOG_WARN, "wanted %d", 1);
+    clb_log(CLB_LOG_ERROR, "%s", line);
+    expect(errno == 5, "errno");
+    expect(clb_log_wanted(CLB_LOG_WARN) && !clb_log_wanted(CLB_LOG_INFO), "levels");
+}
+
+static void log_file(void *unused)
+{
+    char path[64], content[256] = "";
+    (void)unused;
+    clb_log_open(CLB_LOG_DEBUG, "/tmp/clb-log-%p");
+    clb_log(CLB_LOG_DEBUG, "line");
+    snprintf(path, sizeof path, "/tmp/clb-log-%ld", (long)getpid());
+    FILE *file = fopen(path, "r");
+    expect(file != NULL && fgets(content, sizeof content, file) != NULL &&
+               strcmp(content, "clblas-shim: line\n") == 0,
+           "\"%s\"", content);
+    if (file != NULL)
+        fclose(file);
+    unlink(path);
+    clb_log_open(CLB_LOG_ERROR, "/nonexistent/file");
+    clb_log(CLB_LOG_ERROR, "to stderr all the same");
+}
+
+static void test_log(void)
+{
+    char content[8192];
+    int status = run_child(30, log_lines, NULL, content, sizeof content);
+    char *second = strchr(content, '\n');
+    tap_ok(status == 0 && strncmp(content, "clblas-shim: wanted 1\n", 22) == 0 && second != NULL &&
+               strncmp(second + 1, "clblas-shim: xxxx", 17) == 0 &&
+               content[strlen(content) - 1] == '\n' && strlen(content) < 1100,
+           "log lines to stderr");
+    tap_ok(run_child(30, log_file, NULL, content, sizeof content) == 0 &&
+               strstr(content, "LOG_FILE") != NULL,
+           "log lines to a file");
+}
+
+/* ---- guest ----------------------------------------------------------------------------------- */
+
+static void handler(int number)
+{
+    (void)number;
+}
+
+static void guest(void *unused)
+{
+    struct clb_guest saved;
+    sigset_t mask, now;
+    struct sigaction action = {.sa_handler = handler}, other = {.sa_handler = SIG_IGN}, got, before;
+    (void)unused;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGUSR2);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    fesetround(FE_UPWARD);
+    feenableexcept(FE_DIVBYZERO);
+    feraiseexcept(FE_INEXACT);
+    errno = 77;
+    clb_guest_enter(&saved);
+    errno = 1;
+    expect(fegetround() == FE_TONEAREST && fegetexcept() == 0, "the environment inside");
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    expect(sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGSEGV) == 0, "the mask inside");
+    feraiseexcept(FE_OVERFLOW);
+    clb_guest_leave(&saved);
+    expect(errno == 77, "errno");
+    expect(fegetround() == FE_UPWARD && fegetexcept() == FE_DIVBYZERO, "the environment");
+    expect(fetestexcept(FE_ALL_EXCEPT) == FE_INEXACT, "the flags");
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    expect(sigismember(&now, SIGUSR2) == 1 && sigismember(&now, SIGTERM) == 0, "the mask");
+    sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGFPE, NULL, &before);
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    sigaction(SIGUSR1, &other, NULL);
+    sigaction(SIGFPE, &other, NULL);
+    clb_dispositions_restore(dispositions);
+    sigaction(SIGUSR1, NULL, &got);
+    expect(got.sa_handler == handler, "SIGUSR1");
+    sigaction(SIGFPE, NULL, &got);
+    expect(got.sa_handler == before.sa_handler, "SIGFPE");
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static void names(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i <= CLB_ERR_IO; i++)
+        expect(strcmp(clb_status_name((clb_status)i), "unknown") != 0, "status %d", i);
+    expect(strcmp(clb_status_name((clb_status)99), "unknown") == 0, "status 99");
+    expect(clb_precision_size(CLB_S) == 4 && clb_precision_size(CLB_Z) == 16, "sizes");
+}
+
+int main(void)
+{
+    static const char *const commas[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "es_ES.UTF-8"};
+    const char *comma = NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(commas) && comma == NULL; i++)
+        comma = setlocale(LC_ALL, commas[i]) != NULL ? commas[i] : NULL;
+    setlocale(LC_ALL, "C");
+    seed = tap_seed();
+    tap_child("numbers", 30, numbers, NULL);
+    if (comma != NULL) {
+        tap_child("numbers in a locale with a decimal comma", 30, numbers,
+                  (void *)(uintptr_t)comma);
+        tap_child("text in a locale with a decimal comma", 30, text, (void *)(uintptr_t)comma);
+    } else {
+        tap_skip("no such locale", "numbers in a locale with a decimal comma");
+    }
+    tap_child("bytes", 30, bytes, NULL);
+    tap_child("valid values of every variable", 30, valid_values, NULL);
+    test_invalid_values();
+    tap_child("extents", 30, extents, NULL);
+    tap_child("text", 30, text, NULL);
+    test_log();
+    tap_child("guest guard", 30, guest, NULL);
+    tap_child("names", 30, names, NULL);
+    return tap_done();
+}

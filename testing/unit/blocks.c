@@ -1,0 +1,79 @@
+/* Products that are streamed in blocks by several threads, with little memory.
+ *
+ * Few raw buffers and many loads: threads that ran ahead with uploads once waited for a buffer that
+ * only the calling thread could free, which waited for them to bring a strip down. */
+#include "matrix.h"
+#include "tap.h"
+
+#include "algo/algo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                     uint64_t *seed)
+{
+    struct gemm_case g = {.precision = CLB_D,
+                          .transa = random_below(seed, 2) == 0 ? CLB_OP_N : CLB_OP_T,
+                          .transb = random_below(seed, 2) == 0 ? CLB_OP_N : CLB_OP_T,
+                          .m = 200 + random_below(seed, 300),
+                          .n = 200 + random_below(seed, 300),
+                          .k = 100 + random_below(seed, 200),
+                          .alpha = -1,
+                          .beta = 0.5};
+    gemm_make(&g, seed, 5);
+    struct clb_gemm problem = {.precision = g.precision,
+                               .transa = g.transa,
+                               .transb = g.transb,
+                               .m = g.m,
+                               .n = g.n,
+                               .k = g.k,
+                               .alpha = &g.alpha,
+                               .beta = &g.beta,
+                               .a = matrix_data(&g.a),
+                               .b = matrix_data(&g.b),
+                               .c = matrix_data(&g.c),
+                               .lda = g.a.ld,
+                               .ldb = g.b.ld,
+                               .ldc = g.c.ld};
+    struct clb_gemm_progress progress;
+    clb_status status = clb_gemm_run(runtime, variant, &problem, &progress);
+    char what[128];
+    snprintf(what, sizeof what, "%zux%zux%zu within %llu bytes", g.m, g.n, g.k,
+             (unsigned long long)runtime->memory_limit);
+    clb_gemm_progress_free(&progress);
+    if (expect(status == CLB_OK, "%s: %s", what, clb_status_name(status)))
+        gemm_check(&g, what);
+    gemm_free(&g);
+}
+
+static void body(void *argument)
+{
+    uint64_t seed = *(const uint64_t *)argument;
+    clb_runtime_state state;
+    const struct clb_gemm_variant *variant;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (runtime == NULL ||
+        !expect(clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK, "no variant"))
+        return;
+    for (int i = 0; i < 24; i++) {
+        runtime->memory_limit = (uint64_t)(5 + i % 4) << 20;
+        run_once(runtime, variant, &seed);
+    }
+}
+
+int main(void)
+{
+    uint64_t seed = tap_seed();
+    setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
+    for (int threads = 2; threads <= 6; threads += 2) {
+        char params[128], name[64];
+        snprintf(params, sizeof params,
+                 "gemm.stream=1,gemm.bm=32,gemm.bn=32,gemm.ks=64,gemm.kc=64,gemm.threads=%d",
+                 threads);
+        snprintf(name, sizeof name, "blocks by %d threads", threads);
+        setenv("CLBLAS_SHIM_PARAMS", params, 1);
+        tap_child(name, 120, body, &seed);
+    }
+    return tap_done();
+}

@@ -1,0 +1,30 @@
+"""check_report.py FILE...: each file is a report of CLBLAS_SHIM_STATS with exactly the documented keys."""
+import json
+import sys
+
+REASONS = set("off small cost quick invalid query nodevice nofp64 nomemory quarantined forked width "
+              "reentrant busy dry-run".split())
+TOP = {"version", "device", "next", "routines"}
+ROUTINE = {"calls", "device", "next", "recovered", "flops", "flops_device", "seconds_device",
+           "seconds_next", "kernels", "declined"}
+
+
+def check(report):
+    assert set(report) == TOP, set(report)
+    assert set(report["next"]) == set(report["routines"]), report["next"]
+    for name, routine in report["routines"].items():
+        assert set(routine) == ROUTINE, (name, set(routine))
+        assert routine["calls"] == routine["device"] + routine["next"] + routine["recovered"], name
+        assert set(routine["declined"]) <= REASONS, routine["declined"]
+        assert sum(routine["declined"].values()) == routine["next"], name
+        assert sum(routine["kernels"].values()) == routine["device"] + routine["recovered"], name
+        assert 0 <= routine["flops_device"] <= routine["flops"], name
+        assert routine["calls"] > 0, name
+
+
+for path in sys.argv[1:]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            check(json.load(file))
+        except (AssertionError, ValueError) as problem:
+            sys.exit(f"{path}: {problem}")

@@ -1,0 +1,182 @@
+/* The next layer: finding, with libraries built for the purpose. */
+#include "next/next.h"
+#include "tap.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static struct clb_next_symbol fortran = {
+    .name = "sgemm_", .probe = "isamax_", .abi = CLB_ABI_FORTRAN};
+static struct clb_next_symbol c_name = {
+    .name = "cblas_sgemm", .probe = "cblas_isamax", .abi = CLB_ABI_C};
+
+/* Where libtool put a library of the tests. */
+static const char *built(const char *name)
+{
+    static char paths[4][512];
+    static int turn;
+    char *path = paths[turn++ % 4];
+    const char *build = getenv("builddir");
+    snprintf(path, sizeof paths[0], "%s/testing/unit/.libs/%s", build != NULL ? build : ".", name);
+    return path;
+}
+
+static const struct clb_target *find(struct clb_next_symbol *symbol)
+{
+    return clb_next_get(symbol, __builtin_return_address(0));
+}
+
+static void expect_library(struct clb_next_symbol *symbol, const char *library, bool ilp64)
+{
+    const struct clb_target *target = find(symbol);
+    expect(strstr(target->library, library) == target->library, "%s: %s, not %s", symbol->name,
+           target->library, library);
+    expect(target->ilp64 == ilp64, "%s of %s: %d-bit integers", symbol->name, target->library,
+           target->ilp64 ? 64 : 32);
+    expect(find(symbol) == target, "another answer");
+}
+
+struct configured {
+    const char *name, *next, *fortran_library, *c_library;
+    bool fortran_wide, c_wide;
+};
+
+static void check_configured(void *argument)
+{
+    const struct configured *test = argument;
+    char list[2048] = "";
+    /* Words that name a library of the tests become its path. */
+    for (const char *item = test->next; *item != '\0';) {
+        size_t length = strcspn(item, ":");
+        char word[200];
+        snprintf(word, sizeof word, "%.*s", (int)length, item);
+        strcat(list, strncmp(word, "next", 4) == 0 ? built(word) : word);
+        item += length;
+        if (*item == ':') {
+            strcat(list, ":");
+            item++;
+        }
+    }
+    setenv("CLBLAS_SHIM_NEXT", list, 1);
+    if (test->fortran_library != NULL)
+        expect_library(&fortran, test->fortran_library, test->fortran_wide);
+    if (test->c_library != NULL)
+        expect_library(&c_name, test->c_library, test->c_wide);
+}
+
+static const struct configured configurations[] = {
+    {"a library with 32-bit integers", "next32.so", "next32.so", "next32.so", false, false},
+    {"a library with 64-bit integers under plain names", "next64.so", "next64.so", "next64.so",
+     true, true},
+    {"the first of a list", "next64.so:next32.so", "next64.so", "next64.so", true, true},
+    {"each name of the first library that has it", "next_sgemm.so:next64.so", "next_sgemm.so",
+     "next64.so", false, true},
+    {"libraries that are not there", "/nonexistent.so::next32.so", "next32.so", "next32.so", false,
+     false},
+    {"a list without the name falls back", "next_sgemm.so", "next_sgemm.so", "libblas.so", false,
+     false},
+    {"the default", "", "libblas.so", "libblas.so", false, false},
+};
+
+/* The shim named as its own next library is passed over. */
+static void never_itself(void *unused)
+{
+    char path[600];
+    const char *build = getenv("builddir");
+    (void)unused;
+    snprintf(path, sizeof path, "%s/.libs/libclblas_shim.so.0", build != NULL ? build : ".");
+    setenv("CLBLAS_SHIM_NEXT", path, 1);
+    void *shim = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!expect(shim != NULL, "%s", dlerror()))
+        return;
+    void (*sgemm)(const char *, const char *, const int *, const int *, const int *, const float *,
+                  const float *, const int *, const float *, const int *, const float *, float *,
+                  const int *, size_t, size_t);
+    void *address = dlsym(shim, "sgemm_");
+    memcpy(&sgemm, &address, sizeof sgemm);
+    const int one = 1;
+    const float two = 2, zero = 0;
+    float c = 7;
+    sgemm("N", "N", &one, &one, &one, &two, &two, &one, &two, &one, &zero, &c, &one, 1, 1);
+    expect(c == 8, "C = %g", (double)c);
+}
+
+static void missing_symbol(void *unused)
+{
+    static struct clb_next_symbol nobody = {
+        .name = "nobody_has_this_", .probe = "isamax_", .abi = CLB_ABI_FORTRAN};
+    (void)unused;
+    setenv("CLBLAS_SHIM_NEXT", built("next32.so"), 1);
+    find(&nobody);
+    expect(false, "found");
+}
+
+/* A name that says so has 64-bit integers, whatever the probe would answer. */
+static void wide_by_name(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_NEXT", built("next32.so"), 1);
+    fortran.always_ilp64 = true;
+    expect_library(&fortran, "next32.so", true);
+}
+
+static void probes(void *unused)
+{
+    static const struct {
+        const char *library;
+        bool wide;
+    } known[] = {{"libblas.so.3", false},
+                 {"libopenblas.so.0", false},
+                 {"libblas64.so.3", true},
+                 {"libopenblas64.so.0", true},
+                 {"libmkl_rt.so", false}};
+    (void)unused;
+    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        void *handle = dlopen(known[i].library, RTLD_NOW | RTLD_LOCAL);
+        if (handle == NULL)
+            continue;
+        void *sgemm = dlsym(handle, "sgemm_"), *cblas = dlsym(handle, "cblas_sgemm");
+        void (*f)(void);
+        memcpy(&f, &sgemm, sizeof f);
+        expect(clb_next_probe_ilp64(f, "isamax_", CLB_ABI_FORTRAN) == known[i].wide, "%s",
+               known[i].library);
+        memcpy(&f, &cblas, sizeof f);
+        if (f != NULL)
+            expect(clb_next_probe_ilp64(f, "cblas_isamax", CLB_ABI_C) == known[i].wide, "%s, cblas",
+                   known[i].library);
+        tap_note("%s probed", known[i].library);
+    }
+}
+
+static void absent_library(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_NEXT", "/nonexistent.so", 1);
+    expect_library(&fortran, "libblas.so", false);
+    expect_library(&c_name, "libblas.so", false);
+}
+
+int main(void)
+{
+    char text[4096];
+    for (size_t i = 0; i < sizeof configurations / sizeof *configurations; i++)
+        tap_child(configurations[i].name, 30, check_configured,
+                  (void *)(uintptr_t)&configurations[i]);
+    tap_child("never the shim itself", 30, never_itself, NULL);
+    int status = run_child(30, absent_library, NULL, text, sizeof text);
+    char *end = strchr(text, '\n');
+    tap_ok(status == 0 && strstr(text, "/nonexistent.so") != NULL && end != NULL && end[1] == '\0',
+           "a library that is not there is named once");
+    status = run_child(30, missing_symbol, NULL, text, sizeof text);
+    end = strchr(text, '\n');
+    tap_ok(WIFEXITED(status) && WEXITSTATUS(status) == 127 &&
+               strstr(text, "nobody_has_this_") != NULL && end != NULL && end[1] == '\0',
+           "a name that nobody has ends with status 127 and one line");
+    tap_child("names with 64-bit integers", 30, wide_by_name, NULL);
+    tap_child("integer width of installed libraries", 30, probes, NULL);
+    return tap_done();
+}

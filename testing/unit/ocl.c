@@ -1,0 +1,406 @@
+/* The ocl layer: files of compiled programs, the pool's allowance, device selection. */
+#include "fakecl.h"
+#include "ocl/ocl.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint64_t seed;
+static char directory[64];
+
+/* ---- files of compiled programs -------------------------------------------------------------- */
+
+/* The only file of the directory. */
+static bool entry_file(char *path, size_t size)
+{
+    int count = 0;
+    DIR *dir = opendir(directory);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(path, size, "%.60s/%.200s", directory, entry->d_name);
+        count++;
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return count == 1;
+}
+
+static void write_file(const char *path, const unsigned char *data, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    expect(file != NULL && fwrite(data, 1, size, file) == size, "%s", path);
+    if (file != NULL)
+        fclose(file);
+}
+
+static bool loads(const char *key, const unsigned char *want, size_t want_size)
+{
+    unsigned char *data = NULL;
+    size_t size = 0;
+    if (clb_cache_load(key, &data, &size) != CLB_OK)
+        return false;
+    expect(size == want_size && memcmp(data, want, size) == 0, "other content");
+    free(data);
+    return true;
+}
+
+static void fill(unsigned char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        data[i] = (unsigned char)random_bits(&seed);
+}
+
+static void store_and_load(void *unused)
+{
+    unsigned char data[3000], again[100];
+    (void)unused;
+    setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
+    fill(data, sizeof data);
+    fill(again, sizeof again);
+    expect(!loads("key one", data, sizeof data), "an entry before it was stored");
+    clb_cache_store("key one", data, sizeof data);
+    expect(loads("key one", data, sizeof data), "not stored");
+    expect(!loads("key two", data, sizeof data), "another key");
+    clb_cache_store("key one", again, sizeof again);
+    expect(loads("key one", again, sizeof again), "not replaced");
+    struct stat info;
+    char path[300];
+    expect(entry_file(path, sizeof path) && stat(path, &info) == 0 && (info.st_mode & 022) == 0,
+           "one file that only we may write");
+    expect(unlink(path) == 0, "unlink");
+}
+
+/* Every single byte, every length, and content of another key under this one's name. */
+static void damaged(void *unused)
+{
+    unsigned char data[200], *whole, *spoiled;
+    char path[300];
+    (void)unused;
+    setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
+    fill(data, sizeof data);
+    clb_cache_store("the key", data, sizeof data);
+    if (!expect(entry_file(path, sizeof path), "no file"))
+        return;
+    size_t size = 0;
+    FILE *file = fopen(path, "rb");
+    whole = malloc(4096);
+    spoiled = malloc(4096);
+    if (file != NULL && whole != NULL)
+        size = fread(whole, 1, 4096, file);
+    expect(size > sizeof data && size < 4096, "%zu bytes", size);
+    for (size_t i = 0; i < size; i++) {
+        memcpy(spoiled, whole, size);
+        spoiled[i] ^= (unsigned char)(1 + random_below(&seed, 255));
+        write_file(path, spoiled, size);
+        expect(!loads("the key", data, sizeof data), "byte %zu damaged and accepted", i);
+    }
+    for (size_t length = 0; length < size; length++) {
+        write_file(path, whole, length);
+        expect(!loads("the key", data, sizeof data), "%zu of %zu bytes accepted", length, size);
+    }
+    memcpy(spoiled, whole, size);
+    spoiled[size] = 0;
+    write_file(path, spoiled, size + 1);
+    expect(!loads("the key", data, sizeof data), "a longer file accepted");
+    write_file(path, whole, size);
+    expect(loads("the key", data, sizeof data), "the whole file is refused");
+    clb_cache_store("the key", data, sizeof data);
+    expect(loads("the key", data, sizeof data), "a damaged entry is not made again");
+    expect(unlink(path) == 0, "unlink");
+    if (file != NULL)
+        fclose(file);
+    free(whole);
+    free(spoiled);
+}
+
+static void not_writable(void *unused)
+{
+    unsigned char data[10] = {1};
+    char path[100];
+    (void)unused;
+    /* A file is no directory, for root neither. */
+    snprintf(path, sizeof path, "%s/file", directory);
+    write_file(path, data, sizeof data);
+    setenv("CLBLAS_SHIM_CACHE_DIR", path, 1);
+    expect(clb_cache_directory() == NULL, "a file as a directory");
+    clb_cache_store("key", data, sizeof data);
+    expect(!loads("key", data, sizeof data), "stored nowhere");
+    unlink(path);
+}
+
+static void no_cache(void *unused)
+{
+    unsigned char data[10] = {1};
+    (void)unused;
+    setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
+    expect(clb_cache_directory() == NULL, "none");
+    clb_cache_store("key", data, sizeof data);
+    expect(!loads("key", data, sizeof data), "stored nowhere");
+}
+
+/* Somebody else's directory is not trusted unless it was named. */
+static void writable_by_others(void *unused)
+{
+    char path[100];
+    (void)unused;
+    snprintf(path, sizeof path, "%s/clblas-shim", directory);
+    expect(mkdir(path, 0777) == 0 && chmod(path, 0777) == 0, "mkdir");
+    setenv("XDG_CACHE_HOME", directory, 1);
+    expect(clb_cache_directory() == NULL, "a directory that everybody may write");
+    rmdir(path);
+}
+
+static void write_often(void *unused)
+{
+    unsigned char data[40000];
+    (void)unused;
+    setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
+    for (int i = 0; i < 200; i++) {
+        unsigned char *got = NULL;
+        size_t size = 0;
+        memset(data, (int)random_below(&seed, 256), sizeof data);
+        clb_cache_store("shared", data, 1 + random_below(&seed, sizeof data));
+        bool found = clb_cache_load("shared", &got, &size) == CLB_OK;
+        expect(found, "no entry while others write");
+        for (size_t b = 1; found && b < size; b++)
+            expect(got[b] == got[0], "a mixture of two writers");
+        free(got);
+    }
+}
+
+static void *write_in_thread(void *unused)
+{
+    write_often(unused);
+    return NULL;
+}
+
+static void concurrent_writers(void *unused)
+{
+    pid_t child[3];
+    pthread_t thread[2];
+    for (size_t i = 0; i < CLB_COUNT_OF(child); i++) {
+        seed += i;
+        child[i] = fork();
+        if (child[i] == 0) {
+            write_often(unused);
+            _exit(expect_failures() != 0);
+        }
+    }
+    for (size_t i = 0; i < CLB_COUNT_OF(thread); i++)
+        pthread_create(&thread[i], NULL, write_in_thread, NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(thread); i++)
+        pthread_join(thread[i], NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(child); i++) {
+        int status = -1;
+        waitpid(child[i], &status, 0);
+        expect(status == 0, "a writer failed");
+    }
+    char path[300];
+    expect(entry_file(path, sizeof path), "temporary files are left behind");
+    unlink(path);
+}
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+static struct clb_runtime *start_runtime(const char *limit, bool discrete)
+{
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_MEMORY", limit, 1);
+    setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
+    fake_cl.discrete = discrete;
+    fake_cl_install();
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    expect(runtime != NULL, "no device");
+    return runtime;
+}
+
+static void allowance(void *discrete)
+{
+    struct clb_runtime *runtime = start_runtime("8M", discrete != NULL);
+    struct clb_buffer *buffers[64] = {NULL};
+    const uint64_t limit = (uint64_t)8 << 20;
+    expect(runtime->memory_limit == limit, "the limit");
+    expect(clb_memory_available(runtime) == limit, "all of it is free");
+    int refused = 0;
+    for (int i = 0; i < 4000; i++) {
+        size_t which = random_below(&seed, CLB_COUNT_OF(buffers));
+        if (buffers[which] != NULL) {
+            clb_buffer_put(runtime, buffers[which]);
+            buffers[which] = NULL;
+            continue;
+        }
+        size_t size = 1 + random_below(&seed, (size_t)1 << (10 + random_below(&seed, 12)));
+        clb_memory_kind kind = random_below(&seed, 2) ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST;
+        uint64_t free_bytes = clb_memory_available(runtime);
+        clb_status status = clb_buffer_get(runtime, kind, size, &buffers[which]);
+        if (status == CLB_OK) {
+            expect(buffers[which]->size >= size && buffers[which]->kind == kind,
+                   "a smaller buffer");
+            bool host = kind == CLB_MEMORY_HOST;
+            expect(!host || buffers[which]->host != NULL, "nothing for the CPU to read");
+            if (buffers[which]->host != NULL)
+                memset(buffers[which]->host, 0x5a, size);
+        } else {
+            expect(status == CLB_ERR_NOMEM, "%s", clb_status_name(status));
+            expect(size + size / 4 + 8192 > free_bytes, "%zu bytes refused with %llu free", size,
+                   (unsigned long long)free_bytes);
+            buffers[which] = NULL;
+            refused++;
+        }
+        expect(fake_cl.live_bytes <= (long long)limit, "%lld bytes", (long long)fake_cl.live_bytes);
+    }
+    expect(refused > 10, "never refused");
+    for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
+        clb_buffer_put(runtime, buffers[i]);
+    expect(clb_memory_available(runtime) == limit, "%llu bytes are lost",
+           (unsigned long long)(limit - clb_memory_available(runtime)));
+    expect(fake_cl.peak_bytes <= (long long)limit, "the limit was passed: %lld",
+           (long long)fake_cl.peak_bytes);
+}
+
+static void reuse(void *unused)
+{
+    struct clb_runtime *runtime = start_runtime("64M", false);
+    struct clb_buffer *first, *second;
+    (void)unused;
+    expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 100000, &first) == CLB_OK, "first");
+    clb_buffer_put(runtime, first);
+    long created = fake_cl.of[FAKE_CreateBuffer];
+    expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 99000, &second) == CLB_OK && second == first,
+           "not used again");
+    expect(fake_cl.of[FAKE_CreateBuffer] == created, "created again");
+    clb_buffer_put(runtime, second);
+    expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 1000, &second) == CLB_OK && second != first,
+           "a large buffer for a small size");
+    clb_buffer_put(runtime, second);
+    /* A buffer that may still be in use stays out of the pool and in the allowance. */
+    uint64_t before = clb_memory_available(runtime);
+    expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 100000, &first) == CLB_OK, "third");
+    clb_buffer_leak(first);
+    expect(clb_memory_available(runtime) < before, "a leaked buffer's memory is counted as free");
+    expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, 100000, &second) == CLB_OK && second != first,
+           "a leaked buffer was given out");
+    clb_buffer_put(runtime, second);
+    clb_buffer_put(runtime, NULL);
+    expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, SIZE_MAX / 2, &second) == CLB_ERR_NOMEM,
+           "a size that no device has");
+}
+
+/* Plans that nearly fill the allowance count on it: 260 MiB once took 320. */
+static void rounding(void *unused)
+{
+    struct clb_runtime *runtime = start_runtime("64M", false);
+    struct clb_buffer *buffer;
+    (void)unused;
+    for (size_t size = 64 << 10; size < (size_t)30 << 20; size += size / 31) {
+        expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, size, &buffer) == CLB_OK, "memory");
+        uint64_t taken = runtime->memory_limit - clb_memory_available(runtime);
+        expect(taken <= size + size / 8, "%zu bytes took %llu", size, (unsigned long long)taken);
+        clb_buffer_put(runtime, buffer);
+        /* Leave nothing that the next size could use again. */
+        expect(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, runtime->memory_limit, &buffer) == CLB_OK,
+               "all of it");
+        clb_buffer_put(runtime, buffer);
+    }
+}
+
+/* After a failure to create, the allowance is whole again. */
+static void failing_creation(void *discrete)
+{
+    struct clb_runtime *runtime = start_runtime("8M", discrete != NULL);
+    struct clb_buffer *buffer;
+    uint64_t before = clb_memory_available(runtime);
+    for (int i = 0; i < 50; i++) {
+        fake_cl_arm(1, i % 2 ? CL_OUT_OF_RESOURCES : CL_MEM_OBJECT_ALLOCATION_FAILURE, true);
+        clb_status status = clb_buffer_get(runtime, CLB_MEMORY_HOST, 1 << 20, &buffer);
+        fake_cl_arm(0, 0, false);
+        expect(status == (i % 2 ? CLB_ERR_OPENCL : CLB_ERR_NOMEM) && buffer == NULL, "%s",
+               clb_status_name(status));
+    }
+    expect(clb_memory_available(runtime) == before, "the allowance is spent on failures");
+    expect(clb_buffer_get(runtime, CLB_MEMORY_HOST, 1 << 20, &buffer) == CLB_OK, "afterwards");
+    clb_buffer_put(runtime, buffer);
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+struct choice {
+    const char *wanted;
+    bool found;
+};
+
+static void choose(void *argument)
+{
+    const struct choice *choice = argument;
+    struct clb_device device;
+    expect(clb_cl_load() == CLB_OK, "no loader");
+    clb_status status = clb_device_select(choice->wanted, &device);
+    expect((status == CLB_OK) == choice->found, "\"%s\": %s",
+           choice->wanted != NULL ? choice->wanted : "", clb_status_name(status));
+    if (status == CLB_OK) {
+        expect(device.name[0] != '\0' && device.units > 0 && device.max_alloc > 0 &&
+                   device.max_group > 0 && device.memory > 0,
+               "an empty description");
+        expect(device.unified || (device.type & CL_DEVICE_TYPE_CPU) == 0, "a CPU with own memory");
+    }
+}
+
+static void test_choices(void)
+{
+    static const struct choice choices[] = {
+        {NULL, true},
+        {"0:0", true},
+        {"cpu", true},
+        {"CPU", true},
+        {"p", true},
+        {"gpu,cpu", true},
+        {"nothing,0:0", true},
+        {"pthread", true},
+        {"7:0", false},
+        {"0:7", false},
+        {"no such device", false},
+        {",", false},
+        {"0:0x", false},
+        {"0:", false},
+    };
+    for (size_t i = 0; i < CLB_COUNT_OF(choices); i++) {
+        char text[1000];
+        const char *wanted = choices[i].wanted != NULL ? choices[i].wanted : "unset";
+        int status = run_child(30, choose, (void *)(uintptr_t)&choices[i], text, sizeof text);
+        tap_ok(status == 0 && (text[0] == '\0') == choices[i].found, "device \"%s\" is %s", wanted,
+               choices[i].found ? "found" : "refused with a line");
+    }
+}
+
+int main(void)
+{
+    seed = tap_seed();
+    snprintf(directory, sizeof directory, "/tmp/clb-ocl-%ld", (long)getpid());
+    if (mkdir(directory, 0700) != 0)
+        return 1;
+    tap_child("programs are stored and loaded", 30, store_and_load, NULL);
+    tap_child("damaged files are refused", 60, damaged, NULL);
+    tap_child("a directory that can't be written", 30, not_writable, NULL);
+    tap_child("no cache", 30, no_cache, NULL);
+    tap_child("a directory that others may write", 30, writable_by_others, NULL);
+    tap_child("concurrent writers", 60, concurrent_writers, NULL);
+    tap_ok(rmdir(directory) == 0, "nothing is left behind");
+    tap_child("allowance, in place", 60, allowance, NULL);
+    tap_child("allowance, own memory", 60, allowance, &seed);
+    tap_child("buffers are used again", 30, reuse, NULL);
+    tap_child("a buffer takes at most an eighth more", 30, rounding, NULL);
+    tap_child("failing creation, in place", 30, failing_creation, NULL);
+    tap_child("failing creation, own memory", 30, failing_creation, &seed);
+    test_choices();
+    return tap_done();
+}

@@ -1,0 +1,44 @@
+/* tap: results in the Test Anything Protocol, and bodies that run in a process of their own.
+ *
+ * The shim reads its configuration once per process and starts its device once, so most tests fork:
+ * the parent never calls the shim, the child sets its environment and reports by its exit status.
+ */
+#ifndef TAP_H
+#define TAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A result line; returns `good`. */
+bool tap_ok(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tap_skip(const char *reason, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A comment line. */
+void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The plan line; the exit status of the program. */
+int tap_done(void);
+
+/* Inside a body: count a failed expectation and say so, once for each of the first few. */
+bool expect(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Expectations that failed in this process. */
+long expect_failures(void);
+
+/* Run `body` in a child for at most `seconds`; one result line, good when the body returned, no
+ * expectation failed and nothing crashed. */
+bool tap_child(const char *name, unsigned seconds, void (*body)(void *), void *argument);
+
+/* The same without a result line: the child's wait status. Standard error goes to `error_text` when
+ * that is not NULL, at most size-1 characters. */
+int run_child(unsigned seconds, void (*body)(void *), void *argument, char *error_text,
+              size_t size);
+
+/* A seed that is fresh for every run, or CLB_TEST_SEED; printed as a comment. */
+uint64_t tap_seed(void);
+
+/* Uniform numbers, reproducible from *state. */
+uint64_t random_bits(uint64_t *state);
+size_t random_below(uint64_t *state, size_t bound);
+double random_uniform(uint64_t *state); /* in [-1, 1), 32 bits, never 0 */
+
+#endif

@@ -1,0 +1,187 @@
+/* The tuning layer: rows for made-up devices, overrides, values that are refused. */
+#include "tap.h"
+#include "tuning/tuning.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct clb_device cpu_512 = {.name = "made-up CPU",
+                                          .vendor = "nobody",
+                                          .type = CL_DEVICE_TYPE_CPU,
+                                          .vector_bytes = 64,
+                                          .unified = true,
+                                          .fp64 = true,
+                                          .max_group = 4096,
+                                          .local_memory = 1 << 20,
+                                          .units = 4};
+static const struct clb_device cpu_small = {.name = "another CPU",
+                                            .vendor = "nobody",
+                                            .type = CL_DEVICE_TYPE_CPU,
+                                            .vector_bytes = 16,
+                                            .unified = true,
+                                            .fp64 = true,
+                                            .max_group = 4096,
+                                            .local_memory = 1 << 20,
+                                            .units = 4};
+static const struct clb_device gpu = {.name = "made-up GPU",
+                                      .vendor = "nobody",
+                                      .type = CL_DEVICE_TYPE_GPU,
+                                      .vector_bytes = 4,
+                                      .fp64 = true,
+                                      .max_group = 256,
+                                      .local_memory = 32768,
+                                      .units = 20};
+
+static void set(const char *kernel, const char *params)
+{
+    setenv("CLBLAS_SHIM_KERNEL", kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", params, 1);
+}
+
+static struct clb_gemm_tuning look_up(const struct clb_device *device, clb_precision precision)
+{
+    struct clb_gemm_tuning tuning = {0};
+    expect(clb_tuning_gemm(device, precision, CLB_MATH_DEFAULT, 0, &tuning) == CLB_OK,
+           "%s has no row", device->name);
+    return tuning;
+}
+
+static void rows(void *unused)
+{
+    (void)unused;
+    set("", "");
+    for (int precision = CLB_S; precision <= CLB_D; precision++) {
+        struct clb_gemm_tuning wide = look_up(&cpu_512, (clb_precision)precision);
+        struct clb_gemm_tuning narrow = look_up(&cpu_small, (clb_precision)precision);
+        struct clb_gemm_tuning other = look_up(&gpu, (clb_precision)precision);
+        expect(wide.family == CLB_FAMILY_CPU && narrow.family == CLB_FAMILY_CPU &&
+                   other.family == CLB_FAMILY_PORTABLE,
+               "families");
+        expect(wide.value[CLB_PARAM_MR] != narrow.value[CLB_PARAM_MR], "vector width is ignored");
+        expect(wide.threshold >= clb_tuning_lowest_threshold() &&
+                   other.threshold >= clb_tuning_lowest_threshold(),
+               "the lowest threshold is not the lowest");
+        expect(wide.value[CLB_PARAM_SLAB] > 0 && other.value[CLB_PARAM_SLAB] > 0, "no slab");
+    }
+    struct clb_gemm_tuning tuning;
+    /* Rows end. */
+    clb_status status = CLB_OK;
+    unsigned skip = 0;
+    for (; status == CLB_OK && skip < 100; skip++)
+        status = clb_tuning_gemm(&cpu_512, CLB_S, CLB_MATH_DEFAULT, skip, &tuning);
+    expect(status == CLB_ERR_UNSUPPORTED && skip > 1, "the rows don't end");
+}
+
+/* Each level of CLBLAS_SHIM_MATH allows only families that keep its promise. */
+static void math(void *unused)
+{
+    struct clb_device nvidia = gpu;
+    (void)unused;
+    set("", "");
+    snprintf(nvidia.vendor, sizeof nvidia.vendor, "NVIDIA Corporation");
+    for (int level = CLB_MATH_STRICT; level <= CLB_MATH_FAST; level++) {
+        for (int precision = CLB_S; precision <= CLB_D; precision++) {
+            struct clb_gemm_tuning tuning;
+            size_t skip = 0;
+            while (clb_tuning_gemm(&nvidia, (clb_precision)precision, (clb_math)level, skip,
+                                   &tuning) == CLB_OK) {
+                expect((int)clb_family_math(tuning.family) <= level, "%s for level %d",
+                       clb_family_name(tuning.family), level);
+                skip++;
+            }
+            expect(skip > 0, "no row for level %d", level);
+        }
+    }
+}
+
+static void forced(void *unused)
+{
+    (void)unused;
+    set("portable", "");
+    expect(look_up(&cpu_512, CLB_S).family == CLB_FAMILY_PORTABLE, "portable on a CPU");
+    expect(look_up(&gpu, CLB_D).family == CLB_FAMILY_PORTABLE, "portable on a GPU");
+}
+
+static void forced_cpu(void *unused)
+{
+    (void)unused;
+    set("cpu", "");
+    expect(look_up(&gpu, CLB_S).family == CLB_FAMILY_CPU, "cpu on a GPU");
+}
+
+static void overridden(void *unused)
+{
+    (void)unused;
+    set("", "gemm.kc=64,gemm.tm=1K,gemm.mr=8");
+    struct clb_gemm_tuning tuning = look_up(&cpu_512, CLB_D);
+    expect(tuning.value[CLB_PARAM_KC] == 64 && tuning.value[CLB_PARAM_TILE_M] == 1024 &&
+               tuning.value[CLB_PARAM_MR] == 8,
+           "overrides");
+}
+
+/* Later items win over earlier ones. */
+static void smallest(void *unused)
+{
+    (void)unused;
+    set("", "gemm.kc=64,gemm.tile=min,gemm.nc=12");
+    for (int precision = CLB_S; precision <= CLB_D; precision++) {
+        struct clb_gemm_tuning tuning = look_up(&cpu_512, (clb_precision)precision);
+        expect(tuning.value[CLB_PARAM_TILE_M] <= 16 && tuning.value[CLB_PARAM_SLAB] <= 16 &&
+                   tuning.value[CLB_PARAM_KC] < 64 && tuning.value[CLB_PARAM_NC] == 12,
+               "gemm.tile=min");
+        tuning = look_up(&gpu, (clb_precision)precision);
+        expect(tuning.value[CLB_PARAM_TILE_N] <= 16, "gemm.tile=min on a GPU");
+    }
+}
+
+static void every_key(void *unused)
+{
+    static const char *const keys[CLB_PARAMS] = {
+#define CLB_PARAM(id, key, define, help) key,
+#include "tuning/params.def"
+#undef CLB_PARAM
+    };
+    struct clb_config config = {.mode = CLB_MODE_AUTO};
+    (void)unused;
+    for (int i = 0; i < CLB_PARAMS; i++) {
+        config.overrides[0] = (struct clb_param_override){keys[i], strlen(keys[i]), "3", 1};
+        config.override_count = 1;
+        clb_tuning_check_config(&config);
+    }
+}
+
+static void bad_values(void *unused)
+{
+    (void)unused;
+    set("quick", "gemm.xx=4,gemm.kc=0,gemm.kc=many,gemm.kc=5%,gemm.tile=max,gemm.k=1,gemm.kc=1e10");
+    clb_tuning_check_config(clb_config_get());
+    expect(look_up(&cpu_512, CLB_S).family == CLB_FAMILY_CPU, "an unknown family");
+    unsetenv("CLBLAS_SHIM_PARAMS");
+    expect(look_up(&cpu_512, CLB_S).value[CLB_PARAM_KC] >= 64, "a bad value is used");
+}
+
+static int count_lines(const char *text)
+{
+    int count = 0;
+    for (; *text != '\0'; text++)
+        count += *text == '\n';
+    return count;
+}
+
+int main(void)
+{
+    char text[4096];
+    tap_child("rows", 30, rows, NULL);
+    tap_child("levels of accuracy", 30, math, NULL);
+    tap_child("a forced family", 30, forced, NULL);
+    tap_child("a family forced on a device without a row of it", 30, forced_cpu, NULL);
+    tap_child("overrides", 30, overridden, NULL);
+    tap_child("gemm.tile=min", 30, smallest, NULL);
+    tap_ok(run_child(30, every_key, NULL, text, sizeof text) == 0 && count_lines(text) == 0,
+           "every key is known");
+    int status = run_child(30, bad_values, NULL, text, sizeof text);
+    tap_ok(status == 0 && count_lines(text) == 8, "a line for each bad value: %d",
+           count_lines(text));
+    return tap_done();
+}
