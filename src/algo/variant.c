@@ -213,10 +213,12 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
     clb_status status = prepare(runtime, variant);
     /* The first launch of a kernel may compile, and compilers install signal handlers. */
     struct clb_dispositions *dispositions = clb_dispositions_save();
+    clb_load_begin(); /* CPU devices load what they compiled */
     if (status == CLB_OK)
         status = clb_gemm_widen(runtime, variant);
     if (status == CLB_OK)
         status = self_check(runtime, variant);
+    clb_load_end();
     clb_dispositions_restore(dispositions);
     return status;
 }

@@ -193,6 +193,11 @@ void clb_dispositions_restore(struct clb_dispositions *saved);
  * at a time). */
 void clb_fork_on_child(void (*child)(void));
 
+/* Around whatever may make the dynamic linker load libraries: forks of other threads wait, for a
+ * limited time, until it is over. May be nested. Loading threads don't wait for each other. */
+void clb_load_begin(void);
+void clb_load_end(void);
+
 /* ---- worker threads (workers.c) -------------------------------------------------------------- */
 
 #define CLB_MAX_WORKERS 16

@@ -1,18 +1,72 @@
-/* What runs in a forked child. Only the child handler exists: the prepare handler would have to
- * wait for calls in flight, and waits for nothing. */
+/* Forks: what runs in a child, and stretches of code that a fork must not cut through.
+ *
+ * The C library does not take the dynamic linker's lock for a fork. A child that was forked while
+ * another thread was loading a library inherits the linker's tables half changed: its own dlopen
+ * ends the process ("dl_open_worker_begin: Assertion ... RT_CONSISTENT failed"), or it hangs at
+ * exit, because the loading thread held the lock of the exit handlers (both seen with glibc 2.36
+ * and PoCL, whose start loads LLVM). So a fork waits, for a limited time, while this library makes
+ * others load something. It waits for no call: loading is a short part of the first ones. */
 #include "base.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #define MAX_HOOKS 8
+
+/* The longest that a fork waits. It comes to that when loading itself waits for something that the
+ * forking thread holds, or when a driver's helper thread forks. */
+#define LONGEST_WAIT_SECONDS 2
 
 static void (*hooks[MAX_HOOKS])(void);
 static _Atomic int hook_count;
 static pthread_once_t registered = PTHREAD_ONCE_INIT;
 
-static void run_child_hooks(void)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int loading;                   /* threads that load */
+static int forking;                   /* forks under way, which keep others from beginning to */
+static CLB_THREAD int depth;          /* of this thread's nested stretches */
+static CLB_THREAD bool fork_is_noted; /* this thread's fork is counted in `forking` */
+
+/* Wait until nobody loads. A thread that forks while it loads itself knows what it does: drivers
+ * start compilers. */
+static void before_fork(void)
 {
+    struct timespec until;
+    if (depth > 0)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += LONGEST_WAIT_SECONDS;
+    pthread_mutex_lock(&lock);
+    while (loading > 0 && pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) == 0)
+        ;
+    forking++;
+    fork_is_noted = true;
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork(void)
+{
+    if (!fork_is_noted)
+        return;
+    fork_is_noted = false;
+    pthread_mutex_lock(&lock);
+    forking--;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Other threads, and what they held, are not in this process. */
+static void in_child(void)
+{
+    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
+    lock = unlocked;
+    changed = unwaited;
+    loading = depth > 0;
+    forking = 0;
+    fork_is_noted = false;
     int count = atomic_load(&hook_count);
     for (int i = 0; i < count; i++)
         hooks[i]();
@@ -20,7 +74,7 @@ static void run_child_hooks(void)
 
 static void register_handlers(void)
 {
-    pthread_atfork(NULL, NULL, run_child_hooks);
+    pthread_atfork(before_fork, after_fork, in_child);
 }
 
 void clb_fork_on_child(void (*child)(void))
@@ -31,4 +85,26 @@ void clb_fork_on_child(void (*child)(void))
         hooks[count] = child;
         atomic_store(&hook_count, count + 1);
     }
+}
+
+void clb_load_begin(void)
+{
+    pthread_once(&registered, register_handlers);
+    if (depth++ > 0)
+        return;
+    pthread_mutex_lock(&lock);
+    while (forking > 0)
+        pthread_cond_wait(&changed, &lock);
+    loading++;
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_load_end(void)
+{
+    if (--depth > 0)
+        return;
+    pthread_mutex_lock(&lock);
+    loading--;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
 }

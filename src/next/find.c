@@ -183,7 +183,7 @@ static void remember(const struct clb_next_symbol *symbol, const void *address,
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-static CLB_COLD const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller)
+static const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller)
 {
     const struct clb_target *target;
     function found = find_configured(symbol->name);
@@ -208,8 +208,18 @@ static CLB_COLD const struct clb_target *search(struct clb_next_symbol *symbol, 
     return target;
 }
 
+/* The search may open libraries. */
+static CLB_COLD const struct clb_target *search_unforked(struct clb_next_symbol *symbol,
+                                                         const void *caller)
+{
+    clb_load_begin();
+    const struct clb_target *target = search(symbol, caller);
+    clb_load_end();
+    return target;
+}
+
 const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller)
 {
     const struct clb_target *target = known_for(symbol, caller);
-    return CLB_LIKELY(target != NULL) ? target : search(symbol, caller);
+    return CLB_LIKELY(target != NULL) ? target : search_unforked(symbol, caller);
 }

@@ -95,6 +95,7 @@ static void start_as_guest(void)
     char *variable = save_driver_variable();
     double begin = clb_now();
     atomic_store(&state, STARTING);
+    clb_load_begin();
     clb_cache_guard_enter(&cache);
     clb_threads_note(&threads);
     clb_status status = start(clb_config_get());
@@ -103,6 +104,7 @@ static void start_as_guest(void)
     clb_dispositions_restore(dispositions);
     if (status == CLB_OK)
         clb_threads_spread(&runtime.device, &threads);
+    clb_load_end();
     atomic_store(&state, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
     clb_log(CLB_LOG_INFO, "device start: %s, %.0f ms", clb_status_name(status),
             1e3 * (clb_now() - begin));

@@ -60,7 +60,7 @@ static int during(bool started)
     while (started && atomic_load(&calls_in_threads) < 3)
         usleep(1000);
     for (int i = 0; i < 20; i++) {
-        bad += in_child(20) != 0;
+        bad += in_child(60) != 0;
         usleep(1000);
     }
     atomic_store(&stop, true);
@@ -84,11 +84,11 @@ int main(int argc, char **argv)
 {
     REQUIRE(argc > 1);
     if (strcmp(argv[1], "after") == 0)
-        return compute() != 0 || in_child(20) != 0 || compute() != 0;
+        return compute() != 0 || in_child(60) != 0 || compute() != 0;
     if (strcmp(argv[1], "before") == 0)
-        return in_child(20) != 0 || in_child(20) != 0;
+        return in_child(60) != 0 || in_child(60) != 0;
     if (strcmp(argv[1], "declined") == 0)
-        return check_dgemm('N', 'N', 4, 4, 4) != 0 || in_child(20) != 0;
+        return check_dgemm('N', 'N', 4, 4, 4) != 0 || in_child(60) != 0;
     if (strcmp(argv[1], "during") == 0)
         return during(true);
     if (strcmp(argv[1], "starting") == 0)

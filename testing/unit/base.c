@@ -1,4 +1,4 @@
-/* The base layer: numbers, configuration, extents, text, log, guest guard. */
+/* The base layer: numbers, configuration, extents, text, log, guest guard, forks. */
 #include "base/base.h"
 #include "tap.h"
 
@@ -6,10 +6,13 @@
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static uint64_t seed;
@@ -336,6 +339,66 @@ static void guest(void *unused)
     expect(got.sa_handler == before.sa_handler, "SIGFPE");
 }
 
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+/* What a loading thread and the forking one tell each other. */
+struct load {
+    bool endless; /* until `stop` */
+    atomic_bool begun, over, stop;
+};
+
+static void *load_slowly(void *argument)
+{
+    struct load *load = argument;
+    clb_load_begin();
+    clb_load_begin(); /* loading may make something else load */
+    atomic_store(&load->begun, true);
+    usleep(100000);
+    while (load->endless && !atomic_load(&load->stop))
+        usleep(1000);
+    clb_load_end();
+    atomic_store(&load->over, true);
+    clb_load_end();
+    return NULL;
+}
+
+/* Fork while another thread loads; in the child: was the load over, and can this process load? */
+static bool over_in_child(struct load *load)
+{
+    pthread_t thread;
+    int status = -1;
+    expect(pthread_create(&thread, NULL, load_slowly, load) == 0, "thread");
+    while (!atomic_load(&load->begun))
+        usleep(1000);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        clb_load_begin();
+        clb_load_end();
+        _exit(atomic_load(&load->over) ? 0 : 1);
+    }
+    waitpid(pid, &status, 0);
+    atomic_store(&load->stop, true);
+    pthread_join(thread, NULL);
+    clb_load_begin(); /* and in this process, after the fork */
+    pid = fork();
+    if (pid == 0)
+        _exit(0);
+    int own = -1;
+    waitpid(pid, &own, 0);
+    clb_load_end();
+    expect(own == 0, "the fork of a loading thread: status %d", own);
+    expect(WIFEXITED(status) && WEXITSTATUS(status) <= 1, "the child's status %d", status);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void forks(void *unused)
+{
+    (void)unused;
+    expect(over_in_child(&(struct load){.endless = false}), "the fork did not wait for the load");
+    expect(!over_in_child(&(struct load){.endless = true}), "the load ended too early");
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static void names(void *unused)
@@ -370,6 +433,8 @@ int main(void)
     tap_child("text", 30, text, NULL);
     test_log();
     tap_child("guest guard", 30, guest, NULL);
+    tap_child("a fork while a library is loaded: the child's dynamic linker is whole", 60, forks,
+              NULL);
     tap_child("names", 30, names, NULL);
     return tap_done();
 }
