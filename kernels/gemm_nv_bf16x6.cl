@@ -1,9 +1,9 @@
 /*
  * Single-precision GEMM on the bf16 tensor cores of compute capability 9.0 (wgmma).
  *
- * Each operand element is split into three bf16 pieces: see nv_bf16.h. The tensor core truncates its
- * sums, so it adds up CLB_KU depths only, small products first, and its results are then added in
- * registers with rounding. Under k = 32 use the FMA kernel.
+ * Each operand element is split into three bf16 pieces: see nv_bf16.h. The tensor core truncates
+ * its sums, so it adds up CLB_KU depths only, small products first, and its results are then added
+ * in registers with rounding. Under k = 32 use the FMA kernel.
  *
  * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
  *
@@ -13,6 +13,8 @@
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local 384, global 384 * ceil(m/CLB_MR) * ceil(n/CLB_NR)
+ *
+ * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
  *
  * Building needs a patch: see nv_wgmma.h.
  */
@@ -74,6 +76,9 @@
 #error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
 #endif
 
+#define T float
+
+#include "nv_operand.h"
 #include "nv_bf16.h"
 #include "tile.h"
 #include "nv_copy.h"

@@ -17,18 +17,11 @@
  *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WM) * (CLB_NR/CLB_WN),
  *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
- * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), as the real
- * ones whose product is the complex one, interleaved: A, m x k, is 2m x 2k with blocks
- * [re -im; im re], B, k x n, is 2k x n with the rows re and im in turn. Their src_off, ld, w and k
- * count complex elements, and `conj` asks for the conjugates; everything else is the real operand's.
+ * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
  */
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
-/* 1: the packing kernels read complex operands. */
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
 /* Tile of C of one work-group, depth of one stage, number of stages. */
 #ifndef CLB_MR
 #define CLB_MR 128
@@ -82,26 +75,10 @@
 #error "CLB_LAG must be 1 .. CLB_STAGES - 1"
 #endif
 
-/*
- * Element (i, p) of a w x k operand, zero outside of it; (0, 0) is at src, others at i*di + p*dp, or,
- * of a complex operand, re or im of the pair there with half of the indices that count both.
- */
-static inline double element(global const double *src, ulong di, ulong dp, uint w, uint k, uint i,
-                             uint p, bool of_a, uint conj)
-{
-    if (i >= w || p >= k)
-        return 0.0;
-#if CLB_COMPLEX
-    uint half_i = of_a ? i / 2 : i;
-    uint part = (of_a ? i ^ p : p) & 1;
-    bool negative = part && (of_a ? (i & 1) == conj : conj != 0);
-    double x = src[2 * (half_i * di + p / 2 * dp) + part];
+#define T double
 
-    return negative ? -x : x;
-#else
-    return src[i * di + p * dp];
-#endif
-}
+#include "nv_operand.h"
+
 /*
  * One block of the packed operand. Eight rows by four depths are read at a time, so every 32-byte
  * sector of the source is used whole in either direction, and writes are contiguous.
@@ -141,16 +118,6 @@ static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, 
                            element(src, di, dp, w, k, i, p + 4, false, conj));
     }
 }
-
-#if CLB_COMPLEX
-#define CLB_CONJ_PARAMETER , uint conj
-#define CLB_CONJ           conj
-#define CLB_PARTS          2
-#else
-#define CLB_CONJ_PARAMETER
-#define CLB_CONJ           0
-#define CLB_PARTS          1
-#endif
 
 CLB_PACK_KERNEL void clb_pack_a_n(global const double *src, ulong src_off, ulong ld, uint w, uint k,
                                   global double *dst, ulong dst_off CLB_CONJ_PARAMETER)

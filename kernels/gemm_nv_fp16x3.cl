@@ -26,6 +26,8 @@
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local 384, global 384 * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
+ * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
+ *
  * Building needs a patch: see nv_wgmma.h.
  */
 
@@ -171,28 +173,32 @@ static inline void pack_block(local const float *block, local uint *largest, glo
         ((global float *)(dst + 2 * CLB_PIECE(width)))[get_local_id(0)] = power_of_two(-shift);
 }
 
+#define T float
+
+#include "nv_operand.h"
+
 /* The work-group's block into local memory: rows contiguous in the source, or depths. */
 static inline void load_rows(global const float *src, ulong ld, uint w, uint k, uint width,
-                             local float *block)
+                             bool of_a, uint conj, local float *block)
 {
 #pragma unroll 8
     for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
         uint i = get_group_id(0) * width + e % width;
         uint p = get_group_id(1) * CLB_KU + e / width;
 
-        block[e / width * (width + 1) + e % width] = i < w && p < k ? src[i + p * ld] : 0.0f;
+        block[e / width * (width + 1) + e % width] = element(src, 1, ld, w, k, i, p, of_a, conj);
     }
 }
 
 static inline void load_depths(global const float *src, ulong ld, uint w, uint k, uint width,
-                               local float *block)
+                               bool of_a, uint conj, local float *block)
 {
 #pragma unroll 8
     for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
         uint i = get_group_id(0) * width + e / CLB_KU;
         uint p = get_group_id(1) * CLB_KU + e % CLB_KU;
 
-        block[e % CLB_KU * (width + 1) + e / CLB_KU] = i < w && p < k ? src[p + i * ld] : 0.0f;
+        block[e % CLB_KU * (width + 1) + e / CLB_KU] = element(src, ld, 1, w, k, i, p, of_a, conj);
     }
 }
 
@@ -204,42 +210,48 @@ static inline global uchar *packed_block(global uchar *dst, ulong dst_off, uint 
 }
 
 CLB_PACK_KERNEL void clb_pack_a_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_MR + 1)];
     local uint largest[CLB_MR + CLB_KU + 1];
 
-    load_rows(src + src_off, ld, w, k, CLB_MR, block);
+    load_rows(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, CLB_MR, true, CLB_CONJ,
+              block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_MR), CLB_MR, flag);
 }
 
 CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_MR + 1)];
     local uint largest[CLB_MR + CLB_KU + 1];
 
-    load_depths(src + src_off, ld, w, k, CLB_MR, block);
+    load_depths(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, CLB_MR, true, CLB_CONJ,
+                block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_MR), CLB_MR, flag);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_NR + 1)];
     local uint largest[CLB_NR + CLB_KU + 1];
 
-    load_rows(src + src_off, ld, w, k, CLB_NR, block);
+    load_rows(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, CLB_NR, false, CLB_CONJ, block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_NR), CLB_NR, flag);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_NR + 1)];
     local uint largest[CLB_NR + CLB_KU + 1];
 
-    load_depths(src + src_off, ld, w, k, CLB_NR, block);
+    load_depths(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, CLB_NR, false, CLB_CONJ, block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_NR), CLB_NR, flag);
 }
 

@@ -1,5 +1,5 @@
-/* Single precision in exact bf16 pieces: splitting and packing. Included where the tile, CLB_KU,
- * CLB_PIECE(width), CLB_PACK_WG and CLB_PACK_KERNEL are defined.
+/* Single precision in exact bf16 pieces: splitting and packing. Included behind nv_operand.h, where
+ * the tile, CLB_KU, CLB_PIECE(width), CLB_PACK_WG and CLB_PACK_KERNEL are defined.
  *
  * Each element is the exact sum of three bf16 pieces, x = x1 + x2 + x3 (8 significant bits each,
  * rounded to nearest, so |x2| <= 2^-8 |x|, |x3| <= 2^-16 |x|), and the product is
@@ -86,7 +86,7 @@ static inline global uchar *packed_block(global uchar *dst, ulong dst_off, uint 
 
 /* Rows contiguous in the source, which is read in whole 32-byte sectors at least. */
 static inline void pack_n(global const float *src, ulong ld, uint w, uint k, global uchar *dst,
-                          uint width, bool is_a, global uint *flag)
+                          uint width, bool is_a, global uint *flag, uint conj)
 {
     bool safe = true;
 
@@ -99,7 +99,7 @@ static inline void pack_n(global const float *src, ulong ld, uint w, uint k, glo
             uint i = get_group_id(0) * width + at.x;
             uint p = get_group_id(1) * CLB_KU + at.y;
 
-            x[d] = i < w && p < k ? src[i + p * ld] : 0.0f;
+            x[d] = element(src, 1, ld, w, k, i, p, is_a, conj);
         }
         safe = split_chunk(x, dst + e * 16, width) && safe;
     }
@@ -109,7 +109,7 @@ static inline void pack_n(global const float *src, ulong ld, uint w, uint k, glo
 
 /* Depths contiguous in the source: the block is read along the depth and turned in local memory. */
 static inline void pack_t(global const float *src, ulong ld, uint w, uint k, global uchar *dst,
-                          uint width, bool is_a, global uint *flag, local float *block)
+                          uint width, bool is_a, global uint *flag, uint conj, local float *block)
 {
     bool safe = true;
 
@@ -118,7 +118,7 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
         uint i = get_group_id(0) * width + e / CLB_KU;
         uint p = get_group_id(1) * CLB_KU + e % CLB_KU;
 
-        block[e % CLB_KU * (width + 1) + e / CLB_KU] = i < w && p < k ? src[p + i * ld] : 0.0f;
+        block[e % CLB_KU * (width + 1) + e / CLB_KU] = element(src, ld, 1, w, k, i, p, is_a, conj);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint e = get_local_id(0); e < width * CLB_KU / 8; e += CLB_PACK_WG) {
@@ -137,29 +137,37 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
 }
 
 CLB_PACK_KERNEL void clb_pack_a_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
-    pack_n(src + src_off, ld, w, k, packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag);
+    pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
+           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ);
 }
 
 CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_MR + 1)];
 
-    pack_t(src + src_off, ld, w, k, packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, block);
+    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
+           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ, block);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
-    pack_n(src + src_off, ld, w, k, packed_block(dst, dst_off, CLB_NR), CLB_NR, false, flag);
+    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
+           CLB_NR, false, flag, CLB_CONJ);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_NR + 1)];
 
-    pack_t(src + src_off, ld, w, k, packed_block(dst, dst_off, CLB_NR), CLB_NR, false, flag, block);
+    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
+           CLB_NR, false, flag, CLB_CONJ, block);
 }
