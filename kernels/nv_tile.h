@@ -13,7 +13,7 @@ static inline void prefetch_tile(global const float *c, ulong ldc, uint m, uint 
         uint s = col + e / (CLB_MR / 32);
 
         if (r < m && s < n)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(c + r + s * ldc));
+            prefetch_line(c + r + s * ldc);
     }
 }
 

@@ -90,6 +90,16 @@ static struct clb_geometry portable_gemm(const size_t *value, size_t m, size_t n
 
 /* ---- nv: warps on tensor cores --------------------------------------------------------------- */
 
+/* NVIDIA's instructions, or plain OpenCL C in their place on any device; `stage` is the bytes of
+ * local memory of a stage. NVIDIA's devices have more of it than they report. */
+static bool has_instructions(const size_t *value, const struct clb_device *device, size_t stage)
+{
+    return value[CLB_PARAM_EMULATE] != 0
+               ? device->fp64 && value[CLB_PARAM_STAGES] != 0 &&
+                     value[CLB_PARAM_STAGES] * stage < device->local_memory
+               : is_nvidia(device);
+}
+
 static size_t dmma_group(const size_t *value)
 {
     return 32 * (value[CLB_PARAM_MR] / value[CLB_PARAM_WARP_M]) *
@@ -98,9 +108,10 @@ static size_t dmma_group(const size_t *value)
 
 static bool dmma_fits(const size_t *value, const struct clb_device *device, size_t element)
 {
-    return is_nvidia(device) && element == sizeof(double) && value[CLB_PARAM_WARP_M] != 0 &&
-           value[CLB_PARAM_WARP_N] != 0 && dmma_group(value) <= device->max_group &&
-           value[CLB_PARAM_PACK_WG] <= device->max_group;
+    size_t stage = (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) * value[CLB_PARAM_KU] * element;
+    return has_instructions(value, device, stage) && element == sizeof(double) &&
+           value[CLB_PARAM_WARP_M] != 0 && value[CLB_PARAM_WARP_N] != 0 &&
+           dmma_group(value) <= device->max_group && value[CLB_PARAM_PACK_WG] <= device->max_group;
 }
 
 static struct clb_geometry dmma_gemm(const size_t *value, size_t m, size_t n)
