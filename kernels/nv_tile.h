@@ -44,14 +44,14 @@ static inline void store_tile(const float sum[CLB_ACC], uint m, uint n, float al
 
 #pragma unroll
         for (uint e = 0; e < CLB_ACC / 2; e++) {
-            uint r = row + (e0 + e) / (4 * CLB_FN) * 16 + e % 4 / 2 * 8;
+            uint r = row + (e0 + e) / (4 * CLB_FN) * 16 + (e0 + e) % 4 / 2 * 8;
             uint s = col + (e0 + e) / 4 % CLB_FN * 8 + e % 2;
 
             old[e] = beta != 0.0f && r < m && s < n ? c[r + s * ldc] : 0.0f;
         }
 #pragma unroll
         for (uint e = 0; e < CLB_ACC / 2; e++) {
-            uint r = row + (e0 + e) / (4 * CLB_FN) * 16 + e % 4 / 2 * 8;
+            uint r = row + (e0 + e) / (4 * CLB_FN) * 16 + (e0 + e) % 4 / 2 * 8;
             uint s = col + (e0 + e) / 4 % CLB_FN * 8 + e % 2;
 
             if (r < m && s < n)

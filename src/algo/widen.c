@@ -43,7 +43,7 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
     struct clb_geometry high = clb_gemm_pack_geometry(variant, role, deep.rows, deep.cols);
     if (width_of(&high) > width_of(&wide))
         shape = deep;
-    struct clb_buffer *source = NULL, *packed = NULL;
+    struct clb_buffer *source = NULL, *packed = NULL, *flag = NULL;
     /* A leading dimension of 1: the values don't matter. */
     clb_status status =
         clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
@@ -51,13 +51,16 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
     if (status == CLB_OK)
         status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
                                 clb_packed_bytes(variant, role, shape.rows, shape.cols), &packed);
+    if (status == CLB_OK && clb_gemm_is_split(variant))
+        status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
     if (status == CLB_OK) {
         struct clb_chunk chunk = {source->mem, 0, 1, depth_contiguous, false};
         status = clb_gemm_pack(lane, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
-                               NULL, (struct clb_order){0});
+                               flag != NULL ? flag->mem : NULL, (struct clb_order){0});
         if (clb_lane_finish(lane) != CLB_OK)
             return CLB_ERR_OPENCL; /* what is outstanding may still use the buffers */
     }
+    clb_buffer_put(lane->runtime, flag);
     clb_buffer_put(lane->runtime, packed);
     clb_buffer_put(lane->runtime, source);
     return status;
@@ -122,8 +125,7 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
 clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct clb_lane *lane;
-    if (strcmp(runtime->device.platform_name, "Portable Computing Language") != 0 ||
-        clb_gemm_is_split(variant))
+    if (strcmp(runtime->device.platform_name, "Portable Computing Language") != 0)
         return CLB_OK;
     clb_status status = clb_lane_acquire(runtime, &lane);
     if (status != CLB_OK)

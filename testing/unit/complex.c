@@ -288,6 +288,8 @@ static const struct setting settings[] = {
      small_sizes, 2, 0},
     {"nv-dmma, minimal tiles, emulated", "nv-dmma", "gemm.tile=min,gemm.emulate=1", small_sizes, 3,
      'z'},
+    {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync", "gemm.tile=min,gemm.emulate=1",
+     small_sizes, 3, 'c'},
 };
 
 static struct scalar pick_scalar(bool single, uint64_t *seed)

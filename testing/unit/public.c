@@ -138,6 +138,8 @@ static const struct setting settings[] = {
     {"nv-dmma, minimal tiles, emulated, streamed", "nv-dmma",
      "gemm.tile=min,gemm.emulate=1,gemm.stream=1,gemm.stages=2", "libblas.so.3", small_sizes, 3,
      false, 'd'},
+    {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync", "gemm.tile=min,gemm.emulate=1",
+     "libblas.so.3", small_sizes, 3, true, 's'},
 };
 
 static size_t pick(const size_t *sizes, uint64_t *seed)
