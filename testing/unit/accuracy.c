@@ -4,6 +4,8 @@
 #include "base/base.h"
 #include "tap.h"
 
+#include "clblas_shim.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -378,17 +380,40 @@ struct run {
     uint64_t seed;
 };
 
+/* Otherwise the next library was judged. */
+static void check_report(const char *kernel)
+{
+    static char report[8192];
+    char name[64];
+    snprintf(name, sizeof name, "\"gemm-%s-", kernel);
+    expect(clblas_shim_report(report, sizeof report) < sizeof report, "the report's length");
+    expect(strstr(report, name) != NULL, "%s was not used", kernel);
+}
+
 static void run_kernel(void *argument)
 {
     struct run *run = argument;
     setenv("CLBLAS_SHIM", "always", 1);
     setenv("CLBLAS_SHIM_KERNEL", run->kernel, 1);
     setenv("CLBLAS_SHIM_PARAMS", run->params, 1);
-    for (size_t i = 0; i < CLB_COUNT_OF(classes); i++)
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    for (size_t i = 0; i < CLB_COUNT_OF(classes); i++) {
         run_class(&classes[i], run->single, &run->seed);
+        if (i == 0)
+            check_report(run->kernel);
+    }
 }
 
-int main(void)
+static void judge_kernel(struct run run)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s, %s precision", run.kernel, run.single ? "single" : "double");
+    tap_child(name, 200, run_kernel, &run);
+}
+
+/* usage: accuracy [FAMILY s|d [PARAMS]]: a kernel family that runs with its own parameters, on
+ * another device than the tests' own for example. */
+int main(int count, char **arguments)
 {
     static const struct run runs[] = {
         {"cpu", "", true, 0},
@@ -400,13 +425,15 @@ int main(void)
          0},
     };
     uint64_t seed = tap_seed();
+    if (count > 2) {
+        judge_kernel((struct run){arguments[1], count > 3 ? arguments[3] : "", *arguments[2] == 's',
+                                  random_bits(&seed)});
+        return tap_done();
+    }
     for (size_t i = 0; i < CLB_COUNT_OF(runs); i++) {
         struct run run = runs[i];
-        char name[64];
         run.seed = random_bits(&seed);
-        snprintf(name, sizeof name, "%s, %s precision", run.kernel,
-                 run.single ? "single" : "double");
-        tap_child(name, 200, run_kernel, &run);
+        judge_kernel(run);
     }
     return tap_done();
 }

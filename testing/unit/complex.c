@@ -383,13 +383,18 @@ static void run_setting(void *argument)
     check_report(setting->only);
 }
 
-/* An argument is a kernel family that runs with its own parameters, on another device than the
- * tests' own for example. */
+/* usage: complex [FAMILY [c|z|both [PARAMS]]]: a kernel family that runs with its own parameters,
+ * on another device than the tests' own for example. */
 int main(int count, char **arguments)
 {
     uint64_t seed = tap_seed();
     if (count > 1) {
-        const struct setting own = {arguments[1], arguments[1], "", large_sizes, 6, 0};
+        const struct setting own = {arguments[1],
+                                    arguments[1],
+                                    count > 3 ? arguments[3] : "",
+                                    large_sizes,
+                                    6,
+                                    count > 2 && *arguments[2] != 'b' ? *arguments[2] : '\0'};
         struct run run = {&own, random_bits(&seed)};
         tap_child(own.name, 240, run_setting, &run);
         return tap_done();

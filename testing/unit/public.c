@@ -367,9 +367,23 @@ static void probe_library(void *name)
     expect(dlopen(name, RTLD_NOW | RTLD_LOCAL) != NULL, "absent");
 }
 
-int main(void)
+/* usage: public [FAMILY [s|d|both [PARAMS]]]: as complex.c has it. */
+int main(int count, char **arguments)
 {
     uint64_t seed = tap_seed();
+    if (count > 1) {
+        const struct setting own = {arguments[1],
+                                    arguments[1],
+                                    count > 3 ? arguments[3] : "",
+                                    "libblas.so.3",
+                                    large_sizes,
+                                    6,
+                                    false,
+                                    count > 2 && *arguments[2] != 'b' ? *arguments[2] : '\0'};
+        struct run run = {&own, random_bits(&seed)};
+        tap_child(own.name, 240, run_setting, &run);
+        return tap_done();
+    }
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         struct run run = {&settings[i], random_bits(&seed)};
         struct setting own = settings[i];
