@@ -82,6 +82,7 @@
 #include "nv_bf16.h"
 #include "tile.h"
 #include "nv_copy.h"
+#include "nv_mma.h"
 #include "nv_tile.h"
 #include "nv_wgmma.h"
 
@@ -89,6 +90,13 @@ static inline uint2 place_of(uint e, uint d, uint width, bool is_a)
 {
     return (uint2)(e % width, e / width * 8 + d);
 }
+
+#if CLB_EMULATE
+static inline float read_number(local const uchar *place)
+{
+    return low_bf16(*(local const ushort *)place);
+}
+#endif
 
 /* d = the small products of one stage, smallest first. */
 static inline void multiply_small(local const uchar *la, local const uchar *lb, float d[CLB_ACC])

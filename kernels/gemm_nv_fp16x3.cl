@@ -74,6 +74,27 @@
 #error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
 #endif
 
+#ifndef CLB_EMULATE
+#define CLB_EMULATE 0
+#endif
+
+#if CLB_EMULATE
+
+static inline uint pair_half(float low, float high)
+{
+    uint pair;
+
+    vstore_half2_rte((float2)(low, high), 0, (half *)&pair);
+    return pair;
+}
+
+static inline float2 unpair_half(uint pair)
+{
+    return vload_half2(0, (const half *)&pair);
+}
+
+#else
+
 /* Two floats to fp16, to nearest, `low` in the lower half. */
 static inline uint pair_half(float low, float high)
 {
@@ -92,6 +113,8 @@ static inline float2 unpair_half(uint pair)
         : "r"(pair));
     return v;
 }
+
+#endif
 
 /* 2^e, -126 <= e <= 127. */
 static inline float power_of_two(int e)
@@ -259,8 +282,16 @@ CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong 
 
 #include "tile.h"
 #include "nv_copy.h"
+#include "nv_mma.h"
 #include "nv_tile.h"
 #include "nv_wgmma.h"
+
+#if CLB_EMULATE
+static inline float read_number(local const uchar *place)
+{
+    return vload_half(0, (local const half *)place);
+}
+#endif
 
 static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint group,
                                    float d[CLB_ACC], float sum[CLB_ACC])

@@ -1,8 +1,8 @@
 /* The product of the split families on the warpgroups of compute capability 9.0: 384 work-items,
  * two warpgroups multiply 64 rows each, one work-item of the third fetches.
  *
- * Included behind tile.h, nv_copy.h and nv_tile.h, where the tile, CLB_KU, CLB_STAGES and these are
- * defined:
+ * Included behind tile.h, nv_copy.h, nv_mma.h and nv_tile.h, where the tile, CLB_KU, CLB_STAGES and
+ * these are defined:
  *   CLB_TYPE                  "bf16" or "f16"
  *   CLB_CHUNK(width)          bytes from a chunk of 8 depths to the next, all rows of 16 bytes
  *   CLB_PIECE(width)          bytes of a piece
@@ -12,6 +12,9 @@
  * generates code for sm_90. Build, read the PTX (CL_PROGRAM_BINARIES), delete every "//@", replace
  * ".target sm_90" by ".target sm_90a", and build again from that with clCreateProgramWithBinary.
  * Unpatched, the kernel runs and leaves wrong results.
+ *
+ * CLB_EMULATE = 1 needs no patch: work-items take the products from local memory themselves, and
+ * all of them copy, between barriers of the work-group.
  */
 
 /*
@@ -20,6 +23,84 @@
  */
 static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint group,
                                    float d[CLB_ACC], float sum[CLB_ACC]);
+
+#if CLB_EMULATE
+
+/* A number of type CLB_TYPE. Defined by the kernel file. */
+static inline float read_number(local const uchar *place);
+
+static inline void multiply_piece(local const uchar *la, local const uchar *lb, uint i, uint j,
+                                  uint keep, float d[CLB_ACC])
+{
+    uint lane = get_local_id(0) % 32;
+
+    la += (i - 1) * CLB_PIECE(CLB_MR) + (get_local_id(0) / 32 % 4 * 16 + lane / 4) * 16;
+    lb += (j - 1) * CLB_PIECE(CLB_NR) + lane % 4 * 2 * 16;
+    for (uint h = 0; h < CLB_KU / 16; h++) {
+        for (uint e = 0; e < CLB_ACC; e++) {
+            float x[16], y[16];
+
+            for (uint p = 0; p < 16; p++) {
+                uint chunk = h * 2 + p / 8;
+
+                x[p] = read_number(la + chunk * CLB_CHUNK(CLB_MR) + e % 4 / 2 * 128 + p % 8 * 2);
+                y[p] = read_number(lb + chunk * CLB_CHUNK(CLB_NR) + (e / 4 * 8 + e % 2) * 16 +
+                                   p % 8 * 2);
+            }
+            d[e] = add_products(keep + h ? d[e] : 0.0f, x, y);
+        }
+    }
+}
+
+static inline void begin_products(float d[CLB_ACC])
+{
+}
+
+static inline void finish_products(float d[CLB_ACC])
+{
+}
+
+static inline void multiply_panels(global const uchar *pa, global const uchar *pb, uint steps,
+                                   local uchar *la, local uchar *lb, float sum[CLB_ACC])
+{
+    uint group = get_local_id(0) / 128;
+    float d[CLB_ACC];
+
+    clear(sum);
+    clear(d);
+    for (uint s = 0; s < steps; s++) {
+        copy_block(la, pa + (ulong)s * CLB_BYTES_A, CLB_BYTES_A, CLB_WG);
+        copy_block(lb, pb + (ulong)s * CLB_BYTES_B, CLB_BYTES_B, CLB_WG);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (group < 2)
+            add_scaled(sum, multiply_stage(la, lb, group, d, sum), d);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
+                              global const uchar *pa, ulong pa_off, global const uchar *pb,
+                              ulong pb_off, global float *c, ulong c_off, ulong ldc)
+{
+    local uchar la[CLB_BYTES_A] __attribute__((aligned(128)));
+    local uchar lb[CLB_BYTES_B] __attribute__((aligned(128)));
+    /* Not constants for the compiler: see CLB_EXCHANGE. */
+    local uchar *volatile to_a = la;
+    local uchar *volatile to_b = lb;
+    uint2 tile = tile_of_group(m, n);
+    uint steps = (k - 1) / CLB_KU + 1;
+    uint id = get_local_id(0);
+    float sum[CLB_ACC];
+
+    pa += pa_off + (ulong)tile.x * steps * CLB_BYTES_A;
+    pb += pb_off + (ulong)tile.y * steps * CLB_BYTES_B;
+    multiply_panels(pa, pb, steps, to_a, to_b, sum);
+    if (id < 256)
+        store_tile(sum, m, n, alpha, beta, c + c_off, ldc,
+                   tile.x * CLB_MR + id / 32 * 16 + id % 32 / 4, tile.y * CLB_NR + id % 4 * 2);
+}
+
+#else
 
 static inline void fetch_step(global const uchar *pa, global const uchar *pb, uint step, uint stage,
                               uint la, uint lb, uint full)
@@ -190,3 +271,5 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
                    col + id % 4 * 2);
     }
 }
+
+#endif

@@ -139,8 +139,8 @@ static struct clb_geometry warps_gemm(const size_t *value, size_t m, size_t n)
 
 static bool split_fits(const size_t *value, const struct clb_device *device, size_t element)
 {
-    return is_nvidia(device) && element == sizeof(float) && device->max_group >= SPLIT_GROUP &&
-           value[CLB_PARAM_PACK_WG] <= device->max_group;
+    return has_instructions(value, device, 3 * sizeof(cl_ushort)) && element == sizeof(float) &&
+           device->max_group >= SPLIT_GROUP && value[CLB_PARAM_PACK_WG] <= device->max_group;
 }
 
 static struct clb_geometry split_gemm(const size_t *value, size_t m, size_t n)

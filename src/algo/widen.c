@@ -12,6 +12,10 @@
 /* Above this PoCL compiles another version of the kernel, without knowledge of the grid's size. */
 #define WIDEST_SPECIALISED 65535
 
+/* What is streamed is cut by the problem's size. On PoCL that is for tests, whose matrices are
+ * smaller than this. */
+#define STREAMED ((size_t)512)
+
 /* Sizes of one launch; w x k elements are packed or m x n computed. */
 struct shape {
     size_t rows, cols;
@@ -27,8 +31,11 @@ static size_t width_of(const struct clb_geometry *geometry)
 static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n, size_t *k)
 {
     const size_t *value = variant->tuning.value;
-    *m = clb_round_up(clb_max(value[CLB_PARAM_TILE_M], 1), clb_gemm_unit(variant, CLB_OPERAND_A));
-    *n = clb_round_up(clb_max(value[CLB_PARAM_TILE_N], 1), clb_gemm_unit(variant, CLB_OPERAND_B));
+    size_t least = clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0 ? STREAMED : 1;
+    *m = clb_round_up(clb_max(value[CLB_PARAM_TILE_M], least),
+                      clb_gemm_unit(variant, CLB_OPERAND_A));
+    *n = clb_round_up(clb_max(value[CLB_PARAM_TILE_N], least),
+                      clb_gemm_unit(variant, CLB_OPERAND_B));
     *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], 1), clb_gemm_depth_unit(variant));
 }
 

@@ -140,6 +140,10 @@ static const struct setting settings[] = {
      false, 'd'},
     {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync", "gemm.tile=min,gemm.emulate=1",
      "libblas.so.3", small_sizes, 3, true, 's'},
+    {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.emulate=1", "libblas.so.3",
+     large_sizes, 1, false, 's'},
+    {"nv-fp16x3, emulated", "nv-fp16x3", "gemm.tile=min,gemm.emulate=1", "libblas.so.3",
+     large_sizes, 1, false, 's'},
 };
 
 static size_t pick(const size_t *sizes, uint64_t *seed)
