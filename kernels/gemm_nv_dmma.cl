@@ -1,7 +1,10 @@
 /*
- * Double-precision GEMM on NVIDIA's FP64 tensor cores (mma.sync m16n8k16.f64; compute capability
- * >= 9.0 for the bulk copies). The unit rounds each fused multiply-add as IEEE does, so accuracy is
- * plain FMA's.
+ * Double-precision GEMM on NVIDIA's FP64 tensor cores. The unit rounds each fused multiply-add as
+ * IEEE does, so accuracy is plain FMA's.
+ *
+ * CLB_COPY = 1 is for compute capability 9.0 and later: bulk copies and mma.sync m16n8k16. 2 is for
+ * 8.0 and later: copies of 16 bytes and m8n8k4, two of which side by side are 4 depths of the
+ * other; packing is the same.
  *
  * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
  *
@@ -17,18 +20,11 @@
  *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WM) * (CLB_NR/CLB_WN),
  *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
- * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), as the real
- * ones whose product is the complex one, interleaved: A, m x k, is 2m x 2k with blocks
- * [re -im; im re], B, k x n, is 2k x n with the rows re and im in turn. Their src_off, ld, w and k
- * count complex elements, and `conj` asks for the conjugates; everything else is the real operand's.
+ * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
  */
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
-/* 1: the packing kernels read complex operands. */
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
 /* Tile of C of one work-group, depth of one stage, number of stages. */
 #ifndef CLB_MR
 #define CLB_MR 128
@@ -42,6 +38,10 @@
 #ifndef CLB_STAGES
 #define CLB_STAGES 3
 #endif
+/* 1: bulk copies. 2: copies of 16 bytes. */
+#ifndef CLB_COPY
+#define CLB_COPY 1
+#endif
 /* Tile of C of one warp. */
 #ifndef CLB_WM
 #define CLB_WM 64
@@ -50,9 +50,9 @@
 #define CLB_WN 32
 #endif
 /*
- * A stage is refilled CLB_LAG steps after work-item 0 read it, 1 .. CLB_STAGES - 1: the copies are
- * then CLB_STAGES - CLB_LAG steps ahead, and the other warps may be CLB_LAG - 1 steps behind
- * without work-item 0 waiting for them.
+ * Bulk copies: a stage is refilled CLB_LAG steps after work-item 0 read it, 1 .. CLB_STAGES - 1:
+ * the copies are then CLB_STAGES - CLB_LAG steps ahead, and the other warps may be CLB_LAG - 1
+ * steps behind without work-item 0 waiting for them.
  */
 #ifndef CLB_LAG
 #define CLB_LAG 1
@@ -78,30 +78,17 @@
 #if CLB_MR % CLB_WM || CLB_NR % CLB_WN || CLB_WM % 16 || CLB_WN % 8 || CLB_KU % 16
 #error "tiles must nest: 16 | CLB_WM | CLB_MR, 8 | CLB_WN | CLB_NR, 16 | CLB_KU"
 #endif
-#if CLB_LAG < 1 || CLB_LAG >= CLB_STAGES
+#if CLB_COPY != 1 && CLB_COPY != 2
+#error "CLB_COPY is 1 or 2"
+#endif
+#if CLB_COPY == 1 && (CLB_LAG < 1 || CLB_LAG >= CLB_STAGES)
 #error "CLB_LAG must be 1 .. CLB_STAGES - 1"
 #endif
 
-/*
- * Element (i, p) of a w x k operand, zero outside of it; (0, 0) is at src, others at i*di + p*dp, or,
- * of a complex operand, re or im of the pair there with half of the indices that count both.
- */
-static inline double element(global const double *src, ulong di, ulong dp, uint w, uint k, uint i,
-                             uint p, bool of_a, uint conj)
-{
-    if (i >= w || p >= k)
-        return 0.0;
-#if CLB_COMPLEX
-    uint half_i = of_a ? i / 2 : i;
-    uint part = (of_a ? i ^ p : p) & 1;
-    bool negative = part && (of_a ? (i & 1) == conj : conj != 0);
-    double x = src[2 * (half_i * di + p / 2 * dp) + part];
+#define T double
 
-    return negative ? -x : x;
-#else
-    return src[i * di + p * dp];
-#endif
-}
+#include "nv_operand.h"
+
 /*
  * One block of the packed operand. Eight rows by four depths are read at a time, so every 32-byte
  * sector of the source is used whole in either direction, and writes are contiguous.
@@ -142,16 +129,6 @@ static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, 
     }
 }
 
-#if CLB_COMPLEX
-#define CLB_CONJ_PARAMETER , uint conj
-#define CLB_CONJ           conj
-#define CLB_PARTS          2
-#else
-#define CLB_CONJ_PARAMETER
-#define CLB_CONJ           0
-#define CLB_PARTS          1
-#endif
-
 CLB_PACK_KERNEL void clb_pack_a_n(global const double *src, ulong src_off, ulong ld, uint w, uint k,
                                   global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
@@ -178,27 +155,31 @@ CLB_PACK_KERNEL void clb_pack_b_t(global const double *src, ulong src_off, ulong
 
 #include "tile.h"
 #include "nv_copy.h"
+#include "nv_mma.h"
 
-static inline void fetch_step(global const double *pa, global const double *pb, uint step,
-                              uint to_a, uint to_b, uint full)
+/* A row of fragments of C plus a fragment of A times those of B. */
+static inline void multiply_row(const double a[8], double b[CLB_FN][4], double acc[CLB_FN][4],
+                                local double *exchange)
 {
-    expect_bytes(full, CLB_BYTES_A + CLB_BYTES_B);
-    bulk_copy(to_a, pa + (ulong)step * (CLB_MR * CLB_KU), CLB_BYTES_A, full);
-    bulk_copy(to_b, pb + (ulong)step * (CLB_NR * CLB_KU), CLB_BYTES_B, full);
-}
+#if CLB_COPY == 1
+#pragma unroll
+    for (uint j = 0; j < CLB_FN; j++)
+        mma_m16n8k16(acc[j], a, b[j]);
+#else
+#pragma unroll
+    for (uint e = 0; e < 8 * CLB_FN; e++) {
+        uint j = e % CLB_FN;
+        uint h = e / CLB_FN % 2;
+        uint q = e / CLB_FN / 2;
 
-static inline void mma(double c[4], const double a[8], const double b[4])
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
-                 : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
-                 : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]),
-                   "d"(a[7]), "d"(b[0]), "d"(b[1]), "d"(b[2]), "d"(b[3]));
+        mma_m8n8k4(acc[j] + 2 * h, a[2 * q + h], b[j][q], exchange);
+    }
+#endif
 }
 
 /* la, lb: this lane's first element of the warp's rows and columns in the stage. */
 static inline void multiply_tile(local const double2 *la, local const double2 *lb,
-                                 double acc[CLB_FM][CLB_FN][4])
+                                 double acc[CLB_FM][CLB_FN][4], local double *exchange)
 {
 #pragma unroll
     for (uint d = 0; d < CLB_KU / 16; d++) {
@@ -225,9 +206,7 @@ static inline void multiply_tile(local const double2 *la, local const double2 *l
                 a[2 * h] = v.x;
                 a[2 * h + 1] = v.y;
             }
-#pragma unroll
-            for (uint j = 0; j < CLB_FN; j++)
-                mma(acc[i][j], a, b[j]);
+            multiply_row(a, b, acc[i], exchange);
         }
     }
 }
@@ -242,7 +221,7 @@ static inline void prefetch_tile(global const double *c, ulong ldc, uint m, uint
         uint s = col + e / (CLB_MR / 16);
 
         if (r < m && s < n)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(c + r + s * ldc));
+            prefetch_line(c + r + s * ldc);
     }
 }
 
@@ -280,33 +259,32 @@ static inline void store_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, dou
     }
 }
 
+#if CLB_COPY == 1
+
+static inline void fetch_step(global const double *pa, global const double *pb, uint step,
+                              uint to_a, uint to_b, uint full)
+{
+    expect_bytes(full, CLB_BYTES_A + CLB_BYTES_B);
+    bulk_copy(to_a, pa + (ulong)step * (CLB_MR * CLB_KU), CLB_BYTES_A, full);
+    bulk_copy(to_b, pb + (ulong)step * (CLB_NR * CLB_KU), CLB_BYTES_B, full);
+}
+
 /*
  * Barriers per stage: `full` counts the bytes of a fill, `empty` one arrival of each warp after its
  * last read. Fill number f of a stage completes phase f of `full`, its release phase f of `empty`;
- * a wait for phase f passes parity f & 1.
+ * a wait for phase f passes parity f & 1. from_a, from_b: this lane's first element in stage 0.
  */
-CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
-                              global const double *pa, ulong pa_off, global const double *pb,
-                              ulong pb_off, global double *c, ulong c_off, ulong ldc)
+static inline void multiply_panels(global const double *pa, global const double *pb, uint steps,
+                                   local double *la, local double *lb, uint from_a, uint from_b,
+                                   local ulong *barriers, double acc[CLB_FM][CLB_FN][4],
+                                   local double *exchange)
 {
-    local double la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
-    local double lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
-    local ulong barriers[2 * CLB_STAGES];
-    uint2 tile = tile_of_group(m, n);
-    uint steps = (k - 1) / CLB_KU + 1;
     uint id = get_local_id(0);
-    uint lane = id % 32;
-    uint wm = id / 32 % CLB_WARPS_M;
-    uint wn = id / 32 / CLB_WARPS_M;
     uint full = (uint)barriers;
     uint empty = full + 8 * CLB_STAGES;
-    double acc[CLB_FM][CLB_FN][4];
+    uint stage = 0;
+    uint parity = 0;
 
-#pragma unroll
-    for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++)
-        acc[e / (CLB_FN * 4)][e / 4 % CLB_FN][e % 4] = 0.0;
-    pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
-    pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
     if (id == 0) {
         for (uint i = 0; i < CLB_STAGES; i++) {
             init_barrier(full + 8 * i, 1);
@@ -318,12 +296,6 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
                        full + 8 * i);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (beta != 0.0)
-        prefetch_tile(c + c_off, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
-
-    uint stage = 0;
-    uint parity = 0;
-
     for (uint s = 0; s < steps; s++) {
         uint next = s + CLB_STAGES - CLB_LAG;
 
@@ -339,16 +311,84 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
         }
         asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
         wait_barrier(full + 8 * stage, parity);
-        multiply_tile(
-            (local const double2 *)(la + stage * (CLB_MR * CLB_KU)) + wm * (CLB_FM * 128) + lane,
-            (local const double2 *)(lb + stage * (CLB_NR * CLB_KU)) + wn * (CLB_FN * 64) + lane,
-            acc);
+        multiply_tile((local const double2 *)(la + stage * (CLB_MR * CLB_KU)) + from_a,
+                      (local const double2 *)(lb + stage * (CLB_NR * CLB_KU)) + from_b, acc,
+                      exchange);
         release_stage(empty + 8 * stage);
         if (++stage == CLB_STAGES) {
             stage = 0;
             parity ^= 1;
         }
     }
+}
+
+#else
+
+static inline void fetch_step(global const double *pa, global const double *pb, uint step,
+                              uint steps, uint stage, local double *la, local double *lb)
+{
+    if (step < steps) {
+        copy_block((local uchar *)la + stage * CLB_BYTES_A,
+                   (global const uchar *)(pa + (ulong)step * (CLB_MR * CLB_KU)), CLB_BYTES_A,
+                   CLB_WG);
+        copy_block((local uchar *)lb + stage * CLB_BYTES_B,
+                   (global const uchar *)(pb + (ulong)step * (CLB_NR * CLB_KU)), CLB_BYTES_B,
+                   CLB_WG);
+    }
+    end_step();
+}
+
+/*
+ * The copies are CLB_STAGES - 1 steps ahead. The barrier of step s makes its stage visible to all,
+ * and behind it nobody reads that of step s - 1 any more, which is refilled.
+ */
+static inline void multiply_panels(global const double *pa, global const double *pb, uint steps,
+                                   local double *la, local double *lb, uint from_a, uint from_b,
+                                   local ulong *barriers, double acc[CLB_FM][CLB_FN][4],
+                                   local double *exchange)
+{
+    uint stage = 0;
+
+    for (uint i = 0; i < CLB_STAGES - 1; i++)
+        fetch_step(pa, pb, i, steps, i, la, lb);
+    for (uint s = 0; s < steps; s++) {
+        wait_step();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        fetch_step(pa, pb, s + CLB_STAGES - 1, steps, (stage ? stage : CLB_STAGES) - 1, la, lb);
+        multiply_tile((local const double2 *)(la + stage * (CLB_MR * CLB_KU)) + from_a,
+                      (local const double2 *)(lb + stage * (CLB_NR * CLB_KU)) + from_b, acc,
+                      exchange);
+        if (++stage == CLB_STAGES)
+            stage = 0;
+    }
+}
+
+#endif
+
+CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
+                              global const double *pa, ulong pa_off, global const double *pb,
+                              ulong pb_off, global double *c, ulong c_off, ulong ldc)
+{
+    local double la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
+    local double lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
+    local ulong barriers[2 * CLB_STAGES];
+    CLB_EXCHANGE(double, 2);
+    uint2 tile = tile_of_group(m, n);
+    uint steps = (k - 1) / CLB_KU + 1;
+    uint lane = get_local_id(0) % 32;
+    uint wm = get_local_id(0) / 32 % CLB_WARPS_M;
+    uint wn = get_local_id(0) / 32 / CLB_WARPS_M;
+    double acc[CLB_FM][CLB_FN][4];
+
+#pragma unroll
+    for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++)
+        acc[e / (CLB_FN * 4)][e / 4 % CLB_FN][e % 4] = 0.0;
+    pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
+    pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
+    if (beta != 0.0)
+        prefetch_tile(c + c_off, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
+    multiply_panels(pa, pb, steps, la, lb, wm * (CLB_FM * 128) + lane, wn * (CLB_FN * 64) + lane,
+                    barriers, acc, exchange);
     store_tile(acc, m, n, alpha, beta, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WM + lane / 4,
                tile.y * CLB_NR + wn * CLB_WN + lane % 4 * 2);
 }

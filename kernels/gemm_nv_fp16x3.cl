@@ -26,7 +26,9 @@
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local 384, global 384 * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
- * Building: as gemm_nv_bf16x6.cl for wgmma.
+ * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
+ *
+ * Building needs a patch: see nv_wgmma.h.
  */
 
 /* Tile of C of one work-group: 64 rows for each of the two consumer warpgroups by 128 or 192. */
@@ -72,6 +74,27 @@
 #error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
 #endif
 
+#ifndef CLB_EMULATE
+#define CLB_EMULATE 0
+#endif
+
+#if CLB_EMULATE
+
+static inline uint pair_half(float low, float high)
+{
+    uint pair;
+
+    vstore_half2_rte((float2)(low, high), 0, (half *)&pair);
+    return pair;
+}
+
+static inline float2 unpair_half(uint pair)
+{
+    return vload_half2(0, (const half *)&pair);
+}
+
+#else
+
 /* Two floats to fp16, to nearest, `low` in the lower half. */
 static inline uint pair_half(float low, float high)
 {
@@ -90,6 +113,8 @@ static inline float2 unpair_half(uint pair)
         : "r"(pair));
     return v;
 }
+
+#endif
 
 /* 2^e, -126 <= e <= 127. */
 static inline float power_of_two(int e)
@@ -171,28 +196,32 @@ static inline void pack_block(local const float *block, local uint *largest, glo
         ((global float *)(dst + 2 * CLB_PIECE(width)))[get_local_id(0)] = power_of_two(-shift);
 }
 
+#define T float
+
+#include "nv_operand.h"
+
 /* The work-group's block into local memory: rows contiguous in the source, or depths. */
 static inline void load_rows(global const float *src, ulong ld, uint w, uint k, uint width,
-                             local float *block)
+                             bool of_a, uint conj, local float *block)
 {
 #pragma unroll 8
     for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
         uint i = get_group_id(0) * width + e % width;
         uint p = get_group_id(1) * CLB_KU + e / width;
 
-        block[e / width * (width + 1) + e % width] = i < w && p < k ? src[i + p * ld] : 0.0f;
+        block[e / width * (width + 1) + e % width] = element(src, 1, ld, w, k, i, p, of_a, conj);
     }
 }
 
 static inline void load_depths(global const float *src, ulong ld, uint w, uint k, uint width,
-                               local float *block)
+                               bool of_a, uint conj, local float *block)
 {
 #pragma unroll 8
     for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
         uint i = get_group_id(0) * width + e / CLB_KU;
         uint p = get_group_id(1) * CLB_KU + e % CLB_KU;
 
-        block[e % CLB_KU * (width + 1) + e / CLB_KU] = i < w && p < k ? src[p + i * ld] : 0.0f;
+        block[e % CLB_KU * (width + 1) + e / CLB_KU] = element(src, ld, 1, w, k, i, p, of_a, conj);
     }
 }
 
@@ -204,282 +233,80 @@ static inline global uchar *packed_block(global uchar *dst, ulong dst_off, uint 
 }
 
 CLB_PACK_KERNEL void clb_pack_a_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_MR + 1)];
     local uint largest[CLB_MR + CLB_KU + 1];
 
-    load_rows(src + src_off, ld, w, k, CLB_MR, block);
+    load_rows(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, CLB_MR, true, CLB_CONJ,
+              block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_MR), CLB_MR, flag);
 }
 
 CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_MR + 1)];
     local uint largest[CLB_MR + CLB_KU + 1];
 
-    load_depths(src + src_off, ld, w, k, CLB_MR, block);
+    load_depths(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, CLB_MR, true, CLB_CONJ,
+                block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_MR), CLB_MR, flag);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_NR + 1)];
     local uint largest[CLB_NR + CLB_KU + 1];
 
-    load_rows(src + src_off, ld, w, k, CLB_NR, block);
+    load_rows(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, CLB_NR, false, CLB_CONJ, block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_NR), CLB_NR, flag);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off, global uint *flag)
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_NR + 1)];
     local uint largest[CLB_NR + CLB_KU + 1];
 
-    load_depths(src + src_off, ld, w, k, CLB_NR, block);
+    load_depths(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, CLB_NR, false, CLB_CONJ, block);
     pack_block(block, largest, packed_block(dst, dst_off, CLB_NR), CLB_NR, flag);
 }
 
+#define CLB_TYPE "f16"
+
 #include "tile.h"
 #include "nv_copy.h"
+#include "nv_mma.h"
+#include "nv_tile.h"
+#include "nv_wgmma.h"
 
-static inline void fetch_step(global const uchar *pa, global const uchar *pb, uint step, uint stage,
-                              uint la, uint lb, uint full)
+#if CLB_EMULATE
+static inline float read_number(local const uchar *place)
 {
-    expect_bytes(full + 8 * stage, CLB_BYTES_A + CLB_BYTES_B);
-    bulk_copy(la + stage * CLB_BYTES_A, pa + (ulong)step * CLB_BYTES_A, CLB_BYTES_A,
-              full + 8 * stage);
-    bulk_copy(lb + stage * CLB_BYTES_B, pb + (ulong)step * CLB_BYTES_B, CLB_BYTES_B,
-              full + 8 * stage);
+    return vload_half(0, (local const half *)place);
 }
-
-/* Asks for this tile of C while the product runs; a tile off the 128-byte lines misses its last
- * ones. */
-static inline void prefetch_tile(global const float *c, ulong ldc, uint m, uint n, uint row,
-                                 uint col)
-{
-    for (uint e = get_local_id(0); e < CLB_NR * (CLB_MR / 32); e += CLB_WG) {
-        uint r = row + e % (CLB_MR / 32) * 32;
-        uint s = col + e / (CLB_MR / 32);
-
-        if (r < m && s < n)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(c + r + s * ldc));
-    }
-}
-
-static inline void clear(float d[CLB_ACC])
-{
-#pragma unroll
-    for (uint e = 0; e < CLB_ACC; e++)
-        d[e] = 0.0f;
-}
-
-static inline void add_scaled(float sum[CLB_ACC], float scale, const float d[CLB_ACC])
-{
-#pragma unroll
-    for (uint e = 0; e < CLB_ACC; e++)
-        sum[e] = fma(scale, d[e], sum[e]);
-}
-
-/*
- * Operand lists of an asm statement with the CLB_ACC accumulators: their constraints, their
- * numbers, and the numbers of the three operands behind them.
- */
-#define CLB_IO8(d, i)                                                                              \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
-        "+f"(d[i + 6]), "+f"(d[i + 7])
-#define CLB_IO32(d, i) CLB_IO8(d, i), CLB_IO8(d, i + 8), CLB_IO8(d, i + 16), CLB_IO8(d, i + 24)
-#define CLB_NUMBERS_64                                                                             \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "   \
-    "%20, "                                                                                        \
-    "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, "   \
-    "%39, "                                                                                        \
-    "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, "   \
-    "%58, "                                                                                        \
-    "%59, %60, %61, %62, %63"
-#if CLB_NR == 128
-#define CLB_IO(d) CLB_IO32(d, 0), CLB_IO32(d, 32)
-#define CLB_WGMMA_TEXT                                                                             \
-    "{ .reg .pred p; setp.ne.u32 p, %66, 0;\n"                                                     \
-    "//@ wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" CLB_NUMBERS_64                     \
-    "}, %64, %65, p, 1, 1, 0, 0;\n}"
-#else
-#define CLB_IO(d) CLB_IO32(d, 0), CLB_IO32(d, 32), CLB_IO32(d, 64)
-#define CLB_WGMMA_TEXT                                                                             \
-    "{ .reg .pred p; setp.ne.u32 p, %98, 0;\n"                                                     \
-    "//@ wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" CLB_NUMBERS_64                     \
-    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
-    "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, %96, %97, p, 1, 1, "   \
-    "0, 0;\n}"
 #endif
 
-/*
- * Descriptor of 16 depths of an operand in local memory: address, leading offset (from one chunk of
- * 8 depths to the next) and stride offset (from 8 rows to the next 8), all in units of 16 bytes, no
- * swizzle.
- */
-static inline ulong describe(uint address, uint width)
+static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint group,
+                                   float d[CLB_ACC], float sum[CLB_ACC])
 {
-    return (ulong)(address >> 4 & 0x3fff) | (ulong)(CLB_CHUNK(width) >> 4) << 16 |
-           (ulong)(128 >> 4) << 32;
-}
+    float scale = *(local const float *)(la + 2 * CLB_PIECE(CLB_MR)) *
+                  *(local const float *)(lb + 2 * CLB_PIECE(CLB_NR));
 
-/* d (+)= piece i of A times piece j of B over one stage's depths; keep = 0: d is overwritten. */
-static inline void multiply_piece(uint la, uint lb, uint i, uint j, uint keep, float d[CLB_ACC])
-{
-#pragma unroll
-    for (uint h = 0; h < CLB_KU / 16; h++) {
-        ulong a = describe(la + (i - 1) * CLB_PIECE(CLB_MR) + h * 2 * CLB_CHUNK(CLB_MR), CLB_MR);
-        ulong b = describe(lb + (j - 1) * CLB_PIECE(CLB_NR) + h * 2 * CLB_CHUNK(CLB_NR), CLB_NR);
-
-        asm volatile(CLB_WGMMA_TEXT : CLB_IO(d) : "l"(a), "l"(b), "r"(keep + h) : "memory");
-    }
-}
-
-/* Around each batch of asynchronous products: d is theirs in between. */
-static inline void begin_products(float d[CLB_ACC])
-{
-    asm volatile("//@ wgmma.fence.sync.aligned;" : CLB_IO(d) : : "memory");
-}
-
-static inline void finish_products(float d[CLB_ACC])
-{
-    asm volatile("//@ wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("//@ wgmma.wait_group.sync.aligned 0;" : CLB_IO(d) : : "memory");
-}
-
-/* Three warpgroups: two multiply 64 rows each, one work-item of the third fetches. */
-static inline void multiply_panels(uint steps, local const uchar *la, local const uchar *lb,
-                                   uint full, uint empty, float sum[CLB_ACC])
-{
-    uint group = get_local_id(0) / 128;
-    uint stage = 0;
-    uint parity = 0;
-    float d[CLB_ACC];
-
-    clear(sum);
-    clear(d);
-    for (uint s = 0; s < steps; s++) {
-        local const uchar *block_a = la + stage * CLB_BYTES_A;
-        local const uchar *block_b = lb + stage * CLB_BYTES_B;
-        uint ta = (uint)block_a + group * CLB_CHUNK(64);
-        uint tb = (uint)block_b;
-
-        wait_barrier(full + 8 * stage, parity);
-
-        float scale = *(local const float *)(block_a + 2 * CLB_PIECE(CLB_MR)) *
-                      *(local const float *)(block_b + 2 * CLB_PIECE(CLB_NR));
-
-        begin_products(d);
-        multiply_piece(ta, tb, 2, 1, 0, d);
-        multiply_piece(ta, tb, 1, 2, 1, d);
-        finish_products(d);
-        add_scaled(sum, scale * 0x1p-11f, d);
-        begin_products(d);
-        multiply_piece(ta, tb, 1, 1, 0, d);
-        finish_products(d);
-        release_stage(empty + 8 * stage);
-        add_scaled(sum, scale, d);
-        if (++stage == CLB_STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-}
-
-/* The fetching work-item; a wait for the release before the first passes at once. */
-static inline void fetch_panels(global const uchar *pa, global const uchar *pb, uint steps, uint la,
-                                uint lb, uint full, uint empty)
-{
-    uint stage = 0;
-    uint parity = 1;
-
-    for (uint s = 0; s < steps; s++) {
-        wait_barrier(empty + 8 * stage, parity);
-        fetch_step(pa, pb, s, stage, la, lb, full);
-        if (++stage == CLB_STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-}
-
-/*
- * All loads of C of a batch before its stores: the compiler can't move them across stores that may
- * alias. Two batches, because registers hold no more. row, col: of the work-item's first element.
- */
-static inline void store_tile(const float sum[CLB_ACC], uint m, uint n, float alpha, float beta,
-                              global float *c, ulong ldc, uint row, uint col)
-{
-#pragma unroll
-    for (uint e0 = 0; e0 < CLB_ACC; e0 += CLB_ACC / 2) {
-        float old[CLB_ACC / 2];
-
-#pragma unroll
-        for (uint e = 0; e < CLB_ACC / 2; e++) {
-            uint r = row + (e0 + e) / (4 * CLB_FN) * 16 + e % 4 / 2 * 8;
-            uint s = col + (e0 + e) / 4 % CLB_FN * 8 + e % 2;
-
-            old[e] = beta != 0.0f && r < m && s < n ? c[r + s * ldc] : 0.0f;
-        }
-#pragma unroll
-        for (uint e = 0; e < CLB_ACC / 2; e++) {
-            uint r = row + (e0 + e) / (4 * CLB_FN) * 16 + e % 4 / 2 * 8;
-            uint s = col + (e0 + e) / 4 % CLB_FN * 8 + e % 2;
-
-            if (r < m && s < n)
-                c[r + s * ldc] = fma(alpha, sum[e0 + e], beta * old[e]);
-        }
-    }
-}
-
-/*
- * Barriers per stage: `full` counts the bytes of a fill, `empty` one arrival of each multiplying
- * warp after its last read. Fill number f of a stage completes phase f of `full`, its release phase
- * f of `empty`; a wait for phase f passes parity f & 1.
- */
-CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
-                              global const uchar *pa, ulong pa_off, global const uchar *pb,
-                              ulong pb_off, global float *c, ulong c_off, ulong ldc)
-{
-    local uchar la[CLB_STAGES * CLB_BYTES_A] __attribute__((aligned(128)));
-    local uchar lb[CLB_STAGES * CLB_BYTES_B] __attribute__((aligned(128)));
-    local ulong barriers[2 * CLB_STAGES];
-    uint2 tile = tile_of_group(m, n);
-    uint steps = (k - 1) / CLB_KU + 1;
-    uint id = get_local_id(0);
-    uint full = (uint)barriers;
-    uint empty = full + 8 * CLB_STAGES;
-    uint row = tile.x * CLB_MR;
-    uint col = tile.y * CLB_NR;
-
-    pa += pa_off + (ulong)tile.x * steps * CLB_BYTES_A;
-    pb += pb_off + (ulong)tile.y * steps * CLB_BYTES_B;
-    c += c_off;
-    if (id == 0) {
-        for (uint i = 0; i < CLB_STAGES; i++) {
-            init_barrier(full + 8 * i, 1);
-            init_barrier(empty + 8 * i, 8);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (beta != 0.0f)
-        prefetch_tile(c, ldc, m, n, row, col);
-
-    if (id >= 256) {
-        asm volatile("//@ setmaxnreg.dec.sync.aligned.u32 24;" ::: "memory");
-        if (id == 256)
-            fetch_panels(pa, pb, steps, (uint)la, (uint)lb, full, empty);
-    } else {
-        float sum[CLB_ACC];
-
-        asm volatile("//@ setmaxnreg.inc.sync.aligned.u32 240;" ::: "memory");
-        multiply_panels(steps, la, lb, full, empty, sum);
-        store_tile(sum, m, n, alpha, beta, c, ldc, row + id / 32 * 16 + id % 32 / 4,
-                   col + id % 4 * 2);
-    }
+    la += group * CLB_CHUNK(64);
+    begin_products(d);
+    multiply_piece(la, lb, 2, 1, 0, d);
+    multiply_piece(la, lb, 1, 2, 1, d);
+    finish_products(d);
+    add_scaled(sum, scale * 0x1p-11f, d);
+    begin_products(d);
+    multiply_piece(la, lb, 1, 1, 0, d);
+    finish_products(d);
+    return scale;
 }

@@ -1,6 +1,37 @@
-/* Bulk copies into local memory and the barriers that count their bytes: inline PTX for NVIDIA
- * devices of compute capability 9.0 and later. A local address is a __local pointer cast to uint.
+/* Copies into local memory that go on while a kernel computes, and waiting for them: inline PTX for
+ * NVIDIA devices. Included where CLB_STAGES is defined.
+ *
+ * Compute capability 9.0 and later: bulk copies, one work-item asks for a whole block, and barriers
+ * in local memory that count its bytes. A local address is a __local pointer cast to uint.
+ * Compute capability 8.0 and later: each work-item copies 16 bytes at a time and waits for its own
+ * copies; a barrier of the work-group behind that makes all of them visible.
  */
+
+#ifndef CLB_EMULATE
+#define CLB_EMULATE 0
+#endif
+
+#if CLB_EMULATE
+
+/* In plain OpenCL C, at once; there are no bulk copies. */
+static inline void copy_16(local uchar *to, global const uchar *from)
+{
+    *(local uint4 *)to = *(global const uint4 *)from;
+}
+
+static inline void end_step(void)
+{
+}
+
+static inline void wait_step(void)
+{
+}
+
+static inline void prefetch_line(global const void *line)
+{
+}
+
+#else
 
 static inline void init_barrier(uint barrier_address, uint count)
 {
@@ -43,4 +74,44 @@ static inline void release_stage(uint empty)
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
     if (get_local_id(0) % 32 == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
+}
+
+static inline void copy_16(local uchar *to, global const uchar *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint)to), "l"(from) : "memory");
+}
+
+/* What the work-item has copied since the last end_step() is one step's. */
+static inline void end_step(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* All steps that the work-item has ended but the last CLB_STAGES - 2, or 3, have arrived. */
+static inline void wait_step(void)
+{
+#if CLB_STAGES == 2
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+#elif CLB_STAGES == 3
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#elif CLB_STAGES == 4
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+#else
+    asm volatile("cp.async.wait_group 3;" ::: "memory");
+#endif
+}
+
+static inline void prefetch_line(global const void *line)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+
+#endif
+
+/* A block of a multiple of 16 bytes, by a work-group of `group` work-items. */
+static inline void copy_block(local uchar *to, global const uchar *from, uint bytes, uint group)
+{
+#pragma unroll
+    for (uint e = get_local_id(0) * 16; e < bytes; e += group * 16)
+        copy_16(to + e, from + e);
 }

@@ -90,22 +90,44 @@ static struct clb_geometry portable_gemm(const size_t *value, size_t m, size_t n
 
 /* ---- nv: warps on tensor cores --------------------------------------------------------------- */
 
-static size_t dmma_group(const size_t *value)
+/* NVIDIA's instructions, or plain OpenCL C in their place on any device. `bytes` are an element's
+ * in local memory, of which NVIDIA's devices have more than they report. */
+static bool has_instructions(const size_t *value, const struct clb_device *device, size_t bytes)
+{
+    size_t stage = (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) * value[CLB_PARAM_KU] * bytes;
+    return value[CLB_PARAM_EMULATE] != 0
+               ? device->fp64 && value[CLB_PARAM_STAGES] != 0 &&
+                     value[CLB_PARAM_STAGES] * stage < device->local_memory
+               : is_nvidia(device);
+}
+
+static size_t warps_group(const size_t *value)
 {
     return 32 * (value[CLB_PARAM_MR] / value[CLB_PARAM_WARP_M]) *
            (value[CLB_PARAM_NR] / value[CLB_PARAM_WARP_N]);
 }
 
-static bool dmma_fits(const size_t *value, const struct clb_device *device, size_t element)
+static bool warps_fit(const size_t *value, const struct clb_device *device)
 {
-    return is_nvidia(device) && element == sizeof(double) && value[CLB_PARAM_WARP_M] != 0 &&
-           value[CLB_PARAM_WARP_N] != 0 && dmma_group(value) <= device->max_group &&
-           value[CLB_PARAM_PACK_WG] <= device->max_group;
+    return value[CLB_PARAM_WARP_M] != 0 && value[CLB_PARAM_WARP_N] != 0 &&
+           warps_group(value) <= device->max_group && value[CLB_PARAM_PACK_WG] <= device->max_group;
 }
 
-static struct clb_geometry dmma_gemm(const size_t *value, size_t m, size_t n)
+static bool dmma_fits(const size_t *value, const struct clb_device *device, size_t element)
 {
-    size_t group = dmma_group(value);
+    return has_instructions(value, device, sizeof(double)) && element == sizeof(double) &&
+           warps_fit(value, device);
+}
+
+static bool bf16_sync_fits(const size_t *value, const struct clb_device *device, size_t element)
+{
+    return has_instructions(value, device, 3 * sizeof(cl_ushort)) && element == sizeof(float) &&
+           warps_fit(value, device);
+}
+
+static struct clb_geometry warps_gemm(const size_t *value, size_t m, size_t n)
+{
+    size_t group = warps_group(value);
     size_t tiles = clb_div_up(m, value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
     return (struct clb_geometry){
         .dimensions = 1, .global = {group * tiles, 1}, .local = {group, 1}};
@@ -117,8 +139,8 @@ static struct clb_geometry dmma_gemm(const size_t *value, size_t m, size_t n)
 
 static bool split_fits(const size_t *value, const struct clb_device *device, size_t element)
 {
-    return is_nvidia(device) && element == sizeof(float) && device->max_group >= SPLIT_GROUP &&
-           value[CLB_PARAM_PACK_WG] <= device->max_group;
+    return has_instructions(value, device, 3 * sizeof(cl_ushort)) && element == sizeof(float) &&
+           device->max_group >= SPLIT_GROUP && value[CLB_PARAM_PACK_WG] <= device->max_group;
 }
 
 static struct clb_geometry split_gemm(const size_t *value, size_t m, size_t n)
@@ -128,7 +150,7 @@ static struct clb_geometry split_gemm(const size_t *value, size_t m, size_t n)
         .dimensions = 1, .global = {SPLIT_GROUP * tiles, 1}, .local = {SPLIT_GROUP, 1}};
 }
 
-static size_t bf16x6_block(const size_t *value, size_t width)
+static size_t bf16_block(const size_t *value, size_t width)
 {
     return width * value[CLB_PARAM_KU] * 6;
 }
@@ -145,12 +167,14 @@ const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
         [CLB_FAMILY_PORTABLE] = {&clb_kernel_gemm_portable, portable_fits, portable_pack,
                                  portable_gemm, NULL},
         [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, NULL},
-        [CLB_FAMILY_NV_DMMA] = {&clb_kernel_gemm_nv_dmma, dmma_fits, portable_pack, dmma_gemm,
+        [CLB_FAMILY_NV_DMMA] = {&clb_kernel_gemm_nv_dmma, dmma_fits, portable_pack, warps_gemm,
                                 NULL},
         [CLB_FAMILY_NV_BF16X6] = {&clb_kernel_gemm_nv_bf16x6, split_fits, portable_pack, split_gemm,
-                                  bf16x6_block},
+                                  bf16_block},
         [CLB_FAMILY_NV_FP16X3] = {&clb_kernel_gemm_nv_fp16x3, split_fits, portable_pack, split_gemm,
                                   fp16x3_block},
+        [CLB_FAMILY_NV_BF16_SYNC] = {&clb_kernel_gemm_nv_bf16_sync, bf16_sync_fits, portable_pack,
+                                     warps_gemm, bf16_block},
     };
     return &families[family];
 }

@@ -7,6 +7,7 @@
 extern const struct clb_source clb_kernel_gemm_portable;
 extern const struct clb_source clb_kernel_gemm_cpu;
 extern const struct clb_source clb_kernel_gemm_nv_dmma;
+extern const struct clb_source clb_kernel_gemm_nv_bf16_sync;
 extern const struct clb_source clb_kernel_gemm_nv_bf16x6;
 extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
 

@@ -12,6 +12,10 @@
 /* Above this PoCL compiles another version of the kernel, without knowledge of the grid's size. */
 #define WIDEST_SPECIALISED 65535
 
+/* What is streamed is cut by the problem's size. On PoCL that is for tests, whose matrices are
+ * smaller than this. */
+#define STREAMED ((size_t)512)
+
 /* Sizes of one launch; w x k elements are packed or m x n computed. */
 struct shape {
     size_t rows, cols;
@@ -27,8 +31,11 @@ static size_t width_of(const struct clb_geometry *geometry)
 static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n, size_t *k)
 {
     const size_t *value = variant->tuning.value;
-    *m = clb_round_up(clb_max(value[CLB_PARAM_TILE_M], 1), clb_gemm_unit(variant, CLB_OPERAND_A));
-    *n = clb_round_up(clb_max(value[CLB_PARAM_TILE_N], 1), clb_gemm_unit(variant, CLB_OPERAND_B));
+    size_t least = clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0 ? STREAMED : 1;
+    *m = clb_round_up(clb_max(value[CLB_PARAM_TILE_M], least),
+                      clb_gemm_unit(variant, CLB_OPERAND_A));
+    *n = clb_round_up(clb_max(value[CLB_PARAM_TILE_N], least),
+                      clb_gemm_unit(variant, CLB_OPERAND_B));
     *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], 1), clb_gemm_depth_unit(variant));
 }
 
@@ -43,7 +50,7 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
     struct clb_geometry high = clb_gemm_pack_geometry(variant, role, deep.rows, deep.cols);
     if (width_of(&high) > width_of(&wide))
         shape = deep;
-    struct clb_buffer *source = NULL, *packed = NULL;
+    struct clb_buffer *source = NULL, *packed = NULL, *flag = NULL;
     /* A leading dimension of 1: the values don't matter. */
     clb_status status =
         clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
@@ -51,13 +58,16 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
     if (status == CLB_OK)
         status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
                                 clb_packed_bytes(variant, role, shape.rows, shape.cols), &packed);
+    if (status == CLB_OK && clb_gemm_is_split(variant))
+        status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
     if (status == CLB_OK) {
         struct clb_chunk chunk = {source->mem, 0, 1, depth_contiguous, false};
         status = clb_gemm_pack(lane, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
-                               NULL, (struct clb_order){0});
+                               flag != NULL ? flag->mem : NULL, (struct clb_order){0});
         if (clb_lane_finish(lane) != CLB_OK)
             return CLB_ERR_OPENCL; /* what is outstanding may still use the buffers */
     }
+    clb_buffer_put(lane->runtime, flag);
     clb_buffer_put(lane->runtime, packed);
     clb_buffer_put(lane->runtime, source);
     return status;
@@ -122,8 +132,7 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
 clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct clb_lane *lane;
-    if (strcmp(runtime->device.platform_name, "Portable Computing Language") != 0 ||
-        clb_gemm_is_split(variant))
+    if (strcmp(runtime->device.platform_name, "Portable Computing Language") != 0)
         return CLB_OK;
     clb_status status = clb_lane_acquire(runtime, &lane);
     if (status != CLB_OK)

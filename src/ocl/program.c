@@ -89,7 +89,7 @@ static unsigned char *get_binary(const struct clb_program *program, size_t *size
 static bool needs_patch(const struct clb_program *program)
 {
     return strstr(program->source->text, MARK) != NULL &&
-           strstr(program->options, "-DCLB_WGMMA=0") == NULL;
+           strstr(program->options, "-DCLB_EMULATE=1") == NULL;
 }
 
 static bool patch_ptx(const char *ptx, struct clb_text *patched)

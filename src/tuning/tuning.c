@@ -58,6 +58,7 @@ static const struct {
     [CLB_FAMILY_NV_DMMA] = {"nv-dmma", CLB_MATH_DEFAULT},
     [CLB_FAMILY_NV_BF16X6] = {"nv-bf16x6", CLB_MATH_DEFAULT},
     [CLB_FAMILY_NV_FP16X3] = {"nv-fp16x3", CLB_MATH_FAST},
+    [CLB_FAMILY_NV_BF16_SYNC] = {"nv-bf16-sync", CLB_MATH_DEFAULT},
 };
 
 const char *clb_family_name(clb_family family)

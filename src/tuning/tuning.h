@@ -13,6 +13,7 @@ typedef enum clb_family {
     CLB_FAMILY_NV_DMMA,
     CLB_FAMILY_NV_BF16X6,
     CLB_FAMILY_NV_FP16X3,
+    CLB_FAMILY_NV_BF16_SYNC,
     CLB_FAMILIES
 } clb_family;
 

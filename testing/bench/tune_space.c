@@ -102,6 +102,7 @@ static const struct tune_axis dmma_axes[] = {
     AXIS(WARP_M, 16, 32, 64, 96),
     AXIS(WARP_N, 16, 32, 48, 64),
     AXIS(KU, 16, 32, 48, 64),
+    AXIS(COPY, 1, 2),
     AXIS(STAGES, 2, 3, 4, 5, 6),
     AXIS(LAG, 1, 2, 3),
     AXIS(GROUP, 1, 4, 6, 8, 12, 16, 32),
@@ -116,7 +117,7 @@ static bool dmma_sensible(const size_t *value, size_t real)
         return false;
     size_t warps = mr / wm * (nr / wn);
     return warps >= 2 && warps <= 16 && wm * wn / 32 <= 96 &&
-           value[CLB_PARAM_LAG] < value[CLB_PARAM_STAGES] &&
+           (value[CLB_PARAM_COPY] == 2 || value[CLB_PARAM_LAG] < value[CLB_PARAM_STAGES]) &&
            value[CLB_PARAM_STAGES] * (mr + nr) * ku * real <= LOCAL_MAX;
 }
 
@@ -150,6 +151,31 @@ static bool fp16x3_sensible(const size_t *value, size_t real)
     return split_sensible(value, 4);
 }
 
+/* ---- nv-bf16-sync ---- */
+
+static const struct tune_axis bf16_sync_axes[] = {
+    AXIS(MR, 64, 128, 192, 256),
+    AXIS(NR, 64, 96, 128, 192, 256),
+    AXIS(WARP_M, 32, 64),
+    AXIS(WARP_N, 16, 32, 64),
+    AXIS(STAGES, 2, 3, 4, 5),
+    AXIS(GROUP, 1, 4, 6, 8, 12, 16, 32),
+    AXIS(PACK_WG, 64, 128, 256, 512, 1024),
+};
+
+/* Two sums and the pieces of the operands in the registers of a work-item. */
+static bool bf16_sync_sensible(const size_t *value, size_t real)
+{
+    size_t mr = value[CLB_PARAM_MR], nr = value[CLB_PARAM_NR];
+    size_t wm = value[CLB_PARAM_WARP_M], wn = value[CLB_PARAM_WARP_N];
+    (void)real;
+    if (wm == 0 || wn == 0 || mr % wm != 0 || nr % wn != 0)
+        return false;
+    size_t warps = mr / wm * (nr / wn);
+    return warps >= 4 && warps <= 16 && wm * wn / 16 + wm / 2 + wn * 3 / 2 <= 216 &&
+           warps * 32 * (wm * wn / 16) <= 48 * 1024 && split_sensible(value, 6);
+}
+
 const struct tune_space *tune_space_of(clb_family family)
 {
     static const struct tune_space spaces[CLB_FAMILIES] = {
@@ -159,6 +185,8 @@ const struct tune_space *tune_space_of(clb_family family)
         [CLB_FAMILY_NV_DMMA] = {dmma_axes, CLB_COUNT_OF(dmma_axes), NULL, dmma_sensible},
         [CLB_FAMILY_NV_BF16X6] = {split_axes, CLB_COUNT_OF(split_axes), NULL, bf16x6_sensible},
         [CLB_FAMILY_NV_FP16X3] = {split_axes, CLB_COUNT_OF(split_axes), NULL, fp16x3_sensible},
+        [CLB_FAMILY_NV_BF16_SYNC] = {bf16_sync_axes, CLB_COUNT_OF(bf16_sync_axes), NULL,
+                                     bf16_sync_sensible},
     };
     return &spaces[family];
 }

@@ -261,6 +261,7 @@ struct setting {
     const char *name, *kernel, *params;
     const size_t *sizes; /* that m, n and k are taken from; ends with SIZE_MAX */
     int repeats;         /* of all transposes, precisions and forms */
+    char only;           /* the family's one precision; 0 for both */
 };
 
 static const size_t small_sizes[] = {0,  1,  2,  3,  4,  5,  7,  8,  9,       11,
@@ -269,22 +270,28 @@ static const size_t large_sizes[] = {1,  2,  7,  15,  16,  17,  31,  32,      33
                                      64, 65, 97, 127, 128, 129, 191, SIZE_MAX};
 
 static const struct setting settings[] = {
-    {"cpu, minimal tiles", "cpu", "gemm.tile=min", small_sizes, 9},
-    {"portable, minimal tiles", "portable", "gemm.tile=min", small_sizes, 9},
+    {"cpu, minimal tiles", "cpu", "gemm.tile=min", small_sizes, 9, 0},
+    {"portable, minimal tiles", "portable", "gemm.tile=min", small_sizes, 9, 0},
     {"cpu, minimal tiles, streamed", "cpu", "gemm.tile=min,gemm.stream=1,gemm.threads=2",
-     small_sizes, 3},
+     small_sizes, 3, 0},
     {"portable, minimal tiles, streamed by one thread", "portable", "gemm.tile=min,gemm.stream=1",
-     small_sizes, 3},
-    {"cpu, default tiles", "cpu", "", large_sizes, 3},
-    {"portable, default tiles", "portable", "", large_sizes, 1},
-    {"cpu, default tiles, streamed", "cpu", "gemm.stream=1,gemm.threads=3", large_sizes, 1},
+     small_sizes, 3, 0},
+    {"cpu, default tiles", "cpu", "", large_sizes, 3, 0},
+    {"portable, default tiles", "portable", "", large_sizes, 1, 0},
+    {"cpu, default tiles, streamed", "cpu", "gemm.stream=1,gemm.threads=3", large_sizes, 1, 0},
     {"cpu, for AVX2", "cpu",
      "gemm.mr=16,gemm.nr=6,gemm.kc=384,gemm.nc=252,gemm.pk=256,gemm.vp=8,gemm.ks=32,gemm.tn=32",
-     large_sizes, 1},
+     large_sizes, 1, 0},
     {"cpu, odd parameters", "cpu",
      "gemm.tile=min,gemm.mr=6,gemm.nr=3,gemm.mc=12,gemm.nc=9,gemm.ku=6,gemm.kc=6,gemm.pk=12,"
      "gemm.tm=7,gemm.tn=5,gemm.ks=5",
-     small_sizes, 2},
+     small_sizes, 2, 0},
+    {"nv-dmma, minimal tiles, emulated", "nv-dmma", "gemm.tile=min,gemm.emulate=1", small_sizes, 3,
+     'z'},
+    {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync", "gemm.tile=min,gemm.emulate=1",
+     small_sizes, 3, 'c'},
+    {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.emulate=1", large_sizes, 1, 'c'},
+    {"nv-fp16x3, emulated", "nv-fp16x3", "gemm.tile=min,gemm.emulate=1", large_sizes, 1, 'c'},
 };
 
 static struct scalar pick_scalar(bool single, uint64_t *seed)
@@ -310,6 +317,8 @@ static void one_of_each(const struct setting *setting, int round, uint64_t *seed
     for (int choice = 0; choice < 9 * 2 * FORMS; choice++) {
         enum form form = (enum form)(choice / 18);
         bool single = choice / 9 % 2 == 0;
+        if (setting->only != 0 && single != (setting->only == 'c'))
+            continue;
         struct product g = {.single = single,
                             .transa = (clb_op)(choice % 3),
                             .transb = (clb_op)(choice / 3 % 3),
@@ -339,12 +348,15 @@ static double reported(const char *report, const char *symbol, const char *key)
 }
 
 /* Everything that computes ran on the device. */
-static void check_report(void)
+static void check_report(char only)
 {
     static const char *const symbols[] = {"cgemm_", "zgemm_", "cblas_cgemm", "cblas_zgemm"};
     static char report[8192];
     expect(clblas_shim_report(report, sizeof report) < sizeof report, "the report's length");
     for (size_t i = 0; i < CLB_COUNT_OF(symbols); i++) {
+        bool single = strstr(symbols[i], "cgemm") != NULL;
+        if (only != 0 && single != (only == 'c'))
+            continue;
         double calls = reported(report, symbols[i], "calls");
         double device = reported(report, symbols[i], "device");
         double quick = reported(report, symbols[i], "quick");
@@ -370,16 +382,21 @@ static void run_setting(void *argument)
     setenv("OPENBLAS_CORETYPE", "Haswell", 1);
     for (int round = 0; round < setting->repeats; round++)
         one_of_each(setting, round, &run->seed);
-    check_report();
+    check_report(setting->only);
 }
 
-/* An argument is a kernel family that runs with its own parameters, on another device than the
- * tests' own for example. */
+/* usage: complex [FAMILY [c|z|both [PARAMS]]]: a kernel family that runs with its own parameters,
+ * on another device than the tests' own for example. */
 int main(int count, char **arguments)
 {
     uint64_t seed = tap_seed();
     if (count > 1) {
-        const struct setting own = {arguments[1], arguments[1], "", large_sizes, 6};
+        const struct setting own = {arguments[1],
+                                    arguments[1],
+                                    count > 3 ? arguments[3] : "",
+                                    large_sizes,
+                                    6,
+                                    count > 2 && *arguments[2] != 'b' ? *arguments[2] : '\0'};
         struct run run = {&own, random_bits(&seed)};
         tap_child(own.name, 240, run_setting, &run);
         return tap_done();

@@ -109,6 +109,7 @@ struct setting {
     const size_t *sizes; /* that m, n and k are taken from; ends with SIZE_MAX */
     int repeats;         /* of all transposes, precisions and forms */
     bool wide;           /* also operands of more than 2^31 elements */
+    char only;           /* the family's one precision; 0 for both */
 };
 
 static const size_t small_sizes[] = {0,  1,  2,  3,  4,  5,  7,  8,  9,  11, 13,      15,
@@ -117,20 +118,32 @@ static const size_t large_sizes[] = {1,   3,   16,  31,  32,  33,  63,  64,  65,
                                      127, 128, 129, 191, 193, 255, 256, 257, 260, SIZE_MAX};
 
 static const struct setting settings[] = {
-    {"cpu, minimal tiles", "cpu", "gemm.tile=min", "libblas.so.3", small_sizes, 12, true},
-    {"portable, minimal tiles", "portable", "gemm.tile=min", "libblas.so.3", small_sizes, 12, true},
+    {"cpu, minimal tiles", "cpu", "gemm.tile=min", "libblas.so.3", small_sizes, 12, true, 0},
+    {"portable, minimal tiles", "portable", "gemm.tile=min", "libblas.so.3", small_sizes, 12, true,
+     0},
     {"cpu, minimal tiles, streamed", "cpu", "gemm.tile=min,gemm.stream=1,gemm.threads=2",
-     "libblas.so.3", small_sizes, 6, false},
+     "libblas.so.3", small_sizes, 6, false, 0},
     {"portable, minimal tiles, streamed by one thread", "portable", "gemm.tile=min,gemm.stream=1",
-     "libblas.so.3", small_sizes, 6, true},
-    {"cpu, default tiles", "cpu", "", "libopenblas.so.0", large_sizes, 2, true},
-    {"portable, default tiles", "portable", "", "libblas.so.3", large_sizes, 1, false},
+     "libblas.so.3", small_sizes, 6, true, 0},
+    {"cpu, default tiles", "cpu", "", "libopenblas.so.0", large_sizes, 2, true, 0},
+    {"portable, default tiles", "portable", "", "libblas.so.3", large_sizes, 1, false, 0},
     {"cpu, default tiles, streamed", "cpu", "gemm.stream=1,gemm.threads=3", "libblas.so.3",
-     large_sizes, 1, false},
+     large_sizes, 1, false, 0},
     {"odd parameters", "cpu",
      "gemm.tile=min,gemm.mr=6,gemm.nr=3,gemm.mc=12,gemm.nc=9,gemm.ku=3,"
      "gemm.kc=6,gemm.pk=9,gemm.tm=7,gemm.tn=5,gemm.ks=5",
-     "libblas.so.3", small_sizes, 2, false},
+     "libblas.so.3", small_sizes, 2, false, 0},
+    {"nv-dmma, minimal tiles, emulated", "nv-dmma", "gemm.tile=min,gemm.emulate=1", "libblas.so.3",
+     small_sizes, 3, true, 'd'},
+    {"nv-dmma, minimal tiles, emulated, streamed", "nv-dmma",
+     "gemm.tile=min,gemm.emulate=1,gemm.stream=1,gemm.stages=2", "libblas.so.3", small_sizes, 3,
+     false, 'd'},
+    {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync", "gemm.tile=min,gemm.emulate=1",
+     "libblas.so.3", small_sizes, 3, true, 's'},
+    {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.emulate=1", "libblas.so.3",
+     large_sizes, 1, false, 's'},
+    {"nv-fp16x3, emulated", "nv-fp16x3", "gemm.tile=min,gemm.emulate=1", "libblas.so.3",
+     large_sizes, 1, false, 's'},
 };
 
 static size_t pick(const size_t *sizes, uint64_t *seed)
@@ -291,12 +304,14 @@ static double reported(const char *report, const char *symbol, const char *key)
 }
 
 /* Everything that computes ran on the device. */
-static void check_report(void)
+static void check_report(char only)
 {
     static const char *const symbols[] = {"sgemm_", "dgemm_", "cblas_sgemm", "cblas_dgemm"};
     static char report[8192];
     expect(clblas_shim_report(report, sizeof report) < sizeof report, "the report's length");
     for (size_t i = 0; i < CLB_COUNT_OF(symbols); i++) {
+        if (only != 0 && strstr(symbols[i], only == 's' ? "sgemm" : "dgemm") == NULL)
+            continue;
         double calls = reported(report, symbols[i], "calls");
         double device = reported(report, symbols[i], "device");
         double quick = reported(report, symbols[i], "quick");
@@ -317,6 +332,8 @@ static void one_of_each(const struct setting *setting, int round, uint64_t *seed
         clb_op transa = (clb_op)(choice % 3), transb = (clb_op)(choice / 3 % 3);
         clb_precision precision = (clb_precision)(choice / 9 % 2);
         enum form form = (enum form)(choice / 18);
+        if (setting->only != 0 && setting->only != "sd"[precision])
+            continue;
         struct gemm_case g = pick_case(precision, transa, transb, setting->sizes, seed);
         switch (round % 3) {
         case 0:
@@ -345,7 +362,7 @@ static void run_setting(void *argument)
     setenv("OPENBLAS_CORETYPE", "Haswell", 1);
     for (int round = 0; round < setting->repeats; round++)
         one_of_each(setting, round, &run->seed);
-    check_report();
+    check_report(setting->only);
 }
 
 /* dlopen's own idea: the library may be absent. */
@@ -354,9 +371,23 @@ static void probe_library(void *name)
     expect(dlopen(name, RTLD_NOW | RTLD_LOCAL) != NULL, "absent");
 }
 
-int main(void)
+/* usage: public [FAMILY [s|d|both [PARAMS]]]: as complex.c has it. */
+int main(int count, char **arguments)
 {
     uint64_t seed = tap_seed();
+    if (count > 1) {
+        const struct setting own = {arguments[1],
+                                    arguments[1],
+                                    count > 3 ? arguments[3] : "",
+                                    "libblas.so.3",
+                                    large_sizes,
+                                    6,
+                                    false,
+                                    count > 2 && *arguments[2] != 'b' ? *arguments[2] : '\0'};
+        struct run run = {&own, random_bits(&seed)};
+        tap_child(own.name, 240, run_setting, &run);
+        return tap_done();
+    }
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         struct run run = {&settings[i], random_bits(&seed)};
         struct setting own = settings[i];

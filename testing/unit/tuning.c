@@ -95,6 +95,37 @@ static void math(void *unused)
     }
 }
 
+/* What needs compute capability 9.0 comes before what needs 8.0, and that before what needs
+ * neither. */
+static void nvidia_order(void *unused)
+{
+    static const struct {
+        clb_precision precision;
+        clb_family family[3];
+        size_t copy[3];
+    } orders[] = {
+        {CLB_S, {CLB_FAMILY_NV_BF16X6, CLB_FAMILY_NV_BF16_SYNC, CLB_FAMILY_PORTABLE}, {0, 0, 1}},
+        {CLB_D, {CLB_FAMILY_NV_DMMA, CLB_FAMILY_NV_DMMA, CLB_FAMILY_PORTABLE}, {0, 2, 1}},
+        {CLB_C, {CLB_FAMILY_NV_BF16X6, CLB_FAMILY_NV_BF16_SYNC, CLB_FAMILY_PORTABLE}, {0, 0, 1}},
+        {CLB_Z, {CLB_FAMILY_NV_DMMA, CLB_FAMILY_NV_DMMA, CLB_FAMILY_PORTABLE}, {0, 2, 1}},
+    };
+    struct clb_device nvidia = gpu;
+    (void)unused;
+    set("", "");
+    snprintf(nvidia.vendor, sizeof nvidia.vendor, "NVIDIA Corporation");
+    for (size_t i = 0; i < CLB_COUNT_OF(orders); i++) {
+        for (size_t skip = 0; skip < CLB_COUNT_OF(orders[i].family); skip++) {
+            struct clb_gemm_tuning tuning = {0};
+            expect(clb_tuning_gemm(&nvidia, orders[i].precision, CLB_MATH_DEFAULT, skip, &tuning) ==
+                           CLB_OK &&
+                       tuning.family == orders[i].family[skip] &&
+                       tuning.value[CLB_PARAM_COPY] == orders[i].copy[skip],
+                   "precision %d, row %zu is %s with copy %zu", (int)orders[i].precision, skip,
+                   clb_family_name(tuning.family), tuning.value[CLB_PARAM_COPY]);
+        }
+    }
+}
+
 static void forced(void *unused)
 {
     (void)unused;
@@ -174,6 +205,7 @@ int main(void)
     char text[4096];
     tap_child("rows", 30, rows, NULL);
     tap_child("levels of accuracy", 30, math, NULL);
+    tap_child("rows for NVIDIA by what they need", 30, nvidia_order, NULL);
     tap_child("a forced family", 30, forced, NULL);
     tap_child("a family forced on a device without a row of it", 30, forced_cpu, NULL);
     tap_child("overrides", 30, overridden, NULL);

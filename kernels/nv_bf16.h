@@ -1,0 +1,173 @@
+/* Single precision in exact bf16 pieces: splitting and packing. Included behind nv_operand.h, where
+ * the tile, CLB_KU, CLB_PIECE(width), CLB_PACK_WG and CLB_PACK_KERNEL are defined.
+ *
+ * Each element is the exact sum of three bf16 pieces, x = x1 + x2 + x3 (8 significant bits each,
+ * rounded to nearest, so |x2| <= 2^-8 |x|, |x3| <= 2^-16 |x|), and the product is
+ *   x1*y1 + (x1*y2 + x2*y1) + (x1*y3 + x2*y2 + x3*y1) + (x2*y3 + x3*y2);
+ * what is left out is below 2^-32 |x*y|, or 2^-23 |x*y| without the last two products.
+ *
+ * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
+ * = blocks of CLB_KU depths, block = the image of the tile in local memory: piece 1, 2, 3, each
+ * made of chunks of 8 elements (16 bytes), which place_of() orders. Zero beyond the operand.
+ * Packed size: ceil(w/W) * W * KP * 6 *bytes*, KP = k rounded up to CLB_KU. dst_off, pa_off and
+ * pb_off are in bytes, multiples of 16.
+ *
+ * *flag is set to 1, never cleared, when an element is neither zero nor of magnitude CLB_SAFE_MIN
+ * .. CLB_SAFE_MAX (Inf and NaN included): C must then come from the FMA kernel. Within the range no
+ * product of two pieces loses bits to underflow, and no sum over up to 2^15 depths overflows.
+ */
+
+/* Magnitudes that are split exactly. */
+#ifndef CLB_SAFE_MIN
+#define CLB_SAFE_MIN 0x1p-58f
+#endif
+#ifndef CLB_SAFE_MAX
+#define CLB_SAFE_MAX 0x1p56f
+#endif
+
+/* Row and depth, in the block, of element d of the chunk at e * 16 bytes of a piece. Defined by the
+ * kernel file. */
+static inline uint2 place_of(uint e, uint d, uint width, bool is_a);
+
+/* The upper half of a float rounded to bf16, to nearest even, as a float; x must be finite. */
+static inline float round_bf16(float x)
+{
+    uint u = as_uint(x);
+
+    return as_float((u + 0x7fff + (u >> 16 & 1)) & 0xffff0000);
+}
+
+/* Two bf16 of one piece in a word, the lower depth in the lower half. */
+static inline uint pair_bf16(float low, float high)
+{
+    return as_uint(low) >> 16 | (as_uint(high) & 0xffff0000);
+}
+
+static inline bool is_safe(float x)
+{
+    float a = fabs(x);
+
+    return a == 0.0f || (a >= CLB_SAFE_MIN && a <= CLB_SAFE_MAX);
+}
+
+/* Splits the 8 elements of a chunk and writes the pieces; false: one is outside the range. */
+static inline bool split_chunk(float x[8], global uchar *dst, uint width)
+{
+    bool safe = true;
+    float rest[8];
+
+    for (uint i = 0; i < 8; i++)
+        safe = safe && is_safe(x[i]);
+#pragma unroll
+    for (uint piece = 0; piece < 3; piece++) {
+#pragma unroll
+        for (uint i = 0; i < 8; i++) {
+            float r = round_bf16(x[i]);
+
+            rest[i] = x[i] - r;
+            x[i] = r;
+        }
+        *(global uint4 *)(dst + piece * CLB_PIECE(width)) =
+            (uint4)(pair_bf16(x[0], x[1]), pair_bf16(x[2], x[3]), pair_bf16(x[4], x[5]),
+                    pair_bf16(x[6], x[7]));
+#pragma unroll
+        for (uint i = 0; i < 8; i++)
+            x[i] = rest[i];
+    }
+    return safe;
+}
+
+static inline global uchar *packed_block(global uchar *dst, ulong dst_off, uint width)
+{
+    ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
+
+    return dst + dst_off + block * (width * CLB_KU * 6);
+}
+
+/* Rows contiguous in the source, which is read in whole 32-byte sectors at least. */
+static inline void pack_n(global const float *src, ulong ld, uint w, uint k, global uchar *dst,
+                          uint width, bool is_a, global uint *flag, uint conj)
+{
+    bool safe = true;
+
+    for (uint e = get_local_id(0); e < width * CLB_KU / 8; e += CLB_PACK_WG) {
+        float x[8];
+
+#pragma unroll
+        for (uint d = 0; d < 8; d++) {
+            uint2 at = place_of(e, d, width, is_a);
+            uint i = get_group_id(0) * width + at.x;
+            uint p = get_group_id(1) * CLB_KU + at.y;
+
+            x[d] = element(src, 1, ld, w, k, i, p, is_a, conj);
+        }
+        safe = split_chunk(x, dst + e * 16, width) && safe;
+    }
+    if (!safe)
+        *flag = 1;
+}
+
+/* Depths contiguous in the source: the block is read along the depth and turned in local memory. */
+static inline void pack_t(global const float *src, ulong ld, uint w, uint k, global uchar *dst,
+                          uint width, bool is_a, global uint *flag, uint conj, local float *block)
+{
+    bool safe = true;
+
+#pragma unroll 8
+    for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
+        uint i = get_group_id(0) * width + e / CLB_KU;
+        uint p = get_group_id(1) * CLB_KU + e % CLB_KU;
+
+        block[e % CLB_KU * (width + 1) + e / CLB_KU] = element(src, ld, 1, w, k, i, p, is_a, conj);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint e = get_local_id(0); e < width * CLB_KU / 8; e += CLB_PACK_WG) {
+        float x[8];
+
+#pragma unroll
+        for (uint d = 0; d < 8; d++) {
+            uint2 at = place_of(e, d, width, is_a);
+
+            x[d] = block[at.y * (width + 1) + at.x];
+        }
+        safe = split_chunk(x, dst + e * 16, width) && safe;
+    }
+    if (!safe)
+        *flag = 1;
+}
+
+CLB_PACK_KERNEL void clb_pack_a_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
+{
+    pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
+           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
+{
+    local float block[CLB_KU * (CLB_MR + 1)];
+
+    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
+           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ, block);
+}
+
+CLB_PACK_KERNEL void clb_pack_b_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
+{
+    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
+           CLB_NR, false, flag, CLB_CONJ);
+}
+
+CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global uchar *dst, ulong dst_off,
+                                  global uint *flag CLB_CONJ_PARAMETER)
+{
+    local float block[CLB_KU * (CLB_NR + 1)];
+
+    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
+           CLB_NR, false, flag, CLB_CONJ, block);
+}

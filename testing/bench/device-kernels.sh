@@ -1,0 +1,138 @@
+#!/bin/bash
+# Every kernel family for NVIDIA devices, and the portable one, in under a minute: results and accuracy,
+# then rates at n = 4096 of operands that are on the device.
+#
+# usage: device-kernels.sh [BUILD-FOLDER]        (default: the current folder)
+#
+# Half of the time is for the results, which are judged side by side, the rest for the rates. A built
+# tree needs its programs only (`make bench` and `make check TESTS=` made them). The device is
+# CLBLAS_SHIM_DEVICE, `gpu` when that is not set; SIZE is the size for the rates, SECONDS_IN_ALL the
+# limit, FAMILIES replaces the list below.
+#
+# A step that fails, hangs or finds no time does not keep the others from running: TIME is one that took
+# too long, unseen one that had no time, none a family that the device does not build. The last lines
+# are a short table; the exit status is 1 when a result is wrong or missing.
+set -u -o pipefail
+build=$(readlink -f "${1:-.}")
+size=${SIZE:-4096}
+limit=${SECONDS_IN_ALL:-57}
+export CLBLAS_SHIM_DEVICE=${CLBLAS_SHIM_DEVICE:-gpu}
+unset LD_PRELOAD CLBLAS_SHIM_KERNEL CLBLAS_SHIM_PARAMS CLBLAS_SHIM_MATH
+. "$(dirname "$0")/nvidia-icd.sh" || exit 1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache CLBLAS_SHIM_LOG=warn OPENBLAS_NUM_THREADS=1
+export LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+mkdir -p "$XDG_CACHE_HOME"
+
+# precision, family, judge of the results (accuracy: contract 5 too), parameters
+async=gemm.copy=2,gemm.ku=16
+families="
+s nv-bf16x6    accuracy
+s nv-bf16-sync accuracy
+s nv-fp16x3    public
+s portable     accuracy
+d nv-dmma      accuracy
+d nv-dmma      accuracy $async
+d portable     accuracy
+c nv-bf16x6    complex
+c nv-bf16-sync complex
+c nv-fp16x3    complex
+c portable     complex
+z nv-dmma      complex
+z nv-dmma      complex  $async
+z portable     complex
+"
+families=${FAMILIES:-$families}
+
+die()
+{
+    echo "device-kernels.sh: $*" >&2
+    exit 1
+}
+
+# A test program: below .libs where libtool made a wrapper.
+test_program()
+{
+    local program=$build/testing/unit/.libs/$1
+    [ -x "$program" ] || program=$build/testing/unit/$1
+    echo "$program"
+}
+
+# run UNTIL MOST LOG COMMAND...: for MOST seconds, but not longer than UNTIL.
+run()
+{
+    local most=$(($1 - SECONDS)) log=$3
+    [ "$most" -lt "$2" ] || most=$2
+    shift 3
+    [ "$most" -gt 0 ] || { echo "no time left" >"$log"; return 125; }
+    timeout -k 1 "$most" "$@" >"$log" 2>&1 </dev/null
+}
+
+outcome()
+{
+    case $1 in 0) echo right ;; 124 | 137) echo TIME ;; 125) echo unseen ;; *) echo WRONG ;; esac
+}
+
+# check NUMBER PRECISION FAMILY JUDGE PARAMS
+check()
+{
+    run $((limit / 2)) 25 "$work/check.$1" "$(test_program "$4")" "$3" "$2" "$5"
+    outcome $? >"$work/outcome.$1"
+}
+
+# The product alone and with packing: the kernel's name and TFLOP/s, best and median.
+measure()
+{
+    CLBLAS_SHIM_KERNEL=$3 CLBLAS_SHIM_PARAMS=$5 run "$limit" 8 "$work/rate.$1" \
+        "$build/testing/bench/bench-kernel" --sizes "$size" --precisions "$2" --reps 5
+    outcome $? >"$work/result.$1"
+    ! grep -q 'no kernel' "$work/rate.$1" || echo none >"$work/result.$1"
+    awk '/^[sdcz] +[0-9]/ && NF > 8 { printf "%-26s %7.1f %7.1f %7.1f %7.1f", $3, $6 / 1000, $5 / 1000,
+             $9 / 1000, $8 / 1000 }' "$work/rate.$1"
+}
+
+[ -x "$(test_program public)" ] || die "make check TESTS= first"
+[ -x "$build/testing/bench/bench-kernel" ] || die "make bench first"
+cd "$work" || exit 1
+register_nvidia
+nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader 2>/dev/null
+
+number=0
+checks=()
+while read -r precision family judge params; do
+    [ -n "$precision" ] || continue
+    number=$((number + 1))
+    check $number "$precision" "$family" "$judge" "$params" &
+    checks+=($!)
+    # Not all at once: the judges compute what they compare with.
+    [ $((number % $(nproc))) != 0 ] || { wait "${checks[@]}"; checks=(); }
+done <<<"$families"
+wait "${checks[@]}"
+echo "results and accuracy: $SECONDS s"
+
+number=0
+failed=0
+while read -r precision family judge params; do
+    [ -n "$precision" ] || continue
+    number=$((number + 1))
+    rates=$(measure $number "$precision" "$family" "$judge" "$params")
+    seen=$(cat "$work/outcome.$number" 2>/dev/null || echo unseen)
+    rated=$(cat "$work/result.$number" 2>/dev/null || echo unseen)
+    printf '%s %-13s %-9s %-6s %-6s %s %s\n' "$precision" "$family" "$judge" "$seen" "$rated" "$rates" \
+        "$params" >>"$work/table"
+    [ "$seen$rated" = rightright ] && continue
+    failed=1
+    echo
+    echo "== $precision $family $params: $judge $seen, rate $rated"
+    [ "$seen" = right ] || grep -v '^ok\|^PASS' "$work/check.$number" | tail -n 12
+    [ "$rated" = right ] || tail -n 6 "$work/rate.$number"
+done <<<"$families"
+
+echo
+echo "== $(sed -n 's/^# device //p' "$work"/rate.* | head -n 1); n = $size, TFLOP/s; $SECONDS s in all"
+printf '%s %-13s %-9s %-6s %-6s %-26s %7s %7s %7s %7s\n' p family judge result rate kernel product median \
+    packed median
+cat "$work/table"
+[ $failed = 0 ] && echo "all right" || echo "FAILED"
+exit $failed
