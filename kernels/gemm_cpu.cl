@@ -61,7 +61,12 @@
 
 /* Steps of depth per turn of the inner loop. */
 #ifndef CLB_KU
-#define CLB_KU 2
+#define CLB_KU 4
+#endif
+
+/* How many cache lines ahead of its use the inner loop asks for B. */
+#ifndef CLB_AHEAD
+#define CLB_AHEAD 32
 #endif
 
 /* What a work-group packs: CLB_PACK_PANELS panels over CLB_PACK_K steps of depth (a multiple of
@@ -142,10 +147,12 @@ typedef CLB_JOIN(CLB_REAL, CLB_VPN) vpack;
 /* A hint that the cache line at p is needed soon.  It may point anywhere: it cannot fault.  A
  * compiler for another device gets none. */
 #if defined(__x86_64__) || defined(__aarch64__)
-#define CLB_PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
+#define CLB_PREFETCH(p)       __builtin_prefetch((const void *)(size_t)(p), 0, 2)
+#define CLB_PREFETCH_NEAR(p)  __builtin_prefetch((const void *)(size_t)(p), 0, 3)
 #define CLB_PREFETCH_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
 #else
-#define CLB_PREFETCH(p) ((void)(p))
+#define CLB_PREFETCH(p)       ((void)(p))
+#define CLB_PREFETCH_NEAR(p)  ((void)(p))
 #define CLB_PREFETCH_WRITE(p) ((void)(p))
 #endif
 #define CLB_LINE (64 / (uint)sizeof(real))
@@ -503,11 +510,16 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
 
 /* ---- multiplication ------------------------------------------------------------------------- */
 
-/* acc += A*B over kc steps, kc a multiple of CLB_KU. */
+/* acc += A*B over kc steps, kc a multiple of CLB_KU.  The panel of A stays in the first-level cache,
+ * that of B is new in every micro-tile: it comes from the second level, and what the hardware
+ * fetches ahead of so short a run is not enough. */
 CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global const real *b,
                          uint kc)
 {
     for (uint p = 0; p < kc; p += CLB_KU) {
+#pragma unroll
+        for (uint i = 0; i < CLB_KU * CLB_NR; i += CLB_LINE)
+            CLB_PREFETCH_NEAR(b + CLB_AHEAD * CLB_LINE + i);
 #pragma unroll
         for (uint u = 0; u < CLB_KU; u++) {
             vacc x[CLB_MV];
