@@ -121,18 +121,29 @@ static clb_status ensure_a(struct run *run, const struct clb_rect *tile, size_t 
     return status;
 }
 
-/* Of B for a column of tiles: each queue packs its own. */
-static clb_status ensure_b(struct run *run, const struct clb_rect *tile, size_t slab, size_t depth,
-                           size_t turn, struct chunk_slot **slot)
+/* Of B for a column of tiles: each queue packs its own, or the product takes B as it is. */
+static clb_status ensure_b(struct run *run, const struct clb_rect *tile, size_t slab, size_t turn,
+                           struct clb_product *product)
 {
     const struct clb_gemm_plan *plan = &run->plan;
-    size_t chunk = tile->col / plan->tile_n * plan->slabs + slab;
-    *slot = &run->b[turn * plan->b_slots + slab % plan->b_slots];
-    if ((*slot)->holds == chunk + 1)
+    const struct clb_operand *operand = &run->operands.b;
+    if (plan->direct) {
+        struct clb_chunk chunk;
+        clb_status status = clb_operand_chunk(queue_of(run, turn), operand, tile->col,
+                                              slab * plan->slab, tile->cols, product->k, &chunk);
+        product->b = chunk.mem;
+        product->b_offset = chunk.offset;
+        product->ldb = chunk.ld;
+        return status;
+    }
+    size_t number = tile->col / plan->tile_n * plan->slabs + slab;
+    struct chunk_slot *slot = &run->b[turn * plan->b_slots + slab % plan->b_slots];
+    product->b = slot->buffer->mem;
+    if (slot->holds == number + 1)
         return CLB_OK;
-    (*slot)->holds = chunk + 1;
-    return pack(run, &run->operands.b, tile->col, slab * plan->slab, tile->cols, depth,
-                (*slot)->buffer, (struct clb_order){.queue = queue_of(run, turn)});
+    slot->holds = number + 1;
+    return pack(run, operand, tile->col, slab * plan->slab, tile->cols, product->k, slot->buffer,
+                (struct clb_order){.queue = queue_of(run, turn)});
 }
 
 /* ---- one tile -------------------------------------------------------------------------------- */
@@ -142,23 +153,21 @@ static clb_status multiply(struct run *run, const struct clb_rect *tile, size_t 
 {
     const struct clb_gemm_plan *plan = &run->plan;
     size_t turn = index % plan->queues;
-    struct chunk_slot *a, *b;
-    size_t depth = clb_min(plan->slab, run->problem->k - slab * plan->slab);
-    clb_status status = ensure_a(run, tile, slab, depth, index, &a);
+    struct chunk_slot *a;
+    struct clb_product product = {.m = tile->rows,
+                                  .n = tile->cols,
+                                  .k = clb_min(plan->slab, run->problem->k - slab * plan->slab),
+                                  .c = c->mem,
+                                  .ldc = plan->ldc,
+                                  .add = slab > 0};
+    clb_status status = ensure_a(run, tile, slab, product.k, index, &a);
     if (status == CLB_OK)
-        status = ensure_b(run, tile, slab, depth, turn, &b);
+        status = ensure_b(run, tile, slab, turn, &product);
     if (status != CLB_OK)
         return status;
+    product.a = a->buffer->mem;
     bool foreign = a->ready != NULL && a->turn != turn;
-    return clb_gemm_multiply(run->lane, run->variant,
-                             &(struct clb_product){.m = tile->rows,
-                                                   .n = tile->cols,
-                                                   .k = depth,
-                                                   .a = a->buffer->mem,
-                                                   .b = b->buffer->mem,
-                                                   .c = c->mem,
-                                                   .ldc = plan->ldc,
-                                                   .add = slab > 0},
+    return clb_gemm_multiply(run->lane, run->variant, &product,
                              (struct clb_order){.queue = queue_of(run, turn),
                                                 .waits = foreign,
                                                 .wait_list = foreign ? &a->ready : NULL});
