@@ -34,22 +34,49 @@ struct run {
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
+/* One of the buffers: those of A, of B, the tiles. */
+struct need {
+    clb_memory_kind kind;
+    size_t bytes;
+    struct clb_buffer **buffer;
+};
+
+static struct need get_need(struct run *run, size_t i)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    if (i < run->a_count)
+        return (struct need){CLB_MEMORY_DEVICE, plan->a_bytes, &run->a[i].buffer};
+    i -= run->a_count;
+    if (i < run->b_count)
+        return (struct need){CLB_MEMORY_DEVICE, plan->b_bytes, &run->b[i].buffer};
+    return (struct need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i - run->b_count]};
+}
+
 static clb_status get_buffers(struct run *run)
 {
     const struct clb_gemm_plan *plan = &run->plan;
+    uint64_t missing = 0;
     run->a_count = plan->a_slots;
     run->b_count = plan->queues * plan->b_slots;
     run->a = calloc(run->a_count + run->b_count, sizeof *run->a);
     if (run->a == NULL)
         return CLB_ERR_NOMEM;
     run->b = run->a + run->a_count;
+    size_t count = run->a_count + run->b_count + plan->c_slots;
+    for (size_t i = 0; i < count; i++) {
+        struct need need = get_need(run, i);
+        *need.buffer = clb_buffer_find(run->runtime, need.kind, need.bytes);
+        if (*need.buffer == NULL)
+            missing += clb_buffer_rounded(need.bytes);
+    }
     clb_status status = CLB_OK;
-    for (size_t i = 0; i < run->a_count && status == CLB_OK; i++)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, plan->a_bytes, &run->a[i].buffer);
-    for (size_t i = 0; i < run->b_count && status == CLB_OK; i++)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, plan->b_bytes, &run->b[i].buffer);
-    for (size_t i = 0; i < plan->c_slots && status == CLB_OK; i++)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST, plan->c_bytes, &run->c[i]);
+    if (missing > 0)
+        clb_pool_make_room(run->runtime, missing);
+    for (size_t i = 0; i < count && status == CLB_OK; i++) {
+        struct need need = get_need(run, i);
+        if (*need.buffer == NULL)
+            status = clb_buffer_get(run->runtime, need.kind, need.bytes, need.buffer);
+    }
     return status;
 }
 
