@@ -61,7 +61,12 @@
 
 /* Steps of depth per turn of the inner loop. */
 #ifndef CLB_KU
-#define CLB_KU 2
+#define CLB_KU 4
+#endif
+
+/* How many cache lines ahead of its use the inner loop asks for B. */
+#ifndef CLB_AHEAD
+#define CLB_AHEAD 32
 #endif
 
 /* What a work-group packs: CLB_PACK_PANELS panels over CLB_PACK_K steps of depth (a multiple of
@@ -142,10 +147,12 @@ typedef CLB_JOIN(CLB_REAL, CLB_VPN) vpack;
 /* A hint that the cache line at p is needed soon.  It may point anywhere: it cannot fault.  A
  * compiler for another device gets none. */
 #if defined(__x86_64__) || defined(__aarch64__)
-#define CLB_PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
+#define CLB_PREFETCH(p)       __builtin_prefetch((const void *)(size_t)(p), 0, 2)
+#define CLB_PREFETCH_NEAR(p)  __builtin_prefetch((const void *)(size_t)(p), 0, 3)
 #define CLB_PREFETCH_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
 #else
-#define CLB_PREFETCH(p) ((void)(p))
+#define CLB_PREFETCH(p)       ((void)(p))
+#define CLB_PREFETCH_NEAR(p)  ((void)(p))
 #define CLB_PREFETCH_WRITE(p) ((void)(p))
 #endif
 #define CLB_LINE (64 / (uint)sizeof(real))
@@ -503,11 +510,16 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
 
 /* ---- multiplication ------------------------------------------------------------------------- */
 
-/* acc += A*B over kc steps, kc a multiple of CLB_KU. */
+/* acc += A*B over kc steps, kc a multiple of CLB_KU.  The panel of A stays in the first-level cache,
+ * that of B is new in every micro-tile: it comes from the second level, and what the hardware
+ * fetches ahead of so short a run is not enough. */
 CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global const real *b,
                          uint kc)
 {
     for (uint p = 0; p < kc; p += CLB_KU) {
+#pragma unroll
+        for (uint i = 0; i < CLB_KU * CLB_NR; i += CLB_LINE)
+            CLB_PREFETCH_NEAR(b + CLB_AHEAD * CLB_LINE + i);
 #pragma unroll
         for (uint u = 0; u < CLB_KU; u++) {
             vacc x[CLB_MV];
@@ -525,6 +537,42 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
         a += CLB_KU * CLB_MR;
         b += CLB_KU * CLB_NR;
     }
+}
+
+/* One step of depth: column j of B is at column[j]. */
+CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                              global const real *const column[CLB_NR], uint p)
+{
+    vacc x[CLB_MV];
+#pragma unroll
+    for (uint i = 0; i < CLB_MV; i++)
+        x[i] = load_acc(a + i * CLB_VL);
+#pragma unroll
+    for (uint j = 0; j < CLB_NR; j++) {
+        const vacc y = (vacc)(column[j][p]);
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            acc[j][i] = fma(x[i], y, acc[j][i]);
+    }
+}
+
+/* The same for a B that is not packed: element (p, j) is b[p + j*ldb], of `columns` columns and
+ * exactly kc rows.  Columns that don't exist are computed as the last one. */
+CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                                global const real *b, size_t ldb, uint columns, uint kc)
+{
+    global const real *column[CLB_NR];
+#pragma unroll
+    for (uint j = 0; j < CLB_NR; j++)
+        column[j] = b + min(j, columns - 1) * ldb;
+    uint p = 0;
+    for (; p + CLB_KU <= kc; p += CLB_KU)
+#pragma unroll
+        for (uint u = 0; u < CLB_KU; u++)
+            multiply_step(acc, a + (p + u) * CLB_MR, column, p + u);
+#pragma unroll 1
+    for (; p < kc; p++)
+        multiply_step(acc, a + p * CLB_MR, column, p);
 }
 
 /* One column of the micro-tile, rows of it valid: c = alpha*acc + beta*c. */
@@ -550,8 +598,9 @@ CLB_INLINE void update_column(const vacc acc[CLB_MV], real alpha, real beta, glo
 }
 
 /* One micro-tile, of which rows x columns are valid, over kc steps. */
-CLB_INLINE void update_tile(global const real *a, global const real *b, uint kc, real alpha,
-                            real beta, global real *c, size_t ldc, uint rows, uint columns)
+CLB_INLINE void update_tile(global const real *a, global const real *b, size_t ldb, uint kc,
+                            real alpha, real beta, global real *c, size_t ldc, uint rows,
+                            uint columns, const bool direct)
 {
     vacc acc[CLB_NR][CLB_MV];
 #pragma unroll
@@ -564,7 +613,10 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, uint kc,
 #pragma unroll
         for (uint i = 0; i < CLB_MR; i += CLB_LINE)
             CLB_PREFETCH_WRITE(c + j * ldc + i);
-    multiply(acc, a, b, kc);
+    if (direct)
+        multiply_direct(acc, a, b, ldb, columns, kc);
+    else
+        multiply(acc, a, b, kc);
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
         if (j < columns)
@@ -572,25 +624,21 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, uint kc,
 }
 
 /*
- * C = alpha*A*B + beta*C from packed operands; beta = 0 does not read C.
+ * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not read
+ * C.
  *
  * A work-group takes its block of C in passes of CLB_KC steps of depth.  In a pass a panel of A
  * (CLB_MR x CLB_KC, first-level cache) meets every panel of B in turn (CLB_KC x CLB_NC, second
  * level), while the next panel of A is fetched piece by piece.
- *
- * Global size, exactly: (ceil(m / CLB_MC), ceil(n / CLB_NC)).
  */
-CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
-                         ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                         ulong c_off, ulong ldc)
+CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
+                               global const real *pa, global const real *pb, size_t ldb,
+                               global real *c, size_t ldc, const bool direct)
 {
     const uint i0 = (uint)get_group_id(0) * CLB_MC, i1 = min(i0 + CLB_MC, m);
     const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
     const uint kp = round_up(k, CLB_KU);
 
-    pa += pa_off;
-    pb += pb_off;
-    c += c_off;
     /* Passes of equal depth.  The first applies beta, the others add; k = 0 is one pass of none. */
     const uint passes = max((kp + CLB_KC - 1) / CLB_KC, 1u);
     const uint step = round_up((kp + passes - 1) / passes, CLB_KU);
@@ -607,12 +655,40 @@ CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global c
                 next = p + kc < kp ? pa + (size_t)i0 * kp + (size_t)(p + kc) * CLB_MR
                                    : pa + (size_t)i1 * kp;
             for (uint j = j0; j < j1; j += CLB_NR) {
-                global const real *b = pb + (size_t)j * kp + (size_t)p * CLB_NR;
+                global const real *b =
+                    direct ? pb + j * ldb + p : pb + (size_t)j * kp + (size_t)p * CLB_NR;
                 prefetch_run(next, share);
                 next += share;
-                update_tile(a, b, kc, alpha, pass_beta, c + j * ldc + i, ldc, i1 - i, j1 - j);
+                update_tile(a, b, ldb, direct ? min(kc, k - p) : kc, alpha, pass_beta,
+                            c + j * ldc + i, ldc, i1 - i, j1 - j, direct);
             }
         }
         p += kc;
     } while (p < kp);
+}
+
+/*
+ * Both operands packed.
+ *
+ * Global size, exactly: (ceil(m / CLB_MC), ceil(n / CLB_NC)).
+ */
+CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
+                         ulong pa_off, global const real *pb, ulong pb_off, global real *c,
+                         ulong c_off, ulong ldc)
+{
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, false);
+}
+
+/*
+ * A packed, B the caller's: element (p, j) is b[b_off + p + j*ldb], all in real numbers; nothing but
+ * its k x n elements is read.  Worth it where C has few rows: packing B then costs more than it
+ * gains.  The sums are the other kernel's, bit by bit.
+ *
+ * Global size, exactly: (ceil(m / CLB_MC), ceil(n / CLB_NC)).
+ */
+CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
+                                global const real *pa, ulong pa_off, global const real *b,
+                                ulong b_off, global real *c, ulong c_off, ulong ldc, ulong ldb)
+{
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc, true);
 }

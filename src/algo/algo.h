@@ -41,6 +41,7 @@ struct clb_gemm_family {
      * their packing kernels raise a flag, the last argument, when an element is outside the range
      * for which the family keeps its promise. NULL: packed elements are like the operand's. */
     size_t (*block_bytes)(const size_t *value, size_t width);
+    bool has_direct; /* a kernel that takes B as the caller has it, contiguous in depth */
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -133,11 +134,12 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
-/* A product of packed operands: C (m x n, ldc) = A*B, or C += A*B. */
+/* A product of packed operands: C (m x n, ldc) = A*B, or C += A*B. With ldb, B is the caller's:
+ * element (p, j) is at b_offset + p + j*ldb, counted in elements of the problem. */
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
-    cl_ulong a_offset, b_offset;
+    cl_ulong a_offset, b_offset, ldb;
     size_t ldc;
     bool add;
 };
@@ -157,10 +159,11 @@ struct clb_gemm_plan {
     size_t tile_m, tile_n, slab;
     size_t tile_rows, tile_cols, slabs;
     size_t a_slots; /* packed chunks of A kept: those of a row of tiles, or one */
-    size_t b_slots; /* of B, for each queue: a column of chunks, or one */
+    size_t b_slots; /* of B, for each queue: a column of chunks, or one; none when direct */
     size_t c_slots; /* tiles of C in flight */
     size_t queues;  /* two when A is kept: the next tile's work fills the end of the last one's */
     size_t a_bytes, b_bytes, c_bytes; /* of one slot */
+    bool direct;                      /* B is not packed */
     size_t ldc;                       /* of a tile */
     uint64_t bytes;                   /* device memory in all */
 };

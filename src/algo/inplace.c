@@ -34,22 +34,49 @@ struct run {
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
+/* One of the buffers: those of A, of B, the tiles. */
+struct need {
+    clb_memory_kind kind;
+    size_t bytes;
+    struct clb_buffer **buffer;
+};
+
+static struct need get_need(struct run *run, size_t i)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    if (i < run->a_count)
+        return (struct need){CLB_MEMORY_DEVICE, plan->a_bytes, &run->a[i].buffer};
+    i -= run->a_count;
+    if (i < run->b_count)
+        return (struct need){CLB_MEMORY_DEVICE, plan->b_bytes, &run->b[i].buffer};
+    return (struct need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i - run->b_count]};
+}
+
 static clb_status get_buffers(struct run *run)
 {
     const struct clb_gemm_plan *plan = &run->plan;
+    uint64_t missing = 0;
     run->a_count = plan->a_slots;
     run->b_count = plan->queues * plan->b_slots;
     run->a = calloc(run->a_count + run->b_count, sizeof *run->a);
     if (run->a == NULL)
         return CLB_ERR_NOMEM;
     run->b = run->a + run->a_count;
+    size_t count = run->a_count + run->b_count + plan->c_slots;
+    for (size_t i = 0; i < count; i++) {
+        struct need need = get_need(run, i);
+        *need.buffer = clb_buffer_find(run->runtime, need.kind, need.bytes);
+        if (*need.buffer == NULL)
+            missing += clb_buffer_rounded(need.bytes);
+    }
     clb_status status = CLB_OK;
-    for (size_t i = 0; i < run->a_count && status == CLB_OK; i++)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, plan->a_bytes, &run->a[i].buffer);
-    for (size_t i = 0; i < run->b_count && status == CLB_OK; i++)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, plan->b_bytes, &run->b[i].buffer);
-    for (size_t i = 0; i < plan->c_slots && status == CLB_OK; i++)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST, plan->c_bytes, &run->c[i]);
+    if (missing > 0)
+        clb_pool_make_room(run->runtime, missing);
+    for (size_t i = 0; i < count && status == CLB_OK; i++) {
+        struct need need = get_need(run, i);
+        if (*need.buffer == NULL)
+            status = clb_buffer_get(run->runtime, need.kind, need.bytes, need.buffer);
+    }
     return status;
 }
 
@@ -121,18 +148,29 @@ static clb_status ensure_a(struct run *run, const struct clb_rect *tile, size_t 
     return status;
 }
 
-/* Of B for a column of tiles: each queue packs its own. */
-static clb_status ensure_b(struct run *run, const struct clb_rect *tile, size_t slab, size_t depth,
-                           size_t turn, struct chunk_slot **slot)
+/* Of B for a column of tiles: each queue packs its own, or the product takes B as it is. */
+static clb_status ensure_b(struct run *run, const struct clb_rect *tile, size_t slab, size_t turn,
+                           struct clb_product *product)
 {
     const struct clb_gemm_plan *plan = &run->plan;
-    size_t chunk = tile->col / plan->tile_n * plan->slabs + slab;
-    *slot = &run->b[turn * plan->b_slots + slab % plan->b_slots];
-    if ((*slot)->holds == chunk + 1)
+    const struct clb_operand *operand = &run->operands.b;
+    if (plan->direct) {
+        struct clb_chunk chunk;
+        clb_status status = clb_operand_chunk(queue_of(run, turn), operand, tile->col,
+                                              slab * plan->slab, tile->cols, product->k, &chunk);
+        product->b = chunk.mem;
+        product->b_offset = chunk.offset;
+        product->ldb = chunk.ld;
+        return status;
+    }
+    size_t number = tile->col / plan->tile_n * plan->slabs + slab;
+    struct chunk_slot *slot = &run->b[turn * plan->b_slots + slab % plan->b_slots];
+    product->b = slot->buffer->mem;
+    if (slot->holds == number + 1)
         return CLB_OK;
-    (*slot)->holds = chunk + 1;
-    return pack(run, &run->operands.b, tile->col, slab * plan->slab, tile->cols, depth,
-                (*slot)->buffer, (struct clb_order){.queue = queue_of(run, turn)});
+    slot->holds = number + 1;
+    return pack(run, operand, tile->col, slab * plan->slab, tile->cols, product->k, slot->buffer,
+                (struct clb_order){.queue = queue_of(run, turn)});
 }
 
 /* ---- one tile -------------------------------------------------------------------------------- */
@@ -142,23 +180,21 @@ static clb_status multiply(struct run *run, const struct clb_rect *tile, size_t 
 {
     const struct clb_gemm_plan *plan = &run->plan;
     size_t turn = index % plan->queues;
-    struct chunk_slot *a, *b;
-    size_t depth = clb_min(plan->slab, run->problem->k - slab * plan->slab);
-    clb_status status = ensure_a(run, tile, slab, depth, index, &a);
+    struct chunk_slot *a;
+    struct clb_product product = {.m = tile->rows,
+                                  .n = tile->cols,
+                                  .k = clb_min(plan->slab, run->problem->k - slab * plan->slab),
+                                  .c = c->mem,
+                                  .ldc = plan->ldc,
+                                  .add = slab > 0};
+    clb_status status = ensure_a(run, tile, slab, product.k, index, &a);
     if (status == CLB_OK)
-        status = ensure_b(run, tile, slab, depth, turn, &b);
+        status = ensure_b(run, tile, slab, turn, &product);
     if (status != CLB_OK)
         return status;
+    product.a = a->buffer->mem;
     bool foreign = a->ready != NULL && a->turn != turn;
-    return clb_gemm_multiply(run->lane, run->variant,
-                             &(struct clb_product){.m = tile->rows,
-                                                   .n = tile->cols,
-                                                   .k = depth,
-                                                   .a = a->buffer->mem,
-                                                   .b = b->buffer->mem,
-                                                   .c = c->mem,
-                                                   .ldc = plan->ldc,
-                                                   .add = slab > 0},
+    return clb_gemm_multiply(run->lane, run->variant, &product,
                              (struct clb_order){.queue = queue_of(run, turn),
                                                 .waits = foreign,
                                                 .wait_list = foreign ? &a->ready : NULL});

@@ -106,7 +106,8 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint k = (cl_uint)(each * product->k);
-    const cl_ulong start = 0, ldc = each * product->ldc;
+    const cl_ulong start = 0, ldc = each * product->ldc, ldb = each * product->ldb;
+    const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
     const cl_double alpha_d = 1, beta_d = product->add;
     const cl_float alpha_s = 1, beta_s = product->add;
     bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
@@ -118,10 +119,13 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
                                              CLB_ARG(product->a),
                                              CLB_ARG(product->a_offset),
                                              CLB_ARG(product->b),
-                                             CLB_ARG(product->b_offset),
+                                             CLB_ARG(b_offset),
                                              CLB_ARG(product->c),
                                              CLB_ARG(start),
-                                             CLB_ARG(ldc)};
+                                             CLB_ARG(ldc),
+                                             CLB_ARG(ldb)};
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
-    return launch(lane, variant, "clb_gemm", arguments, CLB_COUNT_OF(arguments), &geometry, order);
+    bool direct = product->ldb != 0;
+    return launch(lane, variant, direct ? "clb_gemm_direct" : "clb_gemm", arguments,
+                  CLB_COUNT_OF(arguments) - !direct, &geometry, order);
 }

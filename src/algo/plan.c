@@ -29,16 +29,23 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
     plan->c_slots = clb_min(plan->tile_rows * plan->tile_cols, 2);
 }
 
+/* Packing B is worth it when every packed element meets many rows of A. */
+static bool is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+{
+    return variant->family->has_direct && problem->transb == CLB_OP_N &&
+           problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
+}
+
 /* Count the bytes for a choice of slots, with a raw chunk for an operand that can't be used in
  * place. */
 static bool fits(struct clb_gemm_plan *plan, size_t a_slots, size_t b_slots, uint64_t budget,
                  uint64_t max_alloc)
 {
     plan->a_slots = a_slots;
-    plan->b_slots = b_slots;
+    plan->b_slots = plan->direct ? 0 : b_slots;
     plan->queues = a_slots == plan->slabs ? plan->c_slots : 1;
     plan->bytes = (uint64_t)(a_slots + 1) * clb_buffer_rounded(plan->a_bytes) +
-                  (uint64_t)(plan->queues * b_slots + 1) * clb_buffer_rounded(plan->b_bytes) +
+                  (uint64_t)(plan->queues * plan->b_slots + 1) * clb_buffer_rounded(plan->b_bytes) +
                   (uint64_t)plan->c_slots * clb_buffer_rounded(plan->c_bytes);
     size_t largest = clb_max(clb_max(plan->a_bytes, plan->b_bytes), plan->c_bytes);
     return plan->bytes <= budget && largest <= max_alloc - max_alloc / 8;
@@ -96,7 +103,8 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
     uint64_t modest = modest_budget(problem);
     *plan = (struct clb_gemm_plan){
         .slab = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
-                             clb_gemm_depth_unit(variant))};
+                             clb_gemm_depth_unit(variant)),
+        .direct = is_direct(variant, problem)};
     if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
         plan_within(variant, problem, available, max_alloc, plan))
         return CLB_OK;

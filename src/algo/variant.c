@@ -137,7 +137,18 @@ static clb_status check_ops(struct clb_runtime *runtime, const struct clb_gemm_v
     return status;
 }
 
-/* Sizes that cross the edges of the kernel's tile and of its depth steps. */
+static clb_status check_variant(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                struct check *check)
+{
+    clb_status status = check_ops(runtime, variant, check, CLB_OP_N);
+    if (status == CLB_OK)
+        status = check_ops(runtime, variant, check, CLB_OP_T);
+    if (status == CLB_OK && check->parts > 1)
+        status = check_ops(runtime, variant, check, CLB_OP_C);
+    return status;
+}
+
+/* Sizes that cross the edges of the kernel's tile and of its depth steps; every way to take B. */
 static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     const size_t *value = variant->tuning.value;
@@ -158,11 +169,13 @@ static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_
     check.a_typed = check.b + b;
     check.b_typed = (double *)check.a_typed + a;
     check.c_typed = (double *)check.b_typed + b;
-    clb_status status = check_ops(runtime, variant, &check, CLB_OP_N);
-    if (status == CLB_OK)
-        status = check_ops(runtime, variant, &check, CLB_OP_T);
-    if (status == CLB_OK && check.parts > 1)
-        status = check_ops(runtime, variant, &check, CLB_OP_C);
+    struct clb_gemm_variant other = *variant;
+    other.tuning.value[CLB_PARAM_DIRECT] = 0;
+    clb_status status = check_variant(runtime, &other, &check);
+    other.tuning.value[CLB_PARAM_DIRECT] = check.m;
+    if (status == CLB_OK && variant->family->has_direct &&
+        variant->tuning.value[CLB_PARAM_DIRECT] != 0)
+        status = check_ops(runtime, &other, &check, CLB_OP_N);
     free(memory);
     return status;
 }

@@ -98,7 +98,8 @@ static struct shape widest_product(const struct clb_gemm_variant *variant)
     return chosen;
 }
 
-static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_variant *variant)
+static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                                bool direct)
 {
     struct shape shape = widest_product(variant);
     size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
@@ -118,6 +119,7 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
                                             .a = a->mem,
                                             .b = b->mem,
                                             .c = c->mem,
+                                            .ldb = direct ? 1 : 0,
                                             .ldc = shape.rows};
         status = clb_gemm_multiply(lane, variant, &product, (struct clb_order){0});
         if (clb_lane_finish(lane) != CLB_OK)
@@ -141,7 +143,9 @@ clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_var
         status = widen_pack(lane, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
                             kernel % 2 != 0);
     if (status == CLB_OK)
-        status = widen_product(lane, variant);
+        status = widen_product(lane, variant, false);
+    if (status == CLB_OK && variant->family->has_direct)
+        status = widen_product(lane, variant, true);
     if (status == CLB_ERR_OPENCL)
         clb_lane_discard(lane);
     else

@@ -50,14 +50,24 @@ static size_t mapping_alignment(size_t size)
     return size >= HUGE_PAGE ? HUGE_PAGE : PAGE;
 }
 
+/* Not from malloc, which keeps freed memory of up to 32 MiB to itself. Sizes are whole pages. */
 static void *map_host(size_t size)
 {
-    void *memory;
-    if (!host_has(size) || posix_memalign(&memory, mapping_alignment(size), size) != 0)
+    size_t alignment = mapping_alignment(size), extra = alignment - PAGE;
+    char *memory = !host_has(size) ? MAP_FAILED
+                                   : mmap(NULL, size + extra, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
         return NULL;
+    char *aligned = (char *)clb_round_up((uintptr_t)memory, alignment);
+    size_t before = (size_t)(aligned - memory);
+    if (before > 0)
+        munmap(memory, before);
+    if (before < extra)
+        munmap(aligned + size, extra - before);
     if (size >= HUGE_PAGE)
-        madvise(memory, size, MADV_HUGEPAGE);
-    return memory;
+        madvise(aligned, size, MADV_HUGEPAGE);
+    return aligned;
 }
 
 static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *buffer)
@@ -70,7 +80,7 @@ static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *
                                       buffer->size, buffer->host, &error);
     clb_status status = clb_cl_check(error, "clCreateBuffer");
     if (status != CLB_OK)
-        free(buffer->host);
+        munmap(buffer->host, buffer->size);
     return status;
 }
 
@@ -113,7 +123,7 @@ static void destroy(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     clb_cl.ReleaseMemObject(buffer->mem);
     if (runtime->device.unified)
-        free(buffer->host);
+        munmap(buffer->host, buffer->size);
     free(buffer);
 }
 
@@ -127,13 +137,13 @@ static void unkeep(struct clb_buffer **link)
     kept_bytes[buffer->kind] -= buffer->size;
 }
 
-static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size)
+/* Larger than asked for by at most `excess`. */
+static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size, size_t excess)
 {
     struct clb_buffer **best = NULL;
     for (struct clb_buffer **link = &kept; *link != NULL; link = &(*link)->link) {
         const struct clb_buffer *buffer = *link;
-        if (buffer->kind == kind && buffer->size >= size &&
-            buffer->size - buffer->size / 8 <= size &&
+        if (buffer->kind == kind && buffer->size >= size && buffer->size - size <= excess &&
             (best == NULL || buffer->size < (*best)->size))
             best = link;
     }
@@ -207,6 +217,30 @@ static clb_status reserve(struct clb_runtime *runtime, size_t size)
     return evicted != NULL && reserve_now(runtime, size, NULL) ? CLB_OK : CLB_ERR_NOMEM;
 }
 
+/* Plans count rounded sizes: larger buffers in their place would exceed what they promise of the
+ * program's memory, where the difference is worth mentioning. */
+struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size)
+{
+    size = clb_buffer_rounded(size);
+    size_t excess = runtime->device.unified && size >= HUGE_PAGE / 2 ? 0 : size / 7;
+    pthread_mutex_lock(&lock);
+    struct clb_buffer *buffer = take_kept(kind, size, excess);
+    pthread_mutex_unlock(&lock);
+    return buffer;
+}
+
+void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes)
+{
+    struct clb_buffer *evicted = NULL;
+    if (!runtime->device.unified)
+        return;
+    pthread_mutex_lock(&lock);
+    uint64_t used = taken_bytes - kept_bytes[0] - kept_bytes[1] + bytes;
+    evict(-1, used < KEEP_HOST ? KEEP_HOST - used : 0, &evicted);
+    pthread_mutex_unlock(&lock);
+    destroy_list(runtime, evicted);
+}
+
 clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
                           struct clb_buffer **out)
 {
@@ -214,13 +248,10 @@ clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, siz
     *out = NULL;
     if (size > runtime->device.max_alloc)
         return CLB_ERR_NOMEM;
-    pthread_mutex_lock(&lock);
-    struct clb_buffer *buffer = take_kept(kind, size);
-    pthread_mutex_unlock(&lock);
-    if (buffer != NULL) {
-        *out = buffer;
+    struct clb_buffer *buffer = *out = clb_buffer_find(runtime, kind, size);
+    if (buffer != NULL)
         return CLB_OK;
-    }
+    clb_pool_make_room(runtime, size);
     buffer = calloc(1, sizeof *buffer);
     if (buffer == NULL)
         return CLB_ERR_NOMEM;

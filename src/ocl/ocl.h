@@ -124,6 +124,14 @@ size_t clb_buffer_rounded(size_t size);
 clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
                           struct clb_buffer **buffer) CLB_MUST_CHECK;
 
+/* The same from what the pool keeps, or NULL. */
+struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size);
+
+/* Before a call allocates `bytes`, and after it has found what the pool had for it: where memory is
+ * the program's own, what is kept from other calls is given up as far as all of it together would
+ * exceed what may be kept. */
+void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes);
+
 /* Give it back to the pool; no command that uses it may be outstanding. NULL is allowed. */
 void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer);
 

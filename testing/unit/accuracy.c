@@ -1,7 +1,11 @@
 /* Accuracy of the default kernels: |C^ - C| / (|A||B|u), its rms and its largest value over at
  * least 10^4 entries of a class for k = 1 ... 8192, against those of a plain chain of fma() in
- * order of the depth. Products that are exact in that chain are exact. */
+ * order of the depth. Products that are exact in that chain are exact.
+ *
+ * A complex product is judged as the real one of its parts: the blocks [re -im; im re] for A, the
+ * rows re and im for B, so that the chain has the four products of a complex one, two to a part. */
 #include "base/base.h"
+#include "report.h"
 #include "tap.h"
 
 #include "clblas_shim.h"
@@ -17,17 +21,29 @@
 /* Sums of the same terms in another order differ by chance where they are of the same quality. */
 #define NOISE 2e-3
 
-void sgemm_(const char *, const char *, const int *, const int *, const int *, const float *,
-            const float *, const int *, const float *, const int *, const float *, float *,
-            const int *, size_t, size_t);
-void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *,
-            const double *, const int *, const double *, const int *, const double *, double *,
-            const int *, size_t, size_t);
+typedef void gemm(const char *, const char *, const int *, const int *, const int *, const void *,
+                  const void *, const int *, const void *, const int *, const void *, void *,
+                  const int *, size_t, size_t);
+gemm sgemm_, dgemm_, cgemm_, zgemm_;
 
-/* C = A*B with A m x k and B k x n, dense and column-major. Values of `single` are floats. */
-struct product {
+static const struct precision {
+    const char *name, *symbol;
+    gemm *call;
     bool single;
-    size_t m, n, k;
+    size_t parts; /* real numbers of an element */
+} precisions[] = {
+    {"single", "sgemm_", sgemm_, true, 1},
+    {"double", "dgemm_", dgemm_, false, 1},
+    {"single complex", "cgemm_", cgemm_, true, 2},
+    {"double complex", "zgemm_", zgemm_, false, 2},
+};
+
+/* C = A*B with A m x k and B k x n, as the real product of a `rows` x `depth` and a `depth` x n
+ * matrix, dense and column-major. Values of `single` are floats. */
+struct product {
+    const struct precision *precision;
+    bool single;
+    size_t parts, m, n, k, rows, depth;
     double *a, *b;       /* the values */
     double *size;        /* |A||B| */
     double *high, *low;  /* the exact product to twice the precision, times 2^-scale */
@@ -41,18 +57,18 @@ struct product {
 static inline __attribute__((always_inline)) void sum_chain(const struct product *x)
 {
     for (size_t j = 0; j < x->n; j++) {
-        double *c = x->chain + j * x->m;
-        for (size_t i = 0; i < x->m; i++)
+        double *c = x->chain + j * x->rows;
+        for (size_t i = 0; i < x->rows; i++)
             c[i] = 0;
-        for (size_t p = 0; p < x->k; p++) {
-            const double *a = x->a + p * x->m, b = x->b[p + j * x->k];
+        for (size_t p = 0; p < x->depth; p++) {
+            const double *a = x->a + p * x->rows, b = x->b[p + j * x->depth];
             if (x->single) {
                 CLB_SIMD
-                for (size_t i = 0; i < x->m; i++)
+                for (size_t i = 0; i < x->rows; i++)
                     c[i] = (double)__builtin_fmaf((float)a[i], (float)b, (float)c[i]);
             } else {
                 CLB_SIMD
-                for (size_t i = 0; i < x->m; i++)
+                for (size_t i = 0; i < x->rows; i++)
                     c[i] = __builtin_fma(a[i], b, c[i]);
             }
         }
@@ -65,13 +81,14 @@ static inline __attribute__((always_inline)) void sum_twice(const struct product
                                                             double b_scale)
 {
     for (size_t j = 0; j < x->n; j++) {
-        double *high = x->high + j * x->m, *low = x->low + j * x->m, *size = x->size + j * x->m;
-        for (size_t i = 0; i < x->m; i++)
+        double *high = x->high + j * x->rows, *low = x->low + j * x->rows,
+               *size = x->size + j * x->rows;
+        for (size_t i = 0; i < x->rows; i++)
             high[i] = low[i] = size[i] = 0;
-        for (size_t p = 0; p < x->k; p++) {
-            const double *a = x->a + p * x->m, b = x->b[p + j * x->k] * b_scale;
+        for (size_t p = 0; p < x->depth; p++) {
+            const double *a = x->a + p * x->rows, b = x->b[p + j * x->depth] * b_scale;
             CLB_SIMD
-            for (size_t i = 0; i < x->m; i++) {
+            for (size_t i = 0; i < x->rows; i++) {
                 double t = a[i] * a_scale, product = t * b;
                 double rest = __builtin_fma(t, b, -product);
                 double sum = high[i] + product, z = sum - high[i];
@@ -117,36 +134,48 @@ static void sum_all(const struct product *x)
 
 /* ---- the library's product ------------------------------------------------------------------- */
 
-static float *as_floats(const double *values, size_t count)
+/* rows x cols elements, of which (i, j) begins at values[i*parts + j*stride], as the library gets
+ * them: of the precision's type, dense, transposed where that is asked for. */
+static void *store(const struct product *x, const double *values, size_t rows, size_t cols,
+                   size_t stride, bool transposed)
 {
-    float *floats = malloc(count * sizeof *floats);
-    for (size_t i = 0; floats != NULL && i < count; i++)
-        floats[i] = (float)values[i];
-    return floats;
+    size_t count = rows * cols * x->parts;
+    void *memory = malloc(count * (x->single ? sizeof(float) : sizeof(double)));
+    if (memory == NULL)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        size_t part = i % x->parts, row = i / x->parts % rows, col = i / x->parts / rows;
+        size_t at = (transposed ? row * cols + col : col * rows + row) * x->parts + part;
+        double value = values[row * x->parts + part + col * stride];
+        if (x->single)
+            ((float *)memory)[at] = (float)value;
+        else
+            ((double *)memory)[at] = value;
+    }
+    return memory;
 }
 
-static void multiply(const struct product *x)
+/* Every second column of the real A is the complex one as it lies in memory. */
+static void multiply(const struct product *x, bool trans_a, bool trans_b)
 {
     const int m = (int)x->m, n = (int)x->n, k = (int)x->k;
-    const float one_s = 1, zero_s = 0;
-    const double one = 1, zero = 0;
-    if (!x->single) {
-        dgemm_("N", "N", &m, &n, &k, &one, x->a, &m, x->b, &k, &zero, x->got, &m, 1, 1);
-        return;
-    }
-    float *a = as_floats(x->a, x->m * x->k), *b = as_floats(x->b, x->k * x->n);
-    float *c = as_floats(x->got, x->m * x->n);
-    if (a == NULL || b == NULL || c == NULL)
-        abort();
-    sgemm_("N", "N", &m, &n, &k, &one_s, a, &m, b, &k, &zero_s, c, &m, 1, 1);
-    for (size_t i = 0; i < x->m * x->n; i++)
-        x->got[i] = (double)c[i];
+    const float one_s[2] = {1, 0}, zero_s[2] = {0, 0};
+    const double one_d[2] = {1, 0}, zero_d[2] = {0, 0};
+    void *a = store(x, x->a, x->m, x->k, x->parts * x->rows, trans_a);
+    void *b = store(x, x->b, x->k, x->n, x->depth, trans_b);
+    void *c = store(x, x->got, x->m, x->n, x->rows, false);
+    x->precision->call(trans_a ? "T" : "N", trans_b ? "T" : "N", &m, &n, &k,
+                       x->single ? (const void *)one_s : one_d, a, trans_a ? &k : &m, b,
+                       trans_b ? &n : &k, x->single ? (const void *)zero_s : zero_d, c, &m, 1, 1);
+    for (size_t i = 0; i < x->rows * x->n; i++)
+        x->got[i] = x->single ? (double)((float *)c)[i] : ((double *)c)[i];
     free(a);
     free(b);
     free(c);
 }
 
-/* ---- classes --------------------------------------------------------------------------------- */
+/* ---- classes: of A rows x k numbers are filled, of B depth x n --------------------------------
+ */
 
 static double round_to(const struct product *x, double value)
 {
@@ -155,18 +184,18 @@ static double round_to(const struct product *x, double value)
 
 static void fill_uniform(struct product *x, uint64_t *seed)
 {
-    for (size_t i = 0; i < x->m * x->k; i++)
+    for (size_t i = 0; i < x->rows * x->k; i++)
         x->a[i] = round_to(x, random_uniform(seed));
-    for (size_t i = 0; i < x->k * x->n; i++)
+    for (size_t i = 0; i < x->depth * x->n; i++)
         x->b[i] = round_to(x, random_uniform(seed));
 }
 
 static void fill_positive(struct product *x, uint64_t *seed)
 {
     fill_uniform(x, seed);
-    for (size_t i = 0; i < x->m * x->k; i++)
+    for (size_t i = 0; i < x->rows * x->k; i++)
         x->a[i] = fabs(x->a[i]);
-    for (size_t i = 0; i < x->k * x->n; i++)
+    for (size_t i = 0; i < x->depth * x->n; i++)
         x->b[i] = fabs(x->b[i]);
 }
 
@@ -175,10 +204,10 @@ static void fill_graded(struct product *x, uint64_t *seed)
 {
     int range = x->single ? 40 : 300;
     fill_uniform(x, seed);
-    for (size_t i = 0; i < x->m * x->k; i++)
-        x->a[i] = ldexp(x->a[i], -(int)(i % x->m * 7 % (size_t)range));
-    for (size_t i = 0; i < x->k * x->n; i++)
-        x->b[i] = ldexp(x->b[i], -(int)(i / x->k * 5 % (size_t)range));
+    for (size_t i = 0; i < x->rows * x->k; i++)
+        x->a[i] = ldexp(x->a[i], -(int)(i % x->rows / x->parts * 7 % (size_t)range));
+    for (size_t i = 0; i < x->depth * x->n; i++)
+        x->b[i] = ldexp(x->b[i], -(int)(i / x->depth * 5 % (size_t)range));
 }
 
 /* Terms of one sum of very different size. */
@@ -186,15 +215,15 @@ static void fill_graded_depth(struct product *x, uint64_t *seed)
 {
     int range = x->single ? 30 : 60;
     fill_uniform(x, seed);
-    for (size_t i = 0; i < x->m * x->k; i++)
-        x->a[i] = ldexp(x->a[i], -(int)(i / x->m * 11 % (size_t)range));
+    for (size_t i = 0; i < x->rows * x->k; i++)
+        x->a[i] = ldexp(x->a[i], -(int)(i / x->rows * 11 % (size_t)range));
 }
 
 static void scale_to(struct product *x, int a_exponent, int b_exponent)
 {
-    for (size_t i = 0; i < x->m * x->k; i++)
+    for (size_t i = 0; i < x->rows * x->k; i++)
         x->a[i] = ldexp(x->a[i], a_exponent);
-    for (size_t i = 0; i < x->k * x->n; i++)
+    for (size_t i = 0; i < x->depth * x->n; i++)
         x->b[i] = ldexp(x->b[i], b_exponent);
 }
 
@@ -211,7 +240,7 @@ static void fill_underflow(struct product *x, uint64_t *seed)
 
 static void fill_overflow(struct product *x, uint64_t *seed)
 {
-    int depth = (int)ceil(log2((double)x->k)) + 1;
+    int depth = (int)ceil(log2((double)x->depth)) + 1;
     fill_uniform(x, seed);
     if (x->single)
         scale_to(x, 63, 64 - depth);
@@ -224,36 +253,50 @@ static void fill_one_hot(struct product *x, uint64_t *seed)
     fill_uniform(x, seed);
     for (size_t i = 0; i < x->m; i++) {
         size_t hot = random_below(seed, x->k);
-        for (size_t p = 0; p < x->k; p++)
-            x->a[i + p * x->m] *= p == hot;
+        for (size_t p = 0; p < x->k * x->parts; p++)
+            x->a[i * x->parts + p % x->parts + p / x->parts * x->rows] *= p / x->parts == hot;
     }
 }
 
 static void fill_identity(struct product *x, uint64_t *seed)
 {
     fill_uniform(x, seed);
-    for (size_t i = 0; i < x->m * x->k; i++)
-        x->a[i] = i % x->m == i / x->m;
+    for (size_t i = 0; i < x->rows * x->k; i++)
+        x->a[i] = i % x->rows == i / x->rows * x->parts;
 }
 
 /* B a permutation, or its first columns. */
 static void fill_permutation(struct product *x, uint64_t *seed)
 {
     fill_uniform(x, seed);
-    memset(x->b, 0, x->k * x->n * sizeof *x->b);
+    memset(x->b, 0, x->depth * x->n * sizeof *x->b);
     size_t shift = random_below(seed, x->k), stride = 1;
     while (stride + 2 < x->k / 3 && random_below(seed, 4) != 0)
         stride += 2;
     for (size_t j = 0; j < x->n; j++)
-        x->b[(j * stride + shift) % x->k + j * x->k] = 1;
+        x->b[(j * stride + shift) % x->k * x->parts + j * x->depth] = 1;
 }
 
 static void fill_integers(struct product *x, uint64_t *seed)
 {
-    for (size_t i = 0; i < x->m * x->k; i++)
+    for (size_t i = 0; i < x->rows * x->k; i++)
         x->a[i] = (double)random_below(seed, 33) - 16;
-    for (size_t i = 0; i < x->k * x->n; i++)
+    for (size_t i = 0; i < x->depth * x->n; i++)
         x->b[i] = (double)random_below(seed, 33) - 16;
+}
+
+/* The real A of a complex one, whose parts are in the first rows x k numbers: from the last column
+ * on, so that none is overwritten before it is read. */
+static void expand(struct product *x)
+{
+    for (size_t p = x->parts == 1 ? 0 : x->k; p-- > 0;) {
+        double *even = x->a + 2 * p * x->rows, *odd = even + x->rows;
+        memmove(even, x->a + p * x->rows, x->rows * sizeof *even);
+        for (size_t i = 0; i < x->rows; i += 2) {
+            odd[i] = -even[i + 1];
+            odd[i + 1] = even[i];
+        }
+    }
 }
 
 static const struct class
@@ -312,46 +355,56 @@ static void judge(const char *name, size_t k, const struct errors *got, const st
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-static void make_product(struct product *x, bool single, size_t m, size_t n, size_t k)
+static void make_product(struct product *x, const struct precision *precision, size_t m, size_t n,
+                         size_t k)
 {
-    *x = (struct product){.single = single, .m = m, .n = n, .k = k};
-    x->a = malloc((m * k + k * n + 5 * m * n) * sizeof *x->a);
+    size_t parts = precision->parts, rows = parts * m, depth = parts * k;
+    *x = (struct product){.precision = precision,
+                          .single = precision->single,
+                          .parts = parts,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .rows = rows,
+                          .depth = depth};
+    x->a = malloc((rows * depth + depth * n + 5 * rows * n) * sizeof *x->a);
     if (x->a == NULL)
         abort();
-    x->b = x->a + m * k;
-    x->size = x->b + k * n;
-    x->high = x->size + m * n;
-    x->low = x->high + m * n;
-    x->got = x->low + m * n;
-    x->chain = x->got + m * n;
-    for (size_t i = 0; i < m * n; i++)
+    x->b = x->a + rows * depth;
+    x->size = x->b + depth * n;
+    x->high = x->size + rows * n;
+    x->low = x->high + rows * n;
+    x->got = x->low + rows * n;
+    x->chain = x->got + rows * n;
+    for (size_t i = 0; i < rows * n; i++)
         x->got[i] = NAN;
 }
 
 static void check_exact(const struct class *class, const struct product *x)
 {
-    for (size_t i = 0; i < x->m * x->n; i++)
+    for (size_t i = 0; i < x->rows * x->n; i++)
         expect(x->got[i] == x->high[i] && x->low[i] == 0,
                "%s, k = %zu: entry %zu is %.17g, not %.17g", class->name, x->k, i, x->got[i],
                x->high[i]);
 }
 
-static void run_class(const struct class *class, bool single, uint64_t *seed)
+static void run_class(const struct class *class, const struct precision *precision, uint64_t *seed)
 {
     static const size_t depths[] = {1,   2,   3,   5,   8,    17,   64,   100,
                                     192, 255, 257, 511, 1000, 2049, 4096, 8192};
     struct errors got = {0}, chain = {0};
     for (size_t d = 0; d < CLB_COUNT_OF(depths); d++) {
-        size_t k = depths[d], m = k > 1000 ? 32 : 33, n = k > 1000 ? 24 : 25;
+        size_t k = depths[d], m = (k > 1000 ? 32 : 34) / precision->parts, n = k > 1000 ? 24 : 25;
         struct errors got_k = {0}, chain_k = {0};
         struct product x;
-        make_product(&x, single, m, n, k);
+        make_product(&x, precision, m, n, k);
         class->fill(&x, seed);
-        multiply(&x);
+        expand(&x);
+        multiply(&x, random_below(seed, 2) == 0, random_below(seed, 2) == 0);
         sum_all(&x);
         if (class->exact)
             check_exact(class, &x);
-        for (size_t i = 0; !class->exact && i < m * n; i++) {
+        for (size_t i = 0; !class->exact && i < x.rows * n; i++) {
             add_error(&got_k, &x, i, x.got[i]);
             add_error(&chain_k, &x, i, x.chain[i]);
         }
@@ -367,8 +420,8 @@ static void run_class(const struct class *class, bool single, uint64_t *seed)
     }
     if (class->exact)
         return;
-    tap_note("%s %-24s rms %.4g (chain %.4g), largest %.4g (chain %.4g), %zu entries",
-             single ? "s" : "d", class->name, rms(&got), rms(&chain), got.largest, chain.largest,
+    tap_note("%c %-24s rms %.4g (chain %.4g), largest %.4g (chain %.4g), %zu entries",
+             precision->symbol[0], class->name, rms(&got), rms(&chain), got.largest, chain.largest,
              got.count);
     expect(got.count >= 10000, "%zu entries", got.count);
     judge(class->name, 0, &got, &chain, RMS_LIMIT + NOISE);
@@ -376,7 +429,7 @@ static void run_class(const struct class *class, bool single, uint64_t *seed)
 
 struct run {
     const char *kernel, *params;
-    bool single;
+    const struct precision *precision;
     uint64_t seed;
 };
 
@@ -398,42 +451,41 @@ static void run_kernel(void *argument)
     setenv("CLBLAS_SHIM_PARAMS", run->params, 1);
     setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
     for (size_t i = 0; i < CLB_COUNT_OF(classes); i++) {
-        run_class(&classes[i], run->single, &run->seed);
+        run_class(&classes[i], run->precision, &run->seed);
         if (i == 0)
             check_report(run->kernel);
     }
+    expect_on_device(&run->precision->symbol, 1);
 }
 
 static void judge_kernel(struct run run)
 {
     char name[64];
-    snprintf(name, sizeof name, "%s, %s precision", run.kernel, run.single ? "single" : "double");
+    snprintf(name, sizeof name, "%s, %s precision", run.kernel, run.precision->name);
     tap_child(name, 200, run_kernel, &run);
 }
 
-/* usage: accuracy [FAMILY s|d [PARAMS]]: a kernel family that runs with its own parameters, on
+/* usage: accuracy [FAMILY s|d|c|z [PARAMS]]: a kernel family that runs with its own parameters, on
  * another device than the tests' own for example. */
 int main(int count, char **arguments)
 {
-    static const struct run runs[] = {
-        {"cpu", "", true, 0},
-        {"cpu", "", false, 0},
-        {"portable", "", true, 0},
-        {"portable", "", false, 0},
-        /* Small tiles, but no cuts of the depth that the rows of the table don't have. */
-        {"nv-bf16-sync", "gemm.tile=min,gemm.ks=8192,gemm.kc=256,gemm.mink=96,gemm.emulate=1", true,
-         0},
-    };
+    /* Small tiles, but no cuts of the depth that the rows of the table don't have. */
+    static const char emulated[] =
+        "gemm.tile=min,gemm.ks=8192,gemm.kc=256,gemm.mink=96,gemm.emulate=1";
+    static const char *const kernels[] = {"cpu", "portable"};
     uint64_t seed = tap_seed();
     if (count > 2) {
-        judge_kernel((struct run){arguments[1], count > 3 ? arguments[3] : "", *arguments[2] == 's',
+        size_t at = strcspn("sdcz", arguments[2]);
+        if (at >= CLB_COUNT_OF(precisions))
+            return 99;
+        judge_kernel((struct run){arguments[1], count > 3 ? arguments[3] : "", &precisions[at],
                                   random_bits(&seed)});
         return tap_done();
     }
-    for (size_t i = 0; i < CLB_COUNT_OF(runs); i++) {
-        struct run run = runs[i];
-        run.seed = random_bits(&seed);
-        judge_kernel(run);
+    for (size_t i = 0; i < CLB_COUNT_OF(kernels); i++) {
+        for (size_t p = 0; p < CLB_COUNT_OF(precisions); p++)
+            judge_kernel((struct run){kernels[i], "", &precisions[p], random_bits(&seed)});
     }
+    judge_kernel((struct run){"nv-bf16-sync", emulated, &precisions[CLB_S], random_bits(&seed)});
     return tap_done();
 }

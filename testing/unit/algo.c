@@ -35,6 +35,7 @@ static struct clb_gemm_variant random_variant(uint64_t *seed)
     value[CLB_PARAM_BAND_M] = random_below(seed, 3) * 40;
     value[CLB_PARAM_BAND_N] = random_below(seed, 3) * 24;
     value[CLB_PARAM_SLAB] = 1 + random_below(seed, 5000);
+    value[CLB_PARAM_DIRECT] = random_below(seed, 2) * 100;
     return variant;
 }
 
@@ -99,8 +100,10 @@ static void check_plan(const struct clb_gemm_variant *variant, const struct clb_
                (plan->slabs - 1) * plan->slab < problem->k &&
                plan->slabs * plan->slab >= problem->k,
            "the counts don't fit the extents");
-    expect(plan->a_slots >= 1 && plan->b_slots >= 1 && plan->c_slots >= 1 && plan->c_slots <= 2,
-           "slots");
+    expect(plan->a_slots >= 1 && plan->c_slots >= 1 && plan->c_slots <= 2, "slots");
+    expect(plan->direct ? plan->b_slots == 0 : plan->b_slots >= 1, "slots of B");
+    expect(!plan->direct || (problem->m <= value[CLB_PARAM_DIRECT] && problem->transb == CLB_OP_N),
+           "B is not packed, m = %zu", problem->m);
 }
 
 static void plans_in_place(void *seed)

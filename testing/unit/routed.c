@@ -1,6 +1,7 @@
 /* Calls through the route layer. */
 #include "routed.h"
 
+#include "report.h"
 #include "tap.h"
 
 #include <stdio.h>
@@ -81,17 +82,9 @@ void routed_random(struct gemm_case *g, clb_precision precision, size_t largest,
 
 double reported(const char *symbol, const char *key)
 {
-    char name[64], field[64];
-    double value = 0;
     struct clb_text text = {0};
     clb_stats_format_json(&text);
-    snprintf(name, sizeof name, "\"%s\":{", symbol);
-    snprintf(field, sizeof field, "\"%s\":", key);
-    const char *routine = text.data != NULL ? strstr(text.data, name) : NULL;
-    const char *end = routine != NULL ? strstr(routine, "}}") : NULL;
-    const char *at = routine != NULL ? strstr(routine, field) : NULL;
-    if (at != NULL && at < end)
-        value = strtod(at + strlen(field), NULL);
+    double value = text.data != NULL ? report_number(text.data, symbol, key) : 0;
     clb_text_free(&text);
     return value;
 }
