@@ -49,29 +49,20 @@ static bool upload_is_ready(const struct clb_stream *stream)
     return before == NULL || before->packed != NULL;
 }
 
-/* Short columns lie on different pages: without help every one begins with the latency of memory.
- * (H200 host, 2026-11.) */
-#define PREFETCH_BYTES   ((size_t)8192)
-#define PREFETCH_COLUMNS 4
-
-static void prefetch(const char *from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(from + i, 0, 3);
-}
-
-static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t rows, char *slot)
+static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t rows, char *slot,
+                    bool cached)
 {
     const struct clb_operand *operand = load->operand;
     size_t row0 = operand->depth_contiguous ? load->p0 : load->i0;
     size_t col0 = operand->depth_contiguous ? load->i0 : load->p0;
     const char *from = operand->host + (row0 + (col0 + col) * operand->ld) * operand->element;
     size_t bytes = rows * operand->element, step = operand->ld * operand->element;
-    for (size_t j = 0; j < cols; j++) {
-        if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < cols)
-            prefetch(from + (j + PREFETCH_COLUMNS) * step, bytes);
-        memcpy(slot + j * bytes, from + j * step, bytes);
+    if (!cached) {
+        clb_copy_past_cache(slot, bytes, from, step, bytes, cols);
+        return;
     }
+    for (size_t j = 0; j < cols; j++)
+        memcpy(slot + j * bytes, from + j * step, bytes);
 }
 
 static clb_status upload(struct clb_porter *porter, size_t piece)
@@ -96,7 +87,8 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     porter->busy[turn] = NULL;
     if (status != CLB_OK)
         return status;
-    copy_in(load, col, cols, rows, slot->host);
+    copy_in(load, col, cols, rows, slot->host,
+            stream->variant->tuning.value[CLB_PARAM_CACHED] == 1);
     status =
         clb_cl_check(clb_cl.EnqueueWriteBuffer(
                          stream->lane->upload, stream->raw[index % stream->plan.raw_slots]->mem,
@@ -185,9 +177,8 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                        problem->beta, part.c, problem->ldc);
         return;
     }
-    for (size_t j = 0; j < rect->cols; j++)
-        clb_copy_past_cache((char *)part.c + j * problem->ldc * element, p + j * ldp * element,
-                            rect->rows * element);
+    clb_copy_past_cache(part.c, problem->ldc * element, p, ldp * element, rect->rows * element,
+                        rect->cols);
 }
 
 /* Merge the piece whose transfer is under way. */

@@ -213,8 +213,10 @@ void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void
 /* Wait until all tasks have ended and give the threads back. */
 void clb_workers_return(struct clb_workers *team);
 
-/* memcpy for data that will not be read soon (copy.c). */
-void clb_copy_past_cache(void *to, const void *from, size_t bytes);
+/* Copy `runs` runs of `bytes`, to_step and from_step bytes apart, for data that will not be read
+ * soon (copy.c). */
+void clb_copy_past_cache(void *to, size_t to_step, const void *from, size_t from_step, size_t bytes,
+                         size_t runs);
 
 /* Monotonic time in seconds. */
 double clb_now(void);
