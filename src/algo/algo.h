@@ -137,7 +137,8 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
-    cl_ulong a_offset, b_offset;
+    cl_ulong a_offset, b_offset; /* of packed panels */
+    cl_ulong c_offset;           /* elements, a multiple of 128 bytes */
     size_t ldc;
     bool add;
 };

@@ -106,7 +106,7 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint k = (cl_uint)(each * product->k);
-    const cl_ulong start = 0, ldc = each * product->ldc;
+    const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
     const cl_double alpha_d = 1, beta_d = product->add;
     const cl_float alpha_s = 1, beta_s = product->add;
     bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);

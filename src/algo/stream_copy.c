@@ -12,7 +12,8 @@ void clb_stream_fail(struct clb_stream *stream, clb_status status)
     pthread_mutex_lock(&stream->lock);
     if (stream->status == CLB_OK)
         stream->status = status;
-    pthread_cond_broadcast(&stream->changed);
+    pthread_cond_broadcast(&stream->work);
+    pthread_cond_broadcast(&stream->advance);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -38,12 +39,17 @@ static const struct clb_load *predecessor(const struct clb_stream *stream, size_
     return index < slots ? NULL : &stream->schedule.load[index - slots];
 }
 
+static bool all_uploaded(const struct clb_stream *stream)
+{
+    return stream->next_upload >= stream->schedule.load_pieces;
+}
+
 /* True when the next piece has a raw buffer: the kernel that empties it has been enqueued. A porter
  * never takes a piece that it would have to wait for, because the calling thread, which enqueues
  * that kernel, may be waiting for this very porter to bring a strip down. With the lock held. */
 static bool upload_is_ready(const struct clb_stream *stream)
 {
-    if (stream->next_upload >= stream->schedule.load_pieces)
+    if (all_uploaded(stream) || stream->out_of_range)
         return false;
     const struct clb_load *before = predecessor(stream, load_of_piece(stream, stream->next_upload));
     return before == NULL || before->packed != NULL;
@@ -79,6 +85,7 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     struct clb_buffer *slot = porter->slot[turn];
     const struct clb_load *before = predecessor(stream, index);
     const cl_event *free_again = before != NULL ? &before->packed : NULL;
+    cl_command_queue queue = clb_stream_queue(stream, true, piece);
     cl_event moved;
 
     clb_status status = CLB_OK;
@@ -89,20 +96,20 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
         return status;
     copy_in(load, col, cols, rows, slot->host,
             stream->variant->tuning.value[CLB_PARAM_CACHED] == 1);
-    status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(
-                         stream->lane->upload, stream->raw[index % stream->plan.raw_slots]->mem,
-                         CL_FALSE, col * rows * operand->element, cols * rows * operand->element,
-                         slot->host, free_again != NULL, free_again, &moved),
-                     "clEnqueueWriteBuffer");
+    status = clb_cl_check(
+        clb_cl.EnqueueWriteBuffer(queue, stream->raw[index % stream->plan.raw_slots]->mem, CL_FALSE,
+                                  col * rows * operand->element, cols * rows * operand->element,
+                                  slot->host, free_again != NULL, free_again, &moved),
+        "clEnqueueWriteBuffer");
     if (status == CLB_OK) {
         pthread_mutex_lock(&stream->lock);
         load->upload[piece - load->first_piece] = moved; /* released with the load */
-        load->enqueued++;
-        pthread_cond_broadcast(&stream->changed);
+        bool all = ++load->enqueued == load->pieces;
         pthread_mutex_unlock(&stream->lock);
         porter->busy[turn] = moved;
-        status = clb_cl_check(clb_cl.Flush(stream->lane->upload), "clFlush");
+        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+        if (all)
+            pthread_cond_signal(&stream->advance);
     }
     return status;
 }
@@ -122,31 +129,20 @@ static struct clb_strip *strip_of_piece(const struct clb_stream *stream, size_t 
     return &stream->schedule.strip[low];
 }
 
-/* Split families: CLB_ERR_RANGE unless everything that went into a strip is within their range. The
- * first porter that gets here asks the device, the others wait for the answer. */
-static clb_status check_flag(struct clb_stream *stream, struct clb_strip *strip)
+/* Split families: *clean says whether everything that went into a strip is within their range. The
+ * flag was read before the strip's kernel ended, so that there is hardly anything to wait for. */
+static clb_status check_flag(struct clb_stream *stream, const struct clb_strip *strip, bool *clean)
 {
-    cl_uint raised = 0;
-    pthread_mutex_lock(&stream->lock);
-    while (strip->flag == CLB_FLAG_ASKED && stream->status == CLB_OK)
-        pthread_cond_wait(&stream->changed, &stream->lock);
-    clb_status status = stream->status;
-    bool ask = strip->flag == CLB_FLAG_UNKNOWN;
-    if (ask)
-        strip->flag = CLB_FLAG_ASKED;
-    pthread_mutex_unlock(&stream->lock);
-    if (!ask || status != CLB_OK)
-        return status;
-    status =
-        clb_cl_check(clb_cl.EnqueueReadBuffer(stream->lane->download, stream->flag->mem, CL_TRUE, 0,
-                                              sizeof raised, &raised, 1, &strip->ready, NULL),
-                     "clEnqueueReadBuffer");
-    if (status == CLB_OK && raised != 0)
-        status = CLB_ERR_RANGE;
-    if (status == CLB_OK) {
+    *clean = true;
+    if (stream->flag == NULL)
+        return CLB_OK;
+    clb_status status = clb_cl_check(
+        clb_cl.WaitForEvents(1, &stream->schedule.step[strip->step].checked), "clWaitForEvents");
+    *clean = ((const volatile cl_uint *)stream->words->host)[strip->step] == 0;
+    if (status == CLB_OK && !*clean) {
         pthread_mutex_lock(&stream->lock);
-        strip->flag = CLB_FLAG_CLEAN;
-        pthread_cond_broadcast(&stream->changed);
+        stream->out_of_range = true;
+        pthread_cond_broadcast(&stream->advance);
         pthread_mutex_unlock(&stream->lock);
     }
     return status;
@@ -191,9 +187,10 @@ static clb_status end_download(struct clb_porter *porter)
         clb_cl_check(clb_cl.WaitForEvents(1, &porter->pending_event), "clWaitForEvents");
     clb_cl.ReleaseEvent(porter->pending_event);
     porter->pending = 0;
-    if (status == CLB_OK && stream->flag != NULL)
-        status = check_flag(stream, strip);
-    if (status != CLB_OK)
+    bool clean;
+    if (status == CLB_OK)
+        status = check_flag(stream, strip, &clean);
+    if (status != CLB_OK || !clean)
         return status;
     const struct clb_gemm *problem = stream->problem;
     const struct clb_rect *rect = &stream->progress->part[piece];
@@ -201,9 +198,10 @@ static clb_status end_download(struct clb_porter *porter)
     merge(problem, rect, slot->host, strip->ldc);
     pthread_mutex_lock(&stream->lock);
     stream->progress->written[piece] = true;
-    strip->merged++;
-    pthread_cond_broadcast(&stream->changed);
+    bool all = ++strip->merged == strip->pieces;
     pthread_mutex_unlock(&stream->lock);
+    if (all)
+        pthread_cond_signal(&stream->advance);
     return CLB_OK;
 }
 
@@ -217,17 +215,19 @@ static clb_status download(struct clb_porter *porter, size_t piece)
     size_t element = clb_precision_size(stream->variant->precision);
     const struct clb_rect *rect = &stream->progress->part[piece];
     size_t offset = (piece - strip->first_piece) * strip->piece_cols * strip->ldc * element;
+    offset += stream->whole ? strip->offset * element : 0;
     size_t number = (size_t)(strip - stream->schedule.strip);
+    cl_command_queue queue = clb_stream_queue(stream, false, piece);
     cl_event moved;
-    clb_status status = clb_cl_check(
-        clb_cl.EnqueueReadBuffer(
-            stream->lane->download, stream->strip_buffer[number % stream->plan.strip_slots]->mem,
-            CL_FALSE, offset, rect->cols * strip->ldc * element,
-            porter->slot[2 + porter->turn_down % 2]->host, 1, &strip->ready, &moved),
-        "clEnqueueReadBuffer");
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueReadBuffer(
+                         queue, stream->strip_buffer[number % stream->plan.strip_slots]->mem,
+                         CL_FALSE, offset, rect->cols * strip->ldc * element,
+                         porter->slot[2 + porter->turn_down % 2]->host, 1, &strip->ready, &moved),
+                     "clEnqueueReadBuffer");
     if (status != CLB_OK)
         return status;
-    status = clb_cl_check(clb_cl.Flush(stream->lane->download), "clFlush");
+    status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
     if (porter->pending != 0) {
         clb_status merged = end_download(porter);
         status = status != CLB_OK ? status : merged;
@@ -242,7 +242,7 @@ static clb_status download(struct clb_porter *porter, size_t piece)
 
 enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE };
 
-/* The next thing to do; waits for one. JOB_NONE: the run is over. */
+/* The next thing to do, a piece; waits for one. JOB_NONE: the run is over. */
 static enum job next_job(struct clb_porter *porter, size_t *piece)
 {
     struct clb_stream *stream = porter->stream;
@@ -261,7 +261,7 @@ static enum job next_job(struct clb_porter *porter, size_t *piece)
         } else if (porter->pending != 0) {
             job = JOB_MERGE;
         } else if (!stream->complete) {
-            pthread_cond_wait(&stream->changed, &stream->lock);
+            pthread_cond_wait(&stream->work, &stream->lock);
             continue;
         }
         break;
