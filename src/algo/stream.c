@@ -253,6 +253,9 @@ static clb_status begin_stream(struct clb_stream *stream)
         status = clb_stream_get(stream);
     if (status == CLB_OK)
         status = make_parts(stream);
+    if (status == CLB_OK)
+        stream->touch =
+            clb_touch_make(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;
 }
 

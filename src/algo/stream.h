@@ -124,6 +124,15 @@ struct clb_porter {
     cl_event pending_event;
 };
 
+/* Whole columns of C that are faulted in, in units, before results come: stream_touch.c. */
+struct clb_touch {
+    char *c;
+    size_t bytes, step, columns; /* of a column; from one to the next; number */
+    bool solid;                  /* every page between the first and the last byte holds entries */
+    size_t per_unit, units;      /* columns of a unit; 0 units: nothing to do */
+    size_t next;                 /* under the stream's lock */
+};
+
 struct clb_stream {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
@@ -144,6 +153,7 @@ struct clb_stream {
     struct clb_workers workers;
     struct clb_porter porter[CLB_MAX_PORTERS];
     size_t porters;
+    struct clb_touch touch;
 
     /* Shared by the threads of the run, under the lock. */
     pthread_mutex_t lock;
@@ -186,5 +196,12 @@ void clb_stream_download_now(struct clb_porter *porter);
 
 /* Record the first failure and wake everybody. */
 void clb_stream_fail(struct clb_stream *stream, clb_status status);
+
+/* ---- stream_touch.c ---------------------------------------------------------------------------
+ */
+
+/* What is to be done to C's pages; no units where the program has touched them. */
+struct clb_touch clb_touch_make(const struct clb_gemm *problem, size_t mode);
+void clb_touch_unit(const struct clb_touch *touch, size_t unit);
 
 #endif

@@ -240,9 +240,9 @@ static clb_status download(struct clb_porter *porter, size_t piece)
 
 /* ---- the porter's loop ----------------------------------------------------------------------- */
 
-enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE };
+enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
 
-/* The next thing to do, a piece; waits for one. JOB_NONE: the run is over. */
+/* The next thing to do, a piece or a unit; waits for one. JOB_NONE: the run is over. */
 static enum job next_job(struct clb_porter *porter, size_t *piece)
 {
     struct clb_stream *stream = porter->stream;
@@ -252,9 +252,13 @@ static enum job next_job(struct clb_porter *porter, size_t *piece)
         bool up = upload_is_ready(stream);
         bool down = stream->next_download < stream->published;
         bool idle = !down && porter->pending == 0;
+        bool touch = stream->touch.next < stream->touch.units && !stream->complete;
         if (up && (porter->uploads_first || idle)) {
             *piece = stream->next_upload++;
             job = JOB_UPLOAD;
+        } else if (touch && (!porter->uploads_first || (idle && all_uploaded(stream)))) {
+            *piece = stream->touch.next++;
+            job = JOB_TOUCH;
         } else if (down) {
             *piece = stream->next_download++;
             job = JOB_DOWNLOAD;
@@ -285,6 +289,9 @@ void clb_stream_carry(void *argument)
             break;
         case JOB_MERGE:
             status = end_download(porter);
+            break;
+        case JOB_TOUCH:
+            clb_touch_unit(&porter->stream->touch, piece);
             break;
         case JOB_NONE:
             return;
