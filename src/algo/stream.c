@@ -192,14 +192,18 @@ static clb_status enqueue_all(struct clb_stream *stream)
             status = pack(stream, load++, before, i == 0 ? waits : 0);
         if (status == CLB_OK)
             status = read_flag(stream, s);
+        if (load == schedule->loads)
+            clb_stream_mark(stream, CLB_MARK_LOADED);
         for (size_t i = 0; i < step->strips && status == CLB_OK; i++, strip++) {
             struct clb_strip *next = &schedule->strip[strip];
             if (next->merged < next->pieces)
                 status = multiply(stream, strip, schedule->load[load - 1].packed);
+            clb_stream_mark(stream, CLB_MARK_FIRST);
             if (status == CLB_OK)
                 publish(stream, next);
         }
     }
+    clb_stream_mark(stream, CLB_MARK_QUEUED);
     return status;
 }
 
@@ -216,6 +220,8 @@ static clb_status lower_flag(struct clb_stream *stream)
 static clb_status run(struct clb_stream *stream)
 {
     clb_status status = lower_flag(stream);
+    for (size_t i = 0; i < stream->porters; i++)
+        stream->porter[i].since = stream->begin + stream->mark[CLB_MARK_HELD];
     for (size_t i = 0; i < stream->workers.count; i++)
         clb_workers_start(&stream->workers, i, clb_stream_carry, &stream->porter[i]);
     if (status == CLB_OK)
@@ -230,10 +236,35 @@ static clb_status run(struct clb_stream *stream)
     pthread_cond_broadcast(&stream->work);
     pthread_mutex_unlock(&stream->lock);
     clb_workers_return(&stream->workers);
+    clb_stream_mark(stream, CLB_MARK_MERGED);
     return stream->status == CLB_OK && stream->out_of_range ? CLB_ERR_RANGE : stream->status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
+
+static void report(const struct clb_stream *stream)
+{
+    const struct clb_schedule *schedule = &stream->schedule;
+    const double *mark = stream->mark;
+    double spent[CLB_SPELLS] = {0}, ms = 1e3;
+    if (!stream->timed)
+        return;
+    for (size_t i = 0; i < stream->porters; i++) {
+        for (int s = 0; s < CLB_SPELLS; s++)
+            spent[s] += ms * stream->porter[i].spent[s];
+    }
+    clb_log(CLB_LOG_DEBUG,
+            "stream: %zux%zux%zu, %zu loads in %zu pieces, %zu strips in %zu, %zu porters%s; ms "
+            "held %.2f first %.2f loaded %.2f queued %.2f merged %.2f end %.2f; porters' idle %.1f "
+            "copy %.1f enqueue %.1f up %.1f down %.1f merge %.1f touch %.1f",
+            stream->problem->m, stream->problem->n, stream->problem->k, schedule->loads,
+            schedule->load_pieces, schedule->strips, schedule->strip_pieces, stream->porters,
+            stream->whole ? ", C whole" : "", ms * mark[CLB_MARK_HELD], ms * mark[CLB_MARK_FIRST],
+            ms * mark[CLB_MARK_LOADED], ms * mark[CLB_MARK_QUEUED], ms * mark[CLB_MARK_MERGED],
+            ms * (clb_now() - stream->begin), spent[CLB_SPELL_IDLE], spent[CLB_SPELL_COPY],
+            spent[CLB_SPELL_ENQUEUE], spent[CLB_SPELL_UP], spent[CLB_SPELL_DOWN],
+            spent[CLB_SPELL_MERGE], spent[CLB_SPELL_TOUCH]);
+}
 
 #define MANY_UNITS 16
 
@@ -271,12 +302,16 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
                                 .lock = PTHREAD_MUTEX_INITIALIZER,
                                 .work = PTHREAD_COND_INITIALIZER,
                                 .advance = PTHREAD_COND_INITIALIZER};
+    stream.timed = clb_log_wanted(CLB_LOG_DEBUG);
+    stream.begin = stream.timed ? clb_now() : 0;
     clb_status status = begin_stream(&stream);
+    clb_stream_mark(&stream, CLB_MARK_HELD);
     bool enqueued = status == CLB_OK;
     if (enqueued) {
         progress->kernel = variant->name;
         status = run(&stream);
     }
+    report(&stream);
     clb_stream_put(&stream, enqueued);
     pthread_mutex_destroy(&stream.lock);
     pthread_cond_destroy(&stream.work);

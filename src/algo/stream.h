@@ -113,6 +113,28 @@ void clb_schedule_free(struct clb_schedule *schedule);
 #define CLB_STRIP_QUEUES 3
 #define CLB_MAX_QUEUES   (1 + CLB_STRIP_QUEUES) /* in one direction: the lanes' */
 
+/* Where the time of a call goes, for the log: of a porter. */
+enum clb_spell {
+    CLB_SPELL_IDLE,    /* nothing to do */
+    CLB_SPELL_COPY,    /* into pinned memory */
+    CLB_SPELL_ENQUEUE, /* in the driver */
+    CLB_SPELL_UP,      /* waiting for transfers up */
+    CLB_SPELL_DOWN,    /* for kernels and transfers down */
+    CLB_SPELL_MERGE,   /* out of pinned memory */
+    CLB_SPELL_TOUCH,   /* faulting C in */
+    CLB_SPELLS
+};
+
+/* And of the whole, after its begin. */
+enum clb_mark {
+    CLB_MARK_HELD,   /* queues, memory and threads are there */
+    CLB_MARK_FIRST,  /* the first strip is enqueued */
+    CLB_MARK_LOADED, /* the last load is packed, as far as enqueueing goes */
+    CLB_MARK_QUEUED, /* the last strip is enqueued */
+    CLB_MARK_MERGED, /* all is in the caller's matrix */
+    CLB_MARKS
+};
+
 /* Two pinned slots for either direction, so that a copy overlaps with the transfer before it. */
 struct clb_porter {
     struct clb_stream *stream;
@@ -122,6 +144,7 @@ struct clb_porter {
     size_t turn_up, turn_down;
     size_t pending; /* download piece under way, plus one */
     cl_event pending_event;
+    double since, spent[CLB_SPELLS]; /* when the run is timed */
 };
 
 /* Whole columns of C that are faulted in, in units, before results come: stream_touch.c. */
@@ -154,6 +177,8 @@ struct clb_stream {
     struct clb_porter porter[CLB_MAX_PORTERS];
     size_t porters;
     struct clb_touch touch;
+    bool timed;
+    double begin, mark[CLB_MARKS];
 
     /* Shared by the threads of the run, under the lock. */
     pthread_mutex_t lock;
@@ -165,6 +190,22 @@ struct clb_stream {
     bool out_of_range;                 /* a split family's flag was found raised: load no more */
     clb_status status;                 /* the first failure */
 };
+
+/* What the porter did until now was this. */
+static inline void clb_porter_spent(struct clb_porter *porter, enum clb_spell spell)
+{
+    if (CLB_LIKELY(!porter->stream->timed))
+        return;
+    double now = clb_now();
+    porter->spent[spell] += now - porter->since;
+    porter->since = now;
+}
+
+static inline void clb_stream_mark(struct clb_stream *stream, enum clb_mark mark)
+{
+    if (stream->timed && stream->mark[mark] == 0)
+        stream->mark[mark] = clb_now() - stream->begin;
+}
 
 /* The queue of a piece's transfer. */
 static inline cl_command_queue clb_stream_queue(const struct clb_stream *stream, bool up,

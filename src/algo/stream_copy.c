@@ -92,10 +92,12 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     if (porter->busy[turn] != NULL)
         status = clb_cl_check(clb_cl.WaitForEvents(1, &porter->busy[turn]), "clWaitForEvents");
     porter->busy[turn] = NULL;
+    clb_porter_spent(porter, CLB_SPELL_UP);
     if (status != CLB_OK)
         return status;
     copy_in(load, col, cols, rows, slot->host,
             stream->variant->tuning.value[CLB_PARAM_CACHED] == 1);
+    clb_porter_spent(porter, CLB_SPELL_COPY);
     status = clb_cl_check(
         clb_cl.EnqueueWriteBuffer(queue, stream->raw[index % stream->plan.raw_slots]->mem, CL_FALSE,
                                   col * rows * operand->element, cols * rows * operand->element,
@@ -111,6 +113,7 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
         if (all)
             pthread_cond_signal(&stream->advance);
     }
+    clb_porter_spent(porter, CLB_SPELL_ENQUEUE);
     return status;
 }
 
@@ -190,12 +193,14 @@ static clb_status end_download(struct clb_porter *porter)
     bool clean;
     if (status == CLB_OK)
         status = check_flag(stream, strip, &clean);
+    clb_porter_spent(porter, CLB_SPELL_DOWN);
     if (status != CLB_OK || !clean)
         return status;
     const struct clb_gemm *problem = stream->problem;
     const struct clb_rect *rect = &stream->progress->part[piece];
     const struct clb_buffer *slot = porter->slot[2 + (porter->turn_down + 1) % 2];
     merge(problem, rect, slot->host, strip->ldc);
+    clb_porter_spent(porter, CLB_SPELL_MERGE);
     pthread_mutex_lock(&stream->lock);
     stream->progress->written[piece] = true;
     bool all = ++strip->merged == strip->pieces;
@@ -228,6 +233,7 @@ static clb_status download(struct clb_porter *porter, size_t piece)
     if (status != CLB_OK)
         return status;
     status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    clb_porter_spent(porter, CLB_SPELL_ENQUEUE);
     if (porter->pending != 0) {
         clb_status merged = end_download(porter);
         status = status != CLB_OK ? status : merged;
@@ -271,6 +277,7 @@ static enum job next_job(struct clb_porter *porter, size_t *piece)
         break;
     }
     pthread_mutex_unlock(&stream->lock);
+    clb_porter_spent(porter, CLB_SPELL_IDLE);
     return job;
 }
 
@@ -292,6 +299,7 @@ void clb_stream_carry(void *argument)
             break;
         case JOB_TOUCH:
             clb_touch_unit(&porter->stream->touch, piece);
+            clb_porter_spent(porter, CLB_SPELL_TOUCH);
             break;
         case JOB_NONE:
             return;
