@@ -266,17 +266,12 @@ static void report(const struct clb_stream *stream)
             spent[CLB_SPELL_MERGE], spent[CLB_SPELL_TOUCH]);
 }
 
-#define MANY_UNITS 16
-
 static clb_status begin_stream(struct clb_stream *stream)
 {
-    clb_status status = clb_stream_make_plan(stream->variant, stream->problem,
-                                             clb_memory_available(stream->runtime),
-                                             stream->runtime->device.max_alloc, &stream->plan);
-    /* Strips that occupy the device once; with few units, a CPU's, whole ones. */
-    if (status == CLB_OK && stream->plan.strip_tiles == 0 && !stream->runtime->device.unified &&
-        stream->runtime->device.units >= MANY_UNITS)
-        stream->plan.strip_tiles = stream->runtime->device.units;
+    const struct clb_device *device = &stream->runtime->device;
+    clb_status status = clb_stream_make_plan(
+        stream->variant, stream->problem, clb_memory_available(stream->runtime), device->max_alloc,
+        device->unified ? 0 : device->units, &stream->plan);
     if (status == CLB_OK)
         status = clb_schedule_make(&stream->plan, stream->problem, &stream->a, &stream->b,
                                    &stream->schedule);

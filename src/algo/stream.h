@@ -55,10 +55,13 @@ struct clb_stream_plan {
 };
 
 /* The plan for at most `available` bytes and buffers of at most `max_alloc` that moves the fewest
- * bytes; CLB_ERR_NOMEM when there is none. The slab never depends on free memory. */
+ * bytes; CLB_ERR_NOMEM when there is none. The slab never depends on free memory. Strips have at
+ * most as many tiles as the device has `units`, if that is many and the tuning says nothing else.
+ */
 clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem, uint64_t available,
-                                uint64_t max_alloc, struct clb_stream_plan *plan) CLB_MUST_CHECK;
+                                uint64_t max_alloc, size_t units,
+                                struct clb_stream_plan *plan) CLB_MUST_CHECK;
 
 /* Rows of a strip's buffer on the device. */
 size_t clb_stream_ld(size_t rows, size_t element);

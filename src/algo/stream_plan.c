@@ -15,7 +15,12 @@
 #define RAW_SLOTS_GOOD ((size_t)4)
 #define RAW_SLOTS_MAX  ((size_t)32)
 
+/* Strips under way where C is not kept on the device: more when they are cut. */
 #define STRIP_SLOTS_MAX ((size_t)8)
+#define CUT_SLOTS_MAX   ((size_t)24)
+
+/* Fewer units than these, a CPU's, leave strips whole. */
+#define MANY_UNITS ((size_t)16)
 
 /* Most blocks along one side of C. */
 #define MAX_BLOCKS 64
@@ -49,6 +54,19 @@ size_t clb_stream_ld(size_t rows, size_t element)
     return clb_round_up(rows, 128 / element);
 }
 
+/* Bytes of the largest strip: one of `strip_tiles`, or as wide as a band and as long as the block.
+ */
+static size_t strip_bytes(const struct clb_stream_plan *plan, size_t m, size_t n, size_t band_m,
+                          size_t band_n, size_t element)
+{
+    size_t whole =
+        clb_max(clb_stream_ld(band_m, element) * n, clb_stream_ld(m, element) * band_n) * element;
+    size_t across = clb_max(clb_div_up(band_m, plan->unit_m), clb_div_up(band_n, plan->unit_n));
+    size_t cut = clb_max(plan->strip_tiles, across) * clb_stream_ld(plan->unit_m, element) *
+                 plan->unit_n * element;
+    return plan->strip_tiles != 0 ? clb_min(whole, cut) : whole;
+}
+
 struct limits {
     uint64_t available, max_alloc;
     size_t raw_slots; /* at least */
@@ -65,8 +83,7 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     plan->a_bytes = clb_packed_bytes(variant, CLB_OPERAND_A, m, plan->slab);
     plan->b_bytes = clb_packed_bytes(variant, CLB_OPERAND_B, n, plan->slab);
     plan->raw_bytes = clb_max(band_m, band_n) * plan->slab * element;
-    plan->strip_bytes =
-        clb_max(clb_stream_ld(band_m, element) * n, clb_stream_ld(m, element) * band_n) * element;
+    plan->strip_bytes = strip_bytes(plan, m, n, band_m, band_n, element);
     /* A column of a strip or of a load must fit into one piece. */
     if (clb_max(clb_stream_ld(m, element), widest) * element > plan->piece_bytes)
         return false;
@@ -81,7 +98,8 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
         fixed += 2 * clb_buffer_rounded(1);
     plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
     plan->raw_slots = clb_min(plan->raw_slots, RAW_SLOTS_MAX);
-    for (plan->strip_slots = STRIP_SLOTS_MAX; plan->strip_slots > 1; plan->strip_slots--) {
+    plan->strip_slots = plan->strip_tiles != 0 ? CUT_SLOTS_MAX : STRIP_SLOTS_MAX;
+    for (; plan->strip_slots > 1; plan->strip_slots--) {
         plan->bytes = fixed + (uint64_t)plan->raw_slots * clb_buffer_rounded(plan->raw_bytes) +
                       (uint64_t)plan->strip_slots * clb_buffer_rounded(plan->strip_bytes);
         if (plan->bytes <= limits->available)
@@ -130,7 +148,7 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
 
 clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem, uint64_t available,
-                                uint64_t max_alloc, struct clb_stream_plan *best)
+                                uint64_t max_alloc, size_t units, struct clb_stream_plan *best)
 {
     const size_t *value = variant->tuning.value;
     struct limits limits = {available, max_alloc, RAW_SLOTS_MIN};
@@ -142,12 +160,12 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
         .band_n = band(problem->n, unit_n, value[CLB_PARAM_BAND_N]),
         .slab =
             clb_min(clb_round_up(value[CLB_PARAM_SLAB], clb_gemm_depth_unit(variant)), problem->k),
-        .porters = value[CLB_PARAM_THREADS] != 0
-                       ? clb_min(value[CLB_PARAM_THREADS], CLB_MAX_PORTERS)
-                       : CLB_PORTERS,
+        .porters = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_PORTERS), CLB_MAX_PORTERS),
         .unit_m = unit_m,
         .unit_n = unit_n,
-        .strip_tiles = value[CLB_PARAM_STRIP],
+        .strip_tiles = value[CLB_PARAM_STRIP] != 0 ? value[CLB_PARAM_STRIP]
+                       : units >= MANY_UNITS       ? units
+                                                   : 0,
         .available = available};
     plan.piece_bytes = piece(available, plan.porters, value[CLB_PARAM_PIECE]);
     plan.slabs = clb_div_up(problem->k, plan.slab);

@@ -217,7 +217,9 @@ static void plans_streamed(void *seed)
         struct clb_schedule schedule = {0};
         if (random_below(seed, 2))
             variant.tuning.value[CLB_PARAM_SLAB] = 1 + random_below(seed, 40) + problem.k / 30;
-        if (clb_stream_make_plan(&variant, &problem, available, max_alloc, &plan) != CLB_OK) {
+        size_t units = random_below(seed, 60);
+        if (clb_stream_make_plan(&variant, &problem, available, max_alloc, units, &plan) !=
+            CLB_OK) {
             declined++;
             continue;
         }
@@ -226,7 +228,7 @@ static void plans_streamed(void *seed)
         expect(clb_max(clb_max(plan.a_bytes, plan.b_bytes),
                        clb_max(plan.raw_bytes, plan.strip_bytes)) <= max_alloc,
                "a buffer is larger than the device allows");
-        expect(clb_stream_make_plan(&variant, &problem, 2 * available, max_alloc, &plenty) ==
+        expect(clb_stream_make_plan(&variant, &problem, 2 * available, max_alloc, units, &plenty) ==
                        CLB_OK &&
                    plenty.slab == plan.slab,
                "more memory changes the slabs");
