@@ -281,7 +281,7 @@ static clb_status begin_stream(struct clb_stream *stream)
         status = make_parts(stream);
     if (status == CLB_OK)
         stream->touch =
-            clb_touch_make(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
+            clb_touch_begin(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;
 }
 

@@ -150,15 +150,6 @@ struct clb_porter {
     double since, spent[CLB_SPELLS]; /* when the run is timed */
 };
 
-/* Whole columns of C that are faulted in, in units, before results come: stream_touch.c. */
-struct clb_touch {
-    char *c;
-    size_t bytes, step, columns; /* of a column; from one to the next; number */
-    bool solid;                  /* every page between the first and the last byte holds entries */
-    size_t per_unit, units;      /* columns of a unit; 0 units: nothing to do */
-    size_t next;                 /* under the stream's lock */
-};
-
 struct clb_stream {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
@@ -179,7 +170,7 @@ struct clb_stream {
     struct clb_workers workers;
     struct clb_porter porter[CLB_MAX_PORTERS];
     size_t porters;
-    struct clb_touch touch;
+    struct clb_touch touch; /* its next unit under the lock */
     bool timed;
     double begin, mark[CLB_MARKS];
 
@@ -240,12 +231,5 @@ void clb_stream_download_now(struct clb_porter *porter);
 
 /* Record the first failure and wake everybody. */
 void clb_stream_fail(struct clb_stream *stream, clb_status status);
-
-/* ---- stream_touch.c ---------------------------------------------------------------------------
- */
-
-/* What is to be done to C's pages; no units where the program has touched them. */
-struct clb_touch clb_touch_make(const struct clb_gemm *problem, size_t mode);
-void clb_touch_unit(const struct clb_touch *touch, size_t unit);
 
 #endif

@@ -176,6 +176,7 @@ int main(void)
         {"left alone", "gemm.stream=1,gemm.threads=5,gemm.fault=1,gemm.bm=256,gemm.bn=64", true},
         {"populated", "gemm.stream=1,gemm.threads=5,gemm.fault=2,gemm.bm=256,gemm.bn=64", true},
         {"huge pages", "gemm.stream=1,gemm.threads=5,gemm.fault=3,gemm.bm=256,gemm.bn=64", true},
+        {"in place", "gemm.fault=3", true},
         {"one thread", "gemm.stream=1,gemm.threads=1,gemm.fault=3,gemm.bm=256,gemm.bn=64", true},
     };
     bool pages = can_tell();

@@ -1,11 +1,12 @@
-/* C that the program never touched: porters without other work have its pages made while the first
- * bands are on their way. Columns are faulted in from left to right, as strips reach them. */
-#include "stream.h"
+/* C that the program never touched: its pages are huge where it is large, and threads without other
+ * work have them made while the first operands are on their way to the device. Columns are faulted
+ * in from left to right, as results reach them. */
+#include "algo.h"
 
 /* Smaller matrices are left to the faults, unless the tuning says what to do. */
-#define LARGE_MATRIX ((size_t)64 << 20)
+#define LARGE_MATRIX ((size_t)8 << 20)
 
-/* Bytes that a porter faults in at once: of huge pages, about as long as it takes to copy a piece.
+/* Bytes that a thread faults in at once: of huge pages, about as long as it takes to copy a piece.
  * Units of a solid matrix end at huge pages, so that no two threads make the same one. */
 #define UNIT      ((size_t)4 << 20)
 #define GRAIN     ((uintptr_t)2 << 20)
@@ -37,7 +38,7 @@ static bool is_absent(const struct clb_touch *touch, size_t unit, size_t end)
            clb_pages_absent(touch->c + last * touch->step, touch->bytes);
 }
 
-struct clb_touch clb_touch_make(const struct clb_gemm *problem, size_t mode)
+struct clb_touch clb_touch_begin(const struct clb_gemm *problem, size_t mode)
 {
     size_t element = clb_precision_size(problem->precision);
     struct clb_touch touch = {.c = problem->c,
