@@ -140,6 +140,7 @@ struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
     cl_ulong a_offset, b_offset, ldb;
+    cl_ulong c_offset; /* elements, a multiple of 128 bytes */
     size_t ldc;
     bool add;
 };
@@ -218,6 +219,23 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
  * 0 does not read C. */
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc);
+
+/* ---- touch.c: C that the program never touched ----------------------------------------------- */
+
+/* Whole columns of C that may be faulted in, in units, before results come. */
+struct clb_touch {
+    char *c;
+    size_t bytes, step, columns; /* of a column; from one to the next; number */
+    bool solid;                  /* every page between the first and the last byte holds entries */
+    size_t per_unit, units;      /* columns of a unit; 0 units: nothing to do */
+    size_t next;                 /* whoever uses it counts here */
+};
+
+/* What there is to do, nothing where pages are there, and the advice to the system that takes huge
+ * pages for the faults; `mode` is the tuning's. */
+struct clb_touch clb_touch_begin(const struct clb_gemm *problem, size_t mode);
+/* Have the pages of a unit made. */
+void clb_touch_unit(const struct clb_touch *touch, size_t unit);
 
 /* ---- operand.c: the caller's matrices as the device sees them -------------------------------- */
 

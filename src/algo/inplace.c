@@ -309,6 +309,9 @@ static clb_status begin_run(struct run *run, struct clb_gemm_progress *progress)
         status = clb_gemm_progress_make(progress, run->plan.tile_rows * run->plan.tile_cols);
     for (size_t i = 0; i < progress->parts; i++)
         progress->part[i] = clb_gemm_tile(&run->plan, run->problem, i);
+    /* The device's threads have all CPUs: the merge faults C in, in huge pages. */
+    if (status == CLB_OK)
+        (void)clb_touch_begin(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;
 }
 

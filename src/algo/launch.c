@@ -106,7 +106,8 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint k = (cl_uint)(each * product->k);
-    const cl_ulong start = 0, ldc = each * product->ldc, ldb = each * product->ldb;
+    const cl_ulong start = each * product->c_offset;
+    const cl_ulong ldc = each * product->ldc, ldb = each * product->ldb;
     const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
     const cl_double alpha_d = 1, beta_d = product->add;
     const cl_float alpha_s = 1, beta_s = product->add;

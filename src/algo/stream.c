@@ -34,75 +34,6 @@ static clb_status make_parts(struct clb_stream *stream)
     return CLB_OK;
 }
 
-/* ---- memory: all of it before anything is enqueued ------------------------------------------- */
-
-static clb_status get_some(struct clb_stream *stream, struct clb_buffer **buffer, size_t count,
-                           size_t bytes)
-{
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < count && status == CLB_OK; i++)
-        status = clb_buffer_get(stream->runtime, CLB_MEMORY_DEVICE, bytes, &buffer[i]);
-    return status;
-}
-
-static clb_status get_buffers(struct clb_stream *stream)
-{
-    struct clb_stream_plan *plan = &stream->plan;
-    plan->raw_slots = clb_min(plan->raw_slots, stream->schedule.loads);
-    plan->strip_slots = clb_min(plan->strip_slots, stream->schedule.strips);
-    stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots;
-    stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
-    if (stream->buffers == NULL)
-        return CLB_ERR_NOMEM;
-    stream->packed_a = stream->buffers;
-    stream->packed_b = stream->packed_a + plan->slabs;
-    stream->raw = stream->packed_b + plan->slabs;
-    stream->strip_buffer = stream->raw + plan->raw_slots;
-    clb_status status = get_some(stream, stream->packed_a, plan->slabs, plan->a_bytes);
-    if (status == CLB_OK)
-        status = get_some(stream, stream->packed_b, plan->slabs, plan->b_bytes);
-    if (status == CLB_OK)
-        status = get_some(stream, stream->raw, plan->raw_slots, plan->raw_bytes);
-    if (status == CLB_OK)
-        status = get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
-    if (status == CLB_OK && clb_gemm_is_split(stream->variant))
-        status = get_some(stream, &stream->flag, 1, sizeof(cl_uint));
-    return status;
-}
-
-/* As many porters as there are threads to be had and work for; with fewer than two threads the
- * calling thread carries everything itself. */
-static clb_status get_porters(struct clb_stream *stream)
-{
-    size_t pieces = stream->schedule.load_pieces + stream->schedule.strip_pieces;
-    size_t forced = stream->variant->tuning.value[CLB_PARAM_THREADS];
-    size_t wanted = clb_min(forced != 0 ? forced : pieces / 2, CLB_MAX_PORTERS);
-    clb_workers_lend(&stream->workers, wanted, forced != 0);
-    if (stream->workers.count < 2)
-        clb_workers_return(&stream->workers);
-    stream->porters = clb_max(stream->workers.count, 1);
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < stream->porters; i++) {
-        struct clb_porter *porter = &stream->porter[i];
-        porter->stream = stream;
-        porter->uploads_first = i < clb_div_up(6 * stream->porters, 10);
-        for (size_t s = 0; s < CLB_COUNT_OF(porter->slot) && status == CLB_OK; s++)
-            status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST, stream->plan.piece_bytes,
-                                    &porter->slot[s]);
-    }
-    return status;
-}
-
-static clb_status get_lanes(struct clb_stream *stream)
-{
-    clb_status status = clb_lane_acquire(stream->runtime, &stream->lane);
-    if (status == CLB_OK)
-        status = clb_lane_open_queues(stream->lane);
-    for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++)
-        status = clb_lane_acquire(stream->runtime, &stream->strip_lane[i]);
-    return status;
-}
-
 /* ---- the calling thread ---------------------------------------------------------------------- */
 
 static bool alone(const struct clb_stream *stream)
@@ -116,9 +47,10 @@ static clb_status wait_for_load(struct clb_stream *stream, const struct clb_load
     if (alone(stream))
         clb_stream_upload_now(&stream->porter[0], load->first_piece + load->pieces);
     pthread_mutex_lock(&stream->lock);
-    while (load->enqueued < load->pieces && stream->status == CLB_OK)
-        pthread_cond_wait(&stream->changed, &stream->lock);
-    clb_status status = stream->status;
+    while (load->enqueued < load->pieces && stream->status == CLB_OK && !stream->out_of_range)
+        pthread_cond_wait(&stream->advance, &stream->lock);
+    clb_status status =
+        stream->status == CLB_OK && stream->out_of_range ? CLB_ERR_RANGE : stream->status;
     pthread_mutex_unlock(&stream->lock);
     return status;
 }
@@ -153,7 +85,7 @@ static clb_status pack(struct clb_stream *stream, size_t index, const cl_event *
     status = clb_cl_check(clb_cl.Flush(stream->lane->queue), "clFlush");
     pthread_mutex_lock(&stream->lock);
     load->packed = done;
-    pthread_cond_broadcast(&stream->changed);
+    pthread_cond_broadcast(&stream->work);
     pthread_mutex_unlock(&stream->lock);
     return status;
 }
@@ -173,15 +105,16 @@ static size_t last_strips(const struct clb_stream *stream, size_t end, cl_event 
 /* Wait until the buffer of a strip is free. */
 static clb_status wait_for_slot(struct clb_stream *stream, size_t number)
 {
-    if (number < stream->plan.strip_slots)
+    if (stream->whole || number < stream->plan.strip_slots)
         return CLB_OK;
     const struct clb_strip *before = &stream->schedule.strip[number - stream->plan.strip_slots];
     if (alone(stream))
         clb_stream_download_now(&stream->porter[0]);
     pthread_mutex_lock(&stream->lock);
-    while (before->merged < before->pieces && stream->status == CLB_OK)
-        pthread_cond_wait(&stream->changed, &stream->lock);
-    clb_status status = stream->status;
+    while (before->merged < before->pieces && stream->status == CLB_OK && !stream->out_of_range)
+        pthread_cond_wait(&stream->advance, &stream->lock);
+    clb_status status =
+        stream->status == CLB_OK && stream->out_of_range ? CLB_ERR_RANGE : stream->status;
     pthread_mutex_unlock(&stream->lock);
     return status;
 }
@@ -207,6 +140,7 @@ static clb_status multiply(struct clb_stream *stream, size_t number, cl_event pa
                                           strip->rect.row - strip->a_origin, depth),
             .b_offset = clb_packed_offset(stream->variant, CLB_OPERAND_B,
                                           strip->rect.col - strip->b_origin, depth),
+            .c_offset = stream->whole ? strip->offset : 0,
             .ldc = strip->ldc,
             .add = slab > 0};
         status = clb_gemm_multiply(
@@ -224,8 +158,25 @@ static void publish(struct clb_stream *stream, const struct clb_strip *strip)
 {
     pthread_mutex_lock(&stream->lock);
     stream->published = strip->first_piece + strip->pieces;
-    pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
+    for (size_t i = 0; i < clb_min(strip->pieces, stream->workers.count); i++)
+        pthread_cond_signal(&stream->work);
+}
+
+/* Split families: the flag as it is after a step's packing, which the queue keeps in order. */
+static clb_status read_flag(struct clb_stream *stream, size_t s)
+{
+    struct clb_step *step = &stream->schedule.step[s];
+    if (stream->flag == NULL)
+        return CLB_OK;
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueReadBuffer(stream->lane->queue, stream->flag->mem, CL_FALSE, 0,
+                                              sizeof(cl_uint), (cl_uint *)stream->words->host + s,
+                                              0, NULL, &step->checked),
+                     "clEnqueueReadBuffer");
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(stream->lane->queue), "clFlush");
+    return status;
 }
 
 static clb_status enqueue_all(struct clb_stream *stream)
@@ -239,14 +190,20 @@ static clb_status enqueue_all(struct clb_stream *stream)
         size_t waits = step->new_block ? last_strips(stream, strip, before) : 0;
         for (size_t i = 0; i < step->loads && status == CLB_OK; i++)
             status = pack(stream, load++, before, i == 0 ? waits : 0);
+        if (status == CLB_OK)
+            status = read_flag(stream, s);
+        if (load == schedule->loads)
+            clb_stream_mark(stream, CLB_MARK_LOADED);
         for (size_t i = 0; i < step->strips && status == CLB_OK; i++, strip++) {
             struct clb_strip *next = &schedule->strip[strip];
             if (next->merged < next->pieces)
                 status = multiply(stream, strip, schedule->load[load - 1].packed);
+            clb_stream_mark(stream, CLB_MARK_FIRST);
             if (status == CLB_OK)
                 publish(stream, next);
         }
     }
+    clb_stream_mark(stream, CLB_MARK_QUEUED);
     return status;
 }
 
@@ -263,103 +220,68 @@ static clb_status lower_flag(struct clb_stream *stream)
 static clb_status run(struct clb_stream *stream)
 {
     clb_status status = lower_flag(stream);
+    for (size_t i = 0; i < stream->porters; i++)
+        stream->porter[i].since = stream->begin + stream->mark[CLB_MARK_HELD];
     for (size_t i = 0; i < stream->workers.count; i++)
         clb_workers_start(&stream->workers, i, clb_stream_carry, &stream->porter[i]);
     if (status == CLB_OK)
         status = enqueue_all(stream);
-    if (status != CLB_OK)
+    /* What was published before the range was left is merged all the same. */
+    if (status != CLB_OK && !(status == CLB_ERR_RANGE && stream->out_of_range))
         clb_stream_fail(stream, status);
     if (alone(stream))
         clb_stream_download_now(&stream->porter[0]);
     pthread_mutex_lock(&stream->lock);
     stream->complete = true;
-    pthread_cond_broadcast(&stream->changed);
+    pthread_cond_broadcast(&stream->work);
     pthread_mutex_unlock(&stream->lock);
     clb_workers_return(&stream->workers);
-    return stream->status;
+    clb_stream_mark(stream, CLB_MARK_MERGED);
+    return stream->status == CLB_OK && stream->out_of_range ? CLB_ERR_RANGE : stream->status;
 }
 
-/* ---- end ------------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
-static void release_event(cl_event event)
+static void report(const struct clb_stream *stream)
 {
-    if (event != NULL)
-        clb_cl.ReleaseEvent(event);
-}
-
-static void release_events(struct clb_stream *stream)
-{
-    for (size_t i = 0; i < stream->schedule.loads; i++) {
-        for (size_t p = 0; p < stream->schedule.load[i].pieces; p++)
-            release_event(stream->schedule.load[i].upload[p]);
-        release_event(stream->schedule.load[i].packed);
-    }
-    for (size_t i = 0; i < stream->schedule.strips; i++)
-        release_event(stream->schedule.strip[i].ready);
-    for (size_t i = 0; i < stream->porters; i++)
-        release_event(stream->porter[i].pending != 0 ? stream->porter[i].pending_event : NULL);
-}
-
-static void put_or_leak(struct clb_stream *stream, struct clb_buffer *buffer, bool idle)
-{
-    if (idle)
-        clb_buffer_put(stream->runtime, buffer);
-    else
-        clb_buffer_leak(buffer);
-}
-
-static bool finish_lane(struct clb_lane *lane)
-{
-    return lane == NULL || clb_lane_finish(lane) == CLB_OK || clb_lane_finish(lane) == CLB_OK;
-}
-
-static void give_lane(struct clb_lane *lane, bool idle)
-{
-    if (lane != NULL && idle)
-        clb_lane_release(lane);
-    else if (lane != NULL)
-        clb_lane_discard(lane);
-}
-
-static void end_stream(struct clb_stream *stream, bool enqueued)
-{
-    clb_workers_return(&stream->workers);
-    bool idle = !enqueued || finish_lane(stream->lane);
-    for (size_t i = 0; i < CLB_STRIP_QUEUES && enqueued; i++)
-        idle = finish_lane(stream->strip_lane[i]) && idle;
-    release_events(stream);
-    for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
-        put_or_leak(stream, stream->buffers[i], idle);
-    put_or_leak(stream, stream->flag, idle);
+    const struct clb_schedule *schedule = &stream->schedule;
+    const double *mark = stream->mark;
+    double spent[CLB_SPELLS] = {0}, ms = 1e3;
+    if (!stream->timed)
+        return;
     for (size_t i = 0; i < stream->porters; i++) {
-        for (size_t s = 0; s < CLB_COUNT_OF(stream->porter[i].slot); s++)
-            put_or_leak(stream, stream->porter[i].slot[s], idle);
+        for (int s = 0; s < CLB_SPELLS; s++)
+            spent[s] += ms * stream->porter[i].spent[s];
     }
-    free(stream->buffers);
-    give_lane(stream->lane, idle);
-    for (size_t i = 0; i < CLB_STRIP_QUEUES; i++)
-        give_lane(stream->strip_lane[i], idle);
-    clb_schedule_free(&stream->schedule);
-    pthread_mutex_destroy(&stream->lock);
-    pthread_cond_destroy(&stream->changed);
+    clb_log(CLB_LOG_DEBUG,
+            "stream: %zux%zux%zu, %zu loads in %zu pieces, %zu strips in %zu, %zu porters%s; ms "
+            "held %.2f first %.2f loaded %.2f queued %.2f merged %.2f end %.2f; porters' idle %.1f "
+            "copy %.1f enqueue %.1f up %.1f down %.1f merge %.1f touch %.1f",
+            stream->problem->m, stream->problem->n, stream->problem->k, schedule->loads,
+            schedule->load_pieces, schedule->strips, schedule->strip_pieces, stream->porters,
+            stream->whole ? ", C whole" : "", ms * mark[CLB_MARK_HELD], ms * mark[CLB_MARK_FIRST],
+            ms * mark[CLB_MARK_LOADED], ms * mark[CLB_MARK_QUEUED], ms * mark[CLB_MARK_MERGED],
+            ms * (clb_now() - stream->begin), spent[CLB_SPELL_IDLE], spent[CLB_SPELL_COPY],
+            spent[CLB_SPELL_ENQUEUE], spent[CLB_SPELL_UP], spent[CLB_SPELL_DOWN],
+            spent[CLB_SPELL_MERGE], spent[CLB_SPELL_TOUCH]);
 }
 
 static clb_status begin_stream(struct clb_stream *stream)
 {
-    clb_status status = clb_stream_make_plan(stream->variant, stream->problem,
-                                             clb_memory_available(stream->runtime),
-                                             stream->runtime->device.max_alloc, &stream->plan);
+    const struct clb_device *device = &stream->runtime->device;
+    clb_status status = clb_stream_make_plan(
+        stream->variant, stream->problem, clb_memory_available(stream->runtime), device->max_alloc,
+        device->unified ? 0 : device->units, &stream->plan);
     if (status == CLB_OK)
         status = clb_schedule_make(&stream->plan, stream->problem, &stream->a, &stream->b,
                                    &stream->schedule);
     if (status == CLB_OK)
-        status = get_lanes(stream);
-    if (status == CLB_OK)
-        status = get_buffers(stream);
-    if (status == CLB_OK)
-        status = get_porters(stream);
+        status = clb_stream_get(stream);
     if (status == CLB_OK)
         status = make_parts(stream);
+    if (status == CLB_OK)
+        stream->touch =
+            clb_touch_begin(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;
 }
 
@@ -373,13 +295,21 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
                                 .a = clb_operand_describe(problem, CLB_OPERAND_A),
                                 .b = clb_operand_describe(problem, CLB_OPERAND_B),
                                 .lock = PTHREAD_MUTEX_INITIALIZER,
-                                .changed = PTHREAD_COND_INITIALIZER};
+                                .work = PTHREAD_COND_INITIALIZER,
+                                .advance = PTHREAD_COND_INITIALIZER};
+    stream.timed = clb_log_wanted(CLB_LOG_DEBUG);
+    stream.begin = stream.timed ? clb_now() : 0;
     clb_status status = begin_stream(&stream);
+    clb_stream_mark(&stream, CLB_MARK_HELD);
     bool enqueued = status == CLB_OK;
     if (enqueued) {
         progress->kernel = variant->name;
         status = run(&stream);
     }
-    end_stream(&stream, enqueued);
+    report(&stream);
+    clb_stream_put(&stream, enqueued);
+    pthread_mutex_destroy(&stream.lock);
+    pthread_cond_destroy(&stream.work);
+    pthread_cond_destroy(&stream.advance);
     return status;
 }

@@ -17,8 +17,14 @@
  * one run, in a serpentine, so that only one operand of the next block has to be loaded, band by
  * band with a strip of the whole height or width after each.
  *
- * Queues: one uploads, one packs, one downloads, and strips go round several others, because a
- * strip alone may not fill the device. */
+ * Queues: one packs, strips go round several others, because a strip alone may not fill the device,
+ * and in either direction the pieces go round one or more. A device that has room keeps all of C,
+ * so that kernels never wait for a strip to be brought down.
+ *
+ * Split families: after the packing of each step the flag is read into pinned memory, on the
+ * packing queue, so that word s tells exactly whether everything up to step s is within the range.
+ * Strips of steps with a raised word are never merged, all others always are: what each kernel
+ * family computes depends on the operands and the plan, not on time. */
 #ifndef CLB_STREAM_H
 #define CLB_STREAM_H
 
@@ -28,8 +34,10 @@
 
 /* ---- stream_plan.c --------------------------------------------------------------------------- */
 
-/* Most threads that carry the data of one call. */
-#define CLB_MAX_PORTERS 12
+/* Most threads that carry the data of one call; and most as long as the tuning does not ask for
+ * more. */
+#define CLB_MAX_PORTERS CLB_MAX_WORKERS
+#define CLB_PORTERS     12
 
 /* Extents are multiples of the kernel's tile and depth step. */
 struct clb_stream_plan {
@@ -39,15 +47,21 @@ struct clb_stream_plan {
     size_t a_bytes, b_bytes;     /* a block's packed operands, one buffer for each slab */
     size_t raw_bytes, raw_slots; /* loads on their way */
     size_t strip_bytes, strip_slots;
-    size_t piece_bytes; /* of a pinned slot and of what goes through it at once */
-    uint64_t bytes;     /* device memory in all */
+    size_t porters;                     /* at most */
+    size_t piece_bytes;                 /* of a pinned slot and of what goes through it at once */
+    size_t unit_m, unit_n, strip_tiles; /* the kernel's tile, and most of them in a strip or 0 */
+    uint64_t available;                 /* bytes of device memory that there were */
+    uint64_t bytes;                     /* of them taken, when not all of C is kept there */
 };
 
 /* The plan for at most `available` bytes and buffers of at most `max_alloc` that moves the fewest
- * bytes; CLB_ERR_NOMEM when there is none. The slab never depends on free memory. */
+ * bytes; CLB_ERR_NOMEM when there is none. The slab never depends on free memory. Strips have at
+ * most as many tiles as the device has `units`, if that is many and the tuning says nothing else.
+ */
 clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem, uint64_t available,
-                                uint64_t max_alloc, struct clb_stream_plan *plan) CLB_MUST_CHECK;
+                                uint64_t max_alloc, size_t units,
+                                struct clb_stream_plan *plan) CLB_MUST_CHECK;
 
 /* Rows of a strip's buffer on the device. */
 size_t clb_stream_ld(size_t rows, size_t element);
@@ -68,16 +82,18 @@ struct clb_strip {
     struct clb_rect rect;      /* of C */
     size_t a_origin, b_origin; /* of its block */
     size_t ldc;                /* on the device */
+    size_t offset;             /* elements into C where all of it is kept there */
+    size_t step;
     size_t first_piece, pieces, piece_cols;
-    size_t merged; /* pieces that are in the caller's matrix */
-    enum { CLB_FLAG_UNKNOWN, CLB_FLAG_ASKED, CLB_FLAG_CLEAN } flag; /* of split families */
-    cl_event ready;                                                 /* the kernel's */
+    size_t merged;  /* pieces that are in the caller's matrix */
+    cl_event ready; /* the kernel's */
 };
 
 /* Loads, then the strips that they make computable. */
 struct clb_step {
     size_t loads, strips;
-    bool new_block; /* its loads overwrite what earlier strips read */
+    bool new_block;   /* its loads overwrite what earlier strips read */
+    cl_event checked; /* split families: the flag has been read */
 };
 
 struct clb_schedule {
@@ -86,6 +102,7 @@ struct clb_schedule {
     struct clb_step *step;
     size_t loads, strips, steps;
     size_t load_pieces, strip_pieces; /* in all */
+    size_t strip_elements;            /* of all strips on the device */
 };
 
 /* All loads and strips of a problem; b and a outlive the schedule. */
@@ -97,6 +114,29 @@ void clb_schedule_free(struct clb_schedule *schedule);
 /* ---- the run --------------------------------------------------------------------------------- */
 
 #define CLB_STRIP_QUEUES 3
+#define CLB_MAX_QUEUES   (1 + CLB_STRIP_QUEUES) /* in one direction: the lanes' */
+
+/* Where the time of a call goes, for the log: of a porter. */
+enum clb_spell {
+    CLB_SPELL_IDLE,    /* nothing to do */
+    CLB_SPELL_COPY,    /* into pinned memory */
+    CLB_SPELL_ENQUEUE, /* in the driver */
+    CLB_SPELL_UP,      /* waiting for transfers up */
+    CLB_SPELL_DOWN,    /* for kernels and transfers down */
+    CLB_SPELL_MERGE,   /* out of pinned memory */
+    CLB_SPELL_TOUCH,   /* faulting C in */
+    CLB_SPELLS
+};
+
+/* And of the whole, after its begin. */
+enum clb_mark {
+    CLB_MARK_HELD,   /* queues, memory and threads are there */
+    CLB_MARK_FIRST,  /* the first strip is enqueued */
+    CLB_MARK_LOADED, /* the last load is packed, as far as enqueueing goes */
+    CLB_MARK_QUEUED, /* the last strip is enqueued */
+    CLB_MARK_MERGED, /* all is in the caller's matrix */
+    CLB_MARKS
+};
 
 /* Two pinned slots for either direction, so that a copy overlaps with the transfer before it. */
 struct clb_porter {
@@ -107,6 +147,7 @@ struct clb_porter {
     size_t turn_up, turn_down;
     size_t pending; /* download piece under way, plus one */
     cl_event pending_event;
+    double since, spent[CLB_SPELLS]; /* when the run is timed */
 };
 
 struct clb_stream {
@@ -117,24 +158,66 @@ struct clb_stream {
     struct clb_stream_plan plan;
     struct clb_schedule schedule;
     struct clb_lane *lane;
-    struct clb_lane *strip_lane[CLB_STRIP_QUEUES]; /* of which only the queue for kernels is used */
+    struct clb_lane *strip_lane[CLB_STRIP_QUEUES];
+    size_t queues; /* for transfers, in either direction */
     struct clb_operand a, b;
     struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
     struct clb_buffer **buffers; /* all of the above */
     size_t buffer_count;
-    struct clb_buffer *flag; /* of split families */
+    bool whole; /* one strip buffer holds all of C */
+    struct clb_buffer *flag,
+        *words; /* of split families: the flag, and as it was after each step */
     struct clb_workers workers;
     struct clb_porter porter[CLB_MAX_PORTERS];
     size_t porters;
+    struct clb_touch touch; /* its next unit under the lock */
+    bool timed;
+    double begin, mark[CLB_MARKS];
 
     /* Shared by the threads of the run, under the lock. */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t work;               /* porters wait for something to do */
+    pthread_cond_t advance;            /* the calling thread for loads and strips */
     size_t next_upload, next_download; /* pieces handed out */
     size_t published;                  /* download pieces whose kernel has been enqueued */
     bool complete;                     /* everything has been published */
+    bool out_of_range;                 /* a split family's flag was found raised: load no more */
     clb_status status;                 /* the first failure */
 };
+
+/* What the porter did until now was this. */
+static inline void clb_porter_spent(struct clb_porter *porter, enum clb_spell spell)
+{
+    if (CLB_LIKELY(!porter->stream->timed))
+        return;
+    double now = clb_now();
+    porter->spent[spell] += now - porter->since;
+    porter->since = now;
+}
+
+static inline void clb_stream_mark(struct clb_stream *stream, enum clb_mark mark)
+{
+    if (stream->timed && stream->mark[mark] == 0)
+        stream->mark[mark] = clb_now() - stream->begin;
+}
+
+/* The queue of a piece's transfer. */
+static inline cl_command_queue clb_stream_queue(const struct clb_stream *stream, bool up,
+                                                size_t piece)
+{
+    size_t turn = piece % stream->queues;
+    const struct clb_lane *lane = turn == 0 ? stream->lane : stream->strip_lane[turn - 1];
+    return up ? lane->upload : lane->download;
+}
+
+/* ---- stream_memory.c --------------------------------------------------------------------------
+ */
+
+/* Everything that the schedule of the run needs, at once. */
+clb_status clb_stream_get(struct clb_stream *stream) CLB_MUST_CHECK;
+/* Whatever is held goes back when nothing is outstanding, and is left alone otherwise. `enqueued`:
+ * commands may have been. */
+void clb_stream_put(struct clb_stream *stream, bool enqueued);
 
 /* ---- stream_copy.c: what porters do ---------------------------------------------------------- */
 

@@ -12,7 +12,8 @@ void clb_stream_fail(struct clb_stream *stream, clb_status status)
     pthread_mutex_lock(&stream->lock);
     if (stream->status == CLB_OK)
         stream->status = status;
-    pthread_cond_broadcast(&stream->changed);
+    pthread_cond_broadcast(&stream->work);
+    pthread_cond_broadcast(&stream->advance);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -38,40 +39,36 @@ static const struct clb_load *predecessor(const struct clb_stream *stream, size_
     return index < slots ? NULL : &stream->schedule.load[index - slots];
 }
 
+static bool all_uploaded(const struct clb_stream *stream)
+{
+    return stream->next_upload >= stream->schedule.load_pieces;
+}
+
 /* True when the next piece has a raw buffer: the kernel that empties it has been enqueued. A porter
  * never takes a piece that it would have to wait for, because the calling thread, which enqueues
  * that kernel, may be waiting for this very porter to bring a strip down. With the lock held. */
 static bool upload_is_ready(const struct clb_stream *stream)
 {
-    if (stream->next_upload >= stream->schedule.load_pieces)
+    if (all_uploaded(stream) || stream->out_of_range)
         return false;
     const struct clb_load *before = predecessor(stream, load_of_piece(stream, stream->next_upload));
     return before == NULL || before->packed != NULL;
 }
 
-/* Short columns lie on different pages: without help every one begins with the latency of memory.
- * (H200 host, 2026-11.) */
-#define PREFETCH_BYTES   ((size_t)8192)
-#define PREFETCH_COLUMNS 4
-
-static void prefetch(const char *from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(from + i, 0, 3);
-}
-
-static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t rows, char *slot)
+static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t rows, char *slot,
+                    bool cached)
 {
     const struct clb_operand *operand = load->operand;
     size_t row0 = operand->depth_contiguous ? load->p0 : load->i0;
     size_t col0 = operand->depth_contiguous ? load->i0 : load->p0;
     const char *from = operand->host + (row0 + (col0 + col) * operand->ld) * operand->element;
     size_t bytes = rows * operand->element, step = operand->ld * operand->element;
-    for (size_t j = 0; j < cols; j++) {
-        if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < cols)
-            prefetch(from + (j + PREFETCH_COLUMNS) * step, bytes);
-        memcpy(slot + j * bytes, from + j * step, bytes);
+    if (!cached) {
+        clb_copy_past_cache(slot, bytes, from, step, bytes, cols);
+        return;
     }
+    for (size_t j = 0; j < cols; j++)
+        memcpy(slot + j * bytes, from + j * step, bytes);
 }
 
 static clb_status upload(struct clb_porter *porter, size_t piece)
@@ -88,30 +85,35 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     struct clb_buffer *slot = porter->slot[turn];
     const struct clb_load *before = predecessor(stream, index);
     const cl_event *free_again = before != NULL ? &before->packed : NULL;
+    cl_command_queue queue = clb_stream_queue(stream, true, piece);
     cl_event moved;
 
     clb_status status = CLB_OK;
     if (porter->busy[turn] != NULL)
         status = clb_cl_check(clb_cl.WaitForEvents(1, &porter->busy[turn]), "clWaitForEvents");
     porter->busy[turn] = NULL;
+    clb_porter_spent(porter, CLB_SPELL_UP);
     if (status != CLB_OK)
         return status;
-    copy_in(load, col, cols, rows, slot->host);
-    status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(
-                         stream->lane->upload, stream->raw[index % stream->plan.raw_slots]->mem,
-                         CL_FALSE, col * rows * operand->element, cols * rows * operand->element,
-                         slot->host, free_again != NULL, free_again, &moved),
-                     "clEnqueueWriteBuffer");
+    copy_in(load, col, cols, rows, slot->host,
+            stream->variant->tuning.value[CLB_PARAM_CACHED] == 1);
+    clb_porter_spent(porter, CLB_SPELL_COPY);
+    status = clb_cl_check(
+        clb_cl.EnqueueWriteBuffer(queue, stream->raw[index % stream->plan.raw_slots]->mem, CL_FALSE,
+                                  col * rows * operand->element, cols * rows * operand->element,
+                                  slot->host, free_again != NULL, free_again, &moved),
+        "clEnqueueWriteBuffer");
     if (status == CLB_OK) {
         pthread_mutex_lock(&stream->lock);
         load->upload[piece - load->first_piece] = moved; /* released with the load */
-        load->enqueued++;
-        pthread_cond_broadcast(&stream->changed);
+        bool all = ++load->enqueued == load->pieces;
         pthread_mutex_unlock(&stream->lock);
         porter->busy[turn] = moved;
-        status = clb_cl_check(clb_cl.Flush(stream->lane->upload), "clFlush");
+        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+        if (all)
+            pthread_cond_signal(&stream->advance);
     }
+    clb_porter_spent(porter, CLB_SPELL_ENQUEUE);
     return status;
 }
 
@@ -130,31 +132,20 @@ static struct clb_strip *strip_of_piece(const struct clb_stream *stream, size_t 
     return &stream->schedule.strip[low];
 }
 
-/* Split families: CLB_ERR_RANGE unless everything that went into a strip is within their range. The
- * first porter that gets here asks the device, the others wait for the answer. */
-static clb_status check_flag(struct clb_stream *stream, struct clb_strip *strip)
+/* Split families: *clean says whether everything that went into a strip is within their range. The
+ * flag was read before the strip's kernel ended, so that there is hardly anything to wait for. */
+static clb_status check_flag(struct clb_stream *stream, const struct clb_strip *strip, bool *clean)
 {
-    cl_uint raised = 0;
-    pthread_mutex_lock(&stream->lock);
-    while (strip->flag == CLB_FLAG_ASKED && stream->status == CLB_OK)
-        pthread_cond_wait(&stream->changed, &stream->lock);
-    clb_status status = stream->status;
-    bool ask = strip->flag == CLB_FLAG_UNKNOWN;
-    if (ask)
-        strip->flag = CLB_FLAG_ASKED;
-    pthread_mutex_unlock(&stream->lock);
-    if (!ask || status != CLB_OK)
-        return status;
-    status =
-        clb_cl_check(clb_cl.EnqueueReadBuffer(stream->lane->download, stream->flag->mem, CL_TRUE, 0,
-                                              sizeof raised, &raised, 1, &strip->ready, NULL),
-                     "clEnqueueReadBuffer");
-    if (status == CLB_OK && raised != 0)
-        status = CLB_ERR_RANGE;
-    if (status == CLB_OK) {
+    *clean = true;
+    if (stream->flag == NULL)
+        return CLB_OK;
+    clb_status status = clb_cl_check(
+        clb_cl.WaitForEvents(1, &stream->schedule.step[strip->step].checked), "clWaitForEvents");
+    *clean = ((const volatile cl_uint *)stream->words->host)[strip->step] == 0;
+    if (status == CLB_OK && !*clean) {
         pthread_mutex_lock(&stream->lock);
-        strip->flag = CLB_FLAG_CLEAN;
-        pthread_cond_broadcast(&stream->changed);
+        stream->out_of_range = true;
+        pthread_cond_broadcast(&stream->advance);
         pthread_mutex_unlock(&stream->lock);
     }
     return status;
@@ -185,9 +176,8 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                        problem->beta, part.c, problem->ldc);
         return;
     }
-    for (size_t j = 0; j < rect->cols; j++)
-        clb_copy_past_cache((char *)part.c + j * problem->ldc * element, p + j * ldp * element,
-                            rect->rows * element);
+    clb_copy_past_cache(part.c, problem->ldc * element, p, ldp * element, rect->rows * element,
+                        rect->cols);
 }
 
 /* Merge the piece whose transfer is under way. */
@@ -200,19 +190,23 @@ static clb_status end_download(struct clb_porter *porter)
         clb_cl_check(clb_cl.WaitForEvents(1, &porter->pending_event), "clWaitForEvents");
     clb_cl.ReleaseEvent(porter->pending_event);
     porter->pending = 0;
-    if (status == CLB_OK && stream->flag != NULL)
-        status = check_flag(stream, strip);
-    if (status != CLB_OK)
+    bool clean;
+    if (status == CLB_OK)
+        status = check_flag(stream, strip, &clean);
+    clb_porter_spent(porter, CLB_SPELL_DOWN);
+    if (status != CLB_OK || !clean)
         return status;
     const struct clb_gemm *problem = stream->problem;
     const struct clb_rect *rect = &stream->progress->part[piece];
     const struct clb_buffer *slot = porter->slot[2 + (porter->turn_down + 1) % 2];
     merge(problem, rect, slot->host, strip->ldc);
+    clb_porter_spent(porter, CLB_SPELL_MERGE);
     pthread_mutex_lock(&stream->lock);
     stream->progress->written[piece] = true;
-    strip->merged++;
-    pthread_cond_broadcast(&stream->changed);
+    bool all = ++strip->merged == strip->pieces;
     pthread_mutex_unlock(&stream->lock);
+    if (all)
+        pthread_cond_signal(&stream->advance);
     return CLB_OK;
 }
 
@@ -226,17 +220,20 @@ static clb_status download(struct clb_porter *porter, size_t piece)
     size_t element = clb_precision_size(stream->variant->precision);
     const struct clb_rect *rect = &stream->progress->part[piece];
     size_t offset = (piece - strip->first_piece) * strip->piece_cols * strip->ldc * element;
+    offset += stream->whole ? strip->offset * element : 0;
     size_t number = (size_t)(strip - stream->schedule.strip);
+    cl_command_queue queue = clb_stream_queue(stream, false, piece);
     cl_event moved;
-    clb_status status = clb_cl_check(
-        clb_cl.EnqueueReadBuffer(
-            stream->lane->download, stream->strip_buffer[number % stream->plan.strip_slots]->mem,
-            CL_FALSE, offset, rect->cols * strip->ldc * element,
-            porter->slot[2 + porter->turn_down % 2]->host, 1, &strip->ready, &moved),
-        "clEnqueueReadBuffer");
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueReadBuffer(
+                         queue, stream->strip_buffer[number % stream->plan.strip_slots]->mem,
+                         CL_FALSE, offset, rect->cols * strip->ldc * element,
+                         porter->slot[2 + porter->turn_down % 2]->host, 1, &strip->ready, &moved),
+                     "clEnqueueReadBuffer");
     if (status != CLB_OK)
         return status;
-    status = clb_cl_check(clb_cl.Flush(stream->lane->download), "clFlush");
+    status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    clb_porter_spent(porter, CLB_SPELL_ENQUEUE);
     if (porter->pending != 0) {
         clb_status merged = end_download(porter);
         status = status != CLB_OK ? status : merged;
@@ -249,9 +246,9 @@ static clb_status download(struct clb_porter *porter, size_t piece)
 
 /* ---- the porter's loop ----------------------------------------------------------------------- */
 
-enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE };
+enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
 
-/* The next thing to do; waits for one. JOB_NONE: the run is over. */
+/* The next thing to do, a piece or a unit; waits for one. JOB_NONE: the run is over. */
 static enum job next_job(struct clb_porter *porter, size_t *piece)
 {
     struct clb_stream *stream = porter->stream;
@@ -261,21 +258,26 @@ static enum job next_job(struct clb_porter *porter, size_t *piece)
         bool up = upload_is_ready(stream);
         bool down = stream->next_download < stream->published;
         bool idle = !down && porter->pending == 0;
+        bool touch = stream->touch.next < stream->touch.units && !stream->complete;
         if (up && (porter->uploads_first || idle)) {
             *piece = stream->next_upload++;
             job = JOB_UPLOAD;
+        } else if (touch && (!porter->uploads_first || (idle && all_uploaded(stream)))) {
+            *piece = stream->touch.next++;
+            job = JOB_TOUCH;
         } else if (down) {
             *piece = stream->next_download++;
             job = JOB_DOWNLOAD;
         } else if (porter->pending != 0) {
             job = JOB_MERGE;
         } else if (!stream->complete) {
-            pthread_cond_wait(&stream->changed, &stream->lock);
+            pthread_cond_wait(&stream->work, &stream->lock);
             continue;
         }
         break;
     }
     pthread_mutex_unlock(&stream->lock);
+    clb_porter_spent(porter, CLB_SPELL_IDLE);
     return job;
 }
 
@@ -294,6 +296,10 @@ void clb_stream_carry(void *argument)
             break;
         case JOB_MERGE:
             status = end_download(porter);
+            break;
+        case JOB_TOUCH:
+            clb_touch_unit(&porter->stream->touch, piece);
+            clb_porter_spent(porter, CLB_SPELL_TOUCH);
             break;
         case JOB_NONE:
             return;

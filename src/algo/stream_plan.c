@@ -1,11 +1,11 @@
 /* How a GEMM is cut for a device with its own memory. */
 #include "stream.h"
 
-/* Bands: about STEPS of them, so that little is left to compute after the last load; not so narrow
- * that a strip is too small for the device, nor so wide that its buffers are. */
-#define STEPS 16
-#define STEPS_A                                                                                    \
-    10 /* of A, when a band is made of short pieces of columns: longer ones copy faster */
+/* Bands: about STEPS of them, so that the device is soon busy and kept so; not so narrow that a
+ * strip is too small for it, nor so wide that its buffers are. Narrow bands of A are short pieces
+ * of columns, which the copies past the cache don't mind. (A model of the pipeline: single
+ * precision, n = 8192 on an H200, 15.8 ms with 22 steps, 16.1 with 16, 16.9 with 8.) */
+#define STEPS    22
 #define BAND_MIN ((size_t)256)
 #define BAND_MAX ((size_t)2048)
 
@@ -13,28 +13,37 @@
  * With two, uploads wait for kernels half of the time (H200, 2026-11). */
 #define RAW_SLOTS_MIN  ((size_t)2)
 #define RAW_SLOTS_GOOD ((size_t)4)
-#define RAW_SLOTS_MAX  ((size_t)16)
+#define RAW_SLOTS_MAX  ((size_t)32)
 
+/* Strips under way where C is not kept on the device: more when they are cut. */
 #define STRIP_SLOTS_MAX ((size_t)8)
+#define CUT_SLOTS_MAX   ((size_t)24)
+
+/* Fewer units than these, a CPU's, leave strips whole. */
+#define MANY_UNITS ((size_t)16)
 
 /* Most blocks along one side of C. */
 #define MAX_BLOCKS 64
 
-static size_t band(size_t extent, size_t steps, size_t unit, size_t override)
+static size_t band(size_t extent, size_t unit, size_t override)
 {
-    size_t wanted = clb_min(clb_max(clb_div_up(extent, steps), BAND_MIN), BAND_MAX);
+    size_t wanted = clb_min(clb_max(clb_div_up(extent, STEPS), BAND_MIN), BAND_MAX);
     if (override != 0)
         return clb_round_up(override, unit);
     size_t count = clb_div_up(extent, wanted);
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* The porters' slots take at most a quarter of what there is. 4 MiB pieces move at the link's full
- * rate; 1 MiB ones at three quarters of it (H200, 2026-11). */
-static size_t piece(uint64_t available)
+/* The porters' slots take at most a quarter of what there is. On one queue 4 MiB pieces move at the
+ * link's full rate, 1 MiB ones at three quarters of it (H200, 2026-11): the link rests between two.
+ * Small pieces are soon copied, at the beginning and at the end. */
+#define PIECE     ((size_t)2 << 20)
+#define PIECE_MIN ((size_t)64 << 10)
+
+static size_t piece(uint64_t available, size_t porters, size_t override)
 {
-    size_t bytes = (size_t)4 << 20;
-    while (bytes > ((size_t)64 << 10) && (uint64_t)CLB_MAX_PORTERS * 4 * bytes > available / 4)
+    size_t bytes = override != 0 ? clb_round_up(override, PIECE_MIN) : PIECE;
+    while (bytes > PIECE_MIN && (uint64_t)porters * 4 * bytes > available / 4)
         bytes /= 2;
     return bytes;
 }
@@ -43,6 +52,19 @@ static size_t piece(uint64_t available)
 size_t clb_stream_ld(size_t rows, size_t element)
 {
     return clb_round_up(rows, 128 / element);
+}
+
+/* Bytes of the largest strip: one of `strip_tiles`, or as wide as a band and as long as the block.
+ */
+static size_t strip_bytes(const struct clb_stream_plan *plan, size_t m, size_t n, size_t band_m,
+                          size_t band_n, size_t element)
+{
+    size_t whole =
+        clb_max(clb_stream_ld(band_m, element) * n, clb_stream_ld(m, element) * band_n) * element;
+    size_t across = clb_max(clb_div_up(band_m, plan->unit_m), clb_div_up(band_n, plan->unit_n));
+    size_t cut = clb_max(plan->strip_tiles, across) * clb_stream_ld(plan->unit_m, element) *
+                 plan->unit_n * element;
+    return plan->strip_tiles != 0 ? clb_min(whole, cut) : whole;
 }
 
 struct limits {
@@ -61,8 +83,7 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     plan->a_bytes = clb_packed_bytes(variant, CLB_OPERAND_A, m, plan->slab);
     plan->b_bytes = clb_packed_bytes(variant, CLB_OPERAND_B, n, plan->slab);
     plan->raw_bytes = clb_max(band_m, band_n) * plan->slab * element;
-    plan->strip_bytes =
-        clb_max(clb_stream_ld(band_m, element) * n, clb_stream_ld(m, element) * band_n) * element;
+    plan->strip_bytes = strip_bytes(plan, m, n, band_m, band_n, element);
     /* A column of a strip or of a load must fit into one piece. */
     if (clb_max(clb_stream_ld(m, element), widest) * element > plan->piece_bytes)
         return false;
@@ -71,11 +92,14 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     if (largest > limits->max_alloc - limits->max_alloc / 8)
         return false;
     uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
-    uint64_t fixed = (uint64_t)CLB_MAX_PORTERS * 4 * clb_buffer_rounded(plan->piece_bytes) +
-                     (uint64_t)plan->slabs * packed + clb_buffer_rounded(1); /* and the flag */
+    uint64_t fixed = (uint64_t)plan->porters * 4 * clb_buffer_rounded(plan->piece_bytes) +
+                     (uint64_t)plan->slabs * packed;
+    if (clb_gemm_is_split(variant)) /* the flag and its words; thousands of steps take more */
+        fixed += 2 * clb_buffer_rounded(1);
     plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
     plan->raw_slots = clb_min(plan->raw_slots, RAW_SLOTS_MAX);
-    for (plan->strip_slots = STRIP_SLOTS_MAX; plan->strip_slots > 1; plan->strip_slots--) {
+    plan->strip_slots = plan->strip_tiles != 0 ? CUT_SLOTS_MAX : STRIP_SLOTS_MAX;
+    for (; plan->strip_slots > 1; plan->strip_slots--) {
         plan->bytes = fixed + (uint64_t)plan->raw_slots * clb_buffer_rounded(plan->raw_bytes) +
                       (uint64_t)plan->strip_slots * clb_buffer_rounded(plan->strip_bytes);
         if (plan->bytes <= limits->available)
@@ -124,7 +148,7 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
 
 clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem, uint64_t available,
-                                uint64_t max_alloc, struct clb_stream_plan *best)
+                                uint64_t max_alloc, size_t units, struct clb_stream_plan *best)
 {
     const size_t *value = variant->tuning.value;
     struct limits limits = {available, max_alloc, RAW_SLOTS_MIN};
@@ -132,13 +156,18 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
     size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
     double least = -1;
     struct clb_stream_plan plan = {
-        .band_m = band(problem->m, problem->transa == CLB_OP_N ? STEPS_A : STEPS, unit_m,
-                       value[CLB_PARAM_BAND_M]),
-        .band_n = band(problem->n, problem->transb == CLB_OP_N ? STEPS : STEPS_A, unit_n,
-                       value[CLB_PARAM_BAND_N]),
+        .band_m = band(problem->m, unit_m, value[CLB_PARAM_BAND_M]),
+        .band_n = band(problem->n, unit_n, value[CLB_PARAM_BAND_N]),
         .slab =
             clb_min(clb_round_up(value[CLB_PARAM_SLAB], clb_gemm_depth_unit(variant)), problem->k),
-        .piece_bytes = piece(available)};
+        .porters = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_PORTERS), CLB_MAX_PORTERS),
+        .unit_m = unit_m,
+        .unit_n = unit_n,
+        .strip_tiles = value[CLB_PARAM_STRIP] != 0 ? value[CLB_PARAM_STRIP]
+                       : units >= MANY_UNITS       ? units
+                                                   : 0,
+        .available = available};
+    plan.piece_bytes = piece(available, plan.porters, value[CLB_PARAM_PIECE]);
     plan.slabs = clb_div_up(problem->k, plan.slab);
     search_blocks(variant, problem, &limits, plan, &least, best);
     if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n)

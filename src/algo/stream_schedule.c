@@ -70,12 +70,10 @@ static void add_loads(struct builder *builder, const struct clb_operand *operand
         add_load(builder, operand, i0, slab);
 }
 
-static void add_strip(struct builder *builder, struct clb_rect rect)
+static void add_one_strip(struct builder *builder, struct clb_rect rect)
 {
     struct clb_schedule *schedule = builder->schedule;
     size_t element = builder->a->element;
-    if (rect.rows == 0 || rect.cols == 0 || builder->failed)
-        return;
     schedule->strip = extend(builder, schedule->strip, schedule->strips, sizeof *schedule->strip);
     if (builder->failed)
         return;
@@ -83,12 +81,44 @@ static void add_strip(struct builder *builder, struct clb_rect rect)
                               .a_origin = builder->block.row,
                               .b_origin = builder->block.col,
                               .ldc = clb_stream_ld(rect.rows, element),
+                              .offset = schedule->strip_elements,
+                              .step = schedule->steps - 1,
                               .first_piece = schedule->strip_pieces};
     strip.piece_cols = clb_min(builder->plan->piece_bytes / (strip.ldc * element), rect.cols);
     strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
     schedule->strip_pieces += strip.pieces;
+    schedule->strip_elements += strip.ldc * rect.cols;
     schedule->strip[schedule->strips++] = strip;
     schedule->step[schedule->steps - 1].strips++;
+}
+
+/* The length of equal parts of `length`, of at most `most` units each where that is not 0. */
+static size_t part_length(size_t length, size_t unit, size_t most)
+{
+    size_t units = clb_div_up(length, unit);
+    return clb_div_up(units, clb_div_up(units, clb_max(most, 1))) * unit;
+}
+
+/* A rectangle as one strip, or cut across its longer side into strips of the plan's most tiles: a
+ * strip is brought down when all of it is ready, and the last one when nothing else is left. */
+static void add_strip(struct builder *builder, struct clb_rect rect)
+{
+    const struct clb_stream_plan *plan = builder->plan;
+    if (rect.rows == 0 || rect.cols == 0 || builder->failed)
+        return;
+    size_t tiles_m = clb_div_up(rect.rows, plan->unit_m);
+    size_t tiles_n = clb_div_up(rect.cols, plan->unit_n);
+    size_t rows = rect.rows, cols = rect.cols;
+    if (plan->strip_tiles != 0 && tiles_m >= tiles_n)
+        rows = part_length(rows, plan->unit_m, plan->strip_tiles / tiles_n);
+    else if (plan->strip_tiles != 0)
+        cols = part_length(cols, plan->unit_n, plan->strip_tiles / tiles_m);
+    for (size_t i = 0; i < rect.rows && !builder->failed; i += rows) {
+        for (size_t j = 0; j < rect.cols && !builder->failed; j += cols)
+            add_one_strip(builder, (struct clb_rect){rect.row + i, rect.col + j,
+                                                     clb_min(rows, rect.rows - i),
+                                                     clb_min(cols, rect.cols - j)});
+    }
 }
 
 /* Both operands are new: growing squares. */

@@ -218,8 +218,20 @@ void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void
 /* Wait until all tasks have ended and give the threads back. */
 void clb_workers_return(struct clb_workers *team);
 
-/* memcpy for data that will not be read soon (copy.c). */
-void clb_copy_past_cache(void *to, const void *from, size_t bytes);
+/* Copy `runs` runs of `bytes`, to_step and from_step bytes apart, for data that will not be read
+ * soon (copy.c). */
+void clb_copy_past_cache(void *to, size_t to_step, const void *from, size_t from_step, size_t bytes,
+                         size_t runs);
+
+/* ---- pages (pages.c): memory that the program may not have touched yet; all is best effort ----
+ */
+
+/* True when a page of a few that lie spread inside of [begin, begin + bytes) is not present. */
+bool clb_pages_absent(const void *begin, size_t bytes);
+/* Make the whole pages inside present; their content stays. */
+void clb_pages_populate(void *begin, size_t bytes);
+/* Ask for huge pages where whole ones lie inside. */
+void clb_pages_want_huge(void *begin, size_t bytes);
 
 /* Monotonic time in seconds. */
 double clb_now(void);

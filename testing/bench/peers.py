@@ -53,17 +53,26 @@ class Peer:
                                         stdout=subprocess.PIPE, stderr=self.log)
 
     def ask(self, task, limit=300):
-        if self.lost is not None:
-            return None
+        self.send(task)
+        return self.receive(limit)
+
+    def send(self, task):
+        """Without waiting for the answer: several peers may prepare at once."""
         try:
             self.process.stdin.write((task + "\n").encode())
             self.process.stdin.flush()
-            ready = select.select([self.process.stdout], [], [], limit)[0]
-            answer = self.process.stdout.readline() if ready else b""
-        except BrokenPipeError:
-            ready, answer = True, b""
+        except (BrokenPipeError, ValueError):
+            pass
+
+    def receive(self, limit=300):
+        if self.lost is not None:
+            return None
+        ready = select.select([self.process.stdout], [], [], max(limit, 0))[0]
+        answer = self.process.stdout.readline() if ready else b""
         if answer:
             return float(answer)
+        if not ready:
+            self.process.kill()
         self.close()
         self.log.seek(0)
         lines = self.log.read().strip().splitlines()
@@ -73,7 +82,10 @@ class Peer:
 
     def close(self):
         if self.process.poll() is None:
-            self.process.stdin.close()
+            try:
+                self.process.stdin.close()
+            except BrokenPipeError:
+                pass
             try:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:

@@ -36,6 +36,8 @@ static struct clb_gemm_variant random_variant(uint64_t *seed)
     value[CLB_PARAM_BAND_N] = random_below(seed, 3) * 24;
     value[CLB_PARAM_SLAB] = 1 + random_below(seed, 5000);
     value[CLB_PARAM_DIRECT] = random_below(seed, 2) * 100;
+    value[CLB_PARAM_STRIP] = random_below(seed, 3) * (1 + random_below(seed, 40));
+    value[CLB_PARAM_PIECE] = random_below(seed, 2) * (size_t)100000;
     return variant;
 }
 
@@ -169,7 +171,7 @@ static void check_schedule(const struct clb_stream_plan *plan, const struct clb_
     struct cover cover = {problem->m, problem->n, calloc(problem->m, problem->n)};
     struct resident a = {problem->m, plan->slabs, calloc(problem->m * plan->slabs, sizeof *a.at)};
     struct resident b = {problem->n, plan->slabs, calloc(problem->n * plan->slabs, sizeof *b.at)};
-    size_t load = 0, strip = 0;
+    size_t load = 0, strip = 0, elements = 0;
     for (size_t s = 0; s < schedule->steps; s++) {
         for (size_t i = 0; i < schedule->step[s].loads; i++, load++) {
             const struct clb_load *l = &schedule->load[load];
@@ -188,9 +190,18 @@ static void check_schedule(const struct clb_stream_plan *plan, const struct clb_
                        t->ldc * t->rect.cols * clb_precision_size(problem->precision) <=
                            plan->strip_bytes,
                    "strip %zu does not fit its buffer", strip);
+            expect(t->step == s && t->offset == elements, "strip %zu is elsewhere", strip);
+            elements += t->ldc * t->rect.cols;
+            size_t tiles_m = clb_div_up(t->rect.rows, plan->unit_m);
+            size_t tiles_n = clb_div_up(t->rect.cols, plan->unit_n);
+            expect(plan->strip_tiles == 0 || tiles_m * tiles_n <= plan->strip_tiles ||
+                       tiles_m == 1 || tiles_n == 1,
+                   "strip %zu has %zux%zu tiles, not %zu", strip, tiles_m, tiles_n,
+                   plan->strip_tiles);
         }
     }
     expect(load == schedule->loads && strip == schedule->strips, "the steps miss something");
+    expect(elements == schedule->strip_elements, "%zu elements", schedule->strip_elements);
     cover_end(&cover, "strips");
     free(a.at);
     free(b.at);
@@ -209,7 +220,9 @@ static void plans_streamed(void *seed)
         struct clb_schedule schedule = {0};
         if (random_below(seed, 2))
             variant.tuning.value[CLB_PARAM_SLAB] = 1 + random_below(seed, 40) + problem.k / 30;
-        if (clb_stream_make_plan(&variant, &problem, available, max_alloc, &plan) != CLB_OK) {
+        size_t units = random_below(seed, 60);
+        if (clb_stream_make_plan(&variant, &problem, available, max_alloc, units, &plan) !=
+            CLB_OK) {
             declined++;
             continue;
         }
@@ -218,7 +231,7 @@ static void plans_streamed(void *seed)
         expect(clb_max(clb_max(plan.a_bytes, plan.b_bytes),
                        clb_max(plan.raw_bytes, plan.strip_bytes)) <= max_alloc,
                "a buffer is larger than the device allows");
-        expect(clb_stream_make_plan(&variant, &problem, 2 * available, max_alloc, &plenty) ==
+        expect(clb_stream_make_plan(&variant, &problem, 2 * available, max_alloc, units, &plenty) ==
                        CLB_OK &&
                    plenty.slab == plan.slab,
                "more memory changes the slabs");

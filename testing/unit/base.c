@@ -410,6 +410,34 @@ static void names(void *unused)
     expect(clb_precision_size(CLB_S) == 4 && clb_precision_size(CLB_Z) == 16, "sizes");
 }
 
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static void copies(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < 400; round++) {
+        size_t largest = round % 8 == 0 ? 40000 : 700;
+        size_t bytes = random_below(&seed, largest), runs = random_below(&seed, 9);
+        size_t to_step = bytes + random_below(&seed, 80),
+               from_step = bytes + random_below(&seed, 80);
+        size_t to_at = random_below(&seed, 130), from_at = random_below(&seed, 130);
+        size_t room = (largest + 80) * 9 + 300;
+        unsigned char *from = malloc(room), *to = malloc(room), *want = malloc(room);
+        for (size_t i = 0; i < room; i++)
+            from[i] = (unsigned char)random_bits(&seed);
+        memset(to, 0x5a, room);
+        memset(want, 0x5a, room);
+        for (size_t j = 0; j < runs; j++)
+            memcpy(want + to_at + j * to_step, from + from_at + j * from_step, bytes);
+        clb_copy_past_cache(to + to_at, to_step, from + from_at, from_step, bytes, runs);
+        expect(memcmp(to, want, room) == 0, "%zu runs of %zu bytes, %zu and %zu apart", runs, bytes,
+               to_step, from_step);
+        free(from);
+        free(to);
+        free(want);
+    }
+}
+
 int main(void)
 {
     static const char *const commas[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "es_ES.UTF-8"};
@@ -436,5 +464,6 @@ int main(void)
     tap_child("a fork while a library is loaded: the child's dynamic linker is whole", 60, forks,
               NULL);
     tap_child("names", 30, names, NULL);
+    tap_child("copies past the cache", 30, copies, NULL);
     return tap_done();
 }

@@ -1,0 +1,193 @@
+/* What a streamed run holds: queues, buffers, threads and their pinned slots, all of it before
+ * anything is enqueued. */
+#include "stream.h"
+
+#include <stdlib.h>
+
+static clb_status get_some(struct clb_stream *stream, struct clb_buffer **buffer, size_t count,
+                           size_t bytes)
+{
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < count && status == CLB_OK; i++)
+        status = clb_buffer_get(stream->runtime, CLB_MEMORY_DEVICE, bytes, &buffer[i]);
+    return status;
+}
+
+/* All of C stays on the device where that takes an eighth of its memory at most. */
+static clb_status get_whole(struct clb_stream *stream)
+{
+    const struct clb_stream_plan *plan = &stream->plan;
+    uint64_t max_alloc = stream->runtime->device.max_alloc;
+    uint64_t bytes =
+        (uint64_t)stream->schedule.strip_elements * clb_precision_size(stream->variant->precision);
+    uint64_t rounded = clb_buffer_rounded(bytes);
+    uint64_t slots = plan->strip_slots * (uint64_t)clb_buffer_rounded(plan->strip_bytes);
+    if (bytes > max_alloc - max_alloc / 8 || rounded > plan->available / 8 ||
+        plan->bytes - slots + rounded > plan->available)
+        return CLB_ERR_NOMEM;
+    return get_some(stream, stream->strip_buffer, 1, bytes);
+}
+
+static clb_status get_strips(struct clb_stream *stream)
+{
+    struct clb_stream_plan *plan = &stream->plan;
+    stream->whole = get_whole(stream) == CLB_OK;
+    if (stream->whole) {
+        plan->strip_slots = 1;
+        return CLB_OK;
+    }
+    return get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
+}
+
+static clb_status get_buffers(struct clb_stream *stream)
+{
+    struct clb_stream_plan *plan = &stream->plan;
+    plan->raw_slots = clb_min(plan->raw_slots, stream->schedule.loads);
+    plan->strip_slots = clb_min(plan->strip_slots, stream->schedule.strips);
+    stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots;
+    stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
+    if (stream->buffers == NULL)
+        return CLB_ERR_NOMEM;
+    stream->packed_a = stream->buffers;
+    stream->packed_b = stream->packed_a + plan->slabs;
+    stream->raw = stream->packed_b + plan->slabs;
+    stream->strip_buffer = stream->raw + plan->raw_slots;
+    clb_status status = get_some(stream, stream->packed_a, plan->slabs, plan->a_bytes);
+    if (status == CLB_OK)
+        status = get_some(stream, stream->packed_b, plan->slabs, plan->b_bytes);
+    if (status == CLB_OK)
+        status = get_some(stream, stream->raw, plan->raw_slots, plan->raw_bytes);
+    if (status == CLB_OK)
+        status = get_strips(stream);
+    if (status == CLB_OK && clb_gemm_is_split(stream->variant))
+        status = get_some(stream, &stream->flag, 1, sizeof(cl_uint));
+    if (status == CLB_OK && stream->flag != NULL)
+        status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST,
+                                stream->schedule.steps * sizeof(cl_uint), &stream->words);
+    return status;
+}
+
+/* Porters that upload first. While C is kept on the device nothing waits for a merge before the end,
+ * where all carry it, and the sooner the operands are there the better. */
+static size_t upload_first(const struct clb_stream *stream)
+{
+    return stream->whole ? clb_div_up(5 * stream->porters, 6) : clb_div_up(6 * stream->porters, 10);
+}
+
+/* As many porters as there are threads to be had and work for; with fewer than two threads the
+ * calling thread carries everything itself. */
+static clb_status get_porters(struct clb_stream *stream)
+{
+    size_t pieces = stream->schedule.load_pieces + stream->schedule.strip_pieces;
+    size_t forced = stream->variant->tuning.value[CLB_PARAM_THREADS];
+    size_t up = stream->variant->tuning.value[CLB_PARAM_UPLOADERS];
+    size_t wanted = clb_min(forced != 0 ? forced : pieces / 2, stream->plan.porters);
+    clb_workers_lend(&stream->workers, wanted, forced != 0);
+    if (stream->workers.count < 2)
+        clb_workers_return(&stream->workers);
+    stream->porters = clb_max(stream->workers.count, 1);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < stream->porters; i++) {
+        struct clb_porter *porter = &stream->porter[i];
+        porter->stream = stream;
+        porter->uploads_first = i < (up != 0 ? up : upload_first(stream));
+        for (size_t s = 0; s < CLB_COUNT_OF(porter->slot) && status == CLB_OK; s++)
+            status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST, stream->plan.piece_bytes,
+                                    &porter->slot[s]);
+    }
+    return status;
+}
+
+/* One transfer is set up while another is under way. */
+#define QUEUES ((size_t)2)
+
+static clb_status get_lanes(struct clb_stream *stream)
+{
+    clb_status status = clb_lane_acquire(stream->runtime, &stream->lane);
+    size_t queues = stream->variant->tuning.value[CLB_PARAM_QUEUES];
+    stream->queues = clb_min(queues != 0 ? queues : QUEUES, CLB_MAX_QUEUES);
+    if (status == CLB_OK)
+        status = clb_lane_open_queues(stream->lane);
+    for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++) {
+        status = clb_lane_acquire(stream->runtime, &stream->strip_lane[i]);
+        if (status == CLB_OK && i + 1 < stream->queues)
+            status = clb_lane_open_queues(stream->strip_lane[i]);
+    }
+    return status;
+}
+
+clb_status clb_stream_get(struct clb_stream *stream)
+{
+    clb_status status = get_lanes(stream);
+    if (status == CLB_OK)
+        status = get_buffers(stream);
+    if (status == CLB_OK)
+        status = get_porters(stream);
+    return status;
+}
+
+/* ---- back ------------------------------------------------------------------------------------ */
+
+static void release_event(cl_event event)
+{
+    if (event != NULL)
+        clb_cl.ReleaseEvent(event);
+}
+
+static void release_events(struct clb_stream *stream)
+{
+    for (size_t i = 0; i < stream->schedule.loads; i++) {
+        for (size_t p = 0; p < stream->schedule.load[i].pieces; p++)
+            release_event(stream->schedule.load[i].upload[p]);
+        release_event(stream->schedule.load[i].packed);
+    }
+    for (size_t i = 0; i < stream->schedule.strips; i++)
+        release_event(stream->schedule.strip[i].ready);
+    for (size_t i = 0; i < stream->schedule.steps; i++)
+        release_event(stream->schedule.step[i].checked);
+    for (size_t i = 0; i < stream->porters; i++)
+        release_event(stream->porter[i].pending != 0 ? stream->porter[i].pending_event : NULL);
+}
+
+static void put_or_leak(struct clb_stream *stream, struct clb_buffer *buffer, bool idle)
+{
+    if (idle)
+        clb_buffer_put(stream->runtime, buffer);
+    else
+        clb_buffer_leak(buffer);
+}
+
+static bool finish_lane(struct clb_lane *lane)
+{
+    return lane == NULL || clb_lane_finish(lane) == CLB_OK || clb_lane_finish(lane) == CLB_OK;
+}
+
+static void give_lane(struct clb_lane *lane, bool idle)
+{
+    if (lane != NULL && idle)
+        clb_lane_release(lane);
+    else if (lane != NULL)
+        clb_lane_discard(lane);
+}
+
+void clb_stream_put(struct clb_stream *stream, bool enqueued)
+{
+    clb_workers_return(&stream->workers);
+    bool idle = !enqueued || finish_lane(stream->lane);
+    for (size_t i = 0; i < CLB_STRIP_QUEUES && enqueued; i++)
+        idle = finish_lane(stream->strip_lane[i]) && idle;
+    release_events(stream);
+    for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
+        put_or_leak(stream, stream->buffers[i], idle);
+    put_or_leak(stream, stream->flag, idle);
+    put_or_leak(stream, stream->words, idle);
+    for (size_t i = 0; i < stream->porters; i++) {
+        for (size_t s = 0; s < CLB_COUNT_OF(stream->porter[i].slot); s++)
+            put_or_leak(stream, stream->porter[i].slot[s], idle);
+    }
+    free(stream->buffers);
+    give_lane(stream->lane, idle);
+    for (size_t i = 0; i < CLB_STRIP_QUEUES; i++)
+        give_lane(stream->strip_lane[i], idle);
+    clb_schedule_free(&stream->schedule);
+}
