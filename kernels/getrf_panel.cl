@@ -17,9 +17,9 @@
  *            or not. Columns take the two halves of `exchange` in turn: who publishes column j + 2
  *            has read column j + 1 of everybody, who had read column j before.
  * tag        larger than 0; every launch takes the CLB_WIDTH next ones, so nothing is ever reset
- * ipiv       1-based interchanges of the panel's rows, at ipiv_offset
- * info       first column + 1 whose pivot is zero, counted from `column`; kept when not zero
- * failed     set to 1 when somebody was waited for in vain; the panel is undefined then
+ * state      [0] first column + 1 whose pivot is zero, `column` being the panel's first; kept when not 0
+ *            [1] set to 1 when somebody was waited for in vain; the panel is undefined then
+ *            [2 + column ...] the interchanges, 1-based and counted from the panel's first row
  *
  * Pivots as LAPACK's: the largest |x|, for complex numbers |re| + |im|, the first among equals; a NaN
  * counts only in the first place. Multipliers are divided, which needs no sfmin. */
@@ -447,19 +447,18 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
 
 __attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1)))
 __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda,
-                              __global int *ipiv, ulong ipiv_offset, __global int *info, uint column,
-                              __global real *aside, volatile __global ulong *exchange, uint tag,
-                              __global uint *failed, __local uint *slots)
+                              __global int *state, uint column, __global real *aside,
+                              volatile __global ulong *exchange, uint tag, __local uint *slots)
 {
     __local real keys[REDUCED];
     __local uint poss[REDUCED], indices[REDUCED], mine[SLOT], winner[1], lost[1];
     const uint row = get_global_id(0);
     const bool exists = row < m;
+    __global int *ipiv = state + 2 + column;
     uint pos = row, zero = 0;
     real r[REALS];
 
     a += offset * PARTS;
-    ipiv += ipiv_offset;
     aside += (ulong)row * PARTS;
     #pragma unroll
     for (uint c = 0; c < REALS; c++)
@@ -477,7 +476,7 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
 #endif
     if (*lost) {
         if (get_local_id(0) == 0)
-            *failed = 1;
+            state[1] = 1;
         return;
     }
     /* What is overwritten here has been read: everybody took part in the first column. */
@@ -489,6 +488,64 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
                     aside[(ulong)c * get_global_size(0) * PARTS + part];
         }
     }
-    if (row == 0 && zero != 0 && *info == 0)
-        *info = (int)(column + zero);
+    if (row == 0 && zero != 0 && state[0] == 0)
+        state[0] = (int)(column + zero);
+}
+
+/* ---- the other columns ----------------------------------------------------------------------- */
+
+#define FOLLOW_WG 64
+
+/* Interchange rows of `cols` columns by the pivots of a panel of `width` columns, and where `solves`
+ * is not 0 solve L*X = B for their first `width` rows, L being the panel's unit lower triangle. A
+ * work-item has a column, of which what is not solved yet is in registers, the next element first.
+ * The matrices begin with the panel's first row; any number of groups. */
+__attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1)))
+__kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols,
+                               ulong panel_offset, uint width, __global const int *state,
+                               uint column, uint solves)
+{
+    __local real l[CLB_WIDTH * CLB_WIDTH * PARTS]; /* l(i, j) is L(i + j, j), or 0 below L */
+    __global const real *panel = a + panel_offset * PARTS;
+    __global const int *ipiv = state + 2 + column;
+    for (uint e = get_local_id(0); e < CLB_WIDTH * CLB_WIDTH * PARTS; e += FOLLOW_WG) {
+        uint j = e / PARTS / CLB_WIDTH, i = e / PARTS % CLB_WIDTH + j;
+        l[e] = i > j && i < width ? panel[(i + j * lda) * PARTS + e % PARTS] : 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (ulong col = get_global_id(0); col < cols; col += get_global_size(0)) {
+        __global real *b = a + (offset + col * lda) * PARTS;
+        for (uint i = 0; i < width; i++) {
+            ulong other = (ulong)ipiv[i] - 1;
+            for (uint part = 0; part < PARTS; part++) {
+                real held = b[i * PARTS + part];
+                b[i * PARTS + part] = b[other * PARTS + part];
+                b[other * PARTS + part] = held;
+            }
+        }
+        if (!solves)
+            continue;
+        real x[REALS];
+        #pragma unroll
+        for (uint i = 0; i < REALS; i++)
+            x[i] = i / PARTS < width ? b[i] : 0;
+        #pragma unroll 1
+        for (uint j = 0; j < width; j++) {
+            const __local real *factors = l + j * CLB_WIDTH * PARTS;
+            real done[PARTS];
+            #pragma unroll
+            for (uint part = 0; part < PARTS; part++)
+                b[j * PARTS + part] = done[part] = x[part];
+            #pragma unroll
+            for (uint i = 1; i < CLB_WIDTH; i++) {
+                real factor[PARTS];
+                #pragma unroll
+                for (uint part = 0; part < PARTS; part++) {
+                    factor[part] = factors[i * PARTS + part];
+                    x[(i - 1) * PARTS + part] = x[i * PARTS + part];
+                }
+                subtract_product(x + (i - 1) * PARTS, factor, done);
+            }
+        }
+    }
 }
