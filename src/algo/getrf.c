@@ -6,6 +6,9 @@
 /* For devices without values of their own. */
 #define DEFAULT_NB ((size_t)256)
 
+/* Of getrf.panel. */
+enum { PANEL_DEVICE = 2 };
+
 clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
 {
     const struct clb_getrf *problem = lu->problem;
@@ -21,15 +24,19 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     const struct clb_engine_limits limits = {
         .m = m, .n = n, .k = last, .triangle = clb_min(last, lu->inner)};
     clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
-    if (status == CLB_OK) {
-        lu->result->kernel = lu->engine.variant->name;
-        status = clb_swapper_make(&lu->swapper, m);
-    }
-    return status;
+    if (status != CLB_OK)
+        return status;
+    lu->result->kernel = lu->engine.variant->name;
+    if (value[CLB_PARAM_GETRF_PANEL] == PANEL_DEVICE &&
+        clb_panel_open(&lu->panel, &lu->engine, m, last) != CLB_OK)
+        clb_log(CLB_LOG_INFO, "getrf: the CPU factors the panels");
+    return clb_swapper_make(&lu->swapper, m);
 }
 
 void clb_lu_close(struct clb_lu *lu, bool idle)
 {
+    if (lu->engine.runtime != NULL)
+        clb_panel_close(&lu->panel, &lu->engine, idle);
     clb_buffer_end(lu->runtime, lu->memory, idle);
     clb_swapper_free(&lu->swapper);
     clb_engine_close(&lu->engine, idle);
@@ -41,14 +48,36 @@ size_t clb_lu_width(const struct clb_lu *lu, size_t k)
     return left <= lu->tail ? left : lu->nb;
 }
 
+/* The panels of step k are final: its pivots count from the first row of the matrix. */
+static void take_pivots(struct clb_lu *lu, size_t k, size_t width, size_t info)
+{
+    for (size_t i = k; i < k + width; i++)
+        lu->result->ipiv[i] += (int64_t)k;
+    if (info != 0 && lu->result->info == 0)
+        lu->result->info = k + info;
+}
+
 void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_t ld)
 {
     int64_t *ipiv = lu->result->ipiv + k;
     size_t info = lu->next->getrf(lu->next->context, lu->problem->m - k, width, panel, ld, ipiv);
-    for (size_t i = 0; i < width; i++)
-        ipiv[i] += (int64_t)k;
-    if (info != 0 && lu->result->info == 0)
-        lu->result->info = k + info;
+    take_pivots(lu, k, width, info);
+}
+
+bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k)
+{
+    return clb_panel_takes(&lu->panel, lu->x.rows - k);
+}
+
+clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width)
+{
+    const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
+    size_t info = 0;
+    clb_status status =
+        clb_panel_factor(&lu->panel, &lu->engine, &panel, lu->result->ipiv + k, &info);
+    if (status == CLB_OK)
+        take_pivots(lu, k, width, info);
+    return status;
 }
 
 clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves)
@@ -78,7 +107,8 @@ clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first,
         .a = clb_dmat_part(&lu->x, k + width, k, below, width),
         .b = top,
         .c = clb_dmat_part(&lu->x, k + width, first, below, count),
-        .packed = packed};
+        /* The solve packs operands of its own when the triangle has several blocks. */
+        .packed = packed && width <= lu->engine.block};
     clb_status status = clb_dmat_move(&lu->engine, &columns, moves);
     if (status == CLB_OK)
         status = clb_dmat_solve(&lu->engine, &triangle, &top);

@@ -48,8 +48,12 @@ static clb_status factor_panel(struct clb_lu *lu, size_t k, size_t width)
         return status;
     if (k == 0)
         copy_in(lu, width, panel);
-    clb_lu_factor(lu, k, width, panel, lu->x.ld);
-    return unmap(lu, panel);
+    if (!clb_lu_is_on_device(lu, k))
+        clb_lu_factor(lu, k, width, panel, lu->x.ld);
+    status = unmap(lu, panel);
+    if (status == CLB_OK && clb_lu_is_on_device(lu, k))
+        status = clb_lu_factor_there(lu, k, width);
+    return status;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

@@ -132,6 +132,21 @@ static clb_status panel_up(struct run *run, size_t k, size_t width)
     return status;
 }
 
+/* Factor the panel of step k, and have it on the device. What the CPU factors is in run->panel. */
+static clb_status factor_panel(struct run *run, size_t k, size_t width)
+{
+    struct clb_lu *lu = run->lu;
+    bool there = clb_lu_is_on_device(lu, k);
+    clb_status status = CLB_OK;
+    if (!there)
+        clb_lu_factor(lu, k, width, run->panel->host, lu->x.rows - k);
+    if (!there || k == 0)
+        status = panel_up(run, k, width);
+    if (status == CLB_OK && there)
+        status = clb_lu_factor_there(lu, k, width);
+    return status;
+}
+
 /* Ask for a panel behind what the queue for kernels has now. */
 static clb_status panel_down(struct run *run, size_t k, size_t width, cl_event *event)
 {
@@ -183,21 +198,19 @@ static clb_status apply_rest(struct run *run, size_t k, size_t width, size_t fir
     return status;
 }
 
-/* Step k, whose panel the CPU has factored, and the next panel; `next` is its width, or the columns
- * that the first call of the step takes where there is none. */
+/* Step k, whose panel is factored, and the next panel; `next` is its width, or the columns that the
+ * first call of the step takes where there is none. */
 static clb_status step(struct run *run, size_t k, size_t width, size_t next, bool last)
 {
     struct clb_lu *lu = run->lu;
     size_t first = k + width, moves;
     cl_event down = NULL;
-    clb_status status = panel_up(run, k, width);
-    if (status == CLB_OK)
-        status = clb_lu_prepare(lu, k, width, &moves);
+    clb_status status = clb_lu_prepare(lu, k, width, &moves);
     if (status == CLB_OK && k == 0 && run->groups > 0)
         status = clb_ferry_await(&run->ferry, 0, lu->engine.queue);
     if (status == CLB_OK && next > 0)
         status = clb_lu_apply(lu, k, width, first, next, moves, false);
-    if (status == CLB_OK && !last)
+    if (status == CLB_OK && !last && !clb_lu_is_on_device(lu, first))
         status = panel_down(run, first, next, &down);
     if (status == CLB_OK)
         status = apply_rest(run, k, width, first + next, moves);
@@ -220,8 +233,9 @@ static clb_status run_steps(struct run *run)
         size_t next = last ? lu->x.cols - first : clb_lu_width(lu, first);
         if (k == 0 && run->groups > 0)
             next = run->cargo[0].x.cols;
-        clb_lu_factor(lu, k, width, run->panel->host, lu->x.rows - k);
-        status = step(run, k, width, next, last);
+        status = factor_panel(run, k, width);
+        if (status == CLB_OK)
+            status = step(run, k, width, next, last);
         k = first;
         width = next;
     }

@@ -1,8 +1,9 @@
 /* lu: what the files getrf*.c share.
  *
  * Right-looking, blocked, partial pivoting. Step k takes a panel of columns k ... k+w-1: the next
- * library factors its rows from k on, on the CPU; the device interchanges rows of the columns on
- * the right, solves with the panel's unit lower triangle, and updates what is below. The
+ * library factors its rows from k on, on the CPU, or the device does where it is that much faster;
+ * the device interchanges rows of the columns on the right, solves with the panel's unit lower
+ * triangle, and updates what is below. The
  * interchanges of later steps reach the columns on the left when these are written back, so nothing
  * is done to a panel after its step.
  *
@@ -14,6 +15,7 @@
 
 #include "dmat.h"
 #include "lapack.h"
+#include "panel.h"
 
 struct clb_lu {
     struct clb_runtime *runtime;
@@ -23,6 +25,7 @@ struct clb_lu {
     size_t element, inner; /* bytes; min(m, n) */
     size_t nb, tail;
     struct clb_engine engine;
+    struct clb_panel panel; /* takes nothing where panels are the CPU's */
     struct clb_swapper swapper;
     struct clb_buffer *memory;
     struct clb_dmat x; /* m x n, there */
@@ -37,6 +40,10 @@ size_t clb_lu_width(const struct clb_lu *lu, size_t k);
 
 /* Have the panel that begins at (k, k) factored, from a copy whose first row is row k. */
 void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_t ld);
+
+/* Whether the panel of the rows from k on is the device's; have it factored there. */
+bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k);
+clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
 /* Send the interchanges and pack the triangle of a panel that the device has. */
 clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves) CLB_MUST_CHECK;

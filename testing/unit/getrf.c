@@ -238,7 +238,14 @@ int main(void)
          "gemm.tile=min,getrf.nb=8,trsm.nb=8,gemm.stream=1,gemm.threads=3", false, 70, 160, 0},
         {"own memory, portable family", "portable", "gemm.tile=min,getrf.nb=16,trsm.nb=8", true, 70,
          40, 0},
+        {"own memory, panels of several blocks", "cpu", "getrf.nb=24,trsm.nb=8", true, 120, 20, 0},
         {"own memory, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60", true, 300, 12, 0},
+        {"in place, panels by the device", "cpu", "getrf.nb=20,trsm.nb=8,getrf.panel=2", false, 120,
+         80, 0},
+        {"streamed, panels by the device from some row on", "cpu",
+         "getrf.nb=24,trsm.nb=8,getrf.panel=2,gemm.stream=1", false, 320, 20, 0},
+        {"own memory, panels by the device", "portable",
+         "gemm.tile=min,getrf.nb=20,trsm.nb=8,getrf.panel=2", true, 70, 40, 0},
     };
     tap_child("a factorisation is resumed", 120, resumptions, &rest);
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
@@ -247,5 +254,6 @@ int main(void)
     }
     tap_child("NaN, in place", 120, not_a_number, &settings[0]);
     tap_child("NaN, streamed", 120, not_a_number, &settings[3]);
+    tap_child("NaN, panels by the device", 120, not_a_number, &settings[7]);
     return tap_done();
 }
