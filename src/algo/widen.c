@@ -27,15 +27,17 @@ static size_t width_of(const struct clb_geometry *geometry)
     return clb_max(geometry->global[0], second);
 }
 
-/* The largest sizes of a tile and a slab in this variant's plans. */
+/* The largest sizes of a launch and of a slab. */
 static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n, size_t *k)
 {
     const size_t *value = variant->tuning.value;
     size_t least = clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0 ? STREAMED : 1;
-    *m = clb_round_up(clb_max(value[CLB_PARAM_TILE_M], least),
-                      clb_gemm_unit(variant, CLB_OPERAND_A));
-    *n = clb_round_up(clb_max(value[CLB_PARAM_TILE_N], least),
-                      clb_gemm_unit(variant, CLB_OPERAND_B));
+    size_t of_a = clb_gemm_unit(variant, CLB_OPERAND_A);
+    size_t of_b = clb_gemm_unit(variant, CLB_OPERAND_B);
+    *m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    *n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    *m = clb_max(*m == SIZE_MAX ? of_a : *m, clb_round_up(least, of_a));
+    *n = clb_max(*n == SIZE_MAX ? of_b : *n, clb_round_up(least, of_b));
     *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], 1), clb_gemm_depth_unit(variant));
 }
 

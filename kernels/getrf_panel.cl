@@ -1,0 +1,551 @@
+/* A panel of the LU factorisation with partial pivoting (LAPACK xGETF2) in one launch.
+ *
+ * Every work-item holds the columns of one row of the m x n panel, n <= CLB_WIDTH, that are not done
+ * yet, in registers, the current one first. Rows never move: a work-item keeps the position that its
+ * row has got by the interchanges so far, puts finished elements aside, and writes them there at the
+ * end. For each column the work-groups agree on the pivot: each publishes its best row, all read the
+ * rows of all, and each takes the best of them and eliminates.
+ *
+ * Work-groups: ceil(m / CLB_PANEL_WG), one-dimensional. More than one of them wait for each other, so
+ * all must be resident: never more than the device has compute units, never two such launches at
+ * once, and never on a device without independent progress of work-groups (CPU devices). One group
+ * alone waits for nobody.
+ *
+ * aside      CLB_WIDTH elements for every work-item
+ * exchange   2 x groups slots of CLB_SLOT words of 64 bits, zero before the first launch. The high
+ *            half of a word is a tag, the low half data: no fence is needed, a word is either there
+ *            or not. Columns take the two halves of `exchange` in turn: who publishes column j + 2
+ *            has read column j + 1 of everybody, who had read column j before.
+ * tag        larger than 0; every launch takes the CLB_WIDTH next ones, so nothing is ever reset
+ * state      [0] first column + 1 whose pivot is zero, `column` being the panel's first; kept when not 0
+ *            [1] set to 1 when somebody was waited for in vain; the panel is undefined then
+ *            [2 + column ...] the interchanges, 1-based and counted from the panel's first row
+ *
+ * Pivots as LAPACK's: the largest |x|, for complex numbers |re| + |im|, the first among equals; a NaN
+ * counts only in the first place. Multipliers are divided, which needs no sfmin. */
+
+#ifndef CLB_DOUBLE
+#define CLB_DOUBLE 0
+#endif
+#ifndef CLB_COMPLEX
+#define CLB_COMPLEX 0
+#endif
+#ifndef CLB_WIDTH
+#define CLB_WIDTH 32
+#endif
+#ifndef CLB_PANEL_WG
+#define CLB_PANEL_WG 256
+#endif
+/* 1: reductions by shuffles, warps of 32. */
+#ifndef CLB_SHUFFLE
+#define CLB_SHUFFLE 0
+#endif
+/* 1: the shorter the rest of a row, the less is exchanged and subtracted; four copies of the code. */
+#ifndef CLB_TAPER
+#define CLB_TAPER 0
+#endif
+/* Looks at a word before somebody is given up. */
+#ifndef CLB_PATIENCE
+#define CLB_PATIENCE 4000000
+#endif
+
+#if CLB_DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double real;
+#define REAL_WORDS 2
+#else
+typedef float real;
+#define REAL_WORDS 1
+#endif
+
+#define PARTS     (CLB_COMPLEX ? 2 : 1)
+#define REALS     (CLB_WIDTH * PARTS)      /* in a row */
+#define ROW_WORDS (REALS * REAL_WORDS)
+#define SLOT      (ROW_WORDS + 1)          /* and the row's position */
+#define NOBODY    0xffffffffu              /* position: the group has no candidate */
+#define BATCH     4                        /* words that a work-item has in flight */
+
+/* Words of the first `width` columns. */
+#define WORDS_OF(width) ((width) * PARTS * REAL_WORDS)
+
+/* Rows stay in registers only when everything is inlined and every loop over a row has bounds that
+ * are constants before that: `width` is compared inside. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+INLINE uint word_of(real x, uint which)
+{
+#if CLB_DOUBLE
+    uint2 both = as_uint2(x);
+    return which == 0 ? both.x : both.y;
+#else
+    return as_uint(x);
+#endif
+}
+
+INLINE real real_of(const __local uint *words)
+{
+#if CLB_DOUBLE
+    return as_double((uint2)(words[0], words[1]));
+#else
+    return as_float(words[0]);
+#endif
+}
+
+INLINE real magnitude(const real *x)
+{
+#if CLB_COMPLEX
+    return fabs(x[0]) + fabs(x[1]);
+#else
+    return fabs(x[0]);
+#endif
+}
+
+/* What rows are compared by: never a NaN. Rows that were pivots have none. */
+#define KEY_NONE ((real)-2)
+
+INLINE real key_of(const real *x, uint pos, uint j)
+{
+    real key = magnitude(x);
+    if (isnan(key))
+        key = pos == j ? (real)INFINITY : (real)-1;
+    return key;
+}
+
+INLINE bool better(real key, uint pos, real other_key, uint other_pos)
+{
+    return key > other_key || (key == other_key && pos < other_pos);
+}
+
+/* ---- the best of many: key, position, and an index that says whose they are ------------------ */
+
+struct best {
+    real key;
+    uint pos, index;
+};
+
+INLINE void take(struct best *best, real key, uint pos, uint index)
+{
+    if (better(key, pos, best->key, best->pos)) {
+        best->key = key;
+        best->pos = pos;
+        best->index = index;
+    }
+}
+
+#if CLB_SHUFFLE
+INLINE uint shuffle(uint value, uint lanes)
+{
+    uint result;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
+                 : "=r"(result)
+                 : "r"(value), "r"(lanes));
+    return result;
+}
+
+INLINE real shuffle_real(real value, uint lanes)
+{
+#if CLB_DOUBLE
+    uint2 both = as_uint2(value);
+    return as_double((uint2)(shuffle(both.x, lanes), shuffle(both.y, lanes)));
+#else
+    return as_float(shuffle(as_uint(value), lanes));
+#endif
+}
+
+/* Of the lanes of a warp, known to all of them. */
+INLINE void best_of_warp(struct best *best)
+{
+    for (uint lanes = 16; lanes > 0; lanes /= 2) {
+        real key = shuffle_real(best->key, lanes);
+        uint pos = shuffle(best->pos, lanes), index = shuffle(best->index, lanes);
+        take(best, key, pos, index);
+    }
+}
+
+#define REDUCED (CLB_PANEL_WG / 32)
+
+/* Of the work-group, known to all; the arrays have one element a warp. */
+INLINE void best_of_group(struct best *best, __local real *keys, __local uint *poss,
+                                 __local uint *indices)
+{
+    uint item = get_local_id(0), lane = item % 32;
+    best_of_warp(best);
+    if (lane == 0) {
+        keys[item / 32] = best->key;
+        poss[item / 32] = best->pos;
+        indices[item / 32] = best->index;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    lane %= REDUCED;
+    best->key = keys[lane];
+    best->pos = poss[lane];
+    best->index = indices[lane];
+    best_of_warp(best);
+}
+#else
+#define REDUCED CLB_PANEL_WG
+
+INLINE void best_of_group(struct best *best, __local real *keys, __local uint *poss,
+                                 __local uint *indices)
+{
+    uint item = get_local_id(0);
+    keys[item] = best->key;
+    poss[item] = best->pos;
+    indices[item] = best->index;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint span = CLB_PANEL_WG / 2; span > 0; span /= 2) {
+        if (item < span && better(keys[item + span], poss[item + span], keys[item], poss[item])) {
+            keys[item] = keys[item + span];
+            poss[item] = poss[item + span];
+            indices[item] = indices[item + span];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    best->key = keys[0];
+    best->pos = poss[0];
+    best->index = indices[0];
+    barrier(CLK_LOCAL_MEM_FENCE); /* read before the next column writes */
+}
+#endif
+
+/* ---- the exchange between groups ------------------------------------------------------------- */
+
+/* A slot's word number w of those that are exchanged: `words` of the row, then the position. */
+INLINE uint word_number(uint w, uint words)
+{
+    return w < words ? w : ROW_WORDS;
+}
+
+/* Publish this group's candidate. */
+INLINE void publish(volatile __global ulong *turn, const __local uint *slot, uint words,
+                           uint tag)
+{
+    volatile __global ulong *to = turn + (ulong)get_group_id(0) * SLOT;
+    for (uint w = get_local_id(0); w <= words; w += CLB_PANEL_WG)
+        to[word_number(w, words)] = (ulong)tag << 32 | slot[word_number(w, words)];
+}
+
+/* Read the candidates of all groups into `slots`; false when one did not come. */
+INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint words, uint tag)
+{
+    const uint each = words + 1, count = (uint)get_num_groups(0) * each;
+    for (uint base = get_local_id(0); base < count; base += BATCH * CLB_PANEL_WG) {
+        uint at[BATCH];
+        ulong word[BATCH];
+        bool all = false;
+        #pragma unroll
+        for (uint b = 0; b < BATCH; b++) {
+            uint i = min(base + b * CLB_PANEL_WG, count - 1);
+            at[b] = i / each * SLOT + word_number(i % each, words);
+        }
+        for (uint look = 0; !all && look < CLB_PATIENCE; look++) {
+            #pragma unroll
+            for (uint b = 0; b < BATCH; b++)
+                word[b] = turn[at[b]];
+            all = true;
+            #pragma unroll
+            for (uint b = 0; b < BATCH; b++)
+                all = all && (uint)(word[b] >> 32) == tag;
+        }
+        if (!all)
+            return false;
+        #pragma unroll
+        for (uint b = 0; b < BATCH; b++)
+            slots[at[b]] = (uint)word[b];
+    }
+    return true;
+}
+
+/* The best candidate of all groups, by one warp or one work-item; its number goes to *winner. */
+INLINE void choose(const __local uint *slots, uint j, __local uint *winner)
+{
+    const uint groups = get_num_groups(0), item = get_local_id(0);
+    const uint lanes = CLB_SHUFFLE ? 32 : 1;
+    if (item >= lanes)
+        return;
+    struct best best = {KEY_NONE, NOBODY, 0};
+    for (uint g = item; g < groups; g += lanes) {
+        const __local uint *slot = slots + g * SLOT;
+        real x[PARTS];
+        for (uint part = 0; part < PARTS; part++)
+            x[part] = real_of(slot + part * REAL_WORDS);
+        if (slot[ROW_WORDS] != NOBODY)
+            take(&best, key_of(x, slot[ROW_WORDS], j), slot[ROW_WORDS], g);
+    }
+#if CLB_SHUFFLE
+    best_of_warp(&best);
+#endif
+    if (item == 0)
+        *winner = best.index;
+}
+
+/* ---- elimination ----------------------------------------------------------------------------- */
+
+/* x /= pivot, by Smith's method when complex. A zero pivot leaves x as it is. */
+INLINE void divide(real *x, const real *pivot)
+{
+#if CLB_COMPLEX
+    real a = pivot[0], b = pivot[1], re = x[0], im = x[1];
+    if (a == 0 && b == 0)
+        return;
+    if (fabs(a) >= fabs(b)) {
+        real ratio = b / a, scale = a + b * ratio;
+        x[0] = (re + im * ratio) / scale;
+        x[1] = (im - re * ratio) / scale;
+    } else {
+        real ratio = a / b, scale = b + a * ratio;
+        x[0] = (re * ratio + im) / scale;
+        x[1] = (im * ratio - re) / scale;
+    }
+#else
+    if (pivot[0] != 0)
+        x[0] /= pivot[0];
+#endif
+}
+
+/* c -= l * u */
+INLINE void subtract_product(real *c, const real *l, const real *u)
+{
+#if CLB_COMPLEX
+    c[0] = fma(-l[0], u[0], fma(l[1], u[1], c[0]));
+    c[1] = fma(-l[0], u[1], fma(-l[1], u[0], c[1]));
+#else
+    c[0] = fma(-l[0], u[0], c[0]);
+#endif
+}
+
+/* ---- the panel ------------------------------------------------------------------------------- */
+
+/* The work-group's memory. */
+#define SHARED                                                                                     \
+    __local real *keys, __local uint *poss, __local uint *indices, __local uint *mine,             \
+        __local uint *slots, __local uint *winner, __local uint *lost
+#define SHARED_AS_IS keys, poss, indices, mine, slots, winner, lost
+
+/* This group's best row for column j, `key` and `pos` being those of this work-item's: its first
+ * `width` columns and its position go to `mine`. */
+INLINE void nominate(const real *r, real key, uint pos, const uint width, SHARED)
+{
+    struct best best = {key, pos, get_local_id(0)};
+    best_of_group(&best, keys, poss, indices);
+    if (get_local_id(0) == best.index) {
+        #pragma unroll
+        for (uint c = 0; c < REALS; c++) {
+            #pragma unroll
+            for (uint w = 0; w < REAL_WORDS; w++) {
+                if (c < width * PARTS)
+                    mine[c * REAL_WORDS + w] = word_of(r[c], w);
+            }
+        }
+        mine[ROW_WORDS] = best.key > KEY_NONE ? best.pos : NOBODY;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* The pivot row, the best that any group has nominated; sets *lost when one did not say. */
+INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint tag,
+                                 const uint width, SHARED)
+{
+    const uint groups = get_num_groups(0);
+    if (groups == 1)
+        return mine;
+    volatile __global ulong *turn = exchange + (ulong)(j % 2) * groups * SLOT;
+    publish(turn, mine, WORDS_OF(width), tag + j);
+    if (!gather(turn, slots, WORDS_OF(width), tag + j))
+        *lost = 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    choose(slots, j, winner);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return slots + *winner * SLOT;
+}
+
+/* The next column becomes the first. */
+INLINE void shift(real *r, const uint width)
+{
+    #pragma unroll
+    for (uint c = 0; c < REALS - PARTS; c++) {
+        if (c < (width - 1) * PARTS)
+            r[c] = r[c + PARTS];
+    }
+}
+
+/* The same below the pivot row, after division by the pivot, less the multiple of the pivot row. */
+INLINE void eliminate(real *r, const uint width, const __local uint *pivot_row)
+{
+    real l[PARTS];
+    #pragma unroll
+    for (uint part = 0; part < PARTS; part++)
+        l[part] = r[part];
+    #pragma unroll
+    for (uint c = 1; c < CLB_WIDTH; c++) {
+        if (c < width) {
+            real u[PARTS];
+            #pragma unroll
+            for (uint part = 0; part < PARTS; part++) {
+                u[part] = real_of(pivot_row + (c * PARTS + part) * REAL_WORDS);
+                r[(c - 1) * PARTS + part] = r[c * PARTS + part];
+            }
+            subtract_product(r + (c - 1) * PARTS, l, u);
+        }
+    }
+}
+
+INLINE void put_aside(const real *x, __global real *aside)
+{
+    #pragma unroll
+    for (uint part = 0; part < PARTS; part++)
+        aside[part] = x[part];
+}
+
+/* Columns j ... end-1 of which those before `steps` have a pivot; `width` is not less than what is
+ * left of a row. Returns the position of this work-item's row, the first column + 1 with a zero pivot
+ * goes to *zero. (Barriers are in no conditional code: PoCL.) */
+INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, bool exists, uint pos,
+                    uint *zero, __global real *aside, __global int *ipiv,
+                    volatile __global ulong *exchange, uint tag, SHARED)
+{
+    const ulong stride = (ulong)get_global_size(0) * PARTS;
+    for (; j < min(end, steps); j++) {
+        const bool stands = exists && pos >= j;
+        nominate(r, stands ? key_of(r, pos, j) : KEY_NONE, stands ? pos : NOBODY, width,
+                 SHARED_AS_IS);
+        const __local uint *pivot_row = elect(j, exchange, tag, width, SHARED_AS_IS);
+        if (*lost)
+            break;
+        const uint pivot_pos = pivot_row[ROW_WORDS];
+        real pivot[PARTS];
+        #pragma unroll
+        for (uint part = 0; part < PARTS; part++)
+            pivot[part] = real_of(pivot_row + part * REAL_WORDS);
+        /* Rows are interchanged by their positions. */
+        pos = pos == pivot_pos ? j : pos == j ? pivot_pos : pos;
+        if (get_global_id(0) == 0)
+            ipiv[j] = (int)pivot_pos + 1;
+        if (magnitude(pivot) == 0 && *zero == 0)
+            *zero = j + 1;
+        const bool below = exists && pos > j;
+        if (below)
+            divide(r, pivot);
+        put_aside(r, aside + j * stride);
+        if (below)
+            eliminate(r, width, pivot_row);
+        else
+            shift(r, width);
+    }
+    for (; j < end; j++) {
+        put_aside(r, aside + j * stride);
+        shift(r, width);
+    }
+    return pos;
+}
+
+#define COLUMNS(width, begin, end)                                                                 \
+    columns(begin, min(n, (uint)(end)), min(m, n), r, width, exists, pos, &zero, aside, ipiv,      \
+            exchange, tag, SHARED_AS_IS)
+
+__attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1)))
+__kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda,
+                              __global int *state, uint column, __global real *aside,
+                              volatile __global ulong *exchange, uint tag, __local uint *slots)
+{
+    __local real keys[REDUCED];
+    __local uint poss[REDUCED], indices[REDUCED], mine[SLOT], winner[1], lost[1];
+    const uint row = get_global_id(0);
+    const bool exists = row < m;
+    __global int *ipiv = state + 2 + column;
+    uint pos = row, zero = 0;
+    real r[REALS];
+
+    a += offset * PARTS;
+    aside += (ulong)row * PARTS;
+    #pragma unroll
+    for (uint c = 0; c < REALS; c++)
+        r[c] = exists && c / PARTS < n ? a[(row + c / PARTS * lda) * PARTS + c % PARTS] : 0;
+    if (get_local_id(0) == 0)
+        *lost = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if CLB_TAPER
+    pos = COLUMNS(CLB_WIDTH, 0, CLB_WIDTH / 4);
+    pos = COLUMNS(CLB_WIDTH / 4 * 3, CLB_WIDTH / 4, CLB_WIDTH / 2);
+    pos = COLUMNS(CLB_WIDTH / 2, CLB_WIDTH / 2, CLB_WIDTH / 4 * 3);
+    pos = COLUMNS(CLB_WIDTH / 4, CLB_WIDTH / 4 * 3, CLB_WIDTH);
+#else
+    pos = COLUMNS(CLB_WIDTH, 0, CLB_WIDTH);
+#endif
+    if (*lost) {
+        if (get_local_id(0) == 0)
+            state[1] = 1;
+        return;
+    }
+    /* What is overwritten here has been read: everybody took part in the first column. */
+    if (exists) {
+        for (uint c = 0; c < n; c++) {
+            #pragma unroll
+            for (uint part = 0; part < PARTS; part++)
+                a[(pos + c * lda) * PARTS + part] =
+                    aside[(ulong)c * get_global_size(0) * PARTS + part];
+        }
+    }
+    if (row == 0 && zero != 0 && state[0] == 0)
+        state[0] = (int)(column + zero);
+}
+
+/* ---- the other columns ----------------------------------------------------------------------- */
+
+#define FOLLOW_WG 64
+
+/* Interchange rows of `cols` columns by the pivots of a panel of `width` columns, and where `solves`
+ * is not 0 solve L*X = B for their first `width` rows, L being the panel's unit lower triangle. A
+ * work-item has a column, of which what is not solved yet is in registers, the next element first.
+ * The matrices begin with the panel's first row; any number of groups. */
+__attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1)))
+__kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols,
+                               ulong panel_offset, uint width, __global const int *state,
+                               uint column, uint solves)
+{
+    __local real l[CLB_WIDTH * CLB_WIDTH * PARTS]; /* l(i, j) is L(i + j, j), or 0 below L */
+    __global const real *panel = a + panel_offset * PARTS;
+    __global const int *ipiv = state + 2 + column;
+    for (uint e = get_local_id(0); e < CLB_WIDTH * CLB_WIDTH * PARTS; e += FOLLOW_WG) {
+        uint j = e / PARTS / CLB_WIDTH, i = e / PARTS % CLB_WIDTH + j;
+        l[e] = i > j && i < width ? panel[(i + j * lda) * PARTS + e % PARTS] : 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (ulong col = get_global_id(0); col < cols; col += get_global_size(0)) {
+        __global real *b = a + (offset + col * lda) * PARTS;
+        for (uint i = 0; i < width; i++) {
+            ulong other = (ulong)ipiv[i] - 1;
+            for (uint part = 0; part < PARTS; part++) {
+                real held = b[i * PARTS + part];
+                b[i * PARTS + part] = b[other * PARTS + part];
+                b[other * PARTS + part] = held;
+            }
+        }
+        if (!solves)
+            continue;
+        real x[REALS];
+        #pragma unroll
+        for (uint i = 0; i < REALS; i++)
+            x[i] = i / PARTS < width ? b[i] : 0;
+        #pragma unroll 1
+        for (uint j = 0; j < width; j++) {
+            const __local real *factors = l + j * CLB_WIDTH * PARTS;
+            real done[PARTS];
+            #pragma unroll
+            for (uint part = 0; part < PARTS; part++)
+                b[j * PARTS + part] = done[part] = x[part];
+            #pragma unroll
+            for (uint i = 1; i < CLB_WIDTH; i++) {
+                real factor[PARTS];
+                #pragma unroll
+                for (uint part = 0; part < PARTS; part++) {
+                    factor[part] = factors[i * PARTS + part];
+                    x[(i - 1) * PARTS + part] = x[i * PARTS + part];
+                }
+                subtract_product(x + (i - 1) * PARTS, factor, done);
+            }
+        }
+    }
+}

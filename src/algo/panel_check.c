@@ -1,0 +1,186 @@
+/* Panels of LU on the device: one that is random is factored and checked before any other is. */
+#include "panel.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Complex numbers throughout, as pairs; the imaginary parts of real precisions are zero. */
+struct check {
+    clb_precision precision;
+    size_t m, n, ld;
+    void *typed; /* m x n, ld */
+    double *a;   /* what was factored, pairs, m x n */
+    int64_t *ipiv;
+};
+
+static double get_part(const struct check *check, size_t i, size_t j, size_t part)
+{
+    size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
+    if (part >= parts)
+        return 0;
+    return clb_precision_real_size(check->precision) == sizeof(float)
+               ? (double)((const float *)check->typed)[at]
+               : ((const double *)check->typed)[at];
+}
+
+static void set_part(struct check *check, size_t i, size_t j, size_t part, double value)
+{
+    size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
+    if (clb_precision_real_size(check->precision) == sizeof(float))
+        ((float *)check->typed)[at] = (float)value;
+    else
+        ((double *)check->typed)[at] = value;
+}
+
+static void set_panel(struct check *check)
+{
+    uint64_t state = 20261121;
+    for (size_t j = 0; j < check->n; j++) {
+        for (size_t i = 0; i < check->m; i++) {
+            for (size_t part = 0; part < clb_precision_parts(check->precision); part++) {
+                state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+                set_part(check, i, j, part, (double)(state >> 40) / (double)(1 << 24) - 0.5);
+                check->a[2 * (i + j * check->m) + part] = get_part(check, i, j, part);
+            }
+        }
+    }
+}
+
+/* The rows of a by the interchanges; false when one can't be. */
+static bool interchange(struct check *check)
+{
+    for (size_t k = 0; k < clb_min(check->m, check->n); k++) {
+        if (check->ipiv[k] < (int64_t)k + 1 || check->ipiv[k] > (int64_t)check->m)
+            return false;
+        size_t other = (size_t)check->ipiv[k] - 1;
+        for (size_t j = 0; j < 2 * check->n; j++) {
+            double *x = check->a + 2 * (j / 2 * check->m + k) + j % 2;
+            double *y = check->a + 2 * (j / 2 * check->m + other) + j % 2, held = *x;
+            *x = *y;
+            *y = held;
+        }
+    }
+    return true;
+}
+
+/* |a - l*u| for an entry, in units of the sum of its terms. */
+static double residual(const struct check *check, size_t i, size_t j)
+{
+    double re = check->a[2 * (i + j * check->m)], im = check->a[2 * (i + j * check->m) + 1];
+    double size = fabs(re) + fabs(im);
+    for (size_t k = 0; k <= clb_min(i, j); k++) {
+        double l[2] = {k == i, 0}, u[2] = {get_part(check, k, j, 0), get_part(check, k, j, 1)};
+        if (k < i) {
+            l[0] = get_part(check, i, k, 0);
+            l[1] = get_part(check, i, k, 1);
+        }
+        re -= l[0] * u[0] - l[1] * u[1];
+        im -= l[0] * u[1] + l[1] * u[0];
+        size += (fabs(l[0]) + fabs(l[1])) * (fabs(u[0]) + fabs(u[1]));
+    }
+    return (fabs(re) + fabs(im)) / size;
+}
+
+static bool is_right(struct check *check)
+{
+    double unit =
+        clb_precision_real_size(check->precision) == sizeof(float) ? ldexp(1, -24) : ldexp(1, -53);
+    if (!interchange(check))
+        return false;
+    for (size_t j = 0; j < check->n; j++) {
+        for (size_t i = 0; i < check->m; i++) {
+            /* Partial pivoting: |re| + |im| of a multiplier is at most 2 when complex. */
+            double multiplier = fabs(get_part(check, i, j, 0)) + fabs(get_part(check, i, j, 1));
+            if (!(residual(check, i, j) <= 4 * (double)check->n * unit) ||
+                (i > j && multiplier > 2))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- on the device --------------------------------------------------------------------------- */
+
+static clb_status run(struct check *check, struct clb_panel *panel, struct clb_engine *engine,
+                      const struct clb_buffer *memory)
+{
+    size_t bytes = check->ld * check->n * clb_precision_size(check->precision), info = 0;
+    const struct clb_dmat x = {memory->mem, 0, check->m, check->n, check->ld};
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, memory->mem, CL_TRUE, 0, bytes,
+                                               check->typed, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer");
+    if (status == CLB_OK)
+        status = clb_panel_factor(panel, engine, &x, check->ipiv, &info);
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, memory->mem, CL_TRUE, 0,
+                                                       bytes, check->typed, 0, NULL, NULL),
+                              "clEnqueueReadBuffer");
+    if (status == CLB_OK && (info != 0 || !is_right(check)))
+        status = CLB_ERR_BUILD;
+    return status;
+}
+
+static clb_status factor_random(struct clb_engine *engine, size_t group, size_t groups,
+                                size_t width)
+{
+    struct clb_panel panel;
+    struct clb_buffer *memory = NULL;
+    /* Several groups if they may be, several strips, nothing even. */
+    struct check check = {.precision = engine->variant->precision,
+                          .m = groups > 1 ? 2 * group + group / 3 : group - 3,
+                          .n = width + width / 2 + 1};
+    check.ld = check.m + 1;
+    check.typed = calloc(check.ld * check.n, clb_precision_size(check.precision));
+    check.a = calloc(check.m * check.n, 2 * sizeof *check.a);
+    check.ipiv = calloc(check.n, sizeof *check.ipiv);
+    clb_status status = CLB_ERR_NOMEM;
+    if (check.typed != NULL && check.a != NULL && check.ipiv != NULL)
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
+                                check.ld * check.n * clb_precision_size(check.precision), &memory);
+    if (status == CLB_OK)
+        status = clb_panel_prepare(&panel, engine, check.m, check.n);
+    if (status == CLB_OK) {
+        set_panel(&check);
+        status = run(&check, &panel, engine, memory);
+        bool idle = clb_engine_finish(engine);
+        clb_panel_close(&panel, engine, idle);
+        clb_buffer_end(engine->runtime, memory, idle);
+    } else {
+        clb_buffer_end(engine->runtime, memory, true);
+    }
+    free(check.typed);
+    free(check.a);
+    free(check.ipiv);
+    return status;
+}
+
+clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           size_t group, size_t groups, size_t width)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        bool done;
+        clb_status status;
+    } checked[CLB_PRECISIONS];
+    const struct clb_engine_limits limits = {3 * group, 2 * width, width, 1};
+    struct clb_engine engine;
+    pthread_mutex_lock(&lock);
+    clb_status status = checked[variant->precision].status;
+    if (!checked[variant->precision].done) {
+        clb_load_begin(); /* CPU devices load what they compiled */
+        status = clb_engine_open(&engine, runtime, variant, &limits);
+        if (status == CLB_OK) {
+            status = factor_random(&engine, group, groups, width);
+            clb_engine_close(&engine, clb_engine_finish(&engine));
+        }
+        clb_load_end();
+        checked[variant->precision].done = status != CLB_ERR_NOMEM;
+        checked[variant->precision].status = status;
+        if (status != CLB_OK)
+            clb_log(CLB_LOG_WARN, "the device's panels are not used: %s", clb_status_name(status));
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
