@@ -67,6 +67,13 @@ static clb_status get_buffers(struct clb_stream *stream)
     return status;
 }
 
+/* Porters that upload first. While C is kept on the device nothing waits for a merge before the
+ * end, where all carry it, and the sooner the operands are there the better. */
+static size_t upload_first(const struct clb_stream *stream)
+{
+    return stream->whole ? clb_div_up(5 * stream->porters, 6) : clb_div_up(6 * stream->porters, 10);
+}
+
 /* As many porters as there are threads to be had and work for; with fewer than two threads the
  * calling thread carries everything itself. */
 static clb_status get_porters(struct clb_stream *stream)
@@ -83,7 +90,7 @@ static clb_status get_porters(struct clb_stream *stream)
     for (size_t i = 0; i < stream->porters; i++) {
         struct clb_porter *porter = &stream->porter[i];
         porter->stream = stream;
-        porter->uploads_first = i < (up != 0 ? up : clb_div_up(6 * stream->porters, 10));
+        porter->uploads_first = i < (up != 0 ? up : upload_first(stream));
         for (size_t s = 0; s < CLB_COUNT_OF(porter->slot) && status == CLB_OK; s++)
             status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST, stream->plan.piece_bytes,
                                     &porter->slot[s]);

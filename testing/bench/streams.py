@@ -14,6 +14,7 @@ A setting is NAME=KEY=VALUE,KEY=VALUE...; `--set` replaces the list and may be r
 import argparse
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +35,7 @@ SETTINGS = [
     ("8 threads", "gemm.threads=8"),
     ("15 threads", "gemm.threads=15"),
     ("6 of 12 upload", "gemm.up=6"),
-    ("10 of 12 upload", "gemm.up=10"),
+    ("8 of 12 upload", "gemm.up=8"),
     ("bands of 256", "gemm.bm=256,gemm.bn=256"),
     ("bands of 512", "gemm.bm=512,gemm.bn=512"),
     ("bands of 896, 512", "gemm.bm=896,gemm.bn=512"),
@@ -42,7 +43,7 @@ SETTINGS = [
     ("strips of 264", "gemm.strip=264"),
     ("C not faulted in", "gemm.fault=1"),
     ("C in small pages", "gemm.fault=2"),
-    ("as before", "gemm.cached=1,gemm.queues=1,gemm.piece=4M,gemm.bm=896,gemm.bn=512,"
+    ("copies as before", "gemm.cached=1,gemm.queues=1,gemm.piece=4M,gemm.bm=896,gemm.bn=512,"
                   "gemm.strip=1M,gemm.fault=1"),
 ]
 NVBLAS = "NVBLAS, pinning"
@@ -61,6 +62,18 @@ class Streams:
         self.times = {}  # (peer, precision, memory): seconds
         self.bounds = {}
         self.log, self.peers, self.logged = os.path.join(folder, "log"), [], None
+
+    def measure_copies(self):
+        """What the threads can carry."""
+        program = os.path.join(self.options.build, "testing/bench/bench-copy")
+        cpus = len(os.sched_getaffinity(0))
+        counts = sorted({max(c, 1) for c in (1, cpus // 2, 3 * cpus // 4, cpus - 1)})
+        try:
+            result = subprocess.run([program, ",".join(map(str, counts))], stdout=subprocess.PIPE,
+                                    text=True, timeout=min(12, self.left()), check=True)
+            say("\n".join("# " + line for line in result.stdout.splitlines()[1:]))
+        except (OSError, subprocess.SubprocessError) as error:
+            say(f"# bench-copy: {error}")
 
     def left(self):
         return self.end - time.time()
@@ -202,6 +215,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         streams = Streams(options, folder)
         try:
+            streams.measure_copies()
             streams.start()
             say(f"# {time.time() - options.began:.1f} s to start")
             for i, p in enumerate(options.precisions):
@@ -213,7 +227,7 @@ def main():
                 streams.rounds(p, "warm", 0.45 * share)
                 streams.rounds(p, "fresh", 0.55 * share)
                 streams.show_log(p)
-            if streams.left() > 10:
+            if streams.left() > 8:
                 streams.measure_bounds()
         except KeyboardInterrupt as reason:
             say(f"# ended by {reason}")
