@@ -67,8 +67,8 @@ static clb_status get_buffers(struct clb_stream *stream)
     return status;
 }
 
-/* Porters that upload first. While C is kept on the device nothing waits for a merge before the end,
- * where all carry it, and the sooner the operands are there the better. */
+/* Porters that upload first. While C is kept on the device nothing waits for a merge before the
+ * end, where all carry it, and the sooner the operands are there the better. */
 static size_t upload_first(const struct clb_stream *stream)
 {
     return stream->whole ? clb_div_up(5 * stream->porters, 6) : clb_div_up(6 * stream->porters, 10);

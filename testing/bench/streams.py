@@ -34,6 +34,7 @@ SETTINGS = [
     ("3 queues, 1M pieces", "gemm.queues=3,gemm.piece=1M"),
     ("8 threads", "gemm.threads=8"),
     ("15 threads", "gemm.threads=15"),
+    ("15 threads, 9 upload", "gemm.threads=15,gemm.up=9"),
     ("6 of 12 upload", "gemm.up=6"),
     ("8 of 12 upload", "gemm.up=8"),
     ("bands of 256", "gemm.bm=256,gemm.bn=256"),
