@@ -2,8 +2,8 @@
  * memory. */
 #include "algo.h"
 
-/* Tiles are multiples of the kernel's own tile, so that only the last ones have edges, and of equal
- * size, so that the last one is not a sliver. */
+/* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and of
+ * equal size, so that the last one is not a sliver. */
 static size_t even_tile(size_t extent, size_t wanted, size_t unit)
 {
     size_t tile = clb_max(clb_round_up(wanted, unit), unit);
@@ -36,16 +36,28 @@ static bool is_direct(const struct clb_gemm_variant *variant, const struct clb_g
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
-/* Count the bytes for a choice of slots, with a raw chunk for an operand that can't be used in
- * place. */
-static bool fits(struct clb_gemm_plan *plan, size_t a_slots, size_t b_slots, uint64_t budget,
-                 uint64_t max_alloc)
+/* Bytes of the raw chunk through which an operand is copied that is larger than a buffer may be. */
+static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role, size_t chunk,
+                          uint64_t max_alloc)
+{
+    const struct clb_operand operand = clb_operand_describe(problem, role);
+    size_t width = role == CLB_OPERAND_A ? problem->m : problem->n;
+    size_t columns = operand.depth_contiguous ? width : problem->k;
+    bool in_place = columns <= max_alloc / (clb_max(operand.ld, 1) * operand.element);
+    return in_place ? 0 : clb_buffer_rounded(chunk);
+}
+
+/* Count the bytes for a choice of slots. */
+static bool fits(const struct clb_gemm *problem, struct clb_gemm_plan *plan, size_t a_slots,
+                 size_t b_slots, uint64_t budget, uint64_t max_alloc)
 {
     plan->a_slots = a_slots;
     plan->b_slots = plan->direct ? 0 : b_slots;
     plan->queues = a_slots == plan->slabs ? plan->c_slots : 1;
-    plan->bytes = (uint64_t)(a_slots + 1) * clb_buffer_rounded(plan->a_bytes) +
-                  (uint64_t)(plan->queues * plan->b_slots + 1) * clb_buffer_rounded(plan->b_bytes) +
+    plan->bytes = (uint64_t)a_slots * clb_buffer_rounded(plan->a_bytes) +
+                  (uint64_t)(plan->queues * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
+                  raw_bytes(problem, CLB_OPERAND_A, plan->a_bytes, max_alloc) +
+                  raw_bytes(problem, CLB_OPERAND_B, plan->b_bytes, max_alloc) +
                   (uint64_t)plan->c_slots * clb_buffer_rounded(plan->c_bytes);
     size_t largest = clb_max(clb_max(plan->a_bytes, plan->b_bytes), plan->c_bytes);
     return plan->bytes <= budget && largest <= max_alloc - max_alloc / 8;
@@ -67,7 +79,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     do {
         plan->tile_m = even_tile(problem->m, wanted_m, unit_m);
         size_plan(variant, problem, plan);
-        if (fits(plan, plan->slabs, plan->slabs, budget, max_alloc))
+        if (fits(problem, plan, plan->slabs, plan->slabs, budget, max_alloc))
             return true;
         wanted_m = plan->tile_m / 2;
     } while (wanted_m >= SMALLEST_BLOCK);
@@ -75,7 +87,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
         plan->tile_m = even_tile(problem->m, wanted_m, unit_m);
         plan->tile_n = even_tile(problem->n, wanted_n, unit_n);
         size_plan(variant, problem, plan);
-        if (fits(plan, 1, 1, budget, max_alloc))
+        if (fits(problem, plan, 1, 1, budget, max_alloc))
             return true;
         /* Halve the longer side that the kernel's own tile still allows to be halved. */
         bool long_m = plan->tile_m > unit_m, long_n = plan->tile_n > unit_n;
@@ -101,10 +113,10 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                               uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
     uint64_t modest = modest_budget(problem);
-    *plan = (struct clb_gemm_plan){
-        .slab = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
-                             clb_gemm_depth_unit(variant)),
-        .direct = is_direct(variant, problem)};
+    *plan =
+        (struct clb_gemm_plan){.slab = even_tile(problem->k, variant->tuning.value[CLB_PARAM_SLAB],
+                                                 clb_gemm_depth_unit(variant)),
+                               .direct = is_direct(variant, problem)};
     if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
         plan_within(variant, problem, available, max_alloc, plan))
         return CLB_OK;
