@@ -80,8 +80,8 @@ CLB_INLINE void CLB_CAT(CLB_NAME, enter_fortran)(struct clb_symbol *symbol, cons
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
-    const double work =
-        (double)clb_int(m, wide) * (double)clb_int(n, wide) * (double)clb_int(k, wide);
+    const double work = CLB_CAT(clb_work, CLB_NAME)(
+        (double)clb_int(m, wide), (double)clb_int(n, wide), (double)clb_int(k, wide));
     if (clb_gate_closed(symbol, work))
         ((CLB_CAT(CLB_NAME, fortran) *)target->function)(transa, transb, m, n, k, alpha, a, lda, b,
                                                          ldb, beta, c, ldc);
@@ -165,8 +165,8 @@ CLB_INLINE void CLB_CAT(CLB_NAME, enter_c)(struct clb_symbol *symbol, const void
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
-    const double work =
-        (double)clb_c_int(m, wide) * (double)clb_c_int(n, wide) * (double)clb_c_int(k, wide);
+    const double work = CLB_CAT(clb_work, CLB_NAME)(
+        (double)clb_c_int(m, wide), (double)clb_c_int(n, wide), (double)clb_c_int(k, wide));
     if (clb_gate_closed(symbol, work))
         ((CLB_CAT(CLB_NAME, c) *)target->function)(layout, transa, transb, m, n, k, alpha, a, lda,
                                                    b, ldb, beta, c, ldc);
