@@ -16,6 +16,12 @@
 
 #define CLB_INLINE static inline __attribute__((always_inline))
 
+/* Names from macros: CLB_CAT(sgemm, c) is sgemm_c, CLB_JOIN(s, gemm) is sgemm. */
+#define CLB_CAT_(a, b)  a##_##b
+#define CLB_CAT(a, b)   CLB_CAT_(a, b)
+#define CLB_JOIN_(a, b) a##b
+#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
+
 /* A Fortran INTEGER of the target's width. */
 CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
 {
@@ -26,23 +32,6 @@ CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
 CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
 {
     return ilp64 ? value : (int32_t)value;
-}
-
-/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
- * and the upper half is read by 64-bit libraries only. */
-union clb_int_out {
-    int64_t wide;
-    int32_t narrow;
-};
-
-CLB_INLINE union clb_int_out clb_int_for(size_t value, bool ilp64)
-{
-    union clb_int_out out;
-    if (ilp64)
-        out.wide = (int64_t)value;
-    else
-        out.narrow = (int32_t)value;
-    return out;
 }
 
 /* TRANS of BLAS. */
@@ -63,11 +52,6 @@ CLB_INLINE clb_op clb_op_of_letter(char letter)
     }
 }
 
-CLB_INLINE const char *clb_letter_of_op(clb_op op)
-{
-    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
-}
-
 /* CBLAS_LAYOUT and CBLAS_TRANSPOSE. */
 enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 };
 enum { CLB_NO_TRANS = 111, CLB_TRANS = 112, CLB_CONJ_TRANS = 113 };
@@ -85,6 +69,9 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
         return CLB_OP_INVALID;
     }
 }
+
+/* next.c: problems computed by Fortran names of the next library. */
+void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *problem);
 
 /* True when the call is to be declined without another look: less work than the gate asks for. */
 CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)
