@@ -96,6 +96,10 @@ clb_status clb_gemm_widen(struct clb_runtime *runtime,
 size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role);
 size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
 
+/* Most rows of A or columns of B of one launch; SIZE_MAX where it does not matter. Wider launches
+ * than those of widen.c must not occur. */
+size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
+
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
                                            clb_operand_role role, size_t w, size_t k);
 struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
@@ -133,13 +137,14 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
-/* A product of packed operands: C (m x n, ldc) = A*B, or C += A*B. */
+/* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
+ * c_offset of its buffer. */
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
     cl_ulong a_offset, b_offset;
-    size_t ldc;
-    bool add;
+    size_t c_offset, ldc;
+    bool add, subtract;
 };
 clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
                              const struct clb_product *product,
@@ -210,6 +215,10 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
                                struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* ---- merge.c --------------------------------------------------------------------------------- */
+
+/* 0 and 1 of a precision. */
+const void *clb_scalar_zero(clb_precision precision);
+const void *clb_scalar_one(clb_precision precision);
 
 /* C = alpha*P + beta*C on the CPU: how a finished tile P (ldp) reaches the caller's matrix. beta =
  * 0 does not read C. */

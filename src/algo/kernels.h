@@ -9,5 +9,7 @@ extern const struct clb_source clb_kernel_gemm_cpu;
 extern const struct clb_source clb_kernel_gemm_nv_dmma;
 extern const struct clb_source clb_kernel_gemm_nv_bf16x6;
 extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
+extern const struct clb_source clb_kernel_laswp;
+extern const struct clb_source clb_kernel_trsm;
 
 #endif

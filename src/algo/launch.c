@@ -29,6 +29,13 @@ size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant)
     return variant->tuning.value[CLB_PARAM_KU] / parts(variant);
 }
 
+size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role)
+{
+    const size_t *value = variant->tuning.value;
+    size_t wanted = clb_max(value[CLB_PARAM_TILE_M], value[CLB_PARAM_TILE_N]);
+    return wanted == 0 ? SIZE_MAX : clb_round_up(wanted, clb_gemm_unit(variant, role));
+}
+
 /* Kernel units, bytes or real elements, of one panel k elements deep. */
 static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_role role, size_t k)
 {
@@ -106,9 +113,10 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint k = (cl_uint)(each * product->k);
-    const cl_ulong start = 0, ldc = each * product->ldc;
-    const cl_double alpha_d = 1, beta_d = product->add;
-    const cl_float alpha_s = 1, beta_s = product->add;
+    const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
+    const cl_double alpha_d = product->subtract ? -1 : 1;
+    const cl_double beta_d = product->add || product->subtract;
+    const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
     bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
     const struct clb_argument arguments[] = {CLB_ARG(m),
                                              CLB_ARG(n),

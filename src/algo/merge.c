@@ -19,6 +19,20 @@
 #undef CLB_MERGE
 #undef CLB_MERGE_COMPLEX
 
+const void *clb_scalar_zero(clb_precision precision)
+{
+    static const double zero[2] = {0}; /* all bits are zero: of every precision */
+    (void)precision;
+    return zero;
+}
+
+const void *clb_scalar_one(clb_precision precision)
+{
+    static const float one_s[2] = {1};
+    static const double one_d[2] = {1};
+    return clb_precision_real_size(precision) == sizeof(float) ? (const void *)one_s : one_d;
+}
+
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc)
 {

@@ -23,12 +23,16 @@ static size_t width_of(const struct clb_geometry *geometry)
     return clb_max(geometry->global[0], second);
 }
 
-/* The largest sizes of a tile and a slab in this variant's plans. */
+/* The largest sizes of a launch and of a slab. */
 static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n, size_t *k)
 {
     const size_t *value = variant->tuning.value;
-    *m = clb_round_up(clb_max(value[CLB_PARAM_TILE_M], 1), clb_gemm_unit(variant, CLB_OPERAND_A));
-    *n = clb_round_up(clb_max(value[CLB_PARAM_TILE_N], 1), clb_gemm_unit(variant, CLB_OPERAND_B));
+    *m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    *n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    if (*m == SIZE_MAX) {
+        *m = clb_gemm_unit(variant, CLB_OPERAND_A);
+        *n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    }
     *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], 1), clb_gemm_depth_unit(variant));
 }
 

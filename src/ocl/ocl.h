@@ -130,6 +130,15 @@ void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer);
 /* Never use this buffer again: a command that uses it may still be outstanding. */
 void clb_buffer_leak(struct clb_buffer *buffer);
 
+/* One or the other. */
+static inline void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle)
+{
+    if (idle)
+        clb_buffer_put(runtime, buffer);
+    else
+        clb_buffer_leak(buffer);
+}
+
 /* Bytes that a call may still take. */
 uint64_t clb_memory_available(struct clb_runtime *runtime);
 

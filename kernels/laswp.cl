@@ -1,0 +1,146 @@
+/*
+ * Row interchanges of a column-major matrix, as a list of moves: element `from` of a column goes to
+ * place `to`, all read before any is written. A step of LU with nb interchanges is at most 2*nb
+ * moves, of which the first nb, to the top rows, are written side by side.
+ *
+ * Elements are copied as they are, CLB_SIZE bytes each. Offsets and leading dimensions count
+ * elements. The grids have any number of work-groups: each takes a share of the columns.
+ *
+ * CLB_CPU = 1: local size 1, CLB_CPU = 0: local size CLB_WG, a work-group on each column.
+ */
+#ifndef CLB_SIZE
+#define CLB_SIZE 8
+#endif
+#ifndef CLB_CPU
+#define CLB_CPU 1
+#endif
+/* Most moves of a call. */
+#ifndef CLB_MOVES
+#define CLB_MOVES 2048
+#endif
+#ifndef CLB_WG
+#define CLB_WG 128
+#endif
+
+#if CLB_SIZE == 4
+typedef uint element;
+#elif CLB_SIZE == 8
+typedef uint2 element;
+#else
+typedef uint4 element;
+#endif
+
+#if CLB_CPU
+#define CLB_GROUP 1
+#else
+#define CLB_GROUP CLB_WG
+#endif
+#define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
+
+/* The caller's complex numbers are aligned to their parts only. */
+static inline element load_element(global const uint *x, ulong at)
+{
+#if CLB_SIZE == 4
+    return x[at];
+#elif CLB_SIZE == 8
+    return vload2(at, x);
+#else
+    return vload4(at, x);
+#endif
+}
+
+static inline void store_element(element e, global uint *x, ulong at)
+{
+#if CLB_SIZE == 4
+    x[at] = e;
+#elif CLB_SIZE == 8
+    vstore2(e, at, x);
+#else
+    vstore4(e, at, x);
+#endif
+}
+
+/* The columns of this work-group: neighbours, so that a CPU walks through memory. */
+static inline ulong2 get_columns(ulong cols)
+{
+    const ulong each = (cols + get_num_groups(0) - 1) / get_num_groups(0);
+    const ulong first = min(get_group_id(0) * each, cols);
+
+    return (ulong2)(first, min(first + each, cols));
+}
+
+/* In place; move k is (to, from) = moves[k], rows of x. */
+CLB_KERNEL void clb_laswp(global uint *x, ulong x_off, ulong ld, ulong cols,
+                          global const uint2 *moves, uint count)
+{
+    const ulong2 columns = get_columns(cols);
+
+#if CLB_CPU
+    element held[CLB_MOVES];
+
+    for (ulong j = columns.x; j < columns.y; j++) {
+        const ulong column = x_off + j * ld;
+
+        for (uint k = 0; k < count; k++)
+            held[k] = load_element(x, column + moves[k].y);
+        for (uint k = 0; k < count; k++)
+            store_element(held[k], x, column + moves[k].x);
+    }
+#else
+    const uint id = get_local_id(0);
+
+    for (ulong j = columns.x; j < columns.y; j++) {
+        const ulong column = x_off + j * ld;
+        element held[CLB_MOVES / CLB_WG];
+
+#pragma unroll
+        for (uint k = 0; k < CLB_MOVES / CLB_WG; k++)
+            if (id + k * CLB_WG < count)
+                held[k] = load_element(x, column + moves[id + k * CLB_WG].y);
+        barrier(CLK_GLOBAL_MEM_FENCE);
+#pragma unroll
+        for (uint k = 0; k < CLB_MOVES / CLB_WG; k++)
+            if (id + k * CLB_WG < count)
+                store_element(held[k], x, column + moves[id + k * CLB_WG].x);
+    }
+#endif
+}
+
+/* y = x with the moves applied; both have `rows` rows. */
+CLB_KERNEL void clb_laswp_copy(global const uint *x, ulong x_off, ulong ldx, global uint *y,
+                               ulong y_off, ulong ldy, ulong rows, ulong cols,
+                               global const uint2 *moves, uint count)
+{
+    const ulong2 columns = get_columns(cols);
+    const uint id = get_local_id(0);
+
+    for (ulong j = columns.x; j < columns.y; j++) {
+        const ulong from = x_off + j * ldx, to = y_off + j * ldy;
+        ulong i = id;
+
+#if CLB_CPU
+        const ulong words = rows * (CLB_SIZE / 4);
+        for (i = 0; i + 16 <= words; i += 16)
+            vstore16(vload16(0, x + from * (CLB_SIZE / 4) + i), 0, y + to * (CLB_SIZE / 4) + i);
+        i /= CLB_SIZE / 4;
+#endif
+        for (; i < rows; i += CLB_GROUP)
+            store_element(load_element(x, from + i), y, to + i);
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        for (uint k = id; k < count; k += CLB_GROUP)
+            store_element(load_element(x, from + moves[k].y), y, to + moves[k].x);
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    }
+}
+
+/* y(i, j) = x(rows[i], j). */
+CLB_KERNEL void clb_permute_rows(global const uint *x, ulong x_off, ulong ldx, global uint *y,
+                                 ulong y_off, ulong ldy, ulong rows, ulong cols,
+                                 global const uint *order)
+{
+    const ulong2 columns = get_columns(cols);
+
+    for (ulong j = columns.x; j < columns.y; j++)
+        for (ulong i = get_local_id(0); i < rows; i += CLB_GROUP)
+            store_element(load_element(x, x_off + j * ldx + order[i]), y, y_off + j * ldy + i);
+}

@@ -1,0 +1,74 @@
+/* Updates of device matrices by the GEMM kernels. */
+#include "dmat.h"
+
+/* Rows [i0, i0 + w) and depths [p0, ...) of op(A), or columns and depths of op(B), in memory. */
+static struct clb_chunk chunk_of(const struct clb_dmat *x, clb_operand_role role, clb_op op,
+                                 size_t i0, size_t p0)
+{
+    bool depth_contiguous = (role == CLB_OPERAND_A) == (op != CLB_OP_N);
+    size_t first = depth_contiguous ? p0 + i0 * x->ld : i0 + p0 * x->ld;
+    return (struct clb_chunk){x->mem, x->offset + first, x->ld, depth_contiguous, op == CLB_OP_C};
+}
+
+static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update *update, size_t p0,
+                         size_t depth)
+{
+    clb_status status = CLB_OK;
+    for (size_t i0 = 0; i0 < update->c.rows && status == CLB_OK;) {
+        size_t rows = clb_min(engine->cut_m, update->c.rows - i0);
+        struct clb_chunk chunk = chunk_of(&update->a, CLB_OPERAND_A, update->op_a, i0, p0);
+        status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_A, &chunk, rows, depth,
+                               engine->packed_a->mem,
+                               clb_packed_offset(engine->variant, CLB_OPERAND_A, i0, depth), NULL,
+                               (struct clb_order){.queue = engine->queue});
+        i0 += rows;
+    }
+    return status;
+}
+
+/* One slab of depth for columns [j0, j0 + cols). */
+static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_update *update,
+                           size_t j0, size_t cols, size_t p0, size_t depth)
+{
+    const struct clb_order order = {.queue = engine->queue};
+    struct clb_chunk chunk = chunk_of(&update->b, CLB_OPERAND_B, update->op_b, j0, p0);
+    clb_status status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_B, &chunk, cols,
+                                      depth, engine->packed_b->mem, 0, NULL, order);
+    for (size_t i0 = 0; i0 < update->c.rows && status == CLB_OK;) {
+        size_t rows = clb_min(engine->cut_m, update->c.rows - i0);
+        struct clb_product product = {
+            .m = rows,
+            .n = cols,
+            .k = depth,
+            .a = engine->packed_a->mem,
+            .b = engine->packed_b->mem,
+            .c = update->c.mem,
+            .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i0, depth),
+            .c_offset = update->c.offset + i0 + j0 * update->c.ld,
+            .ldc = update->c.ld,
+            .subtract = true};
+        status = clb_gemm_multiply(engine->lane, engine->variant, &product, order);
+        i0 += rows;
+    }
+    return status;
+}
+
+clb_status clb_dmat_update(struct clb_engine *engine, const struct clb_dmat_update *update)
+{
+    size_t k = update->op_a == CLB_OP_N ? update->a.cols : update->a.rows;
+    clb_status status = CLB_OK;
+    if (update->c.rows == 0 || update->c.cols == 0)
+        return CLB_OK;
+    for (size_t p0 = 0; p0 < k && status == CLB_OK;) {
+        size_t depth = clb_min(engine->cut_k, k - p0);
+        if (!update->packed || depth < k)
+            status = pack_a(engine, update, p0, depth);
+        for (size_t j0 = 0; j0 < update->c.cols && status == CLB_OK;) {
+            size_t cols = clb_min(engine->cut_n, update->c.cols - j0);
+            status = multiply(engine, update, j0, cols, p0, depth);
+            j0 += cols;
+        }
+        p0 += depth;
+    }
+    return status;
+}

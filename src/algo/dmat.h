@@ -1,0 +1,121 @@
+/* dmat: matrices in the device's memory, and what is computed on them in place.
+ *
+ * Everything here is enqueued on one in-order queue, so that operations follow each other without
+ * events; the memory that they need beside the matrices is the engine's, which a run opens for the
+ * largest sizes that it will ask for. */
+#ifndef CLB_DMAT_H
+#define CLB_DMAT_H
+
+#include "algo.h"
+
+/* A column-major matrix, or part of one: element (i, j) is at offset + i + j*ld of the buffer.
+ * Everything counts elements. */
+struct clb_dmat {
+    cl_mem mem;
+    size_t offset, rows, cols, ld;
+};
+
+static inline struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col,
+                                            size_t rows, size_t cols)
+{
+    return (struct clb_dmat){x->mem, x->offset + row + col * x->ld, rows, cols, x->ld};
+}
+
+/* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and no power of
+ * two, at which the columns of a tile would share few places of a cache. */
+size_t clb_dmat_ld(size_t rows, size_t element);
+
+/* ---- engine.c -------------------------------------------------------------------------------- */
+
+/* Most interchanges that are applied at once. */
+#define CLB_MAX_SWAPS ((size_t)1024)
+/* The largest diagonal block of a triangle. */
+#define CLB_MAX_BLOCK ((size_t)256)
+
+/* Most of what a run will ask for: extents of an update C -= op(A)*op(B), the order of a triangle.
+ */
+struct clb_engine_limits {
+    size_t m, n, k, triangle;
+};
+
+struct clb_engine {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant; /* never a split one */
+    struct clb_lane *lane;
+    cl_command_queue queue; /* the lane's, for kernels */
+    struct clb_program *trsm, *laswp;
+    size_t groups;                /* of a launch of these: always the same, see widen.c */
+    size_t solve_item, move_item; /* their local sizes */
+    size_t block, block_elements; /* order of a diagonal block, elements when packed */
+    size_t cut_m, cut_n, cut_k;   /* most of one launch of the product's kernels */
+    struct clb_buffer *packed_a, *packed_b, *triangles, *moves, *moves_host;
+};
+
+/* On failure nothing is held. */
+clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant,
+                           const struct clb_engine_limits *limits) CLB_MUST_CHECK;
+/* Wait for the queue. False: what was enqueued may still be under way. */
+bool clb_engine_finish(struct clb_engine *engine);
+/* `idle`: nothing is under way. */
+void clb_engine_close(struct clb_engine *engine, bool idle);
+
+/* ---- dmat.c, trsm.c -------------------------------------------------------------------------- */
+
+/* C -= op(A)*op(B). `packed`: A is the operand of the last call, whose packed form is still there
+ * (only where its depth is at most cut_k). */
+struct clb_dmat_update {
+    struct clb_dmat a, b, c;
+    clb_op op_a, op_b;
+    bool packed;
+};
+clb_status clb_dmat_update(struct clb_engine *engine,
+                           const struct clb_dmat_update *update) CLB_MUST_CHECK;
+
+/* op(A)*X = B or X*op(A) = B; X overwrites B. */
+struct clb_dmat_triangle {
+    struct clb_dmat a;
+    bool right, upper, unit;
+    clb_op op;
+};
+/* First the diagonal blocks are packed, then any number of solves may use them. */
+clb_status clb_dmat_pack_triangle(struct clb_engine *engine,
+                                  const struct clb_dmat_triangle *triangle) CLB_MUST_CHECK;
+clb_status clb_dmat_solve(struct clb_engine *engine, const struct clb_dmat_triangle *triangle,
+                          const struct clb_dmat *b) CLB_MUST_CHECK;
+
+/* What a solve of order n with `rhs` right-hand sides asks of the engine. */
+struct clb_engine_limits clb_solve_limits(size_t n, bool right, size_t rhs);
+
+/* ---- laswp.c --------------------------------------------------------------------------------- */
+
+/* Row `from` goes to row `to`, all at once. */
+struct clb_move {
+    cl_uint to, from;
+};
+
+/* Turns interchanges into moves: rows 0 ... rows-1 where nothing has moved. */
+struct clb_swapper {
+    cl_uint *row;
+};
+clb_status clb_swapper_make(struct clb_swapper *swapper, size_t rows) CLB_MUST_CHECK;
+void clb_swapper_free(struct clb_swapper *swapper);
+
+/* The interchanges i <-> ipiv[i] - 1 for i = 0 ... count-1 in turn as moves of the rows that change
+ * place, at most 2*count; their rows are counted from `first` on. count <= CLB_MAX_SWAPS. */
+size_t clb_swapper_moves(struct clb_swapper *swapper, const int64_t *ipiv, size_t count,
+                         size_t first, struct clb_move *moves);
+
+/* The moves of the operations that follow: written to engine->moves_host, then sent. The last ones
+ * must have been sent when new ones are written. */
+clb_status clb_dmat_send_moves(struct clb_engine *engine, size_t count) CLB_MUST_CHECK;
+/* Apply the moves that were sent to the rows of x; the same from x to y. */
+clb_status clb_dmat_move(struct clb_engine *engine, const struct clb_dmat *x,
+                         size_t count) CLB_MUST_CHECK;
+clb_status clb_dmat_move_copy(struct clb_engine *engine, const struct clb_dmat *x,
+                              const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
+/* y(i, j) = x(order[i], j); `order` holds a cl_uint for every row of y. */
+clb_status clb_dmat_permute(struct clb_engine *engine, const struct clb_dmat *x,
+                            const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,141 @@
+/* What a run needs to compute on device matrices: a queue, programs, workspace. */
+#include "dmat.h"
+
+#include "kernels.h"
+
+#include <stdio.h>
+
+size_t clb_dmat_ld(size_t rows, size_t element)
+{
+    size_t line = clb_max(128 / element, 1), ld = clb_round_up(rows, line);
+    /* Columns a multiple of 1 KiB apart fall into every eighth set of a cache or fewer. */
+    return ld * element % 1024 == 0 ? ld + line : ld;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* A group has one work-item on CPUs. In other forms the diagonal block lives in registers. */
+#define SOLVE_GROUP ((size_t)64)
+#define MOVE_GROUP  ((size_t)128)
+#define CPU_BLOCK   ((size_t)128)
+#define GPU_BLOCK   ((size_t)32)
+#define BLOCK_UNIT  ((size_t)8)
+
+static clb_status get_program(struct clb_engine *engine, const struct clb_source *source,
+                              const char *options, struct clb_program **program)
+{
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    clb_status status = clb_program_get(engine->runtime, source, options, program);
+    clb_dispositions_restore(dispositions);
+    return status;
+}
+
+static clb_status get_programs(struct clb_engine *engine)
+{
+    clb_precision precision = engine->variant->precision;
+    bool cpu = engine->variant->tuning.family == CLB_FAMILY_CPU;
+    size_t wanted = engine->variant->tuning.value[CLB_PARAM_TRSM_NB];
+    char options[120];
+    if (wanted == 0)
+        wanted = cpu ? CPU_BLOCK : GPU_BLOCK;
+    engine->block = clb_round_up(clb_min(wanted, cpu ? CLB_MAX_BLOCK : GPU_BLOCK), BLOCK_UNIT);
+    engine->solve_item = cpu ? 1 : SOLVE_GROUP;
+    engine->move_item = cpu ? 1 : MOVE_GROUP;
+    engine->groups = clb_max(64, 8 * (size_t)engine->runtime->device.units);
+    snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu",
+             clb_precision_real_size(precision) == sizeof(double),
+             clb_precision_parts(precision) > 1, cpu, engine->block);
+    clb_status status = get_program(engine, &clb_kernel_trsm, options, &engine->trsm);
+    if (status != CLB_OK)
+        return status;
+    snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu",
+             clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS);
+    return get_program(engine, &clb_kernel_laswp, options, &engine->laswp);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Columns of B that are packed at once where memory is the program's. */
+#define CPU_COLUMNS ((size_t)1024)
+
+static void set_cuts(struct clb_engine *engine)
+{
+    const struct clb_gemm_variant *variant = engine->variant;
+    engine->cut_m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    engine->cut_n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    if (engine->runtime->device.unified)
+        engine->cut_n = clb_min(engine->cut_n,
+                                clb_round_up(CPU_COLUMNS, clb_gemm_unit(variant, CLB_OPERAND_B)));
+    engine->cut_k = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
+                                 clb_gemm_depth_unit(variant));
+}
+
+static clb_status get_memory(struct clb_engine *engine, const struct clb_engine_limits *limits)
+{
+    const struct clb_gemm_variant *variant = engine->variant;
+    size_t n = clb_min(limits->n, engine->cut_n), k = clb_min(limits->k, engine->cut_k);
+    size_t moves = 2 * CLB_MAX_SWAPS * sizeof(struct clb_move);
+    size_t blocks = clb_div_up(limits->triangle, engine->block);
+    size_t triangle =
+        blocks * engine->block * engine->block * clb_precision_size(variant->precision);
+    clb_status status = CLB_OK;
+    if (limits->m > 0 && limits->n > 0 && k > 0) {
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_A, limits->m, k),
+                                &engine->packed_a);
+        if (status == CLB_OK)
+            status =
+                clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
+                               clb_packed_bytes(variant, CLB_OPERAND_B, n, k), &engine->packed_b);
+    }
+    if (status == CLB_OK)
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, triangle, &engine->triangles);
+    if (status == CLB_OK)
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, moves, &engine->moves);
+    if (status == CLB_OK)
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_HOST, moves, &engine->moves_host);
+    return status;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant,
+                           const struct clb_engine_limits *limits)
+{
+    *engine = (struct clb_engine){.runtime = runtime,
+                                  .variant = clb_gemm_is_split(variant) ? variant->plain : variant};
+    if (engine->variant == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    clb_status status = get_programs(engine);
+    set_cuts(engine);
+    if (status == CLB_OK)
+        status = clb_lane_acquire(runtime, &engine->lane);
+    if (status == CLB_OK) {
+        engine->queue = engine->lane->queue;
+        status = get_memory(engine, limits);
+    }
+    if (status != CLB_OK)
+        clb_engine_close(engine, true);
+    return status;
+}
+
+/* Twice, because a failure that a command left behind is reported once. */
+bool clb_engine_finish(struct clb_engine *engine)
+{
+    return engine->lane == NULL || clb_lane_finish(engine->lane) == CLB_OK ||
+           clb_lane_finish(engine->lane) == CLB_OK;
+}
+
+void clb_engine_close(struct clb_engine *engine, bool idle)
+{
+    struct clb_buffer *const buffers[] = {engine->packed_a, engine->packed_b, engine->triangles,
+                                          engine->moves, engine->moves_host};
+    for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
+        clb_buffer_end(engine->runtime, buffers[i], idle);
+    if (engine->lane != NULL && idle)
+        clb_lane_release(engine->lane);
+    else if (engine->lane != NULL)
+        clb_lane_discard(engine->lane);
+    *engine = (struct clb_engine){0};
+}

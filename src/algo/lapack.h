@@ -1,0 +1,89 @@
+/* lapack: triangular systems and LU factorisations of the caller's matrices, in host memory, on the
+ * device. What route asks of this layer beside GEMM. */
+#ifndef CLB_LAPACK_H
+#define CLB_LAPACK_H
+
+#include "algo.h"
+
+/* ---- trsm_run.c ------------------------------------------------------------------------------ */
+
+/* op(A)*X = alpha*B (left) or X*op(A) = alpha*B (right), X overwrites B (m x n); A is triangular,
+ * of order m or n (BLAS xTRSM). m, n > 0; alpha = 0 is not for the device. */
+struct clb_trsm {
+    clb_precision precision;
+    bool right, upper, unit;
+    clb_op trans;
+    size_t m, n;
+    const void *alpha, *a;
+    void *b;
+    size_t lda, ldb;
+};
+
+/* Run on the device. The parts of the progress are blocks of columns (left) or rows (right) of B,
+ * which don't depend on each other: those that are not written are untouched and must be computed
+ * elsewhere, by clb_trsm_part. Nothing is outstanding on return; the caller frees *progress. */
+clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_trsm *problem,
+                        struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
+/* The problem that computes one part of B. */
+struct clb_trsm clb_trsm_part(const struct clb_trsm *problem, const struct clb_rect *rect);
+
+/* ---- getrf.c --------------------------------------------------------------------------------- */
+
+/* A = P*L*U by partial pivoting, L and U overwrite A (m x n) (LAPACK xGETRF). m, n > 0. */
+struct clb_getrf {
+    clb_precision precision;
+    size_t m, n;
+    void *a;
+    size_t lda;
+};
+
+/* What the algorithm asks of the next library, on column-major host memory: the panels, and the
+ * rest after a failure of the device. */
+struct clb_lapack_next {
+    const void *context;
+    /* xGETRF; ipiv is 1-based and relative to the first row. Returns info >= 0. */
+    size_t (*getrf)(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv);
+    void (*trsm)(const void *context, const struct clb_trsm *problem);
+    void (*gemm)(const void *context, const struct clb_gemm *problem);
+};
+
+struct clb_getrf_result {
+    int64_t *ipiv;          /* min(m, n) pivots, 1-based; the caller's memory */
+    size_t info;            /* 0, or the first column (1-based) whose pivot is exactly zero */
+    size_t columns_written; /* of A, from the left: final, all others are untouched */
+    const char *kernel;     /* of the updates, for reports */
+};
+
+/* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
+ * columns_written, and when that is not 0 clb_getrf_resume must finish the factorisation. */
+clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getrf *problem, const struct clb_lapack_next *next,
+                         struct clb_getrf_result *result) CLB_MUST_CHECK;
+
+/* Finish on the CPU what clb_getrf_run has left (getrf_resume.c). */
+void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_lapack_next *next,
+                      struct clb_getrf_result *result);
+
+/* ---- getrs.c --------------------------------------------------------------------------------- */
+
+/* op(A)*X = B from the factors and pivots of xGETRF, X overwrites B (n x nrhs) (LAPACK xGETRS). */
+struct clb_getrs {
+    clb_precision precision;
+    clb_op trans;
+    size_t n, nrhs;
+    const void *a;
+    size_t lda;
+    const int64_t *ipiv;
+    void *b;
+    size_t ldb;
+};
+
+/* As clb_trsm_run; parts are blocks of columns of B. */
+clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getrs *problem,
+                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect);
+
+#endif

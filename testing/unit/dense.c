@@ -1,0 +1,260 @@
+/* Matrices of all precisions, and LAPACK by plain loops. */
+#include "dense.h"
+
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t dense_next_entries;
+
+static size_t parts(clb_precision precision)
+{
+    return clb_precision_parts(precision);
+}
+
+void dense_make(struct dense *x, clb_precision precision, size_t rows, size_t cols, size_t pad,
+                uint64_t *seed)
+{
+    size_t ld = rows + random_below(seed, pad + 1);
+    bool single = clb_precision_real_size(precision) == sizeof(float);
+    *x = (struct dense){.precision = precision, .rows = rows, .cols = cols, .ld = ld};
+    matrix_make(&x->real, single ? CLB_S : CLB_D, rows * parts(precision), cols,
+                ld * parts(precision), random_below(seed, 4));
+    matrix_fill(&x->real, seed);
+    matrix_remember(&x->real);
+}
+
+void dense_free(struct dense *x)
+{
+    matrix_free(&x->real);
+}
+
+void *dense_data(const struct dense *x)
+{
+    return matrix_data(&x->real);
+}
+
+number dense_get(const struct dense *x, size_t i, size_t j)
+{
+    if (parts(x->precision) == 1)
+        return matrix_get(&x->real, i, j);
+    return CMPLXL(matrix_get(&x->real, 2 * i, j), matrix_get(&x->real, 2 * i + 1, j));
+}
+
+number dense_old(const struct dense *x, size_t i, size_t j)
+{
+    struct dense old = *x;
+    old.real.memory = x->real.snapshot;
+    return dense_get(&old, i, j);
+}
+
+void dense_set(struct dense *x, size_t i, size_t j, number value)
+{
+    if (parts(x->precision) == 1) {
+        matrix_set(&x->real, i, j, (double)creall(value));
+    } else {
+        matrix_set(&x->real, 2 * i, j, (double)creall(value));
+        matrix_set(&x->real, 2 * i + 1, j, (double)cimagl(value));
+    }
+}
+
+void dense_remember(struct dense *x)
+{
+    matrix_remember(&x->real);
+}
+
+bool dense_gaps_intact(const struct dense *x)
+{
+    return matrix_gaps_intact(&x->real);
+}
+
+bool dense_intact(const struct dense *x)
+{
+    return matrix_intact(&x->real);
+}
+
+long double dense_unit(clb_precision precision)
+{
+    return clb_precision_real_size(precision) == sizeof(float) ? 0x1p-24L : 0x1p-53L;
+}
+
+long double dense_abs1(number x)
+{
+    return fabsl(creall(x)) + fabsl(cimagl(x));
+}
+
+/* ---- the next library ------------------------------------------------------------------------ */
+
+/* Any memory as a matrix. */
+struct view {
+    clb_precision precision;
+    void *data;
+    size_t ld;
+};
+
+static number get(const struct view *x, size_t i, size_t j)
+{
+    size_t at = (i + j * x->ld) * parts(x->precision);
+    switch (x->precision) {
+    case CLB_S:
+        return ((const float *)x->data)[at];
+    case CLB_D:
+        return ((const double *)x->data)[at];
+    case CLB_C:
+        return CMPLXL(((const float *)x->data)[at], ((const float *)x->data)[at + 1]);
+    default:
+        return CMPLXL(((const double *)x->data)[at], ((const double *)x->data)[at + 1]);
+    }
+}
+
+static void put(const struct view *x, size_t i, size_t j, number value)
+{
+    size_t at = (i + j * x->ld) * parts(x->precision);
+    bool pair = parts(x->precision) > 1;
+    if (clb_precision_real_size(x->precision) == sizeof(float)) {
+        ((float *)x->data)[at] = (float)creall(value);
+        if (pair)
+            ((float *)x->data)[at + 1] = (float)cimagl(value);
+    } else {
+        ((double *)x->data)[at] = (double)creall(value);
+        if (pair)
+            ((double *)x->data)[at + 1] = (double)cimagl(value);
+    }
+}
+
+static number get_op(const struct view *x, clb_op op, size_t i, size_t j)
+{
+    number e = op == CLB_OP_N ? get(x, i, j) : get(x, j, i);
+    return op == CLB_OP_C ? conjl(e) : e;
+}
+
+/* A divisor or pivot may be zero, and C's complex arithmetic would make NaN of more than that. */
+static number divide(number x, number y)
+{
+    return cimagl(y) == 0 ? CMPLXL(creall(x) / creall(y), cimagl(x) / creall(y)) : x / y;
+}
+
+number dense_scalar(clb_precision precision, const void *scalar)
+{
+    const struct view view = {precision, (void *)(uintptr_t)scalar, 1};
+    return get(&view, 0, 0);
+}
+
+static size_t getrf(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv)
+{
+    const struct view x = {*(const clb_precision *)context, a, lda};
+    size_t info = 0;
+    dense_next_entries += m * n;
+    for (size_t k = 0; k < clb_min(m, n); k++) {
+        size_t pivot = k;
+        for (size_t i = k + 1; i < m; i++) {
+            if (dense_abs1(get(&x, i, k)) > dense_abs1(get(&x, pivot, k)))
+                pivot = i;
+        }
+        ipiv[k] = (int64_t)pivot + 1;
+        if (get(&x, pivot, k) == 0) {
+            info = info == 0 ? k + 1 : info;
+            continue;
+        }
+        for (size_t j = 0; j < n; j++) {
+            number held = get(&x, k, j);
+            put(&x, k, j, get(&x, pivot, j));
+            put(&x, pivot, j, held);
+        }
+        for (size_t i = k + 1; i < m; i++) {
+            put(&x, i, k, divide(get(&x, i, k), get(&x, k, k)));
+            for (size_t j = k + 1; j < n; j++)
+                put(&x, i, j, get(&x, i, j) - get(&x, i, k) * get(&x, k, j));
+        }
+    }
+    return info;
+}
+
+/* T(i, p) of T*X = B, T lower triangular in the order `at`; see src/algo/trsm.c. */
+static void trsm(const void *context, const struct clb_trsm *problem)
+{
+    const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
+    const struct view b = {problem->precision, problem->b, problem->ldb};
+    number alpha = dense_scalar(problem->precision, problem->alpha);
+    size_t n = problem->right ? problem->n : problem->m;
+    size_t rhs = problem->right ? problem->m : problem->n;
+    bool lower = problem->upper == (problem->trans != CLB_OP_N);
+    bool forward = lower != problem->right;
+    (void)context;
+    dense_next_entries += n * rhs;
+    for (size_t r = 0; r < rhs; r++) {
+        for (size_t k = 0; k < n; k++) {
+            size_t i = forward ? k : n - 1 - k;
+            number sum = alpha * (problem->right ? get(&b, r, i) : get(&b, i, r));
+            for (size_t q = 0; q < k; q++) {
+                size_t p = forward ? q : n - 1 - q;
+                sum -= problem->right ? get_op(&a, problem->trans, p, i) * get(&b, r, p)
+                                      : get_op(&a, problem->trans, i, p) * get(&b, p, r);
+            }
+            if (!problem->unit)
+                sum = divide(sum, get_op(&a, problem->trans, i, i));
+            put(&b, problem->right ? r : i, problem->right ? i : r, sum);
+        }
+    }
+}
+
+static void gemm(const void *context, const struct clb_gemm *problem)
+{
+    const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
+    const struct view b = {problem->precision, (void *)(uintptr_t)problem->b, problem->ldb};
+    const struct view c = {problem->precision, problem->c, problem->ldc};
+    number alpha = dense_scalar(problem->precision, problem->alpha);
+    number beta = dense_scalar(problem->precision, problem->beta);
+    (void)context;
+    dense_next_entries += problem->m * problem->n;
+    for (size_t j = 0; j < problem->n; j++) {
+        for (size_t i = 0; i < problem->m; i++) {
+            number sum = 0;
+            for (size_t p = 0; p < problem->k; p++)
+                sum += get_op(&a, problem->transa, i, p) * get_op(&b, problem->transb, p, j);
+            put(&c, i, j, alpha * sum + (beta != 0 ? beta * get(&c, i, j) : 0));
+        }
+    }
+}
+
+const struct clb_lapack_next dense_next = {NULL, getrf, trsm, gemm};
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+long double dense_lu_error(const struct dense *x, const int64_t *ipiv)
+{
+    size_t m = x->rows, n = x->cols, inner = clb_min(m, n);
+    size_t *row = malloc(m * sizeof *row);
+    long double worst = 0;
+    if (row == NULL)
+        abort();
+    for (size_t i = 0; i < m; i++)
+        row[i] = i;
+    for (size_t i = 0; i < inner; i++) {
+        size_t other = (size_t)ipiv[i] - 1, held = row[i];
+        if (ipiv[i] < (int64_t)i + 1 || other >= m) {
+            free(row);
+            return INFINITY;
+        }
+        row[i] = row[other];
+        row[other] = held;
+    }
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < m; i++) {
+            number sum = dense_old(x, row[i], j);
+            long double size = cabsl(sum);
+            for (size_t p = 0; p <= clb_min(i, j) && p < inner; p++) {
+                number l = p == i ? 1 : dense_get(x, i, p), u = dense_get(x, p, j);
+                sum -= l * u;
+                size += cabsl(l) * cabsl(u);
+            }
+            long double error = cabsl(sum) / (size * dense_unit(x->precision) * (inner + 4));
+            if (size > 0 && !(error <= worst))
+                worst = isnan(error) ? INFINITY : error;
+        }
+    }
+    free(row);
+    return worst;
+}

@@ -1,0 +1,47 @@
+/* dense: matrices of all four precisions with guard bands, and LAPACK's algorithms by plain loops,
+ * as the next library and as the reference. */
+#ifndef DENSE_H
+#define DENSE_H
+
+#include "algo/lapack.h"
+#include "matrix.h"
+
+#include <complex.h>
+
+typedef long double complex number;
+
+struct dense {
+    clb_precision precision;
+    size_t rows, cols, ld;
+    struct matrix real; /* the same memory as real numbers, twice the rows when complex */
+};
+
+/* Random content in [-1, 1) with a leading dimension padded by up to `pad`; remembered. */
+void dense_make(struct dense *x, clb_precision precision, size_t rows, size_t cols, size_t pad,
+                uint64_t *seed);
+void dense_free(struct dense *x);
+void *dense_data(const struct dense *x);
+number dense_get(const struct dense *x, size_t i, size_t j);
+number dense_old(const struct dense *x, size_t i, size_t j); /* as remembered */
+/* Rounded to the precision, the imaginary part dropped where it is real. */
+void dense_set(struct dense *x, size_t i, size_t j, number value);
+void dense_remember(struct dense *x);
+bool dense_gaps_intact(const struct dense *x);
+bool dense_intact(const struct dense *x);
+
+/* Unit roundoff of a precision. */
+long double dense_unit(clb_precision precision);
+number dense_scalar(clb_precision precision, const void *scalar);
+/* LAPACK's measure of a pivot. */
+long double dense_abs1(number x);
+
+/* The next library by plain loops in higher precision, each entry rounded once it is stored. It
+ * counts the elements that it was given. */
+extern size_t dense_next_entries;
+extern const struct clb_lapack_next dense_next;
+
+/* max |P*A - L*U| / (u * max(m, n) * |A|_max-norm growth): the backward error of a factorisation
+ * whose input is remembered in `x`, entry by entry against |L||U|. */
+long double dense_lu_error(const struct dense *x, const int64_t *ipiv);
+
+#endif

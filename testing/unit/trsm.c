@@ -1,0 +1,200 @@
+/* Triangular systems on the device, every case: the residual of each entry is at most that of
+ * substitution, |alpha*B - op(A)*X| <= (n + c) u (|op(A)||X| + |alpha*B|), which holds however
+ * badly the triangle is conditioned; inverses of diagonal blocks would not pass. */
+#include "dense.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct setting {
+    const char *name, *kernel, *params;
+    size_t largest;
+    int runs;
+    uint64_t seed;
+};
+
+enum kind { UNIFORM, GRADED, TINY_DIAGONAL, GROWING, KINDS };
+
+static const char *const kinds[KINDS] = {"uniform", "graded", "tiny diagonal", "growing"};
+
+struct system {
+    struct clb_trsm problem;
+    enum kind kind;
+    number alpha;
+    double scalar_d[2];
+    float scalar_s[2];
+    struct dense a, b;
+};
+
+/* What is not referenced is NaN. */
+static void make_triangle(struct system *s, uint64_t *seed)
+{
+    const struct clb_trsm *problem = &s->problem;
+    size_t n = s->a.rows;
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < n; i++) {
+            number e = dense_get(&s->a, i, j);
+            if ((problem->upper ? i > j : i < j) || (i == j && problem->unit)) {
+                e = CMPLXL(NAN, NAN);
+            } else if (i == j) {
+                e += creall(e) < 0 ? -1 : 1;
+                if (s->kind == TINY_DIAGONAL)
+                    e *= ldexpl(1, -(int)random_below(seed, 12));
+            } else if (s->kind == GROWING) {
+                e = -1; /* solutions as large as 2^n */
+            } else {
+                e /= s->kind == TINY_DIAGONAL ? (long double)n * 4 : sqrtl((long double)n);
+            }
+            /* With ones on the diagonal large factors would overflow. */
+            if (s->kind == GRADED)
+                e *=
+                    ldexpl(1, problem->unit ? -(int)((i + j) % 19) : (int)(i % 23) - (int)(j % 17));
+            dense_set(&s->a, i, j, e);
+        }
+    }
+    dense_remember(&s->a);
+}
+
+static void make_system(struct system *s, const struct setting *setting, uint64_t *seed)
+{
+    struct clb_trsm *problem = &s->problem;
+    bool single;
+    *s = (struct system){.kind = (enum kind)random_below(seed, KINDS)};
+    problem->precision = (clb_precision)random_below(seed, CLB_PRECISIONS);
+    problem->right = random_below(seed, 2);
+    problem->upper = random_below(seed, 2);
+    problem->unit = random_below(seed, 2);
+    problem->trans = (clb_op)random_below(seed, 3);
+    single = clb_precision_real_size(problem->precision) == sizeof(float);
+    size_t n = 1 + random_below(seed, s->kind == GROWING ? 80 : setting->largest);
+    size_t rhs = 1 + random_below(seed, setting->largest);
+    problem->m = problem->right ? rhs : n;
+    problem->n = problem->right ? n : rhs;
+    dense_make(&s->a, problem->precision, n, n, 9, seed);
+    dense_make(&s->b, problem->precision, problem->m, problem->n, 9, seed);
+    make_triangle(s, seed);
+    s->alpha = random_below(seed, 2) ? 1 : -0.75;
+    if (s->alpha != 1 && clb_precision_parts(problem->precision) > 1)
+        s->alpha = CMPLXL(0.5, -1.25);
+    for (int i = 0; i < 2; i++) {
+        s->scalar_d[i] = (double)(i == 0 ? creall(s->alpha) : cimagl(s->alpha));
+        s->scalar_s[i] = (float)s->scalar_d[i];
+    }
+    problem->alpha = single ? (const void *)s->scalar_s : s->scalar_d;
+    problem->a = dense_data(&s->a);
+    problem->b = dense_data(&s->b);
+    problem->lda = s->a.ld;
+    problem->ldb = s->b.ld;
+}
+
+static number element(const struct system *s, size_t i, size_t j)
+{
+    const struct clb_trsm *problem = &s->problem;
+    bool plain = problem->trans == CLB_OP_N;
+    size_t row = plain ? i : j, col = plain ? j : i;
+    if (row == col && problem->unit)
+        return 1;
+    if (problem->upper ? row > col : row < col)
+        return 0;
+    number e = dense_get(&s->a, row, col);
+    return problem->trans == CLB_OP_C ? conjl(e) : e;
+}
+
+static void check_system(const struct system *s)
+{
+    const struct clb_trsm *problem = &s->problem;
+    long double unit = dense_unit(problem->precision), worst = 0;
+    size_t n = s->a.rows;
+    for (size_t j = 0; j < problem->n; j++) {
+        for (size_t i = 0; i < problem->m; i++) {
+            number sum = s->alpha * dense_old(&s->b, i, j);
+            long double size = cabsl(sum);
+            for (size_t p = 0; p < n; p++) {
+                number term = problem->right ? dense_get(&s->b, i, p) * element(s, p, j)
+                                             : element(s, i, p) * dense_get(&s->b, p, j);
+                sum -= term;
+                size += cabsl(term);
+            }
+            long double error = cabsl(sum) / (size * unit * ((long double)n + 4));
+            worst = error <= worst ? worst : error;
+        }
+    }
+    bool pairs = clb_precision_parts(problem->precision) > 1;
+    expect(worst <= (pairs ? 3 : 1),
+           "%c %s %s %c %s m=%zu n=%zu, %s: residual %.3Lg of substitution's bound",
+           "sdcz"[problem->precision], problem -> right ? "right" : "left",
+           problem->upper ? "upper" : "lower", "NTC"[problem->trans],
+           problem -> unit ? "unit" : "non-unit", problem->m, problem->n, kinds[s->kind], worst);
+    expect(dense_gaps_intact(&s->b) && dense_intact(&s->a), "something else was written");
+}
+
+static void run_system(struct clb_runtime *runtime, struct system *s)
+{
+    const struct clb_gemm_variant *variant;
+    struct clb_gemm_progress progress;
+    if (!expect(clb_gemm_variant_get(runtime, s->problem.precision, &variant) == CLB_OK,
+                "no variant"))
+        return;
+    clb_status status = clb_trsm_run(runtime, variant, &s->problem, &progress);
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    size_t entries = 0;
+    for (size_t i = 0; i < progress.parts; i++) {
+        expect(progress.written[i], "part %zu is not written", i);
+        entries += progress.part[i].rows * progress.part[i].cols;
+    }
+    expect(entries == s->problem.m * s->problem.n, "the parts don't cover B");
+    clb_gemm_progress_free(&progress);
+    if (status == CLB_OK)
+        check_system(s);
+}
+
+static void systems(void *argument)
+{
+    struct setting *setting = argument;
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (!expect(runtime != NULL, "no device"))
+        return;
+    for (int i = 0; i < setting->runs; i++) {
+        struct system s;
+        make_system(&s, setting, &setting->seed);
+        run_system(runtime, &s);
+        dense_free(&s.a);
+        dense_free(&s.b);
+    }
+}
+
+/* The plain loops that other tests rely on. */
+static void plain(void *argument)
+{
+    struct setting *setting = argument;
+    for (int i = 0; i < setting->runs; i++) {
+        struct system s;
+        make_system(&s, setting, &setting->seed);
+        dense_next.trsm(dense_next.context, &s.problem);
+        check_system(&s);
+        dense_free(&s.a);
+        dense_free(&s.b);
+    }
+}
+
+int main(void)
+{
+    uint64_t seed = tap_seed();
+    struct setting loops = {"plain loops", NULL, NULL, 40, 60, random_bits(&seed)};
+    struct setting settings[] = {
+        {"in place, cpu family", "cpu", "gemm.tile=min,trsm.nb=8,trsm.part=24", 70, 200, 0},
+        {"in place, portable family", "portable", "gemm.tile=min,trsm.nb=8,trsm.part=24", 70, 60,
+         0},
+        {"in place, the device's values", "cpu", "trsm.part=100", 400, 25, 0},
+    };
+    tap_child(loops.name, 60, plain, &loops);
+    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+        settings[i].seed = random_bits(&seed);
+        tap_child(settings[i].name, 300, systems, &settings[i]);
+    }
+    return tap_done();
+}
