@@ -52,9 +52,31 @@ CLB_INLINE clb_op clb_op_of_letter(char letter)
     }
 }
 
-/* CBLAS_LAYOUT and CBLAS_TRANSPOSE. */
+/* SIDE, UPLO and DIAG: one of two upper-case letters. Any other clears *valid. */
+CLB_INLINE bool clb_is_letter(char letter, char yes, char no, bool *valid)
+{
+    const char upper = (char)(letter & 0xdf);
+    *valid = *valid && (upper == yes || upper == no);
+    return upper == yes;
+}
+
+/* CBLAS_LAYOUT, CBLAS_TRANSPOSE, CBLAS_UPLO, CBLAS_DIAG and CBLAS_SIDE. */
 enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 };
 enum { CLB_NO_TRANS = 111, CLB_TRANS = 112, CLB_CONJ_TRANS = 113 };
+enum { CLB_UPPER = 121, CLB_LOWER = 122 };
+enum { CLB_NON_UNIT = 131, CLB_UNIT = 132 };
+enum { CLB_LEFT = 141, CLB_RIGHT = 142 };
+
+CLB_INLINE bool clb_is_option(int option, int yes, int no, bool *valid)
+{
+    *valid = *valid && (option == yes || option == no);
+    return option == yes;
+}
+
+CLB_INLINE int clb_cblas_of_op(clb_op op)
+{
+    return op == CLB_OP_N ? CLB_NO_TRANS : op == CLB_OP_T ? CLB_TRANS : CLB_CONJ_TRANS;
+}
 
 CLB_INLINE clb_op clb_op_of_cblas(int trans)
 {
@@ -72,6 +94,7 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
 
 /* next.c: problems computed by Fortran names of the next library. */
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *problem);
+void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *problem);
 
 /* True when the call is to be declined without another look: less work than the gate asks for. */
 CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)

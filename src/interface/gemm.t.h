@@ -96,12 +96,10 @@ typedef void CLB_CAT(CLB_NAME, c)(int layout, int transa, int transb, int64_t m,
 /* One problem by the next library, C's way. */
 static void CLB_CAT(CLB_NAME, next_c)(const struct clb_target *target, const struct clb_gemm *p)
 {
-    static const int trans[] = {
-        [CLB_OP_N] = CLB_NO_TRANS, [CLB_OP_T] = CLB_TRANS, [CLB_OP_C] = CLB_CONJ_TRANS};
     ((CLB_CAT(CLB_NAME, c) *)target->function)(
-        CLB_COL_MAJOR, trans[p->transa], trans[p->transb], (int64_t)p->m, (int64_t)p->n,
-        (int64_t)p->k, CLB_SCALAR_AT(p->alpha), p->a, (int64_t)p->lda, p->b, (int64_t)p->ldb,
-        CLB_SCALAR_AT(p->beta), p->c, (int64_t)p->ldc);
+        CLB_COL_MAJOR, clb_cblas_of_op(p->transa), clb_cblas_of_op(p->transb), (int64_t)p->m,
+        (int64_t)p->n, (int64_t)p->k, CLB_SCALAR_AT(p->alpha), p->a, (int64_t)p->lda, p->b,
+        (int64_t)p->ldb, CLB_SCALAR_AT(p->beta), p->c, (int64_t)p->ldc);
 }
 
 /* A row-major product is the column-major C^T = op(B)^T * op(A)^T over the same memory. */

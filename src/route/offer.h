@@ -31,7 +31,8 @@ struct clb_offer {
     int64_t m, n, k; /* of the work formula in routines.def */
     size_t smallest; /* of a valid call: the dimension that `auto` compares with the table's */
 
-    /* Progress, by run. No parts: nothing was begun. */
+    /* By run: why it did nothing after all, CLB_REASONS by default; and its progress. */
+    clb_reason declined;
     size_t parts, written; /* of the result */
     double share;          /* of the operations that the device did for what is written, 0 to 1 */
     const char *kernel;    /* NULL: the variant's name */
@@ -39,6 +40,13 @@ struct clb_offer {
 
 /* The generic part. True: the call has been computed. */
 bool clb_route_offer(struct clb_offer *offer);
+
+/* True when the tables decide, not a threshold of the user's. */
+bool clb_offer_is_auto(const struct clb_offer *offer);
+
+/* Whether this thread is inside a device call: then what it calls goes straight to next. Returns
+ * what held before. */
+bool clb_route_set_inside(bool now);
 
 /* alpha or beta. */
 bool clb_scalar_is_zero(clb_precision precision, const void *value);

@@ -8,6 +8,13 @@
 /* This thread is inside a device call of the shim: whatever it calls goes straight to next. */
 static CLB_THREAD bool inside;
 
+bool clb_route_set_inside(bool now)
+{
+    bool before = inside;
+    inside = now;
+    return before;
+}
+
 /* ---- gates: what the interface may decline without asking ------------------------------------ */
 
 static pthread_once_t configured = PTHREAD_ONCE_INIT;
@@ -68,6 +75,11 @@ static double cube(double edge)
     return edge * edge * edge;
 }
 
+bool clb_offer_is_auto(const struct clb_offer *offer)
+{
+    return thresholds[offer->symbol->routine] < 0;
+}
+
 bool clb_scalar_is_zero(clb_precision precision, const void *value)
 {
     const float *single = value;
@@ -121,7 +133,7 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb
     struct clb_gemm_tuning tuning;
     if (clb_precision_real_size(precision) == sizeof(double) && !runtime->device.fp64)
         return CLB_REASON_NOFP64;
-    if (thresholds[offer->symbol->routine] < 0) {
+    if (clb_offer_is_auto(offer)) {
         if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
             CLB_OK)
             return CLB_REASON_NODEVICE;
@@ -189,14 +201,19 @@ static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
 {
     struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
     double begin = calls_are_observed() ? clb_now() : 0;
+    offer->declined = CLB_REASONS;
     outcome.status = offer->type->run(offer, runtime, variant);
     outcome.seconds = calls_are_observed() ? clb_now() - begin : 0;
     if (offer->kernel != NULL)
         outcome.kernel = offer->kernel;
     /* Only OpenCL's own failures speak against the device: memory may be another call's just now,
      * and operands may be out of a kernel's range. */
-    if (outcome.status == CLB_ERR_NOMEM && offer->written == 0)
+    if (offer->declined != CLB_REASONS)
+        outcome.reason = offer->declined;
+    else if (outcome.status == CLB_ERR_NOMEM && offer->written == 0)
         outcome.reason = CLB_REASON_NOMEMORY;
+    else if (outcome.status == CLB_ERR_UNSUPPORTED && offer->parts == 0)
+        outcome.reason = CLB_REASON_COST;
     else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL)
         clb_runtime_report(outcome.status == CLB_OK);
     return outcome;
@@ -259,6 +276,11 @@ static void finish(struct clb_offer *offer, const struct outcome *outcome, doubl
     double begin = calls_are_observed() ? clb_now() : 0;
     bool next_used = offer->type->complete(offer, outcome->status);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
+    /* An algorithm that left everything to the next library has not used the device. */
+    if (!recovered && offer->share <= 0) {
+        decline(offer, CLB_REASON_COST, flops);
+        return;
+    }
     if (clb_stats_wanted())
         clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * offer->share,
                            outcome->seconds, seconds_next);

@@ -6,6 +6,7 @@
 #define CLB_ROUTE_H
 
 #include "algo/algo.h"
+#include "algo/lapack.h"
 #include "next/next.h"
 #include "route/forms.h"
 
@@ -95,6 +96,19 @@ typedef void (*clb_next_gemm)(const struct clb_target *target, const struct clb_
 
 bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_gemm_call *call, clb_next_gemm next);
+
+/* trsm.c: xTRSM */
+
+struct clb_trsm_call {
+    struct clb_trsm problem;
+    int64_t m, n, lda, ldb;
+    bool options_valid; /* layout, side, uplo, trans and diag */
+};
+
+typedef void (*clb_next_trsm)(const struct clb_target *target, const struct clb_trsm *problem);
+
+bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
+                    struct clb_trsm_call *call, clb_next_trsm next);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
