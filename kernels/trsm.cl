@@ -63,11 +63,11 @@ typedef float real;
 #define CLB_INLINE static inline __attribute__((always_inline))
 
 /*
- * The diagonal blocks of T, n x n, into the packed form. T(i, p) is a[a_off + i*ai + p*ap], of which
+ * The diagonal blocks of T, n x n, into the packed form at `packed + packed_off` elements. T(i, p) is a[a_off + i*ai + p*ap], of which
  * i >= p is read, with `unit` i > p. Offsets and strides count elements.
  */
 CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long ap, uint n, uint conj,
-                              uint unit, global real *packed)
+                              uint unit, global real *packed, ulong packed_off)
 {
     const uint blocks = (n + CLB_NB - 1) / CLB_NB;
     const uint shares = blocks * CLB_NB;
@@ -76,7 +76,7 @@ CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long a
     for (uint s = get_group_id(0); s < shares; s += get_num_groups(0)) {
         const uint p = s % CLB_NB;
         const uint first = s / CLB_NB * CLB_NB;
-        global real *to = packed + (ulong)first * CLB_NB * CLB_PARTS;
+        global real *to = packed + (packed_off + (ulong)first * CLB_NB) * CLB_PARTS;
 
         for (uint i = get_local_id(0); i < CLB_NB; i += CLB_GROUP) {
             const bool inside = first + i < n && (i > p || (i == p && !unit));

@@ -216,6 +216,10 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
 
 /* ---- merge.c --------------------------------------------------------------------------------- */
 
+/* Y(i, j) = X(order[i], j) on the CPU, for `rows` rows of Y. */
+void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
+                      const void *x, size_t ldx, void *y, size_t ldy);
+
 /* 0 and 1 of a precision. */
 const void *clb_scalar_zero(clb_precision precision);
 const void *clb_scalar_one(clb_precision precision);

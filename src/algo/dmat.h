@@ -77,6 +77,7 @@ struct clb_dmat_triangle {
     struct clb_dmat a;
     bool right, upper, unit;
     clb_op op;
+    size_t at; /* where its packed blocks are, in rows of triangles; a multiple of engine->block */
 };
 /* First the diagonal blocks are packed, then any number of solves may use them. */
 clb_status clb_dmat_pack_triangle(struct clb_engine *engine,
@@ -101,10 +102,10 @@ struct clb_swapper {
 clb_status clb_swapper_make(struct clb_swapper *swapper, size_t rows) CLB_MUST_CHECK;
 void clb_swapper_free(struct clb_swapper *swapper);
 
-/* The interchanges i <-> ipiv[i] - 1 for i = 0 ... count-1 in turn as moves of the rows that change
- * place, at most 2*count; their rows are counted from `first` on. count <= CLB_MAX_SWAPS. */
-size_t clb_swapper_moves(struct clb_swapper *swapper, const int64_t *ipiv, size_t count,
-                         size_t first, struct clb_move *moves);
+/* The interchanges first+i <-> ipiv[i] - 1 for i = 0 ... count-1 in turn as moves of the rows that
+ * change place, at most 2*count; count <= CLB_MAX_SWAPS. */
+size_t clb_swapper_moves(struct clb_swapper *swapper, const int64_t *ipiv, size_t first,
+                         size_t count, struct clb_move *moves);
 
 /* The moves of the operations that follow: written to engine->moves_host, then sent. The last ones
  * must have been sent when new ones are written. */

@@ -20,32 +20,31 @@ void clb_swapper_free(struct clb_swapper *swapper)
     swapper->row = NULL;
 }
 
-static size_t take_move(struct clb_swapper *swapper, size_t row, size_t first,
-                        struct clb_move *move)
+static size_t take_move(struct clb_swapper *swapper, size_t row, struct clb_move *move)
 {
     cl_uint from = swapper->row[row];
     if (from == row)
         return 0;
     swapper->row[row] = (cl_uint)row;
-    *move = (struct clb_move){(cl_uint)(first + row), (cl_uint)first + from};
+    *move = (struct clb_move){(cl_uint)row, from};
     return 1;
 }
 
-size_t clb_swapper_moves(struct clb_swapper *swapper, const int64_t *ipiv, size_t count,
-                         size_t first, struct clb_move *moves)
+size_t clb_swapper_moves(struct clb_swapper *swapper, const int64_t *ipiv, size_t first,
+                         size_t count, struct clb_move *moves)
 {
     size_t made = 0;
     for (size_t i = 0; i < count; i++) {
         size_t other = (size_t)ipiv[i] - 1;
-        cl_uint held = swapper->row[i];
-        swapper->row[i] = swapper->row[other];
+        cl_uint held = swapper->row[first + i];
+        swapper->row[first + i] = swapper->row[other];
         swapper->row[other] = held;
     }
     /* The top rows first, in order: neighbours are written by neighbours. */
     for (size_t i = 0; i < count; i++)
-        made += take_move(swapper, i, first, moves + made);
+        made += take_move(swapper, first + i, moves + made);
     for (size_t i = 0; i < count; i++)
-        made += take_move(swapper, (size_t)ipiv[i] - 1, first, moves + made);
+        made += take_move(swapper, (size_t)ipiv[i] - 1, moves + made);
     return made;
 }
 

@@ -19,6 +19,30 @@
 #undef CLB_MERGE
 #undef CLB_MERGE_COMPLEX
 
+/* A column; the sizes are constants where it is called. */
+static inline void copy_ordered(size_t rows, const uint32_t *order, const char *x, char *y,
+                                size_t element)
+{
+    for (size_t i = 0; i < rows; i++)
+        memcpy(y + i * element, x + order[i] * element, element);
+}
+
+void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
+                      const void *x, size_t ldx, void *y, size_t ldy)
+{
+    size_t element = clb_precision_size(precision);
+    const char *from = x;
+    char *to = y;
+    for (size_t j = 0; j < cols; j++, from += ldx * element, to += ldy * element) {
+        if (element == 4)
+            copy_ordered(rows, order, from, to, 4);
+        else if (element == 8)
+            copy_ordered(rows, order, from, to, 8);
+        else
+            copy_ordered(rows, order, from, to, 16);
+    }
+}
+
 const void *clb_scalar_zero(clb_precision precision)
 {
     static const double zero[2] = {0}; /* all bits are zero: of every precision */

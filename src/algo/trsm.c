@@ -43,9 +43,11 @@ clb_status clb_dmat_pack_triangle(struct clb_engine *engine,
     const cl_long ai = reversed ? -row : row, ap = reversed ? -col : col;
     const cl_uint n = (cl_uint)a->rows, conjugate = triangle->op == CLB_OP_C;
     const cl_uint unit = triangle->unit;
+    const cl_ulong packed = triangle->at * engine->block;
     const struct clb_argument arguments[] = {
         CLB_ARG(a->mem), CLB_ARG(offset),    CLB_ARG(ai),   CLB_ARG(ap),
-        CLB_ARG(n),      CLB_ARG(conjugate), CLB_ARG(unit), CLB_ARG(engine->triangles->mem)};
+        CLB_ARG(n),      CLB_ARG(conjugate), CLB_ARG(unit), CLB_ARG(engine->triangles->mem),
+        CLB_ARG(packed)};
     return launch(engine, "clb_trsm_pack", arguments, CLB_COUNT_OF(arguments));
 }
 
@@ -57,7 +59,8 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
     bool right = solve->triangle->right;
     cl_long step = right ? (cl_long)b->ld : 1;
     size_t first = solve->reversed ? solve->n - 1 - i0 : i0;
-    const cl_ulong packed = i0 * engine->block, rhs = right ? b->rows : b->cols;
+    const cl_ulong packed = (solve->triangle->at + i0) * engine->block,
+                   rhs = right ? b->rows : b->cols;
     const cl_ulong offset = b->offset + first * (right ? b->ld : 1);
     const cl_long bi = solve->reversed ? -step : step, br = right ? 1 : (cl_long)b->ld;
     const cl_uint order = (cl_uint)n, unit = solve->triangle->unit;

@@ -1,7 +1,9 @@
-/* Triangular systems on the device, every case: the residual of each entry is at most that of
- * substitution, |alpha*B - op(A)*X| <= (n + c) u (|op(A)||X| + |alpha*B|), which holds however
- * badly the triangle is conditioned; inverses of diagonal blocks would not pass. */
+/* Triangular systems on the device, every case, and systems from LU's factors: the residual of each
+ * entry is at most that of substitution, |alpha*B - op(A)*X| <= (n + c) u (|op(A)||X| + |alpha*B|),
+ * which holds however badly the triangle is conditioned; inverses of diagonal blocks would not
+ * pass. */
 #include "dense.h"
+#include "fakecl.h"
 #include "tap.h"
 
 #include <math.h>
@@ -9,6 +11,7 @@
 
 struct setting {
     const char *name, *kernel, *params;
+    bool discrete;
     size_t largest;
     int runs;
     uint64_t seed;
@@ -149,12 +152,126 @@ static void run_system(struct clb_runtime *runtime, struct system *s)
         check_system(s);
 }
 
+/* ---- from the factors of LU ------------------------------------------------------------------ */
+
+struct factored {
+    struct clb_getrs problem;
+    struct dense a, b;
+    int64_t *ipiv;
+};
+
+static void make_factored(struct factored *f, const struct setting *setting, uint64_t *seed)
+{
+    struct clb_getrs *problem = &f->problem;
+    size_t n = 1 + random_below(seed, setting->largest);
+    *problem = (struct clb_getrs){.precision = (clb_precision)random_below(seed, CLB_PRECISIONS),
+                                  .trans = (clb_op)random_below(seed, 3),
+                                  .n = n,
+                                  .nrhs = 1 + random_below(seed, setting->largest)};
+    dense_make(&f->a, problem->precision, n, n, 9, seed);
+    dense_make(&f->b, problem->precision, n, problem->nrhs, 9, seed);
+    f->ipiv = calloc(n, sizeof *f->ipiv);
+    dense_next.getrf(&problem->precision, n, n, dense_data(&f->a), f->a.ld, f->ipiv);
+    dense_remember(&f->a);
+    problem->a = dense_data(&f->a);
+    problem->b = dense_data(&f->b);
+    problem->lda = f->a.ld;
+    problem->ldb = f->b.ld;
+    problem->ipiv = f->ipiv;
+}
+
+static number factor_element(const struct factored *f, bool upper, size_t i, size_t j)
+{
+    if (upper ? i > j : i < j)
+        return 0;
+    return !upper && i == j ? 1 : dense_get(&f->a, i, j);
+}
+
+/* y = op(L) or op(U) times x, and the sums of the terms' sizes. */
+static void multiply(const struct factored *f, bool upper, const number *x, const long double *sx,
+                     number *y, long double *sy)
+{
+    clb_op op = f->problem.trans;
+    for (size_t i = 0; i < f->problem.n; i++) {
+        y[i] = 0;
+        sy[i] = 0;
+        for (size_t p = 0; p < f->problem.n; p++) {
+            number e =
+                op == CLB_OP_N ? factor_element(f, upper, i, p) : factor_element(f, upper, p, i);
+            y[i] += (op == CLB_OP_C ? conjl(e) : e) * x[p];
+            sy[i] += cabsl(e) * sx[p];
+        }
+    }
+}
+
+static void interchange(const struct factored *f, number *x)
+{
+    for (size_t i = 0; i < f->problem.n; i++) {
+        size_t other = (size_t)f->ipiv[i] - 1;
+        number held = x[i];
+        x[i] = x[other];
+        x[other] = held;
+    }
+}
+
+/* |P*B - L*(U*X)| or |B - op(U)*(op(L)*(P*X))|. */
+static long double factored_error(const struct factored *f)
+{
+    size_t n = f->problem.n;
+    bool plain = f->problem.trans == CLB_OP_N;
+    number *x = calloc(4 * n, sizeof *x), *y = x + n, *z = y + n, *b = z + n;
+    long double *size = calloc(3 * n, sizeof *size), worst = 0;
+    for (size_t j = 0; j < f->problem.nrhs; j++) {
+        for (size_t i = 0; i < n; i++) {
+            x[i] = dense_get(&f->b, i, j);
+            b[i] = dense_old(&f->b, i, j);
+        }
+        interchange(f, plain ? b : x);
+        for (size_t i = 0; i < n; i++)
+            size[i] = cabsl(x[i]);
+        multiply(f, plain, x, size, y, size + n);
+        multiply(f, !plain, y, size + n, z, size + 2 * n);
+        for (size_t i = 0; i < n; i++) {
+            long double error = cabsl(b[i] - z[i]) / (dense_unit(f->a.precision) * 2 *
+                                                      ((long double)n + 4) * size[2 * n + i]);
+            worst = error <= worst ? worst : error;
+        }
+    }
+    free(x);
+    free(size);
+    return worst;
+}
+
+static void run_factored(struct clb_runtime *runtime, struct factored *f)
+{
+    const struct clb_gemm_variant *variant;
+    struct clb_gemm_progress progress;
+    if (!expect(clb_gemm_variant_get(runtime, f->problem.precision, &variant) == CLB_OK,
+                "no variant"))
+        return;
+    clb_status status = clb_getrs_run(runtime, variant, &f->problem, &progress);
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    for (size_t i = 0; i < progress.parts; i++)
+        expect(progress.written[i], "part %zu is not written", i);
+    clb_gemm_progress_free(&progress);
+    long double error = factored_error(f);
+    bool pairs = clb_precision_parts(f->a.precision) > 1;
+    expect(error <= (pairs ? 3 : 1), "%c %c n=%zu nrhs=%zu: residual %.3Lg", "sdcz"[f->a.precision],
+           "NTC"[f->problem.trans], f -> problem.n, f->problem.nrhs, error);
+    expect(dense_gaps_intact(&f->b) && dense_intact(&f->a), "something else was written");
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
 static void systems(void *argument)
 {
     struct setting *setting = argument;
     clb_runtime_state state;
     setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
     setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    fake_cl.discrete = setting->discrete;
+    fake_cl_install();
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (!expect(runtime != NULL, "no device"))
         return;
@@ -164,6 +281,14 @@ static void systems(void *argument)
         run_system(runtime, &s);
         dense_free(&s.a);
         dense_free(&s.b);
+    }
+    for (int i = 0; i < setting->runs / 3; i++) {
+        struct factored f;
+        make_factored(&f, setting, &setting->seed);
+        run_factored(runtime, &f);
+        dense_free(&f.a);
+        dense_free(&f.b);
+        free(f.ipiv);
     }
 }
 
@@ -184,12 +309,16 @@ static void plain(void *argument)
 int main(void)
 {
     uint64_t seed = tap_seed();
-    struct setting loops = {"plain loops", NULL, NULL, 40, 60, random_bits(&seed)};
+    struct setting loops = {"plain loops", NULL, NULL, false, 40, 60, random_bits(&seed)};
     struct setting settings[] = {
-        {"in place, cpu family", "cpu", "gemm.tile=min,trsm.nb=8,trsm.part=24", 70, 200, 0},
-        {"in place, portable family", "portable", "gemm.tile=min,trsm.nb=8,trsm.part=24", 70, 60,
-         0},
-        {"in place, the device's values", "cpu", "trsm.part=100", 400, 25, 0},
+        {"in place, cpu family", "cpu", "gemm.tile=min,trsm.nb=8,trsm.part=24", false, 70, 200, 0},
+        {"in place, portable family", "portable", "gemm.tile=min,trsm.nb=8,trsm.part=24", false, 70,
+         60, 0},
+        {"in place, the device's values", "cpu", "trsm.part=100", false, 300, 15, 0},
+        {"streamed, cpu family", "cpu",
+         "gemm.tile=min,trsm.nb=8,trsm.part=24,gemm.stream=1,gemm.threads=3", false, 70, 200, 0},
+        {"own memory, portable family", "portable", "gemm.tile=min,trsm.nb=8,trsm.part=24", true,
+         70, 60, 0},
     };
     tap_child(loops.name, 60, plain, &loops);
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {

@@ -1,0 +1,110 @@
+/* ferry: the caller's matrices to and from a device with its own memory.
+ *
+ * Matrices travel in pieces through pinned memory: CPU threads, lent for the run, copy a piece of
+ * the caller's into a slot and enqueue its transfer on the upload queue, or enqueue a transfer on
+ * the download queue, wait for it and copy the slot's content out. Pieces are taken in the order of
+ * the loads, those that come down when they have been published. Where no threads can be lent the
+ * calling thread does the same whenever it would wait for it.
+ *
+ * A piece that comes down is written to the caller's memory only when all pieces before it have
+ * arrived in their slots. So what is written in the end is always a number of first pieces, each
+ * completely, whatever fails. */
+#ifndef CLB_FERRY_H
+#define CLB_FERRY_H
+
+#include "dmat.h"
+
+#include <pthread.h>
+
+#define CLB_MAX_FERRYMEN 12
+
+/* A matrix or part of one on its way. `x` is as large as what the host has. */
+struct clb_cargo {
+    bool down, by_rows; /* pieces are blocks of rows */
+    struct clb_dmat x;
+    char *host;
+    size_t ld;
+    const void *alpha;    /* up, without an order: times the host's matrix */
+    const cl_uint *order; /* row i of what is written is row order[i] of what is read; or NULL */
+
+    /* The ferry's. */
+    size_t first_piece, pieces;
+    size_t extent;  /* rows or columns of a piece; may be set before */
+    size_t done;    /* pieces enqueued (up) or arrived (down) */
+    cl_event ready; /* down: x may be read */
+};
+
+struct clb_ferry;
+
+struct clb_ferryman {
+    struct clb_ferry *ferry;
+    struct clb_buffer *slot[2];
+    cl_event busy[2]; /* transfers out of the slots */
+    size_t turn;
+};
+
+struct clb_ferry {
+    struct clb_runtime *runtime;
+    struct clb_lane *lane; /* its upload and download queues */
+    clb_precision precision;
+    size_t element, slot_bytes;
+    struct clb_cargo *cargo; /* loads that go up, then those that come down, in order */
+    size_t cargoes;
+    size_t up_pieces, down_pieces; /* in all */
+    struct clb_workers workers;
+    struct clb_ferryman man[CLB_MAX_FERRYMEN];
+    size_t men;
+
+    /* Shared by the threads, under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t next_up, next_down; /* pieces handed out; those that come down count from 0 */
+    size_t published;          /* pieces that may come down */
+    size_t arrived;            /* the first ones that are in their slots, hence get written */
+    bool *has_arrived;         /* each */
+    bool complete;
+    clb_status status; /* the first failure */
+};
+
+/* Bytes of a piece and slot. */
+#define CLB_PIECE_BYTES ((size_t)4 << 20)
+
+/* Cut the loads into pieces and get slots and threads: `wanted` of them where that is not 0. The
+ * array is the caller's and stays. On failure only clb_ferry_close is left to do. */
+clb_status clb_ferry_open(struct clb_ferry *ferry, struct clb_lane *lane, clb_precision precision,
+                          struct clb_cargo *cargo, size_t cargoes, size_t wanted) CLB_MUST_CHECK;
+
+/* Let the threads begin. */
+void clb_ferry_start(struct clb_ferry *ferry);
+
+/* Have commands that are enqueued on `queue` from now on wait until a load is on the device. */
+clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo,
+                           cl_command_queue queue) CLB_MUST_CHECK;
+
+/* A load may come down when what `queue` has now is done. In order. */
+clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t cargo,
+                             cl_command_queue queue) CLB_MUST_CHECK;
+
+/* Wait until the device's memory of a load that comes down may be used again. */
+clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo) CLB_MUST_CHECK;
+
+/* Nothing more will be published; with a failure: give up. Waits for everything that is taken and
+ * returns the first failure. The first `arrived` pieces are in the caller's memory then. */
+clb_status clb_ferry_finish(struct clb_ferry *ferry, clb_status status) CLB_MUST_CHECK;
+
+/* `idle`: nothing is under way on the lane. */
+void clb_ferry_close(struct clb_ferry *ferry, bool idle);
+
+/* The part of a load that its piece is. */
+struct clb_rect clb_cargo_piece(const struct clb_cargo *cargo, size_t piece);
+
+/* Enqueue a barrier on `to`: it goes on when what `from` has now is done. */
+clb_status clb_queue_join(cl_command_queue from, cl_command_queue to) CLB_MUST_CHECK;
+
+/* Rectangular transfers between a device matrix and host memory of the same shape; not blocking. */
+clb_status clb_dmat_write(cl_command_queue queue, const struct clb_dmat *x, size_t element,
+                          const void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_dmat_read(cl_command_queue queue, const struct clb_dmat *x, size_t element,
+                         void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
+
+#endif

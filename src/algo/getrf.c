@@ -1,0 +1,114 @@
+/* LU with partial pivoting: the steps on the device's matrix. lu.h has the scheme. */
+#include "lu.h"
+
+#include <string.h>
+
+/* For devices without values of their own. */
+#define DEFAULT_NB ((size_t)256)
+
+clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+{
+    const struct clb_getrf *problem = lu->problem;
+    const size_t *value = variant->tuning.value;
+    size_t m = problem->m, n = problem->n;
+    lu->element = clb_precision_size(problem->precision);
+    lu->inner = clb_min(m, n);
+    lu->nb = clb_min(value[CLB_PARAM_GETRF_NB] != 0 ? value[CLB_PARAM_GETRF_NB] : DEFAULT_NB,
+                     CLB_MAX_SWAPS);
+    lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
+    lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
+    size_t width = clb_lu_width(lu, 0), last = clb_max(width, lu->tail);
+    const struct clb_engine_limits limits = {
+        .m = m, .n = n, .k = last, .triangle = clb_min(last, lu->inner)};
+    clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
+    if (status == CLB_OK) {
+        lu->result->kernel = lu->engine.variant->name;
+        status = clb_swapper_make(&lu->swapper, m);
+    }
+    return status;
+}
+
+void clb_lu_close(struct clb_lu *lu, bool idle)
+{
+    clb_buffer_end(lu->runtime, lu->memory, idle);
+    clb_swapper_free(&lu->swapper);
+    clb_engine_close(&lu->engine, idle);
+}
+
+size_t clb_lu_width(const struct clb_lu *lu, size_t k)
+{
+    size_t left = lu->inner - k;
+    return left <= lu->tail ? left : lu->nb;
+}
+
+void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_t ld)
+{
+    int64_t *ipiv = lu->result->ipiv + k;
+    size_t info = lu->next->getrf(lu->next->context, lu->problem->m - k, width, panel, ld, ipiv);
+    for (size_t i = 0; i < width; i++)
+        ipiv[i] += (int64_t)k;
+    if (info != 0 && lu->result->info == 0)
+        lu->result->info = k + info;
+}
+
+clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves)
+{
+    *moves = 0;
+    if (k + width == lu->x.cols)
+        return CLB_OK;
+    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
+                                               .unit = true};
+    *moves = clb_swapper_moves(&lu->swapper, lu->result->ipiv + k, k, width,
+                               lu->engine.moves_host->host);
+    clb_status status = clb_dmat_send_moves(&lu->engine, *moves);
+    if (status == CLB_OK)
+        status = clb_dmat_pack_triangle(&lu->engine, &triangle);
+    return status;
+}
+
+clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
+                        size_t moves, bool packed)
+{
+    size_t below = lu->x.rows - k - width;
+    const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
+    const struct clb_dmat top = clb_dmat_part(&lu->x, k, first, width, count);
+    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
+                                               .unit = true};
+    const struct clb_dmat_update update = {
+        .a = clb_dmat_part(&lu->x, k + width, k, below, width),
+        .b = top,
+        .c = clb_dmat_part(&lu->x, k + width, first, below, count),
+        .packed = packed};
+    clb_status status = clb_dmat_move(&lu->engine, &columns, moves);
+    if (status == CLB_OK)
+        status = clb_dmat_solve(&lu->engine, &triangle, &top);
+    if (status == CLB_OK)
+        status = clb_dmat_update(&lu->engine, &update);
+    return status;
+}
+
+void clb_lu_order(const struct clb_lu *lu, size_t k, size_t width, cl_uint *order)
+{
+    const int64_t *ipiv = lu->result->ipiv;
+    for (size_t i = 0; i < lu->x.rows; i++)
+        order[i] = (cl_uint)i;
+    for (size_t i = k + width; i < lu->inner; i++) {
+        size_t other = (size_t)ipiv[i] - 1;
+        cl_uint held = order[i];
+        order[i] = order[other];
+        order[other] = held;
+    }
+}
+
+clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getrf *problem, const struct clb_lapack_next *next,
+                         struct clb_getrf_result *result)
+{
+    struct clb_lu lu = {.runtime = runtime, .problem = problem, .next = next, .result = result};
+    result->info = 0;
+    result->columns_written = 0;
+    result->kernel = variant->name;
+    if (!runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0)
+        return clb_getrf_run_stream(&lu, variant);
+    return clb_getrf_run_shared(&lu, variant);
+}

@@ -1,0 +1,99 @@
+/* The rest of a factorisation whose first columns are written, left-looking, on the CPU.
+ *
+ * With w columns written and k = min(w, m): the interchanges of later steps are taken back from the
+ * written columns, those of the first k steps are applied to the others, which hold what they held
+ * before the factorisation; then U12 = L11^-1*A12, A22 -= L21*U12, and A22 is factored anew, whose
+ * interchanges are applied to the written columns. So pivots are a sequence as LAPACK has it, even
+ * where the new ones are not the device's. */
+#include "lapack.h"
+
+#include <string.h>
+
+static char *at(const struct clb_getrf *problem, size_t row, size_t col)
+{
+    return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
+}
+
+static void swap_rows(const struct clb_getrf *problem, size_t col, size_t i, size_t other)
+{
+    size_t element = clb_precision_size(problem->precision);
+    char held[16], *x = at(problem, i, col), *y = at(problem, other, col);
+    memcpy(held, x, element);
+    memcpy(x, y, element);
+    memcpy(y, held, element);
+}
+
+/* Interchanges [i0, i1) of columns [j0, j1), or the way back. */
+static void interchange(const struct clb_getrf *problem, const int64_t *ipiv, size_t i0, size_t i1,
+                        bool backward, size_t j0, size_t j1)
+{
+    for (size_t j = j0; j < j1; j++) {
+        for (size_t i = i0; i < i1; i++) {
+            size_t row = backward ? i1 - 1 - (i - i0) : i;
+            swap_rows(problem, j, row, (size_t)ipiv[row] - 1);
+        }
+    }
+}
+
+static void look_left(const struct clb_getrf *problem, const struct clb_lapack_next *next, size_t k,
+                      size_t written)
+{
+    static const float minus_one_s[2] = {-1};
+    static const double minus_one_d[2] = {-1};
+    clb_precision precision = problem->precision;
+    bool single = clb_precision_real_size(precision) == sizeof(float);
+    const struct clb_trsm trsm = {.precision = precision,
+                                  .unit = true,
+                                  .m = k,
+                                  .n = problem->n - written,
+                                  .alpha = clb_scalar_one(precision),
+                                  .a = problem->a,
+                                  .b = at(problem, 0, written),
+                                  .lda = problem->lda,
+                                  .ldb = problem->lda};
+    const struct clb_gemm gemm = {.precision = precision,
+                                  .m = problem->m - k,
+                                  .n = problem->n - written,
+                                  .k = k,
+                                  .alpha = single ? (const void *)minus_one_s : minus_one_d,
+                                  .beta = clb_scalar_one(precision),
+                                  .a = at(problem, k, 0),
+                                  .b = trsm.b,
+                                  .c = at(problem, k, written),
+                                  .lda = problem->lda,
+                                  .ldb = problem->lda,
+                                  .ldc = problem->lda};
+    next->trsm(next->context, &trsm);
+    if (gemm.m > 0)
+        next->gemm(next->context, &gemm);
+}
+
+static void factor_rest(const struct clb_getrf *problem, const struct clb_lapack_next *next,
+                        struct clb_getrf_result *result, size_t k)
+{
+    size_t inner = clb_min(problem->m, problem->n);
+    int64_t *ipiv = result->ipiv + k;
+    size_t info = next->getrf(next->context, problem->m - k, problem->n - k, at(problem, k, k),
+                              problem->lda, ipiv);
+    for (size_t i = 0; i < inner - k; i++)
+        ipiv[i] += (int64_t)k;
+    interchange(problem, result->ipiv, k, inner, false, 0, k);
+    if (result->info == 0 || result->info > k)
+        result->info = info != 0 ? k + info : 0;
+}
+
+void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_lapack_next *next,
+                      struct clb_getrf_result *result)
+{
+    size_t written = result->columns_written, inner = clb_min(problem->m, problem->n);
+    size_t k = clb_min(written, inner);
+    if (written == problem->n)
+        return;
+    interchange(problem, result->ipiv, k, inner, true, 0, written);
+    interchange(problem, result->ipiv, 0, k, false, written, problem->n);
+    if (k > 0)
+        look_left(problem, next, k, written);
+    if (k < inner)
+        factor_rest(problem, next, result, k);
+    result->columns_written = problem->n;
+}

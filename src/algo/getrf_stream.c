@@ -1,0 +1,323 @@
+/* LU on a device with its own memory, with look-ahead.
+ *
+ * The first panel is factored from a copy in pinned memory while the other columns are on their way
+ * up; the first step goes over them in groups as they arrive. In step k the columns of the next
+ * panel are updated first and come down, so that the CPU factors that panel while the device
+ * updates the rest; transfers have queues of their own. Nothing comes back before the last step is
+ * done: then the device puts the rows of each column in their final order in one of a few chunks of
+ * memory, from which the ferry writes them to the caller's matrix, from left to right.
+ *
+ * One panel's memory is enough: panel k+1 comes down after the update that follows panel k's way
+ * up. */
+#include "ferry.h"
+#include "lu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Chunks on their way down, and groups of columns of the first step. */
+#define CHUNKS ((size_t)4)
+#define GROUPS ((size_t)8)
+
+struct run {
+    struct clb_lu *lu;
+    struct clb_ferry ferry;
+    struct clb_cargo *cargo; /* groups that go up, then chunks that come down */
+    size_t groups, chunks;
+    struct clb_buffer *panel; /* pinned, the rows of the present one from its first on */
+    struct clb_buffer *chunk[CHUNKS], *order;
+    cl_uint *order_host; /* rows of a panel's columns as they are written back */
+    size_t chunk_cols;
+};
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static char *column(const struct clb_lu *lu, size_t j)
+{
+    return (char *)lu->problem->a + j * lu->problem->lda * lu->element;
+}
+
+/* The columns right of the first panel: the second panel, then shares of the rest. */
+static void make_groups(struct run *run)
+{
+    const struct clb_lu *lu = run->lu;
+    size_t m = lu->x.rows, n = lu->x.cols, first = clb_lu_width(lu, 0);
+    size_t share = clb_max(clb_div_up(n - first, GROUPS), lu->nb);
+    for (size_t j = first; j < n;) {
+        size_t wanted = j == first && j < lu->inner ? clb_lu_width(lu, first) : share;
+        size_t cols = clb_min(wanted, n - j);
+        run->cargo[run->groups++] =
+            (struct clb_cargo){.x = clb_dmat_part(&lu->x, 0, j, m, cols),
+                               .host = column(lu, j),
+                               .ld = lu->problem->lda,
+                               .alpha = clb_scalar_one(lu->problem->precision)};
+        j += cols;
+    }
+}
+
+/* Chunks hold columns of one panel, so that one order of rows is theirs; behind the last panel
+ * there is none. */
+static void make_chunks(struct run *run)
+{
+    const struct clb_lu *lu = run->lu;
+    size_t m = lu->x.rows, n = lu->x.cols;
+    for (size_t k = 0; k < n;) {
+        size_t end = k < lu->inner ? k + clb_lu_width(lu, k) : n;
+        for (size_t j = k; j < end; j += run->chunk_cols) {
+            size_t cols = clb_min(run->chunk_cols, end - j);
+            const struct clb_dmat x = {NULL, 0, m, cols, m};
+            run->cargo[run->groups + run->chunks++] = (struct clb_cargo){.down = true,
+                                                                         .x = x,
+                                                                         .host = column(lu, j),
+                                                                         .ld = lu->problem->lda,
+                                                                         .extent = cols};
+        }
+        k = end;
+    }
+}
+
+static clb_status make_cargo(struct run *run)
+{
+    const struct clb_lu *lu = run->lu;
+    size_t n = lu->x.cols, most = 2 + GROUPS + n;
+    run->chunk_cols = clb_max(CLB_PIECE_BYTES / (lu->x.rows * lu->element), 1);
+    run->cargo = calloc(most, sizeof *run->cargo);
+    if (run->cargo == NULL)
+        return CLB_ERR_NOMEM;
+    make_groups(run);
+    make_chunks(run);
+    return CLB_OK;
+}
+
+/* ---- memory: all of it before anything is enqueued ------------------------------------------- */
+
+static clb_status get_memory(struct run *run)
+{
+    struct clb_lu *lu = run->lu;
+    size_t m = lu->x.rows, width = clb_max(clb_lu_width(lu, 0), clb_min(lu->tail, lu->inner));
+    size_t bytes;
+    clb_status status = clb_extent_bytes(lu->x.ld, lu->x.cols, lu->x.ld, lu->element, &bytes);
+    if (status == CLB_OK)
+        status = clb_buffer_get(lu->runtime, CLB_MEMORY_DEVICE, bytes, &lu->memory);
+    if (status == CLB_OK) {
+        lu->x.mem = lu->memory->mem;
+        status = clb_buffer_get(lu->runtime, CLB_MEMORY_HOST, m * width * lu->element, &run->panel);
+    }
+    if (status == CLB_OK)
+        status = make_cargo(run);
+    for (size_t i = 0; i < clb_min(CHUNKS, run->chunks) && status == CLB_OK; i++)
+        status = clb_buffer_get(lu->runtime, CLB_MEMORY_DEVICE, m * run->chunk_cols * lu->element,
+                                &run->chunk[i]);
+    if (status == CLB_OK)
+        status = clb_buffer_get(lu->runtime, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &run->order);
+    run->order_host = calloc(m, sizeof *run->order_host);
+    return status == CLB_OK && run->order_host == NULL ? CLB_ERR_NOMEM : status;
+}
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+static struct clb_dmat panel_of(const struct clb_lu *lu, size_t k, size_t width)
+{
+    return clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
+}
+
+static clb_status panel_up(struct run *run, size_t k, size_t width)
+{
+    const struct clb_lu *lu = run->lu;
+    const struct clb_dmat panel = panel_of(lu, k, width);
+    clb_status status = clb_dmat_write(lu->engine.lane->upload, &panel, lu->element,
+                                       run->panel->host, panel.rows, NULL);
+    if (status == CLB_OK)
+        status = clb_queue_join(lu->engine.lane->upload, lu->engine.queue);
+    return status;
+}
+
+/* Ask for a panel behind what the queue for kernels has now. */
+static clb_status panel_down(struct run *run, size_t k, size_t width, cl_event *event)
+{
+    const struct clb_lu *lu = run->lu;
+    const struct clb_dmat panel = panel_of(lu, k, width);
+    cl_command_queue download = lu->engine.lane->download;
+    clb_status status = clb_queue_join(lu->engine.queue, download);
+    if (status == CLB_OK)
+        status = clb_dmat_read(download, &panel, lu->element, run->panel->host, panel.rows, event);
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(download), "clFlush");
+    return status;
+}
+
+static clb_status await_panel(cl_event *event)
+{
+    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
+    clb_cl.ReleaseEvent(*event);
+    *event = NULL;
+    return status;
+}
+
+static void copy_first_panel(struct run *run, size_t width)
+{
+    const struct clb_lu *lu = run->lu;
+    size_t bytes = lu->x.rows * lu->element;
+    for (size_t j = 0; j < width; j++)
+        memcpy((char *)run->panel->host + j * bytes, column(lu, j), bytes);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* The rest of a step, behind the columns of the next panel; in the first step as it arrives. */
+static clb_status apply_rest(struct run *run, size_t k, size_t width, size_t first, size_t moves)
+{
+    struct clb_lu *lu = run->lu;
+    clb_status status = CLB_OK;
+    if (k > 0 && first < lu->x.cols)
+        status = clb_lu_apply(lu, k, width, first, lu->x.cols - first, moves, true);
+    for (size_t i = 1; k == 0 && i < run->groups && status == CLB_OK; i++) {
+        size_t cols = run->cargo[i].x.cols;
+        status = clb_ferry_await(&run->ferry, i, lu->engine.queue);
+        if (status == CLB_OK)
+            status = clb_lu_apply(lu, k, width, first, cols, moves, true);
+        first += cols;
+    }
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(lu->engine.queue), "clFlush");
+    return status;
+}
+
+/* Step k, whose panel the CPU has factored, and the next panel; `next` is its width, or the columns
+ * that the first call of the step takes where there is none. */
+static clb_status step(struct run *run, size_t k, size_t width, size_t next, bool last)
+{
+    struct clb_lu *lu = run->lu;
+    size_t first = k + width, moves;
+    cl_event down = NULL;
+    clb_status status = panel_up(run, k, width);
+    if (status == CLB_OK)
+        status = clb_lu_prepare(lu, k, width, &moves);
+    if (status == CLB_OK && k == 0 && run->groups > 0)
+        status = clb_ferry_await(&run->ferry, 0, lu->engine.queue);
+    if (status == CLB_OK && next > 0)
+        status = clb_lu_apply(lu, k, width, first, next, moves, false);
+    if (status == CLB_OK && !last)
+        status = panel_down(run, first, next, &down);
+    if (status == CLB_OK)
+        status = apply_rest(run, k, width, first + next, moves);
+    if (down != NULL) {
+        clb_status waited = await_panel(&down);
+        status = status != CLB_OK ? status : waited;
+    }
+    return status;
+}
+
+static clb_status run_steps(struct run *run)
+{
+    struct clb_lu *lu = run->lu;
+    size_t k = 0, width = clb_lu_width(lu, 0);
+    clb_status status = CLB_OK;
+    copy_first_panel(run, width);
+    while (k < lu->inner && status == CLB_OK) {
+        size_t first = k + width;
+        bool last = first >= lu->inner;
+        size_t next = last ? lu->x.cols - first : clb_lu_width(lu, first);
+        if (k == 0 && run->groups > 0)
+            next = run->cargo[0].x.cols;
+        clb_lu_factor(lu, k, width, run->panel->host, lu->x.rows - k);
+        status = step(run, k, width, next, last);
+        k = first;
+        width = next;
+    }
+    return status;
+}
+
+/* ---- write-back ------------------------------------------------------------------------------ */
+
+static clb_status send_order(struct run *run, size_t k, size_t width)
+{
+    struct clb_lu *lu = run->lu;
+    clb_lu_order(lu, k, width, run->order_host);
+    return clb_cl_check(clb_cl.EnqueueWriteBuffer(lu->engine.queue, run->order->mem, CL_TRUE, 0,
+                                                  lu->x.rows * sizeof(cl_uint), run->order_host, 0,
+                                                  NULL, NULL),
+                        "clEnqueueWriteBuffer");
+}
+
+static clb_status send_chunk(struct run *run, size_t index, size_t first)
+{
+    struct clb_lu *lu = run->lu;
+    struct clb_cargo *cargo = &run->cargo[run->groups + index];
+    clb_status status = CLB_OK;
+    if (index >= CHUNKS)
+        status = clb_ferry_await_arrival(&run->ferry, run->groups + index - CHUNKS);
+    cargo->x.mem = run->chunk[index % CHUNKS]->mem;
+    const struct clb_dmat from = clb_dmat_part(&lu->x, 0, first, lu->x.rows, cargo->x.cols);
+    if (status == CLB_OK)
+        status = clb_dmat_permute(&lu->engine, &from, &cargo->x, run->order->mem);
+    if (status == CLB_OK)
+        status = clb_ferry_publish(&run->ferry, run->groups + index, lu->engine.queue);
+    return status;
+}
+
+static clb_status write_back(struct run *run)
+{
+    struct clb_lu *lu = run->lu;
+    size_t chunk = 0, n = lu->x.cols;
+    clb_status status = CLB_OK;
+    for (size_t k = 0; k < n && status == CLB_OK;) {
+        size_t width = k < lu->inner ? clb_lu_width(lu, k) : n - k;
+        status = send_order(run, k, width);
+        for (size_t j = k; j < k + width && status == CLB_OK; chunk++) {
+            size_t cols = run->cargo[run->groups + chunk].x.cols;
+            status = send_chunk(run, chunk, j);
+            j += cols;
+        }
+        k += width;
+    }
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* The first `arrived` chunks are in the caller's matrix. */
+static size_t columns_written(const struct run *run)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < run->ferry.arrived; i++)
+        columns += run->cargo[run->groups + i].x.cols;
+    return columns;
+}
+
+static clb_status run_all(struct run *run)
+{
+    clb_ferry_start(&run->ferry);
+    clb_status status = run_steps(run);
+    /* Complete, and known to be so, before anything is written. */
+    if (status == CLB_OK)
+        status = clb_lane_finish(run->lu->engine.lane);
+    if (status == CLB_OK)
+        status = write_back(run);
+    status = clb_ferry_finish(&run->ferry, status);
+    run->lu->result->columns_written = columns_written(run);
+    return status;
+}
+
+clb_status clb_getrf_run_stream(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+{
+    struct run run = {.lu = lu};
+    clb_status status = clb_lu_open(lu, variant);
+    if (status == CLB_OK)
+        status = get_memory(&run);
+    if (status == CLB_OK)
+        status = clb_ferry_open(&run.ferry, lu->engine.lane, lu->problem->precision, run.cargo,
+                                run.groups + run.chunks, variant->tuning.value[CLB_PARAM_THREADS]);
+    if (status == CLB_OK)
+        status = run_all(&run);
+    bool idle = clb_engine_finish(&lu->engine);
+    clb_ferry_close(&run.ferry, idle);
+    for (size_t i = 0; i < CHUNKS; i++)
+        clb_buffer_end(lu->runtime, run.chunk[i], idle);
+    clb_buffer_end(lu->runtime, run.order, idle);
+    clb_buffer_end(lu->runtime, run.panel, idle);
+    free(run.order_host);
+    free(run.cargo);
+    clb_lu_close(lu, idle);
+    return status;
+}

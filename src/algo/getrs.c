@@ -1,0 +1,62 @@
+/* LAPACK xGETRS in the caller's memory: the CPU interchanges rows of B while it copies.
+ *
+ * A = P^T*L*U, so A*X = B is X = U^-1*L^-1*P*B, and op(A)*X = B is X = P^T*op(L)^-1*op(U)^-1*B. */
+#include "solve.h"
+
+#include <stdlib.h>
+
+/* P as row i of P*B is row order[i] of B, or P^T. */
+static cl_uint *make_order(const struct clb_getrs *problem, bool transposed)
+{
+    size_t n = problem->n;
+    cl_uint *order = calloc(n, sizeof *order);
+    if (order == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        order[i] = (cl_uint)i;
+    for (size_t k = 0; k < n; k++) {
+        size_t i = transposed ? n - 1 - k : k, other = (size_t)problem->ipiv[i] - 1;
+        cl_uint held = order[i];
+        order[i] = order[other];
+        order[other] = held;
+    }
+    return order;
+}
+
+struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect)
+{
+    struct clb_getrs part = *problem;
+    size_t element = clb_precision_size(problem->precision);
+    part.nrhs = rect->cols;
+    part.b = (char *)problem->b + rect->col * problem->ldb * element;
+    return part;
+}
+
+clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getrs *problem, struct clb_gemm_progress *progress)
+{
+    bool transposed = problem->trans != CLB_OP_N;
+    cl_uint *order = make_order(problem, transposed);
+    struct clb_solve solve = {.precision = problem->precision,
+                              .m = problem->n,
+                              .n = problem->nrhs,
+                              .alpha = clb_scalar_one(problem->precision),
+                              .a = problem->a,
+                              .b = problem->b,
+                              .lda = problem->lda,
+                              .ldb = problem->ldb,
+                              .steps = 2,
+                              .order_in = transposed ? NULL : order,
+                              .order_out = transposed ? order : NULL,
+                              .progress = progress};
+    *progress = (struct clb_gemm_progress){0};
+    if (order == NULL)
+        return CLB_ERR_NOMEM;
+    /* U is upper and not unit. */
+    solve.step[transposed ? 0 : 1].upper = true;
+    solve.step[transposed ? 1 : 0].unit = true;
+    solve.step[0].op = solve.step[1].op = problem->trans;
+    clb_status status = clb_solve_run(runtime, variant, &solve);
+    free(order);
+    return status;
+}

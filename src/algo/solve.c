@@ -1,0 +1,67 @@
+/* Parts and triangles of systems, and which way they are solved. */
+#include "solve.h"
+
+/* Right-hand sides of a part, and what they are multiples of. */
+#define PART      ((size_t)512)
+#define PART_UNIT ((size_t)32)
+
+size_t clb_solve_order(const struct clb_solve *solve)
+{
+    return solve->right ? solve->n : solve->m;
+}
+
+size_t clb_solve_extent(const struct clb_solve *solve)
+{
+    return solve->right ? solve->m : solve->n;
+}
+
+struct clb_engine_limits clb_solve_engine_limits(const struct clb_solve *solve)
+{
+    const struct clb_rect *part = &solve->progress->part[0];
+    size_t rhs = solve->right ? part->rows : part->cols, n = clb_solve_order(solve);
+    struct clb_engine_limits limits = clb_solve_limits(n, solve->right, rhs);
+    limits.triangle = solve->steps * clb_round_up(n, CLB_MAX_BLOCK);
+    return limits;
+}
+
+clb_status clb_solve_pack(const struct clb_solve *solve, struct clb_engine *engine,
+                          const struct clb_dmat *a, struct clb_dmat_triangle triangle[2])
+{
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < solve->steps && status == CLB_OK; i++) {
+        triangle[i] = (struct clb_dmat_triangle){.a = *a,
+                                                 .right = solve->right,
+                                                 .upper = solve->step[i].upper,
+                                                 .unit = solve->step[i].unit,
+                                                 .op = solve->step[i].op,
+                                                 .at = i * clb_round_up(a->rows, engine->block)};
+        status = clb_dmat_pack_triangle(engine, &triangle[i]);
+    }
+    return status;
+}
+
+static clb_status make_parts(struct clb_solve *solve, size_t wanted)
+{
+    size_t extent = clb_solve_extent(solve), each = wanted;
+    if (wanted == 0)
+        each = clb_round_up(clb_div_up(extent, clb_div_up(extent, PART)), PART_UNIT);
+    clb_status status = clb_gemm_progress_make(solve->progress, clb_div_up(extent, each));
+    for (size_t i = 0; i < solve->progress->parts; i++) {
+        size_t first = i * each, count = clb_min(each, extent - first);
+        solve->progress->part[i] = solve->right ? (struct clb_rect){first, 0, count, solve->n}
+                                                : (struct clb_rect){0, first, solve->m, count};
+    }
+    return status;
+}
+
+clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         struct clb_solve *solve)
+{
+    bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
+    solve->progress->kernel = variant->name;
+    clb_status status = make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART]);
+    if (status != CLB_OK)
+        return status;
+    return stream ? clb_solve_run_stream(runtime, variant, solve)
+                  : clb_solve_run_shared(runtime, variant, solve);
+}

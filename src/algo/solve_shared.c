@@ -1,0 +1,182 @@
+/* Triangular systems where the device shares the host's memory: A is used in place; the CPU copies
+ * a part of B into one of two slots while the device works on the other. */
+#include "solve.h"
+
+struct slot {
+    struct clb_buffer *buffer;
+    void *mapped;
+    cl_event ready; /* solved, and readable by the CPU */
+};
+
+struct run {
+    struct clb_runtime *runtime;
+    const struct clb_solve *solve;
+    struct clb_engine engine;
+    struct clb_dmat_triangle triangle[2];
+    struct slot slot[2];
+    size_t ld; /* of a slot */
+    cl_mem a;
+};
+
+/* ---- one part -------------------------------------------------------------------------------- */
+
+static struct clb_dmat slot_matrix(const struct run *run, size_t index)
+{
+    const struct clb_rect *rect = &run->solve->progress->part[index];
+    return (struct clb_dmat){run->slot[index % 2].buffer->mem, 0, rect->rows, rect->cols, run->ld};
+}
+
+static char *part_of_b(const struct run *run, size_t index)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    return (char *)solve->b +
+           (rect->row + rect->col * solve->ldb) * clb_precision_size(solve->precision);
+}
+
+static clb_status enqueue_map(struct run *run, struct slot *slot, bool blocking)
+{
+    cl_int error;
+    slot->mapped = clb_cl.EnqueueMapBuffer(run->engine.queue, slot->buffer->mem, blocking,
+                                           CL_MAP_READ | CL_MAP_WRITE, 0, slot->buffer->size, 0,
+                                           NULL, blocking ? NULL : &slot->ready, &error);
+    return clb_cl_check(error, "clEnqueueMapBuffer");
+}
+
+static clb_status enqueue_unmap(struct run *run, struct slot *slot)
+{
+    return clb_cl_check(clb_cl.EnqueueUnmapMemObject(run->engine.queue, slot->buffer->mem,
+                                                     slot->mapped, 0, NULL, NULL),
+                        "clEnqueueUnmapMemObject");
+}
+
+static void copy_in(struct run *run, size_t index)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    void *slot = run->slot[index % 2].mapped;
+    if (solve->order_in != NULL)
+        clb_copy_ordered(solve->precision, rect->rows, rect->cols, solve->order_in,
+                         part_of_b(run, index), solve->ldb, slot, run->ld);
+    else
+        clb_merge_tile(solve->precision, rect->rows, rect->cols, solve->alpha,
+                       part_of_b(run, index), solve->ldb, clb_scalar_zero(solve->precision), slot,
+                       run->ld);
+}
+
+static void copy_out(struct run *run, size_t index)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    const void *slot = run->slot[index % 2].mapped;
+    if (solve->order_out != NULL)
+        clb_copy_ordered(solve->precision, rect->rows, rect->cols, solve->order_out, slot, run->ld,
+                         part_of_b(run, index), solve->ldb);
+    else
+        clb_merge_tile(solve->precision, rect->rows, rect->cols, clb_scalar_one(solve->precision),
+                       slot, run->ld, clb_scalar_zero(solve->precision), part_of_b(run, index),
+                       solve->ldb);
+}
+
+static clb_status enqueue_part(struct run *run, size_t index)
+{
+    struct slot *slot = &run->slot[index % 2];
+    struct clb_dmat x = slot_matrix(run, index);
+    copy_in(run, index);
+    clb_status status = enqueue_unmap(run, slot);
+    for (size_t i = 0; i < run->solve->steps && status == CLB_OK; i++)
+        status = clb_dmat_solve(&run->engine, &run->triangle[i], &x);
+    if (status == CLB_OK)
+        status = enqueue_map(run, slot, false);
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(run->engine.queue), "clFlush");
+    return status;
+}
+
+static clb_status write_part(struct run *run, size_t index)
+{
+    struct slot *slot = &run->slot[index % 2];
+    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &slot->ready), "clWaitForEvents");
+    clb_cl.ReleaseEvent(slot->ready);
+    slot->ready = NULL;
+    if (status != CLB_OK)
+        return status;
+    copy_out(run, index);
+    run->solve->progress->written[index] = true;
+    return CLB_OK;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static clb_status open_slots(struct run *run)
+{
+    const struct clb_gemm_progress *progress = run->solve->progress;
+    const struct clb_rect *rect = &progress->part[0]; /* none is larger */
+    size_t element = clb_precision_size(run->solve->precision);
+    run->ld = clb_dmat_ld(rect->rows, element);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < clb_min(progress->parts, 2) && status == CLB_OK; i++) {
+        status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST, run->ld * rect->cols * element,
+                                &run->slot[i].buffer);
+        if (status == CLB_OK)
+            status = enqueue_map(run, &run->slot[i], true);
+    }
+    return status;
+}
+
+static clb_status open_triangles(struct run *run)
+{
+    const struct clb_solve *solve = run->solve;
+    size_t n = clb_solve_order(solve), bytes;
+    clb_status status =
+        clb_extent_bytes(n, n, solve->lda, clb_precision_size(solve->precision), &bytes);
+    if (status == CLB_OK)
+        status = clb_buffer_wrap(run->runtime, solve->a, bytes, &run->a);
+    const struct clb_dmat a = {run->a, 0, n, n, solve->lda};
+    if (status == CLB_OK)
+        status = clb_solve_pack(solve, &run->engine, &a, run->triangle);
+    return status;
+}
+
+static clb_status run_parts(struct run *run)
+{
+    clb_status status = open_slots(run);
+    if (status == CLB_OK)
+        status = open_triangles(run);
+    for (size_t i = 0; i <= run->solve->progress->parts && status == CLB_OK; i++) {
+        if (i < run->solve->progress->parts)
+            status = enqueue_part(run, i);
+        if (i > 0 && status == CLB_OK)
+            status = write_part(run, i - 1);
+    }
+    for (size_t i = 0; i < clb_min(run->solve->progress->parts, 2) && status == CLB_OK; i++)
+        status = enqueue_unmap(run, &run->slot[i]);
+    return status;
+}
+
+static void end_run(struct run *run)
+{
+    bool idle = clb_engine_finish(&run->engine);
+    for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++) {
+        if (run->slot[i].ready != NULL)
+            clb_cl.ReleaseEvent(run->slot[i].ready);
+        clb_buffer_end(run->runtime, run->slot[i].buffer, idle);
+    }
+    if (run->a != NULL && idle)
+        clb_cl.ReleaseMemObject(run->a);
+    clb_engine_close(&run->engine, idle);
+}
+
+clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                const struct clb_solve *solve)
+{
+    struct run run = {.runtime = runtime, .solve = solve};
+    const struct clb_engine_limits limits = clb_solve_engine_limits(solve);
+    clb_status status = clb_engine_open(&run.engine, runtime, variant, &limits);
+    if (status != CLB_OK)
+        return status;
+    solve->progress->kernel = run.engine.variant->name;
+    status = run_parts(&run);
+    end_run(&run);
+    return status;
+}

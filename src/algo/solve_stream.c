@@ -1,0 +1,151 @@
+/* Triangular systems where the device has its own memory: A and the parts of B go up, every part is
+ * solved as soon as it is there, and comes down while the device works on the next ones. */
+#include "ferry.h"
+#include "solve.h"
+
+#include <stdlib.h>
+
+struct run {
+    struct clb_runtime *runtime;
+    const struct clb_solve *solve;
+    size_t element;
+    struct clb_engine engine;
+    struct clb_ferry ferry;
+    struct clb_cargo *cargo; /* A, the parts of B, the parts of X */
+    struct clb_buffer *memory[2];
+    struct clb_dmat a, b;
+    struct clb_dmat_triangle triangle[2];
+};
+
+/* ---- memory and loads ------------------------------------------------------------------------ */
+
+static clb_status get_matrix(struct run *run, struct clb_dmat *x, size_t rows, size_t cols,
+                             struct clb_buffer **buffer)
+{
+    size_t bytes;
+    *x = (struct clb_dmat){.rows = rows, .cols = cols, .ld = clb_dmat_ld(rows, run->element)};
+    clb_status status = clb_extent_bytes(x->ld, cols, x->ld, run->element, &bytes);
+    if (status == CLB_OK)
+        status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, bytes, buffer);
+    if (status == CLB_OK)
+        x->mem = (*buffer)->mem;
+    return status;
+}
+
+static struct clb_cargo part_cargo(const struct run *run, size_t index, bool down)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    return (struct clb_cargo){
+        .down = down,
+        .by_rows = solve->right,
+        .x = clb_dmat_part(&run->b, rect->row, rect->col, rect->rows, rect->cols),
+        .host = (char *)solve->b + (rect->row + rect->col * solve->ldb) * run->element,
+        .ld = solve->ldb,
+        .alpha = solve->alpha,
+        .order = down ? solve->order_out : solve->order_in};
+}
+
+static clb_status make_cargo(struct run *run)
+{
+    const struct clb_solve *solve = run->solve;
+    size_t parts = solve->progress->parts;
+    run->cargo = calloc(1 + 2 * parts, sizeof *run->cargo);
+    if (run->cargo == NULL)
+        return CLB_ERR_NOMEM;
+    run->cargo[0] = (struct clb_cargo){.x = run->a,
+                                       .host = (char *)(uintptr_t)solve->a,
+                                       .ld = solve->lda,
+                                       .alpha = clb_scalar_one(solve->precision)};
+    for (size_t i = 0; i < parts; i++) {
+        run->cargo[1 + i] = part_cargo(run, i, false);
+        run->cargo[1 + parts + i] = part_cargo(run, i, true);
+    }
+    return CLB_OK;
+}
+
+/* The progress counts what is written at once: the pieces that come down. */
+static clb_status make_parts(struct run *run)
+{
+    struct clb_gemm_progress *progress = run->solve->progress;
+    struct clb_gemm_progress pieces = {.kernel = progress->kernel};
+    size_t parts = progress->parts, at = 0;
+    clb_status status = clb_gemm_progress_make(&pieces, run->ferry.down_pieces);
+    if (status != CLB_OK)
+        return status;
+    for (size_t i = 0; i < parts; i++) {
+        const struct clb_cargo *cargo = &run->cargo[1 + parts + i];
+        const struct clb_rect *part = &progress->part[i];
+        for (size_t p = 0; p < cargo->pieces; p++) {
+            struct clb_rect rect = clb_cargo_piece(cargo, p);
+            rect.row += part->row;
+            rect.col += part->col;
+            pieces.part[at++] = rect;
+        }
+    }
+    clb_gemm_progress_free(progress);
+    *progress = pieces;
+    return CLB_OK;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static clb_status begin(struct run *run, const struct clb_gemm_variant *variant)
+{
+    const struct clb_solve *solve = run->solve;
+    size_t n = clb_solve_order(solve), parts = solve->progress->parts;
+    const struct clb_engine_limits limits = clb_solve_engine_limits(solve);
+    clb_status status = clb_engine_open(&run->engine, run->runtime, variant, &limits);
+    if (status == CLB_OK)
+        status = get_matrix(run, &run->a, n, n, &run->memory[0]);
+    if (status == CLB_OK)
+        status = get_matrix(run, &run->b, solve->m, solve->n, &run->memory[1]);
+    if (status == CLB_OK)
+        status = make_cargo(run);
+    if (status == CLB_OK)
+        status = clb_ferry_open(&run->ferry, run->engine.lane, solve->precision, run->cargo,
+                                1 + 2 * parts, variant->tuning.value[CLB_PARAM_THREADS]);
+    if (status == CLB_OK) {
+        solve->progress->kernel = run->engine.variant->name;
+        status = make_parts(run);
+    }
+    return status;
+}
+
+static clb_status solve_parts(struct run *run, size_t parts)
+{
+    cl_command_queue queue = run->engine.queue;
+    clb_ferry_start(&run->ferry);
+    clb_status status = clb_ferry_await(&run->ferry, 0, queue);
+    if (status == CLB_OK)
+        status = clb_solve_pack(run->solve, &run->engine, &run->a, run->triangle);
+    for (size_t i = 0; i < parts && status == CLB_OK; i++) {
+        status = clb_ferry_await(&run->ferry, 1 + i, queue);
+        for (size_t s = 0; s < run->solve->steps && status == CLB_OK; s++)
+            status = clb_dmat_solve(&run->engine, &run->triangle[s], &run->cargo[1 + i].x);
+        if (status == CLB_OK)
+            status = clb_ferry_publish(&run->ferry, 1 + parts + i, queue);
+    }
+    return clb_ferry_finish(&run->ferry, status);
+}
+
+clb_status clb_solve_run_stream(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                const struct clb_solve *solve)
+{
+    struct run run = {
+        .runtime = runtime, .solve = solve, .element = clb_precision_size(solve->precision)};
+    size_t parts = solve->progress->parts;
+    clb_status status = begin(&run, variant);
+    if (status == CLB_OK) {
+        status = solve_parts(&run, parts);
+        for (size_t i = 0; i < run.ferry.arrived; i++)
+            solve->progress->written[i] = true;
+    }
+    bool idle = clb_engine_finish(&run.engine);
+    clb_ferry_close(&run.ferry, idle);
+    free(run.cargo);
+    for (size_t i = 0; i < CLB_COUNT_OF(run.memory); i++)
+        clb_buffer_end(runtime, run.memory[i], idle);
+    clb_engine_close(&run.engine, idle);
+    return status;
+}

@@ -1,0 +1,470 @@
+/* LU factorisations and triangular systems on the device, next to OpenBLAS, in one process.
+ *
+ * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
+ *                 [--threads 1,2] [--pin 0|1|both] [--rhs N] [--reps N] [--seconds S] [--pause MS]
+ *                 [--core NAME]
+ *
+ * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
+ * that the panels and the rates they are compared with are the same library's. Matrices are square;
+ * trsm is left, lower, not transposed, with as many right-hand sides as rows unless --rhs says
+ * otherwise. The calls alternate, and so does who is first; the ratio is the median of the ratios
+ * of neighbours. Everything that a call does is in its time. Threads and pauses are as
+ * bench-gemm's.
+ *
+ * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
+ * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
+ */
+#include "algo/lapack.h"
+#include "bench.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_REPS 101
+
+typedef void getrf_function(const int *, const int *, void *, const int *, int *, int *);
+typedef void getrs_function(const char *, const int *, const int *, const void *, const int *,
+                            const int *, void *, const int *, int *, size_t);
+typedef void trsm_function(const char *, const char *, const char *, const char *, const int *,
+                           const int *, const void *, const void *, const int *, void *,
+                           const int *, size_t, size_t, size_t, size_t);
+
+static struct {
+    const char *routines, *sizes, *precisions, *threads, *pin, *core;
+    int rhs, reps, pause;
+    double seconds;
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 5};
+
+static void *openblas;
+
+/* ---- OpenBLAS -------------------------------------------------------------------------------- */
+
+static void (*function_of(clb_precision precision, const char *routine))(void)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%c%s_", BENCH_PRECISIONS[precision], routine);
+    return bench_symbol(openblas, name);
+}
+
+static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda,
+                         int64_t *ipiv)
+{
+    const int rows = (int)m, cols = (int)n, ld = (int)lda;
+    int info, *narrow = (int *)ipiv;
+    (*(getrf_function *const *)context)(&rows, &cols, a, &ld, narrow, &info);
+    for (size_t i = m < n ? m : n; i-- > 0;) {
+        int pivot;
+        memcpy(&pivot, narrow + i, sizeof pivot);
+        ipiv[i] = pivot;
+    }
+    return (size_t)info;
+}
+
+/* ---- a problem ------------------------------------------------------------------------------- */
+
+enum routine { GETRF, TRSM, GETRS, ROUTINES };
+
+static const char *const names[ROUTINES] = {"getrf", "trsm", "getrs"};
+
+struct problem {
+    enum routine routine;
+    clb_precision precision;
+    size_t n, rhs, bytes; /* of what is overwritten */
+    void *a, *b;          /* as they are made; for getrs A holds factors */
+    void *x[2];           /* what a call overwrites */
+    int64_t *ipiv;
+    int *pivots;
+};
+
+static struct clb_runtime *runtime;
+
+static void need(clb_status status, const char *what)
+{
+    if (status != CLB_OK)
+        bench_fail("%s: %s", what, clb_status_name(status));
+}
+
+static void call_shim(const struct problem *p, void *x)
+{
+    const struct clb_gemm_variant *variant;
+    need(clb_gemm_variant_get(runtime, p->precision, &variant), "kernels");
+    if (p->routine == GETRF) {
+        getrf_function *function = (getrf_function *)function_of(p->precision, "getrf");
+        const struct clb_getrf problem = {p->precision, p->n, p->n, x, p->n};
+        const struct clb_lapack_next next = {&function, next_getrf, NULL, NULL};
+        struct clb_getrf_result result = {.ipiv = p->ipiv};
+        need(clb_getrf_run(runtime, variant, &problem, &next, &result), "getrf");
+        return;
+    }
+    struct clb_gemm_progress progress;
+    if (p->routine == TRSM) {
+        const struct clb_trsm problem = {.precision = p->precision,
+                                         .m = p->n,
+                                         .n = p->rhs,
+                                         .alpha = clb_scalar_one(p->precision),
+                                         .a = p->a,
+                                         .b = x,
+                                         .lda = p->n,
+                                         .ldb = p->n};
+        need(clb_trsm_run(runtime, variant, &problem, &progress), "trsm");
+    } else {
+        const struct clb_getrs problem = {.precision = p->precision,
+                                          .n = p->n,
+                                          .nrhs = p->rhs,
+                                          .a = p->a,
+                                          .lda = p->n,
+                                          .ipiv = p->ipiv,
+                                          .b = x,
+                                          .ldb = p->n};
+        need(clb_getrs_run(runtime, variant, &problem, &progress), "getrs");
+    }
+    clb_gemm_progress_free(&progress);
+}
+
+static void call_openblas(const struct problem *p, void *x)
+{
+    const int n = (int)p->n, rhs = (int)p->rhs;
+    int info;
+    if (p->routine == GETRF)
+        ((getrf_function *)function_of(p->precision, "getrf"))(&n, &n, x, &n, p->pivots, &info);
+    else if (p->routine == TRSM)
+        ((trsm_function *)function_of(p->precision, "trsm"))("L", "L", "N", "N", &n, &rhs,
+                                                             clb_scalar_one(p->precision), p->a, &n,
+                                                             x, &n, 1, 1, 1, 1);
+    else
+        ((getrs_function *)function_of(p->precision, "getrs"))("N", &n, &rhs, p->a, &n, p->pivots,
+                                                               x, &n, &info, 1);
+}
+
+static double time_call(const struct problem *p, int library)
+{
+    memcpy(p->x[library], p->routine == GETRF ? p->a : p->b, p->bytes);
+    usleep((useconds_t)options.pause * 1000);
+    double begin = bench_now();
+    if (library == 0)
+        call_shim(p, p->x[0]);
+    else
+        call_openblas(p, p->x[1]);
+    return bench_now() - begin;
+}
+
+/* ---- is it right? ---------------------------------------------------------------------------- */
+
+struct complex_number {
+    double re, im;
+};
+
+static struct complex_number get(const struct problem *p, const void *x, size_t i, size_t j)
+{
+    size_t parts = (size_t)bench_parts((int)p->precision), at = (i + j * p->n) * parts;
+    if (bench_real_size((int)p->precision) == sizeof(float)) {
+        const float *e = (const float *)x + at;
+        return (struct complex_number){e[0], parts > 1 ? e[1] : 0};
+    }
+    const double *e = (const double *)x + at;
+    return (struct complex_number){e[0], parts > 1 ? e[1] : 0};
+}
+
+enum part { WHOLE, LOWER, LOWER_UNIT, UPPER };
+
+/* y = M*v for a part of a matrix, and its norm, the largest sum of a column. */
+static void apply(const struct problem *p, const void *x, size_t cols, enum part part,
+                  const struct complex_number *v, struct complex_number *y, double *norm)
+{
+    memset(y, 0, p->n * sizeof *y);
+    *norm = 0;
+    for (size_t j = 0; j < cols; j++) {
+        double sum = 0;
+        for (size_t i = 0; i < p->n; i++) {
+            struct complex_number e = get(p, x, i, j);
+            if ((part == UPPER && i > j) || (part >= LOWER && part <= LOWER_UNIT && i < j))
+                continue;
+            if (part == LOWER_UNIT && i == j)
+                e = (struct complex_number){1, 0};
+            sum += fabs(e.re) + fabs(e.im);
+            y[i].re += e.re * v[j].re - e.im * v[j].im;
+            y[i].im += e.re * v[j].im + e.im * v[j].re;
+        }
+        *norm = fmax(*norm, sum);
+    }
+}
+
+static double distance(const struct problem *p, const struct complex_number *x,
+                       const struct complex_number *y, double scale)
+{
+    double worst = 0,
+           unit = bench_real_size((int)p->precision) == sizeof(float) ? 0x1p-24 : 0x1p-53;
+    for (size_t i = 0; i < p->n; i++) {
+        double d = fabs(x[i].re - y[i].re) + fabs(x[i].im - y[i].im);
+        worst = d <= worst ? worst : d;
+    }
+    return worst / ((double)p->n * unit * scale);
+}
+
+static void interchange(const struct problem *p, struct complex_number *v)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        size_t other = (size_t)p->ipiv[i] - 1;
+        struct complex_number held = v[i];
+        v[i] = v[other];
+        v[other] = held;
+    }
+}
+
+/* P*A*v against L*(U*v), or L*(U*(X*v)) against P*B*v, where A has no factors A*(X*v) against B*v.
+ */
+static double error_of(const struct problem *p)
+{
+    uint64_t state = 7;
+    double norm, unused, scale = 0;
+    struct complex_number *memory = calloc(4 * (p->n + p->rhs), sizeof *memory);
+    if (memory == NULL)
+        bench_fail("no memory");
+    struct complex_number *v = memory, *w = v + p->n + p->rhs, *y = w + p->n, *z = y + p->n;
+    for (size_t i = 0; i < p->n + p->rhs; i++)
+        v[i] = (struct complex_number){bench_random(&state), 0};
+    const void *factors = p->routine == GETRF ? p->x[0] : p->a;
+    if (p->routine == GETRF) {
+        apply(p, p->a, p->n, WHOLE, v, y, &norm);
+        apply(p, factors, p->n, UPPER, v, w, &unused);
+    } else {
+        apply(p, p->b, p->rhs, WHOLE, v, y, &unused);
+        apply(p, p->x[0], p->rhs, WHOLE, v, z, &unused);
+        apply(p, factors, p->n, p->routine == TRSM ? LOWER : UPPER, z, w, &norm);
+        for (size_t i = 0; i < p->n; i++)
+            scale = fmax(scale, fabs(z[i].re) + fabs(z[i].im));
+    }
+    if (p->routine != TRSM) {
+        interchange(p, y);
+        apply(p, factors, p->n, LOWER_UNIT, w, z, &unused);
+    } else {
+        memcpy(z, w, p->n * sizeof *z);
+    }
+    double error = distance(p, y, z, norm * fmax(scale, 1));
+    free(memory);
+    return error;
+}
+
+/* ---- one row --------------------------------------------------------------------------------- */
+
+static double work_of(const struct problem *p)
+{
+    double n = (double)p->n, parts = bench_parts((int)p->precision);
+    double real = p->routine == GETRF  ? 2.0 / 3 * n * n * n
+                  : p->routine == TRSM ? n * n * (double)p->rhs
+                                       : 2 * n * n * (double)p->rhs;
+    return 1e-9 * real * parts * parts;
+}
+
+static void make_problem(struct problem *p)
+{
+    size_t element = (size_t)bench_parts((int)p->precision) * bench_real_size((int)p->precision);
+    size_t bytes = p->n * p->n * element;
+    p->bytes = p->routine == GETRF ? bytes : p->n * p->rhs * element;
+    p->a = bench_memory(bytes);
+    p->b = bench_memory(p->bytes);
+    p->x[0] = bench_memory(p->bytes);
+    p->x[1] = bench_memory(p->bytes);
+    p->ipiv = bench_memory(p->n * sizeof *p->ipiv);
+    p->pivots = bench_memory(p->n * sizeof *p->pivots);
+    bench_fill(p->a, p->n * p->n, (int)p->precision, 1);
+    bench_fill(p->b, p->bytes / element, (int)p->precision, 2);
+    if (p->routine == GETRF)
+        return;
+    /* Factors: their triangles are well conditioned. */
+    getrf_function *function = (getrf_function *)function_of(p->precision, "getrf");
+    const int n = (int)p->n;
+    int info;
+    function(&n, &n, p->a, &n, p->pivots, &info);
+    for (size_t i = 0; i < p->n; i++)
+        p->ipiv[i] = p->pivots[i];
+    if (p->routine != TRSM)
+        return;
+    for (size_t i = 0; i < p->n; i++) {
+        size_t at = i * (p->n + 1) * (size_t)bench_parts((int)p->precision);
+        if (bench_real_size((int)p->precision) == sizeof(float))
+            ((float *)p->a)[at] = 1.5F;
+        else
+            ((double *)p->a)[at] = 1.5;
+    }
+}
+
+static bool measure(enum routine routine, clb_precision precision, size_t n, const char *threads)
+{
+    struct problem p = {.routine = routine,
+                        .precision = precision,
+                        .n = n,
+                        .rhs = options.rhs > 0 ? (size_t)options.rhs : n};
+    double shim[MAX_REPS], other[MAX_REPS], ratios[MAX_REPS];
+    make_problem(&p);
+    time_call(&p, 0);
+    double each = time_call(&p, 0) + time_call(&p, 1) + 2e-3 * options.pause;
+    size_t reps = options.reps > 0 ? (size_t)options.reps : (size_t)(options.seconds / each);
+    reps = clb_min(clb_max(reps, 5), MAX_REPS);
+    for (size_t i = 0; i < reps; i++) {
+        if (i % 2 == 0)
+            shim[i] = time_call(&p, 0);
+        other[i] = time_call(&p, 1);
+        if (i % 2 != 0)
+            shim[i] = time_call(&p, 0);
+        ratios[i] = other[i] / shim[i];
+    }
+    double error = error_of(&p), work = work_of(&p);
+    double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
+    bool good = error < 1;
+    printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %9.2g%s\n",
+           BENCH_PRECISIONS[precision], names[routine], n, threads, 1e3 * bench_median(shim, reps),
+           1e3 * bench_median(other, reps), work / best[0], work / best[1],
+           bench_median(ratios, reps), best[1] / best[0], error, good ? "" : "  WRONG");
+    fflush(stdout);
+    munmap(p.a, n * n * clb_precision_size(precision));
+    munmap(p.b, p.bytes);
+    munmap(p.x[0], p.bytes);
+    munmap(p.x[1], p.bytes);
+    return good;
+}
+
+/* ---- one process for each number of threads -------------------------------------------------- */
+
+static bool next_number(const char **list, int *number)
+{
+    char *end;
+    if (**list == '\0')
+        return false;
+    *number = (int)strtol(*list, &end, 10);
+    if (*number < 1)
+        bench_fail("%s is no list of numbers", *list);
+    *list = end + (*end == ',');
+    return true;
+}
+
+static bool is_listed(const char *list, const char *word)
+{
+    const char *at = strstr(list, word);
+    return at != NULL && (at == list || at[-1] == ',') &&
+           (at[strlen(word)] == ',' || at[strlen(word)] == '\0');
+}
+
+static int run_child(const char *threads)
+{
+    clb_runtime_state state;
+    bool good = true;
+    int n;
+    if (options.pause < 0)
+        options.pause = atoi(threads) > 1 ? 40 : 0;
+    openblas = bench_open(bench_openblas());
+    typedef char *corename(void);
+    const char *core = ((corename *)bench_symbol(openblas, "openblas_get_corename"))();
+    if (options.core != NULL && strcasecmp(core, options.core) != 0)
+        bench_fail("OpenBLAS runs its kernels for %s, not %s", core, options.core);
+    runtime = clb_runtime_get(&state);
+    if (runtime == NULL)
+        bench_fail("no device");
+    printf("# %s threads, OpenBLAS core %s, device %s\n", threads, core, runtime->device.name);
+    for (int routine = 0; routine < ROUTINES; routine++) {
+        if (!is_listed(options.routines, names[routine]))
+            continue;
+        for (const char *letter = options.precisions; *letter != '\0'; letter++) {
+            if (*letter == ',')
+                continue;
+            int precision = bench_precision(*letter);
+            if (precision < 0)
+                bench_fail("%s is no list of precisions", options.precisions);
+            for (const char *sizes = options.sizes; next_number(&sizes, &n);)
+                good &=
+                    measure((enum routine)routine, (clb_precision)precision, (size_t)n, threads);
+        }
+    }
+    return good ? 0 : 1;
+}
+
+static int start_child(char **arguments, int threads, bool pinned)
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        char number[16], label[32];
+        cpu_set_t cpu;
+        snprintf(number, sizeof number, "%d", threads);
+        snprintf(label, sizeof label, "%d%s", threads, pinned ? "pin" : "");
+        setenv("BENCH_THREADS", label, 1);
+        setenv("POCL_MAX_PTHREAD_COUNT", number, 1);
+        setenv("OPENBLAS_NUM_THREADS", number, 1);
+        if (options.core != NULL)
+            setenv("OPENBLAS_CORETYPE", options.core, 1);
+        CPU_ZERO(&cpu);
+        CPU_SET((size_t)sched_getcpu(), &cpu);
+        if (pinned && sched_setaffinity(0, sizeof cpu, &cpu) != 0)
+            bench_fail("can't pin to one CPU");
+        execv("/proc/self/exe", arguments);
+        _exit(1);
+    }
+    int status;
+    return child < 0 || waitpid(child, &status, 0) < 0 || status != 0;
+}
+
+static int run_parent(char **arguments)
+{
+    int failed = 0, threads;
+    if (bench_openblas() == NULL)
+        bench_fail("OpenBLAS is missing (BENCH_OPENBLAS)");
+    printf("# %s\n# OpenBLAS %s\n# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n",
+           bench_cpu(), bench_openblas());
+    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %9s\n", "what", "n", "thr", "shim med", "OB med",
+           "shim best", "OB best", "ratio", "best", "error");
+    for (const char *list = options.threads; next_number(&list, &threads);) {
+        bool may_pin = threads == 1 && strcmp(options.pin, "0") != 0;
+        if (may_pin)
+            failed |= start_child(arguments, threads, true);
+        if (!may_pin || strcmp(options.pin, "both") == 0)
+            failed |= start_child(arguments, threads, false);
+    }
+    return failed;
+}
+
+static void parse(int count, char **arguments)
+{
+    for (int i = 1; i < count; i += 2) {
+        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
+        if (value == NULL)
+            bench_fail("see the head of bench-lu.c for the options");
+        else if (strcmp(name, "--routines") == 0)
+            options.routines = value;
+        else if (strcmp(name, "--sizes") == 0)
+            options.sizes = value;
+        else if (strcmp(name, "--precisions") == 0)
+            options.precisions = value;
+        else if (strcmp(name, "--threads") == 0)
+            options.threads = value;
+        else if (strcmp(name, "--pin") == 0)
+            options.pin = value;
+        else if (strcmp(name, "--rhs") == 0)
+            options.rhs = atoi(value);
+        else if (strcmp(name, "--reps") == 0)
+            options.reps = atoi(value);
+        else if (strcmp(name, "--seconds") == 0)
+            options.seconds = strtod(value, NULL);
+        else if (strcmp(name, "--pause") == 0)
+            options.pause = atoi(value);
+        else if (strcmp(name, "--core") == 0)
+            options.core = value;
+        else
+            bench_fail("%s is no option; see the head of bench-lu.c", name);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    const char *threads = getenv("BENCH_THREADS");
+    if (bench_has_avx512())
+        options.core = "SkylakeX";
+    parse(count, arguments);
+    return threads != NULL ? run_child(threads) : run_parent(arguments);
+}

@@ -1,0 +1,251 @@
+/* LU on the device, small blocks: backward error of every entry, multipliers, pivots and info; and
+ * the rest of a factorisation that was written in part. */
+#include "dense.h"
+#include "fakecl.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct setting {
+    const char *name, *kernel, *params;
+    bool discrete;
+    size_t largest;
+    int runs;
+    uint64_t seed;
+};
+
+enum kind { UNIFORM, GRADED, ZERO_COLUMNS, TRIANGLE, GROWTH, TIES, KINDS };
+
+static const char *const kinds[KINDS] = {"uniform",           "graded", "with zero columns",
+                                         "permuted triangle", "growth", "with ties"};
+
+struct factorisation {
+    enum kind kind;
+    struct dense a;
+    int64_t *ipiv;
+    struct clb_getrf problem;
+    struct clb_lapack_next next;
+    struct clb_getrf_result result;
+    size_t zero; /* the first column of zeros, 1-based; 0 is none */
+};
+
+static number element_of(const struct factorisation *f, size_t i, size_t j, number random)
+{
+    size_t n = f->a.cols;
+    switch (f->kind) {
+    case GRADED:
+        return random * ldexpl(1, (int)(i % 19) - (int)(j % 23));
+    case ZERO_COLUMNS:
+        return f->zero != 0 && j + 1 >= f->zero && (j + 1 - f->zero) % 5 == 0 ? 0 : random;
+    case TRIANGLE: /* rows in another order */
+        return (i * 7 + 3) % f->a.rows <= j ? random + 2 : 0;
+    case GROWTH: /* Wilkinson's: the last column doubles with every step, up to a point */
+        return i % 40 == j % 40 || j + 1 == n ? 1 : i > j && i - j < 12 ? -1 : 0;
+    case TIES:
+        return creall(random) < 0 ? -1 : 1;
+    default:
+        return random;
+    }
+}
+
+static void make(struct factorisation *f, clb_precision precision, size_t m, size_t n,
+                 uint64_t *seed)
+{
+    *f = (struct factorisation){.kind = (enum kind)random_below(seed, KINDS)};
+    f->zero = f->kind == ZERO_COLUMNS ? 1 + random_below(seed, n) : 0;
+    dense_make(&f->a, precision, m, n, 9, seed);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < m; i++)
+            dense_set(&f->a, i, j, element_of(f, i, j, dense_get(&f->a, i, j)));
+    }
+    dense_remember(&f->a);
+    f->ipiv = calloc(clb_min(m, n) + 1, sizeof *f->ipiv);
+    f->problem = (struct clb_getrf){precision, m, n, dense_data(&f->a), f->a.ld};
+    f->next = dense_next;
+    f->next.context = &f->problem.precision;
+    f->result.ipiv = f->ipiv;
+}
+
+static void discard(struct factorisation *f)
+{
+    dense_free(&f->a);
+    free(f->ipiv);
+}
+
+/* Multipliers of columns [first, ...) are at most 1, in the measure that chose the pivot at most
+ * sqrt(2) times that. */
+static void check_multipliers(const struct factorisation *f, size_t first, const char *what)
+{
+    long double most = clb_precision_parts(f->a.precision) > 1 ? sqrtl(2) : 1, worst = 0;
+    for (size_t j = first; j < f->a.cols; j++) {
+        for (size_t i = j + 1; i < f->a.rows; i++) {
+            long double size = cabsl(dense_get(&f->a, i, j));
+            worst = size <= worst ? worst : size;
+        }
+    }
+    expect(worst <= most * (1 + 4 * dense_unit(f->a.precision)), "%s: a multiplier of %.8Lg", what,
+           worst);
+}
+
+static void check(const struct factorisation *f, size_t first, const char *what)
+{
+    long double error = dense_lu_error(&f->a, f->ipiv);
+    bool pairs = clb_precision_parts(f->a.precision) > 1;
+    expect(error <= (pairs ? 3 : 1), "%s %c %zux%zu %s: backward error %.3Lg", what,
+           "sdcz"[f->a.precision], f -> a.rows, f->a.cols, kinds[f->kind], error);
+    check_multipliers(f, first, what);
+    size_t zero = f->zero <= clb_min(f->a.rows, f->a.cols) ? f->zero : 0;
+    if (f->kind == ZERO_COLUMNS || f->kind == UNIFORM)
+        expect(f->result.info == zero, "%s: info = %zu, expected %zu", what, f->result.info, zero);
+    if (f->result.info != 0)
+        expect(dense_get(&f->a, f->result.info - 1, f->result.info - 1) == 0,
+               "%s: info = %zu, but that pivot is not zero", what, f->result.info);
+    expect(dense_gaps_intact(&f->a), "%s: written outside of A", what);
+}
+
+static struct clb_runtime *start(const struct setting *setting)
+{
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    fake_cl.discrete = setting->discrete;
+    fake_cl_install();
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    expect(runtime != NULL, "no device");
+    return runtime;
+}
+
+static void factor(struct clb_runtime *runtime, struct factorisation *f)
+{
+    const struct clb_gemm_variant *variant;
+    if (!expect(clb_gemm_variant_get(runtime, f->problem.precision, &variant) == CLB_OK,
+                "no variant"))
+        return;
+    clb_status status = clb_getrf_run(runtime, variant, &f->problem, &f->next, &f->result);
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    expect(f->result.columns_written == f->a.cols, "%zu of %zu columns written",
+           f->result.columns_written, f->a.cols);
+}
+
+static void factorisations(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+        struct factorisation f;
+        size_t m = 1 + random_below(&setting->seed, setting->largest);
+        size_t n = 1 + random_below(&setting->seed, setting->largest);
+        make(&f, (clb_precision)(i % CLB_PRECISIONS), m, i % 3 ? n : m, &setting->seed);
+        factor(runtime, &f);
+        check(&f, 0, setting->name);
+        discard(&f);
+    }
+}
+
+/* A NaN spreads, but it neither leaves the matrix nor makes pivots that don't exist. */
+static void not_a_number(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < 20; i++) {
+        struct factorisation f;
+        size_t n = 20 + random_below(&setting->seed, 60);
+        make(&f, (clb_precision)(i % CLB_PRECISIONS), n, n, &setting->seed);
+        dense_set(&f.a, random_below(&setting->seed, n), random_below(&setting->seed, n), NAN);
+        dense_remember(&f.a);
+        factor(runtime, &f);
+        for (size_t k = 0; k < n; k++)
+            expect(f.ipiv[k] > (int64_t)k && f.ipiv[k] <= (int64_t)n, "ipiv[%zu] = %lld", k,
+                   (long long)f.ipiv[k]);
+        expect(dense_gaps_intact(&f.a), "written outside of A");
+        discard(&f);
+    }
+}
+
+/* ---- resuming -------------------------------------------------------------------------------- */
+
+/* Any pivot of at least half the largest size: what another library or device may choose. */
+static void factor_otherwise(struct factorisation *f, uint64_t *seed)
+{
+    struct dense *a = &f->a;
+    for (size_t k = 0; k < clb_min(a->rows, a->cols); k++) {
+        long double largest = 0;
+        for (size_t i = k; i < a->rows; i++)
+            largest = fmaxl(largest, dense_abs1(dense_get(a, i, k)));
+        size_t pivot;
+        do {
+            pivot = k + random_below(seed, a->rows - k);
+        } while (dense_abs1(dense_get(a, pivot, k)) < largest / 2 || (largest == 0 && pivot != k));
+        f->ipiv[k] = (int64_t)pivot + 1;
+        if (largest == 0) {
+            f->result.info = f->result.info == 0 ? k + 1 : f->result.info;
+            continue;
+        }
+        for (size_t j = 0; j < a->cols; j++) {
+            number held = dense_get(a, k, j);
+            dense_set(a, k, j, dense_get(a, pivot, j));
+            dense_set(a, pivot, j, held);
+        }
+        for (size_t i = k + 1; i < a->rows; i++) {
+            dense_set(a, i, k, dense_get(a, i, k) / dense_get(a, k, k));
+            for (size_t j = k + 1; j < a->cols; j++)
+                dense_set(a, i, j, dense_get(a, i, j) - dense_get(a, i, k) * dense_get(a, k, j));
+        }
+    }
+}
+
+static void resume(struct setting *setting, int run)
+{
+    struct factorisation f;
+    size_t m = 1 + random_below(&setting->seed, setting->largest);
+    size_t n = 1 + random_below(&setting->seed, setting->largest);
+    make(&f, (clb_precision)(run % CLB_PRECISIONS), m, n, &setting->seed);
+    size_t written = random_below(&setting->seed, n + 1);
+    factor_otherwise(&f, &setting->seed);
+    for (size_t j = written; j < n; j++) {
+        for (size_t i = 0; i < m; i++)
+            dense_set(&f.a, i, j, dense_old(&f.a, i, j));
+    }
+    f.result.columns_written = written;
+    dense_next_entries = 0;
+    clb_getrf_resume(&f.problem, &f.next, &f.result);
+    check(&f, written, "resumed");
+    expect(f.result.columns_written == n, "columns are missing");
+    expect(dense_next_entries <= 2 * m * (n - written), "written columns were computed again");
+    discard(&f);
+}
+
+static void resumptions(void *argument)
+{
+    struct setting *setting = argument;
+    for (int i = 0; i < setting->runs; i++)
+        resume(setting, i);
+}
+
+int main(void)
+{
+    uint64_t seed = tap_seed();
+    struct setting rest = {"resumed", "cpu", "", false, 40, 200, random_bits(&seed)};
+    struct setting settings[] = {
+        {"in place, cpu family", "cpu", "gemm.tile=min,getrf.nb=8,trsm.nb=8", false, 70, 160, 0},
+        {"in place, portable family", "portable", "gemm.tile=min,getrf.nb=16,trsm.nb=8", false, 70,
+         40, 0},
+        {"in place, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60", false, 300, 12, 0},
+        {"streamed, cpu family", "cpu",
+         "gemm.tile=min,getrf.nb=8,trsm.nb=8,gemm.stream=1,gemm.threads=3", false, 70, 160, 0},
+        {"own memory, portable family", "portable", "gemm.tile=min,getrf.nb=16,trsm.nb=8", true, 70,
+         40, 0},
+        {"own memory, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60", true, 300, 12, 0},
+    };
+    tap_child("a factorisation is resumed", 120, resumptions, &rest);
+    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+        settings[i].seed = random_bits(&seed);
+        tap_child(settings[i].name, 300, factorisations, &settings[i]);
+    }
+    tap_child("NaN, in place", 120, not_a_number, &settings[0]);
+    tap_child("NaN, streamed", 120, not_a_number, &settings[3]);
+    return tap_done();
+}
