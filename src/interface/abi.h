@@ -96,6 +96,11 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *problem);
 void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *problem);
 
+/* The functions that LU asks of the next library, by names of the same form as the symbol's, which
+ * is one of xGETRF, xGETRS and xGESV; `target` is that symbol's. */
+struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller);
+
 /* True when the call is to be declined without another look: less work than the gate asks for. */
 CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)
 {

@@ -110,6 +110,39 @@ typedef void (*clb_next_trsm)(const struct clb_target *target, const struct clb_
 bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_trsm_call *call, clb_next_trsm next);
 
+/* ---- LU: getrf.c, getrs.c, gesv.c ------------------------------------------------------------ */
+
+/* The next library's functions for one precision and caller, and how to call them. Their integers
+ * have the width of the caller's. */
+struct clb_next_lapack {
+    const struct clb_target *getrf, *getrs, *trsm, *gemm; /* NULL: not found in that width */
+    /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
+    size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
+                         int64_t *ipiv);
+    /* ipiv as the caller has it */
+    void (*call_getrs)(const struct clb_target *target, const struct clb_getrs *problem,
+                       const void *ipiv);
+    clb_next_trsm call_trsm;
+    clb_next_gemm call_gemm;
+};
+
+/* xGETRF, xGETRS and xGESV are calls of one shape: A is m x n or of order n, B has nrhs columns. */
+struct clb_lu_call {
+    clb_precision precision;
+    clb_op trans; /* getrs */
+    int64_t m, n, nrhs, lda, ldb;
+    void *a, *b;
+    void *ipiv, *info; /* Fortran integers, 64-bit ones if `wide` */
+    bool wide;
+};
+
+bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                    const struct clb_next_lapack *next);
+
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
 /* True when calls are counted and timed. */
