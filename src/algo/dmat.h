@@ -51,10 +51,16 @@ struct clb_engine {
     struct clb_buffer *packed_a, *packed_b, *triangles, *moves, *moves_host;
 };
 
-/* On failure nothing is held. */
+/* On failure nothing is held. CLB_ERR_UNSUPPORTED when the kernels don't build or miscalculate. */
 clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtime,
                            const struct clb_gemm_variant *variant,
                            const struct clb_engine_limits *limits) CLB_MUST_CHECK;
+clb_status clb_engine_open_unchecked(struct clb_engine *engine, struct clb_runtime *runtime,
+                                     const struct clb_gemm_variant *variant,
+                                     const struct clb_engine_limits *limits) CLB_MUST_CHECK;
+/* engine_check.c: build, launch and check the kernels, by the first caller of each precision. */
+clb_status clb_engine_check(struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 /* Wait for the queue. False: what was enqueued may still be under way. */
 bool clb_engine_finish(struct clb_engine *engine);
 /* `idle`: nothing is under way. */

@@ -21,15 +21,6 @@ size_t clb_dmat_ld(size_t rows, size_t element)
 #define GPU_BLOCK   ((size_t)32)
 #define BLOCK_UNIT  ((size_t)8)
 
-static clb_status get_program(struct clb_engine *engine, const struct clb_source *source,
-                              const char *options, struct clb_program **program)
-{
-    struct clb_dispositions *dispositions = clb_dispositions_save();
-    clb_status status = clb_program_get(engine->runtime, source, options, program);
-    clb_dispositions_restore(dispositions);
-    return status;
-}
-
 static clb_status get_programs(struct clb_engine *engine)
 {
     clb_precision precision = engine->variant->precision;
@@ -45,12 +36,12 @@ static clb_status get_programs(struct clb_engine *engine)
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu",
              clb_precision_real_size(precision) == sizeof(double),
              clb_precision_parts(precision) > 1, cpu, engine->block);
-    clb_status status = get_program(engine, &clb_kernel_trsm, options, &engine->trsm);
+    clb_status status = clb_program_get(engine->runtime, &clb_kernel_trsm, options, &engine->trsm);
     if (status != CLB_OK)
         return status;
     snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu",
              clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS);
-    return get_program(engine, &clb_kernel_laswp, options, &engine->laswp);
+    return clb_program_get(engine->runtime, &clb_kernel_laswp, options, &engine->laswp);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -99,14 +90,11 @@ static clb_status get_memory(struct clb_engine *engine, const struct clb_engine_
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtime,
-                           const struct clb_gemm_variant *variant,
-                           const struct clb_engine_limits *limits)
+clb_status clb_engine_open_unchecked(struct clb_engine *engine, struct clb_runtime *runtime,
+                                     const struct clb_gemm_variant *variant,
+                                     const struct clb_engine_limits *limits)
 {
-    *engine = (struct clb_engine){.runtime = runtime,
-                                  .variant = clb_gemm_is_split(variant) ? variant->plain : variant};
-    if (engine->variant == NULL)
-        return CLB_ERR_UNSUPPORTED;
+    *engine = (struct clb_engine){.runtime = runtime, .variant = variant};
     clb_status status = get_programs(engine);
     set_cuts(engine);
     if (status == CLB_OK)
@@ -118,6 +106,19 @@ clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtim
     if (status != CLB_OK)
         clb_engine_close(engine, true);
     return status;
+}
+
+clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant,
+                           const struct clb_engine_limits *limits)
+{
+    *engine = (struct clb_engine){0};
+    if (clb_gemm_is_split(variant))
+        variant = variant->plain;
+    if (variant == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    clb_status status = clb_engine_check(runtime, variant);
+    return status == CLB_OK ? clb_engine_open_unchecked(engine, runtime, variant, limits) : status;
 }
 
 /* Twice, because a failure that a command left behind is reported once. */

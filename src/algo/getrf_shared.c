@@ -31,7 +31,8 @@ static clb_status unmap(struct clb_lu *lu, void *mapped)
         "clEnqueueUnmapMemObject");
 }
 
-/* The first panel is brought in by the CPU, which factors it. */
+/* The first panel is brought in by the CPU, which factors it, and so is everything where the device
+ * can't have the caller's matrix. */
 static void copy_in(const struct clb_lu *lu, size_t cols, char *to)
 {
     const struct clb_getrf *problem = lu->problem;
@@ -46,10 +47,18 @@ static clb_status factor_panel(struct clb_lu *lu, size_t k, size_t width)
     clb_status status = map(lu, k + k * lu->x.ld, panel_bytes(lu, lu->x.rows - k, width), &panel);
     if (status != CLB_OK)
         return status;
-    if (k == 0)
-        copy_in(lu, width, panel);
     clb_lu_factor(lu, k, width, panel, lu->x.ld);
     return unmap(lu, panel);
+}
+
+static clb_status bring_in(struct clb_lu *lu, size_t cols)
+{
+    void *to;
+    clb_status status = map(lu, 0, panel_bytes(lu, lu->x.rows, cols), &to);
+    if (status != CLB_OK)
+        return status;
+    copy_in(lu, cols, to);
+    return unmap(lu, to);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -60,7 +69,7 @@ static clb_status step(struct clb_lu *lu, const struct clb_dmat *caller, size_t 
     clb_status status = clb_lu_prepare(lu, k, width, &moves);
     if (status != CLB_OK || count == 0)
         return status;
-    if (k == 0) {
+    if (k == 0 && caller->mem != NULL) {
         const struct clb_dmat from = clb_dmat_part(caller, 0, first, lu->x.rows, count);
         const struct clb_dmat to = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
         status = clb_dmat_move_copy(&lu->engine, &from, &to, moves);
@@ -73,7 +82,7 @@ static clb_status step(struct clb_lu *lu, const struct clb_dmat *caller, size_t 
 
 static clb_status run_steps(struct clb_lu *lu, const struct clb_dmat *caller)
 {
-    clb_status status = CLB_OK;
+    clb_status status = bring_in(lu, caller->mem != NULL ? clb_lu_width(lu, 0) : lu->x.cols);
     for (size_t k = 0; k < lu->inner && status == CLB_OK;) {
         size_t width = clb_lu_width(lu, k);
         status = factor_panel(lu, k, width);
@@ -181,8 +190,9 @@ static clb_status open_matrices(struct clb_lu *lu, struct clb_dmat *caller)
     const struct clb_getrf *problem = lu->problem;
     size_t bytes;
     clb_status status = clb_extent_bytes(problem->m, problem->n, problem->lda, lu->element, &bytes);
-    if (status == CLB_OK)
-        status = clb_buffer_wrap(lu->runtime, problem->a, bytes, &caller->mem);
+    /* Without it the CPU copies. */
+    if (status == CLB_OK && clb_buffer_wrap(lu->runtime, problem->a, bytes, &caller->mem) != CLB_OK)
+        caller->mem = NULL;
     if (status == CLB_OK)
         status = clb_extent_bytes(lu->x.rows, lu->x.cols, lu->x.ld, lu->element, &bytes);
     if (status == CLB_OK)

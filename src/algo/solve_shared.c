@@ -14,8 +14,9 @@ struct run {
     struct clb_engine engine;
     struct clb_dmat_triangle triangle[2];
     struct slot slot[2];
-    size_t ld; /* of a slot */
-    cl_mem a;
+    size_t ld;               /* of a slot */
+    cl_mem wrapped;          /* the caller's A */
+    struct clb_buffer *copy; /* or what there is instead */
 };
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -124,15 +125,43 @@ static clb_status open_slots(struct run *run)
     return status;
 }
 
+/* Where the device can't have the caller's matrix, because its columns are too far apart. */
+static clb_status copy_a(struct run *run, struct clb_dmat *a)
+{
+    const struct clb_solve *solve = run->solve;
+    size_t n = a->rows, element = clb_precision_size(solve->precision), bytes;
+    cl_int error;
+    a->ld = clb_dmat_ld(n, element);
+    clb_status status = clb_extent_bytes(a->ld, n, a->ld, element, &bytes);
+    if (status == CLB_OK)
+        status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST, bytes, &run->copy);
+    if (status != CLB_OK)
+        return status;
+    a->mem = run->copy->mem;
+    void *to = clb_cl.EnqueueMapBuffer(run->engine.queue, a->mem, CL_TRUE, CL_MAP_WRITE, 0, bytes,
+                                       0, NULL, NULL, &error);
+    status = clb_cl_check(error, "clEnqueueMapBuffer");
+    if (status != CLB_OK)
+        return status;
+    clb_merge_tile(solve->precision, n, n, clb_scalar_one(solve->precision), solve->a, solve->lda,
+                   clb_scalar_zero(solve->precision), to, a->ld);
+    return clb_cl_check(clb_cl.EnqueueUnmapMemObject(run->engine.queue, a->mem, to, 0, NULL, NULL),
+                        "clEnqueueUnmapMemObject");
+}
+
 static clb_status open_triangles(struct run *run)
 {
     const struct clb_solve *solve = run->solve;
     size_t n = clb_solve_order(solve), bytes;
+    struct clb_dmat a = {.rows = n, .cols = n, .ld = solve->lda};
     clb_status status =
         clb_extent_bytes(n, n, solve->lda, clb_precision_size(solve->precision), &bytes);
-    if (status == CLB_OK)
-        status = clb_buffer_wrap(run->runtime, solve->a, bytes, &run->a);
-    const struct clb_dmat a = {run->a, 0, n, n, solve->lda};
+    if (status != CLB_OK)
+        return status;
+    if (clb_buffer_wrap(run->runtime, solve->a, bytes, &run->wrapped) == CLB_OK)
+        a.mem = run->wrapped;
+    else
+        status = copy_a(run, &a);
     if (status == CLB_OK)
         status = clb_solve_pack(solve, &run->engine, &a, run->triangle);
     return status;
@@ -162,8 +191,9 @@ static void end_run(struct run *run)
             clb_cl.ReleaseEvent(run->slot[i].ready);
         clb_buffer_end(run->runtime, run->slot[i].buffer, idle);
     }
-    if (run->a != NULL && idle)
-        clb_cl.ReleaseMemObject(run->a);
+    if (run->wrapped != NULL && idle)
+        clb_cl.ReleaseMemObject(run->wrapped);
+    clb_buffer_end(run->runtime, run->copy, idle);
     clb_engine_close(&run->engine, idle);
 }
 

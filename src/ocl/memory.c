@@ -17,10 +17,17 @@
 /* What stays allocated between calls: little on the host, whose memory is the program's. */
 #define KEEP_HOST   ((uint64_t)64 << 20)
 #define KEEP_DEVICE ((uint64_t)8 << 30)
+/* Large buffers on the host are kept as well, but their pages belong to the system until they are
+ * written again (MADV_FREE): faulting them in anew would cost a twentieth of a factorisation. */
+#define LARGE_HOST ((size_t)32 << 20)
+#define KEEP_LARGE ((uint64_t)1 << 30)
+
+/* Kept buffers by what bounds them: kinds, and large ones of whatever kind on the host. */
+enum { LARGE = 2, CLASSES };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct clb_buffer *kept;             /* free buffers, most recent first */
-static uint64_t kept_bytes[2], taken_bytes; /* by kind; all that exists, kept or in use */
+static struct clb_buffer *kept;                   /* free buffers, most recent first */
+static uint64_t kept_bytes[CLASSES], taken_bytes; /* by class; all that exists, kept or in use */
 
 size_t clb_buffer_rounded(size_t size)
 {
@@ -119,12 +126,17 @@ static void destroy(struct clb_runtime *runtime, struct clb_buffer *buffer)
 
 /* ---- the pool; all of these run with the lock held ------------------------------------------- */
 
+static int class_of(const struct clb_buffer *buffer)
+{
+    return buffer->large ? LARGE : (int)buffer->kind;
+}
+
 static void unkeep(struct clb_buffer **link)
 {
     struct clb_buffer *buffer = *link;
     *link = buffer->link;
     buffer->link = NULL;
-    kept_bytes[buffer->kind] -= buffer->size;
+    kept_bytes[class_of(buffer)] -= buffer->size;
 }
 
 static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size)
@@ -144,16 +156,24 @@ static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size)
     return buffer;
 }
 
-/* Move kept buffers of a kind (or of both, kind < 0) to `list` until at most `bytes` are kept.
- * Their share of the allowance stays taken until destroy_list has given the memory back. */
-static void evict(int kind, uint64_t bytes, struct clb_buffer **list)
+#define BIT(class) (1U << (class))
+#define ALL        (BIT(CLASSES) - 1)
+
+static uint64_t kept_of(unsigned classes)
 {
-    for (struct clb_buffer **link = &kept; *link != NULL;) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < CLASSES; i++)
+        bytes += (classes & BIT(i)) != 0 ? kept_bytes[i] : 0;
+    return bytes;
+}
+
+/* Move kept buffers of some classes to `list` until at most `bytes` of them are kept. Their share
+ * of the allowance stays taken until destroy_list has given the memory back. */
+static void evict(unsigned classes, uint64_t bytes, struct clb_buffer **list)
+{
+    for (struct clb_buffer **link = &kept; *link != NULL && kept_of(classes) > bytes;) {
         struct clb_buffer *buffer = *link;
-        uint64_t now = kind < 0 ? kept_bytes[0] + kept_bytes[1] : kept_bytes[kind];
-        if (now <= bytes)
-            break;
-        if (kind >= 0 && (int)buffer->kind != kind) {
+        if ((classes & BIT(class_of(buffer))) == 0) {
             link = &buffer->link;
             continue;
         }
@@ -192,7 +212,7 @@ static bool reserve_now(struct clb_runtime *runtime, size_t size, struct clb_buf
     if (enough)
         taken_bytes += size;
     else if (evicted != NULL)
-        evict(-1, 0, evicted);
+        evict(ALL, 0, evicted);
     pthread_mutex_unlock(&lock);
     return enough;
 }
@@ -246,15 +266,20 @@ void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer)
     if (buffer == NULL)
         return;
     struct clb_buffer *evicted = NULL;
-    bool host = runtime->device.unified || buffer->kind == CLB_MEMORY_HOST;
+    bool unified = runtime->device.unified;
+    buffer->large = unified && buffer->size >= LARGE_HOST &&
+                    madvise(buffer->host, buffer->size, MADV_FREE) == 0;
     pthread_mutex_lock(&lock);
     buffer->link = kept;
     kept = buffer;
-    kept_bytes[buffer->kind] += buffer->size;
-    if (runtime->device.unified)
-        evict(-1, KEEP_HOST, &evicted);
+    kept_bytes[class_of(buffer)] += buffer->size;
+    if (buffer->large)
+        evict(BIT(LARGE), KEEP_LARGE, &evicted);
+    else if (unified)
+        evict(BIT(CLB_MEMORY_DEVICE) | BIT(CLB_MEMORY_HOST), KEEP_HOST, &evicted);
     else
-        evict((int)buffer->kind, host ? 4 * KEEP_HOST : KEEP_DEVICE, &evicted);
+        evict(BIT(buffer->kind), buffer->kind == CLB_MEMORY_HOST ? 4 * KEEP_HOST : KEEP_DEVICE,
+              &evicted);
     pthread_mutex_unlock(&lock);
     destroy_list(runtime, evicted);
 }
@@ -267,7 +292,7 @@ void clb_buffer_leak(struct clb_buffer *buffer)
 uint64_t clb_memory_available(struct clb_runtime *runtime)
 {
     pthread_mutex_lock(&lock);
-    uint64_t used = taken_bytes - kept_bytes[0] - kept_bytes[1];
+    uint64_t used = taken_bytes - kept_of(ALL);
     pthread_mutex_unlock(&lock);
     return used < runtime->memory_limit ? runtime->memory_limit - used : 0;
 }

@@ -113,6 +113,7 @@ struct clb_buffer {
     void *host;  /* where the CPU reads it: pinned staging or shared memory; NULL for DEVICE kind
                     of a device with its own memory */
     clb_memory_kind kind;
+    bool large;              /* the pool's */
     struct clb_buffer *link; /* the pool's */
 };
 

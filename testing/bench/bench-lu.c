@@ -143,16 +143,25 @@ static void call_openblas(const struct problem *p, void *x)
                                                                x, &n, &info, 1);
 }
 
-static double time_call(const struct problem *p, int library)
+static double cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double time_call(const struct problem *p, int library, double *cpu)
 {
     memcpy(p->x[library], p->routine == GETRF ? p->a : p->b, p->bytes);
     usleep((useconds_t)options.pause * 1000);
-    double begin = bench_now();
+    double begin = bench_now(), cpu_begin = cpu_now();
     if (library == 0)
         call_shim(p, p->x[0]);
     else
         call_openblas(p, p->x[1]);
-    return bench_now() - begin;
+    double time = bench_now() - begin;
+    *cpu = cpu_now() - cpu_begin;
+    return time;
 }
 
 /* ---- is it right? ---------------------------------------------------------------------------- */
@@ -302,27 +311,29 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
                         .precision = precision,
                         .n = n,
                         .rhs = options.rhs > 0 ? (size_t)options.rhs : n};
-    double shim[MAX_REPS], other[MAX_REPS], ratios[MAX_REPS];
+    double shim[MAX_REPS], other[MAX_REPS], ratios[MAX_REPS], cpu_ratios[MAX_REPS], cpu[2];
     make_problem(&p);
-    time_call(&p, 0);
-    double each = time_call(&p, 0) + time_call(&p, 1) + 2e-3 * options.pause;
+    time_call(&p, 0, cpu);
+    double each = time_call(&p, 0, cpu) + time_call(&p, 1, cpu) + 2e-3 * options.pause;
     size_t reps = options.reps > 0 ? (size_t)options.reps : (size_t)(options.seconds / each);
     reps = clb_min(clb_max(reps, 5), MAX_REPS);
     for (size_t i = 0; i < reps; i++) {
         if (i % 2 == 0)
-            shim[i] = time_call(&p, 0);
-        other[i] = time_call(&p, 1);
+            shim[i] = time_call(&p, 0, &cpu[0]);
+        other[i] = time_call(&p, 1, &cpu[1]);
         if (i % 2 != 0)
-            shim[i] = time_call(&p, 0);
+            shim[i] = time_call(&p, 0, &cpu[0]);
         ratios[i] = other[i] / shim[i];
+        cpu_ratios[i] = cpu[1] / cpu[0];
     }
     double error = error_of(&p), work = work_of(&p);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
     bool good = error < 1;
-    printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %9.2g%s\n",
+    printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g%s\n",
            BENCH_PRECISIONS[precision], names[routine], n, threads, 1e3 * bench_median(shim, reps),
            1e3 * bench_median(other, reps), work / best[0], work / best[1],
-           bench_median(ratios, reps), best[1] / best[0], error, good ? "" : "  WRONG");
+           bench_median(ratios, reps), best[1] / best[0], bench_median(cpu_ratios, reps), error,
+           good ? "" : "  WRONG");
     fflush(stdout);
     munmap(p.a, n * n * clb_precision_size(precision));
     munmap(p.b, p.bytes);
@@ -417,8 +428,8 @@ static int run_parent(char **arguments)
         bench_fail("OpenBLAS is missing (BENCH_OPENBLAS)");
     printf("# %s\n# OpenBLAS %s\n# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n",
            bench_cpu(), bench_openblas());
-    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %9s\n", "what", "n", "thr", "shim med", "OB med",
-           "shim best", "OB best", "ratio", "best", "error");
+    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s\n", "what", "n", "thr", "shim med",
+           "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error");
     for (const char *list = options.threads; next_number(&list, &threads);) {
         bool may_pin = threads == 1 && strcmp(options.pin, "0") != 0;
         if (may_pin)

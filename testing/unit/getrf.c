@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct setting {
     const char *name, *kernel, *params;
@@ -165,6 +166,36 @@ static void not_a_number(void *argument)
     }
 }
 
+/* Columns so far apart that indices pass 2^32. Only what is touched takes memory. */
+static void far_columns(void *argument)
+{
+    const struct setting *setting = argument;
+    const size_t m = 30, n = 60, ld = (size_t)1 << 27, bytes = ((n - 1) * ld + m) * sizeof(float);
+    struct clb_runtime *runtime = start(setting);
+    float *a = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (runtime == NULL || !expect(a != MAP_FAILED, "no address space"))
+        return;
+    struct factorisation f;
+    uint64_t seed = setting->seed;
+    make(&f, CLB_S, m, n, &seed);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < m; i++)
+            a[i + j * ld] = (float)creall(dense_get(&f.a, i, j));
+    }
+    f.problem.a = a;
+    f.problem.lda = ld;
+    factor(runtime, &f);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < m; i++)
+            dense_set(&f.a, i, j, a[i + j * ld]);
+        for (size_t i = m; j + 1 < n && i < m + 1000; i++)
+            expect(a[i + j * ld] == 0, "written behind column %zu", j);
+    }
+    check(&f, 0, "far columns");
+    discard(&f);
+}
+
 /* ---- resuming -------------------------------------------------------------------------------- */
 
 /* Any pivot of at least half the largest size: what another library or device may choose. */
@@ -245,6 +276,8 @@ int main(void)
         settings[i].seed = random_bits(&seed);
         tap_child(settings[i].name, 300, factorisations, &settings[i]);
     }
+    tap_child("columns far apart, in place", 120, far_columns, &settings[0]);
+    tap_child("columns far apart, streamed", 120, far_columns, &settings[3]);
     tap_child("NaN, in place", 120, not_a_number, &settings[0]);
     tap_child("NaN, streamed", 120, not_a_number, &settings[3]);
     return tap_done();

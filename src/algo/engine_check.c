@@ -1,0 +1,213 @@
+/* The first use of the kernels for triangular systems and interchanges, of each precision: built,
+ * launched and checked once. A driver may compile at the first launch, and compilers install signal
+ * handlers, so the program's are put back afterwards. */
+#include "dmat.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A system of one block and a bit, so that all kernels and the product between blocks take part:
+ * A^H*X = B with A lower triangular, which reverses, transposes and conjugates. Behind A in one
+ * matrix stand B, its copy with the rows reversed, and that permuted back. */
+#define RHS ((size_t)3)
+
+struct check {
+    struct clb_engine *engine;
+    struct clb_buffer *buffer;
+    struct clb_dmat all;
+    size_t n, parts, bytes;
+    bool single;
+    void *before, *after;
+};
+
+static double get(const struct check *check, const void *x, size_t i, size_t j, size_t part)
+{
+    size_t at = (i + j * check->all.ld) * check->parts + part;
+    return check->single ? (double)((const float *)x)[at] : ((const double *)x)[at];
+}
+
+static void put(const struct check *check, void *x, size_t i, size_t j, size_t part, double value)
+{
+    size_t at = (i + j * check->all.ld) * check->parts + part;
+    if (check->single)
+        ((float *)x)[at] = (float)value;
+    else
+        ((double *)x)[at] = value;
+}
+
+static void fill(const struct check *check)
+{
+    uint64_t state = 20261121;
+    for (size_t j = 0; j < check->n + RHS; j++) {
+        for (size_t i = 0; i < check->n; i++) {
+            for (size_t part = 0; part < check->parts; part++) {
+                state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+                double value = (double)(float)((double)(state >> 40) / (double)(1 << 24) - 0.5);
+                bool diagonal = i == j && part == 0;
+                put(check, check->before, i, j, part,
+                    diagonal       ? 2 + value
+                    : j < check->n ? value / 8
+                                   : value);
+            }
+        }
+    }
+}
+
+/* Columns of RHS columns each behind A. */
+static struct clb_dmat columns(const struct check *check, size_t index)
+{
+    return clb_dmat_part(&check->all, 0, check->n + index * RHS, check->n, RHS);
+}
+
+/* Rows i and n-1-i change places. */
+static clb_status enqueue_moves(const struct check *check)
+{
+    struct clb_engine *engine = check->engine;
+    struct clb_move *moves = engine->moves_host->host;
+    const struct clb_dmat b = columns(check, 0), copy = columns(check, 1), back = columns(check, 2);
+    for (size_t i = 0; i < check->n; i++)
+        moves[i] = (struct clb_move){(cl_uint)i, (cl_uint)(check->n - 1 - i)};
+    clb_status status = clb_dmat_send_moves(engine, check->n);
+    if (status == CLB_OK)
+        status = clb_dmat_move_copy(engine, &b, &copy, check->n);
+    if (status == CLB_OK)
+        status = clb_dmat_move(engine, &copy, check->n);
+    if (status == CLB_OK)
+        status = clb_dmat_move(engine, &copy, check->n);
+    cl_uint *order = engine->moves_host->host;
+    status = status == CLB_OK ? clb_cl_check(clb_cl.Finish(engine->queue), "clFinish") : status;
+    for (size_t i = 0; i < check->n; i++)
+        order[i] = (cl_uint)(check->n - 1 - i);
+    if (status == CLB_OK)
+        status = clb_dmat_send_moves(engine, check->n);
+    if (status == CLB_OK)
+        status = clb_dmat_permute(engine, &copy, &back, engine->moves->mem);
+    return status;
+}
+
+static clb_status run(const struct check *check)
+{
+    struct clb_engine *engine = check->engine;
+    const struct clb_dmat b = columns(check, 0);
+    const struct clb_dmat_triangle triangle = {
+        .a = clb_dmat_part(&check->all, 0, 0, check->n, check->n), .op = CLB_OP_C};
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, check->all.mem, CL_TRUE, 0,
+                                               check->bytes, check->before, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer");
+    if (status == CLB_OK)
+        status = clb_dmat_pack_triangle(engine, &triangle);
+    if (status == CLB_OK)
+        status = clb_dmat_solve(engine, &triangle, &b);
+    if (status == CLB_OK)
+        status = enqueue_moves(check);
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, check->all.mem, CL_TRUE, 0,
+                                                       check->bytes, check->after, 0, NULL, NULL),
+                              "clEnqueueReadBuffer");
+    return status;
+}
+
+/* |b - sum of conj(A(p, i))*x(p)| of either part of an entry, within twice substitution's bound. */
+static bool entry_is_right(const struct check *check, size_t i, size_t j, size_t part)
+{
+    double sum = get(check, check->before, i, j, part), size = fabs(sum);
+    double unit = check->single ? 0x1p-24 : 0x1p-53;
+    for (size_t p = i; p < check->n; p++) {
+        double re = get(check, check->before, p, i, 0), x = get(check, check->after, p, j, part);
+        double im = 0, y = 0;
+        if (check->parts > 1) { /* (re - i*im) * (x + i*y), or the imaginary part of that */
+            im = get(check, check->before, p, i, 1) * (part == 0 ? 1 : -1);
+            y = get(check, check->after, p, j, 1 - part);
+        }
+        sum -= re * x + im * y;
+        size += fabs(re * x) + fabs(im * y);
+    }
+    return fabs(sum) <= 2 * (double)(check->n + 4) * unit * size;
+}
+
+static bool is_right(const struct check *check)
+{
+    for (size_t j = check->n; j < check->n + RHS; j++) {
+        for (size_t i = 0; i < check->n; i++) {
+            for (size_t part = 0; part < check->parts; part++) {
+                double x = get(check, check->after, i, j, part);
+                if (!entry_is_right(check, i, j, part) ||
+                    get(check, check->after, check->n - 1 - i, j + RHS, part) != x ||
+                    get(check, check->after, i, j + 2 * RHS, part) != x)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+static clb_status check_kernels(struct clb_engine *engine)
+{
+    clb_precision precision = engine->variant->precision;
+    size_t n = engine->block + 5;
+    struct check check = {.engine = engine,
+                          .n = n,
+                          .parts = clb_precision_parts(precision),
+                          .single = clb_precision_real_size(precision) == sizeof(float),
+                          .all = {.rows = n, .cols = n + 3 * RHS, .ld = n + 1}};
+    check.bytes = check.all.ld * check.all.cols * clb_precision_size(precision);
+    check.before = calloc(2, check.bytes);
+    if (check.before == NULL)
+        return CLB_ERR_NOMEM;
+    check.after = (char *)check.before + check.bytes;
+    fill(&check);
+    clb_status status =
+        clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, check.bytes, &check.buffer);
+    if (status == CLB_OK) {
+        check.all.mem = check.buffer->mem;
+        status = run(&check);
+    }
+    if (status == CLB_OK && !is_right(&check))
+        status = CLB_ERR_BUILD;
+    clb_buffer_end(engine->runtime, check.buffer, clb_engine_finish(engine));
+    free(check.before);
+    return status;
+}
+
+/* ---- once for each precision ----------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    clb_status status;
+    bool done;
+} checks[CLB_PRECISIONS];
+
+static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct clb_engine engine;
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    const struct clb_engine_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, RHS);
+    clb_status status = clb_engine_open_unchecked(&engine, runtime, variant, &limits);
+    if (status == CLB_OK) {
+        status = check_kernels(&engine);
+        clb_engine_close(&engine, clb_engine_finish(&engine));
+    }
+    clb_dispositions_restore(dispositions);
+    if (status == CLB_ERR_BUILD)
+        clb_log(CLB_LOG_WARN, "triangular systems with %s are not solved on %s: %s", variant->name,
+                runtime->device.name, clb_status_name(status));
+    return status;
+}
+
+/* What a lack of memory or a failing call say is no judgement about the kernels. */
+clb_status clb_engine_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    clb_precision precision = variant->precision;
+    pthread_mutex_lock(&lock);
+    if (!checks[precision].done) {
+        checks[precision].status = check_now(runtime, variant);
+        checks[precision].done =
+            checks[precision].status == CLB_OK || checks[precision].status == CLB_ERR_BUILD;
+    }
+    clb_status status = checks[precision].status;
+    pthread_mutex_unlock(&lock);
+    return status == CLB_ERR_BUILD ? CLB_ERR_UNSUPPORTED : status;
+}
