@@ -16,6 +16,12 @@
 
 #define CLB_INLINE static inline __attribute__((always_inline))
 
+/* Names from macros: CLB_CAT(sgemm, c) is sgemm_c, CLB_JOIN(s, gemm) is sgemm. */
+#define CLB_CAT_(a, b)  a##_##b
+#define CLB_CAT(a, b)   CLB_CAT_(a, b)
+#define CLB_JOIN_(a, b) a##b
+#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
+
 /* A Fortran INTEGER of the target's width. */
 CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
 {
@@ -26,23 +32,6 @@ CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
 CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
 {
     return ilp64 ? value : (int32_t)value;
-}
-
-/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
- * and the upper half is read by 64-bit libraries only. */
-union clb_int_out {
-    int64_t wide;
-    int32_t narrow;
-};
-
-CLB_INLINE union clb_int_out clb_int_for(size_t value, bool ilp64)
-{
-    union clb_int_out out;
-    if (ilp64)
-        out.wide = (int64_t)value;
-    else
-        out.narrow = (int32_t)value;
-    return out;
 }
 
 /* TRANS of BLAS. */
@@ -63,14 +52,31 @@ CLB_INLINE clb_op clb_op_of_letter(char letter)
     }
 }
 
-CLB_INLINE const char *clb_letter_of_op(clb_op op)
+/* SIDE, UPLO and DIAG: one of two upper-case letters. Any other clears *valid. */
+CLB_INLINE bool clb_is_letter(char letter, char yes, char no, bool *valid)
 {
-    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
+    const char upper = (char)(letter & 0xdf);
+    *valid = *valid && (upper == yes || upper == no);
+    return upper == yes;
 }
 
-/* CBLAS_LAYOUT and CBLAS_TRANSPOSE. */
+/* CBLAS_LAYOUT, CBLAS_TRANSPOSE, CBLAS_UPLO, CBLAS_DIAG and CBLAS_SIDE. */
 enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 };
 enum { CLB_NO_TRANS = 111, CLB_TRANS = 112, CLB_CONJ_TRANS = 113 };
+enum { CLB_UPPER = 121, CLB_LOWER = 122 };
+enum { CLB_NON_UNIT = 131, CLB_UNIT = 132 };
+enum { CLB_LEFT = 141, CLB_RIGHT = 142 };
+
+CLB_INLINE bool clb_is_option(int option, int yes, int no, bool *valid)
+{
+    *valid = *valid && (option == yes || option == no);
+    return option == yes;
+}
+
+CLB_INLINE int clb_cblas_of_op(clb_op op)
+{
+    return op == CLB_OP_N ? CLB_NO_TRANS : op == CLB_OP_T ? CLB_TRANS : CLB_CONJ_TRANS;
+}
 
 CLB_INLINE clb_op clb_op_of_cblas(int trans)
 {
@@ -85,6 +91,15 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
         return CLB_OP_INVALID;
     }
 }
+
+/* next.c: problems computed by Fortran names of the next library. */
+void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *problem);
+void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *problem);
+
+/* The functions that LU asks of the next library, by names of the same form as the symbol's, which
+ * is one of xGETRF, xGETRS and xGESV; `target` is that symbol's. */
+struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller);
 
 /* True when the call is to be declined without another look: less work than the gate asks for. */
 CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)

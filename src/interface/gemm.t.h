@@ -1,9 +1,4 @@
-/* Template: xGEMM under all its names, for one precision.
- *
- * Needs CLB_NAME (sgemm), CLB_TYPE (what elements are: float, void for complex ones), CLB_PRECISION
- * (CLB_S), and how C passes alpha and beta: by value if real, by reference if complex. CLB_SCALAR
- * is the parameter's type, CLB_SCALAR_AT(p) the argument for a scalar at p and
- * CLB_SCALAR_ADDRESS(x) where the one passed as x is.
+/* Template: xGEMM under all its names, for one precision (see precisions.t.h).
  *
  *   C = alpha*op(A)*op(B) + beta*C,  op(A) m x k, op(B) k x n, C m x n
  *
@@ -22,19 +17,6 @@ typedef void CLB_CAT(CLB_NAME, fortran_lengths)(const char *transa, const char *
                                                 const void *lda, const CLB_TYPE *b, const void *ldb,
                                                 const CLB_TYPE *beta, CLB_TYPE *c, const void *ldc,
                                                 size_t length_transa, size_t length_transb);
-
-/* One problem by the next library, Fortran's way. */
-static void CLB_CAT(CLB_NAME, next_fortran)(const struct clb_target *target,
-                                            const struct clb_gemm *p)
-{
-    const bool wide = target->ilp64;
-    const union clb_int_out m = clb_int_for(p->m, wide), n = clb_int_for(p->n, wide),
-                            k = clb_int_for(p->k, wide), lda = clb_int_for(p->lda, wide),
-                            ldb = clb_int_for(p->ldb, wide), ldc = clb_int_for(p->ldc, wide);
-    ((CLB_CAT(CLB_NAME, fortran_lengths) *)target->function)(
-        clb_letter_of_op(p->transa), clb_letter_of_op(p->transb), &m, &n, &k, p->alpha, p->a, &lda,
-        p->b, &ldb, p->beta, p->c, &ldc, 1, 1);
-}
 
 /* A call that passed the gate, or that is observed. */
 static CLB_NOINLINE void CLB_CAT(CLB_NAME, offer_fortran)(
@@ -61,7 +43,7 @@ static CLB_NOINLINE void CLB_CAT(CLB_NAME, offer_fortran)(
         .ldc = clb_int(ldc, wide),
         .layout_valid = true,
     };
-    if (clb_route_gemm(symbol, target, &call, CLB_CAT(CLB_NAME, next_fortran)))
+    if (clb_route_gemm(symbol, target, &call, clb_next_gemm_fortran))
         return;
     const double begin = clb_stats_wanted() ? clb_next_begin() : 0;
     ((CLB_CAT(CLB_NAME, fortran_lengths) *)target->function)(transa, transb, m, n, k, alpha, a, lda,
@@ -80,8 +62,8 @@ CLB_INLINE void CLB_CAT(CLB_NAME, enter_fortran)(struct clb_symbol *symbol, cons
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
-    const double work =
-        (double)clb_int(m, wide) * (double)clb_int(n, wide) * (double)clb_int(k, wide);
+    const double work = CLB_CAT(clb_work, CLB_NAME)(
+        (double)clb_int(m, wide), (double)clb_int(n, wide), (double)clb_int(k, wide));
     if (clb_gate_closed(symbol, work))
         ((CLB_CAT(CLB_NAME, fortran) *)target->function)(transa, transb, m, n, k, alpha, a, lda, b,
                                                          ldb, beta, c, ldc);
@@ -114,12 +96,10 @@ typedef void CLB_CAT(CLB_NAME, c)(int layout, int transa, int transb, int64_t m,
 /* One problem by the next library, C's way. */
 static void CLB_CAT(CLB_NAME, next_c)(const struct clb_target *target, const struct clb_gemm *p)
 {
-    static const int trans[] = {
-        [CLB_OP_N] = CLB_NO_TRANS, [CLB_OP_T] = CLB_TRANS, [CLB_OP_C] = CLB_CONJ_TRANS};
     ((CLB_CAT(CLB_NAME, c) *)target->function)(
-        CLB_COL_MAJOR, trans[p->transa], trans[p->transb], (int64_t)p->m, (int64_t)p->n,
-        (int64_t)p->k, CLB_SCALAR_AT(p->alpha), p->a, (int64_t)p->lda, p->b, (int64_t)p->ldb,
-        CLB_SCALAR_AT(p->beta), p->c, (int64_t)p->ldc);
+        CLB_COL_MAJOR, clb_cblas_of_op(p->transa), clb_cblas_of_op(p->transb), (int64_t)p->m,
+        (int64_t)p->n, (int64_t)p->k, CLB_SCALAR_AT(p->alpha), p->a, (int64_t)p->lda, p->b,
+        (int64_t)p->ldb, CLB_SCALAR_AT(p->beta), p->c, (int64_t)p->ldc);
 }
 
 /* A row-major product is the column-major C^T = op(B)^T * op(A)^T over the same memory. */
@@ -165,8 +145,8 @@ CLB_INLINE void CLB_CAT(CLB_NAME, enter_c)(struct clb_symbol *symbol, const void
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
-    const double work =
-        (double)clb_c_int(m, wide) * (double)clb_c_int(n, wide) * (double)clb_c_int(k, wide);
+    const double work = CLB_CAT(clb_work, CLB_NAME)(
+        (double)clb_c_int(m, wide), (double)clb_c_int(n, wide), (double)clb_c_int(k, wide));
     if (clb_gate_closed(symbol, work))
         ((CLB_CAT(CLB_NAME, c) *)target->function)(layout, transa, transb, m, n, k, alpha, a, lda,
                                                    b, ldb, beta, c, ldc);

@@ -4,7 +4,7 @@
 {
 global:
 #define CLB_MAP(routine, form, prefix, suffix, abi, ilp64) prefix##routine##suffix;
-#define CLB_ROUTINE(name, precision, library, work, flops) CLB_FORMS(CLB_MAP, name)
+#define CLB_ROUTINE(name, precision, library, work)        CLB_FORMS_##library(CLB_MAP, name)
 #include "route/routines.def"
     clblas_shim_version;
     clblas_shim_report;

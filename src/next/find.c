@@ -183,6 +183,7 @@ static void remember(const struct clb_next_symbol *symbol, const void *address,
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
+/* NULL: no library has it. */
 static const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller)
 {
     const struct clb_target *target;
@@ -197,12 +198,8 @@ static const struct clb_target *search(struct clb_next_symbol *symbol, const voi
     found = lookup(handle_of(caller), symbol->name);
     if (found == NULL)
         found = find_fallback(symbol);
-    if (found == NULL) {
-        clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can "
-                     "name one)",
-                     symbol->name);
-        _exit(127);
-    }
+    if (found == NULL)
+        return NULL;
     target = intern(symbol, found);
     remember(symbol, caller, target);
     return target;
@@ -218,8 +215,24 @@ static CLB_COLD const struct clb_target *search_unforked(struct clb_next_symbol 
     return target;
 }
 
+const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void *caller)
+{
+    const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
+    if (target == NULL)
+        target = known_for(symbol, caller);
+    return target != NULL ? target : search_unforked(symbol, caller);
+}
+
 const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller)
 {
     const struct clb_target *target = known_for(symbol, caller);
-    return CLB_LIKELY(target != NULL) ? target : search_unforked(symbol, caller);
+    if (CLB_UNLIKELY(target == NULL))
+        target = search_unforked(symbol, caller);
+    if (target == NULL) {
+        clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can "
+                     "name one)",
+                     symbol->name);
+        _exit(127);
+    }
+    return target;
 }

@@ -38,6 +38,9 @@ struct clb_next_symbol {
  * as the dynamic linker would. */
 const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller);
 
+/* For a symbol that the caller may not have been linked to at all: NULL when no library has it. */
+const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void *caller);
+
 /* The target for a call that returns to `caller` (a return address). A few instructions. */
 static inline const struct clb_target *clb_next_get(struct clb_next_symbol *symbol,
                                                     const void *caller)

@@ -1,12 +1,13 @@
-/* The names under which a routine is exported.
+/* The names under which a routine is exported, by library.
  *
- * CLB_FORMS(X, routine) expands X(routine, form, prefix, suffix, abi, always_ilp64) for each; the
- * name is prefix##routine##suffix. Plain names take the integer width of the library that the
- * caller would have reached without the shim. */
+ * CLB_FORMS_BLAS(X, routine) and CLB_FORMS_LAPACK(X, routine) expand X(routine, form, prefix,
+ * suffix, abi, always_ilp64) for each; the name is prefix##routine##suffix. Plain names take the
+ * integer width of the library that the caller would have reached without the shim. */
 #ifndef CLB_FORMS_H
 #define CLB_FORMS_H
 
-#define CLB_FORMS(X, routine) CLB_FORMS_FORTRAN(X, routine) CLB_FORMS_C(X, routine)
+#define CLB_FORMS_BLAS(X, routine)   CLB_FORMS_FORTRAN(X, routine) CLB_FORMS_C(X, routine)
+#define CLB_FORMS_LAPACK(X, routine) CLB_FORMS_FORTRAN(X, routine)
 
 /* Reference BLAS, OpenBLAS, MKL; builds with 64-bit integers; the OpenBLAS in numpy's wheels. */
 #define CLB_FORMS_FORTRAN(X, routine)                                                              \

@@ -1,11 +1,19 @@
-/* Routing: guard, policy, outcome, recovery. */
-#include "route.h"
+/* The part of routing that is the same for all routines: gates, policy, outcome, statistics, log.
+ */
+#include "offer.h"
 
 #include <math.h>
 #include <pthread.h>
 
 /* This thread is inside a device call of the shim: whatever it calls goes straight to next. */
 static CLB_THREAD bool inside;
+
+bool clb_route_set_inside(bool now)
+{
+    bool before = inside;
+    inside = now;
+    return before;
+}
 
 /* ---- gates: what the interface may decline without asking ------------------------------------ */
 
@@ -60,9 +68,19 @@ static CLB_COLD void close_gates(void)
         atomic_store(&clb_symbols[s].gate, INFINITY);
 }
 
-/* ---- guard: is it a call that computes anything? --------------------------------------------- */
+/* ---- policy ---------------------------------------------------------------------------------- */
 
-static bool is_zero(clb_precision precision, const void *value)
+static double cube(double edge)
+{
+    return edge * edge * edge;
+}
+
+bool clb_offer_is_auto(const struct clb_offer *offer)
+{
+    return thresholds[offer->symbol->routine] < 0;
+}
+
+bool clb_scalar_is_zero(clb_precision precision, const void *value)
 {
     const float *single = value;
     const double *full = value;
@@ -78,52 +96,19 @@ static bool is_zero(clb_precision precision, const void *value)
     }
 }
 
-/* The checks of the reference xGEMM, in its terms. */
-static bool is_valid(const struct clb_gemm_call *call)
-{
-    clb_op transa = call->problem.transa, transb = call->problem.transb;
-    if (!call->layout_valid || transa == CLB_OP_INVALID || transb == CLB_OP_INVALID ||
-        call->m < 0 || call->n < 0 || call->k < 0)
-        return false;
-    int64_t rows_a = transa == CLB_OP_N ? call->m : call->k;
-    int64_t rows_b = transb == CLB_OP_N ? call->k : call->n;
-    return call->lda >= (rows_a > 1 ? rows_a : 1) && call->ldb >= (rows_b > 1 ? rows_b : 1) &&
-           call->ldc >= (call->m > 1 ? call->m : 1);
-}
-
-/* Nothing to multiply: the reference returns, scales or clears C. */
-static bool is_quick(const struct clb_gemm_call *call)
-{
-    const struct clb_gemm *problem = &call->problem;
-    return call->m == 0 || call->n == 0 || call->k == 0 ||
-           is_zero(problem->precision, problem->alpha);
-}
-
-static void take_sizes(struct clb_gemm_call *call)
-{
-    call->problem.m = (size_t)call->m;
-    call->problem.n = (size_t)call->n;
-    call->problem.k = (size_t)call->k;
-    call->problem.lda = (size_t)call->lda;
-    call->problem.ldb = (size_t)call->ldb;
-    call->problem.ldc = (size_t)call->ldc;
-}
-
-/* ---- policy ---------------------------------------------------------------------------------- */
-
 /* What needs no device to be decided. CLB_REASONS: nothing speaks against the device. */
-static clb_reason decide_early(const struct clb_gemm_call *call, clb_routine routine, double work)
+static clb_reason decide_early(const struct clb_offer *offer, double work)
 {
-    double threshold = thresholds[routine], lowest = clb_tuning_lowest_threshold();
+    double threshold = thresholds[offer->symbol->routine];
     if (clb_config_get()->mode == CLB_MODE_OFF)
         return CLB_REASON_OFF;
-    if (!is_valid(call))
+    if (!offer->type->is_valid(offer))
         return CLB_REASON_INVALID;
-    if (is_quick(call))
+    if (offer->type->is_quick(offer))
         return CLB_REASON_QUICK;
     if (inside)
         return CLB_REASON_REENTRANT;
-    if (work < (threshold < 0 ? lowest * lowest * lowest : threshold))
+    if (work < (threshold < 0 ? cube(clb_tuning_lowest_threshold()) : threshold))
         return CLB_REASON_SMALL;
     return CLB_REASONS;
 }
@@ -141,23 +126,23 @@ static clb_reason reason_of_state(clb_runtime_state state)
 }
 
 /* What the device has to say. The table's threshold stands unless the user gave one. */
-static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_gemm *problem,
-                                   clb_routine routine, double work,
-                                   const struct clb_gemm_variant **variant)
+static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_offer *offer,
+                                   double work, const struct clb_gemm_variant **variant)
 {
+    clb_precision precision = clb_routine_get(offer->symbol->routine)->precision;
     struct clb_gemm_tuning tuning;
-    if (clb_precision_real_size(problem->precision) == sizeof(double) && !runtime->device.fp64)
+    if (clb_precision_real_size(precision) == sizeof(double) && !runtime->device.fp64)
         return CLB_REASON_NOFP64;
-    if (thresholds[routine] < 0) {
-        if (clb_tuning_gemm(&runtime->device, problem->precision, clb_config_get()->math, 0,
-                            &tuning) != CLB_OK)
+    if (clb_offer_is_auto(offer)) {
+        if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
+            CLB_OK)
             return CLB_REASON_NODEVICE;
-        if (work < tuning.threshold * tuning.threshold * tuning.threshold)
+        if (work < cube(tuning.threshold))
             return CLB_REASON_SMALL;
-        if (clb_min(clb_min(problem->m, problem->n), problem->k) < tuning.smallest)
+        if (offer->smallest < tuning.smallest)
             return CLB_REASON_COST;
     }
-    switch (clb_gemm_variant_get(runtime, problem->precision, variant)) {
+    switch (clb_gemm_variant_get(runtime, precision, variant)) {
     case CLB_OK:
         break;
     case CLB_ERR_NOMEM:
@@ -170,33 +155,75 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
 }
 
+/* ---- progress in parts ----------------------------------------------------------------------- */
+
+void clb_offer_take_progress(struct clb_offer *offer, const struct clb_gemm_progress *progress,
+                             clb_status status, size_t rows, size_t cols)
+{
+    double area = 0;
+    offer->parts = progress->parts;
+    offer->written = 0;
+    offer->kernel = progress->kernel;
+    for (size_t i = 0; i < progress->parts; i++) {
+        const struct clb_rect *part = &progress->part[i];
+        offer->written += progress->written[i];
+        area += progress->written[i] ? (double)part->rows * (double)part->cols : 0;
+    }
+    offer->share = status == CLB_OK ? 1 : area / ((double)rows * (double)cols);
+}
+
+bool clb_offer_complete_parts(struct clb_offer *offer, const struct clb_gemm_progress *progress,
+                              clb_status status,
+                              void (*compute)(struct clb_offer *, const struct clb_rect *))
+{
+    if (status == CLB_OK)
+        return false;
+    if (offer->written == 0)
+        compute(offer, NULL);
+    for (size_t i = 0; offer->written > 0 && i < progress->parts; i++) {
+        if (!progress->written[i])
+            compute(offer, &progress->part[i]);
+    }
+    return true;
+}
+
 /* ---- outcome --------------------------------------------------------------------------------- */
 
 struct outcome {
     clb_reason reason; /* CLB_REASONS: it ran on the device */
     clb_status status;
-    struct clb_gemm_progress progress;
-    const struct clb_gemm_variant *variant;
+    const char *kernel;
     double seconds;
 };
 
-/* The part of C that the device has written, between 0 and 1. */
-static double written_share(const struct clb_gemm *problem,
-                            const struct clb_gemm_progress *progress)
+static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
+                          const struct clb_gemm_variant *variant)
 {
-    double area = 0;
-    for (size_t i = 0; i < progress->parts; i++) {
-        const struct clb_rect *part = &progress->part[i];
-        area += progress->written[i] ? (double)part->rows * (double)part->cols : 0;
-    }
-    return area / ((double)problem->m * (double)problem->n);
+    struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
+    double begin = calls_are_observed() ? clb_now() : 0;
+    offer->declined = CLB_REASONS;
+    outcome.status = offer->type->run(offer, runtime, variant);
+    outcome.seconds = calls_are_observed() ? clb_now() - begin : 0;
+    if (offer->kernel != NULL)
+        outcome.kernel = offer->kernel;
+    /* Only OpenCL's own failures speak against the device: memory may be another call's just now,
+     * and operands may be out of a kernel's range. */
+    if (offer->declined != CLB_REASONS)
+        outcome.reason = offer->declined;
+    else if (outcome.status == CLB_ERR_NOMEM && offer->written == 0)
+        outcome.reason = CLB_REASON_NOMEMORY;
+    else if (outcome.status == CLB_ERR_UNSUPPORTED && offer->parts == 0)
+        outcome.reason = CLB_REASON_COST;
+    else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL)
+        clb_runtime_report(outcome.status == CLB_OK);
+    return outcome;
 }
 
 /* Everything that may enter the driver, with the thread guarded. */
-static struct outcome run_on_device(const struct clb_gemm *problem, clb_routine routine,
-                                    double work)
+static struct outcome run_on_device(struct clb_offer *offer, double work)
 {
-    struct outcome outcome = {.reason = CLB_REASONS};
+    struct outcome outcome = {.reason = CLB_REASON_NODEVICE};
+    const struct clb_gemm_variant *variant;
     struct clb_guest guest;
     clb_runtime_state state;
     clb_guest_enter(&guest);
@@ -206,114 +233,75 @@ static struct outcome run_on_device(const struct clb_gemm *problem, clb_routine 
         close_gates();
         outcome.reason = reason_of_state(state);
     } else {
-        outcome.reason = decide_on_device(runtime, problem, routine, work, &outcome.variant);
+        outcome.reason = decide_on_device(runtime, offer, work, &variant);
     }
-    if (outcome.reason == CLB_REASONS) {
-        double begin = calls_are_observed() ? clb_now() : 0;
-        outcome.status = clb_gemm_run(runtime, outcome.variant, problem, &outcome.progress);
-        outcome.seconds = calls_are_observed() ? clb_now() - begin : 0;
-        /* Only OpenCL's own failures speak against the device: memory may be another call's just
-         * now, and operands may be out of a kernel's range. */
-        if (outcome.status == CLB_ERR_NOMEM && written_share(problem, &outcome.progress) == 0)
-            outcome.reason = CLB_REASON_NOMEMORY;
-        else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL)
-            clb_runtime_report(outcome.status == CLB_OK);
-    }
+    if (outcome.reason == CLB_REASONS)
+        outcome = run(offer, runtime, variant);
     inside = false;
     clb_guest_leave(&guest);
     return outcome;
 }
 
-static size_t count_written(const struct clb_gemm_progress *progress)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < progress->parts; i++)
-        count += progress->written[i];
-    return count;
-}
-
-/* Contract 2: the parts that the device has not written are computed by the next library. */
-static void recover(const struct clb_target *target, const struct clb_gemm *problem,
-                    const struct clb_gemm_progress *progress, clb_next_gemm next)
-{
-    if (count_written(progress) == 0) {
-        next(target, problem);
-        return;
-    }
-    for (size_t i = 0; i < progress->parts; i++) {
-        struct clb_gemm part = clb_gemm_part(problem, &progress->part[i]);
-        if (!progress->written[i])
-            next(target, &part);
-    }
-}
-
-static void log_call(const struct clb_symbol *symbol, const struct clb_gemm_call *call,
-                     const char *where, const char *detail, double seconds)
+char clb_op_letter(clb_op op)
 {
     static const char letters[] = {[CLB_OP_N] = 'N', [CLB_OP_T] = 'T', [CLB_OP_C] = 'C'};
-    clb_op a = call->problem.transa, b = call->problem.transb;
-    clb_log(CLB_LOG_DEBUG, "%s %c%c m=%lld n=%lld k=%lld -> %s (%s) %.3f ms", symbol->next.name,
-            a == CLB_OP_INVALID ? '?' : letters[a], b == CLB_OP_INVALID ? '?' : letters[b],
-            (long long)call->m, (long long)call->n, (long long)call->k, where, detail,
-            1e3 * seconds);
+    return op == CLB_OP_INVALID ? '?' : letters[op];
 }
 
-static bool decline(const struct clb_symbol *symbol, const struct clb_gemm_call *call,
-                    clb_reason reason, double flops)
+static void log_call(const struct clb_offer *offer, const char *where, const char *detail,
+                     double seconds)
+{
+    char text[120];
+    offer->type->describe(offer, text, sizeof text);
+    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms", offer->symbol->next.name, text, where,
+            detail, 1e3 * seconds);
+}
+
+static bool decline(const struct clb_offer *offer, clb_reason reason, double flops)
 {
     if (clb_stats_wanted())
-        clb_stats_declined(symbol, reason, flops);
+        clb_stats_declined(offer->symbol, reason, flops);
     if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(symbol, call, "next", clb_reason_name(reason), 0);
+        log_call(offer, "next", clb_reason_name(reason), 0);
     return false;
 }
 
-static const char *kernel_name(const struct outcome *outcome)
+static void finish(struct clb_offer *offer, const struct outcome *outcome, double flops)
 {
-    const char *used = outcome->progress.kernel;
-    return used != NULL ? used : outcome->variant->name;
-}
-
-static void finish(const struct clb_symbol *symbol, const struct clb_target *target,
-                   const struct clb_gemm_call *call, struct outcome *outcome, clb_next_gemm next,
-                   double flops)
-{
+    const struct clb_symbol *symbol = offer->symbol;
     bool recovered = outcome->status != CLB_OK;
-    double begin = recovered && calls_are_observed() ? clb_now() : 0;
-    double seconds_next = 0;
-    double share = recovered ? written_share(&call->problem, &outcome->progress) : 1;
-    if (recovered) {
-        clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next BLAS computes the rest",
-                symbol->next.name, clb_status_name(outcome->status),
-                count_written(&outcome->progress), outcome->progress.parts);
-        recover(target, &call->problem, &outcome->progress, next);
-        seconds_next = calls_are_observed() ? clb_now() - begin : 0;
+    if (recovered)
+        clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next library computes the rest",
+                symbol->next.name, clb_status_name(outcome->status), offer->written, offer->parts);
+    double begin = calls_are_observed() ? clb_now() : 0;
+    bool next_used = offer->type->complete(offer, outcome->status);
+    double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
+    /* An algorithm that left everything to the next library has not used the device. */
+    if (!recovered && offer->share <= 0) {
+        decline(offer, CLB_REASON_COST, flops);
+        return;
     }
     if (clb_stats_wanted())
-        clb_stats_computed(symbol, kernel_name(outcome), recovered, flops, flops * share,
+        clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * offer->share,
                            outcome->seconds, seconds_next);
     if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(symbol, call, recovered ? "recovered" : "device", kernel_name(outcome),
+        log_call(offer, recovered ? "recovered" : "device", outcome->kernel,
                  outcome->seconds + seconds_next);
 }
 
-bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
-                    struct clb_gemm_call *call, clb_next_gemm next)
+bool clb_route_offer(struct clb_offer *offer)
 {
     clb_route_configure();
-    const struct clb_routine_info *routine = clb_routine_get(symbol->routine);
-    double m = (double)call->m, n = (double)call->n, k = (double)call->k;
-    double work = routine->work(m, n, k);
-    bool counts = call->m > 0 && call->n > 0 && call->k > 0;
-    double flops = counts ? routine->flops(m, n, k) : 0;
-    clb_reason reason = decide_early(call, symbol->routine, work);
+    const struct clb_routine_info *routine = clb_routine_get(offer->symbol->routine);
+    double work = routine->work((double)offer->m, (double)offer->n, (double)offer->k);
+    bool counts = offer->m > 0 && offer->n > 0 && offer->k > 0;
+    double flops = counts ? work * clb_flops_per_work(routine->precision) : 0;
+    clb_reason reason = decide_early(offer, work);
     if (reason != CLB_REASONS)
-        return decline(symbol, call, reason, flops);
-    take_sizes(call);
-    struct outcome outcome = run_on_device(&call->problem, symbol->routine, work);
-    bool computed = outcome.reason == CLB_REASONS;
-    if (computed)
-        finish(symbol, target, call, &outcome, next, flops);
-    clb_gemm_progress_free(&outcome.progress);
-    return computed || decline(symbol, call, outcome.reason, flops);
+        return decline(offer, reason, flops);
+    struct outcome outcome = run_on_device(offer, work);
+    if (outcome.reason != CLB_REASONS)
+        return decline(offer, outcome.reason, flops);
+    finish(offer, &outcome, flops);
+    return true;
 }

@@ -6,13 +6,14 @@
 #define CLB_ROUTE_H
 
 #include "algo/algo.h"
+#include "algo/lapack.h"
 #include "next/next.h"
 #include "route/forms.h"
 
 /* ---- symbols.c: the exported names ----------------------------------------------------------- */
 
 typedef enum clb_routine {
-#define CLB_ROUTINE(name, precision, library, work, flops) CLB_ROUTINE_##name,
+#define CLB_ROUTINE(name, precision, library, work) CLB_ROUTINE_##name,
 #include "route/routines.def"
 #undef CLB_ROUTINE
     CLB_ROUTINES
@@ -20,7 +21,7 @@ typedef enum clb_routine {
 
 typedef enum clb_symbol_id {
 #define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,
-#define CLB_ROUTINE(name, precision, library, work, flops)         CLB_FORMS(CLB_SYMBOL_ENUM, name)
+#define CLB_ROUTINE(name, precision, library, work)                CLB_FORMS_##library(CLB_SYMBOL_ENUM, name)
 #include "route/routines.def"
 #undef CLB_ROUTINE
 #undef CLB_SYMBOL_ENUM
@@ -40,12 +41,26 @@ struct clb_routine_info {
     const char *name;
     clb_precision precision;
     double (*work)(double m, double n, double k);
-    double (*flops)(double m, double n, double k);
 };
+
+/* The work formulas, clb_work_dgemm(m, n, k), for the interface's fast path. */
+#define CLB_ROUTINE(name, precision, library, work)                                                \
+    static inline double clb_work_##name(double m, double n, double k)                             \
+    {                                                                                              \
+        return (void)m, (void)n, (void)k, (work);                                                  \
+    }
+#include "route/routines.def"
+#undef CLB_ROUTINE
+
+/* Floating-point operations for each of work. */
+static inline double clb_flops_per_work(clb_precision precision)
+{
+    return clb_precision_parts(precision) == 2 ? 8 : 2;
+}
 
 const struct clb_routine_info *clb_routine_get(clb_routine routine);
 
-/* ---- route.c --------------------------------------------------------------------------------- */
+/* ---- route.c: what is the same for all routines ---------------------------------------------- */
 
 typedef enum clb_reason {
 #define CLB_REASON(id, name) CLB_REASON_##id,
@@ -56,9 +71,19 @@ typedef enum clb_reason {
 
 const char *clb_reason_name(clb_reason reason);
 
-/* A decoded xGEMM call. Integers are as the caller gave them; an op of CLB_OP_INVALID or a layout
- * that does not exist makes the call `invalid`. The problem's sizes are not yet set. */
+/* Read the configuration and open the gates; idempotent. Called by the slow path. */
+void clb_route_configure(void);
+
+/* ---- the routines, a file for each -----------------------------------------------------------
+ *
+ * Calls come decoded. Integers are as the caller gave them; an option of ..._INVALID or a layout
+ * that does not exist makes a call `invalid`. The problem's sizes are not yet set.
+ *
+ * True: the call has been computed. False: it is declined; call the next library, between
+ * clb_next_begin and clb_next_end. */
 #define CLB_OP_INVALID ((clb_op)-1)
+
+/* gemm.c: xGEMM */
 
 struct clb_gemm_call {
     struct clb_gemm problem; /* pointers, ops and precision; sizes are taken from below */
@@ -69,13 +94,54 @@ struct clb_gemm_call {
 /* Computes one column-major problem by the next library. */
 typedef void (*clb_next_gemm)(const struct clb_target *target, const struct clb_gemm *problem);
 
-/* True: the call has been computed. False: it is declined; call the next library, between
- * clb_next_begin and clb_next_end. */
 bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_gemm_call *call, clb_next_gemm next);
 
-/* Read the configuration and open the gates; idempotent. Called by the slow path. */
-void clb_route_configure(void);
+/* trsm.c: xTRSM */
+
+struct clb_trsm_call {
+    struct clb_trsm problem;
+    int64_t m, n, lda, ldb;
+    bool options_valid; /* layout, side, uplo, trans and diag */
+};
+
+typedef void (*clb_next_trsm)(const struct clb_target *target, const struct clb_trsm *problem);
+
+bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
+                    struct clb_trsm_call *call, clb_next_trsm next);
+
+/* ---- LU: getrf.c, getrs.c, gesv.c ------------------------------------------------------------ */
+
+/* The next library's functions for one precision and caller, and how to call them. Their integers
+ * have the width of the caller's. */
+struct clb_next_lapack {
+    const struct clb_target *getrf, *getrs, *trsm, *gemm; /* NULL: not found in that width */
+    /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
+    size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
+                         int64_t *ipiv);
+    /* ipiv as the caller has it */
+    void (*call_getrs)(const struct clb_target *target, const struct clb_getrs *problem,
+                       const void *ipiv);
+    clb_next_trsm call_trsm;
+    clb_next_gemm call_gemm;
+};
+
+/* xGETRF, xGETRS and xGESV are calls of one shape: A is m x n or of order n, B has nrhs columns. */
+struct clb_lu_call {
+    clb_precision precision;
+    clb_op trans; /* getrs */
+    int64_t m, n, nrhs, lda, ldb;
+    void *a, *b;
+    void *ipiv, *info; /* Fortran integers, 64-bit ones if `wide` */
+    bool wide;
+};
+
+bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                    const struct clb_next_lapack *next);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 

@@ -6,8 +6,7 @@
 #define PROBE(prefix, suffix) #prefix "isamax" #suffix
 
 enum {
-#define CLB_ROUTINE(name, precision, library, work, flops)                                         \
-    LIBRARY_OF_##name = CLB_LIBRARY_##library,
+#define CLB_ROUTINE(name, precision, library, work) LIBRARY_OF_##name = CLB_LIBRARY_##library,
 #include "routines.def"
 #undef CLB_ROUTINE
 };
@@ -24,27 +23,15 @@ struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
                           .always_ilp64 = ilp64},                                                  \
                  .gate = -INFINITY,                                                                \
                  .routine = CLB_ROUTINE_##routine_name},
-#define CLB_ROUTINE(name, precision, library, work, flops) CLB_FORMS(CLB_SYMBOL_ROW, name)
+#define CLB_ROUTINE(name, precision, library, work) CLB_FORMS_##library(CLB_SYMBOL_ROW, name)
 #include "routines.def"
 #undef CLB_ROUTINE
 #undef CLB_SYMBOL_ROW
 };
 
-#define CLB_ROUTINE(name, precision, library, work_formula, flops_formula)                         \
-    static double work_##name(double m, double n, double k)                                        \
-    {                                                                                              \
-        return work_formula;                                                                       \
-    }                                                                                              \
-    static double flops_##name(double m, double n, double k)                                       \
-    {                                                                                              \
-        return flops_formula;                                                                      \
-    }
-#include "routines.def"
-#undef CLB_ROUTINE
-
 static const struct clb_routine_info routines[CLB_ROUTINES] = {
-#define CLB_ROUTINE(name, precision, library, work, flops)                                         \
-    [CLB_ROUTINE_##name] = {#name, CLB_##precision, work_##name, flops_##name},
+#define CLB_ROUTINE(name, precision, library, work)                                                \
+    [CLB_ROUTINE_##name] = {#name, CLB_##precision, clb_work_##name},
 #include "routines.def"
 #undef CLB_ROUTINE
 };

@@ -40,7 +40,7 @@ number dense_get(const struct dense *x, size_t i, size_t j)
 {
     if (parts(x->precision) == 1)
         return matrix_get(&x->real, i, j);
-    return CMPLXL(matrix_get(&x->real, 2 * i, j), matrix_get(&x->real, 2 * i + 1, j));
+    return dense_number(matrix_get(&x->real, 2 * i, j), matrix_get(&x->real, 2 * i + 1, j));
 }
 
 number dense_old(const struct dense *x, size_t i, size_t j)
@@ -103,9 +103,9 @@ static number get(const struct view *x, size_t i, size_t j)
     case CLB_D:
         return ((const double *)x->data)[at];
     case CLB_C:
-        return CMPLXL(((const float *)x->data)[at], ((const float *)x->data)[at + 1]);
+        return dense_number(((const float *)x->data)[at], ((const float *)x->data)[at + 1]);
     default:
-        return CMPLXL(((const double *)x->data)[at], ((const double *)x->data)[at + 1]);
+        return dense_number(((const double *)x->data)[at], ((const double *)x->data)[at + 1]);
     }
 }
 
@@ -133,7 +133,7 @@ static number get_op(const struct view *x, clb_op op, size_t i, size_t j)
 /* A divisor or pivot may be zero, and C's complex arithmetic would make NaN of more than that. */
 static number divide(number x, number y)
 {
-    return cimagl(y) == 0 ? CMPLXL(creall(x) / creall(y), cimagl(x) / creall(y)) : x / y;
+    return cimagl(y) == 0 ? dense_number(creall(x) / creall(y), cimagl(x) / creall(y)) : x / y;
 }
 
 number dense_scalar(clb_precision precision, const void *scalar)

@@ -10,6 +10,15 @@
 
 typedef long double complex number;
 
+/* CMPLXL, which not every compiler has. */
+static inline number dense_number(long double re, long double im)
+{
+    number x;
+    ((long double *)&x)[0] = re;
+    ((long double *)&x)[1] = im;
+    return x;
+}
+
 struct dense {
     clb_precision precision;
     size_t rows, cols, ld;
@@ -40,8 +49,8 @@ long double dense_abs1(number x);
 extern size_t dense_next_entries;
 extern const struct clb_lapack_next dense_next;
 
-/* max |P*A - L*U| / (u * max(m, n) * |A|_max-norm growth): the backward error of a factorisation
- * whose input is remembered in `x`, entry by entry against |L||U|. */
+/* The backward error of a factorisation whose input is remembered in `x`: the largest
+ * |P*A - L*U| / ((min(m, n) + 4) u (|P*A| + |L||U|)) of any entry. Not finite when ipiv is none. */
 long double dense_lu_error(const struct dense *x, const int64_t *ipiv);
 
 #endif

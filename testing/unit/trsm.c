@@ -39,7 +39,7 @@ static void make_triangle(struct system *s, uint64_t *seed)
         for (size_t i = 0; i < n; i++) {
             number e = dense_get(&s->a, i, j);
             if ((problem->upper ? i > j : i < j) || (i == j && problem->unit)) {
-                e = CMPLXL(NAN, NAN);
+                e = dense_number(NAN, NAN);
             } else if (i == j) {
                 e += creall(e) < 0 ? -1 : 1;
                 if (s->kind == TINY_DIAGONAL)
@@ -79,7 +79,7 @@ static void make_system(struct system *s, const struct setting *setting, uint64_
     make_triangle(s, seed);
     s->alpha = random_below(seed, 2) ? 1 : -0.75;
     if (s->alpha != 1 && clb_precision_parts(problem->precision) > 1)
-        s->alpha = CMPLXL(0.5, -1.25);
+        s->alpha = dense_number(0.5, -1.25);
     for (int i = 0; i < 2; i++) {
         s->scalar_d[i] = (double)(i == 0 ? creall(s->alpha) : cimagl(s->alpha));
         s->scalar_s[i] = (float)s->scalar_d[i];

@@ -1,0 +1,153 @@
+/* The shim's own calls to the next library by Fortran names: parts of a problem that the device has
+ * not computed, and what algorithms leave to it. All arguments are references, so that one function
+ * serves every precision. */
+#include "abi.h"
+
+#include <string.h>
+
+typedef void gemm_fortran(const char *transa, const char *transb, const void *m, const void *n,
+                          const void *k, const void *alpha, const void *a, const void *lda,
+                          const void *b, const void *ldb, const void *beta, void *c,
+                          const void *ldc, size_t length_transa, size_t length_transb);
+
+typedef void trsm_fortran(const char *side, const char *uplo, const char *transa, const char *diag,
+                          const void *m, const void *n, const void *alpha, const void *a,
+                          const void *lda, void *b, const void *ldb, size_t length_side,
+                          size_t length_uplo, size_t length_transa, size_t length_diag);
+
+typedef void getrf_fortran(const void *m, const void *n, void *a, const void *lda, void *ipiv,
+                           void *info);
+typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, const void *a,
+                           const void *lda, const void *ipiv, void *b, const void *ldb, void *info,
+                           size_t length_trans);
+
+/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
+ * and the upper half is read by 64-bit libraries only. */
+union integer {
+    int64_t wide;
+    int32_t narrow;
+};
+
+static union integer integer_for(size_t value, const struct clb_target *target)
+{
+    union integer out;
+    if (target->ilp64)
+        out.wide = (int64_t)value;
+    else
+        out.narrow = (int32_t)value;
+    return out;
+}
+
+static const char *letter_of_op(clb_op op)
+{
+    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
+}
+
+void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *p)
+{
+    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
+                        k = integer_for(p->k, target), lda = integer_for(p->lda, target),
+                        ldb = integer_for(p->ldb, target), ldc = integer_for(p->ldc, target);
+    ((gemm_fortran *)target->function)(letter_of_op(p->transa), letter_of_op(p->transb), &m, &n, &k,
+                                       p->alpha, p->a, &lda, p->b, &ldb, p->beta, p->c, &ldc, 1, 1);
+}
+
+void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *p)
+{
+    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
+                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
+    ((trsm_fortran *)target->function)(p->right ? "R" : "L", p->upper ? "U" : "L",
+                                       letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
+                                       p->alpha, p->a, &lda, p->b, &ldb, 1, 1, 1, 1);
+}
+
+/* ---- LU -------------------------------------------------------------------------------------- */
+
+/* 32-bit integers that fill the first half of an array become its 64-bit ones, the last first. */
+static void widen_in_place(int64_t *array, size_t count)
+{
+    for (size_t i = count; i-- > 0;) {
+        int32_t value;
+        memcpy(&value, (const char *)array + i * sizeof value, sizeof value);
+        array[i] = value;
+    }
+}
+
+static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
+{
+    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
+                        lda = integer_for(p->lda, target);
+    union integer info = {.wide = 0};
+    ((getrf_fortran *)target->function)(&m, &n, p->a, &lda, ipiv, &info);
+    if (!target->ilp64)
+        widen_in_place(ipiv, clb_min(p->m, p->n));
+    int64_t first_zero = target->ilp64 ? info.wide : info.narrow;
+    return first_zero > 0 ? (size_t)first_zero : 0;
+}
+
+static void call_getrs(const struct clb_target *target, const struct clb_getrs *p, const void *ipiv)
+{
+    const union integer n = integer_for(p->n, target), nrhs = integer_for(p->nrhs, target),
+                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
+    union integer info;
+    ((getrs_fortran *)target->function)(letter_of_op(p->trans), &n, &nrhs, p->a, &lda, ipiv, p->b,
+                                        &ldb, &info, 1);
+}
+
+/* The symbols of a precision; the forms of each follow in the order of forms.h. */
+struct family {
+    clb_symbol_id getrf, getrs, gesv, trsm, gemm;
+};
+
+static const struct family families[CLB_PRECISIONS] = {
+#define CLB_FAMILY(x)                                                                              \
+    {                                                                                              \
+        CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##gesv_plain,      \
+            CLB_SYMBOL_##x##trsm_plain, CLB_SYMBOL_##x##gemm_plain                                 \
+    }
+    [CLB_S] = CLB_FAMILY(s),
+    [CLB_D] = CLB_FAMILY(d),
+    [CLB_C] = CLB_FAMILY(c),
+    [CLB_Z] = CLB_FAMILY(z),
+#undef CLB_FAMILY
+};
+
+#define FORMS (CLB_SYMBOL_sgetrf_scipy_ilp64 - CLB_SYMBOL_sgetrf_plain)
+_Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == FORMS,
+               "BLAS and LAPACK have the same Fortran forms, in one order");
+
+static size_t form_of(const struct clb_symbol *symbol, const struct family *family)
+{
+    const size_t firsts[] = {family->getrf, family->getrs, family->gesv};
+    size_t id = (size_t)(symbol - clb_symbols), form = 0;
+    for (size_t i = 0; i < CLB_COUNT_OF(firsts); i++) {
+        if (id >= firsts[i] && id <= firsts[i] + FORMS)
+            form = id - firsts[i];
+    }
+    return form;
+}
+
+/* The target of a sibling; NULL when there is none or its integers are others. */
+static const struct clb_target *sibling(size_t id, const struct clb_target *target,
+                                        const void *caller)
+{
+    const struct clb_target *found = clb_next_try(&clb_symbols[id].next, caller);
+    return found != NULL && found->ilp64 == target->ilp64 ? found : NULL;
+}
+
+struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller)
+{
+    const struct family *family = &families[clb_routine_get(symbol->routine)->precision];
+    size_t form = form_of(symbol, family);
+    return (struct clb_next_lapack){
+        .getrf = sibling(family->getrf + form, target, caller),
+        .getrs = sibling(family->getrs + form, target, caller),
+        .trsm = sibling(family->trsm + form, target, caller),
+        .gemm = sibling(family->gemm + form, target, caller),
+        .call_getrf = call_getrf,
+        .call_getrs = call_getrs,
+        .call_trsm = clb_next_trsm_fortran,
+        .call_gemm = clb_next_gemm_fortran,
+    };
+}

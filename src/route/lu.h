@@ -1,0 +1,43 @@
+/* lu.h: what xGETRF, xGETRS and xGESV share: a factorisation and a solve under way. */
+#ifndef CLB_LU_H
+#define CLB_LU_H
+
+#include "offer.h"
+
+/* getrf.c: A = P*L*U. */
+struct clb_factoring {
+    const struct clb_lu_call *call;
+    const struct clb_next_lapack *next;
+    struct clb_getrf problem;
+    struct clb_getrf_result result;
+    int64_t *pivots;  /* owned; NULL where the caller's array has 64-bit integers */
+    bool on_device;   /* clb_getrf_run is under way */
+    double next_work; /* in panels and the like, by the next library */
+};
+
+/* Guarded; also the offer's progress. */
+clb_status clb_factoring_run(struct clb_factoring *factoring, struct clb_offer *offer,
+                             struct clb_runtime *runtime, const struct clb_gemm_variant *variant);
+/* Unguarded: finish what run has left, and give pivots and info to the caller. True when the next
+ * library was needed. */
+bool clb_factoring_complete(struct clb_factoring *factoring, clb_status status);
+void clb_factoring_free(struct clb_factoring *factoring);
+
+/* getrs.c: op(A)*X = B. */
+struct clb_solving {
+    const struct clb_lu_call *call;
+    const struct clb_next_lapack *next;
+    struct clb_getrs problem;
+    struct clb_gemm_progress progress;
+    int64_t *pivots; /* owned; NULL where they are somebody else's */
+};
+
+struct clb_getrs clb_solving_problem(const struct clb_lu_call *call, clb_op trans);
+/* The missing part of B, or all of it. */
+void clb_solving_compute_next(const struct clb_solving *solving, const struct clb_rect *rect);
+
+/* Of Fortran integers in the caller's width. */
+int64_t clb_lu_integer(const struct clb_lu_call *call, const void *array, size_t index);
+void clb_lu_set_integer(const struct clb_lu_call *call, void *array, size_t index, int64_t value);
+
+#endif

@@ -1,0 +1,92 @@
+/* xTRSM: op(A)*X = alpha*B or X*op(A) = alpha*B, X overwrites B. */
+#include "offer.h"
+
+#include <stdio.h>
+
+struct trsm {
+    struct clb_offer offer;
+    struct clb_trsm_call *call;
+    const struct clb_target *target;
+    clb_next_trsm next;
+    struct clb_gemm_progress progress;
+};
+
+static bool is_valid(const struct clb_offer *offer)
+{
+    const struct clb_trsm_call *call = ((const struct trsm *)offer)->call;
+    return call->options_valid && call->m >= 0 && call->n >= 0 &&
+           clb_ld_is_valid(call->lda, call->problem.right ? call->n : call->m) &&
+           clb_ld_is_valid(call->ldb, call->m);
+}
+
+/* Nothing to solve: the reference returns or clears B. */
+static bool is_quick(const struct clb_offer *offer)
+{
+    const struct clb_trsm_call *call = ((const struct trsm *)offer)->call;
+    return call->m == 0 || call->n == 0 ||
+           clb_scalar_is_zero(call->problem.precision, call->problem.alpha);
+}
+
+static void take_sizes(struct clb_trsm_call *call)
+{
+    call->problem.m = (size_t)call->m;
+    call->problem.n = (size_t)call->n;
+    call->problem.lda = (size_t)call->lda;
+    call->problem.ldb = (size_t)call->ldb;
+}
+
+static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+                      const struct clb_gemm_variant *variant)
+{
+    struct trsm *trsm = (struct trsm *)offer;
+    take_sizes(trsm->call);
+    const struct clb_trsm *problem = &trsm->call->problem;
+    clb_status status = clb_trsm_run(runtime, variant, problem, &trsm->progress);
+    clb_offer_take_progress(offer, &trsm->progress, status, problem->m, problem->n);
+    return status;
+}
+
+/* Parts are independent solves, so that the next library computes the missing ones from what is
+ * still B there. */
+static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+{
+    const struct trsm *trsm = (const struct trsm *)offer;
+    struct clb_trsm part = trsm->call->problem;
+    if (rect != NULL)
+        part = clb_trsm_part(&trsm->call->problem, rect);
+    trsm->next(trsm->target, &part);
+}
+
+static bool complete(struct clb_offer *offer, clb_status status)
+{
+    return clb_offer_complete_parts(offer, &((struct trsm *)offer)->progress, status, compute_next);
+}
+
+static void describe(const struct clb_offer *offer, char *text, size_t size)
+{
+    const struct clb_trsm_call *call = ((const struct trsm *)offer)->call;
+    const struct clb_trsm *problem = &call->problem;
+    snprintf(text, size, "%c%c%c%c m=%lld n=%lld", problem->right ? 'R' : 'L',
+             problem->upper ? 'U' : 'L', clb_op_letter(problem->trans), problem->unit ? 'U' : 'N',
+             (long long)call->m, (long long)call->n);
+}
+
+bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
+                    struct clb_trsm_call *call, clb_next_trsm next)
+{
+    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    struct trsm trsm = {
+        .offer = {.type = &type,
+                  .symbol = symbol,
+                  .m = call->m,
+                  .n = call->n,
+                  .k = call->problem.right ? call->n : call->m,
+                  .smallest = clb_min((size_t)call->m, (size_t)call->n)},
+        .call = call,
+        .target = target,
+        .next = next,
+    };
+    bool computed = clb_route_offer(&trsm.offer);
+    clb_gemm_progress_free(&trsm.progress);
+    return computed;
+}

@@ -1,0 +1,90 @@
+# netlib's BLAS 3 programs, for tests that run them with every call offloaded; sourced after common.sh with
+# $part set to gemm or trsm: what else they test is switched off.
+programs=$(dirname "$(ls /usr/lib/*-linux-gnu*/blas/xblat3d 2>/dev/null | head -1)")
+[ -x "$programs/xdcblat3" ] || skip_all "netlib's programs are missing (Debian: libblas-test)"
+
+# OpenBLAS lacks two variables of the reference's CBLAS, to which the C programs are linked.
+echo 'int RowMajorStrg, CBLAS_CallFromC;' >variables.c
+$CC -shared -fPIC -o variables.so variables.c
+
+# run PROGRAM PRELOAD [VARIABLE=VALUE...]: its output in `output`.
+run()
+{
+    program=$1
+    preload=$2
+    shift 2
+    precision=${program#x}
+    precision=${precision#blat3}
+    precision=${precision%cblat3}
+    case $program in
+    *cblat3) input=$programs/${precision}in3 ;;
+    *) input=$programs/${precision}blat3.in ;;
+    esac
+    rm -f ./*blat3.out output
+    upper=$(echo "$part" | tr a-z A-Z)
+    sed "/PUT F FOR NO TEST/{/$part\|$upper/!s/ T / F /}" "$input" >input
+    timeout -k 5 120 env LD_LIBRARY_PATH="$folder" LD_PRELOAD="$preload" "$@" "$programs/$program" \
+        <input >stdout 2>stderr
+    status=$?
+    cat stdout stderr ./*blat3.out >output 2>/dev/null
+    return $status
+}
+
+same_with_shim()
+{
+    rm -f report.json*
+    run "$program" "$shim $variables" CLBLAS_SHIM_THRESHOLD=0 CLBLAS_SHIM_STATS="$work/report.json" \
+        "$@" || return 1
+    diff "expected.$program" output
+}
+passed()
+{
+    grep -i "$part *PASSED THE.*COMPUTATIONAL TESTS" output && ! grep -iE 'fatal|fail|suspect' output
+}
+# all_offloaded AT_LEAST: in all rows nothing but quick and invalid calls went to the next library, and in
+# the program's own row that many did run on the device.
+all_offloaded()
+{
+    consistent report.json || return 1
+    for letter in s d c z; do
+        for routine in ${letter}${part}_ cblas_${letter}${part}; do
+            next=$(value report.json $routine next)
+            declined=$(($(value report.json $routine quick) + $(value report.json $routine invalid)))
+            [ "$next" = $declined ] && [ "$(value report.json $routine recovered)" = 0 ] || {
+                cat report.json
+                return 1
+            }
+        done
+    done
+    case $program in
+    xblat3*) own=${precision}${part}_ ;;
+    *) own=cblas_${precision}${part} ;;
+    esac
+    [ "$(value report.json $own device)" -ge "$1" ] || { cat report.json; return 1; }
+}
+
+# choose PROVIDER FOLDER: what the programs run over from here on.
+choose()
+{
+    provider=$1
+    folder=$2
+    variables=
+    [ "$provider" = reference ] || variables=$work/variables.so
+}
+# without_shim PROGRAM
+without_shim()
+{
+    check "$provider, $1: runs without the shim" run "$1" "$variables"
+    cp output "expected.$1"
+}
+# with_shim PROGRAM LABEL AT_LEAST [VARIABLE=VALUE...]
+with_shim()
+{
+    program=$1
+    label="$provider, $1, $2"
+    least=$3
+    shift 3
+    check "$label: the same output" same_with_shim "$@"
+    check "$label: passed" passed
+    check "$label: all offloaded" all_offloaded "$least"
+}

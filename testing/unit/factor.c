@@ -1,0 +1,686 @@
+/* xGETRF, xGETRS and xGESV through the route layer with a next library of plain loops: every reason
+ * for which a call is declined, pivots and info in both integer widths, calls that the next library
+ * makes, and every OpenCL call of a warm one failing in turn. */
+#include "dense.h"
+#include "fakecl.h"
+#include "routed.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST  64
+#define UNSET INT64_C(0x5a5a5a5a5a5a5a5a)
+
+static uint64_t seed;
+static long next_getrs_calls, next_getrf_calls;
+static void (*getrf_hook)(void); /* called by the next library's getrf */
+
+/* ---- the next library ------------------------------------------------------------------------ */
+
+static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
+{
+    (void)target;
+    next_getrf_calls++;
+    if (getrf_hook != NULL)
+        getrf_hook();
+    return dense_next.getrf(&p->precision, p->m, p->n, p->a, p->lda, ipiv);
+}
+
+static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
+{
+    (void)target;
+    dense_next.trsm(NULL, problem);
+}
+
+static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
+{
+    (void)target;
+    dense_next.gemm(NULL, problem);
+}
+
+static void swap_rows(const struct clb_getrs *p, size_t i, size_t other)
+{
+    size_t element = clb_precision_size(p->precision);
+    for (size_t j = 0; j < p->nrhs; j++) {
+        char held[16], *x = (char *)p->b + (i + j * p->ldb) * element,
+                       *y = (char *)p->b + (other + j * p->ldb) * element;
+        memcpy(held, x, element);
+        memcpy(x, y, element);
+        memcpy(y, held, element);
+    }
+}
+
+static void solve(const struct clb_getrs *p, const void *ipiv, bool wide)
+{
+    bool plain = p->trans == CLB_OP_N;
+    struct clb_trsm trsm = {.precision = p->precision,
+                            .trans = p->trans,
+                            .m = p->n,
+                            .n = p->nrhs,
+                            .alpha = clb_scalar_one(p->precision),
+                            .a = p->a,
+                            .b = p->b,
+                            .lda = p->lda,
+                            .ldb = p->ldb};
+    next_getrs_calls++;
+    for (size_t step = 0; step < 3; step++) {
+        if (step == (plain ? 0 : 2)) {
+            for (size_t q = 0; q < p->n; q++) {
+                size_t i = plain ? q : p->n - 1 - q;
+                swap_rows(p, i,
+                          (size_t)(wide ? ((const int64_t *)ipiv)[i] : ((const int32_t *)ipiv)[i]) -
+                              1);
+            }
+        } else {
+            trsm.upper = trsm.unit = false;
+            if (step == (plain ? 2 : 0))
+                trsm.upper = true;
+            else
+                trsm.unit = true;
+            dense_next.trsm(NULL, &trsm);
+        }
+    }
+}
+
+static void call_getrs_wide(const struct clb_target *target, const struct clb_getrs *problem,
+                            const void *ipiv)
+{
+    (void)target;
+    solve(problem, ipiv, true);
+}
+
+static void call_getrs_narrow(const struct clb_target *target, const struct clb_getrs *problem,
+                              const void *ipiv)
+{
+    (void)target;
+    solve(problem, ipiv, false);
+}
+
+static const struct clb_target some_target;
+
+static struct clb_next_lapack next_of(const struct clb_lu_call *call)
+{
+    return (struct clb_next_lapack){.getrf = &some_target,
+                                    .getrs = &some_target,
+                                    .trsm = &some_target,
+                                    .gemm = &some_target,
+                                    .call_getrf = call_getrf,
+                                    .call_getrs = call->wide ? call_getrs_wide : call_getrs_narrow,
+                                    .call_trsm = call_trsm,
+                                    .call_gemm = call_gemm};
+}
+
+/* ---- systems --------------------------------------------------------------------------------- */
+
+enum routine { GETRF, GETRS, GESV, ROUTINES };
+
+struct system {
+    enum routine routine;
+    struct clb_lu_call call;
+    struct dense a, b, factors; /* factors: what getrs is given, over A's memory otherwise */
+    int64_t ipiv[MOST + 2], info, given[MOST + 2];
+    size_t zero; /* a column of zeros, counted from 1; 0: none */
+};
+
+static struct clb_symbol *symbol_of(enum routine routine, clb_precision precision)
+{
+    static const clb_symbol_id ids[ROUTINES][CLB_PRECISIONS] = {
+        {CLB_SYMBOL_sgetrf_plain, CLB_SYMBOL_dgetrf_plain, CLB_SYMBOL_cgetrf_plain,
+         CLB_SYMBOL_zgetrf_plain},
+        {CLB_SYMBOL_sgetrs_plain, CLB_SYMBOL_dgetrs_plain, CLB_SYMBOL_cgetrs_plain,
+         CLB_SYMBOL_zgetrs_plain},
+        {CLB_SYMBOL_sgesv_plain, CLB_SYMBOL_dgesv_plain, CLB_SYMBOL_cgesv_plain,
+         CLB_SYMBOL_zgesv_plain}};
+    return &clb_symbols[ids[routine][precision]];
+}
+
+/* The first `count` integers in the caller's width. */
+static void narrow(const struct system *s, int64_t *array, size_t count)
+{
+    int64_t from[MOST];
+    memcpy(from, array, count * sizeof *from);
+    for (size_t i = 0; i < count && !s->call.wide; i++)
+        array[i] = UNSET;
+    for (size_t i = 0; i < count && !s->call.wide; i++) {
+        int32_t value = (int32_t)from[i];
+        memcpy((char *)array + i * sizeof value, &value, sizeof value);
+    }
+}
+
+static int64_t integer(const struct system *s, const int64_t *array, size_t index)
+{
+    int32_t value;
+    memcpy(&value, (const char *)array + index * sizeof value, sizeof value);
+    return s->call.wide ? array[index] : value;
+}
+
+/* For getrs the factors of A are made first, by the plain loops. */
+static void make_system(struct system *s, enum routine routine, clb_precision precision, size_t m,
+                        size_t n, size_t nrhs, uint64_t *state)
+{
+    bool wide = random_below(state, 2);
+    *s = (struct system){.routine = routine};
+    dense_make(&s->a, precision, m, n, 5, state);
+    dense_make(&s->b, precision, n, nrhs, 5, state);
+    s->factors = s->a;
+    for (size_t i = 0; i < MOST + 2; i++)
+        s->ipiv[i] = s->given[i] = UNSET;
+    s->info = UNSET;
+    s->call = (struct clb_lu_call){.precision = precision,
+                                   .trans = (clb_op)random_below(state, 3),
+                                   .m = (int64_t)m,
+                                   .n = (int64_t)n,
+                                   .nrhs = (int64_t)nrhs,
+                                   .lda = (int64_t)clb_max(s->a.ld, 1),
+                                   .ldb = (int64_t)clb_max(s->b.ld, 1),
+                                   .a = dense_data(&s->a),
+                                   .b = dense_data(&s->b),
+                                   .ipiv = s->ipiv,
+                                   .info = &s->info,
+                                   .wide = wide};
+    if (routine != GETRS)
+        return;
+    dense_next.getrf(&precision, n, n, dense_data(&s->a), s->a.ld, s->given);
+    memcpy(s->ipiv, s->given, sizeof s->ipiv);
+    narrow(s, s->ipiv, n);
+    next_getrs_calls = 0;
+}
+
+static void put_zeros(struct system *s, size_t column)
+{
+    for (size_t i = 0; i < s->a.rows; i++)
+        dense_set(&s->a, i, column, 0);
+    dense_remember(&s->a);
+    s->zero = column + 1;
+}
+
+static void free_system(struct system *s)
+{
+    dense_free(&s->a);
+    dense_free(&s->b);
+}
+
+/* As the interface would; true when the route layer took the call. */
+static bool run(struct system *s)
+{
+    static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_lu_call *,
+                                         const struct clb_next_lapack *) = {
+        clb_route_getrf, clb_route_getrs, clb_route_gesv};
+    const struct clb_next_lapack next = next_of(&s->call);
+    dense_next_entries = 0;
+    next_getrf_calls = next_getrs_calls = 0;
+    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, &next);
+}
+
+/* Normwise, with LAPACK's threshold: ||B - op(A)*X|| <= 30 n u ||A|| ||X||. */
+static void check_solution(const struct system *s, clb_op trans, const char *what, long at)
+{
+    size_t n = s->a.rows;
+    long double norm = 0, worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        long double sum = 0;
+        for (size_t j = 0; j < n; j++)
+            sum +=
+                trans == CLB_OP_N ? cabsl(dense_old(&s->a, i, j)) : cabsl(dense_old(&s->a, j, i));
+        norm = sum > norm ? sum : norm;
+    }
+    for (size_t j = 0; j < s->b.cols; j++) {
+        long double residual = 0, size = 0;
+        for (size_t i = 0; i < n; i++) {
+            number e = dense_old(&s->b, i, j);
+            for (size_t k = 0; k < n; k++) {
+                number t = trans == CLB_OP_N ? dense_old(&s->a, i, k) : dense_old(&s->a, k, i);
+                e -= (trans == CLB_OP_C ? conjl(t) : t) * dense_get(&s->b, k, j);
+            }
+            residual = cabsl(e) <= residual ? residual : cabsl(e);
+            size = cabsl(dense_get(&s->b, i, j)) <= size ? size : cabsl(dense_get(&s->b, i, j));
+        }
+        long double error = residual / ((long double)n * dense_unit(s->a.precision) * norm * size);
+        worst = error <= worst ? worst : error;
+    }
+    expect(worst < 30, "%s %ld: residual %Lg", what, at, worst);
+}
+
+static void check_factors(const struct system *s, const char *what, long at)
+{
+    size_t inner = clb_min(s->a.rows, s->a.cols);
+    int64_t ipiv[MOST];
+    for (size_t i = 0; i < inner; i++)
+        ipiv[i] = integer(s, s->ipiv, i);
+    long double error = dense_lu_error(&s->a, ipiv);
+    expect(error <= (clb_precision_parts(s->a.precision) > 1 ? 3 : 1), "%s %ld: backward error %Lg",
+           what, at, error);
+    expect(integer(s, s->info == UNSET ? s->ipiv : &s->info, 0) == (int64_t)s->zero,
+           "%s %ld: info is %lld, not %zu", what, at, (long long)integer(s, &s->info, 0), s->zero);
+}
+
+/* After a call that was computed: results, and nothing beyond them. */
+static void check_system(const struct system *s, const char *what, long at)
+{
+    size_t count = clb_min(s->a.rows, s->a.cols);
+    size_t used = count * (s->call.wide ? sizeof(int64_t) : sizeof(int32_t));
+    const int64_t unset = UNSET;
+    expect(memcmp((const char *)s->ipiv + used, &unset, sizeof(int32_t)) == 0,
+           "%s %ld: written behind ipiv", what, at);
+    expect(s->call.wide || (int32_t)(s->info >> 32) == (int32_t)(unset >> 32),
+           "%s %ld: written behind info", what, at);
+    expect(dense_gaps_intact(&s->a) && dense_gaps_intact(&s->b), "%s %ld: a gap was written", what,
+           at);
+    if (s->routine != GETRS)
+        check_factors(s, what, at);
+    else
+        expect(integer(s, &s->info, 0) == 0, "%s %ld: info", what, at);
+    if (s->routine == GETRF || s->zero != 0)
+        expect(dense_intact(&s->b), "%s %ld: B was written", what, at);
+    else
+        check_solution(s, s->routine == GETRS ? s->call.trans : CLB_OP_N, what, at);
+}
+
+static bool run_one(enum routine routine, clb_precision precision, size_t m, size_t n, size_t nrhs)
+{
+    struct system s;
+    make_system(&s, routine, precision, m, n, nrhs, &seed);
+    bool taken = run(&s);
+    if (taken)
+        check_system(&s, "a call", 0);
+    else
+        expect(s.info == UNSET && dense_intact(&s.b) && (routine == GETRS || dense_intact(&s.a)),
+               "a declined call has changed something");
+    free_system(&s);
+    return taken;
+}
+
+static void set_up(const char *mode)
+{
+    setenv("CLBLAS_SHIM", mode, 1);
+    if (getenv("CLBLAS_SHIM_PARAMS") == NULL)
+        setenv("CLBLAS_SHIM_PARAMS",
+               "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,trsm.nb=8,trsm.part=8",
+               1);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
+    fake_cl_install();
+}
+
+static void expect_only(const char *symbol, const char *reason, double count)
+{
+    expect(reported(symbol, reason) == count && reported(symbol, "calls") == count,
+           "%s: %g of %g calls are %s, not %g", symbol, reported(symbol, reason),
+           reported(symbol, "calls"), reason, count);
+    expect_sums(symbol);
+}
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+static void reason_off(void *unused)
+{
+    (void)unused;
+    set_up("off");
+    run_one(GETRF, CLB_D, 30, 30, 3);
+    run_one(GETRS, CLB_D, 30, 30, 3);
+    run_one(GESV, CLB_D, 30, 30, 3);
+    expect_only("dgetrf_", "off", 1);
+    expect_only("dgetrs_", "off", 1);
+    expect_only("dgesv_", "off", 1);
+    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
+}
+
+/* The work is the number of multiplications with an addition. */
+static void reason_small(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_THRESHOLD", "20", 1); /* 8000 */
+    set_up("auto");
+    expect(!run_one(GETRF, CLB_S, 28, 28, 1) && run_one(GETRF, CLB_S, 29, 29, 1), "n^3/3");
+    expect(!run_one(GETRF, CLB_S, 58, 17, 1) && run_one(GETRF, CLB_S, 62, 17, 1), "tall");
+    expect(!run_one(GETRS, CLB_S, 20, 20, 19) && run_one(GETRS, CLB_S, 20, 20, 20), "n^2*nrhs");
+    expect(!run_one(GESV, CLB_S, 20, 20, 13) && run_one(GESV, CLB_S, 20, 20, 14), "their sum");
+    expect(reported("sgetrf_", "small") == 2 && reported("sgetrf_", "device") == 2, "getrf");
+    expect(reported("sgetrs_", "small") == 1 && reported("sgetrs_", "device") == 1, "getrs");
+    expect(reported("sgesv_", "small") == 1 && reported("sgesv_", "device") == 1, "gesv");
+}
+
+/* A matrix of one panel is the next library's, whoever calls it. */
+static void reason_cost(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    run_one(GETRF, CLB_D, 40, 8, 1);
+    run_one(GETRF, CLB_D, 5, 5, 1);
+    expect_only("dgetrf_", "cost", 2);
+    expect(reported("dgetrf_", "flops_device") == 0, "operations on the device");
+    expect(run_one(GETRF, CLB_D, 8, 40, 1), "a panel with columns on its right");
+    expect(reported("dgetrf_", "device") == 1 && reported("dgetrf_", "flops_device") > 0, "device");
+}
+
+static void reason_quick(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    run_one(GETRF, CLB_D, 0, 7, 1);
+    run_one(GETRF, CLB_D, 7, 0, 1);
+    run_one(GETRS, CLB_D, 0, 0, 3);
+    run_one(GETRS, CLB_D, 7, 7, 0);
+    run_one(GESV, CLB_D, 0, 0, 3);
+    run_one(GESV, CLB_D, 7, 7, 0);
+    expect_only("dgetrf_", "quick", 2);
+    expect_only("dgetrs_", "quick", 2);
+    expect_only("dgesv_", "quick", 2);
+}
+
+static void reason_invalid(void *unused)
+{
+    static const struct {
+        enum routine routine;
+        int64_t m, n, nrhs, lda, ldb;
+        clb_op trans;
+    } bad[] = {
+        {GETRF, -1, 5, 0, 5, 0, CLB_OP_N},      {GETRF, 5, -1, 0, 5, 0, CLB_OP_N},
+        {GETRF, 5, 4, 0, 4, 0, CLB_OP_N},       {GETRF, 0, 5, 0, 0, 0, CLB_OP_N},
+        {GETRS, -1, -1, 5, 5, 5, CLB_OP_N},     {GETRS, 5, 5, -1, 5, 5, CLB_OP_N},
+        {GETRS, 5, 5, 5, 4, 5, CLB_OP_N},       {GETRS, 5, 5, 5, 5, 4, CLB_OP_N},
+        {GETRS, 5, 5, 5, 5, 5, CLB_OP_INVALID}, {GETRS, 0, 0, 5, 1, 0, CLB_OP_N},
+        {GESV, -1, -1, 5, 5, 5, CLB_OP_N},      {GESV, 5, 5, -1, 5, 5, CLB_OP_N},
+        {GESV, 5, 5, 5, 4, 5, CLB_OP_N},        {GESV, 5, 5, 5, 5, 4, CLB_OP_N},
+    };
+    (void)unused;
+    set_up("always");
+    for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
+        struct system s;
+        make_system(&s, bad[i].routine, CLB_Z, 8, 8, 8, &seed);
+        dense_remember(&s.a);
+        s.call.m = bad[i].m;
+        s.call.n = bad[i].n;
+        s.call.nrhs = bad[i].nrhs;
+        s.call.lda = bad[i].lda;
+        s.call.ldb = bad[i].ldb;
+        s.call.trans = bad[i].trans;
+        expect(!run(&s) && s.info == UNSET && dense_intact(&s.a) && dense_intact(&s.b),
+               "call %zu was taken", i);
+        free_system(&s);
+    }
+    expect_only("zgetrf_", "invalid", 4);
+    expect_only("zgetrs_", "invalid", 6);
+    expect_only("zgesv_", "invalid", 4);
+}
+
+/* Nothing that a device might read out of bounds with. */
+static void reason_invalid_pivots(void *unused)
+{
+    static const int64_t bad[] = {0, -1, 31, INT32_MAX};
+    (void)unused;
+    set_up("always");
+    for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
+        struct system s;
+        make_system(&s, GETRS, CLB_S, 30, 30, 9, &seed);
+        size_t at = random_below(&seed, 30);
+        if (s.call.wide)
+            s.ipiv[at] = bad[i];
+        else
+            memcpy((char *)s.ipiv + 4 * at, &(const int32_t){(int32_t)bad[i]}, 4);
+        expect(!run(&s) && dense_intact(&s.b), "a pivot of %lld was taken", (long long)bad[i]);
+        free_system(&s);
+    }
+    expect_only("sgetrs_", "invalid", CLB_COUNT_OF(bad));
+}
+
+/* Without a BLAS of the same integers beside the next LAPACK nothing could be finished. */
+static void reason_no_siblings(void *unused)
+{
+    struct system s;
+    (void)unused;
+    set_up("always");
+    make_system(&s, GETRF, CLB_D, 30, 30, 3, &seed);
+    struct clb_next_lapack next = next_of(&s.call);
+    next.trsm = NULL;
+    expect(!clb_route_getrf(symbol_of(GETRF, CLB_D), &s.call, &next), "taken");
+    expect_only("dgetrf_", "cost", 1);
+    make_system(&s, GESV, CLB_D, 30, 30, 3, &seed);
+    next = next_of(&s.call);
+    next.getrs = NULL;
+    expect(!clb_route_gesv(symbol_of(GESV, CLB_D), &s.call, &next), "taken");
+    make_system(&s, GETRS, CLB_D, 30, 30, 3, &seed);
+    next = next_of(&s.call);
+    next.getrs = NULL;
+    expect(!clb_route_getrs(symbol_of(GETRS, CLB_D), &s.call, &next), "taken");
+    expect_only("dgesv_", "cost", 1);
+    expect_only("dgetrs_", "cost", 1);
+}
+
+static void reason_nofp64(void *unused)
+{
+    (void)unused;
+    fake_cl.no_fp64 = true;
+    set_up("always");
+    run_one(GETRF, CLB_Z, 30, 30, 1);
+    run_one(GESV, CLB_D, 30, 30, 1);
+    expect_only("zgetrf_", "nofp64", 1);
+    expect_only("dgesv_", "nofp64", 1);
+    expect(run_one(GESV, CLB_C, 30, 30, 3), "single precision needs no fp64");
+}
+
+static void reason_dry_run(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_THRESHOLD", "10", 1);
+    set_up("dry-run");
+    run_one(GETRF, CLB_S, 30, 30, 1);
+    run_one(GESV, CLB_S, 30, 30, 1);
+    expect_only("sgetrf_", "dry-run", 1);
+    expect_only("sgesv_", "dry-run", 1);
+}
+
+static void reason_nomemory(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
+    set_up("always");
+    for (int i = 0; i < 4; i++) {
+        run_one(GETRF, CLB_D, 40, 40, 1);
+        run_one(GETRS, CLB_D, 40, 40, 9);
+        run_one(GESV, CLB_D, 40, 40, 9);
+    }
+    expect_only("dgetrf_", "nomemory", 4);
+    expect_only("dgetrs_", "nomemory", 4);
+    expect_only("dgesv_", "nomemory", 4);
+}
+
+/* ---- LAPACK's semantics ---------------------------------------------------------------------- */
+
+static void singular(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    for (size_t i = 0; i < 12; i++) {
+        struct system s;
+        make_system(&s, i % 2 == 0 ? GESV : GETRF, (clb_precision)(i % 4), 30, 30, 5, &seed);
+        put_zeros(&s, random_below(&seed, 30));
+        expect(run(&s), "declined");
+        check_system(&s, "a singular matrix", (long)i);
+        expect(next_getrs_calls == 0, "the next library has solved");
+        free_system(&s);
+    }
+}
+
+/* In `auto` few right-hand sides are the next library's. */
+static void few_right_hand_sides(void *unused)
+{
+    struct system s;
+    (void)unused;
+    setenv("CLBLAS_SHIM_PARAMS", "getrf.nb=64", 1);
+    set_up("auto");
+    size_t n = 800;
+    dense_make(&s.a, CLB_S, n, n, 0, &seed);
+    int64_t *ipiv = malloc(n * sizeof *ipiv), info = UNSET;
+    float *b = calloc(n, sizeof *b);
+    if (ipiv == NULL || b == NULL)
+        return;
+    s.call = (struct clb_lu_call){.precision = CLB_S,
+                                  .m = (int64_t)n,
+                                  .n = (int64_t)n,
+                                  .nrhs = 1,
+                                  .lda = (int64_t)n,
+                                  .ldb = (int64_t)n,
+                                  .a = dense_data(&s.a),
+                                  .b = b,
+                                  .ipiv = ipiv,
+                                  .info = &info,
+                                  .wide = true};
+    s.routine = GESV;
+    expect(run(&s) && info == 0, "declined");
+    expect(next_getrs_calls == 1, "the next library solved %ld times", next_getrs_calls);
+    expect(reported("sgesv_", "device") == 1 && reported("sgesv_", "seconds_next") > 0, "device");
+    s.routine = GETRS;
+    expect(!run(&s), "one right-hand side was taken");
+    expect(reported("sgetrs_", "cost") + reported("sgetrs_", "small") == 1, "getrs");
+    free(ipiv);
+    free(b);
+    dense_free(&s.a);
+}
+
+/* ---- calls of the next library through our names --------------------------------------------- */
+
+static bool nested_taken;
+static long nested;
+
+static void call_product(void)
+{
+    struct gemm_case g = {.precision = CLB_S, .m = 20, .n = 9, .k = 14, .alpha = 1, .beta = 1};
+    gemm_make(&g, &seed, 3);
+    nested_taken = routed_gemm(&g);
+    gemm_check(&g, "nested");
+    gemm_free(&g);
+    nested++;
+}
+
+/* During a factorisation they go straight back; once the device is out of it they are like any. */
+static void reentrant(void *unused)
+{
+    struct system s;
+    (void)unused;
+    set_up("always");
+    run_one(GETRF, CLB_D, 30, 30, 1);
+    getrf_hook = call_product;
+    make_system(&s, GETRF, CLB_D, 30, 30, 1, &seed);
+    expect(run(&s) && !nested_taken && nested >= 3, "%ld nested calls", nested);
+    check_system(&s, "with nested calls", 0);
+    free_system(&s);
+    double panels = (double)nested;
+    expect_only("sgemm_", "reentrant", panels);
+    fake_cl.only = 1ull << FAKE_EnqueueNDRangeKernel;
+    fake_cl_arm(1, CL_OUT_OF_RESOURCES, false);
+    nested = 0;
+    make_system(&s, GETRF, CLB_D, 30, 30, 1, &seed);
+    expect(run(&s) && nested >= 1 && nested_taken, "a call of the next library was declined");
+    check_system(&s, "recovered with nested calls", 0);
+    free_system(&s);
+    getrf_hook = NULL;
+    call_product();
+    expect(nested_taken, "declined afterwards");
+    expect(reported("dgetrf_", "recovered") == 1, "recovered");
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+struct setting {
+    const char *name;
+    enum routine routine;
+    clb_precision precision;
+    bool discrete, singular;
+    uint64_t seed;
+};
+
+static long run_failing(const struct setting *setting, uint64_t state, long at, bool anyway)
+{
+    struct system s;
+    size_t n = 25 + random_below(&state, 12), m = n, nrhs = 9 + random_below(&state, 12);
+    if (setting->routine == GETRF && random_below(&state, 2))
+        m = 25 + random_below(&state, 12);
+    make_system(&s, setting->routine, setting->precision, m, n, nrhs, &state);
+    if (setting->singular)
+        put_zeros(&s, 3 + random_below(&state, 20));
+    fake_cl.run_anyway = anyway;
+    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
+    bool taken = run(&s);
+    long calls = fake_cl.calls;
+    fake_cl_arm(0, 0, false);
+    expect(taken, "call %ld: declined", at);
+    if (taken)
+        check_system(&s, setting->name, at);
+    free_system(&s);
+    return calls;
+}
+
+static void fail_every_call(void *argument)
+{
+    const struct setting *setting = argument;
+    const char *symbol = symbol_of(setting->routine, setting->precision)->next.name;
+    fake_cl.discrete = setting->discrete;
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
+    set_up("always");
+    run_failing(setting, setting->seed, 0, false);
+    run_failing(setting, setting->seed, 0, false);
+    long calls = run_failing(setting, setting->seed, 0, false);
+    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
+    for (long at = 1; at <= calls; at++) {
+        run_failing(setting, setting->seed, at, at % 2 == 0);
+        run_failing(setting, setting->seed, 0, false); /* three failures in a row would end it */
+    }
+    double recovered = reported(symbol, "recovered");
+    expect(calls > 20, "only %ld calls", calls);
+    expect(recovered > 0.5 * (double)calls, "only %g of %ld calls recovered", recovered, calls);
+    expect(reported(symbol, "quarantined") == 0, "quarantined");
+    expect_sums(symbol);
+    tap_note("%ld OpenCL calls, %g recovered", calls, recovered);
+}
+
+static void test_failures(void)
+{
+    static struct setting settings[] = {
+        {"dgetrf in place", GETRF, CLB_D, false, false, 0},
+        {"cgetrf in place, singular", GETRF, CLB_C, false, true, 0},
+        {"sgetrf in own memory", GETRF, CLB_S, true, false, 0},
+        {"zgetrs in place", GETRS, CLB_Z, false, false, 0},
+        {"sgetrs in own memory", GETRS, CLB_S, true, false, 0},
+        {"sgesv in place", GESV, CLB_S, false, false, 0},
+        {"zgesv in own memory", GESV, CLB_Z, true, false, 0},
+        {"dgesv in place, singular", GESV, CLB_D, false, true, 0},
+    };
+    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+        char name[80];
+        settings[i].seed = random_bits(&seed);
+        snprintf(name, sizeof name, "%s: every OpenCL call fails", settings[i].name);
+        tap_child(name, 120, fail_every_call, &settings[i]);
+    }
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        void (*body)(void *);
+    } tests[] = {
+        {"off", reason_off},
+        {"small", reason_small},
+        {"cost", reason_cost},
+        {"quick", reason_quick},
+        {"invalid", reason_invalid},
+        {"invalid pivots", reason_invalid_pivots},
+        {"no BLAS beside LAPACK", reason_no_siblings},
+        {"nofp64", reason_nofp64},
+        {"dry-run", reason_dry_run},
+        {"nomemory", reason_nomemory},
+        {"singular matrices", singular},
+        {"few right-hand sides", few_right_hand_sides},
+        {"calls that the next library makes", reentrant},
+    };
+    seed = tap_seed();
+    for (size_t i = 0; i < CLB_COUNT_OF(tests); i++)
+        tap_child(tests[i].name, 60, tests[i].body, NULL);
+    test_failures();
+    return tap_done();
+}
