@@ -70,7 +70,8 @@
 #error "CLB_STAGES is 2 at least"
 #endif
 
-#define T float
+#define CLB_COPY 2
+#define T        float
 
 #include "nv_operand.h"
 #include "nv_bf16.h"

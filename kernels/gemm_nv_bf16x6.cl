@@ -76,7 +76,8 @@
 #error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
 #endif
 
-#define T float
+#define CLB_COPY 1
+#define T        float
 
 #include "nv_operand.h"
 #include "nv_bf16.h"

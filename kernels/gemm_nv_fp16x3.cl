@@ -196,7 +196,8 @@ static inline void pack_block(local const float *block, local uint *largest, glo
         ((global float *)(dst + 2 * CLB_PIECE(width)))[get_local_id(0)] = power_of_two(-shift);
 }
 
-#define T float
+#define CLB_COPY 1
+#define T        float
 
 #include "nv_operand.h"
 

@@ -1,10 +1,11 @@
 /* Copies into local memory that go on while a kernel computes, and waiting for them: inline PTX for
- * NVIDIA devices. Included where CLB_STAGES is defined.
+ * NVIDIA devices. Included where CLB_STAGES and CLB_COPY are defined.
  *
- * Compute capability 9.0 and later: bulk copies, one work-item asks for a whole block, and barriers
- * in local memory that count its bytes. A local address is a __local pointer cast to uint.
- * Compute capability 8.0 and later: each work-item copies 16 bytes at a time and waits for its own
- * copies; a barrier of the work-group behind that makes all of them visible.
+ * CLB_COPY = 1, compute capability 9.0 and later: bulk copies, one work-item asks for a whole
+ * block, and barriers in local memory that count its bytes. A local address is a __local pointer
+ * cast to uint. CLB_COPY = 2, compute capability 8.0 and later: each work-item copies 16 bytes at a
+ * time and waits for its own copies; a barrier of the work-group behind that makes all of them
+ * visible.
  */
 
 #ifndef CLB_EMULATE
@@ -13,7 +14,12 @@
 
 #if CLB_EMULATE
 
-/* In plain OpenCL C, at once; there are no bulk copies. */
+/* What builds here says on stderr that no kernel needs all of these files, and that loops with
+ * barriers are not unrolled. */
+#pragma clang diagnostic ignored "-Wunused-function"
+#pragma clang diagnostic ignored "-Wpass-failed"
+
+/* In plain OpenCL C, 16 bytes at a time and at once. */
 static inline void copy_16(local uchar *to, global const uchar *from)
 {
     *(local uint4 *)to = *(global const uint4 *)from;
@@ -27,11 +33,7 @@ static inline void wait_step(void)
 {
 }
 
-static inline void prefetch_line(global const void *line)
-{
-}
-
-#else
+#elif CLB_COPY == 1
 
 static inline void init_barrier(uint barrier_address, uint count)
 {
@@ -76,6 +78,8 @@ static inline void release_stage(uint empty)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
 }
 
+#else
+
 static inline void copy_16(local uchar *to, global const uchar *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint)to), "l"(from) : "memory");
@@ -101,12 +105,9 @@ static inline void wait_step(void)
 #endif
 }
 
-static inline void prefetch_line(global const void *line)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
-}
-
 #endif
+
+#if CLB_EMULATE || CLB_COPY == 2
 
 /* A block of a multiple of 16 bytes, by a work-group of `group` work-items. */
 static inline void copy_block(local uchar *to, global const uchar *from, uint bytes, uint group)
@@ -114,4 +115,14 @@ static inline void copy_block(local uchar *to, global const uchar *from, uint by
 #pragma unroll
     for (uint e = get_local_id(0) * 16; e < bytes; e += group * 16)
         copy_16(to + e, from + e);
+}
+
+#endif
+
+/* Asks for a line of global memory. */
+static inline void prefetch_line(global const void *line)
+{
+#if !CLB_EMULATE
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+#endif
 }

@@ -31,8 +31,17 @@ static clb_status run_one(struct clb_runtime *runtime, const struct clb_gemm_var
                   : clb_gemm_run_inplace(runtime, variant, problem, progress);
 }
 
+static bool is_begun(const struct clb_gemm_progress *progress)
+{
+    bool begun = false;
+    for (size_t i = 0; i < progress->parts; i++)
+        begun = begun || progress->written[i];
+    return begun;
+}
+
 /* A split kernel's operands turn out to be outside its range while they are packed. What has been
- * written by then came from operands inside it; the plain kernel continues with the rest. */
+ * written by then came from operands inside it; the plain kernel continues with the rest, streamed
+ * like that, because the parts must be the same. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
@@ -44,5 +53,8 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
         return status;
     clb_log(CLB_LOG_INFO, "%s: operands outside its range, %s takes over", variant->name,
             variant->plain->name);
+    if (is_begun(progress))
+        return clb_gemm_run_stream(runtime, variant->plain, problem, progress);
+    clb_gemm_progress_free(progress);
     return run_one(runtime, variant->plain, problem, progress);
 }

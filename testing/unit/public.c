@@ -137,12 +137,16 @@ static const struct setting settings[] = {
     {"nv-dmma, minimal tiles, emulated, streamed", "nv-dmma",
      "gemm.tile=min,gemm.emulate=1,gemm.stream=1,gemm.stages=2", "libblas.so.3", small_sizes, 3,
      false, 'd'},
-    {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync", "gemm.tile=min,gemm.emulate=1",
-     "libblas.so.3", small_sizes, 3, true, 's'},
-    {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.emulate=1", "libblas.so.3",
-     large_sizes, 1, false, 's'},
-    {"nv-fp16x3, emulated", "nv-fp16x3", "gemm.tile=min,gemm.emulate=1", "libblas.so.3",
-     large_sizes, 1, false, 's'},
+    {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync",
+     "gemm.tile=min,gemm.bm=64,gemm.bn=32,gemm.emulate=1", "libblas.so.3", small_sizes, 3, true,
+     's'},
+    {"nv-bf16-sync, several bands, emulated", "nv-bf16-sync",
+     "gemm.tile=min,gemm.bm=64,gemm.bn=32,gemm.emulate=1", "libblas.so.3", large_sizes, 2, false,
+     's'},
+    {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.emulate=1",
+     "libblas.so.3", large_sizes, 1, false, 's'},
+    {"nv-fp16x3, emulated", "nv-fp16x3", "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.emulate=1",
+     "libblas.so.3", large_sizes, 1, false, 's'},
 };
 
 static size_t pick(const size_t *sizes, uint64_t *seed)
