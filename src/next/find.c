@@ -158,7 +158,9 @@ static _Atomic(struct caller *) *bucket_of(const struct clb_next_symbol *symbol,
     return &callers[(mixed >> 7) % BUCKETS];
 }
 
-static const struct clb_target *known_for(const struct clb_next_symbol *symbol, const void *address)
+/* All that a call costs where the answer depends on the caller: inlined. */
+static inline __attribute__((always_inline)) const struct clb_target *
+known_for(const struct clb_next_symbol *symbol, const void *address)
 {
     const struct caller *entry =
         atomic_load_explicit(bucket_of(symbol, address), memory_order_acquire);

@@ -1,5 +1,5 @@
-/* What a declined call costs: a 2x2x2 product through the shim minus the same by the next library's
- * function directly, in nanoseconds.
+/* What a declined call costs: a 2x2x2 product or a 2x2 triangular system through the shim minus the
+ * same by the next library's function directly, in nanoseconds.
  *
  * usage: bench-declined [--next LIBRARY] [--batches N]
  *
@@ -22,11 +22,15 @@ typedef void (*function)(void);
 typedef void fortran(const char *, const char *, const int *, const int *, const int *,
                      const double *, const double *, const int *, const double *, const int *,
                      const double *, double *, const int *, size_t, size_t);
+typedef void triangular(const char *, const char *, const char *, const char *, const int *,
+                        const int *, const double *, const double *, const int *, double *,
+                        const int *, size_t, size_t, size_t, size_t);
 typedef void cblas(int, int, int, int, int, int, double, const double *, int, const double *, int,
                    double, double *, int);
 
 static const int two = 2;
 static const double alpha = 1, beta = 0, a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8};
+static const double identity[4] = {1, 0, 0, 1};
 static double c[4];
 
 static __attribute__((noinline)) double time_fortran(function volatile *f)
@@ -45,9 +49,21 @@ static __attribute__((noinline)) double time_cblas(function volatile *f)
     return bench_now() - begin;
 }
 
+/* Solutions stay as they are: the triangle is the identity's. */
+static __attribute__((noinline)) double time_trsm(function volatile *f)
+{
+    double begin = bench_now();
+    for (int i = 0; i < CALLS; i++)
+        ((triangular *)*f)("L", "U", "N", "U", &two, &two, &alpha, identity, &two, c, &two, 1, 1, 1,
+                           1);
+    return bench_now() - begin;
+}
+
 static void measure(const char *name, const char *how, size_t batches, void *next)
 {
-    double (*time_of)(function volatile *) = name[0] == 'c' ? time_cblas : time_fortran;
+    double (*time_of)(function volatile *) = name[0] == 'c'   ? time_cblas
+                                             : name[1] == 't' ? time_trsm
+                                                              : time_fortran;
     void *address = dlsym(RTLD_DEFAULT, name);
     function volatile shim, direct = bench_symbol(next, name);
     memcpy((void *)&shim, &address, sizeof address);
@@ -78,6 +94,7 @@ static void measure_here(const char *how, size_t batches, const char *next)
     void *handle = bench_open(next);
     measure("dgemm_", how, batches, handle);
     measure("cblas_dgemm", how, batches, handle);
+    measure("dtrsm_", how, batches, handle);
 }
 
 /* Run again with the library preloaded: the dynamic linker reads LD_PRELOAD at the start only. */

@@ -6,14 +6,18 @@
  * usage: lu SEED LARGEST [nan]   matrices of up to LARGEST rows; nan: also with NaN in them */
 #include "matrices.h"
 
+#ifndef ROUTINE /* what it is called */
+#define ROUTINE(name) name##_
+#endif
+
 #define LAPACK(x)                                                                                  \
-    void x##getrf_(const blas_int *m, const blas_int *n, void *a, const blas_int *lda,             \
-                   blas_int *ipiv, blas_int *info);                                                \
-    void x##getrs_(const char *trans, const blas_int *n, const blas_int *nrhs, const void *a,      \
-                   const blas_int *lda, const blas_int *ipiv, void *b, const blas_int *ldb,        \
-                   blas_int *info, size_t length);                                                 \
-    void x##gesv_(const blas_int *n, const blas_int *nrhs, void *a, const blas_int *lda,           \
-                  blas_int *ipiv, void *b, const blas_int *ldb, blas_int *info);
+    void ROUTINE(x##getrf)(const blas_int *m, const blas_int *n, void *a, const blas_int *lda,     \
+                           blas_int *ipiv, blas_int *info);                                        \
+    void ROUTINE(x##getrs)(const char *trans, const blas_int *n, const blas_int *nrhs,             \
+                           const void *a, const blas_int *lda, const blas_int *ipiv, void *b,      \
+                           const blas_int *ldb, blas_int *info, size_t length);                    \
+    void ROUTINE(x##gesv)(const blas_int *n, const blas_int *nrhs, void *a, const blas_int *lda,   \
+                          blas_int *ipiv, void *b, const blas_int *ldb, blas_int *info);
 LAPACK(s)
 LAPACK(d)
 LAPACK(c)
@@ -27,10 +31,10 @@ static const struct routines {
     void (*gesv)(const blas_int *, const blas_int *, void *, const blas_int *, blas_int *, void *,
                  const blas_int *, blas_int *);
 } routines[PRECISIONS] = {
-    {sgetrf_, sgetrs_, sgesv_},
-    {dgetrf_, dgetrs_, dgesv_},
-    {cgetrf_, cgetrs_, cgesv_},
-    {zgetrf_, zgetrs_, zgesv_},
+    {ROUTINE(sgetrf), ROUTINE(sgetrs), ROUTINE(sgesv)},
+    {ROUTINE(dgetrf), ROUTINE(dgetrs), ROUTINE(dgesv)},
+    {ROUTINE(cgetrf), ROUTINE(cgetrs), ROUTINE(cgesv)},
+    {ROUTINE(zgetrf), ROUTINE(zgetrs), ROUTINE(zgesv)},
 };
 
 static const struct routines *routines_of(const struct precision *p)

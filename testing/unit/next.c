@@ -110,6 +110,7 @@ static void missing_symbol(void *unused)
         .name = "nobody_has_this_", .probe = "isamax_", .abi = CLB_ABI_FORTRAN};
     (void)unused;
     setenv("CLBLAS_SHIM_NEXT", built("next32.so"), 1);
+    expect(clb_next_try(&nobody, __builtin_return_address(0)) == NULL, "found by trying");
     find(&nobody);
     expect(false, "found");
 }

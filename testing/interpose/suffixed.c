@@ -1,0 +1,62 @@
+/* A LAPACK under other names, those of the libraries in numpy's wheels and of builds with 64-bit
+ * integers: ROUTINE(name) is what each routine is called here. It passes calls on to the names
+ * without prefix and suffix. */
+#include <stddef.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define ROUTINES(x)                                                                                \
+    void x##getrf_(void *, void *, void *, void *, void *, void *);                                \
+    EXPORT void ROUTINE(x##getrf)(void *m, void *n, void *a, void *lda, void *ipiv, void *info);   \
+    void ROUTINE(x##getrf)(void *m, void *n, void *a, void *lda, void *ipiv, void *info)           \
+    {                                                                                              \
+        x##getrf_(m, n, a, lda, ipiv, info);                                                       \
+    }                                                                                              \
+    void x##getrs_(void *, void *, void *, void *, void *, void *, void *, void *, void *,         \
+                   size_t);                                                                        \
+    EXPORT void ROUTINE(x##getrs)(void *trans, void *n, void *nrhs, void *a, void *lda,            \
+                                  void *ipiv, void *b, void *ldb, void *info, size_t length);      \
+    void ROUTINE(x##getrs)(void *trans, void *n, void *nrhs, void *a, void *lda, void *ipiv,       \
+                           void *b, void *ldb, void *info, size_t length)                          \
+    {                                                                                              \
+        x##getrs_(trans, n, nrhs, a, lda, ipiv, b, ldb, info, length);                             \
+    }                                                                                              \
+    void x##gesv_(void *, void *, void *, void *, void *, void *, void *, void *);                 \
+    EXPORT void ROUTINE(x##gesv)(void *n, void *nrhs, void *a, void *lda, void *ipiv, void *b,     \
+                                 void *ldb, void *info);                                           \
+    void ROUTINE(x##gesv)(void *n, void *nrhs, void *a, void *lda, void *ipiv, void *b, void *ldb, \
+                          void *info)                                                              \
+    {                                                                                              \
+        x##gesv_(n, nrhs, a, lda, ipiv, b, ldb, info);                                             \
+    }                                                                                              \
+    void x##trsm_(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *,  \
+                  void *, size_t, size_t, size_t, size_t);                                         \
+    EXPORT void ROUTINE(x##trsm)(void *side, void *uplo, void *trans, void *diag, void *m,         \
+                                 void *n, void *alpha, void *a, void *lda, void *b, void *ldb);    \
+    void ROUTINE(x##trsm)(void *side, void *uplo, void *trans, void *diag, void *m, void *n,       \
+                          void *alpha, void *a, void *lda, void *b, void *ldb)                     \
+    {                                                                                              \
+        x##trsm_(side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, 1, 1, 1, 1);                \
+    }                                                                                              \
+    void x##gemm_(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *,  \
+                  void *, void *, void *, size_t, size_t);                                         \
+    EXPORT void ROUTINE(x##gemm)(void *ta, void *tb, void *m, void *n, void *k, void *alpha,       \
+                                 void *a, void *lda, void *b, void *ldb, void *beta, void *c,      \
+                                 void *ldc);                                                       \
+    void ROUTINE(x##gemm)(void *ta, void *tb, void *m, void *n, void *k, void *alpha, void *a,     \
+                          void *lda, void *b, void *ldb, void *beta, void *c, void *ldc)           \
+    {                                                                                              \
+        x##gemm_(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 1, 1);                      \
+    }
+ROUTINES(s)
+ROUTINES(d)
+ROUTINES(c)
+ROUTINES(z)
+
+/* By which the width of its integers is asked. */
+int isamax_(void *n, void *x, void *step);
+EXPORT int ROUTINE(isamax)(void *n, void *x, void *step);
+int ROUTINE(isamax)(void *n, void *x, void *step)
+{
+    return isamax_(n, x, step);
+}
