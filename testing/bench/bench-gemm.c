@@ -2,8 +2,7 @@
  *
  * usage: bench-gemm [--sizes N,N,...] [--precisions s,d,c,z] [--threads 1,2] [--trans NN]
  *                   [--reps N] [--pin 0|1|both] [--core NAME] [--reference-max N] [--seconds S]
- * [--pause MS]
- *                   [--json FILE]
+ *                   [--pause MS] [--clock wall|cpu] [--json FILE]
  *
  * The calls alternate, and so does who is first; the ratio is the median of the ratios of
  * neighbours, because machines are shared and speeds drift. All copies and the packing are in the
@@ -15,6 +14,9 @@
  * With several threads there is a pause before every call: OpenBLAS's idle threads keep spinning
  * for 2^26 cycles after a call, and would take a CPU from whoever is next. --pause sets it in
  * milliseconds.
+ *
+ * --clock cpu counts the CPU time of all the process's threads instead of the time that passes: on
+ * a machine that others use too, and with one thread only, since OpenBLAS's others spin.
  *
  * Every result is compared with OpenBLAS's, and the shim's own report has to say that its calls ran
  * on the device. Exit status 1 when not.
@@ -48,7 +50,9 @@ static struct {
     const char *sizes, *precisions, *threads, *trans, *pin, *core, *json;
     int reps, reference_max, pause;
     double seconds;
-} options = {"256,512,1024,2048", "s,d", "1,2", "NN", "both", NULL, NULL, 0, 1024, -1, 3};
+    clockid_t clock;
+} options = {"256,512,1024,2048", "s,d", "1,2", "NN", "both", NULL, NULL, 0, 1024, -1, 3,
+             CLOCK_MONOTONIC};
 
 enum { SHIM, OPENBLAS, REFERENCE, LIBRARIES };
 
@@ -72,6 +76,13 @@ static bool is_single(int precision)
 
 /* ---- one call ---- */
 
+static double read_clock(void)
+{
+    struct timespec now;
+    clock_gettime(options.clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 static double time_call(struct problem *p, int library, bool fresh)
 {
     const char *ta = options.trans, *tb = options.trans + 1;
@@ -85,11 +96,11 @@ static double time_call(struct problem *p, int library, bool fresh)
     const void *alpha = single ? (const void *)one_s : one_d;
     const void *beta = single ? (const void *)zero_s : zero_d;
     usleep((useconds_t)options.pause * 1000);
-    double begin = bench_now();
+    double begin = read_clock();
     ((gemm *)libraries[library].gemm[p->precision])(ta, tb, &p->n, &p->n, &p->n, alpha, p->a, &p->n,
                                                     p->b, &p->n, beta, p->c[library], &p->n, 1, 1);
     shim_calls[p->precision] += library == SHIM;
-    return bench_now() - begin;
+    return read_clock() - begin;
 }
 
 /* ---- one row --------------------------------------------------------------------------------- */
@@ -258,6 +269,8 @@ static int run_child(const char *threads)
     int n;
     if (options.pause < 0)
         options.pause = atoi(threads) > 1 ? 40 : 0;
+    if (options.clock == CLOCK_PROCESS_CPUTIME_ID && atoi(threads) > 1)
+        bench_fail("CPU time is for one thread");
     open_libraries();
     printf("# %s threads, OpenBLAS core %s\n", threads, check_core());
     for (const char *precision = options.precisions; *precision != '\0'; precision++) {
@@ -360,6 +373,8 @@ static void parse(int count, char **arguments)
             options.pin = value;
         else if (strcmp(name, "--pause") == 0)
             options.pause = atoi(value);
+        else if (strcmp(name, "--clock") == 0)
+            options.clock = strcmp(value, "cpu") == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
         else if (strcmp(name, "--core") == 0)
             options.core = value;
         else if (strcmp(name, "--reps") == 0)
