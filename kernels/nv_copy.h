@@ -112,9 +112,13 @@ static inline void wait_step(void)
 /* A block of a multiple of 16 bytes, by a work-group of `group` work-items. */
 static inline void copy_block(local uchar *to, global const uchar *from, uint bytes, uint group)
 {
+    uint here = get_local_id(0) * 16;
+
 #pragma unroll
-    for (uint e = get_local_id(0) * 16; e < bytes; e += group * 16)
-        copy_16(to + e, from + e);
+    for (uint e = 0; e < bytes; e += group * 16) {
+        if (e + group * 16 <= bytes || e + here < bytes)
+            copy_16(to + e + here, from + e + here);
+    }
 }
 
 #endif

@@ -291,8 +291,8 @@ static const struct setting settings[] = {
      "gemm.tile=min,gemm.bm=64,gemm.bn=32,gemm.emulate=1", small_sizes, 3, 'c'},
     {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.emulate=1",
      large_sizes, 1, 'c'},
-    {"nv-fp16x3, emulated", "nv-fp16x3", "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.emulate=1",
-     large_sizes, 1, 'c'},
+    {"nv-fp16x3, emulated", "nv-fp16x3",
+     "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.mink=16,gemm.emulate=1", large_sizes, 1, 'c'},
 };
 
 static struct scalar pick_scalar(bool single, uint64_t *seed)

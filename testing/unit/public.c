@@ -145,8 +145,9 @@ static const struct setting settings[] = {
      's'},
     {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.emulate=1",
      "libblas.so.3", large_sizes, 1, false, 's'},
-    {"nv-fp16x3, emulated", "nv-fp16x3", "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.emulate=1",
-     "libblas.so.3", large_sizes, 1, false, 's'},
+    {"nv-fp16x3, emulated", "nv-fp16x3",
+     "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.mink=16,gemm.emulate=1", "libblas.so.3",
+     large_sizes, 1, false, 's'},
 };
 
 static size_t pick(const size_t *sizes, uint64_t *seed)
