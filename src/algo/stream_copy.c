@@ -55,6 +55,18 @@ static bool upload_is_ready(const struct clb_stream *stream)
     return before == NULL || before->packed != NULL;
 }
 
+/* Short columns lie on different pages: without help every one begins with the latency of memory. */
+#define PREFETCH_BYTES   ((size_t)8192)
+#define PREFETCH_COLUMNS 4
+
+static void prefetch(const char *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(from + i, 0, 3);
+}
+
+/* Through the cache, from which the device then reads: where the link and the CPUs are busy in both
+ * directions that is a little faster than past it. (H200, 2026-11, n = 8192, double precision.) */
 static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t rows, char *slot,
                     bool cached)
 {
@@ -67,8 +79,11 @@ static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t
         clb_copy_past_cache(slot, bytes, from, step, bytes, cols);
         return;
     }
-    for (size_t j = 0; j < cols; j++)
+    for (size_t j = 0; j < cols; j++) {
+        if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < cols)
+            prefetch(from + (j + PREFETCH_COLUMNS) * step, bytes);
         memcpy(slot + j * bytes, from + j * step, bytes);
+    }
 }
 
 static clb_status upload(struct clb_porter *porter, size_t piece)
@@ -96,7 +111,7 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     if (status != CLB_OK)
         return status;
     copy_in(load, col, cols, rows, slot->host,
-            stream->variant->tuning.value[CLB_PARAM_CACHED] == 1);
+            stream->variant->tuning.value[CLB_PARAM_PAST] != 1);
     clb_porter_spent(porter, CLB_SPELL_COPY);
     status = clb_cl_check(
         clb_cl.EnqueueWriteBuffer(queue, stream->raw[index % stream->plan.raw_slots]->mem, CL_FALSE,

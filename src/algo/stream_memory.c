@@ -98,14 +98,11 @@ static clb_status get_porters(struct clb_stream *stream)
     return status;
 }
 
-/* One transfer is set up while another is under way. */
-#define QUEUES ((size_t)2)
-
 static clb_status get_lanes(struct clb_stream *stream)
 {
     clb_status status = clb_lane_acquire(stream->runtime, &stream->lane);
     size_t queues = stream->variant->tuning.value[CLB_PARAM_QUEUES];
-    stream->queues = clb_min(queues != 0 ? queues : QUEUES, CLB_MAX_QUEUES);
+    stream->queues = clb_min(clb_max(queues, 1), CLB_MAX_QUEUES);
     if (status == CLB_OK)
         status = clb_lane_open_queues(stream->lane);
     for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++) {

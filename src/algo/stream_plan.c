@@ -2,10 +2,11 @@
 #include "stream.h"
 
 /* Bands: about STEPS of them, so that the device is soon busy and kept so; not so narrow that a
- * strip is too small for it, nor so wide that its buffers are. Narrow bands of A are short pieces
- * of columns, which the copies past the cache don't mind. (A model of the pipeline: single
- * precision, n = 8192 on an H200, 15.8 ms with 22 steps, 16.1 with 16, 16.9 with 8.) */
-#define STEPS    22
+ * strip is too small for it, nor so wide that its buffers are. Fewer where a band is made of short
+ * pieces of columns, which are slower to copy. (H200, 2026-11, n = 8192: 22 steps of both were 9 %
+ * slower in single precision and no faster in double.) */
+#define STEPS       16
+#define STEPS_SHORT 10
 #define BAND_MIN ((size_t)256)
 #define BAND_MAX ((size_t)2048)
 
@@ -25,19 +26,20 @@
 /* Most blocks along one side of C. */
 #define MAX_BLOCKS 64
 
-static size_t band(size_t extent, size_t unit, size_t override)
+static size_t band(size_t extent, bool short_pieces, size_t unit, size_t override)
 {
-    size_t wanted = clb_min(clb_max(clb_div_up(extent, STEPS), BAND_MIN), BAND_MAX);
+    size_t steps = short_pieces ? STEPS_SHORT : STEPS;
+    size_t wanted = clb_min(clb_max(clb_div_up(extent, steps), BAND_MIN), BAND_MAX);
     if (override != 0)
         return clb_round_up(override, unit);
     size_t count = clb_div_up(extent, wanted);
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* The porters' slots take at most a quarter of what there is. On one queue 4 MiB pieces move at the
- * link's full rate, 1 MiB ones at three quarters of it (H200, 2026-11): the link rests between two.
- * Small pieces are soon copied, at the beginning and at the end. */
-#define PIECE     ((size_t)2 << 20)
+/* The porters' slots take at most a quarter of what there is. 4 MiB pieces move at the link's full
+ * rate, 1 MiB ones at three quarters of it (H200, 2026-11): the link rests between two. Pieces of
+ * 2 MiB on two queues were slower. */
+#define PIECE     ((size_t)4 << 20)
 #define PIECE_MIN ((size_t)64 << 10)
 
 static size_t piece(uint64_t available, size_t porters, size_t override)
@@ -156,8 +158,8 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
     size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
     double least = -1;
     struct clb_stream_plan plan = {
-        .band_m = band(problem->m, unit_m, value[CLB_PARAM_BAND_M]),
-        .band_n = band(problem->n, unit_n, value[CLB_PARAM_BAND_N]),
+        .band_m = band(problem->m, problem->transa == CLB_OP_N, unit_m, value[CLB_PARAM_BAND_M]),
+        .band_n = band(problem->n, problem->transb != CLB_OP_N, unit_n, value[CLB_PARAM_BAND_N]),
         .slab =
             clb_min(clb_round_up(value[CLB_PARAM_SLAB], clb_gemm_depth_unit(variant)), problem->k),
         .porters = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_PORTERS), CLB_MAX_PORTERS),

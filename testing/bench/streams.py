@@ -26,26 +26,24 @@ from peers import Bench, bound_of, say  # noqa: E402
 # Each differs from the default in what its name says.
 SETTINGS = [
     ("default", ""),
-    ("through the cache", "gemm.cached=1"),
-    ("1 queue", "gemm.queues=1"),
-    ("1 queue, 4M pieces", "gemm.queues=1,gemm.piece=4M"),
-    ("4M pieces", "gemm.piece=4M"),
-    ("1M pieces", "gemm.piece=1M"),
-    ("3 queues, 1M pieces", "gemm.queues=3,gemm.piece=1M"),
+    ("A, B past the cache", "gemm.past=1"),
+    ("2 queues", "gemm.queues=2"),
+    ("2 queues, 2M pieces", "gemm.queues=2,gemm.piece=2M"),
+    ("2M pieces", "gemm.piece=2M"),
+    ("8M pieces", "gemm.piece=8M"),
     ("8 threads", "gemm.threads=8"),
     ("15 threads", "gemm.threads=15"),
     ("15 threads, 9 upload", "gemm.threads=15,gemm.up=9"),
     ("6 of 12 upload", "gemm.up=6"),
     ("8 of 12 upload", "gemm.up=8"),
-    ("bands of 256", "gemm.bm=256,gemm.bn=256"),
-    ("bands of 512", "gemm.bm=512,gemm.bn=512"),
-    ("bands of 896, 512", "gemm.bm=896,gemm.bn=512"),
+    ("bands of 384", "gemm.bm=384,gemm.bn=384"),
+    ("bands of 896, 256", "gemm.bm=896,gemm.bn=256"),
+    ("bands of 1408, 512", "gemm.bm=1408,gemm.bn=512"),
+    ("bands of 2048, 512", "gemm.bm=2048,gemm.bn=512"),
     ("strips whole", "gemm.strip=1M"),
     ("strips of 264", "gemm.strip=264"),
     ("C not faulted in", "gemm.fault=1"),
     ("C in small pages", "gemm.fault=2"),
-    ("copies as before", "gemm.cached=1,gemm.queues=1,gemm.piece=4M,gemm.bm=896,gemm.bn=512,"
-                  "gemm.strip=1M,gemm.fault=1"),
 ]
 NVBLAS = "NVBLAS, pinning"
 
