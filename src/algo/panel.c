@@ -193,10 +193,11 @@ static clb_status do_strip(struct clb_panel *panel, struct clb_engine *engine,
     const struct clb_dmat strip = clb_dmat_part(x, k, k, rows, width);
     const struct clb_dmat before = clb_dmat_part(x, k, 0, rows, k);
     const struct clb_dmat after = clb_dmat_part(x, k, k + width, rows, right);
-    const struct clb_dmat_update update = {
-        .a = clb_dmat_part(x, k + width, k, below, width),
-        .b = clb_dmat_part(x, k, k + width, width, right),
-        .c = clb_dmat_part(x, k + width, k + width, below, right)};
+    const struct clb_dmat_update update = {.a = clb_dmat_part(x, k + width, k, below, width),
+                                           .b = clb_dmat_part(x, k, k + width, width, right),
+                                           .c =
+                                               clb_dmat_part(x, k + width, k + width, below, right),
+                                           .keep = true};
     clb_status status = factor_strip(panel, engine, &strip, k);
     if (status == CLB_OK)
         status = follow(panel, engine, &before, &strip, k, false);

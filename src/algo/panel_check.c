@@ -164,7 +164,8 @@ clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_va
         bool done;
         clb_status status;
     } checked[CLB_PRECISIONS];
-    const struct clb_engine_limits limits = {3 * group, 2 * width, width, 1};
+    const struct clb_engine_limits limits = {
+        .m = 1, .n = 2 * width, .k = width, .kept_m = 3 * group, .triangle = 1};
     struct clb_engine engine;
     pthread_mutex_lock(&lock);
     clb_status status = checked[variant->precision].status;
