@@ -10,6 +10,11 @@ static struct clb_chunk chunk_of(const struct clb_dmat *x, clb_operand_role role
     return (struct clb_chunk){x->mem, x->offset + first, x->ld, depth_contiguous, op == CLB_OP_C};
 }
 
+static cl_mem packed_a(const struct clb_engine *engine, const struct clb_dmat_update *update)
+{
+    return (update->keep || update->kept ? engine->kept_a : engine->packed_a)->mem;
+}
+
 static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update *update, size_t p0,
                          size_t depth)
 {
@@ -18,7 +23,7 @@ static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update
         size_t rows = clb_min(engine->cut_m, update->c.rows - i0);
         struct clb_chunk chunk = chunk_of(&update->a, CLB_OPERAND_A, update->op_a, i0, p0);
         status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_A, &chunk, rows, depth,
-                               engine->packed_a->mem,
+                               packed_a(engine, update),
                                clb_packed_offset(engine->variant, CLB_OPERAND_A, i0, depth), NULL,
                                (struct clb_order){.queue = engine->queue});
         i0 += rows;
@@ -40,7 +45,7 @@ static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_upda
             .m = rows,
             .n = cols,
             .k = depth,
-            .a = engine->packed_a->mem,
+            .a = packed_a(engine, update),
             .b = engine->packed_b->mem,
             .c = update->c.mem,
             .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i0, depth),
@@ -61,7 +66,7 @@ clb_status clb_dmat_update(struct clb_engine *engine, const struct clb_dmat_upda
         return CLB_OK;
     for (size_t p0 = 0; p0 < k && status == CLB_OK;) {
         size_t depth = clb_min(engine->cut_k, k - p0);
-        if (!update->packed || depth < k)
+        if (!update->kept || depth < k)
             status = pack_a(engine, update, p0, depth);
         for (size_t j0 = 0; j0 < update->c.cols && status == CLB_OK;) {
             size_t cols = clb_min(engine->cut_n, update->c.cols - j0);

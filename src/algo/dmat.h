@@ -32,10 +32,10 @@ size_t clb_dmat_ld(size_t rows, size_t element);
 /* The largest diagonal block of a triangle. */
 #define CLB_MAX_BLOCK ((size_t)256)
 
-/* Most of what a run will ask for: extents of an update C -= op(A)*op(B), the order of a triangle.
- */
+/* Most of what a run will ask for: extents of an update C -= op(A)*op(B), rows of C where A is
+ * kept, the order of a triangle. */
 struct clb_engine_limits {
-    size_t m, n, k, triangle;
+    size_t m, n, k, kept_m, triangle;
 };
 
 struct clb_engine {
@@ -46,9 +46,9 @@ struct clb_engine {
     struct clb_program *trsm, *laswp;
     size_t groups;                /* of a launch of these: always the same, see widen.c */
     size_t solve_item, move_item; /* their local sizes */
-    size_t block, block_elements; /* order of a diagonal block, elements when packed */
+    size_t block;                 /* order of a diagonal block */
     size_t cut_m, cut_n, cut_k;   /* most of one launch of the product's kernels */
-    struct clb_buffer *packed_a, *packed_b, *triangles, *moves, *moves_host;
+    struct clb_buffer *packed_a, *packed_b, *kept_a, *triangles, *moves, *moves_host;
 };
 
 /* On failure nothing is held. CLB_ERR_UNSUPPORTED when the kernels don't build or miscalculate. */
@@ -68,12 +68,13 @@ void clb_engine_close(struct clb_engine *engine, bool idle);
 
 /* ---- dmat.c, trsm.c -------------------------------------------------------------------------- */
 
-/* C -= op(A)*op(B). `packed`: A is the operand of the last call, whose packed form is still there
- * (only where its depth is at most cut_k). */
+/* C -= op(A)*op(B). With `keep` the packed form of A stays where no other operation uses it, and
+ * with `kept` it is there from an earlier call: for one A and several B, between which there may be
+ * solves (only where the depth is at most cut_k). */
 struct clb_dmat_update {
     struct clb_dmat a, b, c;
     clb_op op_a, op_b;
-    bool packed;
+    bool keep, kept;
 };
 clb_status clb_dmat_update(struct clb_engine *engine,
                            const struct clb_dmat_update *update) CLB_MUST_CHECK;

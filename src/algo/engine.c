@@ -79,6 +79,10 @@ static clb_status get_memory(struct clb_engine *engine, const struct clb_engine_
                 clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
                                clb_packed_bytes(variant, CLB_OPERAND_B, n, k), &engine->packed_b);
     }
+    if (status == CLB_OK && limits->kept_m > 0)
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_A, limits->kept_m, k),
+                                &engine->kept_a);
     if (status == CLB_OK)
         status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, triangle, &engine->triangles);
     if (status == CLB_OK)
@@ -130,8 +134,8 @@ bool clb_engine_finish(struct clb_engine *engine)
 
 void clb_engine_close(struct clb_engine *engine, bool idle)
 {
-    struct clb_buffer *const buffers[] = {engine->packed_a, engine->packed_b, engine->triangles,
-                                          engine->moves, engine->moves_host};
+    struct clb_buffer *const buffers[] = {engine->packed_a,  engine->packed_b, engine->kept_a,
+                                          engine->triangles, engine->moves,    engine->moves_host};
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
         clb_buffer_end(engine->runtime, buffers[i], idle);
     if (engine->lane != NULL && idle)

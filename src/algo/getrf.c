@@ -17,9 +17,10 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
                      CLB_MAX_SWAPS);
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
-    size_t width = clb_lu_width(lu, 0), last = clb_max(width, lu->tail);
-    const struct clb_engine_limits limits = {
-        .m = m, .n = n, .k = last, .triangle = clb_min(last, lu->inner)};
+    size_t last = clb_min(clb_max(lu->nb, lu->tail), lu->inner); /* the widest panel */
+    struct clb_engine_limits limits = clb_solve_limits(last, false, n);
+    limits.k = last;
+    limits.kept_m = m;
     clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
     if (status == CLB_OK) {
         lu->result->kernel = lu->engine.variant->name;
@@ -67,7 +68,7 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
 }
 
 clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
-                        size_t moves, bool packed)
+                        size_t moves, bool kept)
 {
     size_t below = lu->x.rows - k - width;
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
@@ -78,7 +79,8 @@ clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first,
         .a = clb_dmat_part(&lu->x, k + width, k, below, width),
         .b = top,
         .c = clb_dmat_part(&lu->x, k + width, first, below, count),
-        .packed = packed};
+        .keep = true,
+        .kept = kept};
     clb_status status = clb_dmat_move(&lu->engine, &columns, moves);
     if (status == CLB_OK)
         status = clb_dmat_solve(&lu->engine, &triangle, &top);

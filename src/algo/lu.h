@@ -41,10 +41,10 @@ void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_
 /* Send the interchanges and pack the triangle of a panel that the device has. */
 clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves) CLB_MUST_CHECK;
 
-/* The step's work on columns [first, first + count). `packed`: not the first call of the step.
+/* The step's work on columns [first, first + count). `kept`: not the first call of the step.
  * `moves` is 0 where the rows have been interchanged already. */
 clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
-                        size_t moves, bool packed) CLB_MUST_CHECK;
+                        size_t moves, bool kept) CLB_MUST_CHECK;
 
 /* The order in which the rows of the columns of panel [k, k + width) are written back: the
  * interchanges of all later steps. Row i is order[i]; has room for m. */

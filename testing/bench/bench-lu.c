@@ -1,14 +1,16 @@
 /* LU factorisations and triangular systems on the device, next to OpenBLAS, in one process.
  *
  * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
- *                 [--threads 1,2] [--pin 0|1|both] [--rhs N] [--reps N] [--seconds S] [--pause MS]
- *                 [--core NAME]
+ *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
+ *                 [--seconds S] [--pause MS] [--core NAME]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
  * trsm is left, lower, not transposed, with as many right-hand sides as rows unless --rhs says
- * otherwise. The calls alternate, and so does who is first; the ratio is the median of the ratios
- * of neighbours. Everything that a call does is in its time. Threads and pauses are as
+ * otherwise. --panel-threads has the panels of the shim's factorisations computed by so many
+ * threads of OpenBLAS, whose idle threads spin for a while after each and take CPUs from the device
+ * where that is the CPU. The calls alternate, and so does who is first; the ratio is the median of
+ * the ratios of neighbours. Everything that a call does is in its time. Threads and pauses are as
  * bench-gemm's.
  *
  * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
@@ -38,9 +40,9 @@ typedef void trsm_function(const char *, const char *, const char *, const char 
 
 static struct {
     const char *routines, *sizes, *precisions, *threads, *pin, *core;
-    int rhs, reps, pause;
+    int rhs, reps, pause, panel_threads;
     double seconds;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 5};
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 5};
 
 static void *openblas;
 
@@ -53,12 +55,22 @@ static void (*function_of(clb_precision precision, const char *routine))(void)
     return bench_symbol(openblas, name);
 }
 
+static void set_panel_threads(bool panel)
+{
+    typedef void set_threads(int);
+    if (options.panel_threads > 0)
+        ((set_threads *)bench_symbol(openblas, "openblas_set_num_threads"))(
+            panel ? options.panel_threads : atoi(getenv("OPENBLAS_NUM_THREADS")));
+}
+
 static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda,
                          int64_t *ipiv)
 {
     const int rows = (int)m, cols = (int)n, ld = (int)lda;
     int info, *narrow = (int *)ipiv;
+    set_panel_threads(true);
     (*(getrf_function *const *)context)(&rows, &cols, a, &ld, narrow, &info);
+    set_panel_threads(false);
     for (size_t i = m < n ? m : n; i-- > 0;) {
         int pivot;
         memcpy(&pivot, narrow + i, sizeof pivot);
@@ -462,6 +474,8 @@ static void parse(int count, char **arguments)
             options.reps = atoi(value);
         else if (strcmp(name, "--seconds") == 0)
             options.seconds = strtod(value, NULL);
+        else if (strcmp(name, "--panel-threads") == 0)
+            options.panel_threads = atoi(value);
         else if (strcmp(name, "--pause") == 0)
             options.pause = atoi(value);
         else if (strcmp(name, "--core") == 0)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t dense_next_entries;
+_Atomic size_t dense_next_entries;
 
 static size_t parts(clb_precision precision)
 {

@@ -46,7 +46,7 @@ long double dense_abs1(number x);
 
 /* The next library by plain loops in higher precision, each entry rounded once it is stored. It
  * counts the elements that it was given. */
-extern size_t dense_next_entries;
+extern _Atomic size_t dense_next_entries;
 extern const struct clb_lapack_next dense_next;
 
 /* The backward error of a factorisation whose input is remembered in `x`: the largest

@@ -5,6 +5,7 @@
 #include "tap.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -166,6 +167,46 @@ static void not_a_number(void *argument)
     }
 }
 
+/* ---- several at once ------------------------------------------------------------------------- */
+
+#define THREADS 4
+
+struct caller {
+    pthread_t thread;
+    struct clb_runtime *runtime;
+    struct factorisation f[6];
+};
+
+static void *factor_some(void *argument)
+{
+    struct caller *caller = argument;
+    for (size_t i = 0; i < CLB_COUNT_OF(caller->f); i++)
+        factor(caller->runtime, &caller->f[i]);
+    return NULL;
+}
+
+static void at_once(void *argument)
+{
+    struct setting *setting = argument;
+    static struct caller callers[THREADS];
+    struct clb_runtime *runtime = start(setting);
+    for (int t = 0; runtime != NULL && t < THREADS; t++) {
+        callers[t].runtime = runtime;
+        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
+            make(&callers[t].f[i], (clb_precision)(i % CLB_PRECISIONS),
+                 20 + random_below(&setting->seed, setting->largest),
+                 20 + random_below(&setting->seed, setting->largest), &setting->seed);
+    }
+    for (int t = 0; runtime != NULL && t < THREADS; t++)
+        expect(pthread_create(&callers[t].thread, NULL, factor_some, &callers[t]) == 0,
+               "no thread");
+    for (int t = 0; runtime != NULL && t < THREADS; t++) {
+        pthread_join(callers[t].thread, NULL);
+        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
+            check(&callers[t].f[i], 0, "at once");
+    }
+}
+
 /* Columns so far apart that indices pass 2^32. Only what is touched takes memory. */
 static void far_columns(void *argument)
 {
@@ -262,14 +303,16 @@ int main(void)
     struct setting rest = {"resumed", "cpu", "", false, 40, 200, random_bits(&seed)};
     struct setting settings[] = {
         {"in place, cpu family", "cpu", "gemm.tile=min,getrf.nb=8,trsm.nb=8", false, 70, 160, 0},
-        {"in place, portable family", "portable", "gemm.tile=min,getrf.nb=16,trsm.nb=8", false, 70,
+        {"in place, portable family", "portable", "gemm.tile=min,getrf.nb=24,trsm.nb=8", false, 70,
          40, 0},
-        {"in place, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60", false, 300, 12, 0},
+        {"in place, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60,trsm.nb=16", false, 300, 12,
+         0},
         {"streamed, cpu family", "cpu",
          "gemm.tile=min,getrf.nb=8,trsm.nb=8,gemm.stream=1,gemm.threads=3", false, 70, 160, 0},
-        {"own memory, portable family", "portable", "gemm.tile=min,getrf.nb=16,trsm.nb=8", true, 70,
+        {"own memory, portable family", "portable", "gemm.tile=min,getrf.nb=24,trsm.nb=8", true, 70,
          40, 0},
-        {"own memory, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60", true, 300, 12, 0},
+        {"own memory, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60,trsm.nb=16", true, 300, 12,
+         0},
     };
     tap_child("a factorisation is resumed", 120, resumptions, &rest);
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
@@ -278,6 +321,8 @@ int main(void)
     }
     tap_child("columns far apart, in place", 120, far_columns, &settings[0]);
     tap_child("columns far apart, streamed", 120, far_columns, &settings[3]);
+    tap_child("four threads, in place", 120, at_once, &settings[0]);
+    tap_child("four threads, own memory", 120, at_once, &settings[4]);
     tap_child("NaN, in place", 120, not_a_number, &settings[0]);
     tap_child("NaN, streamed", 120, not_a_number, &settings[3]);
     return tap_done();
