@@ -6,8 +6,12 @@
 /* For devices without values of their own. */
 #define DEFAULT_NB ((size_t)256)
 
-/* Of getrf.panel. */
-enum { PANEL_DEVICE = 2 };
+/* Whether the device is to factor panels, by getrf.panel. */
+static bool wants_panel(const struct clb_lu *lu, size_t choice)
+{
+    enum { BY_KIND, BY_CPU, BY_DEVICE };
+    return choice == BY_DEVICE || (choice == BY_KIND && clb_panel_is_faster(&lu->runtime->device));
+}
 
 clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
 {
@@ -28,7 +32,7 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     if (status != CLB_OK)
         return status;
     lu->result->kernel = lu->engine.variant->name;
-    if (value[CLB_PARAM_GETRF_PANEL] == PANEL_DEVICE &&
+    if (wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]) &&
         clb_panel_open(&lu->panel, &lu->engine, m, last) != CLB_OK)
         clb_log(CLB_LOG_INFO, "getrf: the CPU factors the panels");
     return clb_swapper_make(&lu->swapper, m);

@@ -15,8 +15,8 @@ struct clb_panel {
 };
 
 /* Ready to factor panels of at most `rows` x `cols` on the engine's device. CLB_ERR_UNSUPPORTED
- * when that can't, or did not compute a test panel rightly. The engine must be able to update rows
- * x cols by a depth of 32. On failure nothing is held. */
+ * when that can't, or did not compute a test panel rightly. The engine must keep operands of `rows`
+ * rows and min(cols, 32) depths. On failure nothing is held. */
 clb_status clb_panel_open(struct clb_panel *panel, struct clb_engine *engine, size_t rows,
                           size_t cols) CLB_MUST_CHECK;
 /* `idle`: nothing that was enqueued is under way. */
@@ -27,6 +27,9 @@ clb_status clb_panel_prepare(struct clb_panel *panel, struct clb_engine *engine,
                              size_t cols) CLB_MUST_CHECK;
 clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            size_t group, size_t groups, size_t width) CLB_MUST_CHECK;
+
+/* Whether the device's panels are faster than a CPU's, as far as its kind tells. */
+bool clb_panel_is_faster(const struct clb_device *device);
 
 /* Whether a panel of so many rows can be factored. */
 bool clb_panel_takes(const struct clb_panel *panel, size_t rows);
