@@ -1,9 +1,12 @@
 /* Parts and triangles of systems, and which way they are solved. */
 #include "solve.h"
 
-/* Right-hand sides of a part, and what they are multiples of. */
-#define PART      ((size_t)512)
-#define PART_UNIT ((size_t)32)
+/* Right-hand sides of a part, and what they are multiples of. A part takes about n/8 launches,
+ * which bound a device with memory of its own: 16 parts of 512 took 193 ms at n = 8192 (H200,
+ * 2026-11). */
+#define PART_SHARED ((size_t)512)
+#define PART_OWN    ((size_t)4096)
+#define PART_UNIT   ((size_t)32)
 
 size_t clb_solve_order(const struct clb_solve *solve)
 {
@@ -40,11 +43,11 @@ clb_status clb_solve_pack(const struct clb_solve *solve, struct clb_engine *engi
     return status;
 }
 
-static clb_status make_parts(struct clb_solve *solve, size_t wanted)
+static clb_status make_parts(struct clb_solve *solve, size_t wanted, size_t most)
 {
     size_t extent = clb_solve_extent(solve), each = wanted;
     if (wanted == 0)
-        each = clb_round_up(clb_div_up(extent, clb_div_up(extent, PART)), PART_UNIT);
+        each = clb_round_up(clb_div_up(extent, clb_div_up(extent, most)), PART_UNIT);
     clb_status status = clb_gemm_progress_make(solve->progress, clb_div_up(extent, each));
     for (size_t i = 0; i < solve->progress->parts; i++) {
         size_t first = i * each, count = clb_min(each, extent - first);
@@ -59,7 +62,8 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 {
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
     solve->progress->kernel = variant->name;
-    clb_status status = make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART]);
+    clb_status status = make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
+                                   runtime->device.unified ? PART_SHARED : PART_OWN);
     if (status != CLB_OK)
         return status;
     return stream ? clb_solve_run_stream(runtime, variant, solve)
