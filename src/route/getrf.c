@@ -105,8 +105,7 @@ clb_status clb_factoring_run(struct clb_factoring *factoring, struct clb_offer *
     clb_status status =
         clb_getrf_run(runtime, variant, &factoring->problem, &next, &factoring->result);
     factoring->on_device = false;
-    /* CLB_ERR_UNSUPPORTED, nothing begun: it would be one panel, which is no work for the device.
-     */
+    /* Nothing was begun. */
     if (status == CLB_ERR_UNSUPPORTED && factoring->result.columns_written == 0)
         return status;
     offer->kernel = factoring->result.kernel;
