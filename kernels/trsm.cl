@@ -63,8 +63,9 @@ typedef float real;
 #define CLB_INLINE static inline __attribute__((always_inline))
 
 /*
- * The diagonal blocks of T, n x n, into the packed form at `packed + packed_off` elements. T(i, p) is a[a_off + i*ai + p*ap], of which
- * i >= p is read, with `unit` i > p. Offsets and strides count elements.
+ * The diagonal blocks of T, n x n, into the packed form at `packed + packed_off` elements. T(i, p) is
+ * a[a_off + i*ai + p*ap], of which i >= p is read, with `unit` i > p. Offsets and strides count
+ * elements.
  */
 CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long ap, uint n, uint conj,
                               uint unit, global real *packed, ulong packed_off)
@@ -323,10 +324,12 @@ CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint
             for (uint p = 0; p < CLB_NB; p++) {
 #if CLB_COMPLEX
                 if (!unit) {
-                    const divisor by = get_divisor(t[2 * (p * CLB_NB + p)], t[2 * (p * CLB_NB + p) + 1]);
+                    local const real *pivot = t + 2 * (p * CLB_NB + p);
+                    const divisor by = get_divisor(pivot[0], pivot[1]);
+                    const bool first = by.real_is_larger;
                     const real re = x[2 * p], im = x[2 * p + 1];
-                    x[2 * p] = (by.real_is_larger ? fma(im, by.q, re) : fma(re, by.q, im)) / by.d;
-                    x[2 * p + 1] = (by.real_is_larger ? fma(-re, by.q, im) : fma(im, by.q, -re)) / by.d;
+                    x[2 * p] = (first ? fma(im, by.q, re) : fma(re, by.q, im)) / by.d;
+                    x[2 * p + 1] = (first ? fma(-re, by.q, im) : fma(im, by.q, -re)) / by.d;
                 }
 #pragma unroll
                 for (uint i = p + 1; i < CLB_NB; i++) {

@@ -14,11 +14,13 @@ size_t clb_dmat_ld(size_t rows, size_t element)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A group has one work-item on CPUs. In other forms the diagonal block lives in registers. */
+/* A group has one work-item on CPUs. Elsewhere a right-hand side lives in registers, and a tile of
+ * them with the diagonal block in 32 KiB of local memory. */
 #define SOLVE_GROUP ((size_t)64)
 #define MOVE_GROUP  ((size_t)128)
 #define CPU_BLOCK   ((size_t)128)
 #define GPU_BLOCK   ((size_t)32)
+#define GPU_BLOCK_Z ((size_t)16)
 #define BLOCK_UNIT  ((size_t)8)
 
 static clb_status get_programs(struct clb_engine *engine)
@@ -27,9 +29,10 @@ static clb_status get_programs(struct clb_engine *engine)
     bool cpu = engine->variant->tuning.family == CLB_FAMILY_CPU;
     size_t wanted = engine->variant->tuning.value[CLB_PARAM_TRSM_NB];
     char options[120];
+    size_t most = cpu ? CLB_MAX_BLOCK : precision == CLB_Z ? GPU_BLOCK_Z : GPU_BLOCK;
     if (wanted == 0)
-        wanted = cpu ? CPU_BLOCK : GPU_BLOCK;
-    engine->block = clb_round_up(clb_min(wanted, cpu ? CLB_MAX_BLOCK : GPU_BLOCK), BLOCK_UNIT);
+        wanted = cpu ? CPU_BLOCK : most;
+    engine->block = clb_round_up(clb_min(wanted, most), BLOCK_UNIT);
     engine->solve_item = cpu ? 1 : SOLVE_GROUP;
     engine->move_item = cpu ? 1 : MOVE_GROUP;
     engine->groups = clb_max(64, 8 * (size_t)engine->runtime->device.units);
