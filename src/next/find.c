@@ -111,6 +111,21 @@ bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
     return (int)((size_t(*)(int64_t, const float *, int64_t))isamax)(n, x, one) != 1;
 }
 
+/* Under the plain names, those of builds with 64-bit integers, and those in numpy's and scipy's
+ * wheels. */
+static void find_threads(struct clb_target *target, void *handle)
+{
+    static const char *const names[][2] = {
+        {"openblas_set_num_threads", "openblas_get_num_threads"},
+        {"openblas_set_num_threads64_", "openblas_get_num_threads64_"},
+        {"scipy_openblas_set_num_threads", "scipy_openblas_get_num_threads"},
+        {"scipy_openblas_set_num_threads64_", "scipy_openblas_get_num_threads64_"}};
+    for (size_t i = 0; i < CLB_COUNT_OF(names) && target->set_threads == NULL; i++) {
+        target->set_threads = (void (*)(int))lookup(handle, names[i][0]);
+        target->get_threads = (int (*)(void))lookup(handle, names[i][1]);
+    }
+}
+
 /* The target for a function: the known one, or a new one. Lock-free; a race may leave a duplicate,
  * which does no harm. */
 static const struct clb_target *intern(struct clb_next_symbol *symbol, function f)
@@ -131,6 +146,7 @@ static const struct clb_target *intern(struct clb_next_symbol *symbol, function 
     target->function = f;
     target->library = strdup(slash != NULL ? slash + 1 : path);
     target->ilp64 = symbol->always_ilp64 || clb_next_probe_ilp64(f, symbol->probe, symbol->abi);
+    find_threads(target, handle_of(as_address(f)));
     target->link = head;
     while (!atomic_compare_exchange_weak(&symbol->targets, &target->link, target))
         ;

@@ -20,6 +20,9 @@ struct clb_target {
     void (*function)(void);
     bool ilp64;          /* its integers are 64-bit */
     const char *library; /* file name without its directory, for reports */
+    /* OpenBLAS's, of the library that has the function; NULL: it has none. */
+    void (*set_threads)(int count);
+    int (*get_threads)(void);
     struct clb_target *link;
 };
 
@@ -48,6 +51,11 @@ static inline const struct clb_target *clb_next_get(struct clb_next_symbol *symb
     const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
     return CLB_LIKELY(target != NULL) ? target : clb_next_find(symbol, caller);
 }
+
+/* threads.c: from now on the library of the target computes with one thread. True when that was to
+ * be done, and clb_next_release_threads must follow; calls may nest and overlap. */
+bool clb_next_hold_threads(const struct clb_target *target);
+void clb_next_release_threads(void);
 
 /* True when the library that has `function` takes 64-bit integers: i?amax is asked for the largest
  * of n elements with n = 3 in the low half and a negative number as a whole. */

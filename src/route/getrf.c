@@ -101,12 +101,15 @@ clb_status clb_factoring_run(struct clb_factoring *factoring, struct clb_offer *
     }
     if (!open_factoring(factoring))
         return CLB_ERR_NOMEM;
+    /* Panels by idle-spinning threads would take the CPU from a device that is the CPU. */
+    bool held = runtime->device.unified && clb_next_hold_threads(factoring->next->getrf);
     factoring->on_device = true;
     clb_status status =
         clb_getrf_run(runtime, variant, &factoring->problem, &next, &factoring->result);
     factoring->on_device = false;
-    /* CLB_ERR_UNSUPPORTED, nothing begun: it would be one panel, which is no work for the device.
-     */
+    if (held)
+        clb_next_release_threads();
+    /* Nothing was begun. */
     if (status == CLB_ERR_UNSUPPORTED && factoring->result.columns_written == 0)
         return status;
     offer->kernel = factoring->result.kernel;

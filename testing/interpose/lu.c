@@ -319,8 +319,17 @@ static void run(const struct precision *p, const struct kind *kind, size_t m, si
     free(lu.data);
 }
 
+/* OpenBLAS's number of threads: the program's business alone. */
+extern int openblas_get_num_threads(void) __attribute__((weak));
+
+static int threads_now(void)
+{
+    return openblas_get_num_threads != NULL ? openblas_get_num_threads() : 0;
+}
+
 int main(int count, char **arguments)
 {
+    const int threads = threads_now();
     state = count > 1 ? strtoull(arguments[1], NULL, 10) : 1;
     size_t largest = count > 2 ? strtoul(arguments[2], NULL, 10) : 100;
     bool nan = count > 3;
@@ -332,6 +341,10 @@ int main(int count, char **arguments)
             run(&precisions[i], &kinds[k], n, 1 + below(most));
             run(&precisions[i], &kinds[k], 1 + below(most), n);
         }
+    }
+    if (threads_now() != threads) {
+        fprintf(stderr, "the BLAS had %d threads and has %d\n", threads, threads_now());
+        failures++;
     }
     return failures != 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static struct clb_next_symbol fortran = {
     .name = "sgemm_", .probe = "isamax_", .abi = CLB_ABI_FORTRAN};
@@ -153,6 +154,37 @@ static void probes(void *unused)
     }
 }
 
+/* Holding nests, and the number is what it was when the last holder has gone, in a child too. */
+static void threads(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_NEXT", built("next32.so"), 1);
+    const struct clb_target *target = find(&fortran);
+    if (!expect(target->get_threads != NULL, "the library has no threads"))
+        return;
+    expect(clb_next_hold_threads(target) && target->get_threads() == 1, "first holder");
+    expect(clb_next_hold_threads(target) && target->get_threads() == 1, "second holder");
+    pid_t child = fork();
+    if (child == 0)
+        _exit(target->get_threads() != 5);
+    int status = -1;
+    expect(waitpid(child, &status, 0) == child && status == 0, "not given back in a child");
+    clb_next_release_threads();
+    expect(target->get_threads() == 1, "given back too early");
+    clb_next_release_threads();
+    expect(target->get_threads() == 5, "not given back");
+    target->set_threads(1);
+    expect(!clb_next_hold_threads(target), "held where there is one thread");
+}
+
+/* A library that can't be asked is left alone. */
+static void no_threads(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_NEXT", built("next_sgemm.so"), 1);
+    expect(!clb_next_hold_threads(find(&fortran)), "held");
+}
+
 static void absent_library(void *unused)
 {
     (void)unused;
@@ -177,6 +209,8 @@ int main(void)
     tap_ok(WIFEXITED(status) && WEXITSTATUS(status) == 127 &&
                strstr(text, "nobody_has_this_") != NULL && end != NULL && end[1] == '\0',
            "a name that nobody has ends with status 127 and one line");
+    tap_child("the next library's threads", 30, threads, NULL);
+    tap_child("a next library without threads", 30, no_threads, NULL);
     tap_child("names with 64-bit integers", 30, wide_by_name, NULL);
     tap_child("integer width of installed libraries", 30, probes, NULL);
     return tap_done();

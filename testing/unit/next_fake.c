@@ -51,4 +51,18 @@ EXPORT void cblas_sgemm(int layout, int ta, int tb, integer m, integer n, intege
     if (m > 0 && n > 0)
         *c = FAKE_MARK;
 }
+
+/* A BLAS with threads, as OpenBLAS lets them be counted. */
+static int threads = 5;
+EXPORT void openblas_set_num_threads(int count);
+EXPORT void openblas_set_num_threads(int count)
+{
+    threads = count;
+}
+
+EXPORT int openblas_get_num_threads(void);
+EXPORT int openblas_get_num_threads(void)
+{
+    return threads;
+}
 #endif
