@@ -50,4 +50,13 @@ static inline const struct clb_target *clb_next_get(struct clb_next_symbol *symb
  * of n elements with n = 3 in the low half and a negative number as a whole. */
 bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi);
 
+/* ---- threads.c: the next library's own threads ------------------------------------------------
+ */
+
+/* Have the library that has `function` compute with one thread until clb_next_single_end, which
+ * gets the answer: false when that is so anyway, or it can't be told (only OpenBLAS can). For what
+ * it computes while a device that is the CPU waits. Calls may nest and overlap. */
+bool clb_next_single(const void *function) CLB_MUST_CHECK;
+void clb_next_single_end(bool held);
+
 #endif
