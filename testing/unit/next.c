@@ -154,7 +154,8 @@ static void probes(void *unused)
     }
 }
 
-/* Holding nests, and the number is what it was when the last holder has gone, in a child too. */
+/* Holding nests, and the number is what it was when the last holder has gone, or what the program has
+ * set since. A forked child touches nothing. */
 static void threads(void *unused)
 {
     (void)unused;
@@ -166,13 +167,17 @@ static void threads(void *unused)
     expect(clb_next_hold_threads(target) && target->get_threads() == 1, "second holder");
     pid_t child = fork();
     if (child == 0)
-        _exit(target->get_threads() != 5);
+        _exit(target->get_threads() != 1);
     int status = -1;
-    expect(waitpid(child, &status, 0) == child && status == 0, "not given back in a child");
+    expect(waitpid(child, &status, 0) == child && status == 0, "set in the midst of a fork");
     clb_next_release_threads();
     expect(target->get_threads() == 1, "given back too early");
     clb_next_release_threads();
     expect(target->get_threads() == 5, "not given back");
+    expect(clb_next_hold_threads(target), "third holder");
+    target->set_threads(3);
+    clb_next_release_threads();
+    expect(target->get_threads() == 3, "the program's number was replaced");
     target->set_threads(1);
     expect(!clb_next_hold_threads(target), "held where there is one thread");
 }
