@@ -6,6 +6,10 @@
 
 #include <complex.h>
 
+#ifndef CMPLXL /* glibc has it for gcc only */
+#define CMPLXL(x, y) __builtin_complex((long double)(x), (long double)(y))
+#endif
+
 typedef long double complex number;
 
 struct precision {
