@@ -229,10 +229,10 @@ static double distance(const struct problem *p, const struct complex_number *x,
     return worst / ((double)p->n * unit * scale);
 }
 
-static void interchange(const struct problem *p, struct complex_number *v)
+static void interchange(const struct problem *p, int library, struct complex_number *v)
 {
     for (size_t i = 0; i < p->n; i++) {
-        size_t other = (size_t)p->ipiv[i] - 1;
+        size_t other = (size_t)(library == 0 ? p->ipiv[i] : p->pivots[i]) - 1;
         struct complex_number held = v[i];
         v[i] = v[other];
         v[other] = held;
@@ -241,7 +241,7 @@ static void interchange(const struct problem *p, struct complex_number *v)
 
 /* P*A*v against L*(U*v), or L*(U*(X*v)) against P*B*v, where A has no factors A*(X*v) against B*v.
  */
-static double error_of(const struct problem *p)
+static double error_of(const struct problem *p, int library)
 {
     uint64_t state = 7;
     double norm, unused, scale = 0;
@@ -251,19 +251,19 @@ static double error_of(const struct problem *p)
     struct complex_number *v = memory, *w = v + p->n + p->rhs, *y = w + p->n, *z = y + p->n;
     for (size_t i = 0; i < p->n + p->rhs; i++)
         v[i] = (struct complex_number){bench_random(&state), 0};
-    const void *factors = p->routine == GETRF ? p->x[0] : p->a;
+    const void *factors = p->routine == GETRF ? p->x[library] : p->a;
     if (p->routine == GETRF) {
         apply(p, p->a, p->n, WHOLE, v, y, &norm);
         apply(p, factors, p->n, UPPER, v, w, &unused);
     } else {
         apply(p, p->b, p->rhs, WHOLE, v, y, &unused);
-        apply(p, p->x[0], p->rhs, WHOLE, v, z, &unused);
+        apply(p, p->x[library], p->rhs, WHOLE, v, z, &unused);
         apply(p, factors, p->n, p->routine == TRSM ? LOWER : UPPER, z, w, &norm);
         for (size_t i = 0; i < p->n; i++)
             scale = fmax(scale, fabs(z[i].re) + fabs(z[i].im));
     }
     if (p->routine != TRSM) {
-        interchange(p, y);
+        interchange(p, library, y);
         apply(p, factors, p->n, LOWER_UNIT, w, z, &unused);
     } else {
         memcpy(z, w, p->n * sizeof *z);
@@ -338,14 +338,14 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
         ratios[i] = other[i] / shim[i];
         cpu_ratios[i] = cpu[1] / cpu[0];
     }
-    double error = error_of(&p), work = work_of(&p);
+    double error = error_of(&p, 0), other_error = error_of(&p, 1), work = work_of(&p);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
     bool good = error < 1;
-    printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g%s\n",
+    printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n",
            BENCH_PRECISIONS[precision], names[routine], n, threads, 1e3 * bench_median(shim, reps),
            1e3 * bench_median(other, reps), work / best[0], work / best[1],
            bench_median(ratios, reps), best[1] / best[0], bench_median(cpu_ratios, reps), error,
-           good ? "" : "  WRONG");
+           other_error, good ? "" : "  WRONG");
     fflush(stdout);
     munmap(p.a, n * n * clb_precision_size(precision));
     munmap(p.b, p.bytes);
@@ -440,8 +440,8 @@ static int run_parent(char **arguments)
         bench_fail("OpenBLAS is missing (BENCH_OPENBLAS)");
     printf("# %s\n# OpenBLAS %s\n# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n",
            bench_cpu(), bench_openblas());
-    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s\n", "what", "n", "thr", "shim med",
-           "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error");
+    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s %9s\n", "what", "n", "thr", "shim med",
+           "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error", "OB error");
     for (const char *list = options.threads; next_number(&list, &threads);) {
         bool may_pin = threads == 1 && strcmp(options.pin, "0") != 0;
         if (may_pin)

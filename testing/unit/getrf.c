@@ -167,6 +167,32 @@ static void not_a_number(void *argument)
     }
 }
 
+/* More and more memory: declined with the matrix intact until it is enough. */
+static void growing_memory(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    const struct clb_gemm_variant *variant;
+    struct factorisation f;
+    int declined = 0;
+    clb_status status = CLB_ERR_NOMEM;
+    make(&f, CLB_D, 130, 150, &setting->seed);
+    if (runtime == NULL ||
+        !expect(clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK, "no variant"))
+        return;
+    for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM; runtime->memory_limit *= 2) {
+        status = clb_getrf_run(runtime, variant, &f.problem, &f.next, &f.result);
+        if (status != CLB_OK) {
+            declined++;
+            expect(f.result.columns_written == 0 && dense_intact(&f.a), "written without memory");
+        }
+    }
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    expect(declined >= 3, "only %d limits were too low", declined);
+    check(&f, 0, "with enough memory");
+    discard(&f);
+}
+
 /* ---- several at once ------------------------------------------------------------------------- */
 
 #define THREADS 4
@@ -323,6 +349,8 @@ int main(void)
     tap_child("columns far apart, streamed", 120, far_columns, &settings[3]);
     tap_child("four threads, in place", 120, at_once, &settings[0]);
     tap_child("four threads, own memory", 120, at_once, &settings[4]);
+    tap_child("more and more memory, in place", 120, growing_memory, &settings[0]);
+    tap_child("more and more memory, own memory", 120, growing_memory, &settings[4]);
     tap_child("NaN, in place", 120, not_a_number, &settings[0]);
     tap_child("NaN, streamed", 120, not_a_number, &settings[3]);
     return tap_done();
