@@ -44,8 +44,8 @@ struct clb_getrf {
 struct clb_lapack_next {
     const void *context;
     /* xGETRF; ipiv is 1-based and relative to the first row. Returns info >= 0. Where the device is
-     * the CPU it had better use one thread, as route sees to: OpenBLAS's idle threads spin for
-     * 25 ms after a call. */
+     * the CPU it had better use one thread, see src/next/threads.c: OpenBLAS's idle threads spin
+     * for 25 ms after a call. */
     size_t (*getrf)(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv);
     void (*trsm)(const void *context, const struct clb_trsm *problem);
     void (*gemm)(const void *context, const struct clb_gemm *problem);
