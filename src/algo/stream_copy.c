@@ -55,7 +55,8 @@ static bool upload_is_ready(const struct clb_stream *stream)
     return before == NULL || before->packed != NULL;
 }
 
-/* Short columns lie on different pages: without help every one begins with the latency of memory. */
+/* Short columns lie on different pages: without help every one begins with the latency of memory.
+ */
 #define PREFETCH_BYTES   ((size_t)8192)
 #define PREFETCH_COLUMNS 4
 
@@ -110,8 +111,7 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     clb_porter_spent(porter, CLB_SPELL_UP);
     if (status != CLB_OK)
         return status;
-    copy_in(load, col, cols, rows, slot->host,
-            stream->variant->tuning.value[CLB_PARAM_PAST] != 1);
+    copy_in(load, col, cols, rows, slot->host, stream->variant->tuning.value[CLB_PARAM_PAST] != 1);
     clb_porter_spent(porter, CLB_SPELL_COPY);
     status = clb_cl_check(
         clb_cl.EnqueueWriteBuffer(queue, stream->raw[index % stream->plan.raw_slots]->mem, CL_FALSE,
