@@ -7,8 +7,8 @@
  * slower in single precision and no faster in double.) */
 #define STEPS       16
 #define STEPS_SHORT 10
-#define BAND_MIN ((size_t)256)
-#define BAND_MAX ((size_t)2048)
+#define BAND_MIN    ((size_t)256)
+#define BAND_MAX    ((size_t)2048)
 
 /* Raw buffers, in which uploads run ahead of the kernels: as many as an eighth of memory holds.
  * With two, uploads wait for kernels half of the time (H200, 2026-11). */

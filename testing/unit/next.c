@@ -154,8 +154,8 @@ static void probes(void *unused)
     }
 }
 
-/* Holding nests, and the number is what it was when the last holder has gone, or what the program has
- * set since. A forked child touches nothing. */
+/* Holding nests, and the number is what it was when the last holder has gone, or what the program
+ * has set since. A forked child touches nothing. */
 static void threads(void *unused)
 {
     (void)unused;
