@@ -185,11 +185,13 @@ static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_v
     struct clb_engine engine;
     struct clb_dispositions *dispositions = clb_dispositions_save();
     const struct clb_engine_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, RHS);
+    clb_load_begin(); /* CPU devices load what they compiled */
     clb_status status = clb_engine_open_unchecked(&engine, runtime, variant, &limits);
     if (status == CLB_OK) {
         status = check_kernels(&engine);
         clb_engine_close(&engine, clb_engine_finish(&engine));
     }
+    clb_load_end();
     clb_dispositions_restore(dispositions);
     if (status == CLB_ERR_BUILD)
         clb_log(CLB_LOG_WARN, "triangular systems with %s are not solved on %s: %s", variant->name,

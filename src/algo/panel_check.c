@@ -170,6 +170,8 @@ clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_va
     pthread_mutex_lock(&lock);
     clb_status status = checked[variant->precision].status;
     if (!checked[variant->precision].done) {
+        /* The first launches may compile, and compilers install signal handlers. */
+        struct clb_dispositions *dispositions = clb_dispositions_save();
         clb_load_begin(); /* CPU devices load what they compiled */
         status = clb_engine_open(&engine, runtime, variant, &limits);
         if (status == CLB_OK) {
@@ -177,6 +179,7 @@ clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_va
             clb_engine_close(&engine, clb_engine_finish(&engine));
         }
         clb_load_end();
+        clb_dispositions_restore(dispositions);
         checked[variant->precision].done = status != CLB_ERR_NOMEM;
         checked[variant->precision].status = status;
         if (status != CLB_OK)
