@@ -248,7 +248,10 @@ static enum task take_task(struct clb_ferry *ferry, size_t *piece)
 
 static void do_task(struct clb_ferryman *man, enum task task, size_t piece)
 {
+    double begin = clb_trace_wanted() ? clb_now() : 0;
     clb_status status = task == UP ? bring_up(man, piece) : take_down(man, piece);
+    if (clb_trace_wanted())
+        clb_trace_since(task == UP ? "bring up" : "take down", begin);
     if (status != CLB_OK)
         fail(man->ferry, status);
 }

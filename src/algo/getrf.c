@@ -65,7 +65,10 @@ static void take_pivots(struct clb_lu *lu, size_t k, size_t width, size_t info)
 void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_t ld)
 {
     int64_t *ipiv = lu->result->ipiv + k;
+    double begin = clb_trace_wanted() ? clb_now() : 0;
     size_t info = lu->next->getrf(lu->next->context, lu->problem->m - k, width, panel, ld, ipiv);
+    if (clb_trace_wanted())
+        clb_trace_since("panel", begin);
     take_pivots(lu, k, width, info);
 }
 

@@ -297,7 +297,7 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
                                 .lock = PTHREAD_MUTEX_INITIALIZER,
                                 .work = PTHREAD_COND_INITIALIZER,
                                 .advance = PTHREAD_COND_INITIALIZER};
-    stream.timed = clb_log_wanted(CLB_LOG_DEBUG);
+    stream.timed = clb_log_wanted(CLB_LOG_DEBUG) || clb_trace_wanted();
     stream.begin = stream.timed ? clb_now() : 0;
     clb_status status = begin_stream(&stream);
     clb_stream_mark(&stream, CLB_MARK_HELD);

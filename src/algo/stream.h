@@ -186,13 +186,12 @@ struct clb_stream {
 };
 
 /* What the porter did until now was this. */
+void clb_porter_note(struct clb_porter *porter, enum clb_spell spell);
+
 static inline void clb_porter_spent(struct clb_porter *porter, enum clb_spell spell)
 {
-    if (CLB_LIKELY(!porter->stream->timed))
-        return;
-    double now = clb_now();
-    porter->spent[spell] += now - porter->since;
-    porter->since = now;
+    if (CLB_UNLIKELY(porter->stream->timed))
+        clb_porter_note(porter, spell);
 }
 
 static inline void clb_stream_mark(struct clb_stream *stream, enum clb_mark mark)

@@ -17,6 +17,22 @@ void clb_stream_fail(struct clb_stream *stream, clb_status status)
     pthread_mutex_unlock(&stream->lock);
 }
 
+void clb_porter_note(struct clb_porter *porter, enum clb_spell spell)
+{
+    static const char *const names[] = {[CLB_SPELL_IDLE] = "idle",
+                                        [CLB_SPELL_COPY] = "copy in",
+                                        [CLB_SPELL_ENQUEUE] = "enqueue",
+                                        [CLB_SPELL_UP] = "wait for uploads",
+                                        [CLB_SPELL_DOWN] = "wait for results",
+                                        [CLB_SPELL_MERGE] = "copy out",
+                                        [CLB_SPELL_TOUCH] = "fault in"};
+    double now = clb_now();
+    porter->spent[spell] += now - porter->since;
+    if (clb_trace_wanted())
+        clb_trace_since(names[spell], porter->since);
+    porter->since = now;
+}
+
 /* ---- uploads --------------------------------------------------------------------------------- */
 
 static size_t load_of_piece(const struct clb_stream *stream, size_t piece)
@@ -301,7 +317,7 @@ void clb_stream_carry(void *argument)
     struct clb_porter *porter = argument;
     clb_status status = CLB_OK;
     while (status == CLB_OK) {
-        size_t piece;
+        size_t piece = 0;
         switch (next_job(porter, &piece)) {
         case JOB_UPLOAD:
             status = upload(porter, piece);

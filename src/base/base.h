@@ -119,6 +119,7 @@ struct clb_config {
     clb_log_level log;
     const char *log_file;  /* NULL: stderr */
     const char *stats;     /* NULL: no report */
+    const char *trace;     /* NULL: none */
     const char *cache_dir; /* NULL: $XDG_CACHE_HOME/clblas-shim */
 };
 
@@ -168,6 +169,33 @@ void clb_text_addf(struct clb_text *text, const char *format, ...) CLB_PRINTF(2,
 void clb_text_add_quoted(struct clb_text *text, const char *string);
 /* Shortest decimal that reads back as the same double, with a '.' in every locale. */
 void clb_text_add_double(struct clb_text *text, double value);
+
+/* ---- output (output.c): files that are written when the process ends --------------------------
+ */
+
+/* Keep the working directory for a relative name; called at the first intercepted call. */
+void clb_output_note(const char *name);
+/* Write the text: %p in the name is the process id, `-` is stderr, and a file that exists is kept,
+ * the process id being appended to the name. Failures are one line that names the variable. */
+void clb_output_write(const char *variable, const char *name, const struct clb_text *text);
+
+/* ---- trace (trace.c): CLBLAS_SHIM_TRACE, what happened when -----------------------------------
+ */
+
+/* Where a span belongs: a thread of the program, or a queue of the device. */
+enum clb_trace_side { CLB_TRACE_HOST, CLB_TRACE_DEVICE };
+
+bool clb_trace_wanted(void);
+/* One thing that took from `begin` to `end`, in seconds of the side's own clock. `name` stays
+ * valid; a track is a thread's or a queue's number. */
+void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
+                    double end);
+/* The same of this thread, until now. */
+void clb_trace_since(const char *name, double begin);
+/* clb_now() minus the device's clock, as far as is known: the smallest counts. */
+void clb_trace_offset(double offset);
+/* Called once, by clb_config_get. */
+void clb_trace_open(const char *file);
 
 /* ---- guest guard (guest.c): leave the host program's thread as it was found ------------------ */
 

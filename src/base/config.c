@@ -90,6 +90,12 @@ static bool parse_stats(struct clb_config *config, const char *value)
     return true;
 }
 
+static bool parse_trace(struct clb_config *config, const char *value)
+{
+    config->trace = value;
+    return true;
+}
+
 static bool parse_cache_dir(struct clb_config *config, const char *value)
 {
     config->cache_dir = value;
@@ -194,6 +200,7 @@ static void read_process_config(void)
     if (privileged)
         process_config.mode = CLB_MODE_OFF;
     clb_log_open(process_config.log, process_config.log_file);
+    clb_trace_open(process_config.trace);
 }
 
 const struct clb_config *clb_config_get(void)

@@ -35,5 +35,7 @@ clb_status clb_cl_load(void)
     }
     if (clb_cl_loaded_hook != NULL)
         clb_cl_loaded_hook(&clb_cl);
+    if (clb_trace_wanted())
+        clb_cl_trace(&clb_cl);
     return CLB_OK;
 }

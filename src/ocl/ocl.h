@@ -34,6 +34,10 @@ const char *clb_cl_error_name(cl_int status);
  * CLB_ERR_NOMEM. */
 clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
 
+/* trace.c: have the table's functions note when the device ran what they enqueue. Called once after
+ * loading, where a trace is wanted; otherwise nothing of it is in the way. */
+void clb_cl_trace(struct clb_cl *table);
+
 /* ---- device.c -------------------------------------------------------------------------------- */
 
 struct clb_device {

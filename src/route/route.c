@@ -24,6 +24,11 @@ static bool calls_are_observed(void)
     return clb_stats_wanted() || clb_log_wanted(CLB_LOG_DEBUG);
 }
 
+static bool runs_are_timed(void)
+{
+    return calls_are_observed() || clb_trace_wanted();
+}
+
 /* The threshold on the work of a routine: +inf in `off`, 0 in `always`, negative when the device's
  * table decides. */
 static double work_threshold(const char *routine)
@@ -200,10 +205,12 @@ static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
                           const struct clb_gemm_variant *variant)
 {
     struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
-    double begin = calls_are_observed() ? clb_now() : 0;
+    double begin = runs_are_timed() ? clb_now() : 0;
     offer->declined = CLB_REASONS;
     outcome.status = offer->type->run(offer, runtime, variant);
-    outcome.seconds = calls_are_observed() ? clb_now() - begin : 0;
+    outcome.seconds = runs_are_timed() ? clb_now() - begin : 0;
+    if (clb_trace_wanted())
+        clb_trace_since(offer->symbol->next.name, begin);
     if (offer->kernel != NULL)
         outcome.kernel = offer->kernel;
     /* Only OpenCL's own failures speak against the device: memory may be another call's just now,
