@@ -242,9 +242,8 @@ static clb_status run(struct clb_stream *stream)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static void report(const struct clb_stream *stream)
+static void report(const struct clb_stream *stream, const struct clb_schedule *schedule)
 {
-    const struct clb_schedule *schedule = &stream->schedule;
     const double *mark = stream->mark;
     double spent[CLB_SPELLS] = {0}, ms = 1e3;
     if (!stream->timed)
@@ -306,8 +305,9 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
         progress->kernel = variant->name;
         status = run(&stream);
     }
-    report(&stream);
+    const struct clb_schedule counts = stream.schedule; /* its tables are gone in the report */
     clb_stream_put(&stream, enqueued);
+    report(&stream, &counts);
     pthread_mutex_destroy(&stream.lock);
     pthread_cond_destroy(&stream.work);
     pthread_cond_destroy(&stream.advance);

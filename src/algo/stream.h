@@ -3,9 +3,9 @@
  * The operands are cut into bands, bands of rows of A and of columns of B, each into slabs of
  * depth. A *load* brings one slab of one band to the device: CPU threads copy it in pieces into
  * pinned memory, an upload queue moves the pieces into a raw buffer, a kernel packs that into its
- * place in the packed operand, which stays there. In step s the bands A_s and B_s are loaded, and
- * two *strips* of C become computable: the row strip A_s x (B_0 ... B_s) and the column strip (A_0
- * ... A_s-1) x B_s. So after a fraction t of the operands has arrived the fraction t^2 of the
+ * place in the packed operand, which stays there. A step loads one band, of the operand of which
+ * less is there, and makes a *strip* of C computable: the product of that band with what is there
+ * of the other operand. So after a fraction t of the operands has arrived the fraction t^2 of the
  * product can be under way, and little is left to do after the last load. Each strip is downloaded
  * in pieces to pinned memory and merged into the caller's C by CPU threads while the device works
  * on.

@@ -279,18 +279,33 @@ static clb_status download(struct clb_porter *porter, size_t piece)
 
 enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
 
+/* Whether the slot of the next upload is still on its way. */
+static bool would_wait(const struct clb_porter *porter)
+{
+    cl_event event = porter->busy[porter->turn_up % 2];
+    cl_int state = CL_COMPLETE;
+    return event != NULL &&
+           clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                               NULL) == CL_SUCCESS &&
+           state > CL_COMPLETE;
+}
+
 /* The next thing to do, a piece or a unit; waits for one. JOB_NONE: the run is over. */
 static enum job next_job(struct clb_porter *porter, size_t *piece)
 {
     struct clb_stream *stream = porter->stream;
     enum job job = JOB_NONE;
+    bool spare = stream->touch.units != 0 && would_wait(porter);
     pthread_mutex_lock(&stream->lock);
     while (stream->status == CLB_OK) {
         bool up = upload_is_ready(stream);
         bool down = stream->next_download < stream->published;
         bool idle = !down && porter->pending == 0;
         bool touch = stream->touch.next < stream->touch.units && !stream->complete;
-        if (up && (porter->uploads_first || idle)) {
+        if (touch && spare) {
+            *piece = stream->touch.next++;
+            job = JOB_TOUCH;
+        } else if (up && (porter->uploads_first || idle)) {
             *piece = stream->next_upload++;
             job = JOB_UPLOAD;
         } else if (touch && (!porter->uploads_first || (idle && all_uploaded(stream)))) {

@@ -55,7 +55,9 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     load.k = clb_min(plan->slab, builder->problem->k - load.p0);
     size_t rows = operand->depth_contiguous ? load.k : load.w;
     size_t cols = operand->depth_contiguous ? load.w : load.k;
-    load.piece_cols = clb_min(plan->piece_bytes / (rows * operand->element), cols);
+    /* Until the first pieces are there the link rests. */
+    size_t bytes = load.first_piece == 0 ? plan->piece_bytes / 2 : plan->piece_bytes;
+    load.piece_cols = clb_min(clb_max(bytes / (rows * operand->element), 1), cols);
     load.pieces = clb_div_up(cols, load.piece_cols);
     load.upload = calloc(load.pieces, sizeof *load.upload);
     builder->failed = load.upload == NULL;
@@ -121,23 +123,29 @@ static void add_strip(struct builder *builder, struct clb_rect rect)
     }
 }
 
-/* Both operands are new: growing squares. */
+/* Both operands are new: growing squares. The next band is of the operand of which less has been
+ * loaded, and what it makes computable with the other's begins at once. */
 static void add_square_steps(struct builder *builder)
 {
     const struct clb_rect *block = &builder->block;
-    size_t band_m = builder->plan->band_m, band_n = builder->plan->band_n;
-    size_t steps = clb_max(clb_div_up(block->rows, band_m), clb_div_up(block->cols, band_n));
-    for (size_t step = 0; step < steps && !builder->failed; step++) {
-        size_t row = clb_min(step * band_m, block->rows), col = clb_min(step * band_n, block->cols);
-        size_t rows = clb_min(band_m, block->rows - row), cols = clb_min(band_n, block->cols - col);
-        if (add_step(builder, step == 0) == NULL)
+    size_t rows = 0, cols = 0; /* loaded */
+    while ((rows < block->rows || cols < block->cols) && !builder->failed) {
+        bool is_a = cols == block->cols || (rows < block->rows && rows <= cols);
+        struct clb_rect strip;
+        if (add_step(builder, rows + cols == 0) == NULL)
             return;
-        if (rows > 0)
-            add_loads(builder, builder->a, block->row + row);
-        if (cols > 0)
-            add_loads(builder, builder->b, block->col + col);
-        add_strip(builder, (struct clb_rect){block->row + row, block->col, rows, col + cols});
-        add_strip(builder, (struct clb_rect){block->row, block->col + col, row, cols});
+        if (is_a) {
+            size_t more = clb_min(builder->plan->band_m, block->rows - rows);
+            add_loads(builder, builder->a, block->row + rows);
+            strip = (struct clb_rect){block->row + rows, block->col, more, cols};
+            rows += more;
+        } else {
+            size_t more = clb_min(builder->plan->band_n, block->cols - cols);
+            add_loads(builder, builder->b, block->col + cols);
+            strip = (struct clb_rect){block->row, block->col + cols, rows, more};
+            cols += more;
+        }
+        add_strip(builder, strip);
     }
 }
 
