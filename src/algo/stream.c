@@ -226,6 +226,8 @@ static clb_status run(struct clb_stream *stream)
         clb_workers_start(&stream->workers, i, clb_stream_carry, &stream->porter[i]);
     if (status == CLB_OK)
         status = enqueue_all(stream);
+    if (status == CLB_OK)
+        clb_stream_release_loads(stream);
     /* What was published before the range was left is merged all the same. */
     if (status != CLB_OK && !(status == CLB_ERR_RANGE && stream->out_of_range))
         clb_stream_fail(stream, status);

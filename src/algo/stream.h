@@ -31,6 +31,7 @@
 #include "algo.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* ---- stream_plan.c --------------------------------------------------------------------------- */
 
@@ -142,11 +143,16 @@ enum clb_mark {
 struct clb_porter {
     struct clb_stream *stream;
     bool uploads_first;
+    bool helps; /* no piece is left to take up */
     struct clb_buffer *slot[4];
     cl_event busy[2]; /* transfer out of upload slot; borrowed from the load */
     size_t turn_up, turn_down;
     size_t pending; /* download piece under way, plus one */
     cl_event pending_event;
+    /* The piece that is being copied for an upload, for whoever helps (stream_copy.c): piece + 1
+     * and next column, columns that are copied, slot. */
+    _Atomic uint64_t ticket;
+    _Atomic size_t copied, at;
     double since, spent[CLB_SPELLS]; /* when the run is timed */
 };
 
@@ -217,6 +223,9 @@ clb_status clb_stream_get(struct clb_stream *stream) CLB_MUST_CHECK;
 /* Whatever is held goes back when nothing is outstanding, and is left alone otherwise. `enqueued`:
  * commands may have been. */
 void clb_stream_put(struct clb_stream *stream, bool enqueued);
+/* The events of all loads, which nobody asks for once everything has been enqueued: while there is
+ * time, because the driver takes a good part of a microsecond for each. */
+void clb_stream_release_loads(struct clb_stream *stream);
 
 /* ---- stream_copy.c: what porters do ---------------------------------------------------------- */
 

@@ -5,6 +5,8 @@
  * the device and commands that have been enqueued already, so there is always progress. */
 #include "stream.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 void clb_stream_fail(struct clb_stream *stream, clb_status status)
@@ -71,6 +73,25 @@ static bool upload_is_ready(const struct clb_stream *stream)
     return before == NULL || before->packed != NULL;
 }
 
+/* What a piece is of its load. */
+struct portion {
+    struct clb_load *load;
+    size_t index, rows, col, cols; /* of the load's memory: all its rows */
+};
+
+static struct portion portion_of(const struct clb_stream *stream, size_t piece)
+{
+    size_t index = load_of_piece(stream, piece);
+    struct clb_load *load = &stream->schedule.load[index];
+    bool along = load->operand->depth_contiguous;
+    size_t col = (piece - load->first_piece) * load->piece_cols;
+    return (struct portion){.load = load,
+                            .index = index,
+                            .rows = along ? load->k : load->w,
+                            .col = col,
+                            .cols = clb_min(load->piece_cols, (along ? load->w : load->k) - col)};
+}
+
 /* Short columns lie on different pages: without help every one begins with the latency of memory.
  */
 #define PREFETCH_BYTES   ((size_t)8192)
@@ -82,57 +103,108 @@ static void prefetch(const char *from, size_t bytes)
         __builtin_prefetch(from + i, 0, 3);
 }
 
-/* Through the cache, from which the device then reads: where the link and the CPUs are busy in both
- * directions that is a little faster than past it. (H200, 2026-11, n = 8192, double precision.) */
-static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t rows, char *slot,
+/* Columns [begin, end) of a portion, through the cache, from which the device then reads: where the
+ * link and the CPUs are busy in both directions that is a little faster than past it. (H200,
+ * 2026-11, n = 8192, double precision.) */
+static void copy_in(const struct portion *portion, size_t begin, size_t end, char *slot,
                     bool cached)
 {
+    const struct clb_load *load = portion->load;
     const struct clb_operand *operand = load->operand;
     size_t row0 = operand->depth_contiguous ? load->p0 : load->i0;
-    size_t col0 = operand->depth_contiguous ? load->i0 : load->p0;
-    const char *from = operand->host + (row0 + (col0 + col) * operand->ld) * operand->element;
-    size_t bytes = rows * operand->element, step = operand->ld * operand->element;
+    size_t col0 = (operand->depth_contiguous ? load->i0 : load->p0) + portion->col;
+    size_t bytes = portion->rows * operand->element, step = operand->ld * operand->element;
+    const char *from = operand->host + row0 * operand->element + col0 * step;
     if (!cached) {
-        clb_copy_past_cache(slot, bytes, from, step, bytes, cols);
+        clb_copy_past_cache(slot + begin * bytes, bytes, from + begin * step, step, bytes,
+                            end - begin);
         return;
     }
-    for (size_t j = 0; j < cols; j++) {
-        if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < cols)
+    for (size_t j = begin; j < end; j++) {
+        if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < end)
             prefetch(from + (j + PREFETCH_COLUMNS) * step, bytes);
         memcpy(slot + j * bytes, from + j * step, bytes);
+    }
+}
+
+/* Columns that a porter copies at once. */
+#define SHARE_BYTES ((size_t)256 << 10)
+
+/* Copy what is left of the piece that `owner` has in its hands, share by share: its own or, to
+ * help, another's. The ticket has the piece in its high and the next column in its low half, so
+ * that a share is never taken of another piece than was looked at. */
+static void copy_shares(struct clb_stream *stream, struct clb_porter *owner, uint64_t ticket)
+{
+    size_t piece = (size_t)(ticket >> 32) - 1;
+    const struct portion portion = portion_of(stream, piece);
+    size_t column = portion.rows * portion.load->operand->element;
+    size_t share = clb_max(SHARE_BYTES / column, 1);
+    bool cached = stream->variant->tuning.value[CLB_PARAM_PAST] != 1;
+    while (ticket >> 32 == piece + 1 && (uint32_t)ticket < portion.cols) {
+        size_t begin = (uint32_t)ticket, end = clb_min(begin + share, portion.cols);
+        char *slot = owner->slot[atomic_load_explicit(&owner->at, memory_order_relaxed)]->host;
+        if (!atomic_compare_exchange_weak(&owner->ticket, &ticket, ticket - begin + end))
+            continue;
+        copy_in(&portion, begin, end, slot, cached);
+        atomic_fetch_add(&owner->copied, end - begin);
+        ticket = atomic_load(&owner->ticket);
+    }
+}
+
+static void copy_piece(struct clb_porter *porter, size_t piece, const struct portion *portion,
+                       size_t turn)
+{
+    uint64_t ticket = (uint64_t)(piece + 1) << 32;
+    atomic_store_explicit(&porter->at, turn, memory_order_relaxed);
+    atomic_store(&porter->copied, 0);
+    atomic_store(&porter->ticket, ticket);
+    copy_shares(porter->stream, porter, ticket);
+    /* Helpers have at most a share each. */
+    while (atomic_load(&porter->copied) < portion->cols)
+        sched_yield();
+    atomic_store(&porter->ticket, 0);
+}
+
+/* A porter that is overtaken by all others holds up the load that its piece belongs to, and the
+ * kernels: CPUs of virtual machines stop at times. Help it before taking a piece up later ones. */
+static void help_others(struct clb_porter *porter, size_t next_piece)
+{
+    struct clb_stream *stream = porter->stream;
+    for (size_t i = 0; i < stream->porters; i++) {
+        struct clb_porter *other = &stream->porter[i];
+        uint64_t ticket = atomic_load(&other->ticket);
+        if (ticket != 0 && (size_t)(ticket >> 32) + stream->porters <= next_piece)
+            copy_shares(stream, other, ticket);
     }
 }
 
 static clb_status upload(struct clb_porter *porter, size_t piece)
 {
     struct clb_stream *stream = porter->stream;
-    size_t index = load_of_piece(stream, piece);
-    struct clb_load *load = &stream->schedule.load[index];
-    const struct clb_operand *operand = load->operand;
-    size_t rows = operand->depth_contiguous ? load->k : load->w;
-    size_t all_cols = operand->depth_contiguous ? load->w : load->k;
-    size_t col = (piece - load->first_piece) * load->piece_cols;
-    size_t cols = clb_min(load->piece_cols, all_cols - col);
+    const struct portion portion = portion_of(stream, piece);
+    struct clb_load *load = portion.load;
+    size_t column = portion.rows * load->operand->element;
     size_t turn = porter->turn_up++ % 2;
-    struct clb_buffer *slot = porter->slot[turn];
-    const struct clb_load *before = predecessor(stream, index);
+    const struct clb_load *before = predecessor(stream, portion.index);
     const cl_event *free_again = before != NULL ? &before->packed : NULL;
     cl_command_queue queue = clb_stream_queue(stream, true, piece);
     cl_event moved;
 
     clb_status status = CLB_OK;
+    help_others(porter, piece);
+    clb_porter_spent(porter, CLB_SPELL_COPY);
     if (porter->busy[turn] != NULL)
         status = clb_cl_check(clb_cl.WaitForEvents(1, &porter->busy[turn]), "clWaitForEvents");
     porter->busy[turn] = NULL;
     clb_porter_spent(porter, CLB_SPELL_UP);
     if (status != CLB_OK)
         return status;
-    copy_in(load, col, cols, rows, slot->host, stream->variant->tuning.value[CLB_PARAM_PAST] != 1);
+    copy_piece(porter, piece, &portion, turn);
     clb_porter_spent(porter, CLB_SPELL_COPY);
     status = clb_cl_check(
-        clb_cl.EnqueueWriteBuffer(queue, stream->raw[index % stream->plan.raw_slots]->mem, CL_FALSE,
-                                  col * rows * operand->element, cols * rows * operand->element,
-                                  slot->host, free_again != NULL, free_again, &moved),
+        clb_cl.EnqueueWriteBuffer(queue, stream->raw[portion.index % stream->plan.raw_slots]->mem,
+                                  CL_FALSE, portion.col * column, portion.cols * column,
+                                  porter->slot[turn]->host, free_again != NULL, free_again, &moved),
         "clEnqueueWriteBuffer");
     if (status == CLB_OK) {
         pthread_mutex_lock(&stream->lock);
@@ -279,7 +351,8 @@ static clb_status download(struct clb_porter *porter, size_t piece)
 
 enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
 
-/* Whether the slot of the next upload is still on its way. */
+/* Whether the slot of the next upload is still on its way; while there are uploads, because their
+ * events go after the last one. */
 static bool would_wait(const struct clb_porter *porter)
 {
     cl_event event = porter->busy[porter->turn_up % 2];
@@ -295,14 +368,13 @@ static enum job next_job(struct clb_porter *porter, size_t *piece)
 {
     struct clb_stream *stream = porter->stream;
     enum job job = JOB_NONE;
-    bool spare = stream->touch.units != 0 && would_wait(porter);
     pthread_mutex_lock(&stream->lock);
     while (stream->status == CLB_OK) {
         bool up = upload_is_ready(stream);
         bool down = stream->next_download < stream->published;
         bool idle = !down && porter->pending == 0;
         bool touch = stream->touch.next < stream->touch.units && !stream->complete;
-        if (touch && spare) {
+        if (touch && up && would_wait(porter)) {
             *piece = stream->touch.next++;
             job = JOB_TOUCH;
         } else if (up && (porter->uploads_first || idle)) {
@@ -312,6 +384,7 @@ static enum job next_job(struct clb_porter *porter, size_t *piece)
             *piece = stream->touch.next++;
             job = JOB_TOUCH;
         } else if (down) {
+            porter->helps = all_uploaded(stream);
             *piece = stream->next_download++;
             job = JOB_DOWNLOAD;
         } else if (porter->pending != 0) {
@@ -338,6 +411,8 @@ void clb_stream_carry(void *argument)
             status = upload(porter, piece);
             break;
         case JOB_DOWNLOAD:
+            if (porter->helps)
+                help_others(porter, SIZE_MAX);
             status = download(porter, piece);
             break;
         case JOB_MERGE:

@@ -131,13 +131,22 @@ static void release_event(cl_event event)
         clb_cl.ReleaseEvent(event);
 }
 
-static void release_events(struct clb_stream *stream)
+void clb_stream_release_loads(struct clb_stream *stream)
 {
     for (size_t i = 0; i < stream->schedule.loads; i++) {
-        for (size_t p = 0; p < stream->schedule.load[i].pieces; p++)
-            release_event(stream->schedule.load[i].upload[p]);
-        release_event(stream->schedule.load[i].packed);
+        struct clb_load *load = &stream->schedule.load[i];
+        for (size_t p = 0; p < load->pieces; p++) {
+            release_event(load->upload[p]);
+            load->upload[p] = NULL;
+        }
+        release_event(load->packed);
+        load->packed = NULL;
     }
+}
+
+static void release_events(struct clb_stream *stream)
+{
+    clb_stream_release_loads(stream);
     for (size_t i = 0; i < stream->schedule.strips; i++)
         release_event(stream->schedule.strip[i].ready);
     for (size_t i = 0; i < stream->schedule.steps; i++)
