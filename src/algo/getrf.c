@@ -4,13 +4,22 @@
 #include <string.h>
 
 /* For devices without values of their own. */
-#define DEFAULT_NB ((size_t)256)
+#define DEFAULT_NB    ((size_t)256)
+#define DEFAULT_STRIP ((size_t)64)
 
 /* Whether the device is to factor panels, by getrf.panel. */
 static bool wants_panel(const struct clb_lu *lu, size_t choice)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
     return choice == BY_DEVICE || (choice == BY_KIND && clb_panel_is_faster(&lu->runtime->device));
+}
+
+/* Strips pay where the device has more threads than the one that works on a panel. */
+static size_t strip_of(const struct clb_lu *lu, size_t wanted)
+{
+    if (wanted != 0)
+        return wanted;
+    return lu->runtime->device.units > 1 ? DEFAULT_STRIP : CLB_MAX_SWAPS;
 }
 
 clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
@@ -23,6 +32,7 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     lu->nb = clb_min(value[CLB_PARAM_GETRF_NB] != 0 ? value[CLB_PARAM_GETRF_NB] : DEFAULT_NB,
                      CLB_MAX_SWAPS);
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
+    lu->strip = strip_of(lu, value[CLB_PARAM_GETRF_STRIP]);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
     size_t last = clb_min(clb_max(lu->nb, lu->tail), lu->inner); /* the widest panel */
     struct clb_engine_limits limits = clb_solve_limits(last, false, n);
@@ -88,6 +98,13 @@ clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width)
     return status;
 }
 
+clb_status clb_lu_send_moves(struct clb_lu *lu, size_t k, size_t width, size_t *moves)
+{
+    *moves = clb_swapper_moves(&lu->swapper, lu->result->ipiv + k, k, width,
+                               lu->engine.moves_host->host);
+    return clb_dmat_send_moves(&lu->engine, *moves);
+}
+
 clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves)
 {
     *moves = 0;
@@ -95,9 +112,7 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
         return CLB_OK;
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
                                                .unit = true};
-    *moves = clb_swapper_moves(&lu->swapper, lu->result->ipiv + k, k, width,
-                               lu->engine.moves_host->host);
-    clb_status status = clb_dmat_send_moves(&lu->engine, *moves);
+    clb_status status = clb_lu_send_moves(lu, k, width, moves);
     if (status == CLB_OK)
         status = clb_dmat_pack_triangle(&lu->engine, &triangle);
     return status;

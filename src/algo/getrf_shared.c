@@ -41,18 +41,50 @@ static void copy_in(const struct clb_lu *lu, size_t cols, char *to)
                (const char *)problem->a + j * problem->lda * lu->element, problem->m * lu->element);
 }
 
-static clb_status factor_panel(struct clb_lu *lu, size_t k, size_t width)
+static clb_status factor_here(struct clb_lu *lu, size_t k, size_t width)
 {
     void *panel;
     clb_status status = map(lu, k + k * lu->x.ld, panel_bytes(lu, lu->x.rows - k, width), &panel);
     if (status != CLB_OK)
         return status;
-    if (!clb_lu_is_on_device(lu, k))
-        clb_lu_factor(lu, k, width, panel, lu->x.ld);
-    status = unmap(lu, panel);
-    if (status == CLB_OK && clb_lu_is_on_device(lu, k))
-        status = clb_lu_factor_there(lu, k, width);
+    clb_lu_factor(lu, k, width, panel, lu->x.ld);
+    return unmap(lu, panel);
+}
+
+/* Strip [j, j + width) of the panel [k, end) has been factored: its step on the rest of the panel,
+ * and its interchanges on what lies left of it. */
+static clb_status follow_strip(struct clb_lu *lu, size_t k, size_t end, size_t j, size_t width)
+{
+    const struct clb_dmat left = clb_dmat_part(&lu->x, 0, k, lu->x.rows, j - k);
+    size_t first = j + width, moves;
+    clb_status status = first < end ? clb_lu_prepare(lu, j, width, &moves)
+                                    : clb_lu_send_moves(lu, j, width, &moves);
+    if (status == CLB_OK)
+        status = clb_dmat_move(&lu->engine, &left, moves);
+    if (status == CLB_OK && first < end)
+        status = clb_lu_apply(lu, j, width, first, end - first, moves, false);
     return status;
+}
+
+/* The panel in strips: while the CPU works on one of its threads, the device's others wait. The
+ * moves of a strip have been sent when the next one is mapped, and at the end. */
+static clb_status factor_strips(struct clb_lu *lu, size_t k, size_t width)
+{
+    clb_status status = CLB_OK;
+    for (size_t j = k; j < k + width && status == CLB_OK; j += lu->strip) {
+        size_t cols = clb_min(lu->strip, k + width - j);
+        status = factor_here(lu, j, cols);
+        if (status == CLB_OK)
+            status = follow_strip(lu, k, k + width, j, cols);
+    }
+    return status == CLB_OK ? clb_lane_finish(lu->engine.lane) : status;
+}
+
+static clb_status factor_panel(struct clb_lu *lu, size_t k, size_t width)
+{
+    if (clb_lu_is_on_device(lu, k))
+        return clb_lu_factor_there(lu, k, width);
+    return width > lu->strip ? factor_strips(lu, k, width) : factor_here(lu, k, width);
 }
 
 static clb_status bring_in(struct clb_lu *lu, size_t cols)

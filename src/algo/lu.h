@@ -24,6 +24,7 @@ struct clb_lu {
     struct clb_getrf_result *result;
     size_t element, inner; /* bytes; min(m, n) */
     size_t nb, tail;
+    size_t strip; /* columns of a panel that the CPU factors at once, where memory is shared */
     struct clb_engine engine;
     struct clb_panel panel; /* takes nothing where panels are the CPU's */
     struct clb_swapper swapper;
@@ -45,6 +46,9 @@ void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_
 bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k);
 clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
+/* Send the interchanges of columns [k, k + width) as moves. */
+clb_status clb_lu_send_moves(struct clb_lu *lu, size_t k, size_t width,
+                             size_t *moves) CLB_MUST_CHECK;
 /* Send the interchanges and pack the triangle of a panel that the device has. */
 clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves) CLB_MUST_CHECK;
 

@@ -329,10 +329,10 @@ int main(void)
     struct setting rest = {"resumed", "cpu", "", false, 40, 200, random_bits(&seed)};
     struct setting settings[] = {
         {"in place, cpu family", "cpu", "gemm.tile=min,getrf.nb=8,trsm.nb=8", false, 70, 160, 0},
-        {"in place, portable family", "portable", "gemm.tile=min,getrf.nb=24,trsm.nb=8", false, 70,
-         40, 0},
-        {"in place, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60,trsm.nb=16", false, 300, 12,
-         0},
+        {"in place, portable family", "portable",
+         "gemm.tile=min,getrf.nb=24,getrf.strip=8,trsm.nb=8", false, 70, 40, 0},
+        {"in place, larger blocks", "cpu", "getrf.nb=48,getrf.tail=60,getrf.strip=16,trsm.nb=16",
+         false, 300, 12, 0},
         {"streamed, cpu family", "cpu",
          "gemm.tile=min,getrf.nb=8,trsm.nb=8,gemm.stream=1,gemm.threads=3", false, 70, 160, 0},
         {"own memory, portable family", "portable", "gemm.tile=min,getrf.nb=24,trsm.nb=8", true, 70,

@@ -29,7 +29,9 @@ static struct shared {
     long calls, partly, whole;
 } * shared;
 
-#define PARAMS "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,trsm.nb=8,trsm.part=8"
+#define PARAMS                                                                                     \
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,getrf.strip=4,trsm.nb=8,trsm.part=" \
+    "8"
 
 static const struct setting factorisations[] = {
     {"LU in place", "cpu", PARAMS, false, CLB_D, 37, 37, false, false, 0},
