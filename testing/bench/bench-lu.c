@@ -16,8 +16,8 @@
  * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
  * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
  */
-#include "algo/lapack.h"
 #include "bench.h"
+#include "lapack_peer.h"
 
 #include <math.h>
 #include <sched.h>
@@ -31,9 +31,6 @@
 
 #define MAX_REPS 101
 
-typedef void getrf_function(const int *, const int *, void *, const int *, int *, int *);
-typedef void getrs_function(const char *, const int *, const int *, const void *, const int *,
-                            const int *, void *, const int *, int *, size_t);
 typedef void trsm_function(const char *, const char *, const char *, const char *, const int *,
                            const int *, const void *, const void *, const int *, void *,
                            const int *, size_t, size_t, size_t, size_t);
@@ -48,11 +45,11 @@ static void *openblas;
 
 /* ---- OpenBLAS -------------------------------------------------------------------------------- */
 
-static void (*function_of(clb_precision precision, const char *routine))(void)
+static trsm_function *trsm_of(clb_precision precision)
 {
     char name[16];
-    snprintf(name, sizeof name, "%c%s_", BENCH_PRECISIONS[precision], routine);
-    return bench_symbol(openblas, name);
+    snprintf(name, sizeof name, "%ctrsm_", BENCH_PRECISIONS[precision]);
+    return (trsm_function *)bench_symbol(openblas, name);
 }
 
 static void set_panel_threads(bool panel)
@@ -66,17 +63,10 @@ static void set_panel_threads(bool panel)
 static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda,
                          int64_t *ipiv)
 {
-    const int rows = (int)m, cols = (int)n, ld = (int)lda;
-    int info, *narrow = (int *)ipiv;
     set_panel_threads(true);
-    (*(getrf_function *const *)context)(&rows, &cols, a, &ld, narrow, &info);
+    size_t info = peer_next_getrf(context, m, n, a, lda, ipiv);
     set_panel_threads(false);
-    for (size_t i = m < n ? m : n; i-- > 0;) {
-        int pivot;
-        memcpy(&pivot, narrow + i, sizeof pivot);
-        ipiv[i] = pivot;
-    }
-    return (size_t)info;
+    return info;
 }
 
 /* ---- a problem ------------------------------------------------------------------------------- */
@@ -108,7 +98,7 @@ static void call_shim(const struct problem *p, void *x)
     const struct clb_gemm_variant *variant;
     need(clb_gemm_variant_get(runtime, p->precision, &variant), "kernels");
     if (p->routine == GETRF) {
-        getrf_function *function = (getrf_function *)function_of(p->precision, "getrf");
+        peer_getrf_function *function = peer_getrf(openblas, p->precision);
         const struct clb_getrf problem = {p->precision, p->n, p->n, x, p->n};
         const struct clb_lapack_next next = {&function, next_getrf, NULL, NULL};
         struct clb_getrf_result result = {.ipiv = p->ipiv};
@@ -145,14 +135,12 @@ static void call_openblas(const struct problem *p, void *x)
     const int n = (int)p->n, rhs = (int)p->rhs;
     int info;
     if (p->routine == GETRF)
-        ((getrf_function *)function_of(p->precision, "getrf"))(&n, &n, x, &n, p->pivots, &info);
+        peer_getrf(openblas, p->precision)(&n, &n, x, &n, p->pivots, &info);
     else if (p->routine == TRSM)
-        ((trsm_function *)function_of(p->precision, "trsm"))("L", "L", "N", "N", &n, &rhs,
-                                                             clb_scalar_one(p->precision), p->a, &n,
-                                                             x, &n, 1, 1, 1, 1);
+        trsm_of(p->precision)("L", "L", "N", "N", &n, &rhs, clb_scalar_one(p->precision), p->a, &n,
+                              x, &n, 1, 1, 1, 1);
     else
-        ((getrs_function *)function_of(p->precision, "getrs"))("N", &n, &rhs, p->a, &n, p->pivots,
-                                                               x, &n, &info, 1);
+        peer_getrs(openblas, p->precision)("N", &n, &rhs, p->a, &n, p->pivots, x, &n, &info, 1);
 }
 
 static double cpu_now(void)
@@ -300,7 +288,7 @@ static void make_problem(struct problem *p)
     if (p->routine == GETRF)
         return;
     /* Factors: their triangles are well conditioned. */
-    getrf_function *function = (getrf_function *)function_of(p->precision, "getrf");
+    peer_getrf_function *function = peer_getrf(openblas, p->precision);
     const int n = (int)p->n;
     int info;
     function(&n, &n, p->a, &n, p->pivots, &info);
