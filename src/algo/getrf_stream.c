@@ -247,7 +247,7 @@ static clb_status run_steps(struct run *run)
 static clb_status send_order(struct run *run, size_t k, size_t width)
 {
     struct clb_lu *lu = run->lu;
-    clb_lu_order(lu, k, width, run->order_host);
+    clb_lu_order(lu, k + width, lu->inner, run->order_host);
     return clb_cl_check(clb_cl.EnqueueWriteBuffer(lu->engine.queue, run->order->mem, CL_TRUE, 0,
                                                   lu->x.rows * sizeof(cl_uint), run->order_host, 0,
                                                   NULL, NULL),
@@ -301,6 +301,7 @@ static size_t columns_written(const struct run *run)
 
 static clb_status run_all(struct run *run)
 {
+    run->lu->begun = true;
     clb_ferry_start(&run->ferry);
     clb_status status = run_steps(run);
     /* Complete, and known to be so, before anything is written. */

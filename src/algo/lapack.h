@@ -56,6 +56,7 @@ struct clb_getrf_result {
     size_t info;            /* 0, or the first column (1-based) whose pivot is exactly zero */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
+    size_t blocks;          /* of columns that were on the device one after the other */
 };
 
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
