@@ -23,6 +23,19 @@ void clb_lu_shape(struct clb_lu *lu, const struct clb_gemm_variant *variant)
                      CLB_MAX_SWAPS);
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
+    if (lu->system != NULL)
+        lu->x.cols += lu->system->nrhs;
+}
+
+/* With right-hand sides there is a solve with the whole triangle. */
+static void add_solve(const struct clb_lu *lu, struct clb_engine_limits *limits)
+{
+    const struct clb_engine_limits solve =
+        clb_solve_limits(lu->problem->n, false, lu->system->nrhs);
+    limits->m = clb_max(limits->m, solve.m);
+    limits->n = clb_max(limits->n, solve.n);
+    limits->k = clb_max(limits->k, solve.k);
+    limits->triangle = clb_max(limits->triangle, solve.triangle);
 }
 
 clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
@@ -35,6 +48,8 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     struct clb_engine_limits limits = clb_solve_limits(last, false, cols);
     limits.k = last;
     limits.kept_m = m;
+    if (lu->system != NULL)
+        add_solve(lu, &limits);
     clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
@@ -149,6 +164,11 @@ void clb_lu_order(const struct clb_lu *lu, size_t first, size_t end, cl_uint *or
     }
 }
 
+bool clb_getrf_streams(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    return !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
+}
+
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_getrf *problem, const struct clb_lapack_next *next,
                          struct clb_getrf_result *result)
@@ -158,7 +178,7 @@ clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     struct clb_lu lu = fresh;
     bool forced = variant->tuning.value[CLB_PARAM_GETRF_BLOCK] != 0;
     *result = (struct clb_getrf_result){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};
-    if (runtime->device.unified && variant->tuning.value[CLB_PARAM_STREAM] == 0)
+    if (!clb_getrf_streams(runtime, variant))
         return clb_getrf_run_shared(&lu, variant);
     clb_status status = forced ? CLB_ERR_NOMEM : clb_getrf_run_stream(&lu, variant);
     if (status != CLB_ERR_NOMEM || lu.begun)

@@ -418,7 +418,7 @@ static size_t guess_width(const struct clb_lu *lu)
     uint64_t bytes = clb_min(clb_memory_available(lu->runtime),
                              lu->runtime->device.max_alloc + 5 * panel * column);
     size_t columns = (size_t)(bytes / column);
-    return clb_max(clb_min(columns, lu->problem->n) - clb_min(columns, 5 * panel), panel);
+    return clb_max(clb_min(columns - clb_min(columns, 5 * panel), lu->problem->n), panel);
 }
 
 clb_status clb_getrf_run_blocks(struct clb_lu *lu, const struct clb_gemm_variant *variant)

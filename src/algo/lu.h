@@ -22,7 +22,9 @@ struct clb_lu {
     const struct clb_getrf *problem;
     const struct clb_lapack_next *next;
     struct clb_getrf_result *result;
-    size_t element, inner; /* bytes; min(m, n) */
+    const struct clb_getrs *system;     /* right-hand sides, columns behind the matrix's; or NULL */
+    struct clb_gemm_progress *progress; /* of these, where there are any */
+    size_t element, inner;              /* bytes; min(m, n) */
     size_t nb, tail;
     size_t most; /* columns that a step is applied to at once; 0: all */
     bool begun;  /* anything was enqueued for the matrix */
@@ -30,7 +32,7 @@ struct clb_lu {
     struct clb_panel panel; /* takes nothing where panels are the CPU's */
     struct clb_swapper swapper;
     struct clb_buffer *memory;
-    struct clb_dmat x; /* m x n, there */
+    struct clb_dmat x; /* m x n, or with the right-hand sides, there */
 };
 
 /* Panels and the shape of the matrix there; everything but its memory, shape included. */
@@ -60,6 +62,9 @@ clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first,
 clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,
                               size_t first, size_t count, size_t moves, bool kept) CLB_MUST_CHECK;
 
+/* gesv.c: the right-hand sides, which have had all steps: U*X = B. */
+clb_status clb_lu_solve(struct clb_lu *lu) CLB_MUST_CHECK;
+
 /* Row i is order[i] after interchanges [first, end); has room for m. Those of all later steps are
  * what the columns of a panel lack when they are written back. */
 void clb_lu_order(const struct clb_lu *lu, size_t first, size_t end, cl_uint *order);
@@ -68,6 +73,8 @@ void clb_lu_order(const struct clb_lu *lu, size_t first, size_t end, cl_uint *or
  * caller's. CLB_ERR_NOMEM: nothing is written. */
 clb_status clb_lu_write_back(struct clb_lu *lu, const char *from, size_t threads) CLB_MUST_CHECK;
 
+/* Whether the matrix goes to the device's own memory. */
+bool clb_getrf_streams(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant);
 clb_status clb_getrf_run_shared(struct clb_lu *lu,
                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_getrf_run_stream(struct clb_lu *lu,
