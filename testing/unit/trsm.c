@@ -356,9 +356,9 @@ int main(void)
                             "gemm.tile=min,trsm.nb=8,trsm.part=100,gemm.threads=2",
                             true,
                             60,
-                            8,
+                            5,
                             random_bits(&seed),
-                            8000};
+                            4000};
     struct setting settings[] = {
         {"in place, cpu family", "cpu", "gemm.tile=min,trsm.nb=8,trsm.part=24", false, 70, 200, 0,
          0},
