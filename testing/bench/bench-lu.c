@@ -2,7 +2,7 @@
  *
  * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
- *                 [--seconds S] [--pause MS] [--core NAME]
+ *                 [--seconds S] [--pause MS] [--core NAME] [--ladder]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
@@ -15,9 +15,11 @@
  *
  * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
  * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
+ * --ladder has another table instead, see lu_ladder.c.
  */
 #include "bench.h"
 #include "lapack_peer.h"
+#include "lu_ladder.h"
 
 #include <math.h>
 #include <sched.h>
@@ -39,7 +41,8 @@ static struct {
     const char *routines, *sizes, *precisions, *threads, *pin, *core;
     int rhs, reps, pause, panel_threads;
     double seconds;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 5};
+    bool ladder;
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 5, false};
 
 static void *openblas;
 
@@ -379,6 +382,8 @@ static int run_child(const char *threads)
     if (runtime == NULL)
         bench_fail("no device");
     printf("# %s threads, OpenBLAS core %s, device %s\n", threads, core, runtime->device.name);
+    if (options.ladder)
+        return lu_ladder(runtime, openblas) ? 0 : 1;
     for (int routine = 0; routine < ROUTINES; routine++) {
         if (!is_listed(options.routines, names[routine]))
             continue;
@@ -421,15 +426,21 @@ static int start_child(char **arguments, int threads, bool pinned)
     return child < 0 || waitpid(child, &status, 0) < 0 || status != 0;
 }
 
+static void print_head(void)
+{
+    printf("# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n");
+    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s %9s\n", "what", "n", "thr", "shim med",
+           "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error", "OB error");
+}
+
 static int run_parent(char **arguments)
 {
     int failed = 0, threads;
     if (bench_openblas() == NULL)
         bench_fail("OpenBLAS is missing (BENCH_OPENBLAS)");
-    printf("# %s\n# OpenBLAS %s\n# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n",
-           bench_cpu(), bench_openblas());
-    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s %9s\n", "what", "n", "thr", "shim med",
-           "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error", "OB error");
+    printf("# %s\n# OpenBLAS %s\n", bench_cpu(), bench_openblas());
+    if (!options.ladder)
+        print_head();
     for (const char *list = options.threads; next_number(&list, &threads);) {
         bool may_pin = threads == 1 && strcmp(options.pin, "0") != 0;
         if (may_pin)
@@ -444,6 +455,11 @@ static void parse(int count, char **arguments)
 {
     for (int i = 1; i < count; i += 2) {
         const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
+        if (strcmp(name, "--ladder") == 0) {
+            options.ladder = true;
+            i--;
+            continue;
+        }
         if (value == NULL)
             bench_fail("see the head of bench-lu.c for the options");
         else if (strcmp(name, "--routines") == 0)
