@@ -102,13 +102,7 @@ static void check(const struct system *s, clb_status status, const char *what)
 
 static struct clb_runtime *start(const struct setting *setting)
 {
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    fake_cl.discrete = setting->discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
+    struct clb_runtime *runtime = fake_cl_start("cpu", setting->params, setting->discrete);
     expect(runtime != NULL, "no device");
     return runtime;
 }
