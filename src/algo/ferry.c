@@ -25,7 +25,7 @@ static void cut(struct clb_ferry *ferry, struct clb_cargo *cargo)
     cargo->extent = clb_min(cargo->extent, clb_max(all, 1));
     cargo->pieces = clb_div_up(all, cargo->extent);
     cargo->first_piece = *pieces;
-    cargo->done = 0;
+    cargo->done = cargo->written = 0;
     cargo->ready = NULL;
     *pieces += cargo->pieces;
     ferry->slot_bytes = clb_max(ferry->slot_bytes, cargo->extent * each);
@@ -80,6 +80,9 @@ clb_status clb_ferry_open(struct clb_ferry *ferry, struct clb_lane *lane, clb_pr
                                 .changed = PTHREAD_COND_INITIALIZER};
     for (size_t i = 0; i < cargoes; i++)
         cut(ferry, &cargo[i]);
+    ferry->released = ferry->up_pieces;
+    for (size_t i = cargoes; i-- > 0;)
+        ferry->released = cargo[i].held ? cargo[i].first_piece : ferry->released;
     ferry->has_arrived = calloc(ferry->down_pieces + 1, sizeof *ferry->has_arrived);
     if (ferry->has_arrived == NULL)
         return CLB_ERR_NOMEM;
@@ -223,6 +226,10 @@ static clb_status take_down(struct clb_ferryman *man, size_t piece)
         clb_merge_tile(ferry->precision, rect.rows, rect.cols, clb_scalar_one(ferry->precision),
                        slot, rect.rows, clb_scalar_zero(ferry->precision),
                        host_of(ferry, cargo, &rect), cargo->ld);
+    pthread_mutex_lock(&ferry->lock);
+    cargo->written++;
+    pthread_cond_broadcast(&ferry->changed);
+    pthread_mutex_unlock(&ferry->lock);
     return CLB_OK;
 }
 
@@ -235,7 +242,7 @@ static enum task take_task(struct clb_ferry *ferry, size_t *piece)
 {
     if (ferry->status != CLB_OK)
         return NOTHING;
-    if (ferry->next_up < ferry->up_pieces) {
+    if (ferry->next_up < ferry->released) {
         *piece = ferry->next_up++;
         return UP;
     }
@@ -290,12 +297,13 @@ void clb_ferry_start(struct clb_ferry *ferry)
         clb_workers_start(&ferry->workers, i, carry, &ferry->man[i]);
 }
 
-/* Until all pieces of a load are enqueued or have arrived. */
-static clb_status await_done(struct clb_ferry *ferry, const struct clb_cargo *cargo)
+/* Until a count of the load's pieces is complete. */
+static clb_status await_count(struct clb_ferry *ferry, const struct clb_cargo *cargo,
+                              const size_t *count)
 {
     carry_alone(ferry);
     pthread_mutex_lock(&ferry->lock);
-    while (cargo->done < cargo->pieces && ferry->status == CLB_OK)
+    while (*count < cargo->pieces && ferry->status == CLB_OK)
         pthread_cond_wait(&ferry->changed, &ferry->lock);
     clb_status status = ferry->status;
     pthread_mutex_unlock(&ferry->lock);
@@ -304,7 +312,7 @@ static clb_status await_done(struct clb_ferry *ferry, const struct clb_cargo *ca
 
 clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo, cl_command_queue queue)
 {
-    clb_status status = await_done(ferry, &ferry->cargo[cargo]);
+    clb_status status = await_count(ferry, &ferry->cargo[cargo], &ferry->cargo[cargo].done);
     if (status == CLB_OK)
         status = clb_queue_join(ferry->lane->upload, queue);
     return status;
@@ -312,7 +320,25 @@ clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo, cl_command_que
 
 clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo)
 {
-    return await_done(ferry, &ferry->cargo[cargo]);
+    return await_count(ferry, &ferry->cargo[cargo], &ferry->cargo[cargo].done);
+}
+
+clb_status clb_ferry_await_written(struct clb_ferry *ferry, size_t cargo)
+{
+    return await_count(ferry, &ferry->cargo[cargo], &ferry->cargo[cargo].written);
+}
+
+clb_status clb_ferry_release(struct clb_ferry *ferry, size_t index, cl_command_queue queue)
+{
+    const struct clb_cargo *cargo = &ferry->cargo[index];
+    clb_status status = clb_queue_join(queue, ferry->lane->upload);
+    if (status != CLB_OK)
+        return status;
+    pthread_mutex_lock(&ferry->lock);
+    ferry->released = cargo->first_piece + cargo->pieces;
+    pthread_cond_broadcast(&ferry->changed);
+    pthread_mutex_unlock(&ferry->lock);
+    return CLB_OK;
 }
 
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t index, cl_command_queue queue)

@@ -8,7 +8,10 @@
  *
  * A piece that comes down is written to the caller's memory only when all pieces before it have
  * arrived in their slots. So what is written in the end is always a number of first pieces, each
- * completely, whatever fails. */
+ * completely, whatever fails.
+ *
+ * Loads may share memory on the device one after the other: those that go up can be held back until
+ * what had the memory before is done with. */
 #ifndef CLB_FERRY_H
 #define CLB_FERRY_H
 
@@ -21,6 +24,7 @@
 /* A matrix or part of one on its way. `x` is as large as what the host has. */
 struct clb_cargo {
     bool down, by_rows; /* pieces are blocks of rows */
+    bool held;          /* up: not before clb_ferry_release, as all loads behind it */
     struct clb_dmat x;
     char *host;
     size_t ld;
@@ -31,6 +35,7 @@ struct clb_cargo {
     size_t first_piece, pieces;
     size_t extent;  /* rows or columns of a piece; may be set before */
     size_t done;    /* pieces enqueued (up) or arrived (down) */
+    size_t written; /* down: pieces in the caller's memory */
     cl_event ready; /* down: x may be read */
 };
 
@@ -59,6 +64,7 @@ struct clb_ferry {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     size_t next_up, next_down; /* pieces handed out; those that come down count from 0 */
+    size_t released;           /* pieces that may go up */
     size_t published;          /* pieces that may come down */
     size_t arrived;            /* the first ones that are in their slots, hence get written */
     bool *has_arrived;         /* each */
@@ -81,12 +87,19 @@ void clb_ferry_start(struct clb_ferry *ferry);
 clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo,
                            cl_command_queue queue) CLB_MUST_CHECK;
 
+/* A held load may go up when what `queue` has now is done; what it goes to and its order may be set
+ * until then. In order. */
+clb_status clb_ferry_release(struct clb_ferry *ferry, size_t cargo,
+                             cl_command_queue queue) CLB_MUST_CHECK;
+
 /* A load may come down when what `queue` has now is done. In order. */
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t cargo,
                              cl_command_queue queue) CLB_MUST_CHECK;
 
 /* Wait until the device's memory of a load that comes down may be used again. */
 clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo) CLB_MUST_CHECK;
+/* Wait until all of it is in the caller's memory. */
+clb_status clb_ferry_await_written(struct clb_ferry *ferry, size_t cargo) CLB_MUST_CHECK;
 
 /* Nothing more will be published; with a failure: give up. Waits for everything that is taken and
  * returns the first failure. The first `arrived` pieces are in the caller's memory then. */

@@ -22,22 +22,44 @@ static size_t strip_of(const struct clb_lu *lu, size_t wanted)
     return lu->runtime->device.units > 1 ? DEFAULT_STRIP : CLB_MAX_SWAPS;
 }
 
-clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+void clb_lu_shape(struct clb_lu *lu, const struct clb_gemm_variant *variant)
 {
-    const struct clb_getrf *problem = lu->problem;
     const size_t *value = variant->tuning.value;
-    size_t m = problem->m, n = problem->n;
-    lu->element = clb_precision_size(problem->precision);
+    size_t m = lu->problem->m, n = lu->problem->n;
+    lu->element = clb_precision_size(lu->problem->precision);
     lu->inner = clb_min(m, n);
     lu->nb = clb_min(value[CLB_PARAM_GETRF_NB] != 0 ? value[CLB_PARAM_GETRF_NB] : DEFAULT_NB,
                      CLB_MAX_SWAPS);
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
     lu->strip = strip_of(lu, value[CLB_PARAM_GETRF_STRIP]);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
+    if (lu->system != NULL)
+        lu->x.cols += lu->system->nrhs;
+}
+
+/* With right-hand sides there is a solve with the whole triangle. */
+static void add_solve(const struct clb_lu *lu, struct clb_engine_limits *limits)
+{
+    const struct clb_engine_limits solve =
+        clb_solve_limits(lu->problem->n, false, lu->system->nrhs);
+    limits->m = clb_max(limits->m, solve.m);
+    limits->n = clb_max(limits->n, solve.n);
+    limits->k = clb_max(limits->k, solve.k);
+    limits->triangle = clb_max(limits->triangle, solve.triangle);
+}
+
+clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    clb_lu_shape(lu, variant);
+    size_t m = lu->x.rows, n = lu->x.cols;
     size_t last = clb_min(clb_max(lu->nb, lu->tail), lu->inner); /* the widest panel */
-    struct clb_engine_limits limits = clb_solve_limits(last, false, n);
+    size_t cols = lu->most == 0 ? n : clb_min(clb_max(lu->most, last), n);
+    struct clb_engine_limits limits = clb_solve_limits(last, false, cols);
     limits.k = last;
     limits.kept_m = m;
+    if (lu->system != NULL)
+        add_solve(lu, &limits);
     clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
@@ -118,16 +140,16 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
     return status;
 }
 
-clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
-                        size_t moves, bool kept)
+clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,
+                              size_t first, size_t count, size_t moves, bool kept)
 {
-    size_t below = lu->x.rows - k - width;
+    size_t width = panel->cols, below = panel->rows - width;
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     const struct clb_dmat top = clb_dmat_part(&lu->x, k, first, width, count);
-    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
+    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(panel, 0, 0, width, width),
                                                .unit = true};
     const struct clb_dmat_update update = {
-        .a = clb_dmat_part(&lu->x, k + width, k, below, width),
+        .a = clb_dmat_part(panel, width, 0, below, width),
         .b = top,
         .c = clb_dmat_part(&lu->x, k + width, first, below, count),
         .keep = true,
@@ -140,12 +162,19 @@ clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first,
     return status;
 }
 
-void clb_lu_order(const struct clb_lu *lu, size_t k, size_t width, cl_uint *order)
+clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
+                        size_t moves, bool kept)
+{
+    const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
+    return clb_lu_apply_panel(lu, &panel, k, first, count, moves, kept);
+}
+
+void clb_lu_order(const struct clb_lu *lu, size_t first, size_t end, cl_uint *order)
 {
     const int64_t *ipiv = lu->result->ipiv;
     for (size_t i = 0; i < lu->x.rows; i++)
         order[i] = (cl_uint)i;
-    for (size_t i = k + width; i < lu->inner; i++) {
+    for (size_t i = first; i < end; i++) {
         size_t other = (size_t)ipiv[i] - 1;
         cl_uint held = order[i];
         order[i] = order[other];
@@ -153,15 +182,25 @@ void clb_lu_order(const struct clb_lu *lu, size_t k, size_t width, cl_uint *orde
     }
 }
 
+bool clb_getrf_streams(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    return !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
+}
+
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_getrf *problem, const struct clb_lapack_next *next,
                          struct clb_getrf_result *result)
 {
-    struct clb_lu lu = {.runtime = runtime, .problem = problem, .next = next, .result = result};
-    result->info = 0;
-    result->columns_written = 0;
-    result->kernel = variant->name;
-    if (!runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0)
-        return clb_getrf_run_stream(&lu, variant);
-    return clb_getrf_run_shared(&lu, variant);
+    const struct clb_lu fresh = {
+        .runtime = runtime, .problem = problem, .next = next, .result = result};
+    struct clb_lu lu = fresh;
+    bool forced = variant->tuning.value[CLB_PARAM_GETRF_BLOCK] != 0;
+    *result = (struct clb_getrf_result){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};
+    if (!clb_getrf_streams(runtime, variant))
+        return clb_getrf_run_shared(&lu, variant);
+    clb_status status = forced ? CLB_ERR_NOMEM : clb_getrf_run_stream(&lu, variant);
+    if (status != CLB_ERR_NOMEM || lu.begun)
+        return status;
+    lu = fresh;
+    return clb_getrf_run_blocks(&lu, variant);
 }

@@ -7,6 +7,8 @@
  * done: then the device puts the rows of each column in their final order in one of a few chunks of
  * memory, from which the ferry writes them to the caller's matrix, from left to right.
  *
+ * Right-hand sides are columns behind the matrix's, see gesv.c.
+ *
  * One panel's memory is enough: panel k+1 comes down after the update that follows panel k's way
  * up. */
 #include "ferry.h"
@@ -22,8 +24,8 @@
 struct run {
     struct clb_lu *lu;
     struct clb_ferry ferry;
-    struct clb_cargo *cargo; /* groups that go up, then chunks that come down */
-    size_t groups, chunks;
+    struct clb_cargo *cargo;              /* groups that go up, then chunks that come down */
+    size_t groups, chunks, matrix_chunks; /* chunks of A, behind them B's */
     struct clb_buffer *panel; /* pinned, the rows of the present one from its first on */
     struct clb_buffer *chunk[CHUNKS], *order;
     cl_uint *order_host; /* rows of a panel's columns as they are written back */
@@ -32,9 +34,18 @@ struct run {
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
+/* Column j is the caller's A's, or behind that B's. */
 static char *column(const struct clb_lu *lu, size_t j)
 {
-    return (char *)lu->problem->a + j * lu->problem->lda * lu->element;
+    const struct clb_getrf *problem = lu->problem;
+    if (j < problem->n)
+        return (char *)problem->a + j * problem->lda * lu->element;
+    return (char *)lu->system->b + (j - problem->n) * lu->system->ldb * lu->element;
+}
+
+static size_t column_ld(const struct clb_lu *lu, size_t j)
+{
+    return j < lu->problem->n ? lu->problem->lda : lu->system->ldb;
 }
 
 /* The columns right of the first panel: the second panel, then shares of the rest. */
@@ -45,11 +56,11 @@ static void make_groups(struct run *run)
     size_t share = clb_max(clb_div_up(n - first, GROUPS), lu->nb);
     for (size_t j = first; j < n;) {
         size_t wanted = j == first && j < lu->inner ? clb_lu_width(lu, first) : share;
-        size_t cols = clb_min(wanted, n - j);
+        size_t cols = clb_min(wanted, (j < lu->problem->n ? lu->problem->n : n) - j);
         run->cargo[run->groups++] =
             (struct clb_cargo){.x = clb_dmat_part(&lu->x, 0, j, m, cols),
                                .host = column(lu, j),
-                               .ld = lu->problem->lda,
+                               .ld = column_ld(lu, j),
                                .alpha = clb_scalar_one(lu->problem->precision)};
         j += cols;
     }
@@ -69,24 +80,41 @@ static void make_chunks(struct run *run)
             run->cargo[run->groups + run->chunks++] = (struct clb_cargo){.down = true,
                                                                          .x = x,
                                                                          .host = column(lu, j),
-                                                                         .ld = lu->problem->lda,
+                                                                         .ld = column_ld(lu, j),
                                                                          .extent = cols};
         }
         k = end;
+        if (k <= lu->problem->n)
+            run->matrix_chunks = run->chunks;
     }
+}
+
+/* The parts of B are its chunks. */
+static clb_status make_parts(struct run *run)
+{
+    const struct clb_lu *lu = run->lu;
+    if (lu->system == NULL)
+        return CLB_OK;
+    clb_status status = clb_gemm_progress_make(lu->progress, run->chunks - run->matrix_chunks);
+    for (size_t i = 0, j = 0; i < lu->progress->parts; i++) {
+        size_t cols = run->cargo[run->groups + run->matrix_chunks + i].x.cols;
+        lu->progress->part[i] = (struct clb_rect){0, j, lu->x.rows, cols};
+        j += cols;
+    }
+    return status;
 }
 
 static clb_status make_cargo(struct run *run)
 {
     const struct clb_lu *lu = run->lu;
-    size_t n = lu->x.cols, most = 2 + GROUPS + n;
+    size_t n = lu->x.cols, most = 3 + GROUPS + n;
     run->chunk_cols = clb_max(CLB_PIECE_BYTES / (lu->x.rows * lu->element), 1);
     run->cargo = calloc(most, sizeof *run->cargo);
     if (run->cargo == NULL)
         return CLB_ERR_NOMEM;
     make_groups(run);
     make_chunks(run);
-    return CLB_OK;
+    return make_parts(run);
 }
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
@@ -247,7 +275,7 @@ static clb_status run_steps(struct run *run)
 static clb_status send_order(struct run *run, size_t k, size_t width)
 {
     struct clb_lu *lu = run->lu;
-    clb_lu_order(lu, k, width, run->order_host);
+    clb_lu_order(lu, k + width, lu->inner, run->order_host);
     return clb_cl_check(clb_cl.EnqueueWriteBuffer(lu->engine.queue, run->order->mem, CL_TRUE, 0,
                                                   lu->x.rows * sizeof(cl_uint), run->order_host, 0,
                                                   NULL, NULL),
@@ -273,7 +301,7 @@ static clb_status send_chunk(struct run *run, size_t index, size_t first)
 static clb_status write_back(struct run *run)
 {
     struct clb_lu *lu = run->lu;
-    size_t chunk = 0, n = lu->x.cols;
+    size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->problem->n;
     clb_status status = CLB_OK;
     for (size_t k = 0; k < n && status == CLB_OK;) {
         size_t width = k < lu->inner ? clb_lu_width(lu, k) : n - k;
@@ -290,26 +318,36 @@ static clb_status write_back(struct run *run)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* The first `arrived` chunks are in the caller's matrix. */
-static size_t columns_written(const struct run *run)
+/* The first `arrived` chunks are in the caller's matrices. */
+static void note_progress(const struct run *run)
 {
-    size_t columns = 0;
-    for (size_t i = 0; i < run->ferry.arrived; i++)
-        columns += run->cargo[run->groups + i].x.cols;
-    return columns;
+    const struct clb_lu *lu = run->lu;
+    for (size_t i = 0; i < run->ferry.arrived; i++) {
+        if (i < run->matrix_chunks)
+            lu->result->columns_written += run->cargo[run->groups + i].x.cols;
+        else
+            lu->progress->written[i - run->matrix_chunks] = true;
+    }
+    if (lu->system != NULL)
+        lu->progress->kernel = lu->result->kernel;
+    if (lu->system != NULL && lu->result->info != 0)
+        clb_gemm_progress_free(lu->progress);
 }
 
 static clb_status run_all(struct run *run)
 {
+    run->lu->begun = true;
     clb_ferry_start(&run->ferry);
     clb_status status = run_steps(run);
+    if (status == CLB_OK && run->lu->system != NULL && run->lu->result->info == 0)
+        status = clb_lu_solve(run->lu);
     /* Complete, and known to be so, before anything is written. */
     if (status == CLB_OK)
         status = clb_lane_finish(run->lu->engine.lane);
     if (status == CLB_OK)
         status = write_back(run);
     status = clb_ferry_finish(&run->ferry, status);
-    run->lu->result->columns_written = columns_written(run);
+    note_progress(run);
     return status;
 }
 

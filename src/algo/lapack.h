@@ -56,6 +56,7 @@ struct clb_getrf_result {
     size_t info;            /* 0, or the first column (1-based) whose pivot is exactly zero */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
+    size_t blocks;          /* of columns that were on the device one after the other */
 };
 
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
@@ -87,5 +88,16 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_getrs *problem,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect);
+
+/* ---- gesv.c ---------------------------------------------------------------------------------- */
+
+/* clb_getrf_run, and unless A is singular clb_getrs_run with the factors; `system` says where B is,
+ * its matrix is the problem's, square, and its ipiv is not read. After a failure with
+ * columns_written = n the factorisation is complete, otherwise nothing of B is written. The caller
+ * frees *progress, whose parts are columns of B; there are none where A is singular. */
+clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_getrf *problem, const struct clb_getrs *system,
+                        const struct clb_lapack_next *next, struct clb_getrf_result *result,
+                        struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 #endif

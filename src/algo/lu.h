@@ -22,17 +22,22 @@ struct clb_lu {
     const struct clb_getrf *problem;
     const struct clb_lapack_next *next;
     struct clb_getrf_result *result;
-    size_t element, inner; /* bytes; min(m, n) */
+    const struct clb_getrs *system;     /* right-hand sides, columns behind the matrix's; or NULL */
+    struct clb_gemm_progress *progress; /* of these, where there are any */
+    size_t element, inner;              /* bytes; min(m, n) */
     size_t nb, tail;
     size_t strip; /* columns of a panel that the CPU factors at once, where memory is shared */
+    size_t most; /* columns that a step is applied to at once; 0: all */
+    bool begun;  /* anything was enqueued for the matrix */
     struct clb_engine engine;
     struct clb_panel panel; /* takes nothing where panels are the CPU's */
     struct clb_swapper swapper;
     struct clb_buffer *memory;
-    struct clb_dmat x; /* m x n, there */
+    struct clb_dmat x; /* m x n, or with the right-hand sides, there */
 };
 
-/* Everything but the matrix's memory, of which this chooses the shape. */
+/* Panels and the shape of the matrix there; everything but its memory, shape included. */
+void clb_lu_shape(struct clb_lu *lu, const struct clb_gemm_variant *variant);
 clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 void clb_lu_close(struct clb_lu *lu, bool idle);
 
@@ -57,13 +62,29 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
 clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
                         size_t moves, bool kept) CLB_MUST_CHECK;
 
-/* The order in which the rows of the columns of panel [k, k + width) are written back: the
- * interchanges of all later steps. Row i is order[i]; has room for m. */
-void clb_lu_order(const struct clb_lu *lu, size_t k, size_t width, cl_uint *order);
+/* The same with a panel that is not in the matrix there: its rows from k on, packed before. */
+clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,
+                              size_t first, size_t count, size_t moves, bool kept) CLB_MUST_CHECK;
 
+/* gesv.c: the right-hand sides, which have had all steps: U*X = B. */
+clb_status clb_lu_solve(struct clb_lu *lu) CLB_MUST_CHECK;
+
+/* Row i is order[i] after interchanges [first, end); has room for m. Those of all later steps are
+ * what the columns of a panel lack when they are written back. */
+void clb_lu_order(const struct clb_lu *lu, size_t first, size_t end, cl_uint *order);
+
+/* getrf_write.c: the matrix, which is complete, from memory with its leading dimension to the
+ * caller's. CLB_ERR_NOMEM: nothing is written. */
+clb_status clb_lu_write_back(struct clb_lu *lu, const char *from, size_t threads) CLB_MUST_CHECK;
+
+/* Whether the matrix goes to the device's own memory. */
+bool clb_getrf_streams(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant);
 clb_status clb_getrf_run_shared(struct clb_lu *lu,
                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_getrf_run_stream(struct clb_lu *lu,
+                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* Where the device's memory does not hold the matrix. */
+clb_status clb_getrf_run_blocks(struct clb_lu *lu,
                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 #endif

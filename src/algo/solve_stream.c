@@ -1,5 +1,7 @@
 /* Triangular systems where the device has its own memory: A and the parts of B go up, every part is
- * solved as soon as it is there, and comes down while the device works on the next ones. */
+ * solved as soon as it is there, and comes down while the device works on the next ones. Where
+ * there is no room for all parts at once they take turns, and go up when the one that had the
+ * memory before has come down. */
 #include "ferry.h"
 #include "solve.h"
 
@@ -9,6 +11,8 @@ struct run {
     struct clb_runtime *runtime;
     const struct clb_solve *solve;
     size_t element;
+    size_t resident; /* parts on the device at once */
+    bool begun;
     struct clb_engine engine;
     struct clb_ferry ferry;
     struct clb_cargo *cargo; /* A, the parts of B, the parts of X */
@@ -36,10 +40,12 @@ static struct clb_cargo part_cargo(const struct run *run, size_t index, bool dow
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *rect = &solve->progress->part[index];
+    const struct clb_rect *place = &solve->progress->part[index % run->resident];
     return (struct clb_cargo){
         .down = down,
+        .held = !down && index >= run->resident,
         .by_rows = solve->right,
-        .x = clb_dmat_part(&run->b, rect->row, rect->col, rect->rows, rect->cols),
+        .x = clb_dmat_part(&run->b, place->row, place->col, rect->rows, rect->cols),
         .host = (char *)solve->b + (rect->row + rect->col * solve->ldb) * run->element,
         .ld = solve->ldb,
         .alpha = solve->alpha,
@@ -62,6 +68,15 @@ static clb_status make_cargo(struct run *run)
         run->cargo[1 + parts + i] = part_cargo(run, i, true);
     }
     return CLB_OK;
+}
+
+/* The parts that are on the device at once are the first ones. */
+static clb_status get_parts(struct run *run)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *last = &solve->progress->part[run->resident - 1];
+    return get_matrix(run, &run->b, last->row + last->rows, last->col + last->cols,
+                      &run->memory[1]);
 }
 
 /* The progress counts what is written at once: the pieces that come down. */
@@ -99,7 +114,7 @@ static clb_status begin(struct run *run, const struct clb_gemm_variant *variant)
     if (status == CLB_OK)
         status = get_matrix(run, &run->a, n, n, &run->memory[0]);
     if (status == CLB_OK)
-        status = get_matrix(run, &run->b, solve->m, solve->n, &run->memory[1]);
+        status = get_parts(run);
     if (status == CLB_OK)
         status = make_cargo(run);
     if (status == CLB_OK)
@@ -112,9 +127,21 @@ static clb_status begin(struct run *run, const struct clb_gemm_variant *variant)
     return status;
 }
 
+/* Let a part go up that was held back. */
+static clb_status release_part(struct run *run, size_t parts, size_t index)
+{
+    if (index >= parts || index < run->resident)
+        return CLB_OK;
+    clb_status status = clb_ferry_await_arrival(&run->ferry, 1 + parts + index - run->resident);
+    if (status == CLB_OK)
+        status = clb_ferry_release(&run->ferry, 1 + index, run->engine.queue);
+    return status;
+}
+
 static clb_status solve_parts(struct run *run, size_t parts)
 {
     cl_command_queue queue = run->engine.queue;
+    run->begun = true;
     clb_ferry_start(&run->ferry);
     clb_status status = clb_ferry_await(&run->ferry, 0, queue);
     if (status == CLB_OK)
@@ -125,27 +152,43 @@ static clb_status solve_parts(struct run *run, size_t parts)
             status = clb_dmat_solve(&run->engine, &run->triangle[s], &run->cargo[1 + i].x);
         if (status == CLB_OK)
             status = clb_ferry_publish(&run->ferry, 1 + parts + i, queue);
+        if (status == CLB_OK)
+            status = release_part(run, parts, i + 1);
     }
     return clb_ferry_finish(&run->ferry, status);
+}
+
+static clb_status run_once(struct run *run, const struct clb_gemm_variant *variant)
+{
+    size_t parts = run->solve->progress->parts;
+    clb_status status = begin(run, variant);
+    if (status == CLB_OK) {
+        status = solve_parts(run, parts);
+        for (size_t i = 0; i < run->ferry.arrived; i++)
+            run->solve->progress->written[i] = true;
+    }
+    bool idle = clb_engine_finish(&run->engine);
+    clb_ferry_close(&run->ferry, idle);
+    free(run->cargo);
+    for (size_t i = 0; i < CLB_COUNT_OF(run->memory); i++)
+        clb_buffer_end(run->runtime, run->memory[i], idle);
+    clb_engine_close(&run->engine, idle);
+    return status;
 }
 
 clb_status clb_solve_run_stream(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                 const struct clb_solve *solve)
 {
-    struct run run = {
-        .runtime = runtime, .solve = solve, .element = clb_precision_size(solve->precision)};
-    size_t parts = solve->progress->parts;
-    clb_status status = begin(&run, variant);
-    if (status == CLB_OK) {
-        status = solve_parts(&run, parts);
-        for (size_t i = 0; i < run.ferry.arrived; i++)
-            solve->progress->written[i] = true;
+    clb_status status = CLB_ERR_NOMEM;
+    bool begun = false;
+    for (size_t resident = solve->progress->parts;
+         resident > 0 && status == CLB_ERR_NOMEM && !begun; resident /= 2) {
+        struct run run = {.runtime = runtime,
+                          .solve = solve,
+                          .element = clb_precision_size(solve->precision),
+                          .resident = resident};
+        status = run_once(&run, variant);
+        begun = run.begun;
     }
-    bool idle = clb_engine_finish(&run.engine);
-    clb_ferry_close(&run.ferry, idle);
-    free(run.cargo);
-    for (size_t i = 0; i < CLB_COUNT_OF(run.memory); i++)
-        clb_buffer_end(runtime, run.memory[i], idle);
-    clb_engine_close(&run.engine, idle);
     return status;
 }

@@ -77,6 +77,17 @@ static void *map_host(size_t size)
     return aligned;
 }
 
+void *clb_host_map(size_t size)
+{
+    return map_host(clb_round_up(size, PAGE));
+}
+
+void clb_host_unmap(void *memory, size_t size)
+{
+    if (memory != NULL)
+        munmap(memory, clb_round_up(size, PAGE));
+}
+
 static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     cl_int error;

@@ -152,6 +152,11 @@ static inline void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer
         clb_buffer_leak(buffer);
 }
 
+/* Ordinary memory of the host, zeros, for what is too large for the pool and not the device's. NULL
+ * when the system can't give so much without taking it from others. */
+void *clb_host_map(size_t size);
+void clb_host_unmap(void *memory, size_t size);
+
 /* Bytes that a call may still take. */
 uint64_t clb_memory_available(struct clb_runtime *runtime);
 

@@ -43,11 +43,12 @@ static void add_progress(struct gesv *gesv)
         (offer->share * factor_work + solve.share * solve_work) / (factor_work + solve_work);
 }
 
-/* Few right-hand sides are the next library's in `auto`. */
-static bool is_solved_here(const struct gesv *gesv, const struct clb_gemm_variant *variant)
+/* Few right-hand sides are the next library's in `auto`, unless the factors are on the device and
+ * would have to be read from the host's memory. */
+static bool is_solved_here(const struct gesv *gesv, const struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant)
 {
-    return gesv->factoring.result.info == 0 &&
-           !(clb_offer_is_auto(&gesv->offer) &&
+    return !(clb_offer_is_auto(&gesv->offer) && runtime->device.unified &&
              (size_t)gesv->factoring.call->nrhs < variant->tuning.smallest);
 }
 
@@ -55,18 +56,24 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
     struct gesv *gesv = (struct gesv *)offer;
+    struct clb_factoring *factoring = &gesv->factoring;
     struct clb_solving *solving = &gesv->solving;
     gesv->solution = CLB_ERR_UNSUPPORTED;
     if (solving->next->getrs == NULL)
         return CLB_ERR_UNSUPPORTED;
-    clb_status status = clb_factoring_run(&gesv->factoring, offer, runtime, variant);
-    gesv->factored = status == CLB_OK;
-    solving->problem = clb_solving_problem(gesv->factoring.call, CLB_OP_N);
-    solving->problem.ipiv = gesv->factoring.result.ipiv;
-    if (gesv->factored && is_solved_here(gesv, variant)) {
-        gesv->solution = clb_getrs_run(runtime, variant, &solving->problem, &solving->progress);
-        status = gesv->solution == CLB_ERR_UNSUPPORTED ? CLB_OK : gesv->solution;
+    solving->problem = clb_solving_problem(factoring->call, CLB_OP_N);
+    if (is_solved_here(gesv, runtime, variant)) {
+        factoring->system = &solving->problem;
+        factoring->solution = &solving->progress;
     }
+    clb_status status = clb_factoring_run(factoring, offer, runtime, variant);
+    solving->problem.ipiv = factoring->result.ipiv;
+    gesv->factored =
+        factoring->problem.n > 0 && factoring->result.columns_written == factoring->problem.n;
+    if (gesv->factored && factoring->system != NULL && factoring->result.info == 0)
+        gesv->solution = status;
+    if (gesv->factored && status == CLB_ERR_UNSUPPORTED)
+        status = CLB_OK;
     if (gesv->factored)
         add_progress(gesv);
     return status;

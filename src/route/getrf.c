@@ -105,7 +105,10 @@ clb_status clb_factoring_run(struct clb_factoring *factoring, struct clb_offer *
     bool held = runtime->device.unified && clb_next_hold_threads(factoring->next->getrf);
     factoring->on_device = true;
     clb_status status =
-        clb_getrf_run(runtime, variant, &factoring->problem, &next, &factoring->result);
+        factoring->system != NULL
+            ? clb_gesv_run(runtime, variant, &factoring->problem, factoring->system, &next,
+                           &factoring->result, factoring->solution)
+            : clb_getrf_run(runtime, variant, &factoring->problem, &next, &factoring->result);
     factoring->on_device = false;
     if (held)
         clb_next_release_threads();

@@ -10,6 +10,8 @@ struct clb_factoring {
     const struct clb_next_lapack *next;
     struct clb_getrf problem;
     struct clb_getrf_result result;
+    const struct clb_getrs *system;     /* to be solved with the factors as well, or NULL */
+    struct clb_gemm_progress *solution; /* of that */
     int64_t *pivots;  /* owned; NULL where the caller's array has 64-bit integers */
     bool on_device;   /* clb_getrf_run is under way */
     double next_work; /* in panels and the like, by the next library */

@@ -2,7 +2,7 @@
  *
  * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
- *                 [--seconds S] [--pause MS] [--core NAME]
+ *                 [--seconds S] [--pause MS] [--core NAME] [--ladder]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
@@ -15,9 +15,11 @@
  *
  * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
  * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
+ * --ladder has another table instead, see lu_ladder.c.
  */
-#include "algo/lapack.h"
 #include "bench.h"
+#include "lapack_peer.h"
+#include "lu_ladder.h"
 
 #include <math.h>
 #include <sched.h>
@@ -31,9 +33,6 @@
 
 #define MAX_REPS 101
 
-typedef void getrf_function(const int *, const int *, void *, const int *, int *, int *);
-typedef void getrs_function(const char *, const int *, const int *, const void *, const int *,
-                            const int *, void *, const int *, int *, size_t);
 typedef void trsm_function(const char *, const char *, const char *, const char *, const int *,
                            const int *, const void *, const void *, const int *, void *,
                            const int *, size_t, size_t, size_t, size_t);
@@ -42,17 +41,18 @@ static struct {
     const char *routines, *sizes, *precisions, *threads, *pin, *core;
     int rhs, reps, pause, panel_threads;
     double seconds;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 5};
+    bool ladder;
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 5, false};
 
 static void *openblas;
 
 /* ---- OpenBLAS -------------------------------------------------------------------------------- */
 
-static void (*function_of(clb_precision precision, const char *routine))(void)
+static trsm_function *trsm_of(clb_precision precision)
 {
     char name[16];
-    snprintf(name, sizeof name, "%c%s_", BENCH_PRECISIONS[precision], routine);
-    return bench_symbol(openblas, name);
+    snprintf(name, sizeof name, "%ctrsm_", BENCH_PRECISIONS[precision]);
+    return (trsm_function *)bench_symbol(openblas, name);
 }
 
 static void set_panel_threads(bool panel)
@@ -66,17 +66,10 @@ static void set_panel_threads(bool panel)
 static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda,
                          int64_t *ipiv)
 {
-    const int rows = (int)m, cols = (int)n, ld = (int)lda;
-    int info, *narrow = (int *)ipiv;
     set_panel_threads(true);
-    (*(getrf_function *const *)context)(&rows, &cols, a, &ld, narrow, &info);
+    size_t info = peer_next_getrf(context, m, n, a, lda, ipiv);
     set_panel_threads(false);
-    for (size_t i = m < n ? m : n; i-- > 0;) {
-        int pivot;
-        memcpy(&pivot, narrow + i, sizeof pivot);
-        ipiv[i] = pivot;
-    }
-    return (size_t)info;
+    return info;
 }
 
 /* ---- a problem ------------------------------------------------------------------------------- */
@@ -108,7 +101,7 @@ static void call_shim(const struct problem *p, void *x)
     const struct clb_gemm_variant *variant;
     need(clb_gemm_variant_get(runtime, p->precision, &variant), "kernels");
     if (p->routine == GETRF) {
-        getrf_function *function = (getrf_function *)function_of(p->precision, "getrf");
+        peer_getrf_function *function = peer_getrf(openblas, p->precision);
         const struct clb_getrf problem = {p->precision, p->n, p->n, x, p->n};
         const struct clb_lapack_next next = {&function, next_getrf, NULL, NULL};
         struct clb_getrf_result result = {.ipiv = p->ipiv};
@@ -145,14 +138,12 @@ static void call_openblas(const struct problem *p, void *x)
     const int n = (int)p->n, rhs = (int)p->rhs;
     int info;
     if (p->routine == GETRF)
-        ((getrf_function *)function_of(p->precision, "getrf"))(&n, &n, x, &n, p->pivots, &info);
+        peer_getrf(openblas, p->precision)(&n, &n, x, &n, p->pivots, &info);
     else if (p->routine == TRSM)
-        ((trsm_function *)function_of(p->precision, "trsm"))("L", "L", "N", "N", &n, &rhs,
-                                                             clb_scalar_one(p->precision), p->a, &n,
-                                                             x, &n, 1, 1, 1, 1);
+        trsm_of(p->precision)("L", "L", "N", "N", &n, &rhs, clb_scalar_one(p->precision), p->a, &n,
+                              x, &n, 1, 1, 1, 1);
     else
-        ((getrs_function *)function_of(p->precision, "getrs"))("N", &n, &rhs, p->a, &n, p->pivots,
-                                                               x, &n, &info, 1);
+        peer_getrs(openblas, p->precision)("N", &n, &rhs, p->a, &n, p->pivots, x, &n, &info, 1);
 }
 
 static double cpu_now(void)
@@ -300,7 +291,7 @@ static void make_problem(struct problem *p)
     if (p->routine == GETRF)
         return;
     /* Factors: their triangles are well conditioned. */
-    getrf_function *function = (getrf_function *)function_of(p->precision, "getrf");
+    peer_getrf_function *function = peer_getrf(openblas, p->precision);
     const int n = (int)p->n;
     int info;
     function(&n, &n, p->a, &n, p->pivots, &info);
@@ -391,6 +382,8 @@ static int run_child(const char *threads)
     if (runtime == NULL)
         bench_fail("no device");
     printf("# %s threads, OpenBLAS core %s, device %s\n", threads, core, runtime->device.name);
+    if (options.ladder)
+        return lu_ladder(runtime, openblas) ? 0 : 1;
     for (int routine = 0; routine < ROUTINES; routine++) {
         if (!is_listed(options.routines, names[routine]))
             continue;
@@ -433,15 +426,21 @@ static int start_child(char **arguments, int threads, bool pinned)
     return child < 0 || waitpid(child, &status, 0) < 0 || status != 0;
 }
 
+static void print_head(void)
+{
+    printf("# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n");
+    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s %9s\n", "what", "n", "thr", "shim med",
+           "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error", "OB error");
+}
+
 static int run_parent(char **arguments)
 {
     int failed = 0, threads;
     if (bench_openblas() == NULL)
         bench_fail("OpenBLAS is missing (BENCH_OPENBLAS)");
-    printf("# %s\n# OpenBLAS %s\n# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n",
-           bench_cpu(), bench_openblas());
-    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s %9s\n", "what", "n", "thr", "shim med",
-           "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error", "OB error");
+    printf("# %s\n# OpenBLAS %s\n", bench_cpu(), bench_openblas());
+    if (!options.ladder)
+        print_head();
     for (const char *list = options.threads; next_number(&list, &threads);) {
         bool may_pin = threads == 1 && strcmp(options.pin, "0") != 0;
         if (may_pin)
@@ -456,6 +455,11 @@ static void parse(int count, char **arguments)
 {
     for (int i = 1; i < count; i += 2) {
         const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
+        if (strcmp(name, "--ladder") == 0) {
+            options.ladder = true;
+            i--;
+            continue;
+        }
         if (value == NULL)
             bench_fail("see the head of bench-lu.c for the options");
         else if (strcmp(name, "--routines") == 0)

@@ -75,6 +75,11 @@ void *bench_memory(size_t bytes)
     return memory;
 }
 
+void bench_release(void *memory, size_t bytes)
+{
+    munmap(memory, bytes);
+}
+
 void bench_fill(void *matrix, size_t elements, int precision, uint64_t seed)
 {
     size_t count = elements * (size_t)bench_parts(precision);
@@ -168,6 +173,12 @@ const char *bench_reference(void)
 {
     static const char *const paths[] = {LIBDIR "/blas/libblas.so.3"};
     return bench_find_library("BENCH_REFERENCE", paths, 1);
+}
+
+const char *bench_reference_lapack(void)
+{
+    static const char *const paths[] = {LIBDIR "/lapack/liblapack.so.3"};
+    return bench_find_library("BENCH_REFERENCE_LAPACK", paths, 1);
 }
 
 const char *bench_openblas(void)

@@ -22,6 +22,7 @@ size_t bench_real_size(int precision); /* bytes of such a number */
 
 /* Memory fresh from the system; ends the program when there is none. */
 void *bench_memory(size_t bytes);
+void bench_release(void *memory, size_t bytes);
 void bench_fill(void *matrix, size_t elements, int precision, uint64_t seed);
 
 /* Whether C = A*B, m x k times k x n, column-major without gaps, as far as `entries` of it tell:
@@ -43,8 +44,10 @@ void (*bench_symbol(void *handle, const char *name))(void);
 /* `variable` of the environment, or the first of the paths that exists; NULL when none does. */
 const char *bench_find_library(const char *variable, const char *const *paths, size_t count);
 const char *bench_reference(void); /* BENCH_REFERENCE, or Debian's */
-const char *bench_openblas(void);  /* BENCH_OPENBLAS, or Debian's */
-const char *bench_shim(void);      /* BENCH_SHIM, or the one beside the program's build folder */
+const char *
+bench_reference_lapack(void);     /* BENCH_REFERENCE_LAPACK, likewise; open the BLAS first */
+const char *bench_openblas(void); /* BENCH_OPENBLAS, or Debian's */
+const char *bench_shim(void);     /* BENCH_SHIM, or the one beside the program's build folder */
 
 /* The CPU's AVX-512, that an older OpenBLAS may not know how to use on a newer CPU. */
 bool bench_has_avx512(void);

@@ -650,6 +650,7 @@ static void test_failures(void)
         {"sgesv in place", GESV, CLB_S, false, false, 0},
         {"zgesv in own memory", GESV, CLB_Z, true, false, 0},
         {"dgesv in place, singular", GESV, CLB_D, false, true, 0},
+        {"cgesv in own memory, singular", GESV, CLB_C, true, true, 0},
     };
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         char name[80];

@@ -40,6 +40,10 @@ struct fake_cl {
 extern struct fake_cl fake_cl;
 
 void fake_cl_install(void);
+
+/* The runtime with a kernel family and parameters, on a device that looks as if it had memory of
+ * its own or not; NULL when there is none. */
+struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);
 const char *fake_cl_name(fake_function function);
 
 /* Count from zero and fail call number `at`. */

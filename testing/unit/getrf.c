@@ -109,13 +109,8 @@ static void check(const struct factorisation *f, size_t first, const char *what)
 
 static struct clb_runtime *start(const struct setting *setting)
 {
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    fake_cl.discrete = setting->discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
+    struct clb_runtime *runtime =
+        fake_cl_start(setting->kernel, setting->params, setting->discrete);
     expect(runtime != NULL, "no device");
     return runtime;
 }
@@ -174,23 +169,72 @@ static void growing_memory(void *argument)
     struct clb_runtime *runtime = start(setting);
     const struct clb_gemm_variant *variant;
     struct factorisation f;
-    int declined = 0;
+    int declined = 0, in_blocks = 0;
     clb_status status = CLB_ERR_NOMEM;
     make(&f, CLB_D, 130, 150, &setting->seed);
     if (runtime == NULL ||
         !expect(clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK, "no variant"))
         return;
-    for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM; runtime->memory_limit *= 2) {
+    for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM || f.result.blocks > 1;
+         runtime->memory_limit += runtime->memory_limit / 16) {
+        if (status == CLB_OK) { /* in blocks: again, with more */
+            check(&f, 0, "in blocks");
+            discard(&f);
+            make(&f, CLB_D, 130, 150, &setting->seed);
+        }
         status = clb_getrf_run(runtime, variant, &f.problem, &f.next, &f.result);
+        in_blocks += status == CLB_OK && f.result.blocks > 1;
         if (status != CLB_OK) {
             declined++;
             expect(f.result.columns_written == 0 && dense_intact(&f.a), "written without memory");
         }
     }
     expect(status == CLB_OK, "%s", clb_status_name(status));
+    expect((in_blocks > 0) == setting->discrete, "%d times in blocks", in_blocks);
     expect(declined >= 3, "only %d limits were too low", declined);
     check(&f, 0, "with enough memory");
     discard(&f);
+}
+
+/* In blocks the same operations as in one, in the same order. */
+static void same_bits(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+        const struct clb_gemm_variant *variant;
+        struct factorisation f[2];
+        size_t m = 1 + random_below(&setting->seed, setting->largest);
+        size_t n = 1 + random_below(&setting->seed, setting->largest);
+        uint64_t seed = random_bits(&setting->seed);
+        for (int k = 0; k < 2; k++) {
+            uint64_t same = seed;
+            make(&f[k], (clb_precision)(i % CLB_PRECISIONS), m, n, &same);
+        }
+        if (!expect(clb_gemm_variant_get(runtime, f[0].problem.precision, &variant) == CLB_OK,
+                    "no variant"))
+            return;
+        struct clb_gemm_variant blocks = *variant;
+        blocks.tuning.value[CLB_PARAM_GETRF_BLOCK] = 1 + random_below(&setting->seed, n);
+        expect(clb_getrf_run(runtime, variant, &f[0].problem, &f[0].next, &f[0].result) == CLB_OK &&
+                   clb_getrf_run(runtime, &blocks, &f[1].problem, &f[1].next, &f[1].result) ==
+                       CLB_OK,
+               "not factored");
+        size_t each = blocks.tuning.value[CLB_PARAM_GETRF_BLOCK];
+        expect(f[0].result.blocks == 1 && f[1].result.blocks >= clb_div_up(n, clb_max(each, 10)),
+               "%zu and %zu blocks of %zu in %zu columns", f[0].result.blocks, f[1].result.blocks,
+               each, n);
+        for (size_t j = 0; j < n; j++) {
+            for (size_t k = 0; k < m; k++)
+                expect(dense_get(&f[0].a, k, j) == dense_get(&f[1].a, k, j),
+                       "%zux%zu: (%zu, %zu) differs", m, n, k, j);
+        }
+        expect(memcmp(f[0].ipiv, f[1].ipiv, clb_min(m, n) * sizeof *f[0].ipiv) == 0 &&
+                   f[0].result.info == f[1].result.info,
+               "other pivots");
+        discard(&f[0]);
+        discard(&f[1]);
+    }
 }
 
 /* ---- several at once ------------------------------------------------------------------------- */
@@ -345,20 +389,34 @@ int main(void)
          "getrf.nb=24,trsm.nb=8,getrf.panel=2,gemm.stream=1", false, 320, 20, 0},
         {"own memory, panels by the device", "portable",
          "gemm.tile=min,getrf.nb=20,trsm.nb=8,getrf.panel=2", true, 70, 40, 0},
+        {"blocks of columns", "cpu",
+         "gemm.tile=min,getrf.nb=8,trsm.nb=8,gemm.stream=1,gemm.threads=3,getrf.block=20", false,
+         70, 80, 0},
+        {"blocks of columns, own memory", "portable",
+         "gemm.tile=min,getrf.nb=8,getrf.tail=20,trsm.nb=8,gemm.threads=1,getrf.block=30", true, 70,
+         20, 0},
+        {"blocks of columns, panels by the device", "cpu",
+         "getrf.nb=20,trsm.nb=8,gemm.stream=1,getrf.panel=2,getrf.block=50", false, 120, 20, 0},
+        {"the same bits", "cpu",
+         "gemm.tile=min,getrf.nb=8,getrf.tail=10,trsm.nb=8,gemm.stream=1,gemm.threads=2", false, 90,
+         40, 0},
     };
+    size_t all = CLB_COUNT_OF(settings) - 1;
     tap_child("a factorisation is resumed", 120, resumptions, &rest);
-    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+    for (size_t i = 0; i <= all; i++) {
         settings[i].seed = random_bits(&seed);
-        tap_child(settings[i].name, 300, factorisations, &settings[i]);
+        tap_child(settings[i].name, 300, i < all ? factorisations : same_bits, &settings[i]);
     }
     tap_child("columns far apart, in place", 120, far_columns, &settings[0]);
     tap_child("columns far apart, streamed", 120, far_columns, &settings[3]);
     tap_child("four threads, in place", 120, at_once, &settings[0]);
     tap_child("four threads, own memory", 120, at_once, &settings[4]);
+    tap_child("four threads, blocks of columns", 120, at_once, &settings[9]);
     tap_child("more and more memory, in place", 120, growing_memory, &settings[0]);
     tap_child("more and more memory, own memory", 120, growing_memory, &settings[4]);
     tap_child("NaN, in place", 120, not_a_number, &settings[0]);
     tap_child("NaN, streamed", 120, not_a_number, &settings[3]);
     tap_child("NaN, panels by the device", 120, not_a_number, &settings[6]);
+    tap_child("NaN, blocks of columns", 120, not_a_number, &settings[9]);
     return tap_done();
 }

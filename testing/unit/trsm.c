@@ -15,6 +15,7 @@ struct setting {
     size_t largest;
     int runs;
     uint64_t seed;
+    size_t rhs; /* 0: up to the largest */
 };
 
 enum kind { UNIFORM, GRADED, TINY_DIAGONAL, GROWING, KINDS };
@@ -71,7 +72,7 @@ static void make_system(struct system *s, const struct setting *setting, uint64_
     problem->trans = (clb_op)random_below(seed, 3);
     single = clb_precision_real_size(problem->precision) == sizeof(float);
     size_t n = 1 + random_below(seed, s->kind == GROWING ? 80 : setting->largest);
-    size_t rhs = 1 + random_below(seed, setting->largest);
+    size_t rhs = setting->rhs != 0 ? setting->rhs : 1 + random_below(seed, setting->largest);
     problem->m = problem->right ? rhs : n;
     problem->n = problem->right ? n : rhs;
     dense_make(&s->a, problem->precision, n, n, 9, seed);
@@ -263,32 +264,67 @@ static void run_factored(struct clb_runtime *runtime, struct factored *f)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+static struct clb_runtime *start(const struct setting *setting)
+{
+    struct clb_runtime *runtime =
+        fake_cl_start(setting->kernel, setting->params, setting->discrete);
+    expect(runtime != NULL, "no device");
+    return runtime;
+}
+
 static void systems(void *argument)
 {
     struct setting *setting = argument;
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    fake_cl.discrete = setting->discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (!expect(runtime != NULL, "no device"))
-        return;
-    for (int i = 0; i < setting->runs; i++) {
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
         struct system s;
         make_system(&s, setting, &setting->seed);
         run_system(runtime, &s);
         dense_free(&s.a);
         dense_free(&s.b);
     }
-    for (int i = 0; i < setting->runs / 3; i++) {
+    for (int i = 0; runtime != NULL && i < setting->runs / 3; i++) {
         struct factored f;
         make_factored(&f, setting, &setting->seed);
         run_factored(runtime, &f);
         dense_free(&f.a);
         dense_free(&f.b);
         free(f.ipiv);
+    }
+}
+
+/* The least memory that is enough is less than B's; until then B is untouched. */
+static void taking_turns(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+        struct system s;
+        const struct clb_gemm_variant *variant;
+        struct clb_gemm_progress progress;
+        clb_status status = CLB_ERR_NOMEM;
+        make_system(&s, setting, &setting->seed);
+        uint64_t limit = 10000, all = runtime->memory_limit;
+        size_t bytes = s.problem.m * s.problem.n * clb_precision_size(s.problem.precision);
+        if (!expect(clb_gemm_variant_get(runtime, s.problem.precision, &variant) == CLB_OK,
+                    "no variant"))
+            return;
+        run_system(runtime, &s); /* checks kernels, which takes memory as well */
+        matrix_fill(&s.b.real, &setting->seed);
+        dense_remember(&s.b);
+        for (; status == CLB_ERR_NOMEM; limit += limit / 4) {
+            runtime->memory_limit = limit;
+            status = clb_trsm_run(runtime, variant, &s.problem, &progress);
+            clb_gemm_progress_free(&progress);
+            expect(status == CLB_OK || (status == CLB_ERR_NOMEM && dense_intact(&s.b)), "%s",
+                   clb_status_name(status));
+        }
+        check_system(&s);
+        expect(s.a.rows < 20 || limit < bytes, "%llu bytes for a B of %zu",
+               (unsigned long long)limit, bytes);
+        runtime->memory_limit = all;
+        dense_free(&s.a);
+        dense_free(&s.b);
     }
 }
 
@@ -309,21 +345,31 @@ static void plain(void *argument)
 int main(void)
 {
     uint64_t seed = tap_seed();
-    struct setting loops = {"plain loops", NULL, NULL, false, 40, 60, random_bits(&seed)};
+    struct setting loops = {"plain loops", NULL, NULL, false, 40, 60, random_bits(&seed), 0};
+    struct setting turns = {"right-hand sides take turns",
+                            "cpu",
+                            "gemm.tile=min,trsm.nb=8,trsm.part=100,gemm.threads=2",
+                            true,
+                            60,
+                            5,
+                            random_bits(&seed),
+                            4000};
     struct setting settings[] = {
-        {"in place, cpu family", "cpu", "gemm.tile=min,trsm.nb=8,trsm.part=24", false, 70, 200, 0},
+        {"in place, cpu family", "cpu", "gemm.tile=min,trsm.nb=8,trsm.part=24", false, 70, 200, 0,
+         0},
         {"in place, portable family", "portable", "gemm.tile=min,trsm.nb=8,trsm.part=24", false, 70,
-         60, 0},
-        {"in place, the device's values", "cpu", "trsm.part=100", false, 300, 15, 0},
+         60, 0, 0},
+        {"in place, the device's values", "cpu", "trsm.part=100", false, 300, 15, 0, 0},
         {"streamed, cpu family", "cpu",
-         "gemm.tile=min,trsm.nb=8,trsm.part=24,gemm.stream=1,gemm.threads=3", false, 70, 200, 0},
+         "gemm.tile=min,trsm.nb=8,trsm.part=24,gemm.stream=1,gemm.threads=3", false, 70, 200, 0, 0},
         {"own memory, portable family", "portable", "gemm.tile=min,trsm.nb=8,trsm.part=24", true,
-         70, 60, 0},
+         70, 60, 0, 0},
     };
     tap_child(loops.name, 60, plain, &loops);
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         settings[i].seed = random_bits(&seed);
         tap_child(settings[i].name, 300, systems, &settings[i]);
     }
+    tap_child(turns.name, 120, taking_turns, &turns);
     return tap_done();
 }

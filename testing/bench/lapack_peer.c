@@ -1,0 +1,38 @@
+/* Another library's LU, see lapack_peer.h. */
+#include "lapack_peer.h"
+
+#include "bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void (*function_of(void *library, clb_precision precision, const char *routine))(void)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%c%s_", BENCH_PRECISIONS[precision], routine);
+    return bench_symbol(library, name);
+}
+
+peer_getrf_function *peer_getrf(void *library, clb_precision precision)
+{
+    return (peer_getrf_function *)function_of(library, precision, "getrf");
+}
+
+peer_getrs_function *peer_getrs(void *library, clb_precision precision)
+{
+    return (peer_getrs_function *)function_of(library, precision, "getrs");
+}
+
+/* The pivots come as ints in the same memory. */
+size_t peer_next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv)
+{
+    const int rows = (int)m, cols = (int)n, ld = (int)lda;
+    int info, *narrow = (int *)ipiv;
+    (*(peer_getrf_function *const *)context)(&rows, &cols, a, &ld, narrow, &info);
+    for (size_t i = clb_min(m, n); i-- > 0;) {
+        int pivot;
+        memcpy(&pivot, narrow + i, sizeof pivot);
+        ipiv[i] = pivot;
+    }
+    return (size_t)info;
+}

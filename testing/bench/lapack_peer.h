@@ -1,0 +1,19 @@
+/* lapack_peer: another library's LU, loaded beside the shim: what the shim is compared with, and
+ * its next library. Integers are 32-bit. */
+#ifndef LAPACK_PEER_H
+#define LAPACK_PEER_H
+
+#include "algo/lapack.h"
+
+typedef void peer_getrf_function(const int *, const int *, void *, const int *, int *, int *);
+typedef void peer_getrs_function(const char *, const int *, const int *, const void *, const int *,
+                                 const int *, void *, const int *, int *, size_t);
+
+/* xGETRF and xGETRS of a library that bench_open has opened. */
+peer_getrf_function *peer_getrf(void *library, clb_precision precision);
+peer_getrs_function *peer_getrs(void *library, clb_precision precision);
+
+/* For clb_lapack_next: `context` points to a peer_getrf_function pointer. */
+size_t peer_next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv);
+
+#endif
