@@ -188,12 +188,19 @@ int main(void)
         {"cpu in place, larger tiles", "cpu", LARGER, false, 4, 0},
         {"cpu in place, as tuned", "cpu", "", false, 1, 0},
         {"portable in place", "portable", TINY, false, 3, 0},
+        {"cpu streamed", "cpu", TINY ",gemm.stream=1,gemm.threads=3", false, 6, 0},
+        {"cpu streamed by one thread", "cpu", TINY ",gemm.stream=1,gemm.threads=1", false, 2, 0},
+        {"cpu streamed, larger slabs", "cpu", LARGER ",gemm.stream=1,gemm.threads=2", false, 3, 0},
+        {"portable in own memory", "portable", TINY ",gemm.threads=3,gemm.strip=4", true, 4, 0},
+        {"portable in own memory, as tuned", "portable", "gemm.threads=3", true, 1, 0},
     };
     static const struct setting memory[] = {
         {"in place in little memory", "cpu", LARGER, false, 0, 0},
+        {"own memory, and little", "portable", TINY, true, 0, 0},
     };
     static const struct setting failures[] = {
         {"every call in place", "cpu", SMALL, false, 0, 0},
+        {"every call streamed", "cpu", SMALL ",gemm.stream=1,gemm.threads=3", false, 0, 0},
     };
     struct setting setting;
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
