@@ -83,7 +83,7 @@ static struct portion portion_of(const struct clb_stream *stream, size_t piece)
 {
     size_t index = load_of_piece(stream, piece);
     struct clb_load *load = &stream->schedule.load[index];
-    bool along = load->operand->depth_contiguous;
+    bool along = load->depth_contiguous;
     size_t col = (piece - load->first_piece) * load->piece_cols;
     return (struct portion){.load = load,
                             .index = index,
@@ -106,15 +106,21 @@ static void prefetch(const char *from, size_t bytes)
 /* Columns [begin, end) of a portion, through the cache, from which the device then reads: where the
  * link and the CPUs are busy in both directions that is a little faster than past it. (H200,
  * 2026-11, n = 8192, double precision.) */
-static void copy_in(const struct portion *portion, size_t begin, size_t end, char *slot,
-                    bool cached)
+static void copy_in(const struct clb_stream *stream, const struct portion *portion, size_t begin,
+                    size_t end, char *slot)
 {
     const struct clb_load *load = portion->load;
     const struct clb_operand *operand = load->operand;
-    size_t row0 = operand->depth_contiguous ? load->p0 : load->i0;
-    size_t col0 = (operand->depth_contiguous ? load->i0 : load->p0) + portion->col;
+    size_t row0 = load->depth_contiguous ? load->p0 : load->i0;
+    size_t col0 = (load->depth_contiguous ? load->i0 : load->p0) + portion->col;
     size_t bytes = portion->rows * operand->element, step = operand->ld * operand->element;
     const char *from = operand->host + row0 * operand->element + col0 * step;
+    bool cached = stream->variant->tuning.value[CLB_PARAM_PAST] != 1;
+    if (load->kind == CLB_PIECE_MIXED) {
+        clb_operand_make(stream->problem->precision, operand, load->i0, load->p0, load->w, load->k,
+                         portion->col + begin, end - begin, slot + begin * bytes);
+        return;
+    }
     if (!cached) {
         clb_copy_past_cache(slot + begin * bytes, bytes, from + begin * step, step, bytes,
                             end - begin);
@@ -139,13 +145,12 @@ static void copy_shares(struct clb_stream *stream, struct clb_porter *owner, uin
     const struct portion portion = portion_of(stream, piece);
     size_t column = portion.rows * portion.load->operand->element;
     size_t share = clb_max(SHARE_BYTES / column, 1);
-    bool cached = stream->variant->tuning.value[CLB_PARAM_PAST] != 1;
     while (ticket >> 32 == piece + 1 && (uint32_t)ticket < portion.cols) {
         size_t begin = (uint32_t)ticket, end = clb_min(begin + share, portion.cols);
         char *slot = owner->slot[atomic_load_explicit(&owner->at, memory_order_relaxed)]->host;
         if (!atomic_compare_exchange_weak(&owner->ticket, &ticket, ticket - begin + end))
             continue;
-        copy_in(&portion, begin, end, slot, cached);
+        copy_in(stream, &portion, begin, end, slot);
         atomic_fetch_add(&owner->copied, end - begin);
         ticket = atomic_load(&owner->ticket);
     }
@@ -273,13 +278,13 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                   size_t ldp)
 {
     size_t element = clb_precision_size(problem->precision);
-    struct clb_gemm part = clb_gemm_part(problem, rect);
-    if (!is_copy(problem) || problem->n * problem->ldc * element < LARGE_MATRIX) {
-        clb_merge_tile(problem->precision, rect->rows, rect->cols, problem->alpha, p, ldp,
-                       problem->beta, part.c, problem->ldc);
+    bool triangle = clb_gemm_region(problem) != CLB_REGION_FULL && rect->row == rect->col;
+    if (triangle || !is_copy(problem) || problem->n * problem->ldc * element < LARGE_MATRIX) {
+        clb_merge_part(problem, rect, p, ldp);
         return;
     }
-    clb_copy_past_cache(part.c, problem->ldc * element, p, ldp * element, rect->rows * element,
+    char *c = (char *)problem->c + (rect->row + rect->col * problem->ldc) * element;
+    clb_copy_past_cache(c, problem->ldc * element, p, ldp * element, rect->rows * element,
                         rect->cols);
 }
 
