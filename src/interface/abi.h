@@ -16,11 +16,21 @@
 
 #define CLB_INLINE static inline __attribute__((always_inline))
 
-/* Names from macros: CLB_CAT(sgemm, c) is sgemm_c, CLB_JOIN(s, gemm) is sgemm. */
-#define CLB_CAT_(a, b)  a##_##b
-#define CLB_CAT(a, b)   CLB_CAT_(a, b)
-#define CLB_JOIN_(a, b) a##b
-#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
+/* Names from macros: CLB_CAT(enter, c) is enter_c. */
+#define CLB_CAT_(a, b) a##_##b
+#define CLB_CAT(a, b)  CLB_CAT_(a, b)
+
+/* How C passes scalars, by kind: the parameter's type, the argument for a scalar at p, and where
+ * the one passed as x is. */
+#define CLB_TYPE_float         float
+#define CLB_AT_float(p)        (*(const float *)(p))
+#define CLB_ADDRESS_float(x)   (&(x))
+#define CLB_TYPE_double        double
+#define CLB_AT_double(p)       (*(const double *)(p))
+#define CLB_ADDRESS_double(x)  (&(x))
+#define CLB_TYPE_complex       const void *
+#define CLB_AT_complex(p)      (p)
+#define CLB_ADDRESS_complex(x) (x)
 
 /* A Fortran INTEGER of the target's width. */
 CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
@@ -76,6 +86,16 @@ CLB_INLINE bool clb_is_option(int option, int yes, int no, bool *valid)
 CLB_INLINE int clb_cblas_of_op(clb_op op)
 {
     return op == CLB_OP_N ? CLB_NO_TRANS : op == CLB_OP_T ? CLB_TRANS : CLB_CONJ_TRANS;
+}
+
+CLB_INLINE int clb_cblas_of_side(bool right)
+{
+    return right ? CLB_RIGHT : CLB_LEFT;
+}
+
+CLB_INLINE int clb_cblas_of_uplo(bool upper)
+{
+    return upper ? CLB_UPPER : CLB_LOWER;
 }
 
 CLB_INLINE clb_op clb_op_of_cblas(int trans)
