@@ -2,7 +2,7 @@
  * C passes real scalars by value and complex ones by reference; the template is expanded for each
  * CLB_KIND: float, double or complex (see CLB_TYPE_float etc. in abi.h). Where alpha and beta
  * differ, the file that includes it also says CLB_ALPHA and CLB_BETA. It undefines the three. It
- * sees, from the routines' file:
+ * sees IS_COMPOSED as blas_fortran.t.h does, which comes first, and from the routines' file:
  *
  *   C_PARAMETERS(ALPHA, BETA)               declarations, with these types for the scalars
  *   C_ARGUMENTS(alpha, beta)                names, with these for the scalars
@@ -48,8 +48,8 @@ CLB_INLINE void CLB_CAT(enter_c, CLB_KIND)(struct clb_symbol *symbol, const void
                                            C_PARAMETERS(CLB_CAT(CLB_TYPE, CLB_ALPHA),
                                                         CLB_CAT(CLB_TYPE, CLB_BETA)))
 {
-    const struct clb_target *target = clb_next_get(&symbol->next, caller);
-    if (clb_gate_closed(symbol, C_WORK(target->ilp64)))
+    const struct clb_target *target = clb_target_get(symbol, caller);
+    if (!IS_COMPOSED(target) && clb_gate_closed(symbol, C_WORK(target->ilp64)))
         ((CLB_CAT(c, CLB_KIND) *)target->function)(C_ARGUMENTS(alpha, beta));
     else
         CLB_CAT(offer_c, CLB_KIND)(symbol, target, caller, C_ARGUMENTS(alpha, beta));

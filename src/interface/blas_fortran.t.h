@@ -5,7 +5,13 @@
  *   FORTRAN_LENGTH_TYPES, FORTRAN_LENGTHS   of the hidden lengths, and what is passed for them
  *   FORTRAN_WORK(wide)                      the formula of routines.def with these arguments
  *   FORTRAN_ROUTINES(X)                     CLB_FORMS_FORTRAN(X, routine) for each
- *   route_fortran()                         decodes a call and offers it to route */
+ *   route_fortran()                         decodes a call and offers it to route
+ *   IS_COMPOSED(target)                     true where route_fortran sees to every call, because
+ * the target's function is another routine's; may be left out
+ */
+#ifndef IS_COMPOSED
+#define IS_COMPOSED(target) false
+#endif
 
 typedef void fortran(FORTRAN_PARAMETERS);
 typedef void fortran_lengths(FORTRAN_PARAMETERS, FORTRAN_LENGTH_TYPES);
@@ -24,8 +30,8 @@ static CLB_NOINLINE void offer_fortran(struct clb_symbol *symbol, const struct c
 
 CLB_INLINE void enter_fortran(struct clb_symbol *symbol, const void *caller, FORTRAN_PARAMETERS)
 {
-    const struct clb_target *target = clb_next_get(&symbol->next, caller);
-    if (clb_gate_closed(symbol, FORTRAN_WORK(target->ilp64)))
+    const struct clb_target *target = clb_target_get(symbol, caller);
+    if (!IS_COMPOSED(target) && clb_gate_closed(symbol, FORTRAN_WORK(target->ilp64)))
         ((fortran *)target->function)(FORTRAN_ARGUMENTS);
     else
         offer_fortran(symbol, target, caller, FORTRAN_ARGUMENTS);

@@ -1,8 +1,12 @@
-/* sgemm, dgemm, cgemm and zgemm: Fortran and CBLAS names.
+/* xGEMM, and xGEMM3M for complex ones: Fortran and CBLAS names.
  *
  *   C = alpha*op(A)*op(B) + beta*C,  op(A) m x k, op(B) k x n, C m x n
  *
- * Source: Reference BLAS xGEMM; CBLAS cblas_xgemm (BLAS Technical Forum standard, 2.8). */
+ * xGEMM3M allows a product of complex numbers by three multiplications, whose errors are larger. It
+ * is not used: here both are the same.
+ *
+ * Source: Reference BLAS xGEMM; CBLAS cblas_xgemm (BLAS Technical Forum standard, 2.8); OpenBLAS
+ * and MKL xGEMM3M. */
 #include "abi.h"
 
 /* ---- Fortran --------------------------------------------------------------------------------- */
@@ -20,7 +24,9 @@
     CLB_FORMS_FORTRAN(X, sgemm)                                                                    \
     CLB_FORMS_FORTRAN(X, dgemm)                                                                    \
     CLB_FORMS_FORTRAN(X, cgemm)                                                                    \
-    CLB_FORMS_FORTRAN(X, zgemm)
+    CLB_FORMS_FORTRAN(X, zgemm)                                                                    \
+    CLB_FORMS_FORTRAN(X, cgemm3m)                                                                  \
+    CLB_FORMS_FORTRAN(X, zgemm3m)
 
 static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *target,
                           const void *caller, FORTRAN_PARAMETERS)
@@ -68,7 +74,9 @@ static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *ta
 #define C_ROUTINES_double(X) CLB_FORMS_C(X, dgemm)
 #define C_ROUTINES_complex(X)                                                                      \
     CLB_FORMS_C(X, cgemm)                                                                          \
-    CLB_FORMS_C(X, zgemm)
+    CLB_FORMS_C(X, zgemm)                                                                          \
+    CLB_FORMS_C(X, cgemm3m)                                                                        \
+    CLB_FORMS_C(X, zgemm3m)
 
 /* A row-major product is the column-major C^T = op(B)^T * op(A)^T over the same memory. */
 static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
@@ -102,3 +110,8 @@ static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, 
 #include "blas_c.t.h"
 #define CLB_KIND complex
 #include "blas_c.t.h"
+
+clb_next_gemm clb_next_gemm_c(clb_precision precision)
+{
+    return precision == CLB_S ? next_c_float : precision == CLB_D ? next_c_double : next_c_complex;
+}

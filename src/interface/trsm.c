@@ -1,9 +1,12 @@
-/* strsm, dtrsm, ctrsm and ztrsm: Fortran and CBLAS names.
+/* xTRSM and xTRMM: Fortran and CBLAS names.
  *
- *   op(A)*X = alpha*B (side L, A m x m) or X*op(A) = alpha*B (side R, A n x n); X overwrites B,
- *   m x n
+ *   xTRSM: op(A)*X = alpha*B (side L) or X*op(A) = alpha*B (side R), X overwrites B
+ *   xTRMM: B = alpha*op(A)*B (side L) or B = alpha*B*op(A) (side R)
  *
- * Source: Reference BLAS xTRSM; CBLAS cblas_xtrsm (BLAS Technical Forum standard, 2.8). */
+ * B is m x n, A of order m (side L) or n (side R).
+ *
+ * Source: Reference BLAS xTRSM, xTRMM; CBLAS cblas_xtrsm, cblas_xtrmm (BLAS Technical Forum
+ * standard, 2.8). */
 #include "abi.h"
 
 /* As routines.def has it: k is the order of A. */
@@ -25,7 +28,11 @@ CLB_INLINE double work(bool right, int64_t m, int64_t n)
     CLB_FORMS_FORTRAN(X, strsm)                                                                    \
     CLB_FORMS_FORTRAN(X, dtrsm)                                                                    \
     CLB_FORMS_FORTRAN(X, ctrsm)                                                                    \
-    CLB_FORMS_FORTRAN(X, ztrsm)
+    CLB_FORMS_FORTRAN(X, ztrsm)                                                                    \
+    CLB_FORMS_FORTRAN(X, strmm)                                                                    \
+    CLB_FORMS_FORTRAN(X, dtrmm)                                                                    \
+    CLB_FORMS_FORTRAN(X, ctrmm)                                                                    \
+    CLB_FORMS_FORTRAN(X, ztrmm)
 
 static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *target,
                           const void *caller, FORTRAN_PARAMETERS)
@@ -65,14 +72,20 @@ static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *ta
     CLB_COL_MAJOR, clb_cblas_of_side(p->right), clb_cblas_of_uplo(p->upper),                       \
         clb_cblas_of_op(p->trans), p->unit ? CLB_UNIT : CLB_NON_UNIT, (int64_t)p->m,               \
         (int64_t)p->n, alpha, p->a, (int64_t)p->lda, p->b, (int64_t)p->ldb
-#define C_ROUTINES_float(X)  CLB_FORMS_C(X, strsm)
-#define C_ROUTINES_double(X) CLB_FORMS_C(X, dtrsm)
+#define C_ROUTINES_float(X)                                                                        \
+    CLB_FORMS_C(X, strsm)                                                                          \
+    CLB_FORMS_C(X, strmm)
+#define C_ROUTINES_double(X)                                                                       \
+    CLB_FORMS_C(X, dtrsm)                                                                          \
+    CLB_FORMS_C(X, dtrmm)
 #define C_ROUTINES_complex(X)                                                                      \
     CLB_FORMS_C(X, ctrsm)                                                                          \
-    CLB_FORMS_C(X, ztrsm)
+    CLB_FORMS_C(X, ztrsm)                                                                          \
+    CLB_FORMS_C(X, ctrmm)                                                                          \
+    CLB_FORMS_C(X, ztrmm)
 
-/* In rows the same memory is B^T and A^T, whose other triangle is stored: the other side's solve
- * with the same op. */
+/* In rows the same memory is B^T and A^T, whose other triangle is stored: the same with
+ * the other side. */
 static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
                     clb_next_trsm next, C_PARAMETERS(const void *, const void *))
 {
