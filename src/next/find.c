@@ -252,7 +252,9 @@ const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void
     const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
     if (target == NULL)
         target = known_for(symbol, caller);
-    return target != NULL ? target : search_unforked(symbol, caller);
+    if (target == NULL)
+        target = search_unforked(symbol, caller);
+    return target != NULL && target->stand_in == 0 ? target : NULL;
 }
 
 static CLB_COLD void fail_to_find(const struct clb_next_symbol *symbol)
