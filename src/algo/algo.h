@@ -9,6 +9,8 @@
 
 /* ---- the problem ----------------------------------------------------------------------------- */
 
+struct clb_level3;
+
 /* C = alpha*op(A)*op(B) + beta*C; op(A) is m x k, op(B) k x n, C m x n (BLAS xGEMM). The scalars
  * and matrices are of type `precision`. */
 struct clb_gemm {
@@ -18,7 +20,18 @@ struct clb_gemm {
     const void *alpha, *a, *b, *beta;
     void *c;
     size_t lda, ldb, ldc;
+    /* What it is beside: shapes, a second term, a triangle of C; NULL: nothing. See level3.h. */
+    const struct clb_level3 *level3;
 };
+
+/* What an operand's memory holds. Of the last three only one triangle is read; of a Hermitian
+ * matrix's diagonal only the real parts, of a unit triangular one's nothing. */
+typedef enum {
+    CLB_SHAPE_GENERAL,
+    CLB_SHAPE_SYMMETRIC,
+    CLB_SHAPE_HERMITIAN,
+    CLB_SHAPE_TRIANGULAR
+} clb_shape;
 
 /* ---- family.c: what the host must know of a kernel family ------------------------------------ */
 
@@ -162,12 +175,14 @@ struct clb_rect {
  * slab never depends on free memory, so the bits of the result don't either. */
 struct clb_gemm_plan {
     size_t tile_m, tile_n, slab;
-    size_t tile_rows, tile_cols, slabs;
+    size_t tile_rows, tile_cols;
+    size_t slabs;   /* of all terms */
     size_t a_slots; /* packed chunks of A kept: those of a row of tiles, or one */
     size_t b_slots; /* of B, for each queue: a column of chunks, or one; none when direct */
     size_t c_slots; /* tiles of C in flight */
     size_t queues;  /* two when A is kept: the next tile's work fills the end of the last one's */
     size_t a_bytes, b_bytes, c_bytes; /* of one slot */
+    size_t mixed_w, mixed_bytes;      /* for each queue, of operands made on the device; or 0 */
     bool direct;                      /* B is not packed */
     size_t ldc;                       /* of a tile */
     uint64_t bytes;                   /* device memory in all */
@@ -226,6 +241,7 @@ void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const u
 /* 0 and 1 of a precision. */
 const void *clb_scalar_zero(clb_precision precision);
 const void *clb_scalar_one(clb_precision precision);
+bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
 
 /* C = alpha*P + beta*C on the CPU: how a finished tile P (ldp) reaches the caller's matrix. beta =
  * 0 does not read C. */
@@ -256,16 +272,23 @@ struct clb_operand {
     clb_operand_role role;
     const char *host;
     size_t ld, element;
-    bool depth_contiguous;  /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
-    bool conjugated;        /* its elements are the conjugates; no matter when real */
+    bool depth_contiguous; /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
+    bool conjugated;       /* its elements are the conjugates; no matter when real */
+    clb_shape shape;
+    bool upper, unit;       /* as stored */
+    const void *scale;      /* times this number; NULL: one */
     cl_mem mem;             /* the whole operand in place, or NULL */
     size_t offset;          /* of its first element in mem */
     struct clb_buffer *raw; /* otherwise a chunk is copied here */
 };
 
+#define CLB_MAX_TERMS 2
+
 struct clb_operands {
-    struct clb_operand a, b;
-    cl_mem wrapped[2]; /* buffers over the caller's memory, to be released */
+    struct clb_operand a[CLB_MAX_TERMS], b[CLB_MAX_TERMS]; /* of each term */
+    size_t terms;
+    cl_mem wrapped[2 * CLB_MAX_TERMS]; /* buffers over the caller's memory, to be released */
+    struct clb_buffer *raw[2];         /* of A and B */
 };
 
 /* Open both operands: in place where the device shares the host's memory, through copies of at most
@@ -273,6 +296,8 @@ struct clb_operands {
 clb_status clb_operands_open(struct clb_runtime *runtime, const struct clb_gemm *problem,
                              const struct clb_gemm_plan *plan,
                              struct clb_operands *operands) CLB_MUST_CHECK;
+/* None is copied. */
+bool clb_operands_in_place(const struct clb_operands *operands);
 /* `idle`: no command that uses them is outstanding. */
 void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operands, bool idle);
 
@@ -281,7 +306,9 @@ void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operan
 clb_status clb_operand_chunk(cl_command_queue queue, const struct clb_operand *operand, size_t i0,
                              size_t p0, size_t w, size_t k, struct clb_chunk *chunk) CLB_MUST_CHECK;
 
-/* An operand of a problem, not yet opened. */
+/* An operand of a problem, not yet opened: of its first term, or of any. */
 struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role);
+struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_operand_role role,
+                                       size_t term);
 
 #endif

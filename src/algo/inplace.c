@@ -5,10 +5,20 @@
  * the CPU. While the device works on the next tile the calling thread merges the finished one into
  * the caller's matrix, C = alpha*P + beta*C, which is the only write to the caller's memory: a tile
  * of C is either old or new. Queues are in order, so a slot may be packed again as soon as the
- * kernel of the same queue that reads it has been enqueued. */
-#include "algo.h"
+ * kernel of the same queue that reads it has been enqueued.
+ *
+ * Operands with a shape are packed in pieces: from either triangle as it is stored, and through a
+ * buffer where they cross the diagonal (shape.h). */
+#include "shape.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* A tile of C: the block for which operands are packed, and the part of it that is computed. */
+struct tile {
+    struct clb_rect block, rect;
+    size_t first_part, parts; /* of the progress */
+};
 
 /* A packed chunk of an operand. */
 struct chunk_slot {
@@ -27,6 +37,10 @@ struct run {
     struct clb_operands operands;
     struct chunk_slot *a, *b; /* one array of a_count + b_count */
     size_t a_count, b_count;
+    struct clb_program *shape; /* where operands have one */
+    struct clb_buffer *mixed[2];
+    struct tile *tile;
+    size_t tiles;
     struct clb_buffer *c[2];
     cl_event event[2]; /* the tile in the slot is readable */
     void *mapped[2];
@@ -34,7 +48,7 @@ struct run {
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
-/* One of the buffers: those of A, of B, the tiles. */
+/* One of the buffers: those of A, of B, the tiles, what is made of operands with a shape. */
 struct need {
     clb_memory_kind kind;
     size_t bytes;
@@ -49,7 +63,10 @@ static struct need get_need(struct run *run, size_t i)
     i -= run->a_count;
     if (i < run->b_count)
         return (struct need){CLB_MEMORY_DEVICE, plan->b_bytes, &run->b[i].buffer};
-    return (struct need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i - run->b_count]};
+    i -= run->b_count;
+    if (i < plan->c_slots)
+        return (struct need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i]};
+    return (struct need){CLB_MEMORY_DEVICE, plan->mixed_bytes, &run->mixed[i - plan->c_slots]};
 }
 
 static clb_status get_buffers(struct run *run)
@@ -63,6 +80,7 @@ static clb_status get_buffers(struct run *run)
         return CLB_ERR_NOMEM;
     run->b = run->a + run->a_count;
     size_t count = run->a_count + run->b_count + plan->c_slots;
+    count += plan->mixed_bytes > 0 ? plan->queues : 0;
     for (size_t i = 0; i < count; i++) {
         struct need need = get_need(run, i);
         *need.buffer = clb_buffer_find(run->runtime, need.kind, need.bytes);
@@ -95,9 +113,12 @@ static void put_buffers(struct run *run, bool idle)
             clb_cl.ReleaseEvent(run->a[i].ready);
         put_or_leak(run, run->a[i].buffer, idle);
     }
-    for (size_t i = 0; i < CLB_COUNT_OF(run->c); i++)
+    for (size_t i = 0; i < CLB_COUNT_OF(run->c); i++) {
         put_or_leak(run, run->c[i], idle);
+        put_or_leak(run, run->mixed[i], idle);
+    }
     free(run->a);
+    free(run->tile);
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -108,25 +129,69 @@ static cl_command_queue queue_of(const struct run *run, size_t turn)
     return turn == 0 ? run->lane->queue : run->lane->upload;
 }
 
-static clb_status pack(struct run *run, const struct clb_operand *operand, size_t i0, size_t p0,
-                       size_t w, size_t k, const struct clb_buffer *slot, struct clb_order order)
+/* What the device is to pack of a piece; where it crosses the diagonal that is made first. */
+static clb_status get_chunk(struct run *run, const struct clb_operand *operand,
+                            const struct clb_piece *piece, const struct clb_pass *pass, size_t turn,
+                            struct clb_chunk *chunk)
 {
-    struct clb_chunk chunk;
-    clb_status status = clb_operand_chunk(order.queue, operand, i0, p0, w, k, &chunk);
-    if (status == CLB_OK)
-        status = clb_gemm_pack(run->lane, run->variant, operand->role, &chunk, w, k, slot->mem, 0,
-                               NULL, order);
+    cl_command_queue queue = queue_of(run, turn);
+    struct clb_operand mirrored;
+    switch (piece->kind) {
+    case CLB_PIECE_STORED:
+        return clb_operand_chunk(queue, operand, piece->i0, pass->p0, piece->w, pass->k, chunk);
+    case CLB_PIECE_MIRRORED:
+        mirrored = clb_operand_mirrored(operand);
+        return clb_operand_chunk(queue, &mirrored, piece->i0, pass->p0, piece->w, pass->k, chunk);
+    default:
+        *chunk = (struct clb_chunk){run->mixed[turn]->mem, 0,
+                                    operand->depth_contiguous ? pass->k : piece->w,
+                                    operand->depth_contiguous, operand->conjugated};
+        return clb_shape_make(run->lane, run->shape, run->variant, operand, piece->i0, pass->p0,
+                              piece->w, pass->k, chunk->mem, queue);
+    }
+}
+
+/* Pack elements [i0, i0 + w) of an operand, or what of them is not zero. Only the first launch
+ * waits, and the event is the last one's. */
+static clb_status pack(struct run *run, const struct clb_operand *operand, size_t i0, size_t w,
+                       const struct clb_pass *pass, const struct clb_buffer *slot, size_t turn,
+                       struct clb_order order)
+{
+    size_t unit = clb_gemm_unit(run->variant, operand->role), count;
+    size_t widest = clb_gemm_widest(run->variant, operand->role);
+    struct clb_span span = clb_operand_support(operand, i0, w, pass->p0, pass->k, unit);
+    struct clb_piece piece[3];
+    clb_status status = CLB_OK;
+    count = clb_operand_pieces(operand, i0, span, pass->p0, pass->k, unit, piece);
+    for (size_t p = 0; p < count; p++) {
+        size_t most = piece[p].kind == CLB_PIECE_MIXED ? run->plan.mixed_w : widest;
+        for (size_t at = 0; at < piece[p].w && status == CLB_OK; at += most) {
+            const struct clb_piece part = {piece[p].kind, piece[p].i0 + at,
+                                           clb_min(most, piece[p].w - at)};
+            struct clb_chunk chunk;
+            struct clb_order one = {.queue = queue_of(run, turn)};
+            if (part.i0 == span.first)
+                one = order;
+            one.event = part.i0 + part.w == span.end ? order.event : NULL;
+            status = get_chunk(run, operand, &part, pass, turn, &chunk);
+            if (status == CLB_OK)
+                status = clb_gemm_pack(
+                    run->lane, run->variant, operand->role, &chunk, part.w, pass->k, slot->mem,
+                    clb_packed_offset(run->variant, operand->role, part.i0 - i0, pass->k), NULL,
+                    one);
+        }
+    }
     return status;
 }
 
 /* The packed chunk of A for a row of tiles and a slab. Kernels on the other queue than the one that
  * packs it wait for its event; packing over another chunk waits for the last tile, which may still
  * read that on the other queue. */
-static clb_status ensure_a(struct run *run, const struct clb_rect *tile, size_t slab, size_t depth,
-                           size_t index, struct chunk_slot **out)
+static clb_status ensure_a(struct run *run, const struct clb_rect *block, size_t slab,
+                           const struct clb_pass *pass, size_t index, struct chunk_slot **out)
 {
     const struct clb_gemm_plan *plan = &run->plan;
-    size_t chunk = tile->row / plan->tile_m * plan->slabs + slab, turn = index % plan->queues;
+    size_t chunk = block->row / plan->tile_m * plan->slabs + slab, turn = index % plan->queues;
     struct chunk_slot *slot = *out = &run->a[chunk % plan->a_slots];
     if (slot->holds == chunk + 1)
         return CLB_OK;
@@ -137,7 +202,7 @@ static clb_status ensure_a(struct run *run, const struct clb_rect *tile, size_t 
     slot->holds = chunk + 1;
     slot->turn = turn;
     clb_status status =
-        pack(run, &run->operands.a, tile->row, slab * plan->slab, tile->rows, depth, slot->buffer,
+        pack(run, &run->operands.a[pass->term], block->row, block->rows, pass, slot->buffer, turn,
              (struct clb_order){.queue = queue_of(run, turn),
                                 .waits = over,
                                 .wait_list = over ? &run->event[(index - 1) % plan->c_slots] : NULL,
@@ -149,55 +214,102 @@ static clb_status ensure_a(struct run *run, const struct clb_rect *tile, size_t 
 }
 
 /* Of B for a column of tiles: each queue packs its own, or the product takes B as it is. */
-static clb_status ensure_b(struct run *run, const struct clb_rect *tile, size_t slab, size_t turn,
-                           struct clb_product *product)
+static clb_status ensure_b(struct run *run, const struct clb_rect *block, size_t slab,
+                           const struct clb_pass *pass, size_t turn, struct clb_product *product)
 {
     const struct clb_gemm_plan *plan = &run->plan;
-    const struct clb_operand *operand = &run->operands.b;
+    const struct clb_operand *operand = &run->operands.b[pass->term];
     if (plan->direct) {
         struct clb_chunk chunk;
-        clb_status status = clb_operand_chunk(queue_of(run, turn), operand, tile->col,
-                                              slab * plan->slab, tile->cols, product->k, &chunk);
+        clb_status status = clb_operand_chunk(queue_of(run, turn), operand, block->col, pass->p0,
+                                              block->cols, pass->k, &chunk);
         product->b = chunk.mem;
         product->b_offset = chunk.offset;
         product->ldb = chunk.ld;
         return status;
     }
-    size_t number = tile->col / plan->tile_n * plan->slabs + slab;
+    size_t number = block->col / plan->tile_n * plan->slabs + slab;
     struct chunk_slot *slot = &run->b[turn * plan->b_slots + slab % plan->b_slots];
     product->b = slot->buffer->mem;
     if (slot->holds == number + 1)
         return CLB_OK;
     slot->holds = number + 1;
-    return pack(run, operand, tile->col, slab * plan->slab, tile->cols, product->k, slot->buffer,
+    return pack(run, operand, block->col, block->cols, pass, slot->buffer, turn,
                 (struct clb_order){.queue = queue_of(run, turn)});
 }
 
 /* ---- one tile -------------------------------------------------------------------------------- */
 
-static clb_status multiply(struct run *run, const struct clb_rect *tile, size_t slab, size_t index,
+/* The part of a tile to which a pass contributes. */
+static struct clb_rect find_support(const struct run *run, const struct tile *tile,
+                                    const struct clb_pass *pass)
+{
+    const struct clb_rect *block = &tile->block, *rect = &tile->rect;
+    const struct clb_span rows =
+        clb_operand_support(&run->operands.a[pass->term], block->row, block->rows, pass->p0,
+                            pass->k, clb_gemm_unit(run->variant, CLB_OPERAND_A));
+    const struct clb_span cols =
+        clb_operand_support(&run->operands.b[pass->term], block->col, block->cols, pass->p0,
+                            pass->k, clb_gemm_unit(run->variant, CLB_OPERAND_B));
+    size_t row = clb_max(rect->row, rows.first),
+           row_end = clb_min(rect->row + rect->rows, rows.end);
+    size_t col = clb_max(rect->col, cols.first),
+           col_end = clb_min(rect->col + rect->cols, cols.end);
+    return (struct clb_rect){row, col, row < row_end ? row_end - row : 0,
+                             col < col_end ? col_end - col : 0};
+}
+
+/* The product of packed chunks for a rectangle of a tile, in launches that are not too wide. */
+static clb_status launch(struct run *run, const struct tile *tile, const struct clb_rect *rect,
+                         struct clb_product product, struct clb_order order)
+{
+    const struct clb_gemm_variant *variant = run->variant;
+    size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    cl_ulong b_offset = product.b_offset;
+    clb_status status = CLB_OK;
+    for (size_t j = 0; j < rect->cols && status == CLB_OK; j += clb_min(most_n, rect->cols - j)) {
+        for (size_t i = 0; i < rect->rows && status == CLB_OK;
+             i += clb_min(most_m, rect->rows - i)) {
+            size_t row = rect->row + i, col = rect->col + j;
+            product.m = clb_min(most_m, rect->rows - i);
+            product.n = clb_min(most_n, rect->cols - j);
+            product.a_offset =
+                clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
+            product.b_offset = b_offset;
+            if (product.ldb == 0)
+                product.b_offset =
+                    clb_packed_offset(variant, CLB_OPERAND_B, col - tile->block.col, product.k);
+            product.c_offset = row - tile->rect.row + (col - tile->rect.col) * product.ldc;
+            status = clb_gemm_multiply(run->lane, variant, &product, order);
+            order.waits = 0;
+        }
+    }
+    return status;
+}
+
+static clb_status multiply(struct run *run, const struct tile *tile, size_t slab, size_t index,
                            const struct clb_buffer *c)
 {
     const struct clb_gemm_plan *plan = &run->plan;
+    const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
+    const struct clb_rect rect = find_support(run, tile, &pass);
     size_t turn = index % plan->queues;
     struct chunk_slot *a;
-    struct clb_product product = {.m = tile->rows,
-                                  .n = tile->cols,
-                                  .k = clb_min(plan->slab, run->problem->k - slab * plan->slab),
-                                  .c = c->mem,
-                                  .ldc = plan->ldc,
-                                  .add = slab > 0};
-    clb_status status = ensure_a(run, tile, slab, product.k, index, &a);
+    struct clb_product product = {.k = pass.k, .c = c->mem, .ldc = plan->ldc, .add = slab > 0};
+    if (rect.rows == 0 || rect.cols == 0)
+        return CLB_OK;
+    clb_status status = ensure_a(run, &tile->block, slab, &pass, index, &a);
     if (status == CLB_OK)
-        status = ensure_b(run, tile, slab, turn, &product);
+        status = ensure_b(run, &tile->block, slab, &pass, turn, &product);
     if (status != CLB_OK)
         return status;
     product.a = a->buffer->mem;
     bool foreign = a->ready != NULL && a->turn != turn;
-    return clb_gemm_multiply(run->lane, run->variant, &product,
-                             (struct clb_order){.queue = queue_of(run, turn),
-                                                .waits = foreign,
-                                                .wait_list = foreign ? &a->ready : NULL});
+    return launch(run, tile, &rect, product,
+                  (struct clb_order){.queue = queue_of(run, turn),
+                                     .waits = foreign,
+                                     .wait_list = foreign ? &a->ready : NULL});
 }
 
 /* Make the tile in a slot readable by the CPU: run->event[slot] says when. */
@@ -214,31 +326,36 @@ static clb_status enqueue_fetch(struct run *run, const struct clb_rect *tile, si
 static clb_status enqueue_tile(struct run *run, size_t index)
 {
     const struct clb_gemm_plan *plan = &run->plan;
-    struct clb_rect tile = clb_gemm_tile(plan, run->problem, index);
+    const struct tile *tile = &run->tile[index];
     size_t slot = index % plan->c_slots, turn = index % plan->queues;
     clb_status status = CLB_OK;
     for (size_t slab = 0; slab < plan->slabs && status == CLB_OK; slab++)
-        status = multiply(run, &tile, slab, index, run->c[slot]);
+        status = multiply(run, tile, slab, index, run->c[slot]);
     if (status == CLB_OK)
-        status = enqueue_fetch(run, &tile, slot, queue_of(run, turn));
+        status = enqueue_fetch(run, &tile->rect, slot, queue_of(run, turn));
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.Flush(queue_of(run, turn)), "clFlush");
     return status;
 }
 
-static clb_status write_tile(struct run *run, size_t index)
+static clb_status write_tile(struct run *run, size_t index, struct clb_gemm_progress *progress)
 {
-    const struct clb_gemm *problem = run->problem;
-    struct clb_rect tile = clb_gemm_tile(&run->plan, problem, index);
-    struct clb_gemm part = clb_gemm_part(problem, &tile);
-    size_t slot = index % run->plan.c_slots;
+    const struct tile *tile = &run->tile[index];
+    size_t slot = index % run->plan.c_slots, ldc = run->plan.ldc;
     clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &run->event[slot]), "clWaitForEvents");
     clb_cl.ReleaseEvent(run->event[slot]);
     run->event[slot] = NULL;
     if (status != CLB_OK)
         return status;
-    clb_merge_tile(problem->precision, tile.rows, tile.cols, problem->alpha, run->mapped[slot],
-                   run->plan.ldc, problem->beta, part.c, problem->ldc);
+    for (size_t p = tile->first_part; p < tile->first_part + tile->parts; p++) {
+        const struct clb_rect *part = &progress->part[p];
+        size_t at = part->row - tile->rect.row + (part->col - tile->rect.col) * ldc;
+        clb_merge_part(run->problem, part,
+                       (const char *)run->mapped[slot] +
+                           at * clb_precision_size(run->problem->precision),
+                       ldc);
+        progress->written[p] = true;
+    }
     return CLB_OK;
 }
 
@@ -254,21 +371,18 @@ static clb_status unmap_tile(struct run *run, size_t index)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Keep c_slots tiles in flight: enqueue ahead, merge behind. The parts of the progress are the
- * tiles. */
+/* Keep c_slots tiles in flight: enqueue ahead, merge behind. */
 static clb_status run_tiles(struct run *run, struct clb_gemm_progress *progress)
 {
     size_t ahead = run->plan.c_slots - 1;
-    for (size_t step = 0; step < progress->parts + ahead; step++) {
+    for (size_t step = 0; step < run->tiles + ahead; step++) {
         clb_status status = CLB_OK;
-        if (step < progress->parts)
+        if (step < run->tiles)
             status = enqueue_tile(run, step);
         if (status == CLB_OK && step >= ahead) {
-            status = write_tile(run, step - ahead);
-            if (status == CLB_OK) {
-                progress->written[step - ahead] = true;
+            status = write_tile(run, step - ahead, progress);
+            if (status == CLB_OK)
                 status = unmap_tile(run, step - ahead);
-            }
         }
         if (status != CLB_OK)
             return status;
@@ -293,6 +407,45 @@ static void end_run(struct run *run, bool enqueued)
         clb_lane_discard(run->lane);
 }
 
+/* The tiles that the region of C has, and the parts of the progress that they are. */
+static clb_status make_tiles(struct run *run, struct clb_gemm_progress *progress)
+{
+    size_t blocks = run->plan.tile_rows * run->plan.tile_cols, parts = 0;
+    clb_region region = clb_gemm_region(run->problem);
+    struct clb_rect part[2];
+    run->tile = calloc(blocks, sizeof *run->tile);
+    if (run->tile == NULL)
+        return CLB_ERR_NOMEM;
+    for (size_t i = 0; i < blocks; i++) {
+        struct tile *tile = &run->tile[run->tiles];
+        tile->block = clb_gemm_tile(&run->plan, run->problem, i);
+        tile->rect = clb_region_trim(region, tile->block);
+        if (tile->rect.rows == 0)
+            continue;
+        tile->first_part = parts;
+        tile->parts = clb_region_parts(region, &tile->rect, part);
+        parts += tile->parts;
+        run->tiles++;
+    }
+    clb_status status = clb_gemm_progress_make(progress, parts);
+    for (size_t i = 0; i < run->tiles && status == CLB_OK; i++) {
+        size_t count = clb_region_parts(region, &run->tile[i].rect, part);
+        memcpy(&progress->part[run->tile[i].first_part], part, count * sizeof *part);
+    }
+    return status;
+}
+
+static clb_status open_operands(struct run *run)
+{
+    clb_status status = clb_operands_open(run->runtime, run->problem, &run->plan, &run->operands);
+    if (status != CLB_OK || run->plan.mixed_bytes == 0)
+        return status;
+    /* What is made on the device is made of operands in place. */
+    if (!clb_operands_in_place(&run->operands))
+        return CLB_ERR_NOMEM;
+    return clb_shape_program(run->runtime, run->variant, &run->shape);
+}
+
 static clb_status begin_run(struct run *run, struct clb_gemm_progress *progress)
 {
     clb_status status = clb_lane_acquire(run->runtime, &run->lane);
@@ -301,14 +454,12 @@ static clb_status begin_run(struct run *run, struct clb_gemm_progress *progress)
     if (status == CLB_OK)
         status = get_buffers(run);
     if (status == CLB_OK)
-        status = clb_operands_open(run->runtime, run->problem, &run->plan, &run->operands);
+        status = open_operands(run);
     /* Chunks that are copied go through one buffer: only the order of one queue protects it. */
-    if (run->operands.a.mem == NULL || run->operands.b.mem == NULL)
+    if (!clb_operands_in_place(&run->operands))
         run->plan.queues = 1;
     if (status == CLB_OK)
-        status = clb_gemm_progress_make(progress, run->plan.tile_rows * run->plan.tile_cols);
-    for (size_t i = 0; i < progress->parts; i++)
-        progress->part[i] = clb_gemm_tile(&run->plan, run->problem, i);
+        status = make_tiles(run, progress);
     /* The device's threads have all CPUs: the merge faults C in, in huge pages. */
     if (status == CLB_OK)
         (void)clb_touch_begin(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);

@@ -13,15 +13,6 @@ typedef union clb_scalar {
     double d[2];
 } clb_scalar;
 
-/* What an operand's memory holds. Of the last three only one triangle, `upper` or not, is read; of
- * a Hermitian matrix's diagonal only the real parts, of a unit triangular one's nothing. */
-typedef enum {
-    CLB_SHAPE_GENERAL,
-    CLB_SHAPE_SYMMETRIC,
-    CLB_SHAPE_HERMITIAN,
-    CLB_SHAPE_TRIANGULAR
-} clb_shape;
-
 struct clb_level3_operand {
     const void *data;
     size_t ld;

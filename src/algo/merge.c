@@ -57,6 +57,17 @@ const void *clb_scalar_one(clb_precision precision)
     return clb_precision_real_size(precision) == sizeof(float) ? (const void *)one_s : one_d;
 }
 
+bool clb_scalar_equal(clb_precision precision, const void *x, const void *y)
+{
+    size_t count = clb_precision_parts(precision);
+    bool equal = true;
+    for (size_t i = 0; i < count; i++)
+        equal = equal && (clb_precision_real_size(precision) == sizeof(float)
+                              ? ((const float *)x)[i] == ((const float *)y)[i]
+                              : ((const double *)x)[i] == ((const double *)y)[i]);
+    return equal;
+}
+
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc)
 {

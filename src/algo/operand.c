@@ -4,92 +4,159 @@
  * memory; overlapping operands (A*A^T) share one, since buffers over overlapping memory are not
  * defined. Otherwise, and where an operand is larger than a buffer may be, chunks are copied by
  * rectangular transfers into a buffer of the shim's. */
-#include "algo.h"
+#include "shape.h"
 
-struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role)
+/* Where her2k's two factors differ one matrix is scaled instead: that which the first term takes
+ * without op, and the second conjugate transposed. */
+static const void *scale_of(const struct clb_level3 *level3, clb_operand_role role, size_t term)
+{
+    clb_operand_role scaled = level3->a[0].op == CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
+    bool differ = level3->terms > 1 &&
+                  !clb_scalar_equal(level3->precision, &level3->alpha[0], &level3->alpha[1]);
+    return differ && (role == scaled) == (term == 0) ? &level3->alpha[0] : NULL;
+}
+
+struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_operand_role role,
+                                       size_t term)
 {
     bool is_a = role == CLB_OPERAND_A;
-    clb_op op = is_a ? problem->transa : problem->transb;
+    const struct clb_level3 *level3 = problem->level3;
+    const struct clb_level3_operand x = level3 != NULL
+                                            ? (is_a ? level3->a : level3->b)[term]
+                                            : (struct clb_level3_operand){
+                                                  .data = is_a ? problem->a : problem->b,
+                                                  .ld = is_a ? problem->lda : problem->ldb,
+                                                  .op = is_a ? problem->transa : problem->transb,
+                                              };
     return (struct clb_operand){
         .role = role,
-        .host = is_a ? problem->a : problem->b,
-        .ld = is_a ? problem->lda : problem->ldb,
+        .host = x.data,
+        .ld = x.ld,
         .element = clb_precision_size(problem->precision),
-        .depth_contiguous = is_a == (op != CLB_OP_N),
-        .conjugated = op == CLB_OP_C,
+        .depth_contiguous = is_a == (x.op != CLB_OP_N),
+        .conjugated = x.op == CLB_OP_C,
+        .shape = x.shape,
+        .upper = x.upper,
+        .unit = x.unit,
+        .scale = level3 != NULL ? scale_of(level3, role, term) : NULL,
     };
 }
 
-/* The bytes [begin, end) that an operand of w x k elements occupies. */
+struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role)
+{
+    return clb_operand_of_term(problem, role, 0);
+}
+
+/* The bytes of the caller's memory that some operands lie in. */
+struct range {
+    const char *begin, *end;
+    cl_mem mem;
+};
+
+/* What an operand of w x k elements occupies. */
 static clb_status find_range(const struct clb_operand *operand, size_t w, size_t k,
-                             const char **end)
+                             struct range *range)
 {
     size_t bytes;
     size_t rows = operand->depth_contiguous ? k : w, cols = operand->depth_contiguous ? w : k;
     clb_status status = clb_extent_bytes(rows, cols, operand->ld, operand->element, &bytes);
-    *end = operand->host + bytes;
+    *range = (struct range){operand->host, operand->host + bytes, NULL};
     return status;
 }
 
-static void wrap_one(struct clb_runtime *runtime, struct clb_operand *operand, const char *end,
-                     cl_mem *wrapped)
+/* Overlapping ranges become one, until none overlap. */
+static size_t unite(struct range *range, size_t count)
 {
-    size_t bytes = (size_t)(end - operand->host);
-    if (bytes <= runtime->device.max_alloc &&
-        clb_buffer_wrap(runtime, operand->host, bytes, wrapped) == CLB_OK)
-        operand->mem = *wrapped;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = i + 1; j < count;) {
+            if (range[i].begin >= range[j].end || range[j].begin >= range[i].end) {
+                j++;
+                continue;
+            }
+            range[i].begin = range[i].begin < range[j].begin ? range[i].begin : range[j].begin;
+            range[i].end = range[i].end > range[j].end ? range[i].end : range[j].end;
+            range[j] = range[--count];
+            j = i + 1;
+        }
+    }
+    return count;
 }
 
-/* One buffer over both. Operands that are not a whole number of elements apart are copied. */
-static void wrap_both(struct clb_runtime *runtime, struct clb_operands *operands, const char *a_end,
-                      const char *b_end)
+/* The operands in the ranges that could be wrapped; one that is not a whole number of elements
+ * behind the begin of its range is copied. */
+static void place(struct clb_operand *operand, const struct range *range, size_t count)
 {
-    struct clb_operand *a = &operands->a, *b = &operands->b;
-    const char *begin = a->host < b->host ? a->host : b->host;
-    const char *end = a_end > b_end ? a_end : b_end;
-    size_t bytes = (size_t)(end - begin);
-    if ((size_t)(a->host - begin) % a->element != 0 ||
-        (size_t)(b->host - begin) % b->element != 0 || bytes > runtime->device.max_alloc ||
-        clb_buffer_wrap(runtime, begin, bytes, &operands->wrapped[0]) != CLB_OK)
-        return;
-    a->mem = b->mem = operands->wrapped[0];
-    a->offset = (size_t)(a->host - begin) / a->element;
-    b->offset = (size_t)(b->host - begin) / b->element;
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = (size_t)(operand->host - range[i].begin);
+        if (operand->host < range[i].begin || operand->host >= range[i].end ||
+            range[i].mem == NULL || distance % operand->element != 0)
+            continue;
+        operand->mem = range[i].mem;
+        operand->offset = distance / operand->element;
+    }
 }
 
 static clb_status wrap(struct clb_runtime *runtime, const struct clb_gemm *problem,
                        struct clb_operands *operands)
 {
-    struct clb_operand *a = &operands->a, *b = &operands->b;
-    const char *a_end, *b_end;
-    clb_status status = find_range(a, problem->m, problem->k, &a_end);
-    if (status == CLB_OK)
-        status = find_range(b, problem->n, problem->k, &b_end);
+    struct range range[2 * CLB_MAX_TERMS];
+    size_t count = 0;
+    clb_status status = CLB_OK;
+    for (size_t t = 0; t < operands->terms && status == CLB_OK; t++) {
+        status = find_range(&operands->a[t], problem->m, problem->k, &range[count++]);
+        if (status == CLB_OK)
+            status = find_range(&operands->b[t], problem->n, problem->k, &range[count++]);
+    }
     if (status != CLB_OK || !runtime->device.unified)
         return status;
-    if (a->host < b_end && b->host < a_end) {
-        wrap_both(runtime, operands, a_end, b_end);
-    } else {
-        wrap_one(runtime, a, a_end, &operands->wrapped[0]);
-        wrap_one(runtime, b, b_end, &operands->wrapped[1]);
+    count = unite(range, count);
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = (size_t)(range[i].end - range[i].begin);
+        if (bytes <= runtime->device.max_alloc &&
+            clb_buffer_wrap(runtime, range[i].begin, bytes, &operands->wrapped[i]) == CLB_OK)
+            range[i].mem = operands->wrapped[i];
+    }
+    for (size_t t = 0; t < operands->terms; t++) {
+        place(&operands->a[t], range, count);
+        place(&operands->b[t], range, count);
     }
     return CLB_OK;
+}
+
+/* What is not in place goes through a buffer, one for all terms. */
+static clb_status get_raw(struct clb_runtime *runtime, struct clb_operand *operand, size_t terms,
+                          size_t bytes, struct clb_buffer **raw)
+{
+    clb_status status = CLB_OK;
+    for (size_t t = 0; t < terms && status == CLB_OK; t++) {
+        if (operand[t].mem == NULL && *raw == NULL)
+            status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, bytes, raw);
+        operand[t].raw = *raw;
+    }
+    return status;
 }
 
 clb_status clb_operands_open(struct clb_runtime *runtime, const struct clb_gemm *problem,
                              const struct clb_gemm_plan *plan, struct clb_operands *operands)
 {
-    *operands = (struct clb_operands){0};
-    operands->a = clb_operand_describe(problem, CLB_OPERAND_A);
-    operands->b = clb_operand_describe(problem, CLB_OPERAND_B);
+    *operands = (struct clb_operands){.terms = clb_gemm_terms(problem)};
+    for (size_t t = 0; t < operands->terms; t++) {
+        operands->a[t] = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        operands->b[t] = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+    }
     clb_status status = wrap(runtime, problem, operands);
-    if (status == CLB_OK && operands->a.mem == NULL)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, plan->a_bytes, &operands->a.raw);
-    if (status == CLB_OK && operands->b.mem == NULL)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, plan->b_bytes, &operands->b.raw);
+    if (status == CLB_OK)
+        status = get_raw(runtime, operands->a, operands->terms, plan->a_bytes, &operands->raw[0]);
+    if (status == CLB_OK)
+        status = get_raw(runtime, operands->b, operands->terms, plan->b_bytes, &operands->raw[1]);
     if (status != CLB_OK)
         clb_operands_close(runtime, operands, true);
     return status;
+}
+
+bool clb_operands_in_place(const struct clb_operands *operands)
+{
+    return operands->raw[0] == NULL && operands->raw[1] == NULL;
 }
 
 void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operands, bool idle)
@@ -99,8 +166,8 @@ void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operan
             clb_cl.ReleaseMemObject(operands->wrapped[i]);
     }
     if (idle) {
-        clb_buffer_put(runtime, operands->a.raw);
-        clb_buffer_put(runtime, operands->b.raw);
+        clb_buffer_put(runtime, operands->raw[0]);
+        clb_buffer_put(runtime, operands->raw[1]);
     }
     *operands = (struct clb_operands){0};
 }

@@ -1,6 +1,6 @@
 /* How a GEMM is cut into tiles of C and slabs of the depth where the device shares the host's
  * memory. */
-#include "algo.h"
+#include "shape.h"
 
 /* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and of
  * equal size, so that the last one is not a sliver. */
@@ -11,6 +11,9 @@ static size_t even_tile(size_t extent, size_t wanted, size_t unit)
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
+/* Most of an operand's width that is made at once, where it can't be packed as it is. */
+#define MIXED ((size_t)256)
+
 static void size_plan(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                       struct clb_gemm_plan *plan)
 {
@@ -18,7 +21,7 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
     size_t line = clb_max(128 / element, 1);
     plan->tile_rows = clb_div_up(problem->m, plan->tile_m);
     plan->tile_cols = clb_div_up(problem->n, plan->tile_n);
-    plan->slabs = clb_div_up(problem->k, plan->slab);
+    plan->slabs = clb_gemm_passes(problem, plan->slab);
     plan->ldc = clb_round_up(clb_min(plan->tile_m, problem->m), line);
     size_t depth = clb_min(plan->slab, problem->k);
     plan->a_bytes =
@@ -27,12 +30,17 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
         clb_packed_bytes(variant, CLB_OPERAND_B, clb_min(plan->tile_n, problem->n), depth);
     plan->c_bytes = plan->ldc * clb_min(plan->tile_n, problem->n) * element;
     plan->c_slots = clb_min(plan->tile_rows * plan->tile_cols, 2);
+    if (clb_gemm_is_shaped(problem)) {
+        size_t widest = clb_min(clb_max(plan->tile_m, plan->tile_n), MIXED);
+        plan->mixed_w = clb_round_up(widest, clb_gemm_square_unit(variant));
+        plan->mixed_bytes = plan->mixed_w * depth * element;
+    }
 }
 
 /* Packing B is worth it when every packed element meets many rows of A. */
 static bool is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
-    return variant->family->has_direct && problem->transb == CLB_OP_N &&
+    return variant->family->has_direct && problem->transb == CLB_OP_N && problem->level3 == NULL &&
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
@@ -54,43 +62,85 @@ static bool fits(const struct clb_gemm *problem, struct clb_gemm_plan *plan, siz
     plan->a_slots = a_slots;
     plan->b_slots = plan->direct ? 0 : b_slots;
     plan->queues = a_slots == plan->slabs ? plan->c_slots : 1;
-    plan->bytes = (uint64_t)a_slots * clb_buffer_rounded(plan->a_bytes) +
-                  (uint64_t)(plan->queues * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
-                  raw_bytes(problem, CLB_OPERAND_A, plan->a_bytes, max_alloc) +
-                  raw_bytes(problem, CLB_OPERAND_B, plan->b_bytes, max_alloc) +
-                  (uint64_t)plan->c_slots * clb_buffer_rounded(plan->c_bytes);
+    plan->bytes =
+        (uint64_t)a_slots * clb_buffer_rounded(plan->a_bytes) +
+        (uint64_t)(plan->queues * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
+        raw_bytes(problem, CLB_OPERAND_A, plan->a_bytes, max_alloc) +
+        raw_bytes(problem, CLB_OPERAND_B, plan->b_bytes, max_alloc) +
+        (plan->mixed_bytes > 0 ? plan->queues * clb_buffer_rounded(plan->mixed_bytes) : 0) +
+        (uint64_t)plan->c_slots * clb_buffer_rounded(plan->c_bytes);
     size_t largest = clb_max(clb_max(plan->a_bytes, plan->b_bytes), plan->c_bytes);
     return plan->bytes <= budget && largest <= max_alloc - max_alloc / 8;
 }
 
 /* Rows of A below which packing B again for every block of them costs too much. */
 #define SMALLEST_BLOCK ((size_t)512)
+/* Where all rows or columns of C are one tile, and the other operand is packed for each: tiles that
+ * are so much wider are worth their memory. */
+#define WIDER ((size_t)4)
+/* Columns of a triangular region, whose tiles on the diagonal are computed in full. */
+#define REGION_SHARES ((size_t)8)
+
+/* What tiles are multiples of, and those that are not cut. */
+struct cut {
+    size_t unit_m, unit_n;
+    bool square, whole_m, whole_n; /* square: rows are a multiple of the columns */
+    size_t tile_m, tile_n;         /* wanted */
+};
+
+static struct cut get_cut(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+{
+    const size_t *value = variant->tuning.value;
+    struct cut cut = {.unit_m = clb_gemm_unit(variant, CLB_OPERAND_A),
+                      .unit_n = clb_gemm_unit(variant, CLB_OPERAND_B),
+                      .square = clb_gemm_region(problem) != CLB_REGION_FULL,
+                      .whole_m = clb_gemm_has_whole_columns(problem),
+                      .whole_n = clb_gemm_has_whole_rows(problem),
+                      .tile_m = value[CLB_PARAM_TILE_M],
+                      .tile_n = value[CLB_PARAM_TILE_N]};
+    if (cut.square) {
+        cut.unit_m = cut.unit_n = clb_gemm_square_unit(variant);
+        cut.tile_n = clb_min(cut.tile_n, clb_div_up(problem->n, REGION_SHARES));
+    }
+    if (cut.whole_n)
+        cut.tile_m = cut.tile_n;
+    return cut;
+}
+
+static void set_tiles(const struct clb_gemm *problem, const struct cut *cut, size_t wanted_m,
+                      size_t wanted_n, struct clb_gemm_plan *plan)
+{
+    plan->tile_n = cut->whole_n ? clb_round_up(problem->n, cut->unit_n)
+                                : even_tile(problem->n, wanted_n, cut->unit_n);
+    plan->tile_m = cut->whole_m
+                       ? clb_round_up(problem->m, cut->unit_m)
+                       : even_tile(problem->m, wanted_m, cut->square ? plan->tile_n : cut->unit_m);
+}
 
 /* The largest block of rows of A whose chunks, and a column of B's, fit into the budget; otherwise
  * one chunk of each at a time, with smaller and smaller tiles. */
 static bool plan_within(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                         uint64_t budget, uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
-    const size_t *value = variant->tuning.value;
-    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
-    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
-    size_t wanted_m = value[CLB_PARAM_TILE_M], wanted_n = value[CLB_PARAM_TILE_N];
-    plan->tile_n = even_tile(problem->n, wanted_n, unit_n);
+    const struct cut cut = get_cut(variant, problem);
+    size_t wanted_m = cut.tile_m, wanted_n = cut.tile_n;
     do {
-        plan->tile_m = even_tile(problem->m, wanted_m, unit_m);
+        set_tiles(problem, &cut, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
         if (fits(problem, plan, plan->slabs, plan->slabs, budget, max_alloc))
             return true;
         wanted_m = plan->tile_m / 2;
-    } while (wanted_m >= SMALLEST_BLOCK);
-    for (wanted_m = value[CLB_PARAM_TILE_M];;) {
-        plan->tile_m = even_tile(problem->m, wanted_m, unit_m);
-        plan->tile_n = even_tile(problem->n, wanted_n, unit_n);
+    } while (wanted_m >= SMALLEST_BLOCK && !cut.whole_m && !cut.whole_n);
+    wanted_m = cut.tile_m * (cut.whole_n ? WIDER : 1);
+    wanted_n *= cut.whole_m ? WIDER : 1;
+    for (;;) {
+        set_tiles(problem, &cut, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
         if (fits(problem, plan, 1, 1, budget, max_alloc))
             return true;
         /* Halve the longer side that the kernel's own tile still allows to be halved. */
-        bool long_m = plan->tile_m > unit_m, long_n = plan->tile_n > unit_n;
+        bool long_m = !cut.whole_m && plan->tile_m > (cut.square ? plan->tile_n : cut.unit_m);
+        bool long_n = !cut.whole_n && plan->tile_n > cut.unit_n;
         if (!long_m && !long_n)
             return false;
         if (long_m && (!long_n || plan->tile_m >= plan->tile_n))
@@ -113,10 +163,9 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                               uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
     uint64_t modest = modest_budget(problem);
-    *plan =
-        (struct clb_gemm_plan){.slab = even_tile(problem->k, variant->tuning.value[CLB_PARAM_SLAB],
-                                                 clb_gemm_depth_unit(variant)),
-                               .direct = is_direct(variant, problem)};
+    *plan = (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem),
+                                                     clb_gemm_depth_unit(variant)),
+                                   .direct = is_direct(variant, problem)};
     if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
         plan_within(variant, problem, available, max_alloc, plan))
         return CLB_OK;

@@ -1,0 +1,316 @@
+/* Operands that are stored by half, and results that are computed by half. */
+#include "shape.h"
+
+#include <string.h>
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/* The stored triangle, and of triangular operands all that is not zero, are the elements i >= p;
+ * otherwise i <= p. */
+static bool is_low(const struct clb_operand *x)
+{
+    return x->depth_contiguous == x->upper;
+}
+
+struct clb_span clb_operand_support(const struct clb_operand *x, size_t i0, size_t w, size_t p0,
+                                    size_t k, size_t unit)
+{
+    struct clb_span span = {i0, i0 + w};
+    if (x->shape == CLB_SHAPE_TRIANGULAR && is_low(x) && p0 > i0)
+        span.first = clb_min(i0 + (p0 - i0) / unit * unit, span.end);
+    else if (x->shape == CLB_SHAPE_TRIANGULAR && !is_low(x))
+        span.end = clb_max(clb_min(span.end, p0 + k), i0);
+    return span;
+}
+
+static void add_piece(struct clb_piece *piece, size_t *count, clb_piece_kind kind, size_t first,
+                      size_t end)
+{
+    if (first < end)
+        piece[(*count)++] = (struct clb_piece){kind, first, end - first};
+}
+
+size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_span span, size_t p0,
+                          size_t k, size_t unit, struct clb_piece piece[3])
+{
+    size_t count = 0, first, end;
+    clb_piece_kind below = is_low(x) ? CLB_PIECE_MIRRORED : CLB_PIECE_STORED;
+    clb_piece_kind above = is_low(x) ? CLB_PIECE_STORED : CLB_PIECE_MIRRORED;
+    if (x->scale != NULL || x->shape == CLB_SHAPE_GENERAL) {
+        add_piece(piece, &count, x->scale != NULL ? CLB_PIECE_MIXED : CLB_PIECE_STORED, span.first,
+                  span.end);
+        return count;
+    }
+    first = p0 > i0 ? i0 + (p0 - i0) / unit * unit : i0;
+    end = p0 + k > i0 ? i0 + clb_round_up(p0 + k - i0, unit) : i0;
+    first = clb_max(clb_min(first, span.end), span.first);
+    end = clb_max(clb_min(end, span.end), span.first);
+    add_piece(piece, &count, below, span.first, first);
+    add_piece(piece, &count, CLB_PIECE_MIXED, first, end);
+    add_piece(piece, &count, above, end, span.end);
+    return count;
+}
+
+struct clb_operand clb_operand_mirrored(const struct clb_operand *x)
+{
+    struct clb_operand mirrored = *x;
+    mirrored.depth_contiguous = !x->depth_contiguous;
+    mirrored.conjugated = x->conjugated != (x->shape == CLB_SHAPE_HERMITIAN);
+    return mirrored;
+}
+
+/* One element with a size that the compiler knows. */
+static inline void copy_element(char *to, const char *from, size_t real, size_t parts,
+                                bool conjugate)
+{
+    memcpy(to, from, real * parts);
+    if (parts == 2 && conjugate && real == sizeof(float))
+        ((float *)(void *)to)[1] = -((float *)(void *)to)[1];
+    else if (parts == 2 && conjugate)
+        ((double *)(void *)to)[1] = -((double *)(void *)to)[1];
+}
+
+/* A block of a matrix as it is stored: rows [row, row + rows) and columns [col, col + cols). */
+struct block {
+    size_t row, col, rows, cols;
+    char *to; /* rows elements from one column to the next */
+};
+
+/* What is beside the stored triangle, in rows [r, r + rows) of the block's column j. */
+static inline void mirror(const struct clb_operand *x, const struct block *block, size_t j,
+                          size_t r, size_t end, size_t real, size_t parts)
+{
+    size_t element = real * parts;
+    char *to = block->to + j * block->rows * element;
+    if (x->shape == CLB_SHAPE_TRIANGULAR) {
+        memset(to + r * element, 0, (end - r) * element);
+        return;
+    }
+    const char *from = x->host + (block->col + j) * element;
+    for (; r < end; r++)
+        copy_element(to + r * element, from + (block->row + r) * x->ld * element, real, parts,
+                     x->shape == CLB_SHAPE_HERMITIAN);
+}
+
+static inline void make_diagonal(const struct clb_operand *x, size_t at, char *to, size_t real,
+                                 size_t parts)
+{
+    if (x->unit && x->shape == CLB_SHAPE_TRIANGULAR) {
+        const void *one = real == sizeof(float) ? clb_scalar_one(CLB_C) : clb_scalar_one(CLB_Z);
+        memcpy(to, one, real * parts);
+        return;
+    }
+    memcpy(to, x->host + (at + at * x->ld) * real * parts, real * parts);
+    if (parts == 2 && x->shape == CLB_SHAPE_HERMITIAN)
+        memset(to + real, 0, real);
+}
+
+/* Rows [r, end) of a column: what is above the diagonal, on it, below. */
+static inline void make_column(const struct clb_operand *x, const struct block *block, size_t j,
+                               size_t r, size_t end, size_t real, size_t parts)
+{
+    size_t element = real * parts, col = block->col + j;
+    size_t above = col > block->row ? clb_max(clb_min(col - block->row, end), r) : r;
+    size_t below = col >= block->row ? clb_max(clb_min(col - block->row + 1, end), r) : r;
+    char *to = block->to + j * block->rows * element;
+    const char *from = x->host + (block->row + col * x->ld) * element;
+    if (x->upper && above > r)
+        memcpy(to + r * element, from + r * element, (above - r) * element);
+    else if (above > r)
+        mirror(x, block, j, r, above, real, parts);
+    if (below > above)
+        make_diagonal(x, col, to + above * element, real, parts);
+    if (!x->upper && end > below)
+        memcpy(to + below * element, from + below * element, (end - below) * element);
+    else if (end > below)
+        mirror(x, block, j, below, end, real, parts);
+}
+
+/* By rows of a few pages' columns: each line that is mirrored is used for several columns. */
+#define BLOCK_ROWS ((size_t)64)
+
+static inline void make_block(const struct clb_operand *x, const struct block *block, size_t real,
+                              size_t parts)
+{
+    for (size_t r = 0; r < block->rows; r += BLOCK_ROWS) {
+        for (size_t j = 0; j < block->cols; j++)
+            make_column(x, block, j, r, clb_min(r + BLOCK_ROWS, block->rows), real, parts);
+    }
+}
+
+void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
+                      size_t w, size_t k, size_t first, size_t count, void *to)
+{
+    struct block block = {x->depth_contiguous ? p0 : i0, (x->depth_contiguous ? i0 : p0) + first,
+                          x->depth_contiguous ? k : w, count, to};
+    if (x->shape == CLB_SHAPE_GENERAL)
+        clb_merge_tile(precision, block.rows, block.cols,
+                       x->scale != NULL ? x->scale : clb_scalar_one(precision),
+                       x->host + (block.row + block.col * x->ld) * x->element, x->ld,
+                       clb_scalar_zero(precision), to, block.rows);
+    else if (precision == CLB_S)
+        make_block(x, &block, sizeof(float), 1);
+    else if (precision == CLB_D)
+        make_block(x, &block, sizeof(double), 1);
+    else if (precision == CLB_C)
+        make_block(x, &block, sizeof(float), 2);
+    else
+        make_block(x, &block, sizeof(double), 2);
+}
+
+static bool is_shaped(const struct clb_gemm *problem, clb_operand_role role, size_t term)
+{
+    const struct clb_operand x = clb_operand_of_term(problem, role, term);
+    return x.shape != CLB_SHAPE_GENERAL || x.scale != NULL;
+}
+
+bool clb_gemm_is_shaped(const struct clb_gemm *problem)
+{
+    bool shaped = false;
+    for (size_t t = 0; t < clb_gemm_terms(problem); t++)
+        shaped =
+            shaped || is_shaped(problem, CLB_OPERAND_A, t) || is_shaped(problem, CLB_OPERAND_B, t);
+    return shaped;
+}
+
+/* ---- the depth ------------------------------------------------------------------------------- */
+
+size_t clb_gemm_terms(const struct clb_gemm *problem)
+{
+    return problem->level3 != NULL ? problem->level3->terms : 1;
+}
+
+size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab)
+{
+    return clb_gemm_terms(problem) * clb_div_up(problem->k, slab);
+}
+
+/* A slab of a triangle i <= p reaches the width's first elements only: the last one reaches all. */
+static bool is_reversed(const struct clb_gemm *problem)
+{
+    for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
+        const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
+        if (x.shape == CLB_SHAPE_TRIANGULAR && !is_low(&x))
+            return true;
+    }
+    return false;
+}
+
+struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_t index)
+{
+    size_t slabs = clb_div_up(problem->k, slab), number = index % slabs;
+    if (is_reversed(problem))
+        number = slabs - 1 - number;
+    return (struct clb_pass){index / slabs, number * slab,
+                             clb_min(slab, problem->k - number * slab)};
+}
+
+/* Shares of a triangle, each of which is computed in full where it crosses the diagonal. */
+#define SHARES ((size_t)8)
+/* Of a symmetric matrix only the elements that cross the diagonal cost more than others. */
+#define MIRRORED_MIN ((size_t)256)
+#define MIRRORED_MAX ((size_t)1024)
+
+size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+{
+    size_t wanted = clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1), k = problem->k;
+    for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
+        clb_shape shape = clb_operand_describe(problem, (clb_operand_role)role).shape;
+        size_t unit = clb_gemm_unit(variant, (clb_operand_role)role);
+        if (shape == CLB_SHAPE_TRIANGULAR)
+            wanted = clb_min(wanted, clb_round_up(clb_div_up(k, SHARES), unit));
+        else if (shape != CLB_SHAPE_GENERAL)
+            wanted = clb_min(wanted, clb_min(clb_max(k / SHARES, MIRRORED_MIN), MIRRORED_MAX));
+    }
+    return wanted;
+}
+
+/* ---- the region of C ------------------------------------------------------------------------- */
+
+clb_region clb_gemm_region(const struct clb_gemm *problem)
+{
+    return problem->level3 != NULL ? problem->level3->region : CLB_REGION_FULL;
+}
+
+bool clb_gemm_has_whole_columns(const struct clb_gemm *problem)
+{
+    return problem->level3 != NULL && problem->level3->in_place && problem->c == problem->b;
+}
+
+bool clb_gemm_has_whole_rows(const struct clb_gemm *problem)
+{
+    return problem->level3 != NULL && problem->level3->in_place && problem->c == problem->a;
+}
+
+size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant)
+{
+    size_t a = clb_gemm_unit(variant, CLB_OPERAND_A), b = clb_gemm_unit(variant, CLB_OPERAND_B);
+    size_t unit = a;
+    while (unit % b != 0)
+        unit += a;
+    return unit;
+}
+
+struct clb_rect clb_region_trim(clb_region region, struct clb_rect block)
+{
+    size_t end = block.row + block.rows, col_end = block.col + block.cols;
+    if (region == CLB_REGION_LOWER) {
+        block.row = clb_min(clb_max(block.row, block.col), end);
+        block.rows = end - block.row;
+    } else if (region == CLB_REGION_UPPER) {
+        block.rows = clb_max(clb_min(end, col_end), block.row) - block.row;
+    }
+    return block;
+}
+
+size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct clb_rect part[2])
+{
+    size_t end = rect->row + rect->rows, col_end = rect->col + rect->cols;
+    bool crosses = region != CLB_REGION_FULL && rect->row < col_end && rect->col < end;
+    if (!crosses) {
+        part[0] = *rect;
+        return 1;
+    }
+    bool lower = region == CLB_REGION_LOWER;
+    part[0] = (struct clb_rect){rect->col, rect->col, rect->cols, rect->cols};
+    part[1] = (struct clb_rect){lower ? col_end : rect->row, rect->col,
+                                lower ? end - col_end : rect->col - rect->row, rect->cols};
+    return part[1].rows > 0 ? 2 : 1;
+}
+
+/* An entry of the diagonal that is real by definition. */
+static void merge_real(const struct clb_gemm *problem, const char *p, char *c)
+{
+    size_t real = clb_precision_real_size(problem->precision);
+    clb_merge_tile(real == sizeof(float) ? CLB_S : CLB_D, 1, 1, problem->alpha, p, 1, problem->beta,
+                   c, 1);
+    if (clb_precision_parts(problem->precision) > 1)
+        memset(c + real, 0, real);
+}
+
+static void merge_triangle(const struct clb_gemm *problem, const struct clb_rect *part,
+                           const char *p, size_t ldp, char *c)
+{
+    size_t element = clb_precision_size(problem->precision), n = part->cols;
+    bool lower = problem->level3->region == CLB_REGION_LOWER;
+    size_t apart = problem->level3->real_diagonal; /* the diagonal for itself */
+    for (size_t j = 0; j < n; j++, p += ldp * element, c += problem->ldc * element) {
+        size_t first = lower ? j + apart : 0, end = lower ? n : j + 1 - apart;
+        clb_merge_tile(problem->precision, end - first, 1, problem->alpha, p + first * element, ldp,
+                       problem->beta, c + first * element, problem->ldc);
+        if (apart != 0)
+            merge_real(problem, p + j * element, c + j * element);
+    }
+}
+
+void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
+                    size_t ldp)
+{
+    size_t element = clb_precision_size(problem->precision);
+    char *c = (char *)problem->c + (part->row + part->col * problem->ldc) * element;
+    if (clb_gemm_region(problem) != CLB_REGION_FULL && part->row == part->col)
+        merge_triangle(problem, part, p, ldp, c);
+    else
+        clb_merge_tile(problem->precision, part->rows, part->cols, problem->alpha, p, ldp,
+                       problem->beta, c, problem->ldc);
+}

@@ -1,0 +1,215 @@
+/* Operands that are stored by half, made general on a device that shares the host's memory. */
+#include "shape.h"
+
+#include "kernels.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As in kernels/shape.cl. */
+#define KIND_UPPER      1u
+#define KIND_HERMITIAN  2u
+#define KIND_TRIANGULAR 4u
+#define KIND_UNIT       8u
+#define KIND_SCALED     16u
+#define GROUP           ((size_t)64)
+
+static cl_uint kind_of(const struct clb_operand *x)
+{
+    if (x->shape == CLB_SHAPE_GENERAL)
+        return KIND_SCALED;
+    return (x->upper ? KIND_UPPER : 0) | (x->shape == CLB_SHAPE_HERMITIAN ? KIND_HERMITIAN : 0) |
+           (x->shape == CLB_SHAPE_TRIANGULAR ? KIND_TRIANGULAR | (x->unit ? KIND_UNIT : 0) : 0);
+}
+
+clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
+                          const struct clb_gemm_variant *variant, const struct clb_operand *x,
+                          size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
+                          cl_command_queue queue)
+{
+    clb_precision precision = variant->precision;
+    bool single = clb_precision_real_size(precision) == sizeof(float);
+    const void *scale = x->scale != NULL ? x->scale : clb_scalar_one(precision);
+    clb_scalar factor = {{0}};
+    memcpy(&factor, scale, clb_precision_size(precision));
+    const cl_ulong offset = x->offset, ld = x->ld;
+    const cl_ulong row = x->depth_contiguous ? p0 : i0, col = x->depth_contiguous ? i0 : p0;
+    const cl_uint rows = (cl_uint)(x->depth_contiguous ? k : w);
+    const cl_uint cols = (cl_uint)(x->depth_contiguous ? w : k), kind = kind_of(x);
+    const struct clb_argument arguments[] = {CLB_ARG(x->mem),
+                                             CLB_ARG(offset),
+                                             CLB_ARG(ld),
+                                             CLB_ARG(row),
+                                             CLB_ARG(col),
+                                             CLB_ARG(rows),
+                                             CLB_ARG(cols),
+                                             CLB_ARG(kind),
+                                             single ? CLB_ARG(factor.s[0]) : CLB_ARG(factor.d[0]),
+                                             single ? CLB_ARG(factor.s[1]) : CLB_ARG(factor.d[1]),
+                                             CLB_ARG(to)};
+    /* Always the same number of groups, see widen.c. */
+    const size_t local = variant->tuning.family == CLB_FAMILY_CPU ? 1 : GROUP;
+    const size_t global = local * clb_max(64, 8 * (size_t)lane->runtime->device.units);
+    cl_kernel kernel;
+    clb_status status = clb_lane_kernel(lane, program, "clb_shape", &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_lane_launch(queue, kernel, "clb_shape", arguments, CLB_COUNT_OF(arguments), 1,
+                           &global, &local, 0, NULL, NULL);
+}
+
+/* ---- the check: a part across the diagonal is what the CPU makes of it ------------------------
+ */
+
+#define ORDER ((size_t)45)
+#define WIDTH ((size_t)40)
+#define DEPTH ((size_t)21)
+
+struct check {
+    struct clb_lane *lane;
+    struct clb_program *program;
+    const struct clb_gemm_variant *variant;
+    struct clb_buffer *source, *result;
+    unsigned char *host; /* the source, what the device makes of it, what the CPU does */
+    size_t bytes;        /* of each */
+};
+
+/* Small integers, which a factor of small integers does not round. */
+static void fill(const struct check *check)
+{
+    bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
+    size_t count = check->bytes / clb_precision_real_size(check->variant->precision);
+    uint32_t state = 20261121;
+    for (size_t i = 0; i < count; i++) {
+        state = state * UINT32_C(1664525) + UINT32_C(1013904223);
+        int value = (int)(state >> 20) - 2048;
+        if (single)
+            ((float *)(void *)check->host)[i] = (float)value;
+        else
+            ((double *)(void *)check->host)[i] = value;
+    }
+}
+
+static clb_status check_one(const struct check *check, struct clb_operand *x)
+{
+    clb_precision precision = check->variant->precision;
+    unsigned char *device = check->host + check->bytes, *cpu = device + check->bytes;
+    size_t used = WIDTH * DEPTH * x->element, i0 = 3, p0 = 11;
+    x->host = (const char *)check->host;
+    x->mem = check->source->mem;
+    clb_status status = clb_shape_make(check->lane, check->program, check->variant, x, i0, p0,
+                                       WIDTH, DEPTH, check->result->mem, check->lane->queue);
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.EnqueueReadBuffer(check->lane->queue, check->result->mem,
+                                                       CL_TRUE, 0, used, device, 0, NULL, NULL),
+                              "clEnqueueReadBuffer");
+    if (status != CLB_OK)
+        return status;
+    clb_operand_make(precision, x, i0, p0, WIDTH, DEPTH, 0, x->depth_contiguous ? WIDTH : DEPTH,
+                     cpu);
+    return memcmp(device, cpu, used) == 0 ? CLB_OK : CLB_ERR_BUILD;
+}
+
+static clb_status check_all(const struct check *check)
+{
+    static const float factor_s[2] = {2, -3};
+    static const double factor_d[2] = {2, -3};
+    bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE, 0,
+                                               check->bytes, check->host, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer");
+    for (int i = 0; i < 16 && status == CLB_OK; i++) {
+        struct clb_operand x = {.ld = ORDER,
+                                .element = clb_precision_size(check->variant->precision),
+                                .depth_contiguous = i % 2 != 0,
+                                .upper = i / 2 % 2 != 0,
+                                .unit = i % 2 != 0,
+                                .shape = (clb_shape)(i / 4)};
+        if (x.shape == CLB_SHAPE_GENERAL)
+            x.scale = single ? (const void *)factor_s : factor_d;
+        status = check_one(check, &x);
+    }
+    return status;
+}
+
+static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            struct clb_program *program)
+{
+    struct check check = {.program = program,
+                          .variant = variant,
+                          .bytes = ORDER * (ORDER + 1) * clb_precision_size(variant->precision)};
+    check.host = calloc(3, check.bytes);
+    if (check.host == NULL)
+        return CLB_ERR_NOMEM;
+    fill(&check);
+    clb_status status = clb_lane_acquire(runtime, &check.lane);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.result);
+    if (status == CLB_OK)
+        status = check_all(&check);
+    bool idle = check.lane == NULL || clb_lane_finish(check.lane) == CLB_OK ||
+                clb_lane_finish(check.lane) == CLB_OK;
+    clb_buffer_end(runtime, check.source, idle);
+    clb_buffer_end(runtime, check.result, idle);
+    if (check.lane != NULL && idle)
+        clb_lane_release(check.lane);
+    else if (check.lane != NULL)
+        clb_lane_discard(check.lane);
+    free(check.host);
+    return status;
+}
+
+/* ---- once for each precision ----------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct clb_program *program;
+    bool done, good;
+} checks[CLB_PRECISIONS];
+
+/* A driver may compile at the first launch, and compilers install signal handlers, so the program's
+ * are put back afterwards. */
+static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    clb_precision precision = variant->precision;
+    char options[80];
+    snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_WG=%zu",
+             clb_precision_real_size(precision) == sizeof(double),
+             clb_precision_parts(precision) > 1, variant->tuning.family == CLB_FAMILY_CPU, GROUP);
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    clb_load_begin(); /* CPU devices load what they compiled */
+    clb_status status =
+        clb_program_get(runtime, &clb_kernel_shape, options, &checks[precision].program);
+    if (status == CLB_OK)
+        status = run_check(runtime, variant, checks[precision].program);
+    clb_load_end();
+    clb_dispositions_restore(dispositions);
+    if (status == CLB_ERR_BUILD)
+        clb_log(CLB_LOG_WARN, "symmetric and triangular products are not for %s: %s",
+                runtime->device.name, clb_status_name(status));
+    return status;
+}
+
+/* What a lack of memory or a failing call say is no judgement about the kernel. */
+clb_status clb_shape_program(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                             struct clb_program **program)
+{
+    clb_precision precision = variant->precision;
+    clb_status status = CLB_OK;
+    pthread_mutex_lock(&lock);
+    if (!checks[precision].done) {
+        status = check_now(runtime, variant);
+        checks[precision].done = status == CLB_OK || status == CLB_ERR_BUILD;
+        checks[precision].good = status == CLB_OK;
+    }
+    if (checks[precision].done)
+        status = checks[precision].good ? CLB_OK : CLB_ERR_UNSUPPORTED;
+    *program = checks[precision].program;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
