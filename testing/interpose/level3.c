@@ -347,9 +347,9 @@ static void fill_result(struct problem *s)
 
 static number random_scalar(const struct problem *s, bool real)
 {
-    static const long double simple[] = {1, 0, -0.75L};
-    size_t choice = below(4);
-    if (choice < 3)
+    static const long double simple[] = {0, 1, 1, -0.75L, -0.75L};
+    size_t choice = below(8);
+    if (choice < sizeof simple / sizeof *simple)
         return simple[choice];
     return is_complex(s) && !real ? CMPLXL(0.5L, -1.25L) : CMPLXL(1.5L, 0);
 }
@@ -374,7 +374,8 @@ static bool make_problem(struct problem *s, const struct routine *routine,
         s->unit = options / 12;
     else
         s->transb = (int)(options / 12);
-    if (s->transb > 2 || ((shape == SYMM) && (s->transa != 0 || s->transb != 0)) ||
+    if (s->transb > 2 || options / 12 > (shape == TRMM ? 1 : 2) ||
+        ((shape == SYMM) && (s->transa != 0 || s->transb != 0)) ||
         ((shape == SYRK || shape == SYR2K) && (s->right || s->transb != 0)) ||
         (shape == GEMMTR && s->right) || (shape == GEMM && (s->right || s->upper)))
         return false;
