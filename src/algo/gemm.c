@@ -1,5 +1,5 @@
 /* GEMM from the caller's memory to the caller's memory: the executor for the device. */
-#include "algo.h"
+#include "shape.h"
 
 #include <stdlib.h>
 
@@ -22,11 +22,26 @@ void clb_gemm_progress_free(struct clb_gemm_progress *progress)
     *progress = (struct clb_gemm_progress){0};
 }
 
+/* Elements of operands with a shape can be made on the device where the operand is one buffer. */
+static bool can_be_in_place(const struct clb_runtime *runtime, const struct clb_gemm *problem)
+{
+    bool shaped = clb_gemm_is_shaped(problem), fits = true;
+    for (size_t t = 0; shaped && t < clb_gemm_terms(problem); t++) {
+        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+        size_t columns_a = a.depth_contiguous ? problem->m : problem->k;
+        size_t columns_b = b.depth_contiguous ? problem->n : problem->k;
+        uint64_t most = runtime->device.max_alloc / a.element;
+        fits = fits && columns_a <= most / clb_max(a.ld, 1) && columns_b <= most / clb_max(b.ld, 1);
+    }
+    return fits;
+}
+
 static clb_status run_one(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                           const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0 ||
-                  clb_gemm_is_split(variant);
+                  clb_gemm_is_split(variant) || !can_be_in_place(runtime, problem);
     return stream ? clb_gemm_run_stream(runtime, variant, problem, progress)
                   : clb_gemm_run_inplace(runtime, variant, problem, progress);
 }

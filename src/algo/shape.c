@@ -173,6 +173,20 @@ bool clb_gemm_is_shaped(const struct clb_gemm *problem)
     return shaped;
 }
 
+static bool are_twins(const struct clb_operand *a, const struct clb_operand *b)
+{
+    return a->host == b->host && a->ld == b->ld && a->depth_contiguous == b->depth_contiguous &&
+           a->shape == CLB_SHAPE_GENERAL && b->shape == CLB_SHAPE_GENERAL && a->scale == b->scale;
+}
+
+size_t clb_gemm_twin(const struct clb_gemm *problem, size_t term)
+{
+    const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, term);
+    size_t terms = clb_gemm_terms(problem), twin = terms - 1 - term;
+    const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, twin);
+    return are_twins(&a, &b) ? twin : CLB_MAX_TERMS;
+}
+
 /* ---- the depth ------------------------------------------------------------------------------- */
 
 size_t clb_gemm_terms(const struct clb_gemm *problem)

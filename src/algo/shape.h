@@ -49,6 +49,10 @@ clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
                           size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
                           cl_command_queue queue) CLB_MUST_CHECK;
 
+/* The term whose second operand is the first one of `term` transposed, from the same memory;
+ * CLB_MAX_TERMS when there is none. */
+size_t clb_gemm_twin(const struct clb_gemm *problem, size_t term);
+
 /* Any operand is scaled or not general. */
 bool clb_gemm_is_shaped(const struct clb_gemm *problem);
 

@@ -55,30 +55,39 @@ static clb_status wait_for_load(struct clb_stream *stream, const struct clb_load
     return status;
 }
 
-/* Enqueue the kernel that packs a load, after its transfers and the `count` commands of `more`. */
+/* Enqueue one packing of what is in a load's raw buffer. */
+static clb_status pack_for(struct clb_stream *stream, size_t index, const struct clb_target *target,
+                           struct clb_order order)
+{
+    const struct clb_load *load = &stream->schedule.load[index];
+    const struct clb_buffer *packed =
+        (target->role == CLB_OPERAND_A ? stream->packed_a : stream->packed_b)[target->slab];
+    const struct clb_chunk chunk = {stream->raw[index % stream->plan.raw_slots]->mem, 0,
+                                    load->depth_contiguous ? load->k : load->w,
+                                    load->depth_contiguous, target->conjugated};
+    return clb_gemm_pack(
+        stream->lane, stream->variant, target->role, &chunk, load->w, load->k, packed->mem,
+        clb_packed_offset(stream->variant, target->role, load->i0 - load->origin, load->k),
+        stream->flag != NULL ? stream->flag->mem : NULL, order);
+}
+
+/* Enqueue the kernels that pack a load, after its transfers and the `count` commands of `more`. */
 static clb_status pack(struct clb_stream *stream, size_t index, const cl_event *more, size_t count)
 {
     struct clb_load *load = &stream->schedule.load[index];
-    const struct clb_operand *operand = load->operand;
-    bool is_a = operand->role == CLB_OPERAND_A;
     clb_status status = wait_for_load(stream, load);
-    cl_event *waits = calloc(load->pieces + count, sizeof(cl_event)), done;
+    cl_event *waits = calloc(load->pieces + count, sizeof(cl_event)), done = NULL;
     if (status != CLB_OK || waits == NULL) {
         free(waits);
         return status != CLB_OK ? status : CLB_ERR_NOMEM;
     }
     for (size_t i = 0; i < load->pieces + count; i++)
         waits[i] = i < load->pieces ? load->upload[i] : more[i - load->pieces];
-    const struct clb_buffer *packed = (is_a ? stream->packed_a : stream->packed_b)[load->slab];
-    struct clb_chunk chunk = {stream->raw[index % stream->plan.raw_slots]->mem, 0,
-                              operand->depth_contiguous ? load->k : load->w,
-                              operand->depth_contiguous, operand->conjugated};
-    status = clb_gemm_pack(
-        stream->lane, stream->variant, operand->role, &chunk, load->w, load->k, packed->mem,
-        clb_packed_offset(stream->variant, operand->role, load->i0 - load->origin, load->k),
-        stream->flag != NULL ? stream->flag->mem : NULL,
-        (struct clb_order){
-            .waits = (cl_uint)(load->pieces + count), .wait_list = waits, .event = &done});
+    for (size_t t = 0; t < load->targets && status == CLB_OK; t++)
+        status = pack_for(stream, index, &load->target[t],
+                          (struct clb_order){.waits = t == 0 ? (cl_uint)(load->pieces + count) : 0,
+                                             .wait_list = t == 0 ? waits : NULL,
+                                             .event = t + 1 == load->targets ? &done : NULL});
     free(waits);
     if (status != CLB_OK)
         return status;
@@ -119,38 +128,77 @@ static clb_status wait_for_slot(struct clb_stream *stream, size_t number)
     return status;
 }
 
+/* The part of a strip to which a pass contributes. */
+static struct clb_rect find_support(const struct clb_stream *stream, const struct clb_strip *strip,
+                                    const struct clb_pass *pass)
+{
+    const struct clb_rect *rect = &strip->rect;
+    size_t row_end = rect->row + rect->rows, col_end = rect->col + rect->cols;
+    const struct clb_span rows =
+        clb_operand_support(&stream->a[pass->term], strip->a_origin, row_end - strip->a_origin,
+                            pass->p0, pass->k, clb_gemm_unit(stream->variant, CLB_OPERAND_A));
+    const struct clb_span cols =
+        clb_operand_support(&stream->b[pass->term], strip->b_origin, col_end - strip->b_origin,
+                            pass->p0, pass->k, clb_gemm_unit(stream->variant, CLB_OPERAND_B));
+    size_t row = clb_max(rect->row, rows.first), col = clb_max(rect->col, cols.first);
+    return (struct clb_rect){row, col, row < rows.end ? rows.end - row : 0,
+                             col < cols.end ? cols.end - col : 0};
+}
+
+static clb_status multiply_slab(struct clb_stream *stream, size_t number, size_t slab,
+                                const struct clb_rect *rect, struct clb_order order)
+{
+    const struct clb_strip *strip = &stream->schedule.strip[number];
+    const struct clb_stream_plan *plan = &stream->plan;
+    size_t depth = clb_gemm_pass(stream->problem, plan->slab, slab).k;
+    const struct clb_product product = {
+        .m = rect->rows,
+        .n = rect->cols,
+        .k = depth,
+        .a = stream->packed_a[slab]->mem,
+        .b = stream->packed_b[slab]->mem,
+        .c = stream->strip_buffer[number % plan->strip_slots]->mem,
+        .a_offset =
+            clb_packed_offset(stream->variant, CLB_OPERAND_A, rect->row - strip->a_origin, depth),
+        .b_offset =
+            clb_packed_offset(stream->variant, CLB_OPERAND_B, rect->col - strip->b_origin, depth),
+        .c_offset = (stream->whole ? strip->offset : 0) + rect->row - strip->rect.row +
+                    (rect->col - strip->rect.col) * strip->ldc,
+        .ldc = strip->ldc,
+        .add = slab > 0};
+    return clb_gemm_multiply(stream->strip_lane[number % CLB_STRIP_QUEUES], stream->variant,
+                             &product, order);
+}
+
 /* Enqueue the kernels of a strip after those that packed its operands, `packed` the last of them.
- */
+ * The first slab contributes to all of it. */
 static clb_status multiply(struct clb_stream *stream, size_t number, cl_event packed)
 {
     struct clb_strip *strip = &stream->schedule.strip[number];
     const struct clb_stream_plan *plan = &stream->plan;
-    struct clb_lane *lane = stream->strip_lane[number % CLB_STRIP_QUEUES];
+    struct clb_rect rect, last = {0};
+    size_t last_slab = 0;
     clb_status status = wait_for_slot(stream, number);
-    for (size_t slab = 0; slab < plan->slabs && status == CLB_OK; slab++) {
-        size_t depth = clb_min(plan->slab, stream->problem->k - slab * plan->slab);
-        struct clb_product product = {
-            .m = strip->rect.rows,
-            .n = strip->rect.cols,
-            .k = depth,
-            .a = stream->packed_a[slab]->mem,
-            .b = stream->packed_b[slab]->mem,
-            .c = stream->strip_buffer[number % plan->strip_slots]->mem,
-            .a_offset = clb_packed_offset(stream->variant, CLB_OPERAND_A,
-                                          strip->rect.row - strip->a_origin, depth),
-            .b_offset = clb_packed_offset(stream->variant, CLB_OPERAND_B,
-                                          strip->rect.col - strip->b_origin, depth),
-            .c_offset = stream->whole ? strip->offset : 0,
-            .ldc = strip->ldc,
-            .add = slab > 0};
-        status = clb_gemm_multiply(
-            lane, stream->variant, &product,
-            (struct clb_order){.waits = slab == 0,
-                               .wait_list = slab == 0 ? &packed : NULL,
-                               .event = slab + 1 == plan->slabs ? &strip->ready : NULL});
+    /* One behind, because the last launch has the event. */
+    for (size_t slab = 0; slab <= plan->slabs && status == CLB_OK; slab++) {
+        bool end = slab == plan->slabs;
+        if (!end) {
+            const struct clb_pass pass = clb_gemm_pass(stream->problem, plan->slab, slab);
+            rect = find_support(stream, strip, &pass);
+        }
+        if (!end && (rect.rows == 0 || rect.cols == 0))
+            continue;
+        if (last.rows > 0)
+            status = multiply_slab(stream, number, last_slab, &last,
+                                   (struct clb_order){.waits = last_slab == 0,
+                                                      .wait_list = last_slab == 0 ? &packed : NULL,
+                                                      .event = end ? &strip->ready : NULL});
+        last = rect;
+        last_slab = slab;
     }
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(lane->queue), "clFlush");
+        status = clb_cl_check(clb_cl.Flush(stream->strip_lane[number % CLB_STRIP_QUEUES]->queue),
+                              "clFlush");
     return status;
 }
 
@@ -273,7 +321,7 @@ static clb_status begin_stream(struct clb_stream *stream)
         stream->variant, stream->problem, clb_memory_available(stream->runtime), device->max_alloc,
         device->unified ? 0 : device->units, &stream->plan);
     if (status == CLB_OK)
-        status = clb_schedule_make(&stream->plan, stream->problem, &stream->a, &stream->b,
+        status = clb_schedule_make(&stream->plan, stream->problem, stream->a, stream->b,
                                    &stream->schedule);
     if (status == CLB_OK)
         status = clb_stream_get(stream);
@@ -292,11 +340,13 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
                                 .variant = variant,
                                 .problem = problem,
                                 .progress = progress,
-                                .a = clb_operand_describe(problem, CLB_OPERAND_A),
-                                .b = clb_operand_describe(problem, CLB_OPERAND_B),
                                 .lock = PTHREAD_MUTEX_INITIALIZER,
                                 .work = PTHREAD_COND_INITIALIZER,
                                 .advance = PTHREAD_COND_INITIALIZER};
+    for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
+        stream.a[t] = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        stream.b[t] = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+    }
     stream.timed = clb_log_wanted(CLB_LOG_DEBUG);
     stream.begin = stream.timed ? clb_now() : 0;
     clb_status status = begin_stream(&stream);

@@ -17,6 +17,13 @@
  * one run, in a serpentine, so that only one operand of the next block has to be loaded, band by
  * band with a strip of the whole height or width after each.
  *
+ * Operands with a shape are loaded in pieces (shape.h): zeros are not, what is beside the stored
+ * triangle is copied from the other side of the diagonal and packed transposed, and what crosses it
+ * is made by the thread that copies it. Where both operands are one matrix, as in A*A^T, a load is
+ * packed for both. Of a triangle of C only the strips in it are computed, and on the diagonal
+ * squares of one piece. Where C is one of the operands (trmm) its strips are whole columns or rows,
+ * of which each piece has all elements.
+ *
  * Queues: one packs, strips go round several others, because a strip alone may not fill the device,
  * and in either direction the pieces go round one or more. A device that has room keeps all of C,
  * so that kernels never wait for a strip to be brought down.
@@ -28,7 +35,7 @@
 #ifndef CLB_STREAM_H
 #define CLB_STREAM_H
 
-#include "algo.h"
+#include "shape.h"
 
 #include <pthread.h>
 
@@ -42,7 +49,11 @@
 /* Extents are multiples of the kernel's tile and depth step. */
 struct clb_stream_plan {
     size_t block_m, block_n; /* of C */
-    size_t band_m, band_n, slab, slabs;
+    size_t band_m, band_n, slab;
+    size_t slabs;                /* of all terms */
+    size_t square;               /* on the diagonal of a triangular region; or 0 */
+    size_t strip_m, strip_n;     /* of strips that are whole columns or rows; or 0 */
+    bool shared;                 /* both operands are the same matrices: loads are for both */
     bool down_first;             /* the serpentine goes down the columns of blocks */
     size_t a_bytes, b_bytes;     /* a block's packed operands, one buffer for each slab */
     size_t raw_bytes, raw_slots; /* loads on their way */
@@ -68,9 +79,21 @@ size_t clb_stream_ld(size_t rows, size_t element);
 
 /* ---- stream_schedule.c: what is done in which order ------------------------------------------ */
 
+/* Where a load is packed, as a slab of an operand. */
+struct clb_target {
+    clb_operand_role role;
+    size_t slab;
+    bool conjugated;
+};
+
 struct clb_load {
     const struct clb_operand *operand;
-    size_t i0, w, p0, k, slab;
+    clb_piece_kind kind;
+    bool depth_contiguous; /* as it is copied */
+    size_t i0, w, p0, k;
+    size_t slab; /* of the operand, and of all terms */
+    struct clb_target target[2];
+    size_t targets;
     size_t origin; /* where the operand's block begins: packed panels are relative to it */
     size_t first_piece, pieces, piece_cols;
     size_t enqueued;  /* pieces whose transfer has been enqueued */
@@ -105,7 +128,7 @@ struct clb_schedule {
     size_t strip_elements;            /* of all strips on the device */
 };
 
-/* All loads and strips of a problem; b and a outlive the schedule. */
+/* All loads and strips of a problem; a and b, one for each term, outlive the schedule. */
 clb_status clb_schedule_make(const struct clb_stream_plan *plan, const struct clb_gemm *problem,
                              const struct clb_operand *a, const struct clb_operand *b,
                              struct clb_schedule *schedule) CLB_MUST_CHECK;
@@ -160,7 +183,7 @@ struct clb_stream {
     struct clb_lane *lane;
     struct clb_lane *strip_lane[CLB_STRIP_QUEUES];
     size_t queues; /* for transfers, in either direction */
-    struct clb_operand a, b;
+    struct clb_operand a[CLB_MAX_TERMS], b[CLB_MAX_TERMS];
     struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
     struct clb_buffer **buffers; /* all of the above */
     size_t buffer_count;

@@ -68,12 +68,18 @@ static void prefetch(const char *from, size_t bytes)
 
 /* Through the cache, from which the device then reads: where the link and the CPUs are busy in both
  * directions that is a little faster than past it. (H200, 2026-11, n = 8192, double precision.) */
-static void copy_in(const struct clb_load *load, size_t col, size_t cols, size_t rows, char *slot,
-                    bool cached)
+static void copy_in(const struct clb_stream *stream, const struct clb_load *load, size_t col,
+                    size_t cols, size_t rows, char *slot)
 {
     const struct clb_operand *operand = load->operand;
-    size_t row0 = operand->depth_contiguous ? load->p0 : load->i0;
-    size_t col0 = operand->depth_contiguous ? load->i0 : load->p0;
+    bool cached = stream->variant->tuning.value[CLB_PARAM_PAST] != 1;
+    size_t row0 = load->depth_contiguous ? load->p0 : load->i0;
+    size_t col0 = load->depth_contiguous ? load->i0 : load->p0;
+    if (load->kind == CLB_PIECE_MIXED) {
+        clb_operand_make(stream->problem->precision, operand, load->i0, load->p0, load->w, load->k,
+                         col, cols, slot);
+        return;
+    }
     const char *from = operand->host + (row0 + (col0 + col) * operand->ld) * operand->element;
     size_t bytes = rows * operand->element, step = operand->ld * operand->element;
     if (!cached) {
@@ -93,8 +99,8 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     size_t index = load_of_piece(stream, piece);
     struct clb_load *load = &stream->schedule.load[index];
     const struct clb_operand *operand = load->operand;
-    size_t rows = operand->depth_contiguous ? load->k : load->w;
-    size_t all_cols = operand->depth_contiguous ? load->w : load->k;
+    size_t rows = load->depth_contiguous ? load->k : load->w;
+    size_t all_cols = load->depth_contiguous ? load->w : load->k;
     size_t col = (piece - load->first_piece) * load->piece_cols;
     size_t cols = clb_min(load->piece_cols, all_cols - col);
     size_t turn = porter->turn_up++ % 2;
@@ -111,7 +117,7 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     clb_porter_spent(porter, CLB_SPELL_UP);
     if (status != CLB_OK)
         return status;
-    copy_in(load, col, cols, rows, slot->host, stream->variant->tuning.value[CLB_PARAM_PAST] != 1);
+    copy_in(stream, load, col, cols, rows, slot->host);
     clb_porter_spent(porter, CLB_SPELL_COPY);
     status = clb_cl_check(
         clb_cl.EnqueueWriteBuffer(queue, stream->raw[index % stream->plan.raw_slots]->mem, CL_FALSE,
@@ -185,13 +191,13 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                   size_t ldp)
 {
     size_t element = clb_precision_size(problem->precision);
-    struct clb_gemm part = clb_gemm_part(problem, rect);
-    if (!is_copy(problem) || problem->n * problem->ldc * element < LARGE_MATRIX) {
-        clb_merge_tile(problem->precision, rect->rows, rect->cols, problem->alpha, p, ldp,
-                       problem->beta, part.c, problem->ldc);
+    bool triangle = clb_gemm_region(problem) != CLB_REGION_FULL && rect->row == rect->col;
+    if (triangle || !is_copy(problem) || problem->n * problem->ldc * element < LARGE_MATRIX) {
+        clb_merge_part(problem, rect, p, ldp);
         return;
     }
-    clb_copy_past_cache(part.c, problem->ldc * element, p, ldp * element, rect->rows * element,
+    char *c = (char *)problem->c + (rect->row + rect->col * problem->ldc) * element;
+    clb_copy_past_cache(c, problem->ldc * element, p, ldp * element, rect->rows * element,
                         rect->cols);
 }
 

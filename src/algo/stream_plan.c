@@ -61,6 +61,9 @@ size_t clb_stream_ld(size_t rows, size_t element)
 static size_t strip_bytes(const struct clb_stream_plan *plan, size_t m, size_t n, size_t band_m,
                           size_t band_n, size_t element)
 {
+    if (plan->strip_m != 0)
+        return clb_stream_ld(clb_min(plan->strip_m, m), element) * clb_min(plan->strip_n, n) *
+               element;
     size_t whole =
         clb_max(clb_stream_ld(band_m, element) * n, clb_stream_ld(m, element) * band_n) * element;
     size_t across = clb_max(clb_div_up(band_m, plan->unit_m), clb_div_up(band_n, plan->unit_n));
@@ -123,13 +126,76 @@ static size_t block_of(size_t extent, size_t count, size_t unit)
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
+/* Shares of a triangular region's diagonal: its squares are computed in full. */
+#define SQUARES ((size_t)8)
+
+/* Bands of both operands are the same, and a square on the diagonal is one strip of one piece. */
+static bool plan_squares(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                         struct clb_stream_plan *plan)
+{
+    size_t unit = clb_gemm_square_unit(variant), element = clb_precision_size(variant->precision);
+    plan->band_m = plan->band_n = clb_round_up(plan->band_m, unit);
+    plan->square = clb_min(clb_round_up(clb_div_up(problem->n, SQUARES), unit), plan->band_m);
+    for (; plan->square > 0; plan->square -= unit) {
+        size_t tiles = plan->square / plan->unit_m * (plan->square / plan->unit_n);
+        bool narrow = plan->strip_tiles == 0 || tiles <= plan->strip_tiles || plan->square == unit;
+        if (narrow &&
+            clb_stream_ld(plan->square, element) * plan->square * element <= plan->piece_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* Strips of whole columns, of which a piece has some; strips of whole rows, each one piece, for
+ * which pieces may have to be larger and porters fewer. */
+static bool plan_whole(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                       struct clb_stream_plan *plan)
+{
+    size_t element = clb_precision_size(variant->precision);
+    if (clb_gemm_has_whole_columns(problem)) {
+        size_t across = plan->strip_tiles / clb_div_up(problem->m, plan->unit_m);
+        plan->strip_m = clb_round_up(problem->m, plan->unit_m);
+        plan->strip_n = plan->strip_tiles == 0
+                            ? plan->band_n
+                            : clb_min(plan->band_n, clb_max(across, 1) * plan->unit_n);
+        return true;
+    }
+    size_t least = clb_stream_ld(plan->unit_m, element) * problem->n * element;
+    plan->piece_bytes = clb_max(plan->piece_bytes, clb_round_up(least, PIECE_MIN));
+    while (plan->porters > 1 &&
+           (uint64_t)plan->porters * 4 * plan->piece_bytes > plan->available / 4)
+        plan->porters--;
+    plan->strip_n = clb_round_up(problem->n, plan->unit_n);
+    plan->strip_m = plan->unit_m;
+    while (plan->strip_m + plan->unit_m <= plan->band_m &&
+           clb_stream_ld(plan->strip_m + plan->unit_m, element) * problem->n * element <=
+               plan->piece_bytes)
+        plan->strip_m += plan->unit_m;
+    return true;
+}
+
+/* What the problem's shape asks of a plan with these bands. */
+static bool plan_shape(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                       struct clb_stream_plan *plan)
+{
+    if (clb_gemm_region(problem) != CLB_REGION_FULL)
+        return plan_squares(variant, problem, plan);
+    if (clb_gemm_has_whole_columns(problem) || clb_gemm_has_whole_rows(problem))
+        return plan_whole(variant, problem, plan);
+    return true;
+}
+
 /* The division of C into blocks that moves the fewest bytes with the plan's bands. */
 static void search_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct limits *limits, struct clb_stream_plan plan, double *least,
                           struct clb_stream_plan *best)
 {
-    for (size_t rows = 1; rows <= MAX_BLOCKS; rows++) {
-        for (size_t cols = 1; cols <= MAX_BLOCKS; cols++) {
+    if (!plan_shape(variant, problem, &plan))
+        return;
+    size_t most_rows = clb_gemm_has_whole_columns(problem) ? 1 : MAX_BLOCKS;
+    size_t most_cols = clb_gemm_has_whole_rows(problem) ? 1 : MAX_BLOCKS;
+    for (size_t rows = 1; rows <= most_rows; rows++) {
+        for (size_t cols = 1; cols <= most_cols; cols++) {
             plan.block_m = block_of(problem->m, rows, plan.band_m);
             plan.block_n = block_of(problem->n, cols, plan.band_n);
             if (!size_blocks(variant, problem, limits, &plan))
@@ -148,6 +214,15 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
     }
 }
 
+/* Every operand of one role is one of the other role as well. */
+static bool is_shared(const struct clb_gemm *problem)
+{
+    bool shared = clb_gemm_region(problem) != CLB_REGION_FULL;
+    for (size_t t = 0; t < clb_gemm_terms(problem); t++)
+        shared = shared && clb_gemm_twin(problem, t) < CLB_MAX_TERMS;
+    return shared;
+}
+
 clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem, uint64_t available,
                                 uint64_t max_alloc, size_t units, struct clb_stream_plan *best)
@@ -160,8 +235,8 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
     struct clb_stream_plan plan = {
         .band_m = band(problem->m, problem->transa == CLB_OP_N, unit_m, value[CLB_PARAM_BAND_M]),
         .band_n = band(problem->n, problem->transb != CLB_OP_N, unit_n, value[CLB_PARAM_BAND_N]),
-        .slab =
-            clb_min(clb_round_up(value[CLB_PARAM_SLAB], clb_gemm_depth_unit(variant)), problem->k),
+        .slab = clb_min(clb_round_up(clb_gemm_slab(variant, problem), clb_gemm_depth_unit(variant)),
+                        problem->k),
         .porters = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_PORTERS), CLB_MAX_PORTERS),
         .unit_m = unit_m,
         .unit_n = unit_n,
@@ -170,10 +245,12 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
                                                    : 0,
         .available = available};
     plan.piece_bytes = piece(available, plan.porters, value[CLB_PARAM_PIECE]);
-    plan.slabs = clb_div_up(problem->k, plan.slab);
+    plan.slabs = clb_gemm_passes(problem, plan.slab);
     search_blocks(variant, problem, &limits, plan, &least, best);
-    if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n)
+    if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n) {
+        best->shared = is_shared(problem);
         return CLB_OK;
+    }
     /* Several blocks: narrow bands with room to run ahead, then what moves clearly less. */
     const struct clb_stream_plan wide = plan;
     size_t narrow = clb_min(plan.band_m, plan.band_n);

@@ -33,29 +33,40 @@ static struct clb_step *add_step(struct builder *builder, bool new_block)
     return step;
 }
 
-/* Load one slab of the band that begins at element i0 of an operand. */
-static void add_load(struct builder *builder, const struct clb_operand *operand, size_t i0,
-                     size_t slab)
+/* Pieces of what goes up; those that come down may be larger. */
+#define LOAD_PIECE ((size_t)4 << 20)
+
+/* One load of a piece of a band: the elements of one pass of an operand. */
+static void add_load(struct builder *builder, const struct clb_operand *operand,
+                     const struct clb_piece *piece, const struct clb_pass *pass,
+                     const struct clb_target *target, size_t targets)
 {
     struct clb_schedule *schedule = builder->schedule;
     const struct clb_stream_plan *plan = builder->plan;
-    bool is_a = operand->role == CLB_OPERAND_A;
-    size_t origin = is_a ? builder->block.row : builder->block.col;
-    size_t end = origin + (is_a ? builder->block.rows : builder->block.cols);
+    bool mirrored = piece->kind == CLB_PIECE_MIRRORED;
     schedule->load = extend(builder, schedule->load, schedule->loads, sizeof *schedule->load);
     if (builder->failed)
         return;
     struct clb_load load = {.operand = operand,
-                            .slab = slab,
-                            .i0 = i0,
-                            .w = clb_min(is_a ? plan->band_m : plan->band_n, end - i0),
-                            .p0 = slab * plan->slab,
-                            .origin = origin,
+                            .kind = piece->kind,
+                            .depth_contiguous = operand->depth_contiguous != mirrored,
+                            .slab = target[0].slab,
+                            .i0 = piece->i0,
+                            .w = piece->w,
+                            .p0 = pass->p0,
+                            .k = pass->k,
+                            .targets = targets,
+                            .origin = operand->role == CLB_OPERAND_A ? builder->block.row
+                                                                     : builder->block.col,
                             .first_piece = schedule->load_pieces};
-    load.k = clb_min(plan->slab, builder->problem->k - load.p0);
-    size_t rows = operand->depth_contiguous ? load.k : load.w;
-    size_t cols = operand->depth_contiguous ? load.w : load.k;
-    load.piece_cols = clb_min(plan->piece_bytes / (rows * operand->element), cols);
+    for (size_t t = 0; t < targets; t++) {
+        load.target[t] = target[t];
+        load.target[t].conjugated ^= mirrored && operand->shape == CLB_SHAPE_HERMITIAN;
+    }
+    size_t rows = load.depth_contiguous ? load.k : load.w;
+    size_t cols = load.depth_contiguous ? load.w : load.k;
+    size_t fit = clb_min(plan->piece_bytes, LOAD_PIECE) / (rows * operand->element);
+    load.piece_cols = clb_min(clb_max(fit, 1), cols);
     load.pieces = clb_div_up(cols, load.piece_cols);
     load.upload = calloc(load.pieces, sizeof *load.upload);
     builder->failed = load.upload == NULL;
@@ -64,10 +75,48 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     schedule->step[schedule->steps - 1].loads++;
 }
 
-static void add_loads(struct builder *builder, const struct clb_operand *operand, size_t i0)
+/* Load what is not zero of one slab of the band that begins at element i0 of the operands. */
+static void add_slab(struct builder *builder, const struct clb_operand *operands, size_t i0,
+                     size_t slab)
+{
+    const struct clb_stream_plan *plan = builder->plan;
+    const struct clb_pass pass = clb_gemm_pass(builder->problem, plan->slab, slab);
+    const struct clb_operand *operand = &operands[pass.term];
+    bool is_a = operand->role == CLB_OPERAND_A;
+    const struct clb_rect *block = &builder->block;
+    size_t end = is_a ? block->row + block->rows : block->col + block->cols;
+    size_t w = clb_min(is_a ? plan->band_m : plan->band_n, end - i0);
+    size_t unit = is_a ? plan->unit_m : plan->unit_n, per_term = plan->slabs;
+    struct clb_target target[2] = {{operand->role, slab, operand->conjugated}};
+    struct clb_piece piece[3];
+    if (plan->shared) {
+        size_t twin = clb_gemm_twin(builder->problem, pass.term);
+        per_term /= clb_gemm_terms(builder->problem);
+        target[1] = (struct clb_target){CLB_OPERAND_B, slab % per_term + twin * per_term,
+                                        builder->b[twin].conjugated};
+    }
+    size_t count =
+        clb_operand_pieces(operand, i0, clb_operand_support(operand, i0, w, pass.p0, pass.k, unit),
+                           pass.p0, pass.k, unit, piece);
+    for (size_t p = 0; p < count && !builder->failed; p++)
+        add_load(builder, operand, &piece[p], &pass, target, plan->shared ? 2 : 1);
+}
+
+static void add_loads(struct builder *builder, const struct clb_operand *operands, size_t i0)
 {
     for (size_t slab = 0; slab < builder->plan->slabs && !builder->failed; slab++)
-        add_load(builder, operand, i0, slab);
+        add_slab(builder, operands, i0, slab);
+}
+
+/* All bands of an operand's block. */
+static void add_all_loads(struct builder *builder, const struct clb_operand *operands)
+{
+    bool is_a = operands->role == CLB_OPERAND_A;
+    size_t origin = is_a ? builder->block.row : builder->block.col;
+    size_t extent = is_a ? builder->block.rows : builder->block.cols;
+    size_t band = is_a ? builder->plan->band_m : builder->plan->band_n;
+    for (size_t i = 0; i < extent && !builder->failed; i += band)
+        add_loads(builder, operands, origin + i);
 }
 
 static void add_one_strip(struct builder *builder, struct clb_rect rect)
@@ -100,8 +149,9 @@ static size_t part_length(size_t length, size_t unit, size_t most)
 }
 
 /* A rectangle as one strip, or cut across its longer side into strips of the plan's most tiles: a
- * strip is brought down when all of it is ready, and the last one when nothing else is left. */
-static void add_strip(struct builder *builder, struct clb_rect rect)
+ * strip is brought down when all of it is ready, and the last one when nothing else is left. Whole
+ * columns or rows are cut between them only. */
+static void add_rectangle(struct builder *builder, struct clb_rect rect)
 {
     const struct clb_stream_plan *plan = builder->plan;
     if (rect.rows == 0 || rect.cols == 0 || builder->failed)
@@ -109,7 +159,10 @@ static void add_strip(struct builder *builder, struct clb_rect rect)
     size_t tiles_m = clb_div_up(rect.rows, plan->unit_m);
     size_t tiles_n = clb_div_up(rect.cols, plan->unit_n);
     size_t rows = rect.rows, cols = rect.cols;
-    if (plan->strip_tiles != 0 && tiles_m >= tiles_n)
+    if (plan->strip_m != 0) {
+        rows = clb_min(plan->strip_m, rows);
+        cols = clb_min(plan->strip_n, cols);
+    } else if (plan->strip_tiles != 0 && tiles_m >= tiles_n)
         rows = part_length(rows, plan->unit_m, plan->strip_tiles / tiles_n);
     else if (plan->strip_tiles != 0)
         cols = part_length(cols, plan->unit_n, plan->strip_tiles / tiles_m);
@@ -119,6 +172,44 @@ static void add_strip(struct builder *builder, struct clb_rect rect)
                                                      clb_min(rows, rect.rows - i),
                                                      clb_min(cols, rect.cols - j)});
     }
+}
+
+/* A square on the diagonal of a triangular region: smaller squares, each of one piece, and what is
+ * beside them. */
+static void add_diagonal(struct builder *builder, size_t first, size_t size)
+{
+    bool lower = clb_gemm_region(builder->problem) == CLB_REGION_LOWER;
+    size_t square = builder->plan->square;
+    for (size_t j = 0; j < size && !builder->failed; j += square) {
+        size_t cols = clb_min(square, size - j), end = j + cols;
+        add_one_strip(builder, (struct clb_rect){first + j, first + j, cols, cols});
+        add_rectangle(builder, lower ? (struct clb_rect){first + end, first + j, size - end, cols}
+                                     : (struct clb_rect){first, first + j, j, cols});
+    }
+}
+
+/* What the region has of a rectangle that is one band high or one wide; in a triangular region
+ * bands of rows and columns are the same. */
+static void add_strip(struct builder *builder, struct clb_rect rect)
+{
+    clb_region region = clb_gemm_region(builder->problem);
+    size_t band = builder->plan->band_m, end = rect.row + rect.rows, col_end = rect.col + rect.cols;
+    if (region == CLB_REGION_FULL || rect.rows == 0 || rect.cols == 0) {
+        add_rectangle(builder, rect);
+        return;
+    }
+    bool by_rows = rect.rows <= band;
+    size_t at = by_rows ? rect.row : rect.col; /* where the band crosses the diagonal */
+    if (by_rows ? at >= rect.col && at < col_end : at >= rect.row && at < end)
+        add_diagonal(builder, at, by_rows ? rect.rows : rect.cols);
+    /* Before and behind the crossing. */
+    size_t begin = by_rows ? rect.col : rect.row, stop = by_rows ? col_end : end;
+    size_t before = clb_max(clb_min(at, stop), begin);
+    size_t behind = clb_min(clb_max(at + band, begin), stop);
+    bool takes_before = by_rows == (region == CLB_REGION_LOWER);
+    size_t from = takes_before ? begin : behind, count = (takes_before ? before : stop) - from;
+    add_rectangle(builder, by_rows ? (struct clb_rect){rect.row, from, rect.rows, count}
+                                   : (struct clb_rect){from, rect.col, count, rect.cols});
 }
 
 /* Both operands are new: growing squares. */
@@ -134,7 +225,7 @@ static void add_square_steps(struct builder *builder)
             return;
         if (rows > 0)
             add_loads(builder, builder->a, block->row + row);
-        if (cols > 0)
+        if (cols > 0 && !builder->plan->shared)
             add_loads(builder, builder->b, block->col + col);
         add_strip(builder, (struct clb_rect){block->row + row, block->col, rows, col + cols});
         add_strip(builder, (struct clb_rect){block->row, block->col + col, row, cols});
@@ -167,13 +258,36 @@ static void add_column_steps(struct builder *builder)
     }
 }
 
+/* Strips are whole columns (rows): all of A (B) is loaded first, then band by band the other. */
+static void add_whole_steps(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    bool columns = clb_gemm_has_whole_columns(builder->problem);
+    size_t extent = columns ? block->cols : block->rows;
+    size_t band = columns ? builder->plan->band_n : builder->plan->band_m;
+    for (size_t i = 0; i < extent && !builder->failed; i += band) {
+        size_t count = clb_min(band, extent - i);
+        if (add_step(builder, i == 0) == NULL)
+            return;
+        if (i == 0)
+            add_all_loads(builder, columns ? builder->a : builder->b);
+        add_loads(builder, columns ? builder->b : builder->a,
+                  (columns ? block->col : block->row) + i);
+        add_rectangle(builder,
+                      columns ? (struct clb_rect){block->row, block->col + i, block->rows, count}
+                              : (struct clb_rect){block->row + i, block->col, count, block->cols});
+    }
+}
+
 static void add_block(struct builder *builder, size_t i, size_t j, bool first, bool row_changed)
 {
     const struct clb_stream_plan *plan = builder->plan;
     size_t row = i * plan->block_m, col = j * plan->block_n;
     builder->block = (struct clb_rect){row, col, clb_min(plan->block_m, builder->problem->m - row),
                                        clb_min(plan->block_n, builder->problem->n - col)};
-    if (first)
+    if (first && plan->strip_m != 0)
+        add_whole_steps(builder);
+    else if (first)
         add_square_steps(builder);
     else if (row_changed)
         add_row_steps(builder);

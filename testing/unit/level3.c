@@ -14,6 +14,7 @@ struct setting {
     bool discrete;
     int rounds; /* of all routines and precisions */
     uint64_t seed;
+    cl_ulong max_alloc; /* of the device, or 0 */
 };
 
 static struct clb_runtime *start(const struct setting *setting)
@@ -24,6 +25,7 @@ static struct clb_runtime *start(const struct setting *setting)
     setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
     setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
     fake_cl.discrete = setting->discrete;
+    fake_cl.max_alloc = setting->max_alloc;
     fake_cl_install();
     struct clb_runtime *runtime = clb_runtime_get(&state);
     expect(runtime != NULL, "no device");
@@ -184,16 +186,25 @@ int main(void)
 {
     uint64_t seed = tap_seed();
     static const struct setting settings[] = {
-        {"cpu in place", "cpu", TINY, false, 6, 0},
-        {"cpu in place, larger tiles", "cpu", LARGER, false, 4, 0},
-        {"cpu in place, as tuned", "cpu", "", false, 1, 0},
-        {"portable in place", "portable", TINY, false, 3, 0},
+        {"cpu in place", "cpu", TINY, false, 6, 0, 0},
+        {"cpu in place, larger tiles", "cpu", LARGER, false, 4, 0, 0},
+        {"cpu in place, as tuned", "cpu", "", false, 1, 0, 0},
+        {"portable in place", "portable", TINY, false, 3, 0, 0},
+        {"operands larger than a buffer", "cpu", TINY, false, 2, 0, 20000},
+        {"cpu streamed", "cpu", TINY ",gemm.stream=1,gemm.threads=3", false, 6, 0, 0},
+        {"cpu streamed by one thread", "cpu", TINY ",gemm.stream=1,gemm.threads=1", false, 2, 0, 0},
+        {"cpu streamed, larger slabs", "cpu", LARGER ",gemm.stream=1,gemm.threads=2", false, 3, 0,
+         0},
+        {"portable in own memory", "portable", TINY ",gemm.threads=3,gemm.strip=4", true, 4, 0, 0},
+        {"portable in own memory, as tuned", "portable", "gemm.threads=3", true, 1, 0, 0},
     };
     static const struct setting memory[] = {
-        {"in place in little memory", "cpu", LARGER, false, 0, 0},
+        {"in place in little memory", "cpu", LARGER, false, 0, 0, 0},
+        {"own memory, and little", "portable", TINY, true, 0, 0, 0},
     };
     static const struct setting failures[] = {
-        {"every call in place", "cpu", SMALL, false, 0, 0},
+        {"every call in place", "cpu", SMALL, false, 0, 0, 0},
+        {"every call streamed", "cpu", SMALL ",gemm.stream=1,gemm.threads=3", false, 0, 0, 0},
     };
     struct setting setting;
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
