@@ -17,6 +17,7 @@ static uint64_t seed;
 static const struct clb_target target;
 static level3_routine current; /* what the next library's own function computes */
 static long own_calls, product_calls;
+static size_t largest_part; /* entries of C that it was asked for at once */
 
 static bool is_hermitian(void)
 {
@@ -139,6 +140,7 @@ static void next_own(const struct clb_target *from, const struct clb_blas3 *p)
     const struct clb_gemm product = product_of(p, &alpha, &beta);
     expect(from == &target, "another library");
     own_calls++;
+    largest_part = clb_max(largest_part, p->m * p->n);
     if (current == LEVEL3_SYMM || current == LEVEL3_HEMM)
         compute_symm(p, product);
     else
@@ -152,6 +154,7 @@ static void next_trmm(const struct clb_target *from, const struct clb_trsm *p)
     char *b = malloc(p->m * p->n * size);
     expect(from == &target, "another library");
     own_calls++;
+    largest_part = clb_max(largest_part, p->m * p->n);
     for (size_t j = 0; j < n && p->unit; j++)
         memcpy(at(p->precision, a, n, j, j), clb_scalar_one(p->precision), size);
     for (size_t j = 0; j < p->n; j++)
@@ -468,29 +471,34 @@ struct failing {
     clb_precision precision;
 };
 
-/* Calls of OpenCL. */
-static long run_failing(const struct failing *test, uint64_t state, long at)
+/* The number of OpenCL calls. Counts whether the next library computed all of C or parts. */
+static long run_failing(const struct failing *test, uint64_t state, long at, long *whole,
+                        long *partly)
 {
     struct level3_case x;
     char what[60];
     snprintf(what, sizeof what, "call %ld fails", at);
     do {
-        level3_make(&x, test->routine, test->precision, 40, &state);
-        if (x.problem.m > 20 && x.problem.n > 20)
+        level3_make(&x, test->routine, test->precision, 60, &state);
+        if (x.problem.m > 40 && x.problem.n > 40)
             break;
         level3_free(&x);
     } while (true);
     own_calls = product_calls = 0;
+    largest_part = 0;
     fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
     bool taken = route(&x);
     long calls = fake_cl.calls;
     fake_cl_arm(0, 0, false);
     check(&x, taken, what);
     expect(taken || at > 0, "%s: declined", what);
+    *whole += largest_part == x.problem.m * x.problem.n;
+    *partly += own_calls + product_calls > 0 && largest_part < x.problem.m * x.problem.n;
     level3_free(&x);
     return calls;
 }
 
+/* Or as many of them as a few seconds allow. */
 static void fail_every_call(void *argument)
 {
     const struct failing *test = argument;
@@ -498,18 +506,18 @@ static void fail_every_call(void *argument)
     uint64_t state = random_bits(&seed);
     long whole = 0, partly = 0, products = 0;
     set_up("always");
-    run_failing(test, state, 0);
-    long calls = run_failing(test, state, 0);
-    expect(own_calls + product_calls == 0, "the device did not compute the first calls");
-    for (long at = 1; at <= calls; at++) {
-        run_failing(test, state, at);
-        whole += own_calls == 1 && product_calls == 0;
-        partly += own_calls + product_calls > 1;
+    run_failing(test, state, 0, &whole, &partly);
+    long calls = run_failing(test, state, 0, &whole, &partly);
+    expect(whole + partly == 0, "the device did not compute the first calls");
+    const long step = 1 + calls / 80;
+    for (long at = 1 + (long)random_below(&state, (size_t)step); at <= calls; at += step) {
+        run_failing(test, state, at, &whole, &partly);
         products += product_calls;
-        run_failing(test, state, 0); /* three failures in a row would end it */
+        run_failing(test, state, 0, &whole, &partly); /* three failures in a row would end it */
     }
-    tap_note("%s: %ld OpenCL calls, %ld finished from the beginning, %ld in parts, %ld products",
-             name, calls, whole, partly, products);
+    tap_note(
+        "%s: of %ld OpenCL calls every %ld. fails: %ld computed again, %ld in parts, %ld products",
+        name, calls, step, whole, partly, products);
     expect(calls > 20 && partly > 0, "no call was finished in part");
     expect((products > 0) == (test->routine != LEVEL3_TRMM), "%ld products", products);
     expect(reported(name, "recovered") > 0 && reported(name, "quarantined") == 0, "recovered");
