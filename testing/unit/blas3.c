@@ -371,11 +371,14 @@ static void reason_quick(void *unused)
 
 static void reason_invalid(void *unused)
 {
-    enum { N = CLB_OP_N, T = CLB_OP_T, C = CLB_OP_C, X = CLB_OP_INVALID };
+#define N CLB_OP_N
+#define T CLB_OP_T
+#define C CLB_OP_C
+#define X CLB_OP_INVALID
     static const struct {
         level3_routine routine;
         clb_precision precision;
-        int transa, transb;
+        clb_op transa, transb;
         int64_t m, n, k, lda, ldb, ldc;
         bool right, options_valid;
     } bad[] = {
@@ -407,6 +410,10 @@ static void reason_invalid(void *unused)
         {LEVEL3_GEMMTR, CLB_D, N, T, 5, 5, 4, 5, 4, 5, false, true},
         {LEVEL3_GEMMTR, CLB_D, N, N, 5, 5, 4, 5, 4, 4, false, true},
     };
+#undef N
+#undef T
+#undef C
+#undef X
     static const double one[2] = {1, 0};
     double memory[64] = {0};
     (void)unused;
@@ -416,8 +423,8 @@ static void reason_invalid(void *unused)
         double before = reported(symbol->next.name, "invalid");
         struct clb_blas3_call call = {.problem = {.precision = bad[i].precision,
                                                   .right = bad[i].right,
-                                                  .transa = (clb_op)bad[i].transa,
-                                                  .transb = (clb_op)bad[i].transb,
+                                                  .transa = bad[i].transa,
+                                                  .transb = bad[i].transb,
                                                   .alpha = one,
                                                   .a = memory,
                                                   .b = memory,
