@@ -6,9 +6,8 @@
  *   FORTRAN_WORK(wide)                      the formula of routines.def with these arguments
  *   FORTRAN_ROUTINES(X)                     CLB_FORMS_FORTRAN(X, routine) for each
  *   route_fortran()                         decodes a call and offers it to route
- *   IS_COMPOSED(target)                     true where route_fortran sees to every call, because
- * the target's function is another routine's; may be left out
- */
+ *   IS_COMPOSED(target)                     may be left out: route_fortran sees to every call,
+ *                                           because the target is a routine of another kind */
 #ifndef IS_COMPOSED
 #define IS_COMPOSED(target) false
 #endif

@@ -56,8 +56,7 @@ static void multiply(const struct part *part, const struct clb_gemm *product)
     part->next->call_gemm(part->next->gemm, product);
 }
 
-/* ---- xSYMM and xHEMM: the blocks of A left and right of the diagonal block are general ones ----
- */
+/* ---- xSYMM and xHEMM: blocks of A beside that on the diagonal are general matrices ----------- */
 
 /* op of a block of A off the diagonal, and in *i, *j where it is stored: where it is, or the
  * mirrored block. */
