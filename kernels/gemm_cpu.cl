@@ -623,6 +623,40 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, size_t l
             update_column(acc[j], alpha, beta, c + j * ldc, rows);
 }
 
+/* What of a product is zero or not wanted, in real rows and depths, which are CLB_PARTS as many where
+ * elements are complex; columns count as many. */
+#define CLB_CUT_A_END 1   /* A(i, p) is zero for p > i + a */
+#define CLB_CUT_A_BEGIN 2 /* for p < i + a */
+#define CLB_CUT_B_END 4   /* B(p, j) is zero for p > j + b */
+#define CLB_CUT_B_BEGIN 8 /* for p < j + b */
+#define CLB_CUT_LOWER 16  /* C(i, j) is wanted for i + c >= j */
+#define CLB_CUT_UPPER 32  /* for i + c <= j */
+typedef struct {
+    uint kind;
+    int a, b, c;
+} cuts;
+
+/* The depths of a micro-tile whose products are not all zero, as (begin, end); or none. */
+CLB_INLINE int2 get_depths(cuts cut, uint i, uint j, uint kp)
+{
+    const int row = (int)i, row_end = row + CLB_MR;
+    const int col = (int)(CLB_PARTS * j), col_end = col + CLB_PARTS * CLB_NR;
+    int begin = 0, end = (int)kp;
+
+    if ((cut.kind & CLB_CUT_LOWER && row_end + cut.c <= col) ||
+        (cut.kind & CLB_CUT_UPPER && row + cut.c >= col_end))
+        return (int2)(0, 0);
+    if (cut.kind & CLB_CUT_A_END)
+        end = min(end, row_end + cut.a);
+    if (cut.kind & CLB_CUT_B_END)
+        end = min(end, col_end + cut.b);
+    if (cut.kind & CLB_CUT_A_BEGIN)
+        begin = max(begin, row + cut.a);
+    if (cut.kind & CLB_CUT_B_BEGIN)
+        begin = max(begin, col + cut.b);
+    return (int2)(begin / CLB_KU * CLB_KU, (int)round_up((uint)max(end, 0), CLB_KU));
+}
+
 /*
  * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not read
  * C.
@@ -633,7 +667,7 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, size_t l
  */
 CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
                                global const real *pa, global const real *pb, size_t ldb,
-                               global real *c, size_t ldc, const bool direct)
+                               global real *c, size_t ldc, const bool direct, cuts cut)
 {
     const uint i0 = (uint)get_group_id(0) * CLB_MC, i1 = min(i0 + CLB_MC, m);
     const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
@@ -659,6 +693,17 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
                     direct ? pb + j * ldb + p : pb + (size_t)j * kp + (size_t)p * CLB_NR;
                 prefetch_run(next, share);
                 next += share;
+                if (cut.kind != 0) {
+                    /* Passes that begin before the first depth leave beta to a later one. */
+                    const int2 depths = get_depths(cut, i, j, kp);
+                    const uint first = max(p, (uint)depths.x), last = min(p + kc, (uint)depths.y);
+                    if (first < last)
+                        update_tile(a + (size_t)(first - p) * CLB_MR,
+                                    b + (size_t)(first - p) * CLB_NR, ldb, last - first, alpha,
+                                    first == (uint)depths.x ? beta : (real)1, c + j * ldc + i, ldc,
+                                    i1 - i, j1 - j, false);
+                    continue;
+                }
                 update_tile(a, b, ldb, direct ? min(kc, k - p) : kc, alpha, pass_beta,
                             c + j * ldc + i, ldc, i1 - i, j1 - j, direct);
             }
@@ -676,7 +721,21 @@ CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global c
                          ulong pa_off, global const real *pb, ulong pb_off, global real *c,
                          ulong c_off, ulong ldc)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, false);
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, false,
+                   (cuts){0, 0, 0, 0});
+}
+
+/*
+ * The same where an operand is triangular or only a triangle of C is wanted: `kind` of the cuts
+ * above.  Micro-tiles that are not wanted are not written.  Each other must have a depth at which it
+ * is not zero; what is packed of its operands at others is not read.
+ */
+CLB_KERNEL void clb_gemm_cut(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
+                             ulong pa_off, global const real *pb, ulong pb_off, global real *c,
+                             ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
+{
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, false,
+                   (cuts){kind, a_cut, b_cut, c_cut});
 }
 
 /*
@@ -690,5 +749,6 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
                                 global const real *pa, ulong pa_off, global const real *b,
                                 ulong b_off, global real *c, ulong c_off, ulong ldc, ulong ldb)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc, true);
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc, true,
+                   (cuts){0, 0, 0, 0});
 }

@@ -55,6 +55,7 @@ struct clb_gemm_family {
      * for which the family keeps its promise. NULL: packed elements are like the operand's. */
     size_t (*block_bytes)(const size_t *value, size_t width);
     bool has_direct; /* a kernel that takes B as the caller has it, contiguous in depth */
+    bool has_cut;    /* one that leaves out what is zero or not wanted */
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -95,6 +96,10 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
  * anything else runs them. */
 clb_status clb_gemm_widen(struct clb_runtime *runtime,
                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* The same for the kernel that leaves something out, which is not built before it is used. */
+clb_status clb_gemm_widen_cut(struct clb_lane *lane,
+                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* ---- launch.c: the kernels of a variant ------------------------------------------------------
  *
@@ -151,6 +156,21 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
+/* What of a product is zero or not wanted, as in kernels/gemm_cpu.cl, for families that have such a
+ * kernel. Elements (i, p) of A, (p, j) of B, (i, j) of C. */
+enum {
+    CLB_CUT_A_END = 1,   /* A is zero for p > i + a */
+    CLB_CUT_A_BEGIN = 2, /* for p < i + a */
+    CLB_CUT_B_END = 4,   /* B is zero for p > j + b */
+    CLB_CUT_B_BEGIN = 8, /* for p < j + b */
+    CLB_CUT_LOWER = 16,  /* C is wanted for i + c >= j */
+    CLB_CUT_UPPER = 32   /* for i + c <= j */
+};
+struct clb_cut {
+    unsigned kind; /* 0: nothing is */
+    ptrdiff_t a, b, c;
+};
+
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
  * c_offset of its buffer. With ldb, B is the caller's: element (p, j) is at b_offset + p + j*ldb,
  * counted in elements of the problem. */
@@ -160,6 +180,7 @@ struct clb_product {
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
     bool add, subtract;
+    struct clb_cut cut;
 };
 clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
                              const struct clb_product *product,

@@ -165,16 +165,16 @@ const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
 {
     static const struct clb_gemm_family families[CLB_FAMILIES] = {
         [CLB_FAMILY_PORTABLE] = {&clb_kernel_gemm_portable, portable_fits, portable_pack,
-                                 portable_gemm, NULL, false},
-        [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, NULL, true},
+                                 portable_gemm, NULL, false, false},
+        [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, NULL, true, true},
         [CLB_FAMILY_NV_DMMA] = {&clb_kernel_gemm_nv_dmma, dmma_fits, portable_pack, warps_gemm,
-                                NULL, false},
+                                NULL, false, false},
         [CLB_FAMILY_NV_BF16X6] = {&clb_kernel_gemm_nv_bf16x6, split_fits, portable_pack, split_gemm,
-                                  bf16_block, false},
+                                  bf16_block, false, false},
         [CLB_FAMILY_NV_FP16X3] = {&clb_kernel_gemm_nv_fp16x3, split_fits, portable_pack, split_gemm,
-                                  fp16x3_block, false},
+                                  fp16x3_block, false, false},
         [CLB_FAMILY_NV_BF16_SYNC] = {&clb_kernel_gemm_nv_bf16_sync, bf16_sync_fits, portable_pack,
-                                     warps_gemm, bf16_block, false},
+                                     warps_gemm, bf16_block, false, false},
     };
     return &families[family];
 }

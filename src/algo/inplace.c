@@ -260,8 +260,9 @@ static struct clb_rect find_support(const struct run *run, const struct tile *ti
 }
 
 /* The product of packed chunks for a rectangle of a tile, in launches that are not too wide. */
-static clb_status launch(struct run *run, const struct tile *tile, const struct clb_rect *rect,
-                         struct clb_product product, struct clb_order order)
+static clb_status launch(struct run *run, const struct tile *tile, const struct clb_pass *pass,
+                         const struct clb_rect *rect, struct clb_product product,
+                         struct clb_order order)
 {
     const struct clb_gemm_variant *variant = run->variant;
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
@@ -281,6 +282,8 @@ static clb_status launch(struct run *run, const struct tile *tile, const struct 
                 product.b_offset =
                     clb_packed_offset(variant, CLB_OPERAND_B, col - tile->block.col, product.k);
             product.c_offset = row - tile->rect.row + (col - tile->rect.col) * product.ldc;
+            product.cut = clb_gemm_cut(variant, run->problem, pass,
+                                       &(struct clb_rect){row, col, product.m, product.n});
             status = clb_gemm_multiply(run->lane, variant, &product, order);
             order.waits = 0;
         }
@@ -306,7 +309,7 @@ static clb_status multiply(struct run *run, const struct tile *tile, size_t slab
         return status;
     product.a = a->buffer->mem;
     bool foreign = a->ready != NULL && a->turn != turn;
-    return launch(run, tile, &rect, product,
+    return launch(run, tile, &pass, &rect, product,
                   (struct clb_order){.queue = queue_of(run, turn),
                                      .waits = foreign,
                                      .wait_list = foreign ? &a->ready : NULL});
@@ -438,12 +441,12 @@ static clb_status make_tiles(struct run *run, struct clb_gemm_progress *progress
 static clb_status open_operands(struct run *run)
 {
     clb_status status = clb_operands_open(run->runtime, run->problem, &run->plan, &run->operands);
-    if (status != CLB_OK || run->plan.mixed_bytes == 0)
-        return status;
     /* What is made on the device is made of operands in place. */
-    if (!clb_operands_in_place(&run->operands))
-        return CLB_ERR_NOMEM;
-    return clb_shape_program(run->runtime, run->variant, &run->shape);
+    if (status == CLB_OK && run->plan.mixed_bytes > 0 && !clb_operands_in_place(&run->operands))
+        status = CLB_ERR_NOMEM;
+    if (status == CLB_OK)
+        status = clb_shape_prepare(run->runtime, run->variant, run->problem, true, &run->shape);
+    return status;
 }
 
 static clb_status begin_run(struct run *run, struct clb_gemm_progress *progress)

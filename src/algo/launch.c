@@ -120,21 +120,35 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     const cl_double beta_d = product->add || product->subtract;
     const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
     bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
-    const struct clb_argument arguments[] = {CLB_ARG(m),
-                                             CLB_ARG(n),
-                                             CLB_ARG(k),
-                                             single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d),
-                                             single ? CLB_ARG(beta_s) : CLB_ARG(beta_d),
-                                             CLB_ARG(product->a),
-                                             CLB_ARG(product->a_offset),
-                                             CLB_ARG(product->b),
-                                             CLB_ARG(b_offset),
-                                             CLB_ARG(product->c),
-                                             CLB_ARG(start),
-                                             CLB_ARG(ldc),
-                                             CLB_ARG(ldb)};
+    const struct clb_cut *cut = &product->cut;
+    const cl_uint kind = cut->kind;
+    const cl_int a_cut = (cl_int)((ptrdiff_t)each * cut->a);
+    const cl_int b_cut = (cl_int)((ptrdiff_t)each * cut->b);
+    const cl_int c_cut = (cl_int)((ptrdiff_t)each * cut->c);
+    struct clb_argument arguments[16] = {CLB_ARG(m),
+                                         CLB_ARG(n),
+                                         CLB_ARG(k),
+                                         single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d),
+                                         single ? CLB_ARG(beta_s) : CLB_ARG(beta_d),
+                                         CLB_ARG(product->a),
+                                         CLB_ARG(product->a_offset),
+                                         CLB_ARG(product->b),
+                                         CLB_ARG(b_offset),
+                                         CLB_ARG(product->c),
+                                         CLB_ARG(start),
+                                         CLB_ARG(ldc)};
+    size_t count = 12;
+    const char *name = "clb_gemm";
+    if (product->ldb != 0) {
+        arguments[count++] = CLB_ARG(ldb);
+        name = "clb_gemm_direct";
+    } else if (kind != 0) {
+        arguments[count++] = CLB_ARG(kind);
+        arguments[count++] = CLB_ARG(a_cut);
+        arguments[count++] = CLB_ARG(b_cut);
+        arguments[count++] = CLB_ARG(c_cut);
+        name = "clb_gemm_cut";
+    }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
-    bool direct = product->ldb != 0;
-    return launch(lane, variant, direct ? "clb_gemm_direct" : "clb_gemm", arguments,
-                  CLB_COUNT_OF(arguments) - !direct, &geometry, order);
+    return launch(lane, variant, name, arguments, count, &geometry, order);
 }

@@ -100,7 +100,8 @@ static struct cut get_cut(const struct clb_gemm_variant *variant, const struct c
                       .tile_n = value[CLB_PARAM_TILE_N]};
     if (cut.square) {
         cut.unit_m = cut.unit_n = clb_gemm_square_unit(variant);
-        cut.tile_n = clb_min(cut.tile_n, clb_div_up(problem->n, REGION_SHARES));
+        if (!variant->family->has_cut)
+            cut.tile_n = clb_min(cut.tile_n, clb_div_up(problem->n, REGION_SHARES));
     }
     if (cut.whole_n)
         cut.tile_m = cut.tile_n;

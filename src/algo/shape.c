@@ -219,6 +219,36 @@ struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_
                              clb_min(slab, problem->k - number * slab)};
 }
 
+/* Where op(X) is triangular in the width, beginning at `first`, and the pass's depth: the cut and
+ * the distance of the diagonal. */
+static unsigned cut_operand(const struct clb_gemm *problem, clb_operand_role role, size_t first,
+                            const struct clb_pass *pass, ptrdiff_t *distance)
+{
+    const struct clb_operand x = clb_operand_of_term(problem, role, pass->term);
+    *distance = (ptrdiff_t)first - (ptrdiff_t)pass->p0;
+    if (x.shape != CLB_SHAPE_TRIANGULAR)
+        return 0;
+    if (role == CLB_OPERAND_A)
+        return is_low(&x) ? CLB_CUT_A_END : CLB_CUT_A_BEGIN;
+    return is_low(&x) ? CLB_CUT_B_END : CLB_CUT_B_BEGIN;
+}
+
+struct clb_cut clb_gemm_cut(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                            const struct clb_pass *pass, const struct clb_rect *rect)
+{
+    struct clb_cut cut = {0};
+    clb_region region = clb_gemm_region(problem);
+    if (problem->level3 == NULL || !variant->family->has_cut)
+        return cut;
+    cut.kind = cut_operand(problem, CLB_OPERAND_A, rect->row, pass, &cut.a) |
+               cut_operand(problem, CLB_OPERAND_B, rect->col, pass, &cut.b);
+    cut.c = (ptrdiff_t)rect->row - (ptrdiff_t)rect->col;
+    if (region != CLB_REGION_FULL && rect->row < rect->col + rect->cols &&
+        rect->col < rect->row + rect->rows)
+        cut.kind |= region == CLB_REGION_LOWER ? CLB_CUT_LOWER : CLB_CUT_UPPER;
+    return cut;
+}
+
 /* Shares of a triangle, each of which is computed in full where it crosses the diagonal. */
 #define SHARES ((size_t)8)
 /* Of a symmetric matrix only the elements that cross the diagonal cost more than others. */
@@ -231,7 +261,7 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
         clb_shape shape = clb_operand_describe(problem, (clb_operand_role)role).shape;
         size_t unit = clb_gemm_unit(variant, (clb_operand_role)role);
-        if (shape == CLB_SHAPE_TRIANGULAR)
+        if (shape == CLB_SHAPE_TRIANGULAR && !variant->family->has_cut)
             wanted = clb_min(wanted, clb_round_up(clb_div_up(k, SHARES), unit));
         else if (shape != CLB_SHAPE_GENERAL)
             wanted = clb_min(wanted, clb_min(clb_max(k / SHARES, MIRRORED_MIN), MIRRORED_MAX));

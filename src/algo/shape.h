@@ -40,14 +40,18 @@ struct clb_operand clb_operand_mirrored(const struct clb_operand *x);
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to);
 
-/* shape_device.c: the same by a kernel, for operands in place. The program is built, launched and
- * checked by the first caller of each precision; CLB_ERR_UNSUPPORTED when it miscalculates. */
-clb_status clb_shape_program(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                             struct clb_program **program) CLB_MUST_CHECK;
+/* shape_device.c: the same by a kernel, for operands in place. */
 clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
                           const struct clb_gemm_variant *variant, const struct clb_operand *x,
                           size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
                           cl_command_queue queue) CLB_MUST_CHECK;
+
+/* Before a problem's kernels are used that plain products have not: those that they have for this
+ * problem are built, launched and checked, once for each precision. *program makes operands, NULL
+ * where that is not needed; CLB_ERR_UNSUPPORTED when something miscalculates. */
+clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                             const struct clb_gemm *problem, bool on_device,
+                             struct clb_program **program) CLB_MUST_CHECK;
 
 /* The term whose second operand is the first one of `term` transposed, from the same memory;
  * CLB_MAX_TERMS when there is none. */
@@ -71,6 +75,11 @@ struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_
 /* The depth of a slab that suits the problem, at most the tuning's: what crosses the diagonal is a
  * small part of the whole. It depends on nothing else, so that results don't. */
 size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
+
+/* What is left out of the product of a pass for the rectangle of C that begins at row and col;
+ * nothing where nothing could be, or where the family has no kernel for it. */
+struct clb_cut clb_gemm_cut(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                            const struct clb_pass *pass, const struct clb_rect *rect);
 
 /* ---- the region of C ------------------------------------------------------------------------- */
 

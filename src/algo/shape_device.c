@@ -135,6 +135,17 @@ static clb_status check_all(const struct check *check)
     return status;
 }
 
+/* False: something may still be under way on it. */
+static bool end_lane(struct clb_lane *lane)
+{
+    bool idle = lane == NULL || clb_lane_finish(lane) == CLB_OK || clb_lane_finish(lane) == CLB_OK;
+    if (lane != NULL && idle)
+        clb_lane_release(lane);
+    else if (lane != NULL)
+        clb_lane_discard(lane);
+    return idle;
+}
+
 static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             struct clb_program *program)
 {
@@ -152,41 +163,167 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.result);
     if (status == CLB_OK)
         status = check_all(&check);
-    bool idle = check.lane == NULL || clb_lane_finish(check.lane) == CLB_OK ||
-                clb_lane_finish(check.lane) == CLB_OK;
+    bool idle = end_lane(check.lane);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.result, idle);
-    if (check.lane != NULL && idle)
-        clb_lane_release(check.lane);
-    else if (check.lane != NULL)
-        clb_lane_discard(check.lane);
+    free(check.host);
+    return status;
+}
+
+/* ---- the check of products that leave something out -------------------------------------------
+ */
+
+/* Of n x n packed operands, where A and B hold small integers, zero where the cut says so. */
+struct product_check {
+    struct clb_lane *lane;
+    const struct clb_gemm_variant *variant;
+    struct clb_buffer *source, *a, *b, *c;
+    size_t n, bytes;
+    unsigned char *host; /* the source, C with the cut, C without */
+};
+
+/* Elements (i, p) of the source for A and (p, j) for B. */
+static void fill_source(const struct product_check *check, unsigned kind)
+{
+    size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
+    bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
+    for (size_t e = 0; e < n * n * parts; e++) {
+        size_t row = e / parts % n, col = e / parts / n;
+        bool zero = (kind & (CLB_CUT_A_END | CLB_CUT_B_BEGIN)) != 0   ? col > row
+                    : (kind & (CLB_CUT_A_BEGIN | CLB_CUT_B_END)) != 0 ? col < row
+                                                                      : false;
+        int value = zero ? 0 : (int)((e * 7 + row * 5) % 13) - 6;
+        if (single)
+            ((float *)(void *)check->host)[e] = (float)value;
+        else
+            ((double *)(void *)check->host)[e] = value;
+    }
+}
+
+static clb_status multiply(const struct product_check *check, unsigned kind, unsigned char *to)
+{
+    struct clb_product product = {.m = check->n,
+                                  .n = check->n,
+                                  .k = check->n,
+                                  .a = check->a->mem,
+                                  .b = check->b->mem,
+                                  .c = check->c->mem,
+                                  .ldc = check->n,
+                                  .cut.kind = kind};
+    clb_status status =
+        clb_gemm_multiply(check->lane, check->variant, &product, (struct clb_order){0});
+    product.add = true; /* twice, for beta */
+    if (status == CLB_OK)
+        status = clb_gemm_multiply(check->lane, check->variant, &product, (struct clb_order){0});
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.EnqueueReadBuffer(check->lane->queue, check->c->mem, CL_TRUE,
+                                                       0, check->bytes, to, 0, NULL, NULL),
+                              "clEnqueueReadBuffer");
+    return status;
+}
+
+static clb_status check_cut(const struct product_check *check, unsigned kind)
+{
+    static const struct clb_order order = {0};
+    const struct clb_chunk a = {check->source->mem, 0, check->n, false, false};
+    const struct clb_chunk b = {check->source->mem, 0, check->n, true, false};
+    size_t n = check->n, element = clb_precision_size(check->variant->precision);
+    unsigned char *cut = check->host + check->bytes, *all = cut + check->bytes;
+    fill_source(check, kind);
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE, 0,
+                                               check->bytes, check->host, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer");
+    if (status == CLB_OK)
+        status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_A, &a, n, n, check->a->mem,
+                               0, NULL, order);
+    if (status == CLB_OK)
+        status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_B, &b, n, n, check->b->mem,
+                               0, NULL, order);
+    if (status == CLB_OK)
+        status = multiply(check, 0, all);
+    if (status == CLB_OK)
+        status = multiply(check, kind, cut);
+    for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
+        bool wanted = kind == CLB_CUT_LOWER   ? e % n >= e / n
+                      : kind == CLB_CUT_UPPER ? e % n <= e / n
+                                              : true;
+        if (wanted && memcmp(cut + e * element, all + e * element, element) != 0)
+            status = CLB_ERR_BUILD;
+    }
+    return status;
+}
+
+/* Sizes with several micro-tiles and passes. */
+static clb_status run_product_check(struct clb_runtime *runtime,
+                                    const struct clb_gemm_variant *variant)
+{
+    static const unsigned kinds[] = {CLB_CUT_A_END,   CLB_CUT_A_BEGIN, CLB_CUT_B_END,
+                                     CLB_CUT_B_BEGIN, CLB_CUT_LOWER,   CLB_CUT_UPPER};
+    const size_t *value = variant->tuning.value;
+    size_t n = clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
+    struct product_check check = {
+        .variant = variant, .n = n, .bytes = n * n * clb_precision_size(variant->precision)};
+    check.host = calloc(3, check.bytes);
+    if (check.host == NULL)
+        return CLB_ERR_NOMEM;
+    clb_status status = clb_lane_acquire(runtime, &check.lane);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_A, n, n), &check.a);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_B, n, n), &check.b);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.c);
+    if (status == CLB_OK)
+        status = clb_gemm_widen_cut(check.lane, variant);
+    for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
+        status = check_cut(&check, kinds[i]);
+    bool idle = end_lane(check.lane);
+    clb_buffer_end(runtime, check.source, idle);
+    clb_buffer_end(runtime, check.a, idle);
+    clb_buffer_end(runtime, check.b, idle);
+    clb_buffer_end(runtime, check.c, idle);
     free(check.host);
     return status;
 }
 
 /* ---- once for each precision ----------------------------------------------------------------- */
 
+enum { MAKE, CUT, CHECKS };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct clb_program *program;
-    bool done, good;
+    bool done[CHECKS], good[CHECKS];
 } checks[CLB_PRECISIONS];
 
-/* A driver may compile at the first launch, and compilers install signal handlers, so the program's
- * are put back afterwards. */
-static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+static clb_status check_making(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     clb_precision precision = variant->precision;
     char options[80];
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_WG=%zu",
              clb_precision_real_size(precision) == sizeof(double),
              clb_precision_parts(precision) > 1, variant->tuning.family == CLB_FAMILY_CPU, GROUP);
-    struct clb_dispositions *dispositions = clb_dispositions_save();
-    clb_load_begin(); /* CPU devices load what they compiled */
     clb_status status =
         clb_program_get(runtime, &clb_kernel_shape, options, &checks[precision].program);
     if (status == CLB_OK)
         status = run_check(runtime, variant, checks[precision].program);
+    return status;
+}
+
+/* A driver may compile at the first launch, and compilers install signal handlers, so the program's
+ * are put back afterwards. */
+static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            int which)
+{
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    clb_load_begin(); /* CPU devices load what they compiled */
+    clb_status status =
+        which == MAKE ? check_making(runtime, variant) : run_product_check(runtime, variant);
     clb_load_end();
     clb_dispositions_restore(dispositions);
     if (status == CLB_ERR_BUILD)
@@ -196,20 +333,44 @@ static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_v
 }
 
 /* What a lack of memory or a failing call say is no judgement about the kernel. */
-clb_status clb_shape_program(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                             struct clb_program **program)
+static clb_status check_once(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                             int which)
 {
-    clb_precision precision = variant->precision;
+    bool *done = &checks[variant->precision].done[which];
+    bool *good = &checks[variant->precision].good[which];
     clb_status status = CLB_OK;
     pthread_mutex_lock(&lock);
-    if (!checks[precision].done) {
-        status = check_now(runtime, variant);
-        checks[precision].done = status == CLB_OK || status == CLB_ERR_BUILD;
-        checks[precision].good = status == CLB_OK;
+    if (!*done) {
+        status = check_now(runtime, variant, which);
+        *done = status == CLB_OK || status == CLB_ERR_BUILD;
+        *good = status == CLB_OK;
     }
-    if (checks[precision].done)
-        status = checks[precision].good ? CLB_OK : CLB_ERR_UNSUPPORTED;
-    *program = checks[precision].program;
+    if (*done)
+        status = *good ? CLB_OK : CLB_ERR_UNSUPPORTED;
     pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static bool has_triangle(const struct clb_gemm *problem)
+{
+    const struct clb_level3 *level3 = problem->level3;
+    return level3->region != CLB_REGION_FULL || level3->a[0].shape == CLB_SHAPE_TRIANGULAR ||
+           level3->b[0].shape == CLB_SHAPE_TRIANGULAR;
+}
+
+clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                             const struct clb_gemm *problem, bool on_device,
+                             struct clb_program **program)
+{
+    clb_status status = CLB_OK;
+    *program = NULL;
+    if (problem->level3 == NULL)
+        return CLB_OK;
+    if (variant->family->has_cut && has_triangle(problem))
+        status = check_once(runtime, variant, CUT);
+    if (status == CLB_OK && on_device && clb_gemm_is_shaped(problem)) {
+        status = check_once(runtime, variant, MAKE);
+        *program = checks[variant->precision].program;
+    }
     return status;
 }

@@ -150,7 +150,8 @@ static clb_status multiply_slab(struct clb_stream *stream, size_t number, size_t
 {
     const struct clb_strip *strip = &stream->schedule.strip[number];
     const struct clb_stream_plan *plan = &stream->plan;
-    size_t depth = clb_gemm_pass(stream->problem, plan->slab, slab).k;
+    const struct clb_pass pass = clb_gemm_pass(stream->problem, plan->slab, slab);
+    size_t depth = pass.k;
     const struct clb_product product = {
         .m = rect->rows,
         .n = rect->cols,
@@ -165,7 +166,8 @@ static clb_status multiply_slab(struct clb_stream *stream, size_t number, size_t
         .c_offset = (stream->whole ? strip->offset : 0) + rect->row - strip->rect.row +
                     (rect->col - strip->rect.col) * strip->ldc,
         .ldc = strip->ldc,
-        .add = slab > 0};
+        .add = slab > 0,
+        .cut = clb_gemm_cut(stream->variant, stream->problem, &pass, rect)};
     return clb_gemm_multiply(stream->strip_lane[number % CLB_STRIP_QUEUES], stream->variant,
                              &product, order);
 }
@@ -317,9 +319,14 @@ static void report(const struct clb_stream *stream)
 static clb_status begin_stream(struct clb_stream *stream)
 {
     const struct clb_device *device = &stream->runtime->device;
-    clb_status status = clb_stream_make_plan(
-        stream->variant, stream->problem, clb_memory_available(stream->runtime), device->max_alloc,
-        device->unified ? 0 : device->units, &stream->plan);
+    struct clb_program *unused;
+    clb_status status =
+        clb_shape_prepare(stream->runtime, stream->variant, stream->problem, false, &unused);
+    if (status != CLB_OK)
+        return status;
+    status = clb_stream_make_plan(stream->variant, stream->problem,
+                                  clb_memory_available(stream->runtime), device->max_alloc,
+                                  device->unified ? 0 : device->units, &stream->plan);
     if (status == CLB_OK)
         status = clb_schedule_make(&stream->plan, stream->problem, stream->a, stream->b,
                                    &stream->schedule);

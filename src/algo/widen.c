@@ -101,7 +101,7 @@ static struct shape widest_product(const struct clb_gemm_variant *variant)
 }
 
 static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                                bool direct)
+                                bool direct, bool cut)
 {
     struct shape shape = widest_product(variant);
     size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
@@ -122,7 +122,8 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
                                             .b = b->mem,
                                             .c = c->mem,
                                             .ldb = direct ? 1 : 0,
-                                            .ldc = shape.rows};
+                                            .ldc = shape.rows,
+                                            .cut.kind = cut ? CLB_CUT_LOWER : 0};
         status = clb_gemm_multiply(lane, variant, &product, (struct clb_order){0});
         if (clb_lane_finish(lane) != CLB_OK)
             return CLB_ERR_OPENCL;
@@ -133,10 +134,20 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
     return status;
 }
 
+static bool is_pocl(const struct clb_runtime *runtime)
+{
+    return strcmp(runtime->device.platform_name, "Portable Computing Language") == 0;
+}
+
+clb_status clb_gemm_widen_cut(struct clb_lane *lane, const struct clb_gemm_variant *variant)
+{
+    return is_pocl(lane->runtime) ? widen_product(lane, variant, false, true) : CLB_OK;
+}
+
 clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct clb_lane *lane;
-    if (strcmp(runtime->device.platform_name, "Portable Computing Language") != 0)
+    if (!is_pocl(runtime))
         return CLB_OK;
     clb_status status = clb_lane_acquire(runtime, &lane);
     if (status != CLB_OK)
@@ -145,9 +156,9 @@ clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_var
         status = widen_pack(lane, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
                             kernel % 2 != 0);
     if (status == CLB_OK)
-        status = widen_product(lane, variant, false);
+        status = widen_product(lane, variant, false, false);
     if (status == CLB_OK && variant->family->has_direct)
-        status = widen_product(lane, variant, true);
+        status = widen_product(lane, variant, true, false);
     if (status == CLB_ERR_OPENCL)
         clb_lane_discard(lane);
     else
