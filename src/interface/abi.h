@@ -16,11 +16,21 @@
 
 #define CLB_INLINE static inline __attribute__((always_inline))
 
-/* Names from macros: CLB_CAT(sgemm, c) is sgemm_c, CLB_JOIN(s, gemm) is sgemm. */
-#define CLB_CAT_(a, b)  a##_##b
-#define CLB_CAT(a, b)   CLB_CAT_(a, b)
-#define CLB_JOIN_(a, b) a##b
-#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
+/* Names from macros: CLB_CAT(enter, c) is enter_c. */
+#define CLB_CAT_(a, b) a##_##b
+#define CLB_CAT(a, b)  CLB_CAT_(a, b)
+
+/* How C passes scalars, by kind: the parameter's type, the argument for a scalar at p, and where
+ * the one passed as x is. */
+#define CLB_TYPE_float         float
+#define CLB_AT_float(p)        (*(const float *)(p))
+#define CLB_ADDRESS_float(x)   (&(x))
+#define CLB_TYPE_double        double
+#define CLB_AT_double(p)       (*(const double *)(p))
+#define CLB_ADDRESS_double(x)  (&(x))
+#define CLB_TYPE_complex       const void *
+#define CLB_AT_complex(p)      (p)
+#define CLB_ADDRESS_complex(x) (x)
 
 /* A Fortran INTEGER of the target's width. */
 CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
@@ -78,6 +88,16 @@ CLB_INLINE int clb_cblas_of_op(clb_op op)
     return op == CLB_OP_N ? CLB_NO_TRANS : op == CLB_OP_T ? CLB_TRANS : CLB_CONJ_TRANS;
 }
 
+CLB_INLINE int clb_cblas_of_side(bool right)
+{
+    return right ? CLB_RIGHT : CLB_LEFT;
+}
+
+CLB_INLINE int clb_cblas_of_uplo(bool upper)
+{
+    return upper ? CLB_UPPER : CLB_LOWER;
+}
+
 CLB_INLINE clb_op clb_op_of_cblas(int trans)
 {
     switch (trans) {
@@ -92,9 +112,60 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
     }
 }
 
+/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
+ * and the upper half is read by 64-bit libraries only. */
+union clb_integer {
+    int64_t wide;
+    int32_t narrow;
+};
+
+CLB_INLINE union clb_integer clb_integer_for(size_t value, const struct clb_target *target)
+{
+    union clb_integer out;
+    if (target->ilp64)
+        out.wide = (int64_t)value;
+    else
+        out.narrow = (int32_t)value;
+    return out;
+}
+
+CLB_INLINE const char *clb_letter_of_op(clb_op op)
+{
+    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
+}
+
+/* targets.c: the target of a name for a call that returns to `caller`. Names that not every library
+ * has get another's function where that is so (stand_in). */
+const struct clb_target *clb_target_find(struct clb_symbol *symbol, const void *caller);
+
+CLB_INLINE const struct clb_target *clb_target_get(struct clb_symbol *symbol, const void *caller)
+{
+    const struct clb_target *target =
+        atomic_load_explicit(&symbol->next.target, memory_order_acquire);
+    return CLB_LIKELY(target != NULL) ? target : clb_target_find(symbol, caller);
+}
+
+/* targets.c: the target of another routine's name of the same form and integer width; NULL when
+ * there is none. */
+const struct clb_target *clb_target_sibling(const struct clb_symbol *symbol,
+                                            const struct clb_target *target, clb_routine routine,
+                                            const void *caller);
+
+/* errors.c: argument number `position`, from 1, is wrong, said by the handler that the routine
+ * would call. Only where the next library has no such routine. */
+void clb_report_argument(const struct clb_symbol *symbol, const void *caller, int position);
+
 /* next.c: problems computed by Fortran names of the next library. */
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *problem);
 void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *problem);
+
+/* gemm.c: the same by C names. */
+clb_next_gemm clb_next_gemm_c(clb_precision precision);
+
+/* targets.c: what xSYMM and so on ask of the next library. */
+struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
+                                         const struct clb_target *target, const void *caller,
+                                         clb_next_own call_own);
 
 /* The functions that LU asks of the next library, by names of the same form as the symbol's, which
  * is one of xGETRF, xGETRS and xGESV; `target` is that symbol's. */

@@ -21,43 +21,25 @@ typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, c
                            const void *lda, const void *ipiv, void *b, const void *ldb, void *info,
                            size_t length_trans);
 
-/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
- * and the upper half is read by 64-bit libraries only. */
-union integer {
-    int64_t wide;
-    int32_t narrow;
-};
-
-static union integer integer_for(size_t value, const struct clb_target *target)
-{
-    union integer out;
-    if (target->ilp64)
-        out.wide = (int64_t)value;
-    else
-        out.narrow = (int32_t)value;
-    return out;
-}
-
-static const char *letter_of_op(clb_op op)
-{
-    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
-}
-
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *p)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        k = integer_for(p->k, target), lda = integer_for(p->lda, target),
-                        ldb = integer_for(p->ldb, target), ldc = integer_for(p->ldc, target);
-    ((gemm_fortran *)target->function)(letter_of_op(p->transa), letter_of_op(p->transb), &m, &n, &k,
-                                       p->alpha, p->a, &lda, p->b, &ldb, p->beta, p->c, &ldc, 1, 1);
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            k = clb_integer_for(p->k, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target),
+                            ldc = clb_integer_for(p->ldc, target);
+    ((gemm_fortran *)target->function)(clb_letter_of_op(p->transa), clb_letter_of_op(p->transb), &m,
+                                       &n, &k, p->alpha, p->a, &lda, p->b, &ldb, p->beta, p->c,
+                                       &ldc, 1, 1);
 }
 
 void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *p)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
     ((trsm_fortran *)target->function)(p->right ? "R" : "L", p->upper ? "U" : "L",
-                                       letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
+                                       clb_letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
                                        p->alpha, p->a, &lda, p->b, &ldb, 1, 1, 1, 1);
 }
 
@@ -75,9 +57,9 @@ static void widen_in_place(int64_t *array, size_t count)
 
 static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        lda = integer_for(p->lda, target);
-    union integer info = {.wide = 0};
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    union clb_integer info = {.wide = 0};
     ((getrf_fortran *)target->function)(&m, &n, p->a, &lda, ipiv, &info);
     if (!target->ilp64)
         widen_in_place(ipiv, clb_min(p->m, p->n));
@@ -87,11 +69,13 @@ static size_t call_getrf(const struct clb_target *target, const struct clb_getrf
 
 static void call_getrs(const struct clb_target *target, const struct clb_getrs *p, const void *ipiv)
 {
-    const union integer n = integer_for(p->n, target), nrhs = integer_for(p->nrhs, target),
-                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
-    union integer info;
-    ((getrs_fortran *)target->function)(letter_of_op(p->trans), &n, &nrhs, p->a, &lda, ipiv, p->b,
-                                        &ldb, &info, 1);
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            nrhs = clb_integer_for(p->nrhs, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
+    union clb_integer info;
+    ((getrs_fortran *)target->function)(clb_letter_of_op(p->trans), &n, &nrhs, p->a, &lda, ipiv,
+                                        p->b, &ldb, &info, 1);
 }
 
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */

@@ -126,33 +126,47 @@ static void find_threads(struct clb_target *target, void *handle)
     }
 }
 
-/* The target for a function: the known one, or a new one. Lock-free; a race may leave a duplicate,
- * which does no harm. */
-static const struct clb_target *intern(struct clb_next_symbol *symbol, function f)
+static const struct clb_target *known_target(const struct clb_next_symbol *symbol, function f)
 {
-    struct clb_target *head = atomic_load(&symbol->targets);
-    for (struct clb_target *target = head; target != NULL; target = target->link) {
-        if (target->function == f)
-            return target;
-    }
-    struct clb_target *target = calloc(1, sizeof *target);
+    const struct clb_target *target = atomic_load(&symbol->targets);
+    while (target != NULL && target->function != f)
+        target = target->link;
+    return target;
+}
+
+/* Publish a new target. Lock-free; a race may leave a duplicate, which does no harm. */
+static const struct clb_target *add_target(struct clb_next_symbol *symbol,
+                                           const struct clb_target *value)
+{
+    struct clb_target *target = malloc(sizeof *target);
     if (target == NULL) {
         clb_complain("out of memory");
         _exit(127);
     }
+    *target = *value;
+    target->link = atomic_load(&symbol->targets);
+    while (!atomic_compare_exchange_weak(&symbol->targets, &target->link, target))
+        ;
+    return target;
+}
+
+/* The target for a function: the known one, or a new one. */
+static const struct clb_target *intern(struct clb_next_symbol *symbol, function f)
+{
+    const struct clb_target *known = known_target(symbol, f);
+    if (known != NULL)
+        return known;
     Dl_info info;
     const char *path = dladdr(as_address(f), &info) != 0 ? info.dli_fname : "";
     const char *slash = strrchr(path, '/');
-    target->function = f;
-    target->library = strdup(slash != NULL ? slash + 1 : path);
-    target->ilp64 = symbol->always_ilp64 || clb_next_probe_ilp64(f, symbol->probe, symbol->abi);
-    find_threads(target, handle_of(as_address(f)));
-    target->link = head;
-    while (!atomic_compare_exchange_weak(&symbol->targets, &target->link, target))
-        ;
+    struct clb_target target = {.function = f,
+                                .library = strdup(slash != NULL ? slash + 1 : path),
+                                .ilp64 = symbol->always_ilp64 ||
+                                         clb_next_probe_ilp64(f, symbol->probe, symbol->abi)};
+    find_threads(&target, handle_of(as_address(f)));
     clb_log(CLB_LOG_INFO, "%s -> %s%s", symbol->name, path,
-            target->ilp64 ? " (64-bit integers)" : "");
-    return target;
+            target.ilp64 ? " (64-bit integers)" : "");
+    return add_target(symbol, &target);
 }
 
 /* ---- what is known about callers: push-only chains, read without a lock ---------------------- */
@@ -238,7 +252,17 @@ const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void
     const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
     if (target == NULL)
         target = known_for(symbol, caller);
-    return target != NULL ? target : search_unforked(symbol, caller);
+    if (target == NULL)
+        target = search_unforked(symbol, caller);
+    return target != NULL && target->stand_in == 0 ? target : NULL;
+}
+
+static CLB_COLD void fail_to_find(const struct clb_next_symbol *symbol)
+{
+    clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
+                 "one)",
+                 symbol->name);
+    _exit(127);
 }
 
 const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller)
@@ -246,11 +270,41 @@ const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const voi
     const struct clb_target *target = known_for(symbol, caller);
     if (CLB_UNLIKELY(target == NULL))
         target = search_unforked(symbol, caller);
+    if (target == NULL)
+        fail_to_find(symbol);
+    return target;
+}
+
+/* Another symbol's target as this one's. For this caller only: others may reach a library that has
+ * the symbol itself. */
+static const struct clb_target *stand_in(struct clb_next_symbol *symbol, const void *caller,
+                                         const struct clb_next_symbol *other,
+                                         const struct clb_target *found, unsigned number)
+{
+    const struct clb_target *target = known_target(symbol, found->function);
     if (target == NULL) {
-        clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can "
-                     "name one)",
-                     symbol->name);
-        _exit(127);
+        struct clb_target copy = *found;
+        copy.stand_in = number;
+        target = add_target(symbol, &copy);
+        clb_log(CLB_LOG_INFO, "%s -> %s's %s", symbol->name, found->library, other->name);
     }
+    remember(symbol, caller, target);
+    return target;
+}
+
+const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
+                                          struct clb_next_symbol *const *others, unsigned count,
+                                          const void *caller)
+{
+    const struct clb_target *target = known_for(symbol, caller);
+    if (CLB_UNLIKELY(target == NULL))
+        target = search_unforked(symbol, caller);
+    for (unsigned i = 0; i < count && target == NULL; i++) {
+        const struct clb_target *found = clb_next_try(others[i], caller);
+        if (found != NULL)
+            target = stand_in(symbol, caller, others[i], found, i + 1);
+    }
+    if (target == NULL)
+        fail_to_find(symbol);
     return target;
 }

@@ -20,6 +20,7 @@ struct clb_target {
     void (*function)(void);
     bool ilp64;          /* its integers are 64-bit */
     const char *library; /* file name without its directory, for reports */
+    unsigned stand_in;   /* 0, or whose function it is: see clb_next_find_or */
     /* OpenBLAS's, of the library that has the function; NULL: it has none. */
     void (*set_threads)(int count);
     int (*get_threads)(void);
@@ -40,6 +41,13 @@ struct clb_next_symbol {
 /* The slow path of clb_next_get. Ends the process with status 127 when no library has the symbol,
  * as the dynamic linker would. */
 const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller);
+
+/* For a symbol that not every library has: where none has it, the first of `count` others that one
+ * has stands in, and the target's stand_in is its number, from 1. Ends the process when there is
+ * none of them either. */
+const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
+                                          struct clb_next_symbol *const *others, unsigned count,
+                                          const void *caller);
 
 /* For a symbol that the caller may not have been linked to at all: NULL when no library has it. */
 const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void *caller);

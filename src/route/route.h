@@ -7,6 +7,7 @@
 
 #include "algo/algo.h"
 #include "algo/lapack.h"
+#include "algo/level3.h"
 #include "next/next.h"
 #include "route/forms.h"
 
@@ -41,6 +42,7 @@ struct clb_routine_info {
     const char *name;
     clb_precision precision;
     double (*work)(double m, double n, double k);
+    clb_symbol_id symbol; /* its plain name; the others follow in the order of forms.h */
 };
 
 /* The work formulas, clb_work_dgemm(m, n, k), for the interface's fast path. */
@@ -59,6 +61,11 @@ static inline double clb_flops_per_work(clb_precision precision)
 }
 
 const struct clb_routine_info *clb_routine_get(clb_routine routine);
+
+/* A name's number among its routine's, and another routine's name of the same form: dtrsm_64_ for
+ * dgemm_64_. */
+size_t clb_symbol_form(const struct clb_symbol *symbol);
+struct clb_symbol *clb_symbol_sibling(const struct clb_symbol *symbol, clb_routine routine);
 
 /* ---- route.c: what is the same for all routines ---------------------------------------------- */
 
@@ -97,7 +104,7 @@ typedef void (*clb_next_gemm)(const struct clb_target *target, const struct clb_
 bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_gemm_call *call, clb_next_gemm next);
 
-/* trsm.c: xTRSM */
+/* trsm.c: xTRSM, and xTRMM, which has the same arguments */
 
 struct clb_trsm_call {
     struct clb_trsm problem;
@@ -109,6 +116,51 @@ typedef void (*clb_next_trsm)(const struct clb_target *target, const struct clb_
 
 bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_trsm_call *call, clb_next_trsm next);
+
+/* blas3.c: xSYMM, xHEMM, xSYRK, xHERK, xSYR2K, xHER2K, xGEMMTR */
+
+/* Arguments as BLAS names them: of xSYRK and so on transa is TRANS and m is n. Alpha and beta are
+ * of the types that the routine has, real ones for xHERK, and xHER2K's beta. */
+struct clb_blas3 {
+    clb_precision precision;
+    bool right, upper;
+    clb_op transa, transb;
+    size_t m, n, k;
+    const void *alpha, *a, *b, *beta;
+    void *c;
+    size_t lda, ldb, ldc;
+};
+
+struct clb_blas3_call {
+    struct clb_blas3 problem; /* sizes are taken from below */
+    int64_t m, n, k, lda, ldb, ldc;
+    bool options_valid; /* layout, side and uplo */
+};
+
+typedef void (*clb_next_own)(const struct clb_target *target, const struct clb_blas3 *problem);
+
+/* The next library's functions of one form for one caller. */
+struct clb_next_blas3 {
+    const struct clb_target *own, *gemm; /* gemm NULL: not found in the caller's integer width */
+    clb_next_own call_own;               /* NULL: xGEMMTR is to be composed of products */
+    clb_next_gemm call_gemm;
+};
+
+bool clb_route_blas3(struct clb_symbol *symbol, struct clb_blas3_call *call,
+                     const struct clb_next_blas3 *next);
+
+/* For decoding row-major calls. The op with which the routine, xSYRK and so on, computes the same
+ * from the memory's columns; CLB_OP_INVALID when it does not take this one. */
+clb_op clb_blas3_op_in_rows(clb_routine routine, clb_op op);
+bool clb_blas3_is_hermitian(clb_routine routine);
+
+/* The scalar at `value`: of the precision, or of its real type. */
+clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value);
+clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
+
+/* A declined call of xGEMMTR from the next library's products. Otherwise an argument is wrong, and
+ * the result is the first one's position in Fortran's list. */
+int clb_route_compose_gemmtr(struct clb_blas3_call *call, const struct clb_next_blas3 *next);
 
 /* ---- LU: getrf.c, getrs.c, gesv.c ------------------------------------------------------------ */
 

@@ -31,7 +31,7 @@ struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
 
 static const struct clb_routine_info routines[CLB_ROUTINES] = {
 #define CLB_ROUTINE(name, precision, library, work)                                                \
-    [CLB_ROUTINE_##name] = {#name, CLB_##precision, clb_work_##name},
+    [CLB_ROUTINE_##name] = {#name, CLB_##precision, clb_work_##name, CLB_SYMBOL_##name##_plain},
 #include "routines.def"
 #undef CLB_ROUTINE
 };
@@ -39,6 +39,16 @@ static const struct clb_routine_info routines[CLB_ROUTINES] = {
 const struct clb_routine_info *clb_routine_get(clb_routine routine)
 {
     return &routines[routine];
+}
+
+size_t clb_symbol_form(const struct clb_symbol *symbol)
+{
+    return (size_t)(symbol - &clb_symbols[routines[symbol->routine].symbol]);
+}
+
+struct clb_symbol *clb_symbol_sibling(const struct clb_symbol *symbol, clb_routine routine)
+{
+    return &clb_symbols[routines[routine].symbol + clb_symbol_form(symbol)];
 }
 
 const char *clb_reason_name(clb_reason reason)

@@ -1,5 +1,6 @@
-/* xTRSM: op(A)*X = alpha*B or X*op(A) = alpha*B, X overwrites B. */
-#include "offer.h"
+/* xTRSM: op(A)*X = alpha*B or X*op(A) = alpha*B, X overwrites B. xTRMM, with the same arguments and
+ * checks: B = alpha*op(A)*B or B = alpha*B*op(A). */
+#include "blas3.h"
 
 #include <stdio.h>
 
@@ -19,7 +20,7 @@ static bool is_valid(const struct clb_offer *offer)
            clb_ld_is_valid(call->ldb, call->m);
 }
 
-/* Nothing to solve: the reference returns or clears B. */
+/* Nothing to solve or multiply: the reference returns or clears B. */
 static bool is_quick(const struct clb_offer *offer)
 {
     const struct clb_trsm_call *call = ((const struct trsm *)offer)->call;
@@ -35,18 +36,52 @@ static void take_sizes(struct clb_trsm_call *call)
     call->problem.ldb = (size_t)call->ldb;
 }
 
+static bool is_product(clb_routine routine)
+{
+    return routine == CLB_ROUTINE_strmm || routine == CLB_ROUTINE_dtrmm ||
+           routine == CLB_ROUTINE_ctrmm || routine == CLB_ROUTINE_ztrmm;
+}
+
+static clb_status run_product(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                              const struct clb_trsm *p, struct clb_gemm_progress *progress)
+{
+    const struct clb_level3_operand a = {.data = p->a,
+                                         .ld = p->lda,
+                                         .op = p->trans,
+                                         .shape = CLB_SHAPE_TRIANGULAR,
+                                         .upper = p->upper,
+                                         .unit = p->unit};
+    const struct clb_level3_operand b = {.data = p->b, .ld = p->ldb, .op = CLB_OP_N};
+    const struct clb_level3 level3 = {
+        .precision = p->precision,
+        .m = p->m,
+        .n = p->n,
+        .k = p->right ? p->n : p->m,
+        .terms = 1,
+        .a = {p->right ? b : a},
+        .b = {p->right ? a : b},
+        .alpha = {clb_scalar_get(p->precision, false, p->alpha)},
+        .c = p->b,
+        .ldc = p->ldb,
+        .in_place = true,
+    };
+    return clb_level3_run(runtime, variant, &level3, progress);
+}
+
 static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
     struct trsm *trsm = (struct trsm *)offer;
     take_sizes(trsm->call);
     const struct clb_trsm *problem = &trsm->call->problem;
-    clb_status status = clb_trsm_run(runtime, variant, problem, &trsm->progress);
+    clb_status status = is_product(offer->symbol->routine)
+                            ? run_product(runtime, variant, problem, &trsm->progress)
+                            : clb_trsm_run(runtime, variant, problem, &trsm->progress);
     clb_offer_take_progress(offer, &trsm->progress, status, problem->m, problem->n);
     return status;
 }
 
-/* Parts are independent solves, so that the next library computes the missing ones from what is
+/* Parts are independent, so that the next library computes the missing ones from what is
  * still B there. */
 static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
 {

@@ -1,5 +1,5 @@
 # netlib's BLAS 3 programs, for tests that run them with every call offloaded; sourced after common.sh with
-# $part set to gemm or trsm: what else they test is switched off.
+# $parts set to the routines, gemm or more of them: what else they test is switched off.
 programs=$(dirname "$(ls /usr/lib/*-linux-gnu*/blas/xblat3d 2>/dev/null | head -1)")
 [ -x "$programs/xdcblat3" ] || skip_all "netlib's programs are missing (Debian: libblas-test)"
 
@@ -21,8 +21,8 @@ run()
     *) input=$programs/${precision}blat3.in ;;
     esac
     rm -f ./*blat3.out output
-    upper=$(echo "$part" | tr a-z A-Z)
-    sed "/PUT F FOR NO TEST/{/$part\|$upper/!s/ T / F /}" "$input" >input
+    pattern=$(echo "$parts" | sed 's/ /\\|/g')
+    sed "/PUT F FOR NO TEST/{/$pattern/I!s/ T / F /}" "$input" >input
     timeout -k 5 120 env LD_LIBRARY_PATH="$folder" LD_PRELOAD="$preload" "$@" "$programs/$program" \
         <input >stdout 2>stderr
     status=$?
@@ -39,28 +39,51 @@ same_with_shim()
 }
 passed()
 {
-    grep -i "$part *PASSED THE.*COMPUTATIONAL TESTS" output && ! grep -iE 'fatal|fail|suspect' output
+    grep -iE 'fatal|fail|suspect' output && return 1
+    for routine in $(own_routines); do
+        grep -i "$routine *PASSED THE.*COMPUTATIONAL TESTS" output || return 1
+    done
+}
+# The routines of the program's precision, as it calls them, without underscore.
+own_routines()
+{
+    prefix=
+    [ "${program%cblat3}" = "$program" ] || prefix=cblas_
+    for part in $parts; do
+        case $precision$part in
+        [sd]he*) ;;
+        *) echo "$prefix$precision$part" ;;
+        esac
+    done
 }
 # all_offloaded AT_LEAST: in all rows nothing but quick and invalid calls went to the next library, and in
-# the program's own row that many did run on the device.
+# each of the program's own rows that many did run on the device.
 all_offloaded()
 {
     consistent report.json || return 1
     for letter in s d c z; do
-        for routine in ${letter}${part}_ cblas_${letter}${part}; do
-            next=$(value report.json $routine next)
-            declined=$(($(value report.json $routine quick) + $(value report.json $routine invalid)))
-            [ "$next" = $declined ] && [ "$(value report.json $routine recovered)" = 0 ] || {
-                cat report.json
-                return 1
-            }
+        for part in $parts; do
+            for routine in ${letter}${part}_ cblas_${letter}${part}; do
+                next=$(value report.json $routine next)
+                declined=$(($(value report.json $routine quick) + $(value report.json $routine invalid)))
+                [ "$next" = $declined ] && [ "$(value report.json $routine recovered)" = 0 ] || {
+                    cat report.json
+                    return 1
+                }
+            done
         done
     done
-    case $program in
-    xblat3*) own=${precision}${part}_ ;;
-    *) own=cblas_${precision}${part} ;;
-    esac
-    [ "$(value report.json $own device)" -ge "$1" ] || { cat report.json; return 1; }
+    for routine in $(own_routines); do
+        case $routine in
+        cblas_*) ;;
+        *) routine=${routine}_ ;;
+        esac
+        [ "$(value report.json "$routine" device)" -ge "$1" ] || {
+            echo "$routine: not $1 calls on the device"
+            cat report.json
+            return 1
+        }
+    done
 }
 
 # choose PROVIDER FOLDER: what the programs run over from here on.

@@ -1,0 +1,58 @@
+/* Which functions of the next library a call needs. */
+#include "abi.h"
+
+/* What stands in for a routine that a library lacks: one with the same arguments and meaning, or
+ * GEMM, of which xGEMMTR is composed (gemmtr.c). */
+static const struct stand_ins {
+    unsigned count;
+    clb_routine routine[2];
+} stand_ins[CLB_ROUTINES] = {
+#define STAND_INS(x)                                                                               \
+    [CLB_ROUTINE_##x##gemmtr] = {2, {CLB_ROUTINE_##x##gemmt, CLB_ROUTINE_##x##gemm}},              \
+    [CLB_ROUTINE_##x##gemmt] = {2, {CLB_ROUTINE_##x##gemmtr, CLB_ROUTINE_##x##gemm}}
+    STAND_INS(s),
+    STAND_INS(d),
+    STAND_INS(c),
+    STAND_INS(z),
+#undef STAND_INS
+    [CLB_ROUTINE_cgemm3m] = {1, {CLB_ROUTINE_cgemm}},
+    [CLB_ROUTINE_zgemm3m] = {1, {CLB_ROUTINE_zgemm}},
+};
+
+const struct clb_target *clb_target_find(struct clb_symbol *symbol, const void *caller)
+{
+    const struct stand_ins *list = &stand_ins[symbol->routine];
+    struct clb_next_symbol *others[2];
+    if (list->count == 0)
+        return clb_next_find(&symbol->next, caller);
+    for (unsigned i = 0; i < list->count; i++)
+        others[i] = &clb_symbol_sibling(symbol, list->routine[i])->next;
+    return clb_next_find_or(&symbol->next, others, list->count, caller);
+}
+
+const struct clb_target *clb_target_sibling(const struct clb_symbol *symbol,
+                                            const struct clb_target *target, clb_routine routine,
+                                            const void *caller)
+{
+    const struct clb_target *found =
+        clb_next_try(&clb_symbol_sibling(symbol, routine)->next, caller);
+    return found != NULL && found->ilp64 == target->ilp64 ? found : NULL;
+}
+
+struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
+                                         const struct clb_target *target, const void *caller,
+                                         clb_next_own call_own)
+{
+    static const clb_routine gemm[CLB_PRECISIONS] = {[CLB_S] = CLB_ROUTINE_sgemm,
+                                                     [CLB_D] = CLB_ROUTINE_dgemm,
+                                                     [CLB_C] = CLB_ROUTINE_cgemm,
+                                                     [CLB_Z] = CLB_ROUTINE_zgemm};
+    clb_precision precision = clb_routine_get(symbol->routine)->precision;
+    return (struct clb_next_blas3){
+        .own = target,
+        .gemm = clb_target_sibling(symbol, target, gemm[precision], caller),
+        .call_own = call_own,
+        .call_gemm =
+            symbol->next.abi == CLB_ABI_C ? clb_next_gemm_c(precision) : clb_next_gemm_fortran,
+    };
+}

@@ -1,0 +1,253 @@
+/* Level 3 by the next library: parts of C that the device has not written, by the routine itself
+ * where they have the shape that it computes and by products where they don't; and xGEMMTR from
+ * products alone, for libraries that lack it. */
+#include "blas3.h"
+
+/* Columns of xGEMMTR that are composed at once: a block of the diagonal on the stack. */
+enum { BLOCK = 32 };
+
+struct part {
+    const struct clb_blas3_traits *traits;
+    const struct clb_blas3 *problem;
+    const struct clb_next_blas3 *next;
+    const struct clb_rect *rect;
+    clb_scalar alpha, beta; /* of the precision, as products take them */
+};
+
+static const void *at(const struct clb_blas3 *p, const void *base, size_t i, size_t j, size_t ld)
+{
+    return (const char *)base + (i + j * ld) * clb_precision_size(p->precision);
+}
+
+static void *at_c(const struct clb_blas3 *p, size_t i, size_t j)
+{
+    return (char *)p->c + (i + j * p->ldc) * clb_precision_size(p->precision);
+}
+
+/* Where row i of op(X) begins, and column j. */
+static const void *row_of(const struct clb_blas3 *p, clb_op op, const void *x, size_t i, size_t ld)
+{
+    return op == CLB_OP_N ? at(p, x, i, 0, ld) : at(p, x, 0, i, ld);
+}
+
+static const void *column_of(const struct clb_blas3 *p, clb_op op, const void *x, size_t j,
+                             size_t ld)
+{
+    return op == CLB_OP_N ? at(p, x, 0, j, ld) : at(p, x, j, 0, ld);
+}
+
+/* A product into the part of C. */
+static struct clb_gemm product_into(const struct part *part)
+{
+    const struct clb_blas3 *p = part->problem;
+    const struct clb_rect *rect = part->rect;
+    return (struct clb_gemm){.precision = p->precision,
+                             .m = rect->rows,
+                             .n = rect->cols,
+                             .k = p->k,
+                             .alpha = &part->alpha,
+                             .beta = &part->beta,
+                             .c = at_c(p, rect->row, rect->col),
+                             .ldc = p->ldc};
+}
+
+static void multiply(const struct part *part, const struct clb_gemm *product)
+{
+    part->next->call_gemm(part->next->gemm, product);
+}
+
+/* ---- xSYMM and xHEMM: blocks of A beside that on the diagonal are general matrices ----------- */
+
+/* op of a block of A off the diagonal, and in *i, *j where it is stored: where it is, or the
+ * mirrored block. */
+static clb_op stored_block(const struct part *part, size_t *i, size_t *j)
+{
+    bool below = *i > *j;
+    if (below != part->problem->upper)
+        return CLB_OP_N;
+    size_t row = *i;
+    *i = *j;
+    *j = row;
+    return part->traits->hermitian ? CLB_OP_C : CLB_OP_T;
+}
+
+/* C += the product with the block of A that begins at (i, j), `depth` deep. */
+static void add_block(const struct part *part, size_t i, size_t j, size_t depth)
+{
+    const struct clb_blas3 *p = part->problem;
+    struct clb_gemm product = product_into(part);
+    size_t from = p->right ? i : j;
+    clb_op op = stored_block(part, &i, &j);
+    const void *a = at(p, p->a, i, j, p->lda);
+    product.k = depth;
+    product.beta = clb_scalar_one(p->precision);
+    product.transa = p->right ? CLB_OP_N : op;
+    product.transb = p->right ? op : CLB_OP_N;
+    product.a = p->right ? at(p, p->b, part->rect->row, from, p->ldb) : a;
+    product.lda = p->right ? p->ldb : p->lda;
+    product.b = p->right ? a : at(p, p->b, from, part->rect->col, p->ldb);
+    product.ldb = p->right ? p->lda : p->ldb;
+    multiply(part, &product);
+}
+
+static void compute_symm(const struct part *part)
+{
+    const struct clb_blas3 *p = part->problem;
+    const struct clb_rect *rect = part->rect;
+    size_t first = p->right ? rect->col : rect->row, count = p->right ? rect->cols : rect->rows;
+    size_t behind = first + count;
+    struct clb_blas3 own = *p;
+    own.m = rect->rows;
+    own.n = rect->cols;
+    own.k = count;
+    own.a = at(p, p->a, first, first, p->lda);
+    own.b = at(p, p->b, rect->row, rect->col, p->ldb);
+    own.c = at_c(p, rect->row, rect->col);
+    part->next->call_own(part->next->own, &own);
+    if (first > 0)
+        add_block(part, p->right ? 0 : first, p->right ? first : 0, first);
+    if (behind < p->k)
+        add_block(part, p->right ? behind : first, p->right ? first : behind, p->k - behind);
+}
+
+/* ---- a triangle of C ------------------------------------------------------------------------- */
+
+/* A part on the diagonal is a problem like the whole. */
+static void compute_diagonal(const struct part *part)
+{
+    const struct clb_blas3 *p = part->problem;
+    size_t i = part->rect->row;
+    struct clb_blas3 own = *p;
+    own.m = own.n = part->rect->rows;
+    own.a = row_of(p, p->transa, p->a, i, p->lda);
+    if (part->traits->sort == CLB_SORT_GEMMTR)
+        own.b = column_of(p, p->transb, p->b, i, p->ldb);
+    else if (part->traits->sort == CLB_SORT_SYR2K)
+        own.b = row_of(p, p->transa, p->b, i, p->ldb);
+    own.c = at_c(p, i, i);
+    clb_blas3_compute_next(&own, part->next);
+}
+
+static struct clb_gemm gemmtr_product(const struct part *part)
+{
+    const struct clb_blas3 *p = part->problem;
+    struct clb_gemm product = product_into(part);
+    product.transa = p->transa;
+    product.transb = p->transb;
+    product.a = row_of(p, p->transa, p->a, part->rect->row, p->lda);
+    product.b = column_of(p, p->transb, p->b, part->rect->col, p->ldb);
+    product.lda = p->lda;
+    product.ldb = p->ldb;
+    return product;
+}
+
+static void compute_gemmtr(const struct part *part)
+{
+    const struct clb_gemm product = gemmtr_product(part);
+    multiply(part, &product);
+}
+
+/* C += alpha * X*Y^T or X^T*Y, or Y^H and X^H, with rows of op(X) and of op(Y). */
+static void add_adjoint(const struct part *part, const void *alpha, const void *beta, const void *x,
+                        size_t ldx, const void *y, size_t ldy)
+{
+    const struct clb_blas3 *p = part->problem;
+    struct clb_gemm product = product_into(part);
+    product.alpha = alpha;
+    product.beta = beta;
+    product.transa = p->transa;
+    product.transb = clb_blas3_adjoint(part->traits, p->transa);
+    product.a = row_of(p, p->transa, x, part->rect->row, ldx);
+    product.b = row_of(p, p->transa, y, part->rect->col, ldy);
+    product.lda = ldx;
+    product.ldb = ldy;
+    multiply(part, &product);
+}
+
+static void compute_syrk(const struct part *part)
+{
+    const struct clb_blas3 *p = part->problem;
+    add_adjoint(part, &part->alpha, &part->beta, p->a, p->lda, p->a, p->lda);
+}
+
+static void compute_syr2k(const struct part *part)
+{
+    const struct clb_blas3 *p = part->problem;
+    clb_scalar second = part->alpha;
+    if (part->traits->hermitian)
+        second = clb_scalar_conjugate(p->precision, second);
+    add_adjoint(part, &part->alpha, &part->beta, p->a, p->lda, p->b, p->ldb);
+    add_adjoint(part, &second, clb_scalar_one(p->precision), p->b, p->ldb, p->a, p->lda);
+}
+
+void clb_blas3_compute_part(const struct clb_blas3_traits *traits, const struct clb_blas3 *problem,
+                            const struct clb_next_blas3 *next, const struct clb_rect *rect)
+{
+    const struct part part = {
+        .traits = traits,
+        .problem = problem,
+        .next = next,
+        .rect = rect,
+        .alpha = clb_scalar_get(problem->precision, traits->real_alpha, problem->alpha),
+        .beta = clb_scalar_get(problem->precision, traits->real_beta, problem->beta)};
+    if (traits->sort == CLB_SORT_SYMM)
+        compute_symm(&part);
+    else if (rect->row == rect->col)
+        compute_diagonal(&part);
+    else if (traits->sort == CLB_SORT_SYRK)
+        compute_syrk(&part);
+    else if (traits->sort == CLB_SORT_SYR2K)
+        compute_syr2k(&part);
+    else
+        compute_gemmtr(&part);
+}
+
+/* ---- xGEMMTR from products ------------------------------------------------------------------- */
+
+/* A block of the diagonal: the product as a whole on the stack, then its triangle. */
+static void compose_diagonal(const struct part *part)
+{
+    const struct clb_blas3 *p = part->problem;
+    const struct clb_rect *rect = part->rect;
+    const void *one = clb_scalar_one(p->precision);
+    double block[2 * BLOCK * BLOCK];
+    struct clb_gemm product = gemmtr_product(part);
+    product.beta = clb_scalar_zero(p->precision);
+    product.c = block;
+    product.ldc = BLOCK;
+    multiply(part, &product);
+    for (size_t j = 0; j < rect->cols; j++) {
+        size_t first = p->upper ? 0 : j, rows = p->upper ? j + 1 : rect->rows - j;
+        clb_merge_tile(p->precision, rows, 1, one, at(p, block, first, j, BLOCK), BLOCK,
+                       &part->beta, at_c(p, rect->row + first, rect->col + j), p->ldc);
+    }
+}
+
+static void compose_gemmtr(const struct clb_blas3 *p, const struct clb_next_blas3 *next)
+{
+    struct clb_rect diagonal, beside;
+    struct part part = {.problem = p,
+                        .next = next,
+                        .alpha = clb_scalar_get(p->precision, false, p->alpha),
+                        .beta = clb_scalar_get(p->precision, false, p->beta)};
+    for (size_t j = 0; j < p->n; j += BLOCK) {
+        size_t cols = clb_min((size_t)BLOCK, p->n - j);
+        diagonal = (struct clb_rect){j, j, cols, cols};
+        beside = (struct clb_rect){0, j, j, cols};
+        if (!p->upper)
+            beside = (struct clb_rect){j + cols, j, p->n - j - cols, cols};
+        part.rect = &diagonal;
+        compose_diagonal(&part);
+        part.rect = &beside;
+        if (beside.rows > 0)
+            compute_gemmtr(&part);
+    }
+}
+
+void clb_blas3_compute_next(const struct clb_blas3 *problem, const struct clb_next_blas3 *next)
+{
+    if (next->call_own != NULL)
+        next->call_own(next->own, problem);
+    else
+        compose_gemmtr(problem, next);
+}
