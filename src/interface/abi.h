@@ -112,28 +112,6 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
     }
 }
 
-/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
- * and the upper half is read by 64-bit libraries only. */
-union clb_integer {
-    int64_t wide;
-    int32_t narrow;
-};
-
-CLB_INLINE union clb_integer clb_integer_for(size_t value, const struct clb_target *target)
-{
-    union clb_integer out;
-    if (target->ilp64)
-        out.wide = (int64_t)value;
-    else
-        out.narrow = (int32_t)value;
-    return out;
-}
-
-CLB_INLINE const char *clb_letter_of_op(clb_op op)
-{
-    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
-}
-
 /* targets.c: the target of a name for a call that returns to `caller`. Names that not every library
  * has get another's function where that is so (stand_in). */
 const struct clb_target *clb_target_find(struct clb_symbol *symbol, const void *caller);
@@ -144,12 +122,6 @@ CLB_INLINE const struct clb_target *clb_target_get(struct clb_symbol *symbol, co
         atomic_load_explicit(&symbol->next.target, memory_order_acquire);
     return CLB_LIKELY(target != NULL) ? target : clb_target_find(symbol, caller);
 }
-
-/* targets.c: the target of another routine's name of the same form and integer width; NULL when
- * there is none. */
-const struct clb_target *clb_target_sibling(const struct clb_symbol *symbol,
-                                            const struct clb_target *target, clb_routine routine,
-                                            const void *caller);
 
 /* errors.c: argument number `position`, from 1, is wrong, said by the handler that the routine
  * would call. Only where the next library has no such routine. */

@@ -7,7 +7,7 @@
  * (route/blas3_next.c), and wrong arguments are reported as the routine would (errors.c).
  *
  * Source: Reference BLAS 3.12.1 xGEMMTR, cblas_xgemmtr; OpenBLAS and MKL xGEMMT. */
-#include "abi.h"
+#include "next.h"
 
 /* The second of the stand-ins in targets.c is a product. */
 #define IS_COMPOSED(target) ((target)->stand_in == 2)

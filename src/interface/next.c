@@ -1,7 +1,7 @@
 /* The shim's own calls to the next library by Fortran names: parts of a problem that the device has
  * not computed, and what algorithms leave to it. All arguments are references, so that one function
  * serves every precision. */
-#include "abi.h"
+#include "next.h"
 
 #include <string.h>
 
@@ -96,39 +96,20 @@ static const struct family families[CLB_PRECISIONS] = {
 #undef CLB_FAMILY
 };
 
-#define FORMS (CLB_SYMBOL_sgetrf_scipy_ilp64 - CLB_SYMBOL_sgetrf_plain)
-_Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == FORMS,
+_Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == CLB_FORTRAN_FORMS,
                "BLAS and LAPACK have the same Fortran forms, in one order");
-
-static size_t form_of(const struct clb_symbol *symbol, const struct family *family)
-{
-    const size_t firsts[] = {family->getrf, family->getrs, family->gesv};
-    size_t id = (size_t)(symbol - clb_symbols), form = 0;
-    for (size_t i = 0; i < CLB_COUNT_OF(firsts); i++) {
-        if (id >= firsts[i] && id <= firsts[i] + FORMS)
-            form = id - firsts[i];
-    }
-    return form;
-}
-
-/* The target of a sibling; NULL when there is none or its integers are others. */
-static const struct clb_target *sibling(size_t id, const struct clb_target *target,
-                                        const void *caller)
-{
-    const struct clb_target *found = clb_next_try(&clb_symbols[id].next, caller);
-    return found != NULL && found->ilp64 == target->ilp64 ? found : NULL;
-}
 
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller)
 {
     const struct family *family = &families[clb_routine_get(symbol->routine)->precision];
-    size_t form = form_of(symbol, family);
+    const clb_symbol_id firsts[] = {family->getrf, family->getrs, family->gesv};
+    size_t form = clb_form_of(symbol, firsts, CLB_COUNT_OF(firsts));
     return (struct clb_next_lapack){
-        .getrf = sibling(family->getrf + form, target, caller),
-        .getrs = sibling(family->getrs + form, target, caller),
-        .trsm = sibling(family->trsm + form, target, caller),
-        .gemm = sibling(family->gemm + form, target, caller),
+        .getrf = clb_sibling(&clb_symbols[family->getrf + form].next, target, caller),
+        .getrs = clb_sibling(&clb_symbols[family->getrs + form].next, target, caller),
+        .trsm = clb_sibling(&clb_symbols[family->trsm + form].next, target, caller),
+        .gemm = clb_sibling(&clb_symbols[family->gemm + form].next, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
         .call_trsm = clb_next_trsm_fortran,

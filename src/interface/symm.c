@@ -6,7 +6,7 @@
  *
  * Source: Reference BLAS xSYMM, xHEMM; CBLAS cblas_xsymm, cblas_xhemm (BLAS Technical Forum
  * standard, 2.8). */
-#include "abi.h"
+#include "next.h"
 
 /* As routines.def has it: k is the order of A. */
 CLB_INLINE double work(bool right, int64_t m, int64_t n)

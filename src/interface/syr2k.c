@@ -7,7 +7,7 @@
  *
  * Source: Reference BLAS xSYR2K, xHER2K; CBLAS cblas_xsyr2k, cblas_xher2k (BLAS Technical Forum
  * standard, 2.8). */
-#include "abi.h"
+#include "next.h"
 
 /* ---- Fortran --------------------------------------------------------------------------------- */
 

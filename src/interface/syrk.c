@@ -6,7 +6,7 @@
  *
  * Source: Reference BLAS xSYRK, xHERK; CBLAS cblas_xsyrk, cblas_xherk (BLAS Technical Forum
  * standard, 2.8). */
-#include "abi.h"
+#include "next.h"
 
 /* ---- Fortran --------------------------------------------------------------------------------- */
 

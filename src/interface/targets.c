@@ -1,5 +1,5 @@
 /* Which functions of the next library a call needs. */
-#include "abi.h"
+#include "next.h"
 
 /* What stands in for a routine that a library lacks: one with the same arguments and meaning, or
  * GEMM, of which xGEMMTR is composed (gemmtr.c). */
@@ -30,15 +30,6 @@ const struct clb_target *clb_target_find(struct clb_symbol *symbol, const void *
     return clb_next_find_or(&symbol->next, others, list->count, caller);
 }
 
-const struct clb_target *clb_target_sibling(const struct clb_symbol *symbol,
-                                            const struct clb_target *target, clb_routine routine,
-                                            const void *caller)
-{
-    const struct clb_target *found =
-        clb_next_try(&clb_symbol_sibling(symbol, routine)->next, caller);
-    return found != NULL && found->ilp64 == target->ilp64 ? found : NULL;
-}
-
 struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
                                          const struct clb_target *target, const void *caller,
                                          clb_next_own call_own)
@@ -50,7 +41,7 @@ struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
     clb_precision precision = clb_routine_get(symbol->routine)->precision;
     return (struct clb_next_blas3){
         .own = target,
-        .gemm = clb_target_sibling(symbol, target, gemm[precision], caller),
+        .gemm = clb_sibling(&clb_symbol_sibling(symbol, gemm[precision])->next, target, caller),
         .call_own = call_own,
         .call_gemm =
             symbol->next.abi == CLB_ABI_C ? clb_next_gemm_c(precision) : clb_next_gemm_fortran,
