@@ -201,10 +201,10 @@ int main(void)
     };
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         settings[i].seed = random_bits(&seed);
-        tap_child(settings[i].name, 120, systems, &settings[i]);
+        tap_child(settings[i].name, 300, systems, &settings[i]);
     }
-    tap_child("more and more memory, in place", 120, growing_memory, &settings[0]);
-    tap_child("more and more memory, own memory", 120, growing_memory, &settings[2]);
-    tap_child("A goes up once", 60, one_upload, &settings[4]);
+    tap_child("more and more memory, in place", 300, growing_memory, &settings[0]);
+    tap_child("more and more memory, own memory", 300, growing_memory, &settings[2]);
+    tap_child("A goes up once", 120, one_upload, &settings[4]);
     return tap_done();
 }

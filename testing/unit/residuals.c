@@ -302,7 +302,7 @@ int main(int count, char **arguments)
                 continue;
             snprintf(name, sizeof name, "%s, next to %s", settings[i].name, peer_names[peer]);
             if (is_installed((enum peer)peer))
-                tap_child(name, count > 1 ? 3600 : 120, run, &test);
+                tap_child(name, count > 1 ? 3600 : 300, run, &test);
             else
                 tap_skip("not installed", "%s", name);
         }

@@ -370,6 +370,6 @@ int main(void)
         settings[i].seed = random_bits(&seed);
         tap_child(settings[i].name, 300, systems, &settings[i]);
     }
-    tap_child(turns.name, 120, taking_turns, &turns);
+    tap_child(turns.name, 300, taking_turns, &turns);
     return tap_done();
 }
