@@ -197,11 +197,13 @@ struct clb_rect {
 struct clb_gemm_plan {
     size_t tile_m, tile_n, slab;
     size_t tile_rows, tile_cols;
-    size_t slabs;   /* of all terms */
-    size_t a_slots; /* packed chunks of A kept: those of a row of tiles, or one */
-    size_t b_slots; /* of B, for each queue: a column of chunks, or one; none when direct */
-    size_t c_slots; /* tiles of C in flight */
-    size_t queues;  /* two when A is kept: the next tile's work fills the end of the last one's */
+    size_t slabs;          /* of all terms */
+    clb_operand_role kept; /* for a row of tiles; B where tiles are whole rows */
+    size_t a_slots;        /* packed chunks of A: those of a row of tiles, or one */
+    size_t b_slots;        /* of B, of a column of tiles, or one; none when direct */
+    size_t c_slots;        /* tiles of C in flight */
+    size_t queues;         /* two when all slots of `kept` are there: the next tile's work fills the
+                            * end of the last one's. Each has slots of its own for the other operand. */
     size_t a_bytes, b_bytes, c_bytes; /* of one slot */
     size_t mixed_w, mixed_bytes;      /* for each queue, of operands made on the device; or 0 */
     bool direct;                      /* B is not packed */

@@ -73,8 +73,8 @@ static clb_status get_buffers(struct run *run)
 {
     const struct clb_gemm_plan *plan = &run->plan;
     uint64_t missing = 0;
-    run->a_count = plan->a_slots;
-    run->b_count = plan->queues * plan->b_slots;
+    run->a_count = plan->a_slots * (plan->kept == CLB_OPERAND_A ? 1 : plan->queues);
+    run->b_count = plan->b_slots * (plan->kept == CLB_OPERAND_B ? 1 : plan->queues);
     run->a = calloc(run->a_count + run->b_count, sizeof *run->a);
     if (run->a == NULL)
         return CLB_ERR_NOMEM;
@@ -184,15 +184,34 @@ static clb_status pack(struct run *run, const struct clb_operand *operand, size_
     return status;
 }
 
-/* The packed chunk of A for a row of tiles and a slab. Kernels on the other queue than the one that
- * packs it wait for its event; packing over another chunk waits for the last tile, which may still
- * read that on the other queue. */
-static clb_status ensure_a(struct run *run, const struct clb_rect *block, size_t slab,
-                           const struct clb_pass *pass, size_t index, struct chunk_slot **out)
+/* The slots of an operand, their number for each queue, and a block's place in it. */
+struct side {
+    struct chunk_slot *slot;
+    const struct clb_operand *operand;
+    size_t slots, first, extent, number;
+};
+
+static struct side side_of(const struct run *run, clb_operand_role role,
+                           const struct clb_rect *block, size_t term)
 {
     const struct clb_gemm_plan *plan = &run->plan;
-    size_t chunk = block->row / plan->tile_m * plan->slabs + slab, turn = index % plan->queues;
-    struct chunk_slot *slot = *out = &run->a[chunk % plan->a_slots];
+    if (role == CLB_OPERAND_A)
+        return (struct side){run->a,      &run->operands.a[term],   plan->a_slots, block->row,
+                             block->rows, block->row / plan->tile_m};
+    return (struct side){run->b,      &run->operands.b[term],   plan->b_slots, block->col,
+                         block->cols, block->col / plan->tile_n};
+}
+
+/* The packed chunk of the operand that is kept, for a row of tiles and a slab. Kernels on the other
+ * queue than the one that packs it wait for its event; packing over another chunk waits for the
+ * last tile, which may still read that on the other queue. */
+static clb_status ensure_kept(struct run *run, const struct clb_rect *block, size_t slab,
+                              const struct clb_pass *pass, size_t index, struct chunk_slot **out)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    const struct side side = side_of(run, plan->kept, block, pass->term);
+    size_t chunk = side.number * plan->slabs + slab, turn = index % plan->queues;
+    struct chunk_slot *slot = *out = &side.slot[chunk % side.slots];
     if (slot->holds == chunk + 1)
         return CLB_OK;
     bool both = plan->queues > 1, over = both && slot->holds != 0;
@@ -202,7 +221,7 @@ static clb_status ensure_a(struct run *run, const struct clb_rect *block, size_t
     slot->holds = chunk + 1;
     slot->turn = turn;
     clb_status status =
-        pack(run, &run->operands.a[pass->term], block->row, block->rows, pass, slot->buffer, turn,
+        pack(run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
              (struct clb_order){.queue = queue_of(run, turn),
                                 .waits = over,
                                 .wait_list = over ? &run->event[(index - 1) % plan->c_slots] : NULL,
@@ -213,29 +232,33 @@ static clb_status ensure_a(struct run *run, const struct clb_rect *block, size_t
     return status;
 }
 
-/* Of B for a column of tiles: each queue packs its own, or the product takes B as it is. */
-static clb_status ensure_b(struct run *run, const struct clb_rect *block, size_t slab,
-                           const struct clb_pass *pass, size_t turn, struct clb_product *product)
+/* Of the other operand each queue packs its own. */
+static clb_status ensure_own(struct run *run, const struct clb_rect *block, size_t slab,
+                             const struct clb_pass *pass, size_t turn, struct chunk_slot **out)
 {
     const struct clb_gemm_plan *plan = &run->plan;
-    const struct clb_operand *operand = &run->operands.b[pass->term];
-    if (plan->direct) {
-        struct clb_chunk chunk;
-        clb_status status = clb_operand_chunk(queue_of(run, turn), operand, block->col, pass->p0,
-                                              block->cols, pass->k, &chunk);
-        product->b = chunk.mem;
-        product->b_offset = chunk.offset;
-        product->ldb = chunk.ld;
-        return status;
-    }
-    size_t number = block->col / plan->tile_n * plan->slabs + slab;
-    struct chunk_slot *slot = &run->b[turn * plan->b_slots + slab % plan->b_slots];
-    product->b = slot->buffer->mem;
-    if (slot->holds == number + 1)
+    const struct side side = side_of(
+        run, plan->kept == CLB_OPERAND_A ? CLB_OPERAND_B : CLB_OPERAND_A, block, pass->term);
+    size_t chunk = side.number * plan->slabs + slab;
+    struct chunk_slot *slot = *out = &side.slot[turn * side.slots + slab % side.slots];
+    if (slot->holds == chunk + 1)
         return CLB_OK;
-    slot->holds = number + 1;
-    return pack(run, operand, block->col, block->cols, pass, slot->buffer, turn,
+    slot->holds = chunk + 1;
+    return pack(run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
                 (struct clb_order){.queue = queue_of(run, turn)});
+}
+
+/* The product takes B as it is. */
+static clb_status take_direct(struct run *run, const struct clb_rect *block,
+                              const struct clb_pass *pass, size_t turn, struct clb_product *product)
+{
+    struct clb_chunk chunk;
+    clb_status status = clb_operand_chunk(queue_of(run, turn), &run->operands.b[pass->term],
+                                          block->col, pass->p0, block->cols, pass->k, &chunk);
+    product->b = chunk.mem;
+    product->b_offset = chunk.offset;
+    product->ldb = chunk.ld;
+    return status;
 }
 
 /* ---- one tile -------------------------------------------------------------------------------- */
@@ -298,21 +321,25 @@ static clb_status multiply(struct run *run, const struct tile *tile, size_t slab
     const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
     const struct clb_rect rect = find_support(run, tile, &pass);
     size_t turn = index % plan->queues;
-    struct chunk_slot *a;
+    struct chunk_slot *kept, *own = NULL;
     struct clb_product product = {.k = pass.k, .c = c->mem, .ldc = plan->ldc, .add = slab > 0};
     if (rect.rows == 0 || rect.cols == 0)
         return CLB_OK;
-    clb_status status = ensure_a(run, &tile->block, slab, &pass, index, &a);
-    if (status == CLB_OK)
-        status = ensure_b(run, &tile->block, slab, &pass, turn, &product);
+    clb_status status = ensure_kept(run, &tile->block, slab, &pass, index, &kept);
+    if (status == CLB_OK && plan->direct)
+        status = take_direct(run, &tile->block, &pass, turn, &product);
+    else if (status == CLB_OK)
+        status = ensure_own(run, &tile->block, slab, &pass, turn, &own);
     if (status != CLB_OK)
         return status;
-    product.a = a->buffer->mem;
-    bool foreign = a->ready != NULL && a->turn != turn;
+    bool a_kept = plan->kept == CLB_OPERAND_A, foreign = kept->ready != NULL && kept->turn != turn;
+    product.a = (a_kept ? kept : own)->buffer->mem;
+    if (!plan->direct)
+        product.b = (a_kept ? own : kept)->buffer->mem;
     return launch(run, tile, &pass, &rect, product,
                   (struct clb_order){.queue = queue_of(run, turn),
                                      .waits = foreign,
-                                     .wait_list = foreign ? &a->ready : NULL});
+                                     .wait_list = foreign ? &kept->ready : NULL});
 }
 
 /* Make the tile in a slot readable by the CPU: run->event[slot] says when. */

@@ -61,10 +61,13 @@ static bool fits(const struct clb_gemm *problem, struct clb_gemm_plan *plan, siz
 {
     plan->a_slots = a_slots;
     plan->b_slots = plan->direct ? 0 : b_slots;
+    plan->kept = clb_gemm_has_whole_rows(problem) ? CLB_OPERAND_B : CLB_OPERAND_A;
     plan->queues = a_slots == plan->slabs ? plan->c_slots : 1;
+    size_t own_a = plan->kept == CLB_OPERAND_B ? plan->queues : 1;
+    size_t own_b = plan->kept == CLB_OPERAND_A ? plan->queues : 1;
     plan->bytes =
-        (uint64_t)a_slots * clb_buffer_rounded(plan->a_bytes) +
-        (uint64_t)(plan->queues * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
+        (uint64_t)(own_a * plan->a_slots) * clb_buffer_rounded(plan->a_bytes) +
+        (uint64_t)(own_b * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
         raw_bytes(problem, CLB_OPERAND_A, plan->a_bytes, max_alloc) +
         raw_bytes(problem, CLB_OPERAND_B, plan->b_bytes, max_alloc) +
         (plan->mixed_bytes > 0 ? plan->queues * clb_buffer_rounded(plan->mixed_bytes) : 0) +

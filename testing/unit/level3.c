@@ -78,8 +78,8 @@ static void all_routines(void *argument)
         struct level3_case x;
         if (runtime == NULL || !exists(routine, precision))
             continue;
-        level3_make(&x, routine, precision, random_below(&setting->seed, 3) ? 50 : 9,
-                    &setting->seed);
+        size_t largest = setting->max_alloc != 0 ? 90 : random_below(&setting->seed, 3) ? 50 : 9;
+        level3_make(&x, routine, precision, largest, &setting->seed);
         expect(run(runtime, &x, setting->name), "%s: not computed", x.name);
         level3_free(&x);
     }
@@ -190,7 +190,7 @@ int main(void)
         {"cpu in place, larger tiles", "cpu", LARGER, false, 4, 0, 0},
         {"cpu in place, as tuned", "cpu", "", false, 1, 0, 0},
         {"portable in place", "portable", TINY, false, 3, 0, 0},
-        {"operands larger than a buffer", "cpu", TINY, false, 2, 0, 20000},
+        {"operands larger than a buffer", "cpu", TINY, false, 2, 0, 75000},
         {"cpu streamed", "cpu", TINY ",gemm.stream=1,gemm.threads=3", false, 6, 0, 0},
         {"cpu streamed by one thread", "cpu", TINY ",gemm.stream=1,gemm.threads=1", false, 2, 0, 0},
         {"cpu streamed, larger slabs", "cpu", LARGER ",gemm.stream=1,gemm.threads=2", false, 3, 0,
@@ -210,7 +210,7 @@ int main(void)
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         setting = settings[i];
         setting.seed = random_bits(&seed);
-        tap_child(setting.name, 120, all_routines, &setting);
+        tap_child(setting.name, 300, all_routines, &setting);
     }
     for (size_t i = 0; i < CLB_COUNT_OF(memory); i++) {
         setting = memory[i];
