@@ -18,8 +18,13 @@
  *            has read column j + 1 of everybody, who had read column j before.
  * tag        larger than 0; every launch takes the CLB_WIDTH next ones, so nothing is ever reset
  * state      [0] first column + 1 whose pivot is zero, `column` being the panel's first; kept when not 0
- *            [1] set to 1 when somebody was waited for in vain; the panel is undefined then
- *            [2 + column ...] the interchanges, 1-based and counted from the panel's first row
+ *            [1] set to 1 when somebody was waited for in vain; everything is undefined then
+ *            [2 + column ...] the interchanges, 1-based
+ * order,     what the interchanges do to rows, for those who apply them later: see "moves" below
+ * moves
+ *
+ * The panel is on the diagonal of a matrix: `column` is its first row as well, and interchanges and
+ * moves count from the matrix's first row.
  *
  * Pivots as LAPACK's: the largest |x|, for complex numbers |re| + |im|, the first among equals; a NaN
  * counts only in the first place. Multipliers are divided, which needs no sfmin. */
@@ -32,6 +37,10 @@
 #endif
 #ifndef CLB_WIDTH
 #define CLB_WIDTH 32
+#endif
+/* Columns of a block. */
+#ifndef CLB_BLOCK
+#define CLB_BLOCK (4 * CLB_WIDTH)
 #endif
 #ifndef CLB_PANEL_WG
 #define CLB_PANEL_WG 256
@@ -228,7 +237,8 @@ INLINE void publish(volatile __global ulong *turn, const __local uint *slot, uin
 }
 
 /* Read the candidates of all groups into `slots`; false when one did not come. */
-INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint words, uint tag)
+INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint words, uint tag,
+                   const uint patience)
 {
     const uint each = words + 1, count = (uint)get_num_groups(0) * each;
     for (uint base = get_local_id(0); base < count; base += BATCH * CLB_PANEL_WG) {
@@ -240,7 +250,7 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
             uint i = min(base + b * CLB_PANEL_WG, count - 1);
             at[b] = i / each * SLOT + word_number(i % each, words);
         }
-        for (uint look = 0; !all && look < CLB_PATIENCE; look++) {
+        for (uint look = 0; !all && look < patience; look++) {
             #pragma unroll
             for (uint b = 0; b < BATCH; b++)
                 word[b] = turn[at[b]];
@@ -353,7 +363,7 @@ INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint
         return mine;
     volatile __global ulong *turn = exchange + (ulong)(j % 2) * groups * SLOT;
     publish(turn, mine, WORDS_OF(width), tag + j);
-    if (!gather(turn, slots, WORDS_OF(width), tag + j))
+    if (!gather(turn, slots, WORDS_OF(width), tag + j, *lost ? 1 : CLB_PATIENCE))
         *lost = 1;
     barrier(CLK_LOCAL_MEM_FENCE);
     choose(slots, j, winner);
@@ -403,7 +413,7 @@ INLINE void put_aside(const real *x, __global real *aside)
  * left of a row. Returns the position of this work-item's row, the first column + 1 with a zero pivot
  * goes to *zero. (Barriers are in no conditional code: PoCL.) */
 INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, bool exists, uint pos,
-                    uint *zero, __global real *aside, __global int *ipiv,
+                    uint *zero, __global real *aside, __global int *ipiv, uint first,
                     volatile __global ulong *exchange, uint tag, SHARED)
 {
     const ulong stride = (ulong)get_global_size(0) * PARTS;
@@ -422,7 +432,7 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
         /* Rows are interchanged by their positions. */
         pos = pos == pivot_pos ? j : pos == j ? pivot_pos : pos;
         if (get_global_id(0) == 0)
-            ipiv[j] = (int)pivot_pos + 1;
+            ipiv[j] = (int)(first + pivot_pos) + 1;
         if (magnitude(pivot) == 0 && *zero == 0)
             *zero = j + 1;
         const bool below = exists && pos > j;
@@ -443,19 +453,51 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
 
 #define COLUMNS(width, begin, end)                                                                 \
     columns(begin, min(n, (uint)(end)), min(m, n), r, width, exists, pos, &zero, aside, ipiv,      \
-            exchange, tag, SHARED_AS_IS)
+            column, exchange, tag, SHARED_AS_IS)
 
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+/* Panels are strips of blocks, and these of larger panels: three ranges of columns that begin and end
+ * at strips. For each the sum of its interchanges so far is kept as 2 x width moves (to, from): first
+ * what comes to each of the range's rows, then where each of these rows goes, or NOBODY when it stays
+ * within the range. All other rows stay where they are. */
+struct range {
+    uint first, width;
+};
+
+/* Row `here`, as it was numbered before the range's interchanges, is row `there` now. */
+INLINE void note_move(uint here, uint there, struct range range, __global uint2 *moves)
+{
+    const uint end = range.first + range.width;
+    if (there < end)
+        moves[there - range.first] = (uint2)(there, here);
+    if (here < end)
+        moves[range.width + here - range.first] = (uint2)(there < end ? NOBODY : there, here);
+}
+
+/* order[there] is the row that was there before the range's interchanges. */
+INLINE uint row_before(const __global uint *order, uint row, uint column, struct range range)
+{
+    return column == range.first ? row : order[row];
+}
+
+/* `order`: one for the block, one for the larger panel, of `rows` rows each. `moves`: those of the
+ * strip, the block, and all larger panels. */
 __attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1)))
 __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda,
                               __global int *state, uint column, __global real *aside,
-                              volatile __global ulong *exchange, uint tag, __local uint *slots)
+                              volatile __global ulong *exchange, uint tag, __global uint *order,
+                              uint rows, __global uint2 *moves, uint block_first, uint block_width,
+                              uint panel_first, uint panel_width, __local uint *slots)
 {
     __local real keys[REDUCED];
     __local uint poss[REDUCED], indices[REDUCED], mine[SLOT], winner[1], lost[1];
+    const struct range strip = {column, n}, block = {block_first, block_width},
+                       panel = {panel_first, panel_width};
     const uint row = get_global_id(0);
     const bool exists = row < m;
     __global int *ipiv = state + 2 + column;
-    uint pos = row, zero = 0;
+    uint pos = row, zero = 0, in_block = 0, in_panel = 0;
     real r[REALS];
 
     a += offset * PARTS;
@@ -463,8 +505,12 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
     #pragma unroll
     for (uint c = 0; c < REALS; c++)
         r[c] = exists && c / PARTS < n ? a[(row + c / PARTS * lda) * PARTS + c % PARTS] : 0;
+    if (exists) {
+        in_block = row_before(order, column + row, column, block);
+        in_panel = row_before(order + rows, column + row, column, panel);
+    }
     if (get_local_id(0) == 0)
-        *lost = 0;
+        *lost = state[1] != 0;
     barrier(CLK_LOCAL_MEM_FENCE);
 #if CLB_TAPER
     pos = COLUMNS(CLB_WIDTH, 0, CLB_WIDTH / 4);
@@ -487,65 +533,135 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
                 a[(pos + c * lda) * PARTS + part] =
                     aside[(ulong)c * get_global_size(0) * PARTS + part];
         }
+        order[column + pos] = in_block;
+        order[rows + column + pos] = in_panel;
+        note_move(column + row, column + pos, strip, moves);
+        note_move(in_block, column + pos, block, moves + 2 * CLB_WIDTH);
+        note_move(in_panel, column + pos, panel, moves + 2 * (CLB_WIDTH + CLB_BLOCK + panel_first));
     }
     if (row == 0 && zero != 0 && state[0] == 0)
         state[0] = (int)(column + zero);
 }
 
-/* ---- the other columns ----------------------------------------------------------------------- */
+/* ---- the other columns of a block ------------------------------------------------------------ */
 
-#define FOLLOW_WG 64
+#define FOLLOW_WG 64 /* a work-item for each move of a strip */
 
-/* Interchange rows of `cols` columns by the pivots of a panel of `width` columns, and where `solves`
- * is not 0 solve L*X = B for their first `width` rows, L being the panel's unit lower triangle. A
- * work-item has a column, of which what is not solved yet is in registers, the next element first.
- * The matrices begin with the panel's first row; any number of groups. */
+#if FOLLOW_WG < 2 * CLB_WIDTH
+#error "CLB_WIDTH is too large"
+#endif
+
+/* Move rows of the other columns of a strip's block, and solve L*X = B for their first `width` rows in
+ * those on its right, L being the strip's unit lower triangle. A work-group has a column at a time.
+ * a + offset is row 0 of the block's first column, `strip` the number of columns before the strip and
+ * `cols` that of all others; any number of groups. */
 __attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1)))
-__kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols,
-                               ulong panel_offset, uint width, __global const int *state,
-                               uint column, uint solves)
+__kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint strip,
+                               uint width, uint column, __global const uint2 *moves)
 {
-    __local real l[CLB_WIDTH * CLB_WIDTH * PARTS]; /* l(i, j) is L(i + j, j), or 0 below L */
-    __global const real *panel = a + panel_offset * PARTS;
-    __global const int *ipiv = state + 2 + column;
-    for (uint e = get_local_id(0); e < CLB_WIDTH * CLB_WIDTH * PARTS; e += FOLLOW_WG) {
-        uint j = e / PARTS / CLB_WIDTH, i = e / PARTS % CLB_WIDTH + j;
-        l[e] = i > j && i < width ? panel[(i + j * lda) * PARTS + e % PARTS] : 0;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (ulong col = get_global_id(0); col < cols; col += get_global_size(0)) {
-        __global real *b = a + (offset + col * lda) * PARTS;
-        for (uint i = 0; i < width; i++) {
-            ulong other = (ulong)ipiv[i] - 1;
-            for (uint part = 0; part < PARTS; part++) {
-                real held = b[i * PARTS + part];
-                b[i * PARTS + part] = b[other * PARTS + part];
-                b[other * PARTS + part] = held;
-            }
+    __local real top[CLB_WIDTH * PARTS];
+    const uint id = get_local_id(0);
+    const uint2 move = id < 2 * width ? moves[id] : (uint2)(NOBODY, 0);
+    real l[CLB_WIDTH * PARTS]; /* row id of L */
+
+    a += offset * PARTS;
+    #pragma unroll
+    for (uint e = 0; e < CLB_WIDTH * PARTS; e++)
+        l[e] = id < width && e / PARTS < id
+                   ? a[(column + id + (ulong)(strip + e / PARTS) * lda) * PARTS + e % PARTS]
+                   : 0;
+    for (uint at = get_group_id(0); at < cols; at += get_num_groups(0)) {
+        const bool solves = at >= strip;
+        __global real *b = a + (ulong)(solves ? at + width : at) * lda * PARTS;
+        real x[PARTS];
+
+        for (uint part = 0; part < PARTS; part++)
+            x[part] = move.x != NOBODY ? b[(ulong)move.y * PARTS + part] : 0;
+        barrier(CLK_GLOBAL_MEM_FENCE); /* all is read before anything is written */
+        for (uint part = 0; part < PARTS; part++) {
+            if (id >= width && move.x != NOBODY)
+                b[(ulong)move.x * PARTS + part] = x[part];
+            if (id == 0)
+                top[part] = x[part];
         }
-        if (!solves)
-            continue;
-        real x[REALS];
         #pragma unroll
-        for (uint i = 0; i < REALS; i++)
-            x[i] = i / PARTS < width ? b[i] : 0;
-        #pragma unroll 1
-        for (uint j = 0; j < width; j++) {
-            const __local real *factors = l + j * CLB_WIDTH * PARTS;
-            real done[PARTS];
-            #pragma unroll
-            for (uint part = 0; part < PARTS; part++)
-                b[j * PARTS + part] = done[part] = x[part];
-            #pragma unroll
-            for (uint i = 1; i < CLB_WIDTH; i++) {
-                real factor[PARTS];
-                #pragma unroll
-                for (uint part = 0; part < PARTS; part++) {
-                    factor[part] = factors[i * PARTS + part];
-                    x[(i - 1) * PARTS + part] = x[i * PARTS + part];
-                }
-                subtract_product(x + (i - 1) * PARTS, factor, done);
+        for (uint j = 0; j < CLB_WIDTH; j++) {
+            barrier(CLK_LOCAL_MEM_FENCE); /* element j is in `top` */
+            if (solves && id > j && id < width) {
+                real done[PARTS];
+                for (uint part = 0; part < PARTS; part++)
+                    done[part] = top[j * PARTS + part];
+                subtract_product(x, l + j * PARTS, done);
+                for (uint part = 0; part < PARTS; part++)
+                    if (id == j + 1)
+                        top[(j + 1) * PARTS + part] = x[part];
             }
         }
+        for (uint part = 0; part < PARTS; part++)
+            if (id < width)
+                b[(ulong)(column + id) * PARTS + part] = x[part];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#define UPDATE_WG   128
+#define UPDATE_ROWS 64 /* of a tile; 4 x 4 elements for each work-item */
+#define UPDATE_COLS 32
+
+/* C -= L*U for what is below the strip's first `width` rows and right of it, `rows` x `cols`: L is at
+ * a + l, U at a + u, C at a + c. Any number of groups. */
+__attribute__((reqd_work_group_size(UPDATE_WG, 1, 1)))
+__kernel void clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows,
+                               uint cols, uint width)
+{
+    __local real left[CLB_WIDTH * UPDATE_ROWS * PARTS];
+    __local real top[CLB_WIDTH * (UPDATE_COLS + 1) * PARTS];
+    const uint id = get_local_id(0), i = id % 16, j = id / 16 * 4;
+    const uint high = (rows + UPDATE_ROWS - 1) / UPDATE_ROWS;
+    const uint tiles = high * ((cols + UPDATE_COLS - 1) / UPDATE_COLS);
+
+    for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        const uint row = tile % high * UPDATE_ROWS, col = tile / high * UPDATE_COLS;
+        real x[16 * PARTS];
+
+        #pragma unroll
+        for (uint e = 0; e < 16 * PARTS; e++) {
+            const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
+            x[e] = r < rows && s < cols ? a[(c + r + s * lda) * PARTS + e % PARTS] : 0;
+        }
+        for (uint e = id; e < CLB_WIDTH * UPDATE_ROWS; e += UPDATE_WG) {
+            const uint r = row + e % UPDATE_ROWS, p = e / UPDATE_ROWS;
+            for (uint part = 0; part < PARTS; part++)
+                left[e * PARTS + part] =
+                    p < width && r < rows ? a[(l + r + p * lda) * PARTS + part] : 0;
+        }
+        for (uint e = id; e < CLB_WIDTH * UPDATE_COLS; e += UPDATE_WG) {
+            const uint p = e % CLB_WIDTH, s = e / CLB_WIDTH;
+            for (uint part = 0; part < PARTS; part++)
+                top[(p * (UPDATE_COLS + 1) + s) * PARTS + part] =
+                    p < width && col + s < cols ? a[(u + p + (col + s) * lda) * PARTS + part] : 0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll 4
+        for (uint p = 0; p < CLB_WIDTH; p++) {
+            const __local real *of_row = top + (p * (UPDATE_COLS + 1) + j) * PARTS;
+            real f[4 * PARTS], g[4 * PARTS];
+
+            #pragma unroll
+            for (uint e = 0; e < 4 * PARTS; e++) {
+                f[e] = left[(p * UPDATE_ROWS + i + e / PARTS * 16) * PARTS + e % PARTS];
+                g[e] = of_row[e];
+            }
+            #pragma unroll
+            for (uint e = 0; e < 16; e++)
+                subtract_product(x + e * PARTS, f + e % 4 * PARTS, g + e / 4 * PARTS);
+        }
+        #pragma unroll
+        for (uint e = 0; e < 16 * PARTS; e++) {
+            const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
+            if (r < rows && s < cols)
+                a[(c + r + s * lda) * PARTS + e % PARTS] = x[e];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

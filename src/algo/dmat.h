@@ -120,6 +120,17 @@ clb_status clb_dmat_send_moves(struct clb_engine *engine, size_t count) CLB_MUST
 /* Apply the moves that were sent to the rows of x; the same from x to y. */
 clb_status clb_dmat_move(struct clb_engine *engine, const struct clb_dmat *x,
                          size_t count) CLB_MUST_CHECK;
+/* The same by moves that are on the device: `count` from number `first` on, of which those to row
+ * CLB_NOWHERE are none. Left out, and not counted among the columns of x, are the `gap` columns
+ * behind the first `before`. */
+#define CLB_NOWHERE UINT32_MAX
+struct clb_moves {
+    cl_mem mem;
+    size_t first, count;
+};
+clb_status clb_dmat_move_by(struct clb_engine *engine, const struct clb_dmat *x,
+                            const struct clb_moves *moves, size_t before,
+                            size_t gap) CLB_MUST_CHECK;
 clb_status clb_dmat_move_copy(struct clb_engine *engine, const struct clb_dmat *x,
                               const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
 /* y(i, j) = x(order[i], j); `order` holds a cl_uint for every row of y. */

@@ -26,14 +26,18 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
     size_t last = clb_min(clb_max(lu->nb, lu->tail), lu->inner); /* the widest panel */
     struct clb_engine_limits limits = clb_solve_limits(last, false, n);
+    bool panels = wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]);
     limits.k = last;
     limits.kept_m = m;
+    if (panels) {
+        limits.m = m;
+        limits.triangle = clb_max(limits.triangle, CLB_MAX_BLOCK);
+    }
     clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
     lu->result->kernel = lu->engine.variant->name;
-    if (wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]) &&
-        clb_panel_open(&lu->panel, &lu->engine, m, last) != CLB_OK)
+    if (panels && clb_panel_open(&lu->panel, &lu->engine, m, lu->inner) != CLB_OK)
         clb_log(CLB_LOG_INFO, "getrf: the CPU factors the panels");
     return clb_swapper_make(&lu->swapper, m);
 }
@@ -74,15 +78,20 @@ bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k)
     return clb_panel_takes(&lu->panel, lu->x.rows - k);
 }
 
-clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width)
+clb_status clb_lu_read_pivots(struct clb_lu *lu, size_t k, size_t width)
 {
-    const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     size_t info = 0;
     clb_status status =
-        clb_panel_factor(&lu->panel, &lu->engine, &panel, lu->result->ipiv + k, &info);
-    if (status == CLB_OK)
-        take_pivots(lu, k, width, info);
+        clb_panel_read(&lu->panel, &lu->engine, k, width, lu->result->ipiv + k, &info);
+    if (status == CLB_OK && lu->result->info == 0)
+        lu->result->info = info;
     return status;
+}
+
+clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width)
+{
+    clb_status status = clb_panel_enqueue(&lu->panel, &lu->engine, &lu->x, k, width);
+    return status == CLB_OK ? clb_lu_read_pivots(lu, k, width) : status;
 }
 
 clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves)

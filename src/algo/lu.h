@@ -45,6 +45,9 @@ void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_
 bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k);
 clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
+/* Wait for the device's panels, and take the pivots of columns [k, k + width) and info. */
+clb_status clb_lu_read_pivots(struct clb_lu *lu, size_t k, size_t width) CLB_MUST_CHECK;
+
 /* Send the interchanges and pack the triangle of a panel that the device has. */
 clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves) CLB_MUST_CHECK;
 

@@ -343,6 +343,8 @@ int main(void)
          80, 0},
         {"streamed, panels by the device from some row on", "cpu",
          "getrf.nb=24,trsm.nb=8,getrf.panel=2,gemm.stream=1", false, 320, 20, 0},
+        {"in place, panels of blocks by the device", "cpu", "getrf.nb=84,trsm.nb=16,getrf.panel=2",
+         false, 230, 24, 0},
         {"own memory, panels by the device", "portable",
          "gemm.tile=min,getrf.nb=20,trsm.nb=8,getrf.panel=2", true, 70, 40, 0},
     };
