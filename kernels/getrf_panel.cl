@@ -58,19 +58,26 @@
 #define CLB_PATIENCE 4000000
 #endif
 
+/* Rows are read and written in vectors of 16 bytes where everybody reads the same. */
 #if CLB_DOUBLE
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double real;
+typedef double2 wide;
 #define REAL_WORDS 2
+#define WIDE 2
+#define make_wide(x) ((double2)((x)[0], (x)[1]))
 #else
 typedef float real;
+typedef float4 wide;
 #define REAL_WORDS 1
+#define WIDE 4
+#define make_wide(x) ((float4)((x)[0], (x)[1], (x)[2], (x)[3]))
 #endif
 
 #define PARTS     (CLB_COMPLEX ? 2 : 1)
 #define REALS     (CLB_WIDTH * PARTS)      /* in a row */
 #define ROW_WORDS (REALS * REAL_WORDS)
-#define SLOT      (ROW_WORDS + 1)          /* and the row's position */
+#define SLOT      (ROW_WORDS + 4)          /* and the row's position; whole vectors */
 #define NOBODY    0xffffffffu              /* position: the group has no candidate */
 #define BATCH     4                        /* words that a work-item has in flight */
 
@@ -83,22 +90,13 @@ typedef float real;
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-INLINE uint word_of(real x, uint which)
+INLINE void take_wide(wide v, real *x)
 {
-#if CLB_DOUBLE
-    uint2 both = as_uint2(x);
-    return which == 0 ? both.x : both.y;
-#else
-    return as_uint(x);
-#endif
-}
-
-INLINE real real_of(const __local uint *words)
-{
-#if CLB_DOUBLE
-    return as_double((uint2)(words[0], words[1]));
-#else
-    return as_float(words[0]);
+    x[0] = v.x;
+    x[1] = v.y;
+#if !CLB_DOUBLE
+    x[2] = v.z;
+    x[3] = v.w;
 #endif
 }
 
@@ -268,27 +266,24 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
     return true;
 }
 
-/* The best candidate of all groups, by one warp or one work-item; its number goes to *winner. */
-INLINE void choose(const __local uint *slots, uint j, __local uint *winner)
+/* The best candidate of all groups: its number, known to all work-items. */
+INLINE uint choose(const __local uint *slots, uint j)
 {
-    const uint groups = get_num_groups(0), item = get_local_id(0);
-    const uint lanes = CLB_SHUFFLE ? 32 : 1;
-    if (item >= lanes)
-        return;
+    const uint groups = get_num_groups(0), lanes = CLB_SHUFFLE ? 32 : 1;
     struct best best = {KEY_NONE, NOBODY, 0};
-    for (uint g = item; g < groups; g += lanes) {
+    for (uint g = get_local_id(0) % lanes; g < groups; g += lanes) {
         const __local uint *slot = slots + g * SLOT;
+        const __local real *row = (const __local real *)slot;
         real x[PARTS];
         for (uint part = 0; part < PARTS; part++)
-            x[part] = real_of(slot + part * REAL_WORDS);
+            x[part] = row[part];
         if (slot[ROW_WORDS] != NOBODY)
             take(&best, key_of(x, slot[ROW_WORDS], j), slot[ROW_WORDS], g);
     }
 #if CLB_SHUFFLE
     best_of_warp(&best);
 #endif
-    if (item == 0)
-        *winner = best.index;
+    return best.index;
 }
 
 /* ---- elimination ----------------------------------------------------------------------------- */
@@ -331,8 +326,8 @@ INLINE void subtract_product(real *c, const real *l, const real *u)
 /* The work-group's memory. */
 #define SHARED                                                                                     \
     __local real *keys, __local uint *poss, __local uint *indices, __local uint *mine,             \
-        __local uint *slots, __local uint *winner, __local uint *lost
-#define SHARED_AS_IS keys, poss, indices, mine, slots, winner, lost
+        __local uint *slots, __local uint *lost
+#define SHARED_AS_IS keys, poss, indices, mine, slots, lost
 
 /* This group's best row for column j, `key` and `pos` being those of this work-item's: its first
  * `width` columns and its position go to `mine`. */
@@ -342,13 +337,9 @@ INLINE void nominate(const real *r, real key, uint pos, const uint width, SHARED
     best_of_group(&best, keys, poss, indices);
     if (get_local_id(0) == best.index) {
         #pragma unroll
-        for (uint c = 0; c < REALS; c++) {
-            #pragma unroll
-            for (uint w = 0; w < REAL_WORDS; w++) {
-                if (c < width * PARTS)
-                    mine[c * REAL_WORDS + w] = word_of(r[c], w);
-            }
-        }
+        for (uint c = 0; c < REALS / WIDE; c++)
+            if (c < width * PARTS / WIDE)
+                ((__local wide *)mine)[c] = make_wide(r + c * WIDE);
         mine[ROW_WORDS] = best.key > KEY_NONE ? best.pos : NOBODY;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -366,9 +357,7 @@ INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint
     if (!gather(turn, slots, WORDS_OF(width), tag + j, *lost ? 1 : CLB_PATIENCE))
         *lost = 1;
     barrier(CLK_LOCAL_MEM_FENCE);
-    choose(slots, j, winner);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return slots + *winner * SLOT;
+    return slots + choose(slots, j) * SLOT;
 }
 
 /* The next column becomes the first. */
@@ -389,15 +378,20 @@ INLINE void eliminate(real *r, const uint width, const __local uint *pivot_row)
     for (uint part = 0; part < PARTS; part++)
         l[part] = r[part];
     #pragma unroll
-    for (uint c = 1; c < CLB_WIDTH; c++) {
-        if (c < width) {
-            real u[PARTS];
+    for (uint v = 0; v < REALS / WIDE; v++) {
+        if (v * WIDE < width * PARTS) {
+            real u[WIDE];
+            take_wide(((const __local wide *)pivot_row)[v], u);
             #pragma unroll
-            for (uint part = 0; part < PARTS; part++) {
-                u[part] = real_of(pivot_row + (c * PARTS + part) * REAL_WORDS);
-                r[(c - 1) * PARTS + part] = r[c * PARTS + part];
+            for (uint w = 0; w < WIDE; w += PARTS) {
+                const uint c = v * WIDE + w;
+                if (c >= PARTS && c < width * PARTS) {
+                    #pragma unroll
+                    for (uint part = 0; part < PARTS; part++)
+                        r[c - PARTS + part] = r[c + part];
+                    subtract_product(r + c - PARTS, l, u + w);
+                }
             }
-            subtract_product(r + (c - 1) * PARTS, l, u);
         }
     }
 }
@@ -428,7 +422,7 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
         real pivot[PARTS];
         #pragma unroll
         for (uint part = 0; part < PARTS; part++)
-            pivot[part] = real_of(pivot_row + part * REAL_WORDS);
+            pivot[part] = ((const __local real *)pivot_row)[part];
         /* Rows are interchanged by their positions. */
         pos = pos == pivot_pos ? j : pos == j ? pivot_pos : pos;
         if (get_global_id(0) == 0)
@@ -488,15 +482,18 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
                               __global int *state, uint column, __global real *aside,
                               volatile __global ulong *exchange, uint tag, __global uint *order,
                               uint rows, __global uint2 *moves, uint block_first, uint block_width,
-                              uint panel_first, uint panel_width, __local uint *slots)
+                              uint panel_first, uint panel_width, __local uint4 *slot_memory)
 {
     __local real keys[REDUCED];
-    __local uint poss[REDUCED], indices[REDUCED], mine[SLOT], winner[1], lost[1];
+    __local uint poss[REDUCED], indices[REDUCED], lost[1];
+    __local uint mine[SLOT] __attribute__((aligned(16)));
+    __local uint *slots = (__local uint *)slot_memory;
     const struct range strip = {column, n}, block = {block_first, block_width},
                        panel = {panel_first, panel_width};
     const uint row = get_global_id(0);
     const bool exists = row < m;
     __global int *ipiv = state + 2 + column;
+    const ulong stride = (ulong)get_global_size(0) * PARTS;
     uint pos = row, zero = 0, in_block = 0, in_panel = 0;
     real r[REALS];
 
@@ -527,12 +524,13 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
     }
     /* What is overwritten here has been read: everybody took part in the first column. */
     if (exists) {
-        for (uint c = 0; c < n; c++) {
-            #pragma unroll
-            for (uint part = 0; part < PARTS; part++)
-                a[(pos + c * lda) * PARTS + part] =
-                    aside[(ulong)c * get_global_size(0) * PARTS + part];
-        }
+        #pragma unroll
+        for (uint c = 0; c < REALS; c++)
+            r[c] = c / PARTS < n ? aside[c / PARTS * stride + c % PARTS] : 0;
+        #pragma unroll
+        for (uint c = 0; c < REALS; c++)
+            if (c / PARTS < n)
+                a[(pos + c / PARTS * lda) * PARTS + c % PARTS] = r[c];
         order[column + pos] = in_block;
         order[rows + column + pos] = in_panel;
         note_move(column + row, column + pos, strip, moves);

@@ -31,6 +31,24 @@ static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update
     return status;
 }
 
+/* Rows and columns of C for one launch: tiles in blocks that are about square. */
+static void cut_product(const struct clb_engine *engine, size_t m, size_t n, size_t *rows,
+                        size_t *cols)
+{
+    size_t unit_m = clb_gemm_unit(engine->variant, CLB_OPERAND_A);
+    size_t unit_n = clb_gemm_unit(engine->variant, CLB_OPERAND_B);
+    size_t high = clb_div_up(m, unit_m), wide = clb_div_up(n, unit_n), side = 1;
+    *rows = clb_min(engine->cut_m, m);
+    *cols = n;
+    if (engine->most_tiles == 0 || high * wide <= engine->most_tiles)
+        return;
+    while ((side + 1) * (side + 1) <= engine->most_tiles)
+        side++;
+    wide = clb_min(wide, clb_max(side, engine->most_tiles / high));
+    *cols = clb_min(wide * unit_n, n);
+    *rows = clb_min(*rows, engine->most_tiles / wide * unit_m);
+}
+
 /* One slab of depth for columns [j0, j0 + cols). */
 static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_update *update,
                            size_t j0, size_t cols, size_t p0, size_t depth)
@@ -39,21 +57,24 @@ static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_upda
     struct clb_chunk chunk = chunk_of(&update->b, CLB_OPERAND_B, update->op_b, j0, p0);
     clb_status status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_B, &chunk, cols,
                                       depth, engine->packed_b->mem, 0, NULL, order);
-    for (size_t i0 = 0; i0 < update->c.rows && status == CLB_OK;) {
-        size_t rows = clb_min(engine->cut_m, update->c.rows - i0);
-        struct clb_product product = {
-            .m = rows,
-            .n = cols,
-            .k = depth,
-            .a = packed_a(engine, update),
-            .b = engine->packed_b->mem,
-            .c = update->c.mem,
-            .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i0, depth),
-            .c_offset = update->c.offset + i0 + j0 * update->c.ld,
-            .ldc = update->c.ld,
-            .subtract = true};
-        status = clb_gemm_multiply(engine->lane, engine->variant, &product, order);
-        i0 += rows;
+    size_t rows, wide;
+    cut_product(engine, update->c.rows, cols, &rows, &wide);
+    for (size_t j = 0; j < cols; j += wide) {
+        for (size_t i = 0; i < update->c.rows && status == CLB_OK; i += rows) {
+            struct clb_product product = {
+                .m = clb_min(rows, update->c.rows - i),
+                .n = clb_min(wide, cols - j),
+                .k = depth,
+                .a = packed_a(engine, update),
+                .b = engine->packed_b->mem,
+                .c = update->c.mem,
+                .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i, depth),
+                .b_offset = clb_packed_offset(engine->variant, CLB_OPERAND_B, j, depth),
+                .c_offset = update->c.offset + i + (j0 + j) * update->c.ld,
+                .ldc = update->c.ld,
+                .subtract = true};
+            status = clb_gemm_multiply(engine->lane, engine->variant, &product, order);
+        }
     }
     return status;
 }

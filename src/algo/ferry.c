@@ -135,6 +135,15 @@ static clb_status wait_for_slot(struct clb_ferryman *man, size_t slot)
     return status;
 }
 
+static clb_status mark(cl_command_queue queue, cl_event *event)
+{
+    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, event),
+                                     "clEnqueueBarrierWithWaitList");
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    return status;
+}
+
 static clb_status bring_up(struct clb_ferryman *man, size_t piece)
 {
     struct clb_ferry *ferry = man->ferry;
@@ -159,6 +168,9 @@ static clb_status bring_up(struct clb_ferryman *man, size_t piece)
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.Flush(ferry->lane->upload), "clFlush");
     pthread_mutex_lock(&ferry->lock);
+    /* Its last piece: what is asked for now is there when all of it is, but not more. */
+    if (status == CLB_OK && cargo->done + 1 == cargo->pieces)
+        status = mark(ferry->lane->upload, &cargo->ready);
     cargo->done += status == CLB_OK;
     pthread_cond_broadcast(&ferry->changed);
     pthread_mutex_unlock(&ferry->lock);
@@ -303,8 +315,18 @@ clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo, cl_command_que
 {
     clb_status status = await_done(ferry, &ferry->cargo[cargo]);
     if (status == CLB_OK)
-        status = clb_queue_join(ferry->lane->upload, queue);
+        status = clb_cl_check(
+            clb_cl.EnqueueBarrierWithWaitList(queue, 1, &ferry->cargo[cargo].ready, NULL),
+            "clEnqueueBarrierWithWaitList");
     return status;
+}
+
+bool clb_ferry_has(struct clb_ferry *ferry, size_t cargo)
+{
+    pthread_mutex_lock(&ferry->lock);
+    bool has = ferry->cargo[cargo].done == ferry->cargo[cargo].pieces || ferry->status != CLB_OK;
+    pthread_mutex_unlock(&ferry->lock);
+    return has;
 }
 
 clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo)
@@ -315,11 +337,7 @@ clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo)
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t index, cl_command_queue queue)
 {
     struct clb_cargo *cargo = &ferry->cargo[index];
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, &cargo->ready),
-                     "clEnqueueBarrierWithWaitList");
-    if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    clb_status status = mark(queue, &cargo->ready);
     if (status != CLB_OK)
         return status;
     pthread_mutex_lock(&ferry->lock);

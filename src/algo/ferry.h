@@ -31,7 +31,7 @@ struct clb_cargo {
     size_t first_piece, pieces;
     size_t extent;  /* rows or columns of a piece; may be set before */
     size_t done;    /* pieces enqueued (up) or arrived (down) */
-    cl_event ready; /* down: x may be read */
+    cl_event ready; /* up: x is complete; down: x may be read */
 };
 
 struct clb_ferry;
@@ -80,6 +80,9 @@ void clb_ferry_start(struct clb_ferry *ferry);
 /* Have commands that are enqueued on `queue` from now on wait until a load is on the device. */
 clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo,
                            cl_command_queue queue) CLB_MUST_CHECK;
+
+/* Whether that would not wait: a load is under way, all of it, or the ferry has failed. */
+bool clb_ferry_has(struct clb_ferry *ferry, size_t cargo);
 
 /* A load may come down when what `queue` has now is done. In order. */
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t cargo,

@@ -109,11 +109,10 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
     return status;
 }
 
-clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
-                        size_t moves, bool kept)
+clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine, size_t k, size_t width,
+                         size_t first, size_t count, bool keep, bool kept)
 {
     size_t below = lu->x.rows - k - width;
-    const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     const struct clb_dmat top = clb_dmat_part(&lu->x, k, first, width, count);
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
                                                .unit = true};
@@ -121,13 +120,19 @@ clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first,
         .a = clb_dmat_part(&lu->x, k + width, k, below, width),
         .b = top,
         .c = clb_dmat_part(&lu->x, k + width, first, below, count),
-        .keep = true,
+        .keep = keep,
         .kept = kept};
+    clb_status status = clb_dmat_solve(engine, &triangle, &top);
+    return status == CLB_OK ? clb_dmat_update(engine, &update) : status;
+}
+
+clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
+                        size_t moves, bool kept)
+{
+    const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     clb_status status = clb_dmat_move(&lu->engine, &columns, moves);
     if (status == CLB_OK)
-        status = clb_dmat_solve(&lu->engine, &triangle, &top);
-    if (status == CLB_OK)
-        status = clb_dmat_update(&lu->engine, &update);
+        status = clb_lu_update(lu, &lu->engine, k, width, first, count, true, kept);
     return status;
 }
 

@@ -56,6 +56,11 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
 clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
                         size_t moves, bool kept) CLB_MUST_CHECK;
 
+/* The same on any engine, without interchanges and with the triangle packed there. `keep` and
+ * `kept`: see clb_dmat_update. */
+clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine, size_t k, size_t width,
+                         size_t first, size_t count, bool keep, bool kept) CLB_MUST_CHECK;
+
 /* The order in which the rows of the columns of panel [k, k + width) are written back: the
  * interchanges of all later steps. Row i is order[i]; has room for m. */
 void clb_lu_order(const struct clb_lu *lu, size_t k, size_t width, cl_uint *order);

@@ -32,10 +32,10 @@ static cl_command_queue last_queue;
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* 32-bit words of a row and the position behind it, as they are exchanged. */
+/* 32-bit words of a row and the position behind it, as they are exchanged, in vectors of four. */
 static size_t slot_words(const struct clb_panel *panel, clb_precision precision)
 {
-    return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 1;
+    return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
 
 /* Groups of other devices may be run one after the other. */

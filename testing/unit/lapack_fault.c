@@ -37,6 +37,10 @@ static const struct setting factorisations[] = {
     {"LU in own memory", "cpu", PARAMS ",gemm.threads=3", true, CLB_D, 37, 37, false, false, 0},
     {"LU in own memory, singular", "cpu", PARAMS ",gemm.threads=2", true, CLB_S, 41, 35, true,
      false, 0},
+    {"LU in own memory, panels by the device", "cpu", PARAMS ",gemm.threads=2,getrf.panel=2", true,
+     CLB_D, 37, 41, false, false, 0},
+    {"LU streamed by one thread, panels by the device", "portable",
+     PARAMS ",gemm.threads=1,gemm.stream=1,getrf.panel=2", false, CLB_S, 29, 26, true, false, 0},
     {"LU streamed by one thread", "portable", PARAMS ",gemm.threads=1,gemm.stream=1", false, CLB_Z,
      26, 40, false, false, 0},
 };
