@@ -45,7 +45,7 @@
 #ifndef CLB_PANEL_WG
 #define CLB_PANEL_WG 256
 #endif
-/* 1: reductions by shuffles, warps of 32. */
+/* 1: reductions by shuffles, warps of 32; 2: by instructions of compute capability 8.0. */
 #ifndef CLB_SHUFFLE
 #define CLB_SHUFFLE 0
 #endif
@@ -109,39 +109,73 @@ INLINE real magnitude(const real *x)
 #endif
 }
 
-/* What rows are compared by: never a NaN. Rows that were pivots have none. */
-#define KEY_NONE ((real)-2)
+/* What rows are compared by: the bits of a magnitude order as it does. The smallest is for rows that
+ * were pivots and for those that don't exist, then comes NaN. */
+#if CLB_DOUBLE
+typedef ulong code;
+#define bits_of(x) as_ulong(x)
+#else
+typedef uint code;
+#define bits_of(x) as_uint(x)
+#endif
 
-INLINE real key_of(const real *x, uint pos, uint j)
+INLINE code code_of(const real *x, uint pos, uint j)
 {
-    real key = magnitude(x);
-    if (isnan(key))
-        key = pos == j ? (real)INFINITY : (real)-1;
-    return key;
+    real size = magnitude(x);
+    if (isnan(size))
+        return pos == j ? ~(code)0 : 1;
+    return bits_of(size) + 2;
 }
 
-INLINE bool better(real key, uint pos, real other_key, uint other_pos)
-{
-    return key > other_key || (key == other_key && pos < other_pos);
-}
-
-/* ---- the best of many: key, position, and an index that says whose they are ------------------ */
+/* ---- the best of many: code, position, and in `index` whose they are ------------------------- */
 
 struct best {
-    real key;
+    code key;
     uint pos, index;
 };
 
-INLINE void take(struct best *best, real key, uint pos, uint index)
+#define NO_ONE ((struct best){0, NOBODY, 0})
+
+INLINE void take(struct best *best, code key, uint pos, uint index)
 {
-    if (better(key, pos, best->key, best->pos)) {
+    if (key > best->key || (key == best->key && pos < best->pos)) {
         best->key = key;
         best->pos = pos;
         best->index = index;
     }
 }
 
-#if CLB_SHUFFLE
+#if CLB_SHUFFLE == 2
+INLINE uint largest(uint value)
+{
+    uint result;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
+    return result;
+}
+
+/* Of the lanes of a warp, known to all of them; the index only where it is asked for. */
+INLINE void best_of_warp(struct best *best, const bool indexed)
+{
+    const uint low = (uint)best->key;
+    bool is_best = true;
+    uint part;
+#if CLB_DOUBLE
+    const uint high = (uint)(best->key >> 32);
+    best->key = (code)largest(high) << 32;
+    is_best = high == (uint)(best->key >> 32);
+#else
+    best->key = 0;
+#endif
+    part = largest(is_best ? low : 0);
+    is_best = is_best && low == part;
+    best->key |= part;
+    /* NOBODY is the largest position. */
+    part = ~largest(is_best ? ~best->pos : 0);
+    if (indexed)
+        best->index = largest(is_best && best->pos == part ? best->index : 0);
+    best->pos = part;
+}
+#elif CLB_SHUFFLE
 INLINE uint shuffle(uint value, uint lanes)
 {
     uint result;
@@ -151,68 +185,56 @@ INLINE uint shuffle(uint value, uint lanes)
     return result;
 }
 
-INLINE real shuffle_real(real value, uint lanes)
-{
-#if CLB_DOUBLE
-    uint2 both = as_uint2(value);
-    return as_double((uint2)(shuffle(both.x, lanes), shuffle(both.y, lanes)));
-#else
-    return as_float(shuffle(as_uint(value), lanes));
-#endif
-}
-
-/* Of the lanes of a warp, known to all of them. */
-INLINE void best_of_warp(struct best *best)
+INLINE void best_of_warp(struct best *best, const bool indexed)
 {
     for (uint lanes = 16; lanes > 0; lanes /= 2) {
-        real key = shuffle_real(best->key, lanes);
-        uint pos = shuffle(best->pos, lanes), index = shuffle(best->index, lanes);
+        uint index = indexed ? shuffle(best->index, lanes) : 0, pos = shuffle(best->pos, lanes);
+        code key = shuffle((uint)best->key, lanes);
+#if CLB_DOUBLE
+        key |= (code)shuffle((uint)(best->key >> 32), lanes) << 32;
+#endif
         take(best, key, pos, index);
     }
 }
+#endif
 
+#if CLB_SHUFFLE
 #define REDUCED (CLB_PANEL_WG / 32)
 
-/* Of the work-group, known to all; the arrays have one element a warp. */
-INLINE void best_of_group(struct best *best, __local real *keys, __local uint *poss,
-                                 __local uint *indices)
+/* Of the work-group, without index, known to all; the arrays have one element a warp. */
+INLINE void best_of_group(struct best *best, __local code *keys, __local uint *poss)
 {
     uint item = get_local_id(0), lane = item % 32;
-    best_of_warp(best);
+    best_of_warp(best, false);
     if (lane == 0) {
         keys[item / 32] = best->key;
         poss[item / 32] = best->pos;
-        indices[item / 32] = best->index;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    lane %= REDUCED;
-    best->key = keys[lane];
-    best->pos = poss[lane];
-    best->index = indices[lane];
-    best_of_warp(best);
+    best->key = keys[lane % REDUCED];
+    best->pos = poss[lane % REDUCED];
+    best_of_warp(best, false);
 }
 #else
 #define REDUCED CLB_PANEL_WG
 
-INLINE void best_of_group(struct best *best, __local real *keys, __local uint *poss,
-                                 __local uint *indices)
+INLINE void best_of_group(struct best *best, __local code *keys, __local uint *poss)
 {
     uint item = get_local_id(0);
     keys[item] = best->key;
     poss[item] = best->pos;
-    indices[item] = best->index;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint span = CLB_PANEL_WG / 2; span > 0; span /= 2) {
-        if (item < span && better(keys[item + span], poss[item + span], keys[item], poss[item])) {
-            keys[item] = keys[item + span];
-            poss[item] = poss[item + span];
-            indices[item] = indices[item + span];
+        if (item < span) {
+            struct best both = {keys[item], poss[item], 0};
+            take(&both, keys[item + span], poss[item + span], 0);
+            keys[item] = both.key;
+            poss[item] = both.pos;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     best->key = keys[0];
     best->pos = poss[0];
-    best->index = indices[0];
     barrier(CLK_LOCAL_MEM_FENCE); /* read before the next column writes */
 }
 #endif
@@ -270,7 +292,7 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
 INLINE uint choose(const __local uint *slots, uint j)
 {
     const uint groups = get_num_groups(0), lanes = CLB_SHUFFLE ? 32 : 1;
-    struct best best = {KEY_NONE, NOBODY, 0};
+    struct best best = NO_ONE;
     for (uint g = get_local_id(0) % lanes; g < groups; g += lanes) {
         const __local uint *slot = slots + g * SLOT;
         const __local real *row = (const __local real *)slot;
@@ -278,10 +300,10 @@ INLINE uint choose(const __local uint *slots, uint j)
         for (uint part = 0; part < PARTS; part++)
             x[part] = row[part];
         if (slot[ROW_WORDS] != NOBODY)
-            take(&best, key_of(x, slot[ROW_WORDS], j), slot[ROW_WORDS], g);
+            take(&best, code_of(x, slot[ROW_WORDS], j), slot[ROW_WORDS], g);
     }
 #if CLB_SHUFFLE
-    best_of_warp(&best);
+    best_of_warp(&best, true);
 #endif
     return best.index;
 }
@@ -325,23 +347,24 @@ INLINE void subtract_product(real *c, const real *l, const real *u)
 
 /* The work-group's memory. */
 #define SHARED                                                                                     \
-    __local real *keys, __local uint *poss, __local uint *indices, __local uint *mine,             \
-        __local uint *slots, __local uint *lost
-#define SHARED_AS_IS keys, poss, indices, mine, slots, lost
+    __local code *keys, __local uint *poss, __local uint *mine, __local uint *slots,               \
+        __local uint *lost
+#define SHARED_AS_IS keys, poss, mine, slots, lost
 
-/* This group's best row for column j, `key` and `pos` being those of this work-item's: its first
- * `width` columns and its position go to `mine`. */
-INLINE void nominate(const real *r, real key, uint pos, const uint width, SHARED)
+/* This group's best row, `best` being this work-item's: its first `width` columns and its position go
+ * to `mine`. */
+INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
 {
-    struct best best = {key, pos, get_local_id(0)};
-    best_of_group(&best, keys, poss, indices);
-    if (get_local_id(0) == best.index) {
+    const uint pos = best.pos;
+    best_of_group(&best, keys, poss);
+    if (pos == best.pos && pos != NOBODY) {
         #pragma unroll
         for (uint c = 0; c < REALS / WIDE; c++)
             if (c < width * PARTS / WIDE)
                 ((__local wide *)mine)[c] = make_wide(r + c * WIDE);
-        mine[ROW_WORDS] = best.key > KEY_NONE ? best.pos : NOBODY;
     }
+    if (get_local_id(0) == 0)
+        mine[ROW_WORDS] = best.pos;
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -413,7 +436,7 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
     const ulong stride = (ulong)get_global_size(0) * PARTS;
     for (; j < min(end, steps); j++) {
         const bool stands = exists && pos >= j;
-        nominate(r, stands ? key_of(r, pos, j) : KEY_NONE, stands ? pos : NOBODY, width,
+        nominate(r, stands ? (struct best){code_of(r, pos, j), pos, 0} : NO_ONE, width,
                  SHARED_AS_IS);
         const __local uint *pivot_row = elect(j, exchange, tag, width, SHARED_AS_IS);
         if (*lost)
@@ -484,8 +507,8 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
                               uint rows, __global uint2 *moves, uint block_first, uint block_width,
                               uint panel_first, uint panel_width, __local uint4 *slot_memory)
 {
-    __local real keys[REDUCED];
-    __local uint poss[REDUCED], indices[REDUCED], lost[1];
+    __local code keys[REDUCED];
+    __local uint poss[REDUCED], lost[1];
     __local uint mine[SLOT] __attribute__((aligned(16)));
     __local uint *slots = (__local uint *)slot_memory;
     const struct range strip = {column, n}, block = {block_first, block_width},
@@ -524,13 +547,16 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
     }
     /* What is overwritten here has been read: everybody took part in the first column. */
     if (exists) {
-        #pragma unroll
-        for (uint c = 0; c < REALS; c++)
-            r[c] = c / PARTS < n ? aside[c / PARTS * stride + c % PARTS] : 0;
-        #pragma unroll
-        for (uint c = 0; c < REALS; c++)
-            if (c / PARTS < n)
-                a[(pos + c / PARTS * lda) * PARTS + c % PARTS] = r[c];
+        #pragma unroll 1
+        for (uint first = 0; first < n; first += 8) {
+            #pragma unroll
+            for (uint c = 0; c < 8 * PARTS; c++)
+                r[c] = first + c / PARTS < n ? aside[(first + c / PARTS) * stride + c % PARTS] : 0;
+            #pragma unroll
+            for (uint c = 0; c < 8 * PARTS; c++)
+                if (first + c / PARTS < n)
+                    a[(pos + (first + c / PARTS) * lda) * PARTS + c % PARTS] = r[c];
+        }
         order[column + pos] = in_block;
         order[rows + column + pos] = in_panel;
         note_move(column + row, column + pos, strip, moves);

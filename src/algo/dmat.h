@@ -48,7 +48,9 @@ struct clb_engine {
     size_t solve_item, move_item; /* their local sizes */
     size_t block;                 /* order of a diagonal block */
     size_t cut_m, cut_n, cut_k;   /* most of one launch of the product's kernels */
-    size_t most_tiles;            /* of the products, 0: any: what is left is for another queue */
+    /* So many of the next launches of products have at most so many tiles: the rest of the device
+     * is for another queue. */
+    size_t small_launches, most_tiles;
     struct clb_buffer *packed_a, *packed_b, *kept_a, *triangles, *moves, *moves_host;
 };
 

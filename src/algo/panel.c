@@ -15,8 +15,10 @@
 /* Rows of a work-group: a row's rest is in registers. */
 #define GROUP_NVIDIA ((size_t)512)
 #define GROUP_OTHER  ((size_t)256)
-#define FOLLOW_GROUP ((size_t)64)
-#define UPDATE_GROUP ((size_t)128)
+/* As large as a strip is wide, and a warp. */
+#define SMALLEST_GROUP ((size_t)32)
+#define FOLLOW_GROUP   ((size_t)64)
+#define UPDATE_GROUP   ((size_t)128)
 /* Strips of a block. */
 #define STRIPS ((size_t)4)
 
@@ -50,24 +52,37 @@ bool clb_panel_is_faster(const struct clb_device *device)
     return groups_progress(device);
 }
 
-static clb_status get_program(struct clb_panel *panel, struct clb_engine *engine)
+/* By fewer instructions where the device has them. */
+static clb_status build(struct clb_panel *panel, struct clb_engine *engine, bool warps)
 {
     clb_precision precision = engine->variant->precision;
+    clb_status status = CLB_ERR_BUILD;
+    for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
+        char options[160];
+        snprintf(options, sizeof options,
+                 "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu "
+                 "-DCLB_PANEL_WG=%zu -DCLB_SHUFFLE=%d -DCLB_TAPER=%d",
+                 clb_precision_real_size(precision) == sizeof(double),
+                 clb_precision_parts(precision) > 1, panel->width, panel->block, panel->group,
+                 shuffle, warps);
+        status =
+            clb_program_get(engine->runtime, &clb_kernel_getrf_panel, options, &panel->program);
+    }
+    return status;
+}
+
+static clb_status get_program(struct clb_panel *panel, struct clb_engine *engine)
+{
     bool progress = groups_progress(&engine->runtime->device);
-    char options[160];
     /* 64 registers for the row; PoCL compiles wide ones for many seconds. */
-    panel->width = !progress ? 8 : precision == CLB_Z ? 16 : 32;
-    panel->group =
-        clb_min(progress ? GROUP_NVIDIA : GROUP_OTHER, engine->runtime->device.max_group);
+    panel->width = !progress ? 8 : engine->variant->precision == CLB_Z ? 16 : 32;
     panel->block = STRIPS * panel->width;
+    panel->group = engine->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
+    if (panel->group < SMALLEST_GROUP || (panel->group & (panel->group - 1)) != 0)
+        panel->group = progress ? GROUP_NVIDIA : GROUP_OTHER;
+    panel->group = clb_min(panel->group, engine->runtime->device.max_group);
     panel->most_groups = progress ? engine->runtime->device.units : 1;
-    snprintf(options, sizeof options,
-             "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu -DCLB_PANEL_WG=%zu "
-             "-DCLB_SHUFFLE=%d -DCLB_TAPER=%d",
-             clb_precision_real_size(precision) == sizeof(double),
-             clb_precision_parts(precision) > 1, panel->width, panel->block, panel->group, progress,
-             progress);
-    return clb_program_get(engine->runtime, &clb_kernel_getrf_panel, options, &panel->program);
+    return build(panel, engine, progress);
 }
 
 /* Zeros where the kernels expect them: no word of the exchange may have a tag of this run, and
