@@ -608,7 +608,12 @@ __kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint c
             if (id == 0)
                 top[part] = x[part];
         }
+        /* Copies of a barrier make PoCL compile for long. */
+#if CLB_SHUFFLE
         #pragma unroll
+#else
+        #pragma unroll 1
+#endif
         for (uint j = 0; j < CLB_WIDTH; j++) {
             barrier(CLK_LOCAL_MEM_FENCE); /* element j is in `top` */
             if (solves && id > j && id < width) {

@@ -3,8 +3,11 @@
 
 #include <string.h>
 
-/* For devices without values of their own. */
+/* For devices without values of their own. Panels by the device are cut into blocks themselves, so
+ * that wide ones cost little and make deep updates. */
 #define DEFAULT_NB ((size_t)256)
+#define LARGE_NB   ((size_t)512)
+#define LARGE      ((size_t)6144)
 
 /* Whether the device is to factor panels, by getrf.panel. */
 static bool wants_panel(const struct clb_lu *lu, size_t choice)
@@ -20,13 +23,14 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     size_t m = problem->m, n = problem->n;
     lu->element = clb_precision_size(problem->precision);
     lu->inner = clb_min(m, n);
-    lu->nb = clb_min(value[CLB_PARAM_GETRF_NB] != 0 ? value[CLB_PARAM_GETRF_NB] : DEFAULT_NB,
-                     CLB_MAX_SWAPS);
+    bool panels = wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]);
+    lu->nb = panels && lu->inner >= LARGE ? LARGE_NB : DEFAULT_NB;
+    if (value[CLB_PARAM_GETRF_NB] != 0)
+        lu->nb = clb_min(value[CLB_PARAM_GETRF_NB], CLB_MAX_SWAPS);
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
     size_t last = clb_min(clb_max(lu->nb, lu->tail), lu->inner); /* the widest panel */
     struct clb_engine_limits limits = clb_solve_limits(last, false, n);
-    bool panels = wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]);
     limits.k = last;
     limits.kept_m = m;
     if (panels) {

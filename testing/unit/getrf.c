@@ -344,14 +344,14 @@ int main(void)
         {"streamed, panels by the device from some row on", "cpu",
          "getrf.nb=24,trsm.nb=8,getrf.panel=2,gemm.stream=1", false, 320, 20, 0},
         {"in place, panels of blocks by the device", "cpu", "getrf.nb=84,trsm.nb=16,getrf.panel=2",
-         false, 230, 24, 0},
+         false, 160, 12, 0},
         {"streamed, look-ahead with panels by the device", "cpu",
          "gemm.tile=min,getrf.nb=16,trsm.nb=8,getrf.panel=2,getrf.ahead=5,gemm.stream=1,gemm."
          "threads=3",
-         false, 200, 40, 0},
+         false, 150, 24, 0},
         {"streamed, panels by the device one after the other", "cpu",
          "getrf.nb=12,trsm.nb=8,getrf.panel=2,getrf.ahead=1,gemm.stream=1,gemm.threads=2", false,
-         120, 40, 0},
+         120, 16, 0},
         {"own memory, panels by the device", "portable",
          "gemm.tile=min,getrf.nb=20,trsm.nb=8,getrf.panel=2", true, 70, 40, 0},
     };
