@@ -135,15 +135,6 @@ static clb_status wait_for_slot(struct clb_ferryman *man, size_t slot)
     return status;
 }
 
-static clb_status mark(cl_command_queue queue, cl_event *event)
-{
-    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, event),
-                                     "clEnqueueBarrierWithWaitList");
-    if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
-    return status;
-}
-
 static clb_status bring_up(struct clb_ferryman *man, size_t piece)
 {
     struct clb_ferry *ferry = man->ferry;
@@ -170,7 +161,7 @@ static clb_status bring_up(struct clb_ferryman *man, size_t piece)
     pthread_mutex_lock(&ferry->lock);
     /* Its last piece: what is asked for now is there when all of it is, but not more. */
     if (status == CLB_OK && cargo->done + 1 == cargo->pieces)
-        status = mark(ferry->lane->upload, &cargo->ready);
+        status = clb_queue_mark(ferry->lane->upload, &cargo->ready);
     cargo->done += status == CLB_OK;
     pthread_cond_broadcast(&ferry->changed);
     pthread_mutex_unlock(&ferry->lock);
@@ -337,7 +328,7 @@ clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo)
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t index, cl_command_queue queue)
 {
     struct clb_cargo *cargo = &ferry->cargo[index];
-    clb_status status = mark(queue, &cargo->ready);
+    clb_status status = clb_queue_mark(queue, &cargo->ready);
     if (status != CLB_OK)
         return status;
     pthread_mutex_lock(&ferry->lock);
@@ -364,13 +355,19 @@ clb_status clb_ferry_finish(struct clb_ferry *ferry, clb_status status)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
+clb_status clb_queue_mark(cl_command_queue queue, cl_event *event)
+{
+    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, event),
+                                     "clEnqueueBarrierWithWaitList");
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    return status;
+}
+
 clb_status clb_queue_join(cl_command_queue from, cl_command_queue to)
 {
     cl_event event = NULL;
-    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(from, 0, NULL, &event),
-                                     "clEnqueueBarrierWithWaitList");
-    if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(from), "clFlush");
+    clb_status status = clb_queue_mark(from, &event);
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(to, 1, &event, NULL),
                               "clEnqueueBarrierWithWaitList");

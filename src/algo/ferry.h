@@ -101,6 +101,8 @@ void clb_ferry_close(struct clb_ferry *ferry, bool idle);
 /* The part of a load that its piece is. */
 struct clb_rect clb_cargo_piece(const struct clb_cargo *cargo, size_t piece);
 
+/* The event of what `queue` has now, for other queues. */
+clb_status clb_queue_mark(cl_command_queue queue, cl_event *event) CLB_MUST_CHECK;
 /* Enqueue a barrier on `to`: it goes on when what `from` has now is done. */
 clb_status clb_queue_join(cl_command_queue from, cl_command_queue to) CLB_MUST_CHECK;
 

@@ -31,7 +31,6 @@ struct run {
     struct clb_panel *panel;
     size_t *applied;   /* steps that each group has been through, or is about to */
     cl_event ready[2]; /* see above, by t % 2; NULL where the group has not arrived */
-    bool finished;
 };
 
 /* ---- a step on some columns ------------------------------------------------------------------ */
@@ -93,15 +92,6 @@ static void release(cl_event *event)
     *event = NULL;
 }
 
-static clb_status mark(cl_command_queue queue, cl_event *event)
-{
-    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, event),
-                                     "clEnqueueBarrierWithWaitList");
-    if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
-    return status;
-}
-
 static clb_status wait_in(cl_command_queue queue, const cl_event *event)
 {
     return *event == NULL ? CLB_OK
@@ -128,7 +118,7 @@ static clb_status factor(struct run *run, size_t s)
     if (status == CLB_OK)
         status = catch_up(run, ahead, s, s + 1, s, &kept);
     if (status == CLB_OK)
-        status = mark(ahead->queue, &begun);
+        status = clb_queue_mark(ahead->queue, &begun);
     if (status == CLB_OK)
         status = clb_panel_enqueue(run->panel, ahead, &run->lu->x, first_of(run, s),
                                    run->group[s].x.cols);
@@ -171,7 +161,7 @@ static clb_status update(struct run *run, size_t from, size_t steps, bool wait)
         end = g == next ? g + 1 : end_of_same(run, g, arrived);
         status = catch_up(run, engine, g, end, steps, &kept);
         if (status == CLB_OK && g == next && run->ahead != engine)
-            status = mark(engine->queue, &run->ready[next % 2]);
+            status = clb_queue_mark(engine->queue, &run->ready[next % 2]);
     }
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.Flush(engine->queue), "clFlush");
