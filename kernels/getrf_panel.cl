@@ -18,8 +18,13 @@
  *            has read column j + 1 of everybody, who had read column j before.
  * tag        larger than 0; every launch takes the CLB_WIDTH next ones, so nothing is ever reset
  * state      [0] first column + 1 whose pivot is zero, `column` being the panel's first; kept when not 0
- *            [1] set to 1 when somebody was waited for in vain; the panel is undefined then
- *            [2 + column ...] the interchanges, 1-based and counted from the panel's first row
+ *            [1] set to 1 when somebody was waited for in vain; everything is undefined then
+ *            [2 + column ...] the interchanges, 1-based
+ * order,     what the interchanges do to rows, for those who apply them later: see "moves" below
+ * moves
+ *
+ * The panel is on the diagonal of a matrix: `column` is its first row as well, and interchanges and
+ * moves count from the matrix's first row.
  *
  * Pivots as LAPACK's: the largest |x|, for complex numbers |re| + |im|, the first among equals; a NaN
  * counts only in the first place. Multipliers are divided, which needs no sfmin. */
@@ -33,10 +38,14 @@
 #ifndef CLB_WIDTH
 #define CLB_WIDTH 32
 #endif
+/* Columns of a block. */
+#ifndef CLB_BLOCK
+#define CLB_BLOCK (4 * CLB_WIDTH)
+#endif
 #ifndef CLB_PANEL_WG
 #define CLB_PANEL_WG 256
 #endif
-/* 1: reductions by shuffles, warps of 32. */
+/* 1: reductions by shuffles, warps of 32; 2: by instructions of compute capability 8.0. */
 #ifndef CLB_SHUFFLE
 #define CLB_SHUFFLE 0
 #endif
@@ -49,19 +58,26 @@
 #define CLB_PATIENCE 4000000
 #endif
 
+/* Rows are read and written in vectors of 16 bytes where everybody reads the same. */
 #if CLB_DOUBLE
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double real;
+typedef double2 wide;
 #define REAL_WORDS 2
+#define WIDE 2
+#define make_wide(x) ((double2)((x)[0], (x)[1]))
 #else
 typedef float real;
+typedef float4 wide;
 #define REAL_WORDS 1
+#define WIDE 4
+#define make_wide(x) ((float4)((x)[0], (x)[1], (x)[2], (x)[3]))
 #endif
 
 #define PARTS     (CLB_COMPLEX ? 2 : 1)
 #define REALS     (CLB_WIDTH * PARTS)      /* in a row */
 #define ROW_WORDS (REALS * REAL_WORDS)
-#define SLOT      (ROW_WORDS + 1)          /* and the row's position */
+#define SLOT      (ROW_WORDS + 4)          /* and the row's position; whole vectors */
 #define NOBODY    0xffffffffu              /* position: the group has no candidate */
 #define BATCH     4                        /* words that a work-item has in flight */
 
@@ -74,22 +90,13 @@ typedef float real;
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-INLINE uint word_of(real x, uint which)
+INLINE void take_wide(wide v, real *x)
 {
-#if CLB_DOUBLE
-    uint2 both = as_uint2(x);
-    return which == 0 ? both.x : both.y;
-#else
-    return as_uint(x);
-#endif
-}
-
-INLINE real real_of(const __local uint *words)
-{
-#if CLB_DOUBLE
-    return as_double((uint2)(words[0], words[1]));
-#else
-    return as_float(words[0]);
+    x[0] = v.x;
+    x[1] = v.y;
+#if !CLB_DOUBLE
+    x[2] = v.z;
+    x[3] = v.w;
 #endif
 }
 
@@ -102,39 +109,73 @@ INLINE real magnitude(const real *x)
 #endif
 }
 
-/* What rows are compared by: never a NaN. Rows that were pivots have none. */
-#define KEY_NONE ((real)-2)
+/* What rows are compared by: the bits of a magnitude order as it does. The smallest is for rows that
+ * were pivots and for those that don't exist, then comes NaN. */
+#if CLB_DOUBLE
+typedef ulong code;
+#define bits_of(x) as_ulong(x)
+#else
+typedef uint code;
+#define bits_of(x) as_uint(x)
+#endif
 
-INLINE real key_of(const real *x, uint pos, uint j)
+INLINE code code_of(const real *x, uint pos, uint j)
 {
-    real key = magnitude(x);
-    if (isnan(key))
-        key = pos == j ? (real)INFINITY : (real)-1;
-    return key;
+    real size = magnitude(x);
+    if (isnan(size))
+        return pos == j ? ~(code)0 : 1;
+    return bits_of(size) + 2;
 }
 
-INLINE bool better(real key, uint pos, real other_key, uint other_pos)
-{
-    return key > other_key || (key == other_key && pos < other_pos);
-}
-
-/* ---- the best of many: key, position, and an index that says whose they are ------------------ */
+/* ---- the best of many: code, position, and in `index` whose they are ------------------------- */
 
 struct best {
-    real key;
+    code key;
     uint pos, index;
 };
 
-INLINE void take(struct best *best, real key, uint pos, uint index)
+#define NO_ONE ((struct best){0, NOBODY, 0})
+
+INLINE void take(struct best *best, code key, uint pos, uint index)
 {
-    if (better(key, pos, best->key, best->pos)) {
+    if (key > best->key || (key == best->key && pos < best->pos)) {
         best->key = key;
         best->pos = pos;
         best->index = index;
     }
 }
 
-#if CLB_SHUFFLE
+#if CLB_SHUFFLE == 2
+INLINE uint largest(uint value)
+{
+    uint result;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
+    return result;
+}
+
+/* Of the lanes of a warp, known to all of them; the index only where it is asked for. */
+INLINE void best_of_warp(struct best *best, const bool indexed)
+{
+    const uint low = (uint)best->key;
+    bool is_best = true;
+    uint part;
+#if CLB_DOUBLE
+    const uint high = (uint)(best->key >> 32);
+    best->key = (code)largest(high) << 32;
+    is_best = high == (uint)(best->key >> 32);
+#else
+    best->key = 0;
+#endif
+    part = largest(is_best ? low : 0);
+    is_best = is_best && low == part;
+    best->key |= part;
+    /* NOBODY is the largest position. */
+    part = ~largest(is_best ? ~best->pos : 0);
+    if (indexed)
+        best->index = largest(is_best && best->pos == part ? best->index : 0);
+    best->pos = part;
+}
+#elif CLB_SHUFFLE
 INLINE uint shuffle(uint value, uint lanes)
 {
     uint result;
@@ -144,68 +185,56 @@ INLINE uint shuffle(uint value, uint lanes)
     return result;
 }
 
-INLINE real shuffle_real(real value, uint lanes)
-{
-#if CLB_DOUBLE
-    uint2 both = as_uint2(value);
-    return as_double((uint2)(shuffle(both.x, lanes), shuffle(both.y, lanes)));
-#else
-    return as_float(shuffle(as_uint(value), lanes));
-#endif
-}
-
-/* Of the lanes of a warp, known to all of them. */
-INLINE void best_of_warp(struct best *best)
+INLINE void best_of_warp(struct best *best, const bool indexed)
 {
     for (uint lanes = 16; lanes > 0; lanes /= 2) {
-        real key = shuffle_real(best->key, lanes);
-        uint pos = shuffle(best->pos, lanes), index = shuffle(best->index, lanes);
+        uint index = indexed ? shuffle(best->index, lanes) : 0, pos = shuffle(best->pos, lanes);
+        code key = shuffle((uint)best->key, lanes);
+#if CLB_DOUBLE
+        key |= (code)shuffle((uint)(best->key >> 32), lanes) << 32;
+#endif
         take(best, key, pos, index);
     }
 }
+#endif
 
+#if CLB_SHUFFLE
 #define REDUCED (CLB_PANEL_WG / 32)
 
-/* Of the work-group, known to all; the arrays have one element a warp. */
-INLINE void best_of_group(struct best *best, __local real *keys, __local uint *poss,
-                                 __local uint *indices)
+/* Of the work-group, without index, known to all; the arrays have one element a warp. */
+INLINE void best_of_group(struct best *best, __local code *keys, __local uint *poss)
 {
     uint item = get_local_id(0), lane = item % 32;
-    best_of_warp(best);
+    best_of_warp(best, false);
     if (lane == 0) {
         keys[item / 32] = best->key;
         poss[item / 32] = best->pos;
-        indices[item / 32] = best->index;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    lane %= REDUCED;
-    best->key = keys[lane];
-    best->pos = poss[lane];
-    best->index = indices[lane];
-    best_of_warp(best);
+    best->key = keys[lane % REDUCED];
+    best->pos = poss[lane % REDUCED];
+    best_of_warp(best, false);
 }
 #else
 #define REDUCED CLB_PANEL_WG
 
-INLINE void best_of_group(struct best *best, __local real *keys, __local uint *poss,
-                                 __local uint *indices)
+INLINE void best_of_group(struct best *best, __local code *keys, __local uint *poss)
 {
     uint item = get_local_id(0);
     keys[item] = best->key;
     poss[item] = best->pos;
-    indices[item] = best->index;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint span = CLB_PANEL_WG / 2; span > 0; span /= 2) {
-        if (item < span && better(keys[item + span], poss[item + span], keys[item], poss[item])) {
-            keys[item] = keys[item + span];
-            poss[item] = poss[item + span];
-            indices[item] = indices[item + span];
+        if (item < span) {
+            struct best both = {keys[item], poss[item], 0};
+            take(&both, keys[item + span], poss[item + span], 0);
+            keys[item] = both.key;
+            poss[item] = both.pos;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     best->key = keys[0];
     best->pos = poss[0];
-    best->index = indices[0];
     barrier(CLK_LOCAL_MEM_FENCE); /* read before the next column writes */
 }
 #endif
@@ -228,7 +257,8 @@ INLINE void publish(volatile __global ulong *turn, const __local uint *slot, uin
 }
 
 /* Read the candidates of all groups into `slots`; false when one did not come. */
-INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint words, uint tag)
+INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint words, uint tag,
+                   const uint patience)
 {
     const uint each = words + 1, count = (uint)get_num_groups(0) * each;
     for (uint base = get_local_id(0); base < count; base += BATCH * CLB_PANEL_WG) {
@@ -240,7 +270,7 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
             uint i = min(base + b * CLB_PANEL_WG, count - 1);
             at[b] = i / each * SLOT + word_number(i % each, words);
         }
-        for (uint look = 0; !all && look < CLB_PATIENCE; look++) {
+        for (uint look = 0; !all && look < patience; look++) {
             #pragma unroll
             for (uint b = 0; b < BATCH; b++)
                 word[b] = turn[at[b]];
@@ -258,27 +288,24 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
     return true;
 }
 
-/* The best candidate of all groups, by one warp or one work-item; its number goes to *winner. */
-INLINE void choose(const __local uint *slots, uint j, __local uint *winner)
+/* The best candidate of all groups: its number, known to all work-items. */
+INLINE uint choose(const __local uint *slots, uint j)
 {
-    const uint groups = get_num_groups(0), item = get_local_id(0);
-    const uint lanes = CLB_SHUFFLE ? 32 : 1;
-    if (item >= lanes)
-        return;
-    struct best best = {KEY_NONE, NOBODY, 0};
-    for (uint g = item; g < groups; g += lanes) {
+    const uint groups = get_num_groups(0), lanes = CLB_SHUFFLE ? 32 : 1;
+    struct best best = NO_ONE;
+    for (uint g = get_local_id(0) % lanes; g < groups; g += lanes) {
         const __local uint *slot = slots + g * SLOT;
+        const __local real *row = (const __local real *)slot;
         real x[PARTS];
         for (uint part = 0; part < PARTS; part++)
-            x[part] = real_of(slot + part * REAL_WORDS);
+            x[part] = row[part];
         if (slot[ROW_WORDS] != NOBODY)
-            take(&best, key_of(x, slot[ROW_WORDS], j), slot[ROW_WORDS], g);
+            take(&best, code_of(x, slot[ROW_WORDS], j), slot[ROW_WORDS], g);
     }
 #if CLB_SHUFFLE
-    best_of_warp(&best);
+    best_of_warp(&best, true);
 #endif
-    if (item == 0)
-        *winner = best.index;
+    return best.index;
 }
 
 /* ---- elimination ----------------------------------------------------------------------------- */
@@ -320,27 +347,24 @@ INLINE void subtract_product(real *c, const real *l, const real *u)
 
 /* The work-group's memory. */
 #define SHARED                                                                                     \
-    __local real *keys, __local uint *poss, __local uint *indices, __local uint *mine,             \
-        __local uint *slots, __local uint *winner, __local uint *lost
-#define SHARED_AS_IS keys, poss, indices, mine, slots, winner, lost
+    __local code *keys, __local uint *poss, __local uint *mine, __local uint *slots,               \
+        __local uint *lost
+#define SHARED_AS_IS keys, poss, mine, slots, lost
 
-/* This group's best row for column j, `key` and `pos` being those of this work-item's: its first
- * `width` columns and its position go to `mine`. */
-INLINE void nominate(const real *r, real key, uint pos, const uint width, SHARED)
+/* This group's best row, `best` being this work-item's: its first `width` columns and its position go
+ * to `mine`. */
+INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
 {
-    struct best best = {key, pos, get_local_id(0)};
-    best_of_group(&best, keys, poss, indices);
-    if (get_local_id(0) == best.index) {
+    const uint pos = best.pos;
+    best_of_group(&best, keys, poss);
+    if (pos == best.pos && pos != NOBODY) {
         #pragma unroll
-        for (uint c = 0; c < REALS; c++) {
-            #pragma unroll
-            for (uint w = 0; w < REAL_WORDS; w++) {
-                if (c < width * PARTS)
-                    mine[c * REAL_WORDS + w] = word_of(r[c], w);
-            }
-        }
-        mine[ROW_WORDS] = best.key > KEY_NONE ? best.pos : NOBODY;
+        for (uint c = 0; c < REALS / WIDE; c++)
+            if (c < width * PARTS / WIDE)
+                ((__local wide *)mine)[c] = make_wide(r + c * WIDE);
     }
+    if (get_local_id(0) == 0)
+        mine[ROW_WORDS] = best.pos;
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -353,12 +377,10 @@ INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint
         return mine;
     volatile __global ulong *turn = exchange + (ulong)(j % 2) * groups * SLOT;
     publish(turn, mine, WORDS_OF(width), tag + j);
-    if (!gather(turn, slots, WORDS_OF(width), tag + j))
+    if (!gather(turn, slots, WORDS_OF(width), tag + j, *lost ? 1 : CLB_PATIENCE))
         *lost = 1;
     barrier(CLK_LOCAL_MEM_FENCE);
-    choose(slots, j, winner);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return slots + *winner * SLOT;
+    return slots + choose(slots, j) * SLOT;
 }
 
 /* The next column becomes the first. */
@@ -379,15 +401,20 @@ INLINE void eliminate(real *r, const uint width, const __local uint *pivot_row)
     for (uint part = 0; part < PARTS; part++)
         l[part] = r[part];
     #pragma unroll
-    for (uint c = 1; c < CLB_WIDTH; c++) {
-        if (c < width) {
-            real u[PARTS];
+    for (uint v = 0; v < REALS / WIDE; v++) {
+        if (v * WIDE < width * PARTS) {
+            real u[WIDE];
+            take_wide(((const __local wide *)pivot_row)[v], u);
             #pragma unroll
-            for (uint part = 0; part < PARTS; part++) {
-                u[part] = real_of(pivot_row + (c * PARTS + part) * REAL_WORDS);
-                r[(c - 1) * PARTS + part] = r[c * PARTS + part];
+            for (uint w = 0; w < WIDE; w += PARTS) {
+                const uint c = v * WIDE + w;
+                if (c >= PARTS && c < width * PARTS) {
+                    #pragma unroll
+                    for (uint part = 0; part < PARTS; part++)
+                        r[c - PARTS + part] = r[c + part];
+                    subtract_product(r + c - PARTS, l, u + w);
+                }
             }
-            subtract_product(r + (c - 1) * PARTS, l, u);
         }
     }
 }
@@ -403,13 +430,13 @@ INLINE void put_aside(const real *x, __global real *aside)
  * left of a row. Returns the position of this work-item's row, the first column + 1 with a zero pivot
  * goes to *zero. (Barriers are in no conditional code: PoCL.) */
 INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, bool exists, uint pos,
-                    uint *zero, __global real *aside, __global int *ipiv,
+                    uint *zero, __global real *aside, __global int *ipiv, uint first,
                     volatile __global ulong *exchange, uint tag, SHARED)
 {
     const ulong stride = (ulong)get_global_size(0) * PARTS;
     for (; j < min(end, steps); j++) {
         const bool stands = exists && pos >= j;
-        nominate(r, stands ? key_of(r, pos, j) : KEY_NONE, stands ? pos : NOBODY, width,
+        nominate(r, stands ? (struct best){code_of(r, pos, j), pos, 0} : NO_ONE, width,
                  SHARED_AS_IS);
         const __local uint *pivot_row = elect(j, exchange, tag, width, SHARED_AS_IS);
         if (*lost)
@@ -418,11 +445,11 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
         real pivot[PARTS];
         #pragma unroll
         for (uint part = 0; part < PARTS; part++)
-            pivot[part] = real_of(pivot_row + part * REAL_WORDS);
+            pivot[part] = ((const __local real *)pivot_row)[part];
         /* Rows are interchanged by their positions. */
         pos = pos == pivot_pos ? j : pos == j ? pivot_pos : pos;
         if (get_global_id(0) == 0)
-            ipiv[j] = (int)pivot_pos + 1;
+            ipiv[j] = (int)(first + pivot_pos) + 1;
         if (magnitude(pivot) == 0 && *zero == 0)
             *zero = j + 1;
         const bool below = exists && pos > j;
@@ -443,19 +470,54 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
 
 #define COLUMNS(width, begin, end)                                                                 \
     columns(begin, min(n, (uint)(end)), min(m, n), r, width, exists, pos, &zero, aside, ipiv,      \
-            exchange, tag, SHARED_AS_IS)
+            column, exchange, tag, SHARED_AS_IS)
 
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+/* Panels are strips of blocks, and these of larger panels: three ranges of columns that begin and end
+ * at strips. For each the sum of its interchanges so far is kept as 2 x width moves (to, from): first
+ * what comes to each of the range's rows, then where each of these rows goes, or NOBODY when it stays
+ * within the range. All other rows stay where they are. */
+struct range {
+    uint first, width;
+};
+
+/* Row `here`, as it was numbered before the range's interchanges, is row `there` now. */
+INLINE void note_move(uint here, uint there, struct range range, __global uint2 *moves)
+{
+    const uint end = range.first + range.width;
+    if (there < end)
+        moves[there - range.first] = (uint2)(there, here);
+    if (here < end)
+        moves[range.width + here - range.first] = (uint2)(there < end ? NOBODY : there, here);
+}
+
+/* order[there] is the row that was there before the range's interchanges. */
+INLINE uint row_before(const __global uint *order, uint row, uint column, struct range range)
+{
+    return column == range.first ? row : order[row];
+}
+
+/* `order`: one for the block, one for the larger panel, of `rows` rows each. `moves`: those of the
+ * strip, the block, and all larger panels. */
 __attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1)))
 __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda,
                               __global int *state, uint column, __global real *aside,
-                              volatile __global ulong *exchange, uint tag, __local uint *slots)
+                              volatile __global ulong *exchange, uint tag, __global uint *order,
+                              uint rows, __global uint2 *moves, uint block_first, uint block_width,
+                              uint panel_first, uint panel_width, __local uint4 *slot_memory)
 {
-    __local real keys[REDUCED];
-    __local uint poss[REDUCED], indices[REDUCED], mine[SLOT], winner[1], lost[1];
+    __local code keys[REDUCED];
+    __local uint poss[REDUCED], lost[1];
+    __local uint mine[SLOT] __attribute__((aligned(16)));
+    __local uint *slots = (__local uint *)slot_memory;
+    const struct range strip = {column, n}, block = {block_first, block_width},
+                       panel = {panel_first, panel_width};
     const uint row = get_global_id(0);
     const bool exists = row < m;
     __global int *ipiv = state + 2 + column;
-    uint pos = row, zero = 0;
+    const ulong stride = (ulong)get_global_size(0) * PARTS;
+    uint pos = row, zero = 0, in_block = 0, in_panel = 0;
     real r[REALS];
 
     a += offset * PARTS;
@@ -463,8 +525,12 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
     #pragma unroll
     for (uint c = 0; c < REALS; c++)
         r[c] = exists && c / PARTS < n ? a[(row + c / PARTS * lda) * PARTS + c % PARTS] : 0;
+    if (exists) {
+        in_block = row_before(order, column + row, column, block);
+        in_panel = row_before(order + rows, column + row, column, panel);
+    }
     if (get_local_id(0) == 0)
-        *lost = 0;
+        *lost = state[1] != 0;
     barrier(CLK_LOCAL_MEM_FENCE);
 #if CLB_TAPER
     pos = COLUMNS(CLB_WIDTH, 0, CLB_WIDTH / 4);
@@ -481,71 +547,150 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
     }
     /* What is overwritten here has been read: everybody took part in the first column. */
     if (exists) {
-        for (uint c = 0; c < n; c++) {
+        #pragma unroll 1
+        for (uint first = 0; first < n; first += 8) {
             #pragma unroll
-            for (uint part = 0; part < PARTS; part++)
-                a[(pos + c * lda) * PARTS + part] =
-                    aside[(ulong)c * get_global_size(0) * PARTS + part];
+            for (uint c = 0; c < 8 * PARTS; c++)
+                r[c] = first + c / PARTS < n ? aside[(first + c / PARTS) * stride + c % PARTS] : 0;
+            #pragma unroll
+            for (uint c = 0; c < 8 * PARTS; c++)
+                if (first + c / PARTS < n)
+                    a[(pos + (first + c / PARTS) * lda) * PARTS + c % PARTS] = r[c];
         }
+        order[column + pos] = in_block;
+        order[rows + column + pos] = in_panel;
+        note_move(column + row, column + pos, strip, moves);
+        note_move(in_block, column + pos, block, moves + 2 * CLB_WIDTH);
+        note_move(in_panel, column + pos, panel, moves + 2 * (CLB_WIDTH + CLB_BLOCK + panel_first));
     }
     if (row == 0 && zero != 0 && state[0] == 0)
         state[0] = (int)(column + zero);
 }
 
-/* ---- the other columns ----------------------------------------------------------------------- */
+/* ---- the other columns of a block ------------------------------------------------------------ */
 
-#define FOLLOW_WG 64
+#define FOLLOW_WG 64 /* a work-item for each move of a strip */
 
-/* Interchange rows of `cols` columns by the pivots of a panel of `width` columns, and where `solves`
- * is not 0 solve L*X = B for their first `width` rows, L being the panel's unit lower triangle. A
- * work-item has a column, of which what is not solved yet is in registers, the next element first.
- * The matrices begin with the panel's first row; any number of groups. */
+#if FOLLOW_WG < 2 * CLB_WIDTH
+#error "CLB_WIDTH is too large"
+#endif
+
+/* Move rows of the other columns of a strip's block, and solve L*X = B for their first `width` rows in
+ * those on its right, L being the strip's unit lower triangle. A work-group has a column at a time.
+ * a + offset is row 0 of the block's first column, `strip` the number of columns before the strip and
+ * `cols` that of all others; any number of groups. */
 __attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1)))
-__kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols,
-                               ulong panel_offset, uint width, __global const int *state,
-                               uint column, uint solves)
+__kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint strip,
+                               uint width, uint column, __global const uint2 *moves)
 {
-    __local real l[CLB_WIDTH * CLB_WIDTH * PARTS]; /* l(i, j) is L(i + j, j), or 0 below L */
-    __global const real *panel = a + panel_offset * PARTS;
-    __global const int *ipiv = state + 2 + column;
-    for (uint e = get_local_id(0); e < CLB_WIDTH * CLB_WIDTH * PARTS; e += FOLLOW_WG) {
-        uint j = e / PARTS / CLB_WIDTH, i = e / PARTS % CLB_WIDTH + j;
-        l[e] = i > j && i < width ? panel[(i + j * lda) * PARTS + e % PARTS] : 0;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (ulong col = get_global_id(0); col < cols; col += get_global_size(0)) {
-        __global real *b = a + (offset + col * lda) * PARTS;
-        for (uint i = 0; i < width; i++) {
-            ulong other = (ulong)ipiv[i] - 1;
-            for (uint part = 0; part < PARTS; part++) {
-                real held = b[i * PARTS + part];
-                b[i * PARTS + part] = b[other * PARTS + part];
-                b[other * PARTS + part] = held;
-            }
+    __local real top[CLB_WIDTH * PARTS];
+    const uint id = get_local_id(0);
+    const uint2 move = id < 2 * width ? moves[id] : (uint2)(NOBODY, 0);
+    real l[CLB_WIDTH * PARTS]; /* row id of L */
+
+    a += offset * PARTS;
+    #pragma unroll
+    for (uint e = 0; e < CLB_WIDTH * PARTS; e++)
+        l[e] = id < width && e / PARTS < id
+                   ? a[(column + id + (ulong)(strip + e / PARTS) * lda) * PARTS + e % PARTS]
+                   : 0;
+    for (uint at = get_group_id(0); at < cols; at += get_num_groups(0)) {
+        const bool solves = at >= strip;
+        __global real *b = a + (ulong)(solves ? at + width : at) * lda * PARTS;
+        real x[PARTS];
+
+        for (uint part = 0; part < PARTS; part++)
+            x[part] = move.x != NOBODY ? b[(ulong)move.y * PARTS + part] : 0;
+        barrier(CLK_GLOBAL_MEM_FENCE); /* all is read before anything is written */
+        for (uint part = 0; part < PARTS; part++) {
+            if (id >= width && move.x != NOBODY)
+                b[(ulong)move.x * PARTS + part] = x[part];
+            if (id == 0)
+                top[part] = x[part];
         }
-        if (!solves)
-            continue;
-        real x[REALS];
+        /* Copies of a barrier make PoCL compile for long. */
+#if CLB_SHUFFLE
         #pragma unroll
-        for (uint i = 0; i < REALS; i++)
-            x[i] = i / PARTS < width ? b[i] : 0;
+#else
         #pragma unroll 1
-        for (uint j = 0; j < width; j++) {
-            const __local real *factors = l + j * CLB_WIDTH * PARTS;
-            real done[PARTS];
-            #pragma unroll
-            for (uint part = 0; part < PARTS; part++)
-                b[j * PARTS + part] = done[part] = x[part];
-            #pragma unroll
-            for (uint i = 1; i < CLB_WIDTH; i++) {
-                real factor[PARTS];
-                #pragma unroll
-                for (uint part = 0; part < PARTS; part++) {
-                    factor[part] = factors[i * PARTS + part];
-                    x[(i - 1) * PARTS + part] = x[i * PARTS + part];
-                }
-                subtract_product(x + (i - 1) * PARTS, factor, done);
+#endif
+        for (uint j = 0; j < CLB_WIDTH; j++) {
+            barrier(CLK_LOCAL_MEM_FENCE); /* element j is in `top` */
+            if (solves && id > j && id < width) {
+                real done[PARTS];
+                for (uint part = 0; part < PARTS; part++)
+                    done[part] = top[j * PARTS + part];
+                subtract_product(x, l + j * PARTS, done);
+                for (uint part = 0; part < PARTS; part++)
+                    if (id == j + 1)
+                        top[(j + 1) * PARTS + part] = x[part];
             }
         }
+        for (uint part = 0; part < PARTS; part++)
+            if (id < width)
+                b[(ulong)(column + id) * PARTS + part] = x[part];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#define UPDATE_WG   128
+#define UPDATE_ROWS 64 /* of a tile; 4 x 4 elements for each work-item */
+#define UPDATE_COLS 32
+
+/* C -= L*U for what is below the strip's first `width` rows and right of it, `rows` x `cols`: L is at
+ * a + l, U at a + u, C at a + c. Any number of groups. */
+__attribute__((reqd_work_group_size(UPDATE_WG, 1, 1)))
+__kernel void clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows,
+                               uint cols, uint width)
+{
+    __local real left[CLB_WIDTH * UPDATE_ROWS * PARTS];
+    __local real top[CLB_WIDTH * (UPDATE_COLS + 1) * PARTS];
+    const uint id = get_local_id(0), i = id % 16, j = id / 16 * 4;
+    const uint high = (rows + UPDATE_ROWS - 1) / UPDATE_ROWS;
+    const uint tiles = high * ((cols + UPDATE_COLS - 1) / UPDATE_COLS);
+
+    for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        const uint row = tile % high * UPDATE_ROWS, col = tile / high * UPDATE_COLS;
+        real x[16 * PARTS];
+
+        #pragma unroll
+        for (uint e = 0; e < 16 * PARTS; e++) {
+            const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
+            x[e] = r < rows && s < cols ? a[(c + r + s * lda) * PARTS + e % PARTS] : 0;
+        }
+        for (uint e = id; e < CLB_WIDTH * UPDATE_ROWS; e += UPDATE_WG) {
+            const uint r = row + e % UPDATE_ROWS, p = e / UPDATE_ROWS;
+            for (uint part = 0; part < PARTS; part++)
+                left[e * PARTS + part] =
+                    p < width && r < rows ? a[(l + r + p * lda) * PARTS + part] : 0;
+        }
+        for (uint e = id; e < CLB_WIDTH * UPDATE_COLS; e += UPDATE_WG) {
+            const uint p = e % CLB_WIDTH, s = e / CLB_WIDTH;
+            for (uint part = 0; part < PARTS; part++)
+                top[(p * (UPDATE_COLS + 1) + s) * PARTS + part] =
+                    p < width && col + s < cols ? a[(u + p + (col + s) * lda) * PARTS + part] : 0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        #pragma unroll 4
+        for (uint p = 0; p < CLB_WIDTH; p++) {
+            const __local real *of_row = top + (p * (UPDATE_COLS + 1) + j) * PARTS;
+            real f[4 * PARTS], g[4 * PARTS];
+
+            #pragma unroll
+            for (uint e = 0; e < 4 * PARTS; e++) {
+                f[e] = left[(p * UPDATE_ROWS + i + e / PARTS * 16) * PARTS + e % PARTS];
+                g[e] = of_row[e];
+            }
+            #pragma unroll
+            for (uint e = 0; e < 16; e++)
+                subtract_product(x + e * PARTS, f + e % 4 * PARTS, g + e / 4 * PARTS);
+        }
+        #pragma unroll
+        for (uint e = 0; e < 16 * PARTS; e++) {
+            const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
+            if (r < rows && s < cols)
+                a[(c + r + s * lda) * PARTS + e % PARTS] = x[e];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

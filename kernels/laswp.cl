@@ -35,6 +35,7 @@ typedef uint4 element;
 #else
 #define CLB_GROUP CLB_WG
 #endif
+#define NOBODY 0xffffffffu
 #define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
 
 /* The caller's complex numbers are aligned to their parts only. */
@@ -69,28 +70,32 @@ static inline ulong2 get_columns(ulong cols)
     return (ulong2)(first, min(first + each, cols));
 }
 
-/* In place; move k is (to, from) = moves[k], rows of x. */
-CLB_KERNEL void clb_laswp(global uint *x, ulong x_off, ulong ld, ulong cols,
-                          global const uint2 *moves, uint count)
+/* In place; move k is (to, from) = moves[k], rows of x, and none where `to` is NOBODY. Columns
+ * gap_first ... gap_first + gap - 1 are left out, and not counted. */
+CLB_KERNEL void clb_laswp(global uint *x, ulong x_off, ulong ld, ulong cols, ulong gap_first,
+                          ulong gap, global const uint2 *moves, ulong first, uint count)
 {
     const ulong2 columns = get_columns(cols);
+
+    moves += first;
 
 #if CLB_CPU
     element held[CLB_MOVES];
 
     for (ulong j = columns.x; j < columns.y; j++) {
-        const ulong column = x_off + j * ld;
+        const ulong column = x_off + (j < gap_first ? j : j + gap) * ld;
 
         for (uint k = 0; k < count; k++)
             held[k] = load_element(x, column + moves[k].y);
         for (uint k = 0; k < count; k++)
-            store_element(held[k], x, column + moves[k].x);
+            if (moves[k].x != NOBODY)
+                store_element(held[k], x, column + moves[k].x);
     }
 #else
     const uint id = get_local_id(0);
 
     for (ulong j = columns.x; j < columns.y; j++) {
-        const ulong column = x_off + j * ld;
+        const ulong column = x_off + (j < gap_first ? j : j + gap) * ld;
         element held[CLB_MOVES / CLB_WG];
 
 #pragma unroll
@@ -100,7 +105,7 @@ CLB_KERNEL void clb_laswp(global uint *x, ulong x_off, ulong ld, ulong cols,
         barrier(CLK_GLOBAL_MEM_FENCE);
 #pragma unroll
         for (uint k = 0; k < CLB_MOVES / CLB_WG; k++)
-            if (id + k * CLB_WG < count)
+            if (id + k * CLB_WG < count && moves[id + k * CLB_WG].x != NOBODY)
                 store_element(held[k], x, column + moves[id + k * CLB_WG].x);
     }
 #endif

@@ -12,8 +12,9 @@
  *
  * CLB_CPU = 1, for devices that are CPUs (local size 1): a work-group takes CLB_W right-hand sides at
  * a time into a private array, lanes of vectors run across them, R rows are eliminated at once.
- * CLB_CPU = 0, for others (local size CLB_WG): a work-item has one right-hand side in registers, the
- * work-group brings its CLB_WG right-hand sides through local memory.
+ * CLB_CPU = 0, for others (local size CLB_WG): a work-group has CLB_RHS right-hand sides in local
+ * memory and goes through T in sub-blocks: those on the diagonal by a work-item for each right-hand
+ * side, which has its elements in registers, what is below them by all work-items.
  *
  * The grids have any number of work-groups: each takes every get_num_groups(0)-th share.
  */
@@ -30,10 +31,10 @@
 #endif
 /* Order of a diagonal block; a multiple of R. */
 #ifndef CLB_NB
-#define CLB_NB (CLB_CPU ? 256 : 32)
+#define CLB_NB (CLB_CPU ? 256 : 64)
 #endif
 #ifndef CLB_WG
-#define CLB_WG 64
+#define CLB_WG 128
 #endif
 
 #if CLB_DOUBLE
@@ -285,82 +286,183 @@ CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint
 
 #else
 
-/* As above; local size CLB_WG. */
+/* Rows that are eliminated in registers, and right-hand sides of a tile. */
+#if CLB_NB % 32 == 0 && !(CLB_DOUBLE && CLB_COMPLEX)
+#define CLB_SUB 32
+#elif CLB_NB % 16 == 0
+#define CLB_SUB 16
+#else
+#define CLB_SUB 8
+#endif
+#define CLB_RHS   32
+#define CLB_PITCH (CLB_RHS + 2) /* of a row of the tile: rows begin in different banks */
+/* Of a sub-block of T, and right-hand sides of a row, for each work-item. */
+#define CLB_HELD (CLB_SUB * CLB_SUB / CLB_WG > 0 ? CLB_SUB * CLB_SUB / CLB_WG : 1)
+#define CLB_MINE (CLB_RHS * CLB_SUB / CLB_WG)
+
+#if CLB_WG % CLB_SUB || CLB_RHS * CLB_SUB % CLB_WG || CLB_WG < CLB_RHS
+#error "CLB_WG must be a multiple of a sub-block's rows"
+#endif
+
+/* Sub-block (t, s) of T into registers, and from there into local memory, p*SUB + i. */
+CLB_INLINE void fetch_block(global const real *packed, uint t, uint s, real held[])
+{
+#pragma unroll
+    for (uint h = 0; h < CLB_HELD; h++) {
+        const uint e = get_local_id(0) + h * CLB_WG;
+        const uint i = t * CLB_SUB + e % CLB_SUB, p = s * CLB_SUB + e / CLB_SUB;
+
+#pragma unroll
+        for (uint part = 0; part < CLB_PARTS; part++)
+            held[h * CLB_PARTS + part] =
+                e < CLB_SUB * CLB_SUB ? packed[(p * CLB_NB + i) * CLB_PARTS + part] : 0;
+    }
+}
+
+CLB_INLINE void keep_block(const real held[], local real *t)
+{
+#pragma unroll
+    for (uint h = 0; h < CLB_HELD; h++) {
+        const uint e = get_local_id(0) + h * CLB_WG;
+
+#pragma unroll
+        for (uint part = 0; part < CLB_PARTS; part++)
+            if (e < CLB_SUB * CLB_SUB)
+                t[e * CLB_PARTS + part] = held[h * CLB_PARTS + part];
+    }
+}
+
+/* x -= t*y */
+CLB_INLINE void subtract(real *x, local const real *t, const real *y)
+{
+#if CLB_COMPLEX
+    x[0] = fma(-t[0], y[0], fma(t[1], y[1], x[0]));
+    x[1] = fma(-t[0], y[1], fma(-t[1], y[0], x[1]));
+#else
+    x[0] = fma(-t[0], y[0], x[0]);
+#endif
+}
+
+CLB_INLINE void divide(real *x, local const real *t)
+{
+#if CLB_COMPLEX
+    const divisor by = get_divisor(t[0], t[1]);
+    const real re = x[0], im = x[1];
+
+    x[0] = (by.real_is_larger ? fma(im, by.q, re) : fma(re, by.q, im)) / by.d;
+    x[1] = (by.real_is_larger ? fma(-re, by.q, im) : fma(im, by.q, -re)) / by.d;
+#else
+    x[0] /= t[0];
+#endif
+}
+
+/* A diagonal sub-block for one right-hand side; `tile` is its first element. Loops over registers
+ * have bounds that are constants before anything is unrolled. */
+CLB_INLINE void solve_sub(local real *tile, local const real *t, uint unit)
+{
+    real x[CLB_SUB * CLB_PARTS];
+
+#pragma unroll
+    for (uint e = 0; e < CLB_SUB * CLB_PARTS; e++)
+        x[e] = tile[e / CLB_PARTS * CLB_PITCH * CLB_PARTS + e % CLB_PARTS];
+#pragma unroll
+    for (uint p = 0; p < CLB_SUB; p++) {
+        if (!unit)
+            divide(x + p * CLB_PARTS, t + (p * CLB_SUB + p) * CLB_PARTS);
+#pragma unroll
+        for (uint i = 0; i < CLB_SUB; i++)
+            if (i > p)
+                subtract(x + i * CLB_PARTS, t + (p * CLB_SUB + i) * CLB_PARTS, x + p * CLB_PARTS);
+    }
+#pragma unroll
+    for (uint e = 0; e < CLB_SUB * CLB_PARTS; e++)
+        tile[e / CLB_PARTS * CLB_PITCH * CLB_PARTS + e % CLB_PARTS] = x[e];
+}
+
+/* What the sub-block at `from` has solved leaves the one at `to`: a row and neighbouring right-hand
+ * sides for each work-item. */
+CLB_INLINE void update_sub(local real *to, local const real *from, local const real *t)
+{
+    const uint i = get_local_id(0) % CLB_SUB, r = get_local_id(0) / CLB_SUB * CLB_MINE;
+    local real *row = to + (i * CLB_PITCH + r) * CLB_PARTS;
+    real x[CLB_MINE * CLB_PARTS];
+
+#pragma unroll
+    for (uint e = 0; e < CLB_MINE * CLB_PARTS; e++)
+        x[e] = row[e];
+#pragma unroll 4
+    for (uint p = 0; p < CLB_SUB; p++) {
+        local const real *known = from + (p * CLB_PITCH + r) * CLB_PARTS;
+        real y[CLB_MINE * CLB_PARTS];
+
+#pragma unroll
+        for (uint e = 0; e < CLB_MINE * CLB_PARTS; e++)
+            y[e] = known[e];
+#pragma unroll
+        for (uint q = 0; q < CLB_MINE; q++)
+            subtract(x + q * CLB_PARTS, t + (p * CLB_SUB + i) * CLB_PARTS, y + q * CLB_PARTS);
+    }
+#pragma unroll
+    for (uint e = 0; e < CLB_MINE * CLB_PARTS; e++)
+        row[e] = x[e];
+}
+
+/* A tile of right-hand sides, from or to the matrix: consecutive work-items, consecutive elements. */
+CLB_INLINE void copy_tile(local real *tile, global real *b, long start, long bi, long br, uint nb,
+                          uint width, bool out)
+{
+    for (uint e = get_local_id(0); e < CLB_NB * CLB_RHS; e += CLB_WG) {
+        const uint i = br == 1 ? e / CLB_RHS : e % CLB_NB;
+        const uint r = br == 1 ? e % CLB_RHS : e / CLB_NB;
+        const bool inside = i < nb && r < width;
+        local real *here = tile + (i * CLB_PITCH + r) * CLB_PARTS;
+        global real *there = b + (start + (long)i * bi + (long)r * br) * CLB_PARTS;
+
+        for (uint part = 0; part < CLB_PARTS; part++) {
+            if (out && inside)
+                there[part] = here[part];
+            else if (!out)
+                here[part] = inside ? there[part] : 0;
+        }
+    }
+}
+
+/* As above; local size CLB_WG. Sub-blocks of T come one after the other, column by column, each while
+ * the one before it is used. */
 CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint nb, uint unit,
                                ulong nrhs, global real *b, ulong b_off, long bi, long br)
 {
-    local real t[CLB_NB * CLB_NB * CLB_PARTS];
-    local real tile[CLB_NB * (CLB_WG + 1) * CLB_PARTS];
-    const uint id = get_local_id(0);
-    const ulong shares = (nrhs + CLB_WG - 1) / CLB_WG;
+    local real tile[CLB_NB * CLB_PITCH * CLB_PARTS] __attribute__((aligned(16)));
+    local real t[CLB_SUB * CLB_SUB * CLB_PARTS] __attribute__((aligned(16)));
+    const uint subs = (nb + CLB_SUB - 1) / CLB_SUB;
+    const ulong shares = (nrhs + CLB_RHS - 1) / CLB_RHS;
 
     packed += packed_off * CLB_PARTS;
-    for (uint e = id; e < CLB_NB * CLB_NB * CLB_PARTS; e += CLB_WG)
-        t[e] = packed[e];
-    for (ulong s = get_group_id(0); s < shares; s += get_num_groups(0)) {
-        const uint width = (uint)min((ulong)CLB_WG, nrhs - s * CLB_WG);
-        const long start = (long)b_off + (long)(s * CLB_WG) * br;
+    for (ulong share = get_group_id(0); share < shares; share += get_num_groups(0)) {
+        const uint width = (uint)min((ulong)CLB_RHS, nrhs - share * CLB_RHS);
+        const long start = (long)b_off + (long)(share * CLB_RHS) * br;
+        real held[CLB_HELD * CLB_PARTS];
 
-        /* Consecutive work-items read consecutive elements. */
-        for (uint e = id; e < CLB_NB * CLB_WG; e += CLB_WG) {
-            const uint i = br == 1 ? e / CLB_WG : e % CLB_NB;
-            const uint r = br == 1 ? e % CLB_WG : e / CLB_NB;
-            const bool inside = i < nb && r < width;
+        fetch_block(packed, 0, 0, held);
+        copy_tile(tile, b, start, bi, br, nb, width, false);
+        for (uint s = 0; s < subs; s++) {
+            local real *solved = tile + s * CLB_SUB * CLB_PITCH * CLB_PARTS;
 
-            for (uint part = 0; part < CLB_PARTS; part++)
-                tile[(i * (CLB_WG + 1) + r) * CLB_PARTS + part] =
-                    inside ? b[(start + (long)i * bi + (long)r * br) * CLB_PARTS + part] : 0;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        {
-            real x[CLB_NB * CLB_PARTS];
+            for (uint q = s; q < subs; q++) {
+                const uint next = q + 1 < subs ? q + 1 : s + 1;
 
-#pragma unroll
-            for (uint i = 0; i < CLB_NB; i++)
-#pragma unroll
-                for (uint part = 0; part < CLB_PARTS; part++)
-                    x[i * CLB_PARTS + part] = tile[(i * (CLB_WG + 1) + id) * CLB_PARTS + part];
-#pragma unroll
-            for (uint p = 0; p < CLB_NB; p++) {
-#if CLB_COMPLEX
-                if (!unit) {
-                    local const real *pivot = t + 2 * (p * CLB_NB + p);
-                    const divisor by = get_divisor(pivot[0], pivot[1]);
-                    const bool first = by.real_is_larger;
-                    const real re = x[2 * p], im = x[2 * p + 1];
-                    x[2 * p] = (first ? fma(im, by.q, re) : fma(re, by.q, im)) / by.d;
-                    x[2 * p + 1] = (first ? fma(-re, by.q, im) : fma(im, by.q, -re)) / by.d;
-                }
-#pragma unroll
-                for (uint i = p + 1; i < CLB_NB; i++) {
-                    const real re = t[2 * (p * CLB_NB + i)], im = t[2 * (p * CLB_NB + i) + 1];
-                    x[2 * i] = fma(-re, x[2 * p], fma(im, x[2 * p + 1], x[2 * i]));
-                    x[2 * i + 1] = fma(-re, x[2 * p + 1], fma(-im, x[2 * p], x[2 * i + 1]));
-                }
-#else
-                if (!unit)
-                    x[p] /= t[p * CLB_NB + p];
-#pragma unroll
-                for (uint i = p + 1; i < CLB_NB; i++)
-                    x[i] = fma(-t[p * CLB_NB + i], x[p], x[i]);
-#endif
+                keep_block(held, t);
+                barrier(CLK_LOCAL_MEM_FENCE);
+                if (next < subs)
+                    fetch_block(packed, next, q + 1 < subs ? s : s + 1, held);
+                if (q > s)
+                    update_sub(tile + q * CLB_SUB * CLB_PITCH * CLB_PARTS, solved, t);
+                else if (get_local_id(0) < CLB_RHS)
+                    solve_sub(solved + get_local_id(0) * CLB_PARTS, t, unit);
+                barrier(CLK_LOCAL_MEM_FENCE);
             }
-#pragma unroll
-            for (uint i = 0; i < CLB_NB; i++)
-#pragma unroll
-                for (uint part = 0; part < CLB_PARTS; part++)
-                    tile[(i * (CLB_WG + 1) + id) * CLB_PARTS + part] = x[i * CLB_PARTS + part];
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint e = id; e < CLB_NB * CLB_WG; e += CLB_WG) {
-            const uint i = br == 1 ? e / CLB_WG : e % CLB_NB;
-            const uint r = br == 1 ? e % CLB_WG : e / CLB_NB;
-
-            for (uint part = 0; part < CLB_PARTS; part++)
-                if (i < nb && r < width)
-                    b[(start + (long)i * bi + (long)r * br) * CLB_PARTS + part] =
-                        tile[(i * (CLB_WG + 1) + r) * CLB_PARTS + part];
-        }
+        copy_tile(tile, b, start, bi, br, nb, width, true);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

@@ -31,29 +31,65 @@ static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update
     return status;
 }
 
+/* Rows and columns of C for one launch, so that as few as possible have at most so many tiles. */
+static void cut_product(const struct clb_engine *engine, size_t m, size_t n, size_t *rows,
+                        size_t *cols)
+{
+    size_t unit_m = clb_gemm_unit(engine->variant, CLB_OPERAND_A);
+    size_t unit_n = clb_gemm_unit(engine->variant, CLB_OPERAND_B);
+    size_t high = clb_div_up(m, unit_m), wide = clb_div_up(n, unit_n), fewest = SIZE_MAX;
+    for (size_t w = 1; w <= clb_min(wide, engine->most_tiles); w++) {
+        size_t h = engine->most_tiles / w, launches = clb_div_up(high, h) * clb_div_up(wide, w);
+        if (launches <= fewest) {
+            fewest = launches;
+            *rows =
+                clb_min(clb_min(clb_div_up(high, clb_div_up(high, h)) * unit_m, m), engine->cut_m);
+            *cols = clb_min(w * unit_n, n);
+        }
+    }
+}
+
+/* A slab of depth for the part of C that begins with row i and column j0 + j; the operands' packed
+ * columns begin with j0. */
+static clb_status multiply_part(struct clb_engine *engine, const struct clb_dmat_update *update,
+                                size_t i, size_t rows, size_t j0, size_t j, size_t cols,
+                                size_t depth)
+{
+    const struct clb_product product = {
+        .m = rows,
+        .n = cols,
+        .k = depth,
+        .a = packed_a(engine, update),
+        .b = engine->packed_b->mem,
+        .c = update->c.mem,
+        .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i, depth),
+        .b_offset = clb_packed_offset(engine->variant, CLB_OPERAND_B, j, depth),
+        .c_offset = update->c.offset + i + (j0 + j) * update->c.ld,
+        .ldc = update->c.ld,
+        .subtract = true};
+    return clb_gemm_multiply(engine->lane, engine->variant, &product,
+                             (struct clb_order){.queue = engine->queue});
+}
+
 /* One slab of depth for columns [j0, j0 + cols). */
 static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_update *update,
                            size_t j0, size_t cols, size_t p0, size_t depth)
 {
     const struct clb_order order = {.queue = engine->queue};
     struct clb_chunk chunk = chunk_of(&update->b, CLB_OPERAND_B, update->op_b, j0, p0);
+    size_t m = update->c.rows, some_rows = 0, some_cols = 0;
     clb_status status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_B, &chunk, cols,
                                       depth, engine->packed_b->mem, 0, NULL, order);
-    for (size_t i0 = 0; i0 < update->c.rows && status == CLB_OK;) {
-        size_t rows = clb_min(engine->cut_m, update->c.rows - i0);
-        struct clb_product product = {
-            .m = rows,
-            .n = cols,
-            .k = depth,
-            .a = packed_a(engine, update),
-            .b = engine->packed_b->mem,
-            .c = update->c.mem,
-            .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i0, depth),
-            .c_offset = update->c.offset + i0 + j0 * update->c.ld,
-            .ldc = update->c.ld,
-            .subtract = true};
-        status = clb_gemm_multiply(engine->lane, engine->variant, &product, order);
-        i0 += rows;
+    if (engine->small_launches > 0)
+        cut_product(engine, m, cols, &some_rows, &some_cols);
+    for (size_t j = 0, wide; j < cols && status == CLB_OK; j += wide) {
+        wide = engine->small_launches > 0 ? clb_min(some_cols, cols - j) : cols - j;
+        for (size_t i = 0, rows; i < m && status == CLB_OK; i += rows) {
+            bool small = engine->small_launches > 0;
+            rows = clb_min(small ? some_rows : engine->cut_m, m - i);
+            engine->small_launches -= small;
+            status = multiply_part(engine, update, i, rows, j0, j, wide, depth);
+        }
     }
     return status;
 }

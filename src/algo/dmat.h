@@ -48,6 +48,9 @@ struct clb_engine {
     size_t solve_item, move_item; /* their local sizes */
     size_t block;                 /* order of a diagonal block */
     size_t cut_m, cut_n, cut_k;   /* most of one launch of the product's kernels */
+    /* So many of the next launches of products have at most so many tiles: the rest of the device
+     * is for another queue. */
+    size_t small_launches, most_tiles;
     struct clb_buffer *packed_a, *packed_b, *kept_a, *triangles, *moves, *moves_host;
 };
 
@@ -120,6 +123,17 @@ clb_status clb_dmat_send_moves(struct clb_engine *engine, size_t count) CLB_MUST
 /* Apply the moves that were sent to the rows of x; the same from x to y. */
 clb_status clb_dmat_move(struct clb_engine *engine, const struct clb_dmat *x,
                          size_t count) CLB_MUST_CHECK;
+/* The same by moves that are on the device: `count` from number `first` on, of which those to row
+ * CLB_NOWHERE are none. Left out, and not counted among the columns of x, are the `gap` columns
+ * behind the first `before`. */
+#define CLB_NOWHERE UINT32_MAX
+struct clb_moves {
+    cl_mem mem;
+    size_t first, count;
+};
+clb_status clb_dmat_move_by(struct clb_engine *engine, const struct clb_dmat *x,
+                            const struct clb_moves *moves, size_t before,
+                            size_t gap) CLB_MUST_CHECK;
 clb_status clb_dmat_move_copy(struct clb_engine *engine, const struct clb_dmat *x,
                               const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
 /* y(i, j) = x(order[i], j); `order` holds a cl_uint for every row of y. */

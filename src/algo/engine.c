@@ -14,14 +14,23 @@ size_t clb_dmat_ld(size_t rows, size_t element)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A group has one work-item on CPUs. Elsewhere a right-hand side lives in registers, and a tile of
- * them with the diagonal block in 32 KiB of local memory. */
-#define SOLVE_GROUP ((size_t)64)
+/* A group has one work-item on CPUs. Elsewhere a tile of right-hand sides and a sub-block of the
+ * triangle are in less than 48 KiB of local memory; half as large a block fits 32 KiB. */
+#define SOLVE_GROUP ((size_t)128)
 #define MOVE_GROUP  ((size_t)128)
 #define CPU_BLOCK   ((size_t)128)
-#define GPU_BLOCK   ((size_t)32)
-#define GPU_BLOCK_Z ((size_t)16)
+#define GPU_BLOCK   ((size_t)128)
+#define GPU_BLOCK_Z ((size_t)64)
+#define GPU_MEMORY  ((uint64_t)48 << 10)
 #define BLOCK_UNIT  ((size_t)8)
+
+static size_t largest_block(const struct clb_engine *engine, bool cpu)
+{
+    size_t block = engine->variant->precision == CLB_Z ? GPU_BLOCK_Z : GPU_BLOCK;
+    if (cpu)
+        return CLB_MAX_BLOCK;
+    return engine->runtime->device.local_memory < GPU_MEMORY ? block / 2 : block;
+}
 
 static clb_status get_programs(struct clb_engine *engine)
 {
@@ -29,7 +38,7 @@ static clb_status get_programs(struct clb_engine *engine)
     bool cpu = engine->variant->tuning.family == CLB_FAMILY_CPU;
     size_t wanted = engine->variant->tuning.value[CLB_PARAM_TRSM_NB];
     char options[120];
-    size_t most = cpu ? CLB_MAX_BLOCK : precision == CLB_Z ? GPU_BLOCK_Z : GPU_BLOCK;
+    size_t most = largest_block(engine, cpu);
     if (wanted == 0)
         wanted = cpu ? CPU_BLOCK : most;
     engine->block = clb_round_up(clb_min(wanted, most), BLOCK_UNIT);

@@ -162,6 +162,9 @@ static clb_status bring_up(struct clb_ferryman *man, size_t piece)
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.Flush(ferry->lane->upload), "clFlush");
     pthread_mutex_lock(&ferry->lock);
+    /* Its last piece: what is asked for now is there when all of it is, but not more. */
+    if (status == CLB_OK && cargo->done + 1 == cargo->pieces)
+        status = clb_queue_mark(ferry->lane->upload, &cargo->ready);
     cargo->done += status == CLB_OK;
     pthread_cond_broadcast(&ferry->changed);
     pthread_mutex_unlock(&ferry->lock);
@@ -314,8 +317,18 @@ clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo, cl_command_que
 {
     clb_status status = await_count(ferry, &ferry->cargo[cargo], &ferry->cargo[cargo].done);
     if (status == CLB_OK)
-        status = clb_queue_join(ferry->lane->upload, queue);
+        status = clb_cl_check(
+            clb_cl.EnqueueBarrierWithWaitList(queue, 1, &ferry->cargo[cargo].ready, NULL),
+            "clEnqueueBarrierWithWaitList");
     return status;
+}
+
+bool clb_ferry_has(struct clb_ferry *ferry, size_t cargo)
+{
+    pthread_mutex_lock(&ferry->lock);
+    bool has = ferry->cargo[cargo].done == ferry->cargo[cargo].pieces || ferry->status != CLB_OK;
+    pthread_mutex_unlock(&ferry->lock);
+    return has;
 }
 
 clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo)
@@ -344,11 +357,7 @@ clb_status clb_ferry_release(struct clb_ferry *ferry, size_t index, cl_command_q
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t index, cl_command_queue queue)
 {
     struct clb_cargo *cargo = &ferry->cargo[index];
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, &cargo->ready),
-                     "clEnqueueBarrierWithWaitList");
-    if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    clb_status status = clb_queue_mark(queue, &cargo->ready);
     if (status != CLB_OK)
         return status;
     pthread_mutex_lock(&ferry->lock);
@@ -375,13 +384,19 @@ clb_status clb_ferry_finish(struct clb_ferry *ferry, clb_status status)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
+clb_status clb_queue_mark(cl_command_queue queue, cl_event *event)
+{
+    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, event),
+                                     "clEnqueueBarrierWithWaitList");
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    return status;
+}
+
 clb_status clb_queue_join(cl_command_queue from, cl_command_queue to)
 {
     cl_event event = NULL;
-    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(from, 0, NULL, &event),
-                                     "clEnqueueBarrierWithWaitList");
-    if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(from), "clFlush");
+    clb_status status = clb_queue_mark(from, &event);
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(to, 1, &event, NULL),
                               "clEnqueueBarrierWithWaitList");
@@ -403,22 +418,33 @@ static struct region region_of(const struct clb_dmat *x, size_t element, size_t 
                            .host_pitch = ld * element};
 }
 
+/* For benchmarks. */
+static clb_status noted(cl_command_queue queue, const char *name, clb_status status,
+                        const cl_event *event)
+{
+    if (status == CLB_OK && event != NULL && clb_profile_is_on())
+        clb_profile_note(queue, name, *event);
+    return status;
+}
+
 clb_status clb_dmat_write(cl_command_queue queue, const struct clb_dmat *x, size_t element,
                           const void *host, size_t ld, cl_event *event)
 {
     const struct region r = region_of(x, element, ld);
-    return clb_cl_check(clb_cl.EnqueueWriteBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host,
-                                                      r.size, r.pitch, 0, r.host_pitch, 0, host, 0,
-                                                      NULL, event),
-                        "clEnqueueWriteBufferRect");
+    clb_status status = clb_cl_check(
+        clb_cl.EnqueueWriteBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host, r.size, r.pitch, 0,
+                                      r.host_pitch, 0, host, 0, NULL, event),
+        "clEnqueueWriteBufferRect");
+    return noted(queue, "up", status, event);
 }
 
 clb_status clb_dmat_read(cl_command_queue queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, cl_event *event)
 {
     const struct region r = region_of(x, element, ld);
-    return clb_cl_check(clb_cl.EnqueueReadBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host,
-                                                     r.size, r.pitch, 0, r.host_pitch, 0, host, 0,
-                                                     NULL, event),
-                        "clEnqueueReadBufferRect");
+    clb_status status = clb_cl_check(
+        clb_cl.EnqueueReadBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host, r.size, r.pitch, 0,
+                                     r.host_pitch, 0, host, 0, NULL, event),
+        "clEnqueueReadBufferRect");
+    return noted(queue, "down", status, event);
 }

@@ -36,7 +36,7 @@ struct clb_cargo {
     size_t extent;  /* rows or columns of a piece; may be set before */
     size_t done;    /* pieces enqueued (up) or arrived (down) */
     size_t written; /* down: pieces in the caller's memory */
-    cl_event ready; /* down: x may be read */
+    cl_event ready; /* up: x is complete; down: x may be read */
 };
 
 struct clb_ferry;
@@ -91,6 +91,8 @@ clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo,
  * until then. In order. */
 clb_status clb_ferry_release(struct clb_ferry *ferry, size_t cargo,
                              cl_command_queue queue) CLB_MUST_CHECK;
+/* Whether that would not wait: a load is under way, all of it, or the ferry has failed. */
+bool clb_ferry_has(struct clb_ferry *ferry, size_t cargo);
 
 /* A load may come down when what `queue` has now is done. In order. */
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t cargo,
@@ -111,6 +113,8 @@ void clb_ferry_close(struct clb_ferry *ferry, bool idle);
 /* The part of a load that its piece is. */
 struct clb_rect clb_cargo_piece(const struct clb_cargo *cargo, size_t piece);
 
+/* The event of what `queue` has now, for other queues. */
+clb_status clb_queue_mark(cl_command_queue queue, cl_event *event) CLB_MUST_CHECK;
 /* Enqueue a barrier on `to`: it goes on when what `from` has now is done. */
 clb_status clb_queue_join(cl_command_queue from, cl_command_queue to) CLB_MUST_CHECK;
 

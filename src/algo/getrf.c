@@ -3,9 +3,12 @@
 
 #include <string.h>
 
-/* For devices without values of their own. */
+/* For devices without values of their own. Panels by the device are cut into blocks themselves, so
+ * that wide ones cost little and make deep updates. */
 #define DEFAULT_NB    ((size_t)256)
 #define DEFAULT_STRIP ((size_t)64)
+#define LARGE_NB      ((size_t)512)
+#define LARGE         ((size_t)6144)
 
 /* Whether the device is to factor panels, by getrf.panel. */
 static bool wants_panel(const struct clb_lu *lu, size_t choice)
@@ -28,8 +31,10 @@ void clb_lu_shape(struct clb_lu *lu, const struct clb_gemm_variant *variant)
     size_t m = lu->problem->m, n = lu->problem->n;
     lu->element = clb_precision_size(lu->problem->precision);
     lu->inner = clb_min(m, n);
-    lu->nb = clb_min(value[CLB_PARAM_GETRF_NB] != 0 ? value[CLB_PARAM_GETRF_NB] : DEFAULT_NB,
-                     CLB_MAX_SWAPS);
+    bool panels = wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]);
+    lu->nb = panels && lu->inner >= LARGE ? LARGE_NB : DEFAULT_NB;
+    if (value[CLB_PARAM_GETRF_NB] != 0)
+        lu->nb = clb_min(value[CLB_PARAM_GETRF_NB], CLB_MAX_SWAPS);
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
     lu->strip = strip_of(lu, value[CLB_PARAM_GETRF_STRIP]);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->element)};
@@ -58,6 +63,10 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     struct clb_engine_limits limits = clb_solve_limits(last, false, cols);
     limits.k = last;
     limits.kept_m = m;
+    if (wants_panel(lu, value[CLB_PARAM_GETRF_PANEL])) {
+        limits.m = m;
+        limits.triangle = clb_max(limits.triangle, CLB_MAX_BLOCK);
+    }
     if (lu->system != NULL)
         add_solve(lu, &limits);
     clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
@@ -65,7 +74,7 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
         return status;
     lu->result->kernel = lu->engine.variant->name;
     if (wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]) &&
-        clb_panel_open(&lu->panel, &lu->engine, m, last) != CLB_OK)
+        clb_panel_open(&lu->panel, &lu->engine, m, lu->inner) != CLB_OK)
         clb_log(CLB_LOG_INFO, "getrf: the CPU factors the panels");
     return clb_swapper_make(&lu->swapper, m);
 }
@@ -109,15 +118,20 @@ bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k)
     return clb_panel_takes(&lu->panel, lu->x.rows - k);
 }
 
-clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width)
+clb_status clb_lu_read_pivots(struct clb_lu *lu, size_t k, size_t width)
 {
-    const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     size_t info = 0;
     clb_status status =
-        clb_panel_factor(&lu->panel, &lu->engine, &panel, lu->result->ipiv + k, &info);
-    if (status == CLB_OK)
-        take_pivots(lu, k, width, info);
+        clb_panel_read(&lu->panel, &lu->engine, k, width, lu->result->ipiv + k, &info);
+    if (status == CLB_OK && lu->result->info == 0)
+        lu->result->info = info;
     return status;
+}
+
+clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width)
+{
+    clb_status status = clb_panel_enqueue(&lu->panel, &lu->engine, &lu->x, k, width);
+    return status == CLB_OK ? clb_lu_read_pivots(lu, k, width) : status;
 }
 
 clb_status clb_lu_send_moves(struct clb_lu *lu, size_t k, size_t width, size_t *moves)
@@ -140,11 +154,11 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
     return status;
 }
 
-clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,
-                              size_t first, size_t count, size_t moves, bool kept)
+clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine,
+                         const struct clb_dmat *panel, size_t k, size_t first, size_t count,
+                         bool keep, bool kept)
 {
     size_t width = panel->cols, below = panel->rows - width;
-    const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     const struct clb_dmat top = clb_dmat_part(&lu->x, k, first, width, count);
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(panel, 0, 0, width, width),
                                                .unit = true};
@@ -152,13 +166,19 @@ clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, s
         .a = clb_dmat_part(panel, width, 0, below, width),
         .b = top,
         .c = clb_dmat_part(&lu->x, k + width, first, below, count),
-        .keep = true,
+        .keep = keep,
         .kept = kept};
+    clb_status status = clb_dmat_solve(engine, &triangle, &top);
+    return status == CLB_OK ? clb_dmat_update(engine, &update) : status;
+}
+
+clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,
+                              size_t first, size_t count, size_t moves, bool kept)
+{
+    const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     clb_status status = clb_dmat_move(&lu->engine, &columns, moves);
     if (status == CLB_OK)
-        status = clb_dmat_solve(&lu->engine, &triangle, &top);
-    if (status == CLB_OK)
-        status = clb_dmat_update(&lu->engine, &update);
+        status = clb_lu_update(lu, &lu->engine, panel, k, first, count, true, kept);
     return status;
 }
 

@@ -9,10 +9,12 @@
  *
  * Right-hand sides are columns behind the matrix's, see gesv.c.
  *
+ * Where the device factors the panels, the steps are those of getrf_ahead.c; all columns come up in
+ * groups then.
+ *
  * One panel's memory is enough: panel k+1 comes down after the update that follows panel k's way
  * up. */
-#include "ferry.h"
-#include "lu.h"
+#include "ahead.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,8 @@
 /* Chunks on their way down, and groups of columns of the first step. */
 #define CHUNKS ((size_t)4)
 #define GROUPS ((size_t)8)
+/* Of the first panel's columns, where the device waits for them. */
+#define FIRST_PIECES ((size_t)32)
 
 struct run {
     struct clb_lu *lu;
@@ -30,6 +34,7 @@ struct run {
     struct clb_buffer *chunk[CHUNKS], *order;
     cl_uint *order_host; /* rows of a panel's columns as they are written back */
     size_t chunk_cols;
+    bool ahead, idle; /* panels by the device; nothing of that is under way */
 };
 
 /* ---- loads ----------------------------------------------------------------------------------- */
@@ -48,20 +53,23 @@ static size_t column_ld(const struct clb_lu *lu, size_t j)
     return j < lu->problem->n ? lu->problem->lda : lu->system->ldb;
 }
 
-/* The columns right of the first panel: the second panel, then shares of the rest. */
+/* The columns right of the first panel: the second panel, then shares of the rest. Or all columns,
+ * panel by panel, the first one in small pieces. */
 static void make_groups(struct run *run)
 {
     const struct clb_lu *lu = run->lu;
-    size_t m = lu->x.rows, n = lu->x.cols, first = clb_lu_width(lu, 0);
-    size_t share = clb_max(clb_div_up(n - first, GROUPS), lu->nb);
+    size_t m = lu->x.rows, n = lu->x.cols, first = run->ahead ? 0 : clb_lu_width(lu, 0);
+    size_t share = run->ahead ? lu->nb : clb_max(clb_div_up(n - first, GROUPS), lu->nb);
     for (size_t j = first; j < n;) {
-        size_t wanted = j == first && j < lu->inner ? clb_lu_width(lu, first) : share;
+        bool panel = j < lu->inner && (run->ahead || j == first);
+        size_t wanted = panel ? clb_lu_width(lu, j) : share;
         size_t cols = clb_min(wanted, (j < lu->problem->n ? lu->problem->n : n) - j);
         run->cargo[run->groups++] =
             (struct clb_cargo){.x = clb_dmat_part(&lu->x, 0, j, m, cols),
                                .host = column(lu, j),
                                .ld = column_ld(lu, j),
-                               .alpha = clb_scalar_one(lu->problem->precision)};
+                               .alpha = clb_scalar_one(lu->problem->precision),
+                               .extent = run->ahead && j == 0 ? clb_div_up(cols, FIRST_PIECES) : 0};
         j += cols;
     }
 }
@@ -107,7 +115,7 @@ static clb_status make_parts(struct run *run)
 static clb_status make_cargo(struct run *run)
 {
     const struct clb_lu *lu = run->lu;
-    size_t n = lu->x.cols, most = 3 + GROUPS + n;
+    size_t n = lu->x.cols, most = 3 + GROUPS + 2 * n;
     run->chunk_cols = clb_max(CLB_PIECE_BYTES / (lu->x.rows * lu->element), 1);
     run->cargo = calloc(most, sizeof *run->cargo);
     if (run->cargo == NULL)
@@ -129,7 +137,9 @@ static clb_status get_memory(struct run *run)
         status = clb_buffer_get(lu->runtime, CLB_MEMORY_DEVICE, bytes, &lu->memory);
     if (status == CLB_OK) {
         lu->x.mem = lu->memory->mem;
-        status = clb_buffer_get(lu->runtime, CLB_MEMORY_HOST, m * width * lu->element, &run->panel);
+        if (!run->ahead)
+            status =
+                clb_buffer_get(lu->runtime, CLB_MEMORY_HOST, m * width * lu->element, &run->panel);
     }
     if (status == CLB_OK)
         status = make_cargo(run);
@@ -334,11 +344,13 @@ static void note_progress(const struct run *run)
         clb_gemm_progress_free(lu->progress);
 }
 
-static clb_status run_all(struct run *run)
+static clb_status run_all(struct run *run, const struct clb_gemm_variant *variant)
 {
     run->lu->begun = true;
     clb_ferry_start(&run->ferry);
-    clb_status status = run_steps(run);
+    clb_status status = run->ahead ? clb_lu_run_ahead(run->lu, variant, &run->ferry, run->cargo,
+                                                      run->groups, &run->idle)
+                                   : run_steps(run);
     if (status == CLB_OK && run->lu->system != NULL && run->lu->result->info == 0)
         status = clb_lu_solve(run->lu);
     /* Complete, and known to be so, before anything is written. */
@@ -353,16 +365,18 @@ static clb_status run_all(struct run *run)
 
 clb_status clb_getrf_run_stream(struct clb_lu *lu, const struct clb_gemm_variant *variant)
 {
-    struct run run = {.lu = lu};
+    struct run run = {.lu = lu, .idle = true};
     clb_status status = clb_lu_open(lu, variant);
-    if (status == CLB_OK)
+    if (status == CLB_OK) {
+        run.ahead = clb_lu_is_on_device(lu, 0);
         status = get_memory(&run);
+    }
     if (status == CLB_OK)
         status = clb_ferry_open(&run.ferry, lu->engine.lane, lu->problem->precision, run.cargo,
                                 run.groups + run.chunks, variant->tuning.value[CLB_PARAM_THREADS]);
     if (status == CLB_OK)
-        status = run_all(&run);
-    bool idle = clb_engine_finish(&lu->engine);
+        status = run_all(&run, variant);
+    bool idle = clb_engine_finish(&lu->engine) && run.idle;
     clb_ferry_close(&run.ferry, idle);
     for (size_t i = 0; i < CHUNKS; i++)
         clb_buffer_end(lu->runtime, run.chunk[i], idle);

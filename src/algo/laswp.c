@@ -70,16 +70,24 @@ static clb_status launch(struct clb_engine *engine, const char *name,
                            NULL, NULL);
 }
 
-clb_status clb_dmat_move(struct clb_engine *engine, const struct clb_dmat *x, size_t count)
+clb_status clb_dmat_move_by(struct clb_engine *engine, const struct clb_dmat *x,
+                            const struct clb_moves *moves, size_t before, size_t gap)
 {
     const cl_ulong offset = x->offset, ld = x->ld, cols = x->cols;
-    const cl_uint moves = (cl_uint)count;
+    const cl_ulong gap_first = before, gap_cols = gap, first = moves->first;
+    const cl_uint count = (cl_uint)moves->count;
     const struct clb_argument arguments[] = {
-        CLB_ARG(x->mem), CLB_ARG(offset), CLB_ARG(ld), CLB_ARG(cols), CLB_ARG(engine->moves->mem),
-        CLB_ARG(moves)};
+        CLB_ARG(x->mem),   CLB_ARG(offset),     CLB_ARG(ld),    CLB_ARG(cols), CLB_ARG(gap_first),
+        CLB_ARG(gap_cols), CLB_ARG(moves->mem), CLB_ARG(first), CLB_ARG(count)};
     if (count == 0 || cols == 0)
         return CLB_OK;
     return launch(engine, "clb_laswp", arguments, CLB_COUNT_OF(arguments));
+}
+
+clb_status clb_dmat_move(struct clb_engine *engine, const struct clb_dmat *x, size_t count)
+{
+    const struct clb_moves moves = {engine->moves->mem, 0, count};
+    return clb_dmat_move_by(engine, x, &moves, x->cols, 0);
 }
 
 clb_status clb_dmat_move_copy(struct clb_engine *engine, const struct clb_dmat *x,

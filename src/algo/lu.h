@@ -27,8 +27,8 @@ struct clb_lu {
     size_t element, inner;              /* bytes; min(m, n) */
     size_t nb, tail;
     size_t strip; /* columns of a panel that the CPU factors at once, where memory is shared */
-    size_t most; /* columns that a step is applied to at once; 0: all */
-    bool begun;  /* anything was enqueued for the matrix */
+    size_t most;  /* columns that a step is applied to at once; 0: all */
+    bool begun;   /* anything was enqueued for the matrix */
     struct clb_engine engine;
     struct clb_panel panel; /* takes nothing where panels are the CPU's */
     struct clb_swapper swapper;
@@ -51,6 +51,9 @@ void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_
 bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k);
 clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width) CLB_MUST_CHECK;
 
+/* Wait for the device's panels, and take the pivots of columns [k, k + width) and info. */
+clb_status clb_lu_read_pivots(struct clb_lu *lu, size_t k, size_t width) CLB_MUST_CHECK;
+
 /* Send the interchanges of columns [k, k + width) as moves. */
 clb_status clb_lu_send_moves(struct clb_lu *lu, size_t k, size_t width,
                              size_t *moves) CLB_MUST_CHECK;
@@ -65,6 +68,11 @@ clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first,
 /* The same with a panel that is not in the matrix there: its rows from k on, packed before. */
 clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,
                               size_t first, size_t count, size_t moves, bool kept) CLB_MUST_CHECK;
+/* That on any engine, without interchanges and with the triangle packed there. `keep` and `kept`:
+ * see clb_dmat_update. */
+clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine,
+                         const struct clb_dmat *panel, size_t k, size_t first, size_t count,
+                         bool keep, bool kept) CLB_MUST_CHECK;
 
 /* gesv.c: the right-hand sides, which have had all steps: U*X = B. */
 clb_status clb_lu_solve(struct clb_lu *lu) CLB_MUST_CHECK;

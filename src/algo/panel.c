@@ -1,6 +1,8 @@
-/* Panels of LU on the device. A panel is cut into strips of columns; each is factored in one
- * launch, then the other columns follow: interchanges everywhere, a solve and an update on the
- * right. */
+/* Panels of LU on the device. A panel is cut into blocks, and these into strips of columns. A strip
+ * is factored in one launch; then the other columns of its block follow, in two: interchanges
+ * everywhere, a solve and an update on the right. When all strips of a block are done the other
+ * columns of the panel follow in the same way, with the engine's operations. Nothing waits for the
+ * host: the kernel that factors leaves the interchanges as moves. */
 #include "panel.h"
 
 #include "kernels.h"
@@ -13,21 +15,29 @@
 /* Rows of a work-group: a row's rest is in registers. */
 #define GROUP_NVIDIA ((size_t)512)
 #define GROUP_OTHER  ((size_t)256)
-#define FOLLOW_GROUP ((size_t)64)
+/* As large as a strip is wide, and a warp. */
+#define SMALLEST_GROUP ((size_t)32)
+#define FOLLOW_GROUP   ((size_t)64)
+#define UPDATE_GROUP   ((size_t)128)
+/* Strips of a block. */
+#define STRIPS ((size_t)4)
 
 /* What the kernels say. */
 enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
 
 /* Work-groups that wait for each other must all be resident, so there is one such launch at a time
- * on the device. */
+ * on the device: who enqueues a panel, with the lock held, has it wait for the last strip of the
+ * panel that was enqueued before, if that is in another queue. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+static cl_event last_strip;
+static cl_command_queue last_queue;
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* 32-bit words of a row and the position behind it, as they are exchanged. */
+/* 32-bit words of a row and the position behind it, as they are exchanged, in vectors of four. */
 static size_t slot_words(const struct clb_panel *panel, clb_precision precision)
 {
-    return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 1;
+    return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
 
 /* Groups of other devices may be run one after the other. */
@@ -42,52 +52,84 @@ bool clb_panel_is_faster(const struct clb_device *device)
     return groups_progress(device);
 }
 
-static clb_status get_program(struct clb_panel *panel, struct clb_engine *engine)
+/* By fewer instructions where the device has them. */
+static clb_status build(struct clb_panel *panel, struct clb_engine *engine, bool warps)
 {
     clb_precision precision = engine->variant->precision;
-    bool progress = groups_progress(&engine->runtime->device);
-    char options[160];
-    /* 64 registers for the row; PoCL compiles wide ones for many seconds. */
-    panel->width = !progress ? 8 : precision == CLB_Z ? 16 : 32;
-    panel->group =
-        clb_min(progress ? GROUP_NVIDIA : GROUP_OTHER, engine->runtime->device.max_group);
-    panel->most_groups = progress ? engine->runtime->device.units : 1;
-    snprintf(options, sizeof options,
-             "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_PANEL_WG=%zu "
-             "-DCLB_SHUFFLE=%d -DCLB_TAPER=%d",
-             clb_precision_real_size(precision) == sizeof(double),
-             clb_precision_parts(precision) > 1, panel->width, panel->group, progress, progress);
-    return clb_program_get(engine->runtime, &clb_kernel_getrf_panel, options, &panel->program);
+    clb_status status = CLB_ERR_BUILD;
+    for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
+        char options[160];
+        snprintf(options, sizeof options,
+                 "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_WIDTH=%zu -DCLB_BLOCK=%zu "
+                 "-DCLB_PANEL_WG=%zu -DCLB_SHUFFLE=%d -DCLB_TAPER=%d",
+                 clb_precision_real_size(precision) == sizeof(double),
+                 clb_precision_parts(precision) > 1, panel->width, panel->block, panel->group,
+                 shuffle, warps);
+        status =
+            clb_program_get(engine->runtime, &clb_kernel_getrf_panel, options, &panel->program);
+    }
+    return status;
 }
 
-static clb_status get_memory(struct clb_panel *panel, struct clb_engine *engine, size_t rows,
-                             size_t cols)
+static clb_status get_program(struct clb_panel *panel, struct clb_engine *engine)
 {
-    size_t groups = clb_div_up(rows, panel->group);
-    size_t words = 2 * groups * slot_words(panel, engine->variant->precision);
-    clb_status status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
-                                       groups * panel->group * panel->width *
-                                           clb_precision_size(engine->variant->precision),
-                                       &panel->aside);
-    if (status == CLB_OK)
-        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, words * sizeof(cl_ulong),
-                                &panel->exchange);
-    if (status == CLB_OK)
-        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
-                                (STATE_IPIV + cols) * sizeof(cl_int), &panel->state);
-    panel->state_host = calloc(STATE_IPIV + cols, sizeof(cl_int));
-    cl_ulong *clean = calloc(words, sizeof *clean);
-    if (status == CLB_OK && (panel->state_host == NULL || clean == NULL))
-        status = CLB_ERR_NOMEM;
-    /* No word may have a tag of this run. */
-    if (status == CLB_OK)
-        status =
-            clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, panel->exchange->mem, CL_TRUE, 0,
-                                                   words * sizeof *clean, clean, 0, NULL, NULL),
-                         "clEnqueueWriteBuffer");
-    panel->tag = 0;
+    bool progress = groups_progress(&engine->runtime->device);
+    /* 64 registers for the row; PoCL compiles wide ones for many seconds. */
+    panel->width = !progress ? 8 : engine->variant->precision == CLB_Z ? 16 : 32;
+    panel->block = STRIPS * panel->width;
+    panel->group = engine->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
+    if (panel->group < SMALLEST_GROUP || (panel->group & (panel->group - 1)) != 0)
+        panel->group = progress ? GROUP_NVIDIA : GROUP_OTHER;
+    panel->group = clb_min(panel->group, engine->runtime->device.max_group);
+    panel->most_groups = progress ? engine->runtime->device.units : 1;
+    return build(panel, engine, progress);
+}
+
+/* Zeros where the kernels expect them: no word of the exchange may have a tag of this run, and
+ * moves that a failed launch has not made are those of row 0 to itself. */
+static clb_status clear(struct clb_engine *engine, const struct clb_buffer *buffer, size_t bytes)
+{
+    void *clean = calloc(1, bytes);
+    clb_status status = CLB_ERR_NOMEM;
+    if (clean != NULL)
+        status = clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, buffer->mem, CL_TRUE, 0,
+                                                        bytes, clean, 0, NULL, NULL),
+                              "clEnqueueWriteBuffer");
     free(clean);
     return status;
+}
+
+/* In front of the moves of larger panels, of which each column has two. */
+static size_t moves_before(const struct clb_panel *panel)
+{
+    return 2 * (panel->width + panel->block);
+}
+
+static clb_status get_memory(struct clb_panel *panel, struct clb_engine *engine)
+{
+    clb_precision precision = engine->variant->precision;
+    size_t groups = clb_min(clb_div_up(panel->rows, panel->group), panel->most_groups);
+    struct {
+        struct clb_buffer **buffer;
+        size_t bytes;
+        bool clean;
+    } const wanted[] = {
+        {&panel->aside, groups * panel->group * panel->width * clb_precision_size(precision),
+         false},
+        {&panel->exchange, 2 * groups * slot_words(panel, precision) * sizeof(cl_ulong), true},
+        {&panel->state, (STATE_IPIV + panel->cols) * sizeof(cl_int), true},
+        {&panel->order, 2 * panel->rows * sizeof(cl_uint), false},
+        {&panel->moves, (moves_before(panel) + 2 * panel->cols) * sizeof(struct clb_move), true},
+    };
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < CLB_COUNT_OF(wanted) && status == CLB_OK; i++) {
+        status =
+            clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, wanted[i].bytes, wanted[i].buffer);
+        if (status == CLB_OK && wanted[i].clean)
+            status = clear(engine, *wanted[i].buffer, wanted[i].bytes);
+    }
+    panel->state_host = calloc(STATE_IPIV + panel->cols, sizeof(cl_int));
+    return status == CLB_OK && panel->state_host == NULL ? CLB_ERR_NOMEM : status;
 }
 
 bool clb_panel_takes(const struct clb_panel *panel, size_t rows)
@@ -98,10 +140,10 @@ bool clb_panel_takes(const struct clb_panel *panel, size_t rows)
 clb_status clb_panel_prepare(struct clb_panel *panel, struct clb_engine *engine, size_t rows,
                              size_t cols)
 {
-    *panel = (struct clb_panel){0};
+    *panel = (struct clb_panel){.rows = rows, .cols = cols};
     clb_status status = get_program(panel, engine);
     if (status == CLB_OK)
-        status = get_memory(panel, engine, clb_min(rows, panel->most_groups * panel->group), cols);
+        status = get_memory(panel, engine);
     if (status != CLB_OK)
         clb_panel_close(panel, engine, true);
     return status;
@@ -113,8 +155,7 @@ clb_status clb_panel_open(struct clb_panel *panel, struct clb_engine *engine, si
     clb_status status = clb_panel_prepare(panel, engine, rows, cols);
     if (status != CLB_OK)
         return status;
-    status = clb_panel_check(engine->runtime, engine->variant, panel->group, panel->most_groups,
-                             panel->width);
+    status = clb_panel_check(engine->runtime, engine->variant, panel);
     if (status != CLB_OK)
         clb_panel_close(panel, engine, true);
     return status;
@@ -122,35 +163,60 @@ clb_status clb_panel_open(struct clb_panel *panel, struct clb_engine *engine, si
 
 void clb_panel_close(struct clb_panel *panel, struct clb_engine *engine, bool idle)
 {
-    clb_buffer_end(engine->runtime, panel->aside, idle);
-    clb_buffer_end(engine->runtime, panel->exchange, idle);
-    clb_buffer_end(engine->runtime, panel->state, idle);
+    struct clb_buffer *const buffers[] = {panel->aside, panel->exchange, panel->state, panel->order,
+                                          panel->moves};
+    for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
+        clb_buffer_end(engine->runtime, buffers[i], idle);
     free(panel->state_host);
     *panel = (struct clb_panel){0};
 }
 
-/* ---- a strip --------------------------------------------------------------------------------- */
+/* ---- strips ---------------------------------------------------------------------------------- */
 
-static clb_status launch(struct clb_engine *engine, struct clb_panel *panel, const char *name,
+/* A panel under way: columns [first, first + width) of x, and the block that strips belong to. */
+struct work {
+    struct clb_panel *panel;
+    struct clb_engine *engine;
+    const struct clb_dmat *x;
+    size_t first, width, block, block_width;
+};
+
+/* What a launch waits for, and the event that it makes. */
+struct links {
+    cl_uint waits;
+    const cl_event *wait_list;
+    cl_event *event;
+};
+
+static clb_status launch(const struct work *work, const char *name,
                          const struct clb_argument *arguments, size_t count, size_t groups,
-                         size_t local)
+                         size_t local, const struct links *links)
 {
     size_t global = groups * local;
     cl_kernel kernel;
-    clb_status status = clb_lane_kernel(engine->lane, panel->program, name, &kernel);
+    clb_status status = clb_lane_kernel(work->engine->lane, work->panel->program, name, &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_lane_launch(engine->queue, kernel, name, arguments, count, 1, &global, &local, 0,
-                           NULL, NULL);
+    return clb_lane_launch(work->engine->queue, kernel, name, arguments, count, 1, &global, &local,
+                           links->waits, links->wait_list, links->event);
 }
 
-static clb_status factor_strip(struct clb_panel *panel, struct clb_engine *engine,
-                               const struct clb_dmat *x, size_t column)
+static cl_ulong element_at(const struct clb_dmat *x, size_t row, size_t col)
 {
-    size_t groups = clb_div_up(x->rows, panel->group);
-    const cl_uint m = (cl_uint)x->rows, n = (cl_uint)x->cols, first = (cl_uint)column;
-    const cl_uint tag = panel->tag + 1;
-    const cl_ulong offset = x->offset, ld = x->ld;
+    return x->offset + row + col * x->ld;
+}
+
+static clb_status factor_strip(const struct work *work, size_t k, size_t width,
+                               const struct links *links)
+{
+    struct clb_panel *panel = work->panel;
+    const struct clb_dmat *x = work->x;
+    size_t groups = clb_div_up(x->rows - k, panel->group);
+    const cl_uint m = (cl_uint)(x->rows - k), n = (cl_uint)width, column = (cl_uint)k;
+    const cl_uint tag = panel->tag + 1, rows = (cl_uint)x->rows;
+    const cl_uint block = (cl_uint)work->block, block_width = (cl_uint)work->block_width;
+    const cl_uint first = (cl_uint)work->first, panel_width = (cl_uint)work->width;
+    const cl_ulong offset = element_at(x, k, k), ld = x->ld;
     const struct clb_argument arguments[] = {
         CLB_ARG(m),
         CLB_ARG(n),
@@ -158,102 +224,176 @@ static clb_status factor_strip(struct clb_panel *panel, struct clb_engine *engin
         CLB_ARG(offset),
         CLB_ARG(ld),
         CLB_ARG(panel->state->mem),
-        CLB_ARG(first),
+        CLB_ARG(column),
         CLB_ARG(panel->aside->mem),
         CLB_ARG(panel->exchange->mem),
         CLB_ARG(tag),
-        {groups * slot_words(panel, engine->variant->precision) * sizeof(cl_uint), NULL}};
+        CLB_ARG(panel->order->mem),
+        CLB_ARG(rows),
+        CLB_ARG(panel->moves->mem),
+        CLB_ARG(block),
+        CLB_ARG(block_width),
+        CLB_ARG(first),
+        CLB_ARG(panel_width),
+        {groups * slot_words(panel, work->engine->variant->precision) * sizeof(cl_uint), NULL}};
     panel->tag += (cl_uint)panel->width;
-    return launch(engine, panel, "clb_getrf_panel", arguments, CLB_COUNT_OF(arguments), groups,
-                  panel->group);
+    return launch(work, "clb_getrf_panel", arguments, CLB_COUNT_OF(arguments), groups, panel->group,
+                  links);
 }
 
-/* Columns of the panel outside the strip, from its first row on: those on the right are solved. */
-static clb_status follow(struct clb_panel *panel, struct clb_engine *engine,
-                         const struct clb_dmat *columns, const struct clb_dmat *strip,
-                         size_t column, bool solve)
+/* The other columns of the block: interchanges, and a solve on the right. */
+static clb_status follow_strip(const struct work *work, size_t k, size_t width)
 {
-    const cl_ulong offset = columns->offset, ld = columns->ld, of_strip = strip->offset;
-    const cl_uint cols = (cl_uint)columns->cols, first = (cl_uint)column, solves = solve;
-    const cl_uint width = (cl_uint)clb_min(strip->cols, strip->rows);
-    const struct clb_argument arguments[] = {CLB_ARG(columns->mem),
-                                             CLB_ARG(offset),
-                                             CLB_ARG(ld),
-                                             CLB_ARG(cols),
-                                             CLB_ARG(of_strip),
-                                             CLB_ARG(width),
-                                             CLB_ARG(panel->state->mem),
-                                             CLB_ARG(first),
-                                             CLB_ARG(solves)};
+    const struct clb_dmat *x = work->x;
+    const cl_ulong offset = element_at(x, 0, work->block), ld = x->ld;
+    const cl_uint cols = (cl_uint)(work->block_width - width), strip = (cl_uint)(k - work->block);
+    const cl_uint n = (cl_uint)width, column = (cl_uint)k;
+    const struct clb_argument arguments[] = {
+        CLB_ARG(x->mem), CLB_ARG(offset), CLB_ARG(ld),     CLB_ARG(cols),
+        CLB_ARG(strip),  CLB_ARG(n),      CLB_ARG(column), CLB_ARG(work->panel->moves->mem)};
     if (cols == 0)
         return CLB_OK;
-    return launch(engine, panel, "clb_getrf_follow", arguments, CLB_COUNT_OF(arguments),
-                  engine->groups, FOLLOW_GROUP);
+    return launch(work, "clb_getrf_follow", arguments, CLB_COUNT_OF(arguments), work->panel->block,
+                  FOLLOW_GROUP, &(struct links){0});
 }
 
-static clb_status do_strip(struct clb_panel *panel, struct clb_engine *engine,
-                           const struct clb_dmat *x, size_t k)
+/* What is below the strip's triangle and right of it. */
+static clb_status update_strip(const struct work *work, size_t k, size_t width)
 {
-    size_t width = clb_min(panel->width, x->cols - k), right = x->cols - k - width;
-    size_t rows = x->rows - k, below = rows - clb_min(rows, width);
-    const struct clb_dmat strip = clb_dmat_part(x, k, k, rows, width);
-    const struct clb_dmat before = clb_dmat_part(x, k, 0, rows, k);
-    const struct clb_dmat after = clb_dmat_part(x, k, k + width, rows, right);
-    const struct clb_dmat_update update = {.a = clb_dmat_part(x, k + width, k, below, width),
-                                           .b = clb_dmat_part(x, k, k + width, width, right),
-                                           .c =
-                                               clb_dmat_part(x, k + width, k + width, below, right),
-                                           .keep = true};
-    clb_status status = factor_strip(panel, engine, &strip, k);
+    const struct clb_dmat *x = work->x;
+    size_t end = k + width, right = work->block + work->block_width - end;
+    const cl_ulong l = element_at(x, end, k), u = element_at(x, k, end);
+    const cl_ulong c = element_at(x, end, end), ld = x->ld;
+    const cl_uint rows = (cl_uint)(x->rows - end), cols = (cl_uint)right, n = (cl_uint)width;
+    const struct clb_argument arguments[] = {CLB_ARG(x->mem), CLB_ARG(l),  CLB_ARG(u),
+                                             CLB_ARG(c),      CLB_ARG(ld), CLB_ARG(rows),
+                                             CLB_ARG(cols),   CLB_ARG(n)};
+    if (rows == 0 || cols == 0)
+        return CLB_OK;
+    return launch(work, "clb_getrf_update", arguments, CLB_COUNT_OF(arguments),
+                  work->engine->groups, UPDATE_GROUP, &(struct links){0});
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static clb_status do_strips(const struct work *work, const struct links *links)
+{
+    size_t end = work->block + work->block_width, width;
+    bool first = work->block == work->first, last = end == work->first + work->width;
+    clb_status status = CLB_OK;
+    for (size_t k = work->block; k < end && status == CLB_OK; k += width) {
+        width = clb_min(work->panel->width, end - k);
+        struct links of_strip = {0};
+        if (first && k == work->block) {
+            of_strip.waits = links->waits;
+            of_strip.wait_list = links->wait_list;
+        }
+        if (last && k + width == end)
+            of_strip.event = links->event;
+        status = factor_strip(work, k, width, &of_strip);
+        if (status == CLB_OK)
+            status = follow_strip(work, k, width);
+        if (status == CLB_OK)
+            status = update_strip(work, k, width);
+    }
+    return status;
+}
+
+/* The other columns of the panel: interchanges, a solve and an update on the right. */
+static clb_status follow_block(const struct work *work)
+{
+    const struct clb_dmat *x = work->x;
+    struct clb_engine *engine = work->engine;
+    size_t k = work->block, width = work->block_width, end = k + width;
+    size_t right = work->first + work->width - end, below = x->rows - end;
+    const struct clb_dmat others = clb_dmat_part(x, 0, work->first, x->rows, work->width - width);
+    const struct clb_dmat top = clb_dmat_part(x, k, end, width, right);
+    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(x, k, k, width, width),
+                                               .unit = true};
+    const struct clb_dmat_update update = {.a = clb_dmat_part(x, end, k, below, width),
+                                           .b = top,
+                                           .c = clb_dmat_part(x, end, end, below, right)};
+    const struct clb_moves moves = {work->panel->moves->mem, 2 * work->panel->width, 2 * width};
+    clb_status status = clb_dmat_move_by(engine, &others, &moves, k - work->first, width);
+    if (status == CLB_OK && right > 0)
+        status = clb_dmat_pack_triangle(engine, &triangle);
     if (status == CLB_OK)
-        status = follow(panel, engine, &before, &strip, k, false);
+        status = clb_dmat_solve(engine, &triangle, &top);
     if (status == CLB_OK)
-        status = follow(panel, engine, &after, &strip, k, true);
-    if (status == CLB_OK && right > 0 && below > 0)
         status = clb_dmat_update(engine, &update);
     return status;
 }
 
-/* ---- a panel --------------------------------------------------------------------------------- */
+/* ---- panels ---------------------------------------------------------------------------------- */
 
-static clb_status do_strips(struct clb_panel *panel, struct clb_engine *engine,
-                            const struct clb_dmat *x)
+static clb_status do_blocks(struct work *work, const struct links *links)
 {
-    static const cl_int clean[STATE_IPIV] = {0};
-    size_t inner = clb_min(x->rows, x->cols);
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, panel->state->mem, CL_FALSE, 0,
-                                               sizeof clean, clean, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer");
-    for (size_t k = 0; k < inner && status == CLB_OK; k += panel->width)
-        status = do_strip(panel, engine, x, k);
-    if (status != CLB_OK)
-        return status;
-    return clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, panel->state->mem, CL_TRUE, 0,
-                                                 (STATE_IPIV + inner) * sizeof(cl_int),
-                                                 panel->state_host, 0, NULL, NULL),
-                        "clEnqueueReadBuffer");
+    clb_status status = CLB_OK;
+    size_t end = work->first + work->width;
+    for (size_t k = work->first; k < end && status == CLB_OK; k += work->block_width) {
+        work->block = k;
+        work->block_width = clb_min(work->panel->block, end - k);
+        status = do_strips(work, links);
+        if (status == CLB_OK)
+            status = follow_block(work);
+    }
+    return status;
 }
 
-clb_status clb_panel_factor(struct clb_panel *panel, struct clb_engine *engine,
-                            const struct clb_dmat *x, int64_t *ipiv, size_t *info)
+/* With the lock held; `event` is the last strip's. */
+static clb_status do_in_turn(struct work *work)
 {
-    size_t inner = clb_min(x->rows, x->cols);
-    bool several = x->rows > panel->group;
-    if (several)
-        pthread_mutex_lock(&one_at_a_time);
-    clb_status status = do_strips(panel, engine, x);
-    if (several)
-        pthread_mutex_unlock(&one_at_a_time);
+    cl_event event = NULL;
+    bool waits = last_strip != NULL && last_queue != work->engine->queue;
+    const struct links links = {waits, waits ? &last_strip : NULL, &event};
+    clb_status status = do_blocks(work, &links);
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(work->engine->queue), "clFlush");
+    /* Nobody may begin while the strips of a panel that can't be waited for are under way. */
+    if (status != CLB_OK && !clb_engine_finish(work->engine))
+        clb_log(CLB_LOG_WARN, "panels may still be under way");
+    if (last_strip != NULL && event != NULL)
+        clb_cl.ReleaseEvent(last_strip);
+    if (event != NULL) {
+        last_strip = event;
+        last_queue = work->engine->queue;
+    }
+    return status;
+}
+
+clb_status clb_panel_enqueue(struct clb_panel *panel, struct clb_engine *engine,
+                             const struct clb_dmat *x, size_t first, size_t width)
+{
+    struct work work = {.panel = panel, .engine = engine, .x = x, .first = first, .width = width};
+    if (x->rows - first <= panel->group)
+        return do_blocks(&work, &(struct links){0});
+    pthread_mutex_lock(&one_at_a_time);
+    clb_status status = do_in_turn(&work);
+    pthread_mutex_unlock(&one_at_a_time);
+    return status;
+}
+
+struct clb_moves clb_panel_moves(const struct clb_panel *panel, size_t first, size_t width)
+{
+    return (struct clb_moves){panel->moves->mem, moves_before(panel) + 2 * first, 2 * width};
+}
+
+clb_status clb_panel_read(struct clb_panel *panel, struct clb_engine *engine, size_t first,
+                          size_t count, int64_t *ipiv, size_t *info)
+{
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, panel->state->mem, CL_TRUE, 0,
+                                              (STATE_IPIV + first + count) * sizeof(cl_int),
+                                              panel->state_host, 0, NULL, NULL),
+                     "clEnqueueReadBuffer");
     if (status != CLB_OK)
         return status;
     if (panel->state_host[STATE_FAILED] != 0) {
         clb_log(CLB_LOG_WARN, "a work-group waited in vain for another");
         return CLB_ERR_OPENCL;
     }
-    /* Each strip counts from its own first row. */
-    for (size_t i = 0; i < inner; i++)
-        ipiv[i] = (int64_t)(i / panel->width * panel->width) + panel->state_host[STATE_IPIV + i];
+    for (size_t i = 0; i < count; i++)
+        ipiv[i] = panel->state_host[STATE_IPIV + first + i];
     *info = (size_t)panel->state_host[STATE_INFO];
     return CLB_OK;
 }

@@ -7,16 +7,19 @@
 
 struct clb_panel {
     struct clb_program *program;
-    size_t width, group; /* columns of a strip, rows of a work-group */
-    size_t most_groups;  /* 1 where work-groups can't wait for each other */
-    struct clb_buffer *aside, *exchange, *state;
+    size_t width, block,
+        group;          /* columns of a strip and of a block of strips, rows of a work-group */
+    size_t most_groups; /* 1 where work-groups can't wait for each other */
+    size_t rows, cols;  /* of the matrix: its rows, and its columns that get a pivot */
+    struct clb_buffer *aside, *exchange, *state, *order, *moves;
     cl_int *state_host; /* what is read back of the state */
     cl_uint tag;        /* of the last launch */
 };
 
-/* Ready to factor panels of at most `rows` x `cols` on the engine's device. CLB_ERR_UNSUPPORTED
- * when that can't, or did not compute a test panel rightly. The engine must keep operands of `rows`
- * rows and min(cols, 32) depths. On failure nothing is held. */
+/* Ready to factor panels of one matrix, which has `rows` rows and `cols` columns that get a pivot,
+ * on the engine's device. CLB_ERR_UNSUPPORTED when that can't, or did not compute a test panel
+ * rightly. The engine must be open for updates of `rows` rows by as many columns and depths as the
+ * widest panel has, and for CLB_MAX_BLOCK rows of a triangle. On failure nothing is held. */
 clb_status clb_panel_open(struct clb_panel *panel, struct clb_engine *engine, size_t rows,
                           size_t cols) CLB_MUST_CHECK;
 /* `idle`: nothing that was enqueued is under way. */
@@ -26,7 +29,7 @@ void clb_panel_close(struct clb_panel *panel, struct clb_engine *engine, bool id
 clb_status clb_panel_prepare(struct clb_panel *panel, struct clb_engine *engine, size_t rows,
                              size_t cols) CLB_MUST_CHECK;
 clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           size_t group, size_t groups, size_t width) CLB_MUST_CHECK;
+                           const struct clb_panel *like) CLB_MUST_CHECK;
 
 /* Whether the device's panels are faster than a CPU's, as far as its kind tells. */
 bool clb_panel_is_faster(const struct clb_device *device);
@@ -34,10 +37,19 @@ bool clb_panel_is_faster(const struct clb_device *device);
 /* Whether a panel of so many rows can be factored. */
 bool clb_panel_takes(const struct clb_panel *panel, size_t rows);
 
-/* Factor x in place, after what is in the engine's queue, and wait for it (LAPACK xGETRF): ipiv is
- * 1-based and counts from the first row of x; *info is 0 or the first column (1-based) whose pivot
- * is zero. */
-clb_status clb_panel_factor(struct clb_panel *panel, struct clb_engine *engine,
-                            const struct clb_dmat *x, int64_t *ipiv, size_t *info) CLB_MUST_CHECK;
+/* Factor the panel of the matrix x that begins at (first, first), in place and in the engine's
+ * queue (LAPACK xGETRF): rows of its `width` columns are interchanged, no others. Panels go from
+ * left to right, each once. The engine's first CLB_MAX_BLOCK rows of triangles are used. */
+clb_status clb_panel_enqueue(struct clb_panel *panel, struct clb_engine *engine,
+                             const struct clb_dmat *x, size_t first, size_t width) CLB_MUST_CHECK;
+
+/* The interchanges of an enqueued panel as moves on the device, for clb_dmat_move_by. */
+struct clb_moves clb_panel_moves(const struct clb_panel *panel, size_t first, size_t width);
+
+/* Wait for the panels, and read the pivots of columns [first, first + count), 1-based and counted
+ * from the first row of x. *info is 0 or the first column (1-based) of all panels so far whose
+ * pivot is zero. */
+clb_status clb_panel_read(struct clb_panel *panel, struct clb_engine *engine, size_t first,
+                          size_t count, int64_t *ipiv, size_t *info) CLB_MUST_CHECK;
 
 #endif

@@ -112,7 +112,9 @@ static clb_status run(struct check *check, struct clb_panel *panel, struct clb_e
                                                check->typed, 0, NULL, NULL),
                      "clEnqueueWriteBuffer");
     if (status == CLB_OK)
-        status = clb_panel_factor(panel, engine, &x, check->ipiv, &info);
+        status = clb_panel_enqueue(panel, engine, &x, 0, check->n);
+    if (status == CLB_OK)
+        status = clb_panel_read(panel, engine, 0, check->n, check->ipiv, &info);
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, memory->mem, CL_TRUE, 0,
                                                        bytes, check->typed, 0, NULL, NULL),
@@ -122,15 +124,11 @@ static clb_status run(struct check *check, struct clb_panel *panel, struct clb_e
     return status;
 }
 
-static clb_status factor_random(struct clb_engine *engine, size_t group, size_t groups,
-                                size_t width)
+static clb_status factor_random(struct clb_engine *engine, const struct check *size)
 {
     struct clb_panel panel;
     struct clb_buffer *memory = NULL;
-    /* Several groups if they may be, several strips, nothing even. */
-    struct check check = {.precision = engine->variant->precision,
-                          .m = groups > 1 ? 2 * group + group / 3 : group - 3,
-                          .n = width + width / 2 + 1};
+    struct check check = *size;
     check.ld = check.m + 1;
     check.typed = calloc(check.ld * check.n, clb_precision_size(check.precision));
     check.a = calloc(check.m * check.n, 2 * sizeof *check.a);
@@ -157,15 +155,20 @@ static clb_status factor_random(struct clb_engine *engine, size_t group, size_t 
 }
 
 clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           size_t group, size_t groups, size_t width)
+                           const struct clb_panel *like)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct {
         bool done;
         clb_status status;
     } checked[CLB_PRECISIONS];
+    /* Several groups if they may be, several strips and blocks, nothing even. */
+    const struct check size = {.precision = variant->precision,
+                               .m = like->most_groups > 1 ? 2 * like->group + like->group / 3
+                                                          : like->group - 3,
+                               .n = like->block + like->width + like->width / 2 + 1};
     const struct clb_engine_limits limits = {
-        .m = 1, .n = 2 * width, .k = width, .kept_m = 3 * group, .triangle = 1};
+        .m = size.m, .n = size.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
     struct clb_engine engine;
     pthread_mutex_lock(&lock);
     clb_status status = checked[variant->precision].status;
@@ -175,7 +178,7 @@ clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_va
         clb_load_begin(); /* CPU devices load what they compiled */
         status = clb_engine_open(&engine, runtime, variant, &limits);
         if (status == CLB_OK) {
-            status = factor_random(&engine, group, groups, width);
+            status = factor_random(&engine, &size);
             clb_engine_close(&engine, clb_engine_finish(&engine));
         }
         clb_load_end();

@@ -2,7 +2,8 @@
  *
  * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
- *                 [--seconds S] [--pause MS] [--core NAME] [--ladder]
+ *                 [--seconds S] [--pause MS] [--core NAME] [--alone 1] [--timeline FILE]
+ *                 [--ladder]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
@@ -13,6 +14,10 @@
  * the ratios of neighbours. Everything that a call does is in its time. Threads and pauses are as
  * bench-gemm's.
  *
+ * --alone leaves OpenBLAS's calls out. --timeline prints, for the last call of the shim, the time
+ * of each kind of command on the device, and writes a trace of all of them for viewers such as
+ * Perfetto; noting them costs some time.
+ *
  * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
  * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
  * --ladder has another table instead, see lu_ladder.c.
@@ -20,6 +25,7 @@
 #include "bench.h"
 #include "lapack_peer.h"
 #include "lu_ladder.h"
+#include "timeline.h"
 
 #include <math.h>
 #include <sched.h>
@@ -39,10 +45,11 @@ typedef void trsm_function(const char *, const char *, const char *, const char 
 
 static struct {
     const char *routines, *sizes, *precisions, *threads, *pin, *core;
-    int rhs, reps, pause, panel_threads;
+    int rhs, reps, pause, panel_threads, alone;
     double seconds;
+    const char *timeline;
     bool ladder;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 5, false};
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 0, 5, NULL, false};
 
 static void *openblas;
 
@@ -157,6 +164,8 @@ static double time_call(const struct problem *p, int library, double *cpu)
 {
     memcpy(p->x[library], p->routine == GETRF ? p->a : p->b, p->bytes);
     usleep((useconds_t)options.pause * 1000);
+    if (options.timeline != NULL)
+        bench_timeline_clear();
     double begin = bench_now(), cpu_begin = cpu_now();
     if (library == 0)
         call_shim(p, p->x[0]);
@@ -165,6 +174,12 @@ static double time_call(const struct problem *p, int library, double *cpu)
     double time = bench_now() - begin;
     *cpu = cpu_now() - cpu_begin;
     return time;
+}
+
+static double time_other(const struct problem *p, double *cpu)
+{
+    *cpu = NAN;
+    return options.alone ? (double)NAN : time_call(p, 1, cpu);
 }
 
 /* ---- is it right? ---------------------------------------------------------------------------- */
@@ -317,21 +332,25 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
     double shim[MAX_REPS], other[MAX_REPS], ratios[MAX_REPS], cpu_ratios[MAX_REPS], cpu[2];
     make_problem(&p);
     time_call(&p, 0, cpu);
-    double each = time_call(&p, 0, cpu) + time_call(&p, 1, cpu) + 2e-3 * options.pause;
-    size_t reps = options.reps > 0 ? (size_t)options.reps : (size_t)(options.seconds / each);
-    reps = clb_min(clb_max(reps, 5), MAX_REPS);
+    double each = time_call(&p, 0, cpu) + time_other(&p, cpu) + 2e-3 * options.pause;
+    size_t reps = (size_t)(options.seconds / each);
+    reps = options.reps > 0 ? (size_t)options.reps : clb_max(reps, 5);
+    reps = clb_min(reps, MAX_REPS);
     for (size_t i = 0; i < reps; i++) {
         if (i % 2 == 0)
             shim[i] = time_call(&p, 0, &cpu[0]);
-        other[i] = time_call(&p, 1, &cpu[1]);
+        other[i] = time_other(&p, &cpu[1]);
         if (i % 2 != 0)
             shim[i] = time_call(&p, 0, &cpu[0]);
         ratios[i] = other[i] / shim[i];
         cpu_ratios[i] = cpu[1] / cpu[0];
     }
-    double error = error_of(&p, 0), other_error = error_of(&p, 1), work = work_of(&p);
+    double error = error_of(&p, 0), work = work_of(&p);
+    double other_error = options.alone ? (double)NAN : error_of(&p, 1);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
     bool good = error < 1;
+    if (options.timeline != NULL)
+        bench_timeline(options.timeline);
     printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n",
            BENCH_PRECISIONS[precision], names[routine], n, threads, 1e3 * bench_median(shim, reps),
            1e3 * bench_median(other, reps), work / best[0], work / best[1],
@@ -378,6 +397,8 @@ static int run_child(const char *threads)
     const char *core = ((corename *)bench_symbol(openblas, "openblas_get_corename"))();
     if (options.core != NULL && strcasecmp(core, options.core) != 0)
         bench_fail("OpenBLAS runs its kernels for %s, not %s", core, options.core);
+    if (options.timeline != NULL)
+        clb_profile_begin();
     runtime = clb_runtime_get(&state);
     if (runtime == NULL)
         bench_fail("no device");
@@ -482,6 +503,10 @@ static void parse(int count, char **arguments)
             options.panel_threads = atoi(value);
         else if (strcmp(name, "--pause") == 0)
             options.pause = atoi(value);
+        else if (strcmp(name, "--alone") == 0)
+            options.alone = atoi(value);
+        else if (strcmp(name, "--timeline") == 0)
+            options.timeline = value;
         else if (strcmp(name, "--core") == 0)
             options.core = value;
         else

@@ -387,6 +387,15 @@ int main(void)
          80, 0},
         {"streamed, panels by the device from some row on", "cpu",
          "getrf.nb=24,trsm.nb=8,getrf.panel=2,gemm.stream=1", false, 320, 20, 0},
+        {"in place, panels of blocks by the device", "cpu", "getrf.nb=84,trsm.nb=16,getrf.panel=2",
+         false, 160, 12, 0},
+        {"streamed, look-ahead with panels by the device", "cpu",
+         "gemm.tile=min,getrf.nb=16,trsm.nb=8,getrf.panel=2,getrf.ahead=5,gemm.stream=1,gemm."
+         "threads=3",
+         false, 150, 24, 0},
+        {"streamed, panels by the device one after the other", "cpu",
+         "getrf.nb=12,trsm.nb=8,getrf.panel=2,getrf.ahead=1,gemm.stream=1,gemm.threads=2", false,
+         120, 16, 0},
         {"own memory, panels by the device", "portable",
          "gemm.tile=min,getrf.nb=20,trsm.nb=8,getrf.panel=2", true, 70, 40, 0},
         {"blocks of columns", "cpu",
@@ -417,6 +426,9 @@ int main(void)
     tap_child("NaN, in place", 120, not_a_number, &settings[0]);
     tap_child("NaN, streamed", 120, not_a_number, &settings[3]);
     tap_child("NaN, panels by the device", 120, not_a_number, &settings[6]);
-    tap_child("NaN, blocks of columns", 120, not_a_number, &settings[9]);
+    tap_child("NaN, blocks of columns", 120, not_a_number, &settings[12]);
+    tap_child("NaN, look-ahead with panels by the device", 120, not_a_number, &settings[9]);
+    tap_child("four threads, look-ahead with panels by the device", 120, at_once, &settings[9]);
+    tap_child("more and more memory, panels by the device", 120, growing_memory, &settings[9]);
     return tap_done();
 }

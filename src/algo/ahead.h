@@ -1,0 +1,16 @@
+/* ahead: the steps of LU with look-ahead, where the device factors the panels (getrf_ahead.c). */
+#ifndef CLB_AHEAD_H
+#define CLB_AHEAD_H
+
+#include "ferry.h"
+#include "lu.h"
+
+/* All steps on the matrix that comes up in `groups` loads of whole panels, and behind the last
+ * panel of any columns; the ferry has been started. CLB_OK: the factorisation is complete on the
+ * device, and the pivots are here. *idle is false when something may still be under way on a queue
+ * that is not lu's. */
+clb_status clb_lu_run_ahead(struct clb_lu *lu, const struct clb_gemm_variant *variant,
+                            struct clb_ferry *ferry, const struct clb_cargo *group, size_t groups,
+                            bool *idle) CLB_MUST_CHECK;
+
+#endif
