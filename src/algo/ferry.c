@@ -418,33 +418,22 @@ static struct region region_of(const struct clb_dmat *x, size_t element, size_t 
                            .host_pitch = ld * element};
 }
 
-/* For benchmarks. */
-static clb_status noted(cl_command_queue queue, const char *name, clb_status status,
-                        const cl_event *event)
-{
-    if (status == CLB_OK && event != NULL && clb_profile_is_on())
-        clb_profile_note(queue, name, *event);
-    return status;
-}
-
 clb_status clb_dmat_write(cl_command_queue queue, const struct clb_dmat *x, size_t element,
                           const void *host, size_t ld, cl_event *event)
 {
     const struct region r = region_of(x, element, ld);
-    clb_status status = clb_cl_check(
-        clb_cl.EnqueueWriteBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host, r.size, r.pitch, 0,
-                                      r.host_pitch, 0, host, 0, NULL, event),
-        "clEnqueueWriteBufferRect");
-    return noted(queue, "up", status, event);
+    return clb_cl_check(clb_cl.EnqueueWriteBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host,
+                                                      r.size, r.pitch, 0, r.host_pitch, 0, host, 0,
+                                                      NULL, event),
+                        "clEnqueueWriteBufferRect");
 }
 
 clb_status clb_dmat_read(cl_command_queue queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, cl_event *event)
 {
     const struct region r = region_of(x, element, ld);
-    clb_status status = clb_cl_check(
-        clb_cl.EnqueueReadBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host, r.size, r.pitch, 0,
-                                     r.host_pitch, 0, host, 0, NULL, event),
-        "clEnqueueReadBufferRect");
-    return noted(queue, "down", status, event);
+    return clb_cl_check(clb_cl.EnqueueReadBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host,
+                                                     r.size, r.pitch, 0, r.host_pitch, 0, host, 0,
+                                                     NULL, event),
+                        "clEnqueueReadBufferRect");
 }

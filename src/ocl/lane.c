@@ -20,9 +20,8 @@ static struct clb_lane *idle;
 static clb_status open_queue(const struct clb_runtime *runtime, cl_command_queue *queue)
 {
     cl_int error;
-    cl_command_queue_properties properties = clb_profile_is_on() ? CL_QUEUE_PROFILING_ENABLE : 0;
     cl_command_queue made =
-        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, properties, &error);
+        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
     *queue = error == CL_SUCCESS ? made : NULL;
     return clb_cl_check(error, "clCreateCommandQueue");
 }
@@ -128,14 +127,7 @@ clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char 
         if (status != CLB_OK)
             return status;
     }
-    cl_event own = NULL, *made = event == NULL && clb_profile_is_on() ? &own : event;
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueNDRangeKernel(queue, kernel, dimensions, NULL, global, local,
-                                                 waits, wait_list, made),
-                     name);
-    if (status == CLB_OK && clb_profile_is_on())
-        clb_profile_note(queue, name, *made);
-    if (own != NULL)
-        clb_cl.ReleaseEvent(own);
-    return status;
+    return clb_cl_check(clb_cl.EnqueueNDRangeKernel(queue, kernel, dimensions, NULL, global, local,
+                                                    waits, wait_list, event),
+                        name);
 }

@@ -222,22 +222,6 @@ clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char 
                            const size_t *global, const size_t *local, cl_uint waits,
                            const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;
 
-/* ---- profile.c: when every command ran, for benchmarks --------------------------------------- */
-
-struct clb_profiled {
-    const char *name; /* a literal */
-    cl_command_queue queue;
-    cl_ulong start, end; /* ns, of the device's clock */
-};
-
-/* Commands of queues that are opened from now on can be noted. */
-void clb_profile_begin(void);
-bool clb_profile_is_on(void);
-/* The event stays the caller's. */
-void clb_profile_note(cl_command_queue queue, const char *name, cl_event event);
-/* What has been noted since the last time; all of it must be complete. *commands is malloc'ed. */
-size_t clb_profile_take(struct clb_profiled **commands);
-
 /* ---- cache.c: files of compiled programs ----------------------------------------------------- */
 
 /* A directory proved writable for compiled programs, or NULL. Constant once found. */

@@ -2,7 +2,7 @@
  *
  * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
- *                 [--seconds S] [--pause MS] [--core NAME] [--alone 1] [--timeline FILE]
+ *                 [--seconds S] [--pause MS] [--core NAME] [--alone 1]
  *                 [--ladder]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
@@ -14,9 +14,8 @@
  * the ratios of neighbours. Everything that a call does is in its time. Threads and pauses are as
  * bench-gemm's.
  *
- * --alone leaves OpenBLAS's calls out. --timeline prints, for the last call of the shim, the time
- * of each kind of command on the device, and writes a trace of all of them for viewers such as
- * Perfetto; noting them costs some time.
+ * --alone leaves OpenBLAS's calls out. With CLBLAS_SHIM_TRACE=FILE, timeline.py FILE shows what ran
+ * when; noting that costs some time.
  *
  * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
  * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
@@ -25,7 +24,6 @@
 #include "bench.h"
 #include "lapack_peer.h"
 #include "lu_ladder.h"
-#include "timeline.h"
 
 #include <math.h>
 #include <sched.h>
@@ -47,9 +45,8 @@ static struct {
     const char *routines, *sizes, *precisions, *threads, *pin, *core;
     int rhs, reps, pause, panel_threads, alone;
     double seconds;
-    const char *timeline;
     bool ladder;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 0, 5, NULL, false};
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 0, 5, false};
 
 static void *openblas;
 
@@ -164,8 +161,6 @@ static double time_call(const struct problem *p, int library, double *cpu)
 {
     memcpy(p->x[library], p->routine == GETRF ? p->a : p->b, p->bytes);
     usleep((useconds_t)options.pause * 1000);
-    if (options.timeline != NULL)
-        bench_timeline_clear();
     double begin = bench_now(), cpu_begin = cpu_now();
     if (library == 0)
         call_shim(p, p->x[0]);
@@ -173,6 +168,8 @@ static double time_call(const struct problem *p, int library, double *cpu)
         call_openblas(p, p->x[1]);
     double time = bench_now() - begin;
     *cpu = cpu_now() - cpu_begin;
+    if (library == 0 && clb_trace_wanted())
+        clb_trace_since("call", clb_now() - time);
     return time;
 }
 
@@ -349,8 +346,6 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
     double other_error = options.alone ? (double)NAN : error_of(&p, 1);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
     bool good = error < 1;
-    if (options.timeline != NULL)
-        bench_timeline(options.timeline);
     printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n",
            BENCH_PRECISIONS[precision], names[routine], n, threads, 1e3 * bench_median(shim, reps),
            1e3 * bench_median(other, reps), work / best[0], work / best[1],
@@ -397,8 +392,6 @@ static int run_child(const char *threads)
     const char *core = ((corename *)bench_symbol(openblas, "openblas_get_corename"))();
     if (options.core != NULL && strcasecmp(core, options.core) != 0)
         bench_fail("OpenBLAS runs its kernels for %s, not %s", core, options.core);
-    if (options.timeline != NULL)
-        clb_profile_begin();
     runtime = clb_runtime_get(&state);
     if (runtime == NULL)
         bench_fail("no device");
@@ -505,8 +498,6 @@ static void parse(int count, char **arguments)
             options.pause = atoi(value);
         else if (strcmp(name, "--alone") == 0)
             options.alone = atoi(value);
-        else if (strcmp(name, "--timeline") == 0)
-            options.timeline = value;
         else if (strcmp(name, "--core") == 0)
             options.core = value;
         else
