@@ -232,6 +232,16 @@ const void *clb_scalar_one(clb_precision precision);
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc);
 
+/* ---- transpose.c: by as many threads as are free --------------------------------------------- */
+
+/* Y = X^T or X^H for a rows x cols matrix Y, on the CPU. */
+void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
+                   void *y, size_t ldy, bool conjugate);
+
+/* Whether X (rows x cols) has a NaN; with 'U' or 'L' in that triangle, the diagonal included. */
+bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
+                 char part);
+
 /* ---- touch.c: C that the program never touched ----------------------------------------------- */
 
 /* Whole columns of C that may be faulted in, in units, before results come. */

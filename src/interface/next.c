@@ -112,19 +112,31 @@ static const struct family families[CLB_PRECISIONS] = {
 #undef CLB_FAMILY
 };
 
-#define FORMS (CLB_SYMBOL_sgetrf_scipy_ilp64 - CLB_SYMBOL_sgetrf_plain)
-_Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == FORMS,
+_Static_assert(CLB_SYMBOL_sgetrf_scipy_ilp64 - CLB_SYMBOL_sgetrf_plain == CLB_FORM_scipy_ilp64 &&
+                   CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == CLB_FORM_scipy_ilp64,
                "BLAS and LAPACK have the same Fortran forms, in one order");
 
-static size_t form_of(const struct clb_symbol *symbol, const struct family *family)
+/* The Fortran form that is as the symbol's: LAPACKE calls it. */
+static size_t form_of(const struct clb_symbol *symbol)
 {
-    const size_t firsts[] = {family->getrf, family->getrs, family->gesv};
-    size_t id = (size_t)(symbol - clb_symbols), form = 0;
-    for (size_t i = 0; i < CLB_COUNT_OF(firsts); i++) {
-        if (id >= firsts[i] && id <= firsts[i] + FORMS)
-            form = id - firsts[i];
+    switch (symbol->form) {
+    case CLB_FORM_ilp64:
+    case CLB_FORM_lapacke_ilp64:
+    case CLB_FORM_lapacke_ilp64_ref:
+    case CLB_FORM_lapacke_work_ilp64:
+    case CLB_FORM_lapacke_work_ilp64_ref:
+        return CLB_FORM_ilp64;
+    case CLB_FORM_scipy:
+    case CLB_FORM_scipy_lapacke:
+    case CLB_FORM_scipy_lapacke_work:
+        return CLB_FORM_scipy;
+    case CLB_FORM_scipy_ilp64:
+    case CLB_FORM_scipy_lapacke_ilp64:
+    case CLB_FORM_scipy_lapacke_work_ilp64:
+        return CLB_FORM_scipy_ilp64;
+    default:
+        return CLB_FORM_plain;
     }
-    return form;
 }
 
 /* The target of a sibling; NULL when there is none or its integers are others. */
@@ -139,7 +151,7 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller)
 {
     const struct family *family = &families[clb_routine_get(symbol->routine)->precision];
-    size_t form = form_of(symbol, family);
+    size_t form = form_of(symbol);
     return (struct clb_next_lapack){
         .getrf = sibling(family->getrf + form, target, caller),
         .getrs = sibling(family->getrs + form, target, caller),

@@ -14,6 +14,9 @@
 #ifndef CLB_NEXT_LAPACK
 #define CLB_NEXT_LAPACK "liblapack.so.3"
 #endif
+#ifndef CLB_NEXT_LAPACKE
+#define CLB_NEXT_LAPACKE "liblapacke.so.3"
+#endif
 
 typedef void (*function)(void);
 
@@ -87,8 +90,9 @@ static function find_configured(const char *name)
 
 static function find_fallback(const struct clb_next_symbol *symbol)
 {
-    const char *sonames[] = {symbol->library == CLB_LIBRARY_LAPACK ? CLB_NEXT_LAPACK
-                                                                   : CLB_NEXT_BLAS,
+    const char *sonames[] = {symbol->abi == CLB_ABI_LAPACKE          ? CLB_NEXT_LAPACKE
+                             : symbol->library == CLB_LIBRARY_LAPACK ? CLB_NEXT_LAPACK
+                                                                     : CLB_NEXT_BLAS,
                              symbol->abi == CLB_ABI_C ? "libcblas.so.3" : NULL};
     function found = NULL;
     for (size_t i = 0; i < CLB_COUNT_OF(sonames) && found == NULL; i++) {
@@ -106,7 +110,7 @@ bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
     if (isamax == NULL)
         return false;
     /* The index sits in the low half of the result in both cases, and so do Fortran's arguments. */
-    if (abi == CLB_ABI_FORTRAN)
+    if (abi != CLB_ABI_C)
         return ((int (*)(const int64_t *, const float *, const int64_t *))isamax)(&n, x, &one) != 2;
     return (int)((size_t(*)(int64_t, const float *, int64_t))isamax)(n, x, one) != 1;
 }

@@ -9,11 +9,16 @@
 
 #include <stdatomic.h>
 
-/* How arguments are passed: Fortran by reference, C by value. */
-typedef enum clb_abi { CLB_ABI_FORTRAN, CLB_ABI_C } clb_abi;
+/* How arguments are passed: Fortran by reference, C by value; LAPACKE is C beside a Fortran BLAS.
+ */
+typedef enum clb_abi { CLB_ABI_FORTRAN, CLB_ABI_C, CLB_ABI_LAPACKE } clb_abi;
 
 /* Which soname stands for the symbol when nothing else is found. */
-typedef enum clb_library { CLB_LIBRARY_BLAS, CLB_LIBRARY_LAPACK } clb_library;
+typedef enum clb_library {
+    CLB_LIBRARY_BLAS,
+    CLB_LIBRARY_LAPACK,
+    CLB_LIBRARY_LAPACKE = CLB_LIBRARY_LAPACK
+} clb_library;
 
 /* A function of the next library. Immutable once published, never freed. */
 struct clb_target {

@@ -15,6 +15,42 @@ bool clb_route_set_inside(bool now)
     return before;
 }
 
+/* A call by a C name of LAPACK that was declined: the next library's function calls the Fortran
+ * name, which is the same call and neither offered nor counted again. A plain value, so that an
+ * error handler that jumps out leaves nothing behind but it: one later call of the same routine and
+ * sizes may then be passed on unseen. */
+static CLB_THREAD struct {
+    const struct clb_symbol *symbol;
+    int64_t m, n, k;
+} declined;
+
+void clb_route_end_declined(void)
+{
+    declined.symbol = NULL;
+}
+
+static void remember_declined(const struct clb_offer *offer)
+{
+    if (offer->symbol->next.abi != CLB_ABI_LAPACKE)
+        return;
+    declined.symbol = offer->symbol;
+    declined.m = offer->m;
+    declined.n = offer->n;
+    declined.k = offer->k;
+}
+
+static bool is_declined_already(const struct clb_offer *offer)
+{
+    const struct clb_symbol *symbol = offer->symbol;
+    if (declined.symbol == NULL || declined.symbol == symbol ||
+        declined.symbol->routine != symbol->routine || declined.m != offer->m ||
+        declined.n != offer->n || declined.k != offer->k)
+        return false;
+    if (symbol->next.abi == CLB_ABI_FORTRAN)
+        clb_route_end_declined();
+    return true;
+}
+
 /* ---- gates: what the interface may decline without asking ------------------------------------ */
 
 static pthread_once_t configured = PTHREAD_ONCE_INIT;
@@ -202,6 +238,10 @@ static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
     struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
     double begin = calls_are_observed() ? clb_now() : 0;
     offer->declined = CLB_REASONS;
+    if (offer->lapacke != NULL)
+        outcome.reason = clb_lapacke_open(offer->lapacke);
+    if (outcome.reason != CLB_REASONS)
+        return outcome;
     outcome.status = offer->type->run(offer, runtime, variant);
     outcome.seconds = calls_are_observed() ? clb_now() - begin : 0;
     if (offer->kernel != NULL)
@@ -266,6 +306,16 @@ static bool decline(const struct clb_offer *offer, clb_reason reason, double flo
     return false;
 }
 
+static void close_lapacke(struct clb_offer *offer, bool computed)
+{
+    struct clb_guest guest;
+    if (offer->lapacke == NULL)
+        return;
+    clb_guest_enter(&guest);
+    clb_lapacke_close(offer->lapacke, computed);
+    clb_guest_leave(&guest);
+}
+
 static void finish(struct clb_offer *offer, const struct outcome *outcome, double flops)
 {
     const struct clb_symbol *symbol = offer->symbol;
@@ -275,6 +325,7 @@ static void finish(struct clb_offer *offer, const struct outcome *outcome, doubl
                 symbol->next.name, clb_status_name(outcome->status), offer->written, offer->parts);
     double begin = calls_are_observed() ? clb_now() : 0;
     bool next_used = offer->type->complete(offer, outcome->status);
+    close_lapacke(offer, true);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
     /* An algorithm that left everything to the next library has not used the device. */
     if (!recovered && offer->share <= 0) {
@@ -292,16 +343,20 @@ static void finish(struct clb_offer *offer, const struct outcome *outcome, doubl
 bool clb_route_offer(struct clb_offer *offer)
 {
     clb_route_configure();
+    if (is_declined_already(offer))
+        return false;
     const struct clb_routine_info *routine = clb_routine_get(offer->symbol->routine);
     double work = routine->work((double)offer->m, (double)offer->n, (double)offer->k);
     bool counts = offer->m > 0 && offer->n > 0 && offer->k > 0;
     double flops = counts ? work * clb_flops_per_work(routine->precision) : 0;
-    clb_reason reason = decide_early(offer, work);
-    if (reason != CLB_REASONS)
-        return decline(offer, reason, flops);
-    struct outcome outcome = run_on_device(offer, work);
-    if (outcome.reason != CLB_REASONS)
+    struct outcome outcome = {.reason = decide_early(offer, work)};
+    if (outcome.reason == CLB_REASONS)
+        outcome = run_on_device(offer, work);
+    if (outcome.reason != CLB_REASONS) {
+        close_lapacke(offer, false);
+        remember_declined(offer);
         return decline(offer, outcome.reason, flops);
+    }
     finish(offer, &outcome, flops);
     return true;
 }

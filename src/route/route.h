@@ -28,10 +28,19 @@ typedef enum clb_symbol_id {
     CLB_SYMBOLS
 } clb_symbol_id;
 
+/* The forms of forms.h; Fortran's come first, in the same order, for every routine. */
+typedef enum clb_form {
+#define CLB_FORM_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_FORM_##form,
+    CLB_FORMS_BLAS(CLB_FORM_ENUM, any) CLB_FORMS_LAPACK_C(CLB_FORM_ENUM, any)
+#undef CLB_FORM_ENUM
+        CLB_FORMS
+} clb_form;
+
 struct clb_symbol {
     struct clb_next_symbol next;
     _Atomic double gate; /* work below this is declined without another look; -inf: none is */
     clb_routine routine;
+    clb_form form;
 };
 
 /* Hidden, one row for each name; the fast path of the interface reads it. */
@@ -110,6 +119,37 @@ typedef void (*clb_next_trsm)(const struct clb_target *target, const struct clb_
 bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_trsm_call *call, clb_next_trsm next);
 
+/* ---- lapacke.c: what a C name of LAPACK adds to a call ---------------------------------------
+ *
+ * Matrices by rows, and input that is searched for NaN. The call that is routed is Fortran's: while
+ * it is computed, its pointer to a matrix by rows is one to a copy by columns. */
+
+typedef enum clb_lapacke_use {
+    CLB_LAPACKE_KEPT, /* the call takes it as it is */
+    CLB_LAPACKE_IN,
+    CLB_LAPACKE_INOUT
+} clb_lapacke_use;
+
+struct clb_lapacke_matrix {
+    clb_lapacke_use use;
+    bool conjugated; /* the copy is the conjugate */
+    char part;       /* what is searched for NaN: 'U', 'L' with the diagonal, otherwise all */
+    int64_t rows, cols, ld;
+    void **at;         /* the call's pointer */
+    int64_t ld_copied; /* of the copy */
+    void *callers;     /* while *at is a copy */
+};
+
+struct clb_lapacke {
+    clb_precision precision;
+    bool by_rows, checks; /* for NaN */
+    size_t count;
+    struct clb_lapacke_matrix matrix[3];
+};
+
+/* A call that was declined has returned from the next library. */
+void clb_route_end_declined(void);
+
 /* ---- LU: getrf.c, getrs.c, gesv.c ------------------------------------------------------------ */
 
 /* The next library's functions for one precision and caller, and how to call them. Their integers
@@ -128,6 +168,7 @@ struct clb_next_lapack {
 
 /* xGETRF, xGETRS and xGESV are calls of one shape: A is m x n or of order n, B has nrhs columns. */
 struct clb_lu_call {
+    struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
     clb_op trans; /* getrs */
     int64_t m, n, nrhs, lda, ldb;

@@ -3,7 +3,10 @@
 
 #include <math.h>
 
-#define PROBE(prefix, suffix) #prefix "isamax" #suffix
+#define PROBE_FORTRAN(prefix, suffix) #prefix "isamax" #suffix
+#define PROBE_C(prefix, suffix)       PROBE_FORTRAN(prefix, suffix)
+/* Only names that say nothing of the width are asked: those of the reference, for its BLAS's. */
+#define PROBE_LAPACKE(prefix, suffix) "isamax_"
 
 enum {
 #define CLB_ROUTINE(name, precision, library, work) LIBRARY_OF_##name = CLB_LIBRARY_##library,
@@ -14,15 +17,16 @@ enum {
 /* Until the configuration is read no call is too small to be looked at, not even an invalid one
  * whose work is negative; where calls are observed it stays so. */
 struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
-#define CLB_SYMBOL_ROW(routine_name, form, prefix, suffix, abi_name, ilp64)                        \
+#define CLB_SYMBOL_ROW(routine_name, form_name, prefix, suffix, abi_name, ilp64)                   \
     [CLB_SYMBOL_##routine_name##_##                                                                \
-        form] = {.next = {.name = #prefix #routine_name #suffix,                                   \
-                          .probe = PROBE(prefix, suffix),                                          \
-                          .abi = CLB_ABI_##abi_name,                                               \
-                          .library = (clb_library)LIBRARY_OF_##routine_name,                       \
-                          .always_ilp64 = ilp64},                                                  \
-                 .gate = -INFINITY,                                                                \
-                 .routine = CLB_ROUTINE_##routine_name},
+        form_name] = {.next = {.name = #prefix #routine_name #suffix,                              \
+                               .probe = PROBE_##abi_name(prefix, suffix),                          \
+                               .abi = CLB_ABI_##abi_name,                                          \
+                               .library = (clb_library)LIBRARY_OF_##routine_name,                  \
+                               .always_ilp64 = ilp64},                                             \
+                      .gate = -INFINITY,                                                           \
+                      .routine = CLB_ROUTINE_##routine_name,                                       \
+                      .form = CLB_FORM_##form_name},
 #define CLB_ROUTINE(name, precision, library, work) CLB_FORMS_##library(CLB_SYMBOL_ROW, name)
 #include "routines.def"
 #undef CLB_ROUTINE
