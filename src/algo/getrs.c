@@ -5,17 +5,15 @@
 
 #include <stdlib.h>
 
-/* P as row i of P*B is row order[i] of B, or P^T. */
-static cl_uint *make_order(const struct clb_getrs *problem, bool transposed)
+cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward)
 {
-    size_t n = problem->n;
     cl_uint *order = calloc(n, sizeof *order);
     if (order == NULL)
         return NULL;
     for (size_t i = 0; i < n; i++)
         order[i] = (cl_uint)i;
     for (size_t k = 0; k < n; k++) {
-        size_t i = transposed ? n - 1 - k : k, other = (size_t)problem->ipiv[i] - 1;
+        size_t i = backward ? n - 1 - k : k, other = (size_t)ipiv[i] - 1;
         cl_uint held = order[i];
         order[i] = order[other];
         order[other] = held;
@@ -36,7 +34,8 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_getrs *problem, struct clb_gemm_progress *progress)
 {
     bool transposed = problem->trans != CLB_OP_N;
-    cl_uint *order = make_order(problem, transposed);
+    /* Of P: row i of P*B is row order[i] of B; or of P^T. */
+    cl_uint *order = clb_pivot_order(problem->ipiv, problem->n, transposed);
     struct clb_solve solve = {.precision = problem->precision,
                               .m = problem->n,
                               .n = problem->nrhs,

@@ -88,4 +88,20 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect);
 
+/* ---- getri.c --------------------------------------------------------------------------------- */
+
+/* A^-1 from the factors and pivots of xGETRF, which it overwrites (n x n) (LAPACK xGETRI). n > 0;
+ * no diagonal element of U is zero. */
+struct clb_getri {
+    clb_precision precision;
+    size_t n;
+    void *a;
+    size_t lda;
+    const int64_t *ipiv;
+};
+
+/* Invert on the device. Otherwise than with CLB_OK, A is intact. *kernel is for reports. */
+clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getri *problem, const char **kernel) CLB_MUST_CHECK;
+
 #endif

@@ -43,6 +43,26 @@ clb_status clb_solve_pack(const struct clb_solve *solve, struct clb_engine *engi
     return status;
 }
 
+clb_status clb_solve_part(const struct clb_solve *solve, struct clb_engine *engine,
+                          const struct clb_dmat_triangle triangle[2], const struct clb_dmat *x,
+                          size_t row)
+{
+    size_t n = clb_solve_order(solve),
+           first = solve->identity ? row / engine->block * engine->block : 0;
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < solve->steps && status == CLB_OK; i++) {
+        struct clb_dmat_triangle step = triangle[i];
+        struct clb_dmat b = *x;
+        if (i == 0 && first > 0) {
+            step.a = clb_dmat_part(&step.a, first, first, n - first, n - first);
+            step.at += first;
+            b = clb_dmat_part(x, 0, first, x->rows, n - first);
+        }
+        status = clb_dmat_solve(engine, &step, &b);
+    }
+    return status;
+}
+
 static clb_status make_parts(struct clb_solve *solve, size_t wanted, size_t most)
 {
     size_t extent = clb_solve_extent(solve), each = wanted;

@@ -23,6 +23,9 @@ struct clb_solve {
         clb_op op;
     } step[2];
     size_t steps;
+    /* Right, the first triangle upper and op N: B is the identity, so that what is left of a part's
+     * first row stays zero in the first step. */
+    bool identity;
     /* Left: row i of what is solved is row order_in[i] of B, row i of X is row order_out[i] of the
      * solution; NULL where nothing is interchanged. */
     const cl_uint *order_in, *order_out;
@@ -42,6 +45,15 @@ struct clb_engine_limits clb_solve_engine_limits(const struct clb_solve *solve);
 clb_status clb_solve_pack(const struct clb_solve *solve, struct clb_engine *engine,
                           const struct clb_dmat *a,
                           struct clb_dmat_triangle triangle[2]) CLB_MUST_CHECK;
+
+/* Solve a part: `x` has its rows and columns, `row` is its first row in B. */
+clb_status clb_solve_part(const struct clb_solve *solve, struct clb_engine *engine,
+                          const struct clb_dmat_triangle triangle[2], const struct clb_dmat *x,
+                          size_t row) CLB_MUST_CHECK;
+
+/* Interchanges in turn, or backwards, as an order: what is at place i afterwards was at order[i].
+ * Owned by the caller; NULL when memory has run out. */
+cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward);
 
 clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                 const struct clb_solve *solve) CLB_MUST_CHECK;

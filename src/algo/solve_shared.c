@@ -85,8 +85,9 @@ static clb_status enqueue_part(struct run *run, size_t index)
     struct clb_dmat x = slot_matrix(run, index);
     copy_in(run, index);
     clb_status status = enqueue_unmap(run, slot);
-    for (size_t i = 0; i < run->solve->steps && status == CLB_OK; i++)
-        status = clb_dmat_solve(&run->engine, &run->triangle[i], &x);
+    if (status == CLB_OK)
+        status = clb_solve_part(run->solve, &run->engine, run->triangle, &x,
+                                run->solve->progress->part[index].row);
     if (status == CLB_OK)
         status = enqueue_map(run, slot, false);
     if (status == CLB_OK)

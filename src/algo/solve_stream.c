@@ -121,8 +121,10 @@ static clb_status solve_parts(struct run *run, size_t parts)
         status = clb_solve_pack(run->solve, &run->engine, &run->a, run->triangle);
     for (size_t i = 0; i < parts && status == CLB_OK; i++) {
         status = clb_ferry_await(&run->ferry, 1 + i, queue);
-        for (size_t s = 0; s < run->solve->steps && status == CLB_OK; s++)
-            status = clb_dmat_solve(&run->engine, &run->triangle[s], &run->cargo[1 + i].x);
+        const struct clb_dmat *x = &run->cargo[1 + i].x;
+        if (status == CLB_OK)
+            status =
+                clb_solve_part(run->solve, &run->engine, run->triangle, x, x->offset % run->b.ld);
         if (status == CLB_OK)
             status = clb_ferry_publish(&run->ferry, 1 + parts + i, queue);
     }

@@ -13,13 +13,19 @@
 /* lapacke.c: whether the next library's functions of the symbol's form search for NaN. */
 bool clb_lapacke_checks_nan(const struct clb_symbol *symbol, const void *caller);
 
+/* The names with _work. */
+CLB_INLINE bool clb_lapacke_is_work(const struct clb_symbol *symbol)
+{
+    return symbol->form >= CLB_FORM_lapacke_work;
+}
+
 CLB_INLINE struct clb_lapacke clb_lapacke_for(const struct clb_symbol *symbol, const void *caller,
                                               int layout)
 {
-    const bool work = symbol->form >= CLB_FORM_lapacke_work;
     return (struct clb_lapacke){.precision = clb_routine_get(symbol->routine)->precision,
                                 .by_rows = layout == CLB_ROW_MAJOR,
-                                .checks = !work && clb_lapacke_checks_nan(symbol, caller)};
+                                .checks = !clb_lapacke_is_work(symbol) &&
+                                          clb_lapacke_checks_nan(symbol, caller)};
 }
 
 /* Adds a matrix of the call and returns its leading dimension there; 0, which is never valid, where

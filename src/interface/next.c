@@ -17,6 +17,8 @@ typedef void trsm_fortran(const char *side, const char *uplo, const char *transa
 
 typedef void getrf_fortran(const void *m, const void *n, void *a, const void *lda, void *ipiv,
                            void *info);
+typedef void getri_fortran(const void *n, void *a, const void *lda, const void *ipiv, void *work,
+                           const void *lwork, void *info);
 typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, const void *a,
                            const void *lda, const void *ipiv, void *b, const void *ldb, void *info,
                            size_t length_trans);
@@ -94,15 +96,26 @@ static void call_getrs(const struct clb_target *target, const struct clb_getrs *
                                         &ldb, &info, 1);
 }
 
+static size_t call_getri(const struct clb_target *target, const struct clb_getri *p,
+                         const void *ipiv, void *work, int64_t lwork)
+{
+    const union integer n = integer_for(p->n, target), lda = integer_for(p->lda, target);
+    const union integer size = {.wide = lwork}; /* the low half of a small number is that number */
+    union integer info = {.wide = 0};
+    ((getri_fortran *)target->function)(&n, p->a, &lda, ipiv, work, &size, &info);
+    int64_t first_zero = target->ilp64 ? info.wide : info.narrow;
+    return first_zero > 0 ? (size_t)first_zero : 0;
+}
+
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */
 struct family {
-    clb_symbol_id getrf, getrs, gesv, trsm, gemm;
+    clb_symbol_id getrf, getrs, getri, trsm, gemm;
 };
 
 static const struct family families[CLB_PRECISIONS] = {
 #define CLB_FAMILY(x)                                                                              \
     {                                                                                              \
-        CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##gesv_plain,      \
+        CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##getri_plain,     \
             CLB_SYMBOL_##x##trsm_plain, CLB_SYMBOL_##x##gemm_plain                                 \
     }
     [CLB_S] = CLB_FAMILY(s),
@@ -155,10 +168,12 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
     return (struct clb_next_lapack){
         .getrf = sibling(family->getrf + form, target, caller),
         .getrs = sibling(family->getrs + form, target, caller),
+        .getri = sibling(family->getri + form, target, caller),
         .trsm = sibling(family->trsm + form, target, caller),
         .gemm = sibling(family->gemm + form, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
+        .call_getri = call_getri,
         .call_trsm = clb_next_trsm_fortran,
         .call_gemm = clb_next_gemm_fortran,
     };

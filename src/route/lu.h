@@ -32,6 +32,12 @@ struct clb_solving {
     int64_t *pivots; /* owned; NULL where they are somebody else's */
 };
 
+/* The pivots as the algorithms take them: the caller's array, or a copy in *owned.
+ * CLB_ERR_RANGE when one is no row: the reference does not check that, and whatever it does is the
+ * next library's business. */
+clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned,
+                              const int64_t **ipiv) CLB_MUST_CHECK;
+
 struct clb_getrs clb_solving_problem(const struct clb_lu_call *call, clb_op trans);
 /* The missing part of B, or all of it. */
 void clb_solving_compute_next(const struct clb_solving *solving, const struct clb_rect *rect);

@@ -29,6 +29,7 @@ struct clb_offer {
     const struct clb_offer_type *type;
     struct clb_symbol *symbol;
     struct clb_lapacke *lapacke; /* NULL: not a C name of LAPACK */
+    bool query;                  /* it asks for a workspace size */
     int64_t m, n, k;             /* of the work formula in routines.def */
     size_t smallest; /* of a valid call: the dimension that `auto` compares with the table's */
 

@@ -46,7 +46,7 @@ static bool is_declined_already(const struct clb_offer *offer)
         declined.symbol->routine != symbol->routine || declined.m != offer->m ||
         declined.n != offer->n || declined.k != offer->k)
         return false;
-    if (symbol->next.abi == CLB_ABI_FORTRAN)
+    if (symbol->next.abi == CLB_ABI_FORTRAN && !offer->query)
         clb_route_end_declined();
     return true;
 }
@@ -138,6 +138,8 @@ static clb_reason decide_early(const struct clb_offer *offer, double work)
     double threshold = thresholds[offer->symbol->routine];
     if (clb_config_get()->mode == CLB_MODE_OFF)
         return CLB_REASON_OFF;
+    if (offer->query)
+        return CLB_REASON_QUERY;
     if (!offer->type->is_valid(offer))
         return CLB_REASON_INVALID;
     if (offer->type->is_quick(offer))

@@ -155,18 +155,22 @@ void clb_route_end_declined(void);
 /* The next library's functions for one precision and caller, and how to call them. Their integers
  * have the width of the caller's. */
 struct clb_next_lapack {
-    const struct clb_target *getrf, *getrs, *trsm, *gemm; /* NULL: not found in that width */
+    const struct clb_target *getrf, *getrs, *getri, *trsm, *gemm; /* NULL: none of that width */
     /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
     size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
                          int64_t *ipiv);
     /* ipiv as the caller has it */
     void (*call_getrs)(const struct clb_target *target, const struct clb_getrs *problem,
                        const void *ipiv);
+    /* ipiv as the caller has it; lwork of -1 asks for the size only. Returns info >= 0 */
+    size_t (*call_getri)(const struct clb_target *target, const struct clb_getri *problem,
+                         const void *ipiv, void *work, int64_t lwork);
     clb_next_trsm call_trsm;
     clb_next_gemm call_gemm;
 };
 
-/* xGETRF, xGETRS and xGESV are calls of one shape: A is m x n or of order n, B has nrhs columns. */
+/* xGETRF, xGETRS, xGETRI and xGESV are calls of one shape: A is m x n or of order n, B has nrhs
+ * columns. */
 struct clb_lu_call {
     struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
@@ -174,12 +178,16 @@ struct clb_lu_call {
     int64_t m, n, nrhs, lda, ldb;
     void *a, *b;
     void *ipiv, *info; /* Fortran integers, 64-bit ones if `wide` */
+    void *work;        /* getri's, of lwork elements; NULL: the caller brings none */
+    int64_t lwork;
     bool wide;
 };
 
 bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next);
 bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next);
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
                     const struct clb_next_lapack *next);

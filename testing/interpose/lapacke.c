@@ -17,12 +17,17 @@ enum { BY_ROWS = 101, BY_COLUMNS = 102 };
 typedef blas_int getrf(int layout, blas_int m, blas_int n, void *a, blas_int lda, blas_int *ipiv);
 typedef blas_int getrs(int layout, char trans, blas_int n, blas_int nrhs, const void *a,
                        blas_int lda, const blas_int *ipiv, void *b, blas_int ldb);
+typedef blas_int getri(int layout, blas_int n, void *a, blas_int lda, const blas_int *ipiv);
+typedef blas_int getri_work(int layout, blas_int n, void *a, blas_int lda, const blas_int *ipiv,
+                            void *work, blas_int lwork);
 typedef blas_int gesv(int layout, blas_int n, blas_int nrhs, void *a, blas_int lda, blas_int *ipiv,
                       void *b, blas_int ldb);
 
 #define DECLARE(x)                                                                                 \
     getrf HIGH(x##getrf), WORK(x##getrf);                                                          \
     getrs HIGH(x##getrs), WORK(x##getrs);                                                          \
+    getri HIGH(x##getri);                                                                          \
+    getri_work WORK(x##getri);                                                                     \
     gesv HIGH(x##gesv), WORK(x##gesv);
 DECLARE(s)
 DECLARE(d)
@@ -36,13 +41,14 @@ static const struct routines {
     getrf *getrf[2]; /* the second one is the _work function */
     getrs *getrs[2];
     gesv *gesv[2];
+    getri *getri;
+    getri_work *getri_work;
 } routines[PRECISIONS] = {
 #define ROUTINES(x)                                                                                \
     {                                                                                              \
-        {HIGH(x##getrf), WORK(x##getrf)}, {HIGH(x##getrs), WORK(x##getrs)},                        \
-        {                                                                                          \
-            HIGH(x##gesv), WORK(x##gesv)                                                           \
-        }                                                                                          \
+        .getrf = {HIGH(x##getrf), WORK(x##getrf)}, .getrs = {HIGH(x##getrs), WORK(x##getrs)},      \
+        .gesv = {HIGH(x##gesv), WORK(x##gesv)}, .getri = HIGH(x##getri),                           \
+        .getri_work = WORK(x##getri)                                                               \
     }
     ROUTINES(s),
     ROUTINES(d),
@@ -200,6 +206,43 @@ static const struct routines *routines_of(const struct precision *p)
     return &routines[p - precisions];
 }
 
+/* With a workspace of the size that it asks for in its first element. */
+static blas_int invert(const struct precision *p, struct stored *lu, const blas_int *ipiv, int work)
+{
+    const blas_int n = (blas_int)lu->x.cols, ld = (blas_int)lu->x.ld;
+    char first[16] = {0};
+    if (!work)
+        return routines_of(p)->getri(lu->layout, n, lu->x.data, ld, ipiv);
+    blas_int info = routines_of(p)->getri_work(lu->layout, n, lu->x.data, ld, ipiv, first, -1);
+    size_t size = (size_t)get_real(p, first);
+    if (info != 0 || size < lu->x.cols)
+        fail("getri's query", p, lu->layout, lu->x.cols, size, (long double)info);
+    void *space = malloc((size + lu->x.cols) * p->parts * p->real);
+    info = routines_of(p)->getri_work(lu->layout, n, lu->x.data, ld, ipiv, space, (blas_int)size);
+    if (!(get_real(p, space) >= (long double)lu->x.cols))
+        fail("getri's size", p, lu->layout, lu->x.cols, size, get_real(p, space));
+    free(space);
+    return info;
+}
+
+static void check_inverse(const struct stored *a, const struct stored *x, size_t n)
+{
+    long double worst = 0, size_a = norm(&a->x), size_x = norm(&x->x);
+    for (size_t j = 0; j < n; j++) {
+        long double sum = 0;
+        for (size_t i = 0; i < n; i++) {
+            number e = i == j ? -1 : 0;
+            for (size_t k = 0; k < n; k++)
+                e += at(x, i, k) * at(a, k, j);
+            sum += cabsl(e);
+        }
+        worst = sum <= worst ? worst : sum;
+    }
+    worst /= (long double)n * a->x.p->unit * size_a * size_x;
+    if (!(worst < 30))
+        fail("residual of the inverse", a->x.p, a->layout, n, n, worst);
+}
+
 static void factor_and_solve(const struct precision *p, int layout, size_t m, size_t n, int work,
                              bool singular)
 {
@@ -223,6 +266,9 @@ static void factor_and_solve(const struct precision *p, int layout, size_t m, si
         if (info != 0 || !same(&factors, &lu))
             fail("getrs", p, layout, n, nrhs, (long double)info);
         check_solution(&a, &x, &b, trans, n, nrhs);
+        if (invert(p, &lu, ipiv, work) != 0)
+            fail("getri", p, layout, n, n, 0);
+        check_inverse(&a, &lu, n);
         free(factors.x.data);
     }
     if (!gaps_hold(&lu.x) || !gaps_hold(&x.x) || ipiv[inner] != -77)
@@ -266,7 +312,7 @@ static void call_with_nan(const struct precision *p, int layout, size_t n, int w
 {
     const size_t nrhs = 3;
     struct stored a = make_stored(p, layout, n, n), b = make_stored(p, layout, n, nrhs);
-    blas_int *ipiv = make_pivots(n), info[3];
+    blas_int *ipiv = make_pivots(n), info[4];
     fill_matrix(&a, n, n, false);
     fill(&b);
     set(in_b ? &b : &a, below(n), below(nrhs), p->parts == 2 ? CMPLXL(0, NAN) : CMPLXL(NAN, 0));
@@ -282,7 +328,8 @@ static void call_with_nan(const struct precision *p, int layout, size_t n, int w
     info[1] = routines_of(p)->getrs[work](layout, 'T', order, columns, a.x.data, lda, ipiv,
                                           x.x.data, ldb);
     info[2] = in_b ? 0 : routines_of(p)->getrf[work](layout, order, order, a.x.data, lda, ipiv);
-    for (size_t i = 0; i < 3; i++)
+    info[3] = in_b || work ? 0 : routines_of(p)->getri(layout, order, a.x.data, lda, ipiv);
+    for (size_t i = 0; i < 4; i++)
         printf("%cNaN %d %d %lld\n", p->letter, layout, work,
                (long long)(info[i] < 0 ? info[i] : 0));
     free(a.x.data);
@@ -297,7 +344,7 @@ static void call_invalid_ones(const struct precision *p, int work)
     enum { N = 40 };
     const struct routines *r = routines_of(p);
     char *a = calloc(N * N, 16), *b = calloc(N * N, 16);
-    blas_int ipiv[N], info[10];
+    blas_int ipiv[N], info[13];
     for (int layout = BY_ROWS; layout <= BY_COLUMNS; layout++) {
         const bool rows = layout == BY_ROWS;
         info[0] = r->getrf[work](layout, -1, N, a, N, ipiv);
@@ -310,6 +357,9 @@ static void call_invalid_ones(const struct precision *p, int work)
         info[7] = r->gesv[work](layout, N, N, a, N, ipiv, b, N - 1);
         info[8] = r->gesv[work](layout, -N, 1, a, N, ipiv, b, N);
         info[9] = r->gesv[work](layout + 2, N, 1, a, N, ipiv, b, N);
+        info[10] = r->getri(layout, N, a, N - 1, ipiv);
+        info[11] = r->getri_work(layout, N, a, N, ipiv, b, N - 1);
+        info[12] = r->getri_work(layout, -N, a, N, ipiv, b, N);
         for (size_t i = 0; i < sizeof info / sizeof *info; i++)
             printf("%cinvalid %d %d %zu %lld\n", p->letter, layout, work, i, (long long)info[i]);
     }

@@ -21,6 +21,11 @@
          (int layout, char trans, int64_t n, int64_t nrhs, void *a, int64_t lda, void *ipiv,       \
           void *b, int64_t ldb),                                                                   \
          (layout, trans, n, nrhs, a, lda, ipiv, b, ldb))                                           \
+    PASS(HIGH(x##getri), LAPACKE_##x##getri,                                                       \
+         (int layout, int64_t n, void *a, int64_t lda, void *ipiv), (layout, n, a, lda, ipiv))     \
+    PASS(WORK(x##getri), LAPACKE_##x##getri_work,                                                  \
+         (int layout, int64_t n, void *a, int64_t lda, void *ipiv, void *work, int64_t lwork),     \
+         (layout, n, a, lda, ipiv, work, lwork))                                                   \
     BOTH(x##gesv,                                                                                  \
          (int layout, int64_t n, int64_t nrhs, void *a, int64_t lda, void *ipiv, void *b,          \
           int64_t ldb),                                                                            \

@@ -21,6 +21,14 @@
     {                                                                                              \
         x##getrs_(trans, n, nrhs, a, lda, ipiv, b, ldb, info, length);                             \
     }                                                                                              \
+    void x##getri_(void *, void *, void *, void *, void *, void *, void *);                        \
+    EXPORT void ROUTINE(x##getri)(void *n, void *a, void *lda, void *ipiv, void *work,             \
+                                  void *lwork, void *info);                                        \
+    void ROUTINE(x##getri)(void *n, void *a, void *lda, void *ipiv, void *work, void *lwork,       \
+                           void *info)                                                             \
+    {                                                                                              \
+        x##getri_(n, a, lda, ipiv, work, lwork, info);                                             \
+    }                                                                                              \
     void x##gesv_(void *, void *, void *, void *, void *, void *, void *, void *);                 \
     EXPORT void ROUTINE(x##gesv)(void *n, void *nrhs, void *a, void *lda, void *ipiv, void *b,     \
                                  void *ldb, void *info);                                           \

@@ -3,9 +3,10 @@
 
 #include "dense.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-long next_getrf_calls, next_getrs_calls;
+long next_getrf_calls, next_getrs_calls, next_getri_calls;
 void (*next_getrf_hook)(void);
 
 static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
@@ -89,14 +90,75 @@ static void call_getrs_narrow(const struct clb_target *target, const struct clb_
 
 static const struct clb_target some_target;
 
+/* X with X*A = I, by rows of the identity, and the columns in order at last. */
+static void invert(const struct clb_getri *p, const void *ipiv, bool wide)
+{
+    size_t n = p->n, element = clb_precision_size(p->precision);
+    char *x = calloc(n * n, element);
+    struct clb_trsm trsm = {.precision = p->precision,
+                            .right = true,
+                            .upper = true,
+                            .m = n,
+                            .n = n,
+                            .alpha = clb_scalar_one(p->precision),
+                            .a = p->a,
+                            .b = x,
+                            .lda = p->lda,
+                            .ldb = n};
+    if (x == NULL)
+        return;
+    next_getri_calls++;
+    for (size_t i = 0; i < n; i++)
+        memcpy(x + i * (n + 1) * element, trsm.alpha, element);
+    dense_next.trsm(NULL, &trsm);
+    trsm.upper = false;
+    trsm.unit = true;
+    dense_next.trsm(NULL, &trsm);
+    for (size_t j = n; j-- > 0;) {
+        size_t other = (size_t)(wide ? ((const int64_t *)ipiv)[j] : ((const int32_t *)ipiv)[j]) - 1;
+        for (size_t i = 0; i < n * element; i++) {
+            char held = x[j * n * element + i];
+            x[j * n * element + i] = x[other * n * element + i];
+            x[other * n * element + i] = held;
+        }
+    }
+    for (size_t j = 0; j < n; j++)
+        memcpy((char *)p->a + j * p->lda * element, x + j * n * element, n * element);
+    free(x);
+}
+
+static size_t call_getri_wide(const struct clb_target *target, const struct clb_getri *problem,
+                              const void *ipiv, void *work, int64_t lwork)
+{
+    (void)target;
+    if (lwork == -1)
+        memcpy(work, clb_scalar_one(problem->precision), clb_precision_size(problem->precision));
+    else
+        invert(problem, ipiv, true);
+    return 0;
+}
+
+static size_t call_getri_narrow(const struct clb_target *target, const struct clb_getri *problem,
+                                const void *ipiv, void *work, int64_t lwork)
+{
+    (void)target;
+    if (lwork == -1)
+        memcpy(work, clb_scalar_one(problem->precision), clb_precision_size(problem->precision));
+    else
+        invert(problem, ipiv, false);
+    return 0;
+}
+
 struct clb_next_lapack lapack_next_for(const struct clb_lu_call *call)
 {
     return (struct clb_next_lapack){.getrf = &some_target,
                                     .getrs = &some_target,
+                                    .getri = &some_target,
                                     .trsm = &some_target,
                                     .gemm = &some_target,
                                     .call_getrf = call_getrf,
                                     .call_getrs = call->wide ? call_getrs_wide : call_getrs_narrow,
+                                    .call_getri = call->wide ? call_getri_wide : call_getri_narrow,
                                     .call_trsm = call_trsm,
                                     .call_gemm = call_gemm};
 }

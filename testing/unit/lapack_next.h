@@ -4,7 +4,7 @@
 
 #include "route/route.h"
 
-extern long next_getrf_calls, next_getrs_calls;
+extern long next_getrf_calls, next_getrs_calls, next_getri_calls; /* queries are not counted */
 
 /* Called by its getrf; NULL by default. */
 extern void (*next_getrf_hook)(void);
