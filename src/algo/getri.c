@@ -64,25 +64,53 @@ static void *make_identity(clb_precision precision, size_t n, size_t ld)
     return x;
 }
 
+/* X*L = U^-1 from Y*U = I and X*L = Y. Parts are rows, from the first on; what is on the left of a
+ * part's first row is zero in Y. */
+struct inverting {
+    struct clb_solve_triangles triangles; /* first: the context of what systems have in common */
+    size_t row;
+};
+
+static clb_status invert_rows(struct clb_solve *solve, struct clb_engine *engine,
+                              const struct clb_dmat *part)
+{
+    struct inverting *inverting = solve->context;
+    const struct clb_dmat_triangle *packed = inverting->triangles.packed;
+    size_t n = solve->n, first = inverting->row / engine->block * engine->block;
+    struct clb_dmat_triangle upper = packed[0];
+    const struct clb_dmat y = clb_dmat_part(part, 0, first, part->rows, n - first);
+    upper.a = clb_dmat_part(&upper.a, first, first, n - first, n - first);
+    upper.at += first;
+    inverting->row += part->rows;
+    clb_status status = clb_dmat_solve(engine, &upper, &y);
+    if (status == CLB_OK)
+        status = clb_dmat_solve(engine, &packed[1], part);
+    return status;
+}
+
 static clb_status solve_for_inverse(struct clb_runtime *runtime,
                                     const struct clb_gemm_variant *variant,
                                     const struct clb_getri *problem, void *x, size_t ld,
                                     const char **kernel)
 {
     struct clb_gemm_progress progress = {0};
-    struct clb_solve solve = {.precision = problem->precision,
+    struct clb_solve_work work = clb_solve_triangles_work;
+    struct inverting inverting = {
+        .triangles = {.step = {{.upper = true}, {.unit = true}}, .steps = 2}};
+    struct clb_solve solve = {.work = &work,
+                              .context = &inverting,
+                              .precision = problem->precision,
                               .right = true,
                               .m = problem->n,
                               .n = problem->n,
+                              .cols_a = problem->n,
                               .alpha = clb_scalar_one(problem->precision),
                               .a = problem->a,
                               .b = x,
                               .lda = problem->lda,
                               .ldb = ld,
-                              .step = {{.upper = true}, {.unit = true}},
-                              .steps = 2,
-                              .identity = true,
                               .progress = &progress};
+    work.apply = invert_rows;
     clb_status status = clb_solve_run(runtime, variant, &solve);
     *kernel = progress.kernel;
     clb_gemm_progress_free(&progress);

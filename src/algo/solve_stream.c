@@ -1,5 +1,5 @@
-/* Triangular systems where the device has its own memory: A and the parts of B go up, every part is
- * solved as soon as it is there, and comes down while the device works on the next ones. */
+/* Systems and products where the device has its own memory: A and the parts of B go up, every part
+ * is worked on as soon as it is there, and comes down while the device works on the next ones. */
 #include "ferry.h"
 #include "solve.h"
 
@@ -7,14 +7,13 @@
 
 struct run {
     struct clb_runtime *runtime;
-    const struct clb_solve *solve;
+    struct clb_solve *solve;
     size_t element;
     struct clb_engine engine;
     struct clb_ferry ferry;
     struct clb_cargo *cargo; /* A, the parts of B, the parts of X */
     struct clb_buffer *memory[2];
     struct clb_dmat a, b;
-    struct clb_dmat_triangle triangle[2];
 };
 
 /* ---- memory and loads ------------------------------------------------------------------------ */
@@ -94,10 +93,10 @@ static clb_status begin(struct run *run, const struct clb_gemm_variant *variant)
 {
     const struct clb_solve *solve = run->solve;
     size_t n = clb_solve_order(solve), parts = solve->progress->parts;
-    const struct clb_engine_limits limits = clb_solve_engine_limits(solve);
+    const struct clb_engine_limits limits = solve->work->limits(solve);
     clb_status status = clb_engine_open(&run->engine, run->runtime, variant, &limits);
     if (status == CLB_OK)
-        status = get_matrix(run, &run->a, n, n, &run->memory[0]);
+        status = get_matrix(run, &run->a, n, solve->cols_a, &run->memory[0]);
     if (status == CLB_OK)
         status = get_matrix(run, &run->b, solve->m, solve->n, &run->memory[1]);
     if (status == CLB_OK)
@@ -118,13 +117,11 @@ static clb_status solve_parts(struct run *run, size_t parts)
     clb_ferry_start(&run->ferry);
     clb_status status = clb_ferry_await(&run->ferry, 0, queue);
     if (status == CLB_OK)
-        status = clb_solve_pack(run->solve, &run->engine, &run->a, run->triangle);
+        status = run->solve->work->prepare(run->solve, &run->engine, &run->a);
     for (size_t i = 0; i < parts && status == CLB_OK; i++) {
         status = clb_ferry_await(&run->ferry, 1 + i, queue);
-        const struct clb_dmat *x = &run->cargo[1 + i].x;
         if (status == CLB_OK)
-            status =
-                clb_solve_part(run->solve, &run->engine, run->triangle, x, x->offset % run->b.ld);
+            status = run->solve->work->apply(run->solve, &run->engine, &run->cargo[1 + i].x);
         if (status == CLB_OK)
             status = clb_ferry_publish(&run->ferry, 1 + parts + i, queue);
     }
@@ -132,7 +129,7 @@ static clb_status solve_parts(struct run *run, size_t parts)
 }
 
 clb_status clb_solve_run_stream(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                const struct clb_solve *solve)
+                                struct clb_solve *solve)
 {
     struct run run = {
         .runtime = runtime, .solve = solve, .element = clb_precision_size(solve->precision)};
@@ -148,6 +145,8 @@ clb_status clb_solve_run_stream(struct clb_runtime *runtime, const struct clb_ge
     free(run.cargo);
     for (size_t i = 0; i < CLB_COUNT_OF(run.memory); i++)
         clb_buffer_end(runtime, run.memory[i], idle);
+    if (solve->work->end != NULL)
+        solve->work->end(solve, idle);
     clb_engine_close(&run.engine, idle);
     return status;
 }
