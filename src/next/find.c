@@ -130,6 +130,23 @@ static void find_threads(struct clb_target *target, void *handle)
     }
 }
 
+/* Whether the library or one that it needs is OpenBLAS, MKL, BLIS, AMD's or Arm's: by functions
+ * that only they have. */
+static bool is_optimised(const struct clb_target *target, void *handle)
+{
+    static const char *const names[] = {"openblas_get_config",
+                                        "openblas_get_config64_",
+                                        "scipy_openblas_get_config",
+                                        "scipy_openblas_get_config64_",
+                                        "mkl_get_version",
+                                        "bli_info_get_version_str",
+                                        "armplversion"};
+    bool found = target->set_threads != NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(names) && !found; i++)
+        found = lookup(handle, names[i]) != NULL;
+    return found;
+}
+
 /* The target for a function: the known one, or a new one. Lock-free; a race may leave a duplicate,
  * which does no harm. */
 static const struct clb_target *intern(struct clb_next_symbol *symbol, function f)
@@ -150,7 +167,9 @@ static const struct clb_target *intern(struct clb_next_symbol *symbol, function 
     target->function = f;
     target->library = strdup(slash != NULL ? slash + 1 : path);
     target->ilp64 = symbol->always_ilp64 || clb_next_probe_ilp64(f, symbol->probe, symbol->abi);
-    find_threads(target, handle_of(as_address(f)));
+    void *handle = handle_of(as_address(f));
+    find_threads(target, handle);
+    target->optimised = is_optimised(target, handle);
     target->link = head;
     while (!atomic_compare_exchange_weak(&symbol->targets, &target->link, target))
         ;

@@ -24,6 +24,7 @@ typedef enum clb_library {
 struct clb_target {
     void (*function)(void);
     bool ilp64;          /* its integers are 64-bit */
+    bool optimised;      /* it, or the BLAS that it calls, is made for speed */
     const char *library; /* file name without its directory, for reports */
     /* OpenBLAS's, of the library that has the function; NULL: it has none. */
     void (*set_threads)(int count);

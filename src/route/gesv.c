@@ -103,6 +103,7 @@ bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
     struct gesv gesv = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = next->getrf,
                   .lapacke = call->lapacke,
                   .m = call->n,
                   .n = call->n,

@@ -195,6 +195,7 @@ bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
     struct getrf getrf = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = next->getrf,
                   .lapacke = call->lapacke,
                   .m = call->m,
                   .n = call->n,

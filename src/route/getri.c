@@ -105,6 +105,7 @@ bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
     struct getri getri = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = next->getri,
                   .lapacke = call->lapacke,
                   .query = call->work != NULL && call->lwork == -1,
                   .m = call->n,

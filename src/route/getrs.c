@@ -116,6 +116,7 @@ bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
     struct getrs getrs = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = next->getrs,
                   .lapacke = call->lapacke,
                   .m = call->n,
                   .n = call->n,

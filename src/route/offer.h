@@ -28,9 +28,10 @@ struct clb_offer_type {
 struct clb_offer {
     const struct clb_offer_type *type;
     struct clb_symbol *symbol;
-    struct clb_lapacke *lapacke; /* NULL: not a C name of LAPACK */
-    bool query;                  /* it asks for a workspace size */
-    int64_t m, n, k;             /* of the work formula in routines.def */
+    const struct clb_target *next; /* NULL: its threshold is that next to a plain library */
+    struct clb_lapacke *lapacke;   /* NULL: not a C name of LAPACK */
+    bool query;                    /* it asks for a workspace size */
+    int64_t m, n, k;               /* of the work formula in routines.def */
     size_t smallest; /* of a valid call: the dimension that `auto` compares with the table's */
 
     /* By run: why it did nothing after all, CLB_REASONS by default; and its progress. */

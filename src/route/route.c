@@ -77,18 +77,21 @@ static double work_threshold(const char *routine)
 }
 
 static double thresholds[CLB_ROUTINES];
+static double lowest[CLB_WORKS];
 
 static void configure(void)
 {
     clb_tuning_check_config(clb_config_get());
     clb_stats_configure();
     clb_report_configure();
-    double lowest = clb_tuning_lowest_threshold();
+    for (int w = 0; w < CLB_WORKS; w++)
+        lowest[w] = clb_tuning_lowest_threshold((clb_work)w);
     for (int r = 0; r < CLB_ROUTINES; r++)
         thresholds[r] = work_threshold(clb_routine_get((clb_routine)r)->name);
     for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++) {
         double threshold = thresholds[clb_symbols[s].routine];
-        atomic_store(&clb_symbols[s].gate, threshold < 0 ? lowest * lowest * lowest : threshold);
+        double edge = lowest[clb_routine_work(clb_symbols[s].routine)];
+        atomic_store(&clb_symbols[s].gate, threshold < 0 ? edge * edge * edge : threshold);
     }
 }
 
@@ -146,7 +149,7 @@ static clb_reason decide_early(const struct clb_offer *offer, double work)
         return CLB_REASON_QUICK;
     if (inside)
         return CLB_REASON_REENTRANT;
-    if (work < (threshold < 0 ? cube(clb_tuning_lowest_threshold()) : threshold))
+    if (work < (threshold < 0 ? cube(lowest[clb_routine_work(offer->symbol->routine)]) : threshold))
         return CLB_REASON_SMALL;
     return CLB_REASONS;
 }
@@ -175,8 +178,11 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb
         if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
             CLB_OK)
             return CLB_REASON_NODEVICE;
-        if (work < cube(tuning.threshold))
-            return CLB_REASON_SMALL;
+        double edge = clb_tuning_offload(&runtime->device, precision, &tuning,
+                                         clb_routine_work(offer->symbol->routine),
+                                         offer->next != NULL && offer->next->optimised);
+        if (work < cube(edge))
+            return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
         if (offer->smallest < tuning.smallest)
             return CLB_REASON_COST;
     }

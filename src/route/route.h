@@ -68,6 +68,7 @@ static inline double clb_flops_per_work(clb_precision precision)
 }
 
 const struct clb_routine_info *clb_routine_get(clb_routine routine);
+clb_work clb_routine_work(clb_routine routine);
 
 /* ---- route.c: what is the same for all routines ---------------------------------------------- */
 

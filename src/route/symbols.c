@@ -2,6 +2,7 @@
 #include "route.h"
 
 #include <math.h>
+#include <string.h>
 
 #define PROBE_FORTRAN(prefix, suffix) #prefix "isamax" #suffix
 #define PROBE_C(prefix, suffix)       PROBE_FORTRAN(prefix, suffix)
@@ -43,6 +44,24 @@ static const struct clb_routine_info routines[CLB_ROUTINES] = {
 const struct clb_routine_info *clb_routine_get(clb_routine routine)
 {
     return &routines[routine];
+}
+
+/* By the name without its precision; products are what is not here. */
+clb_work clb_routine_work(clb_routine routine)
+{
+    static const struct {
+        const char *name;
+        clb_work work;
+    } works[] = {
+        {"trsm", CLB_WORK_SOLVE},   {"getrs", CLB_WORK_SOLVE},  {"potrs", CLB_WORK_SOLVE},
+        {"getrf", CLB_WORK_FACTOR}, {"gesv", CLB_WORK_FACTOR},  {"potrf", CLB_WORK_FACTOR},
+        {"posv", CLB_WORK_FACTOR},  {"getri", CLB_WORK_INVERT},
+    };
+    for (size_t i = 0; i < CLB_COUNT_OF(works); i++) {
+        if (strcmp(clb_routine_get(routine)->name + 1, works[i].name) == 0)
+            return works[i].work;
+    }
+    return CLB_WORK_PRODUCT;
 }
 
 const char *clb_reason_name(clb_reason reason)

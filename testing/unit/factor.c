@@ -108,15 +108,20 @@ static void free_system(struct system *s)
 }
 
 /* As the interface would; true when the route layer took the call. */
-static bool run(struct system *s)
+static bool run_with(struct system *s, const struct clb_next_lapack *next)
 {
     static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_lu_call *,
                                          const struct clb_next_lapack *) = {
         clb_route_getrf, clb_route_getrs, clb_route_gesv};
-    const struct clb_next_lapack next = lapack_next_for(&s->call);
     dense_next_entries = 0;
     next_getrf_calls = next_getrs_calls = 0;
-    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, &next);
+    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, next);
+}
+
+static bool run(struct system *s)
+{
+    const struct clb_next_lapack next = lapack_next_for(&s->call);
+    return run_with(s, &next);
 }
 
 /* Normwise, with LAPACK's threshold: ||B - op(A)*X|| <= 30 n u ||A|| ||X||. */
@@ -445,6 +450,52 @@ static void few_right_hand_sides(void *unused)
     dense_free(&s.a);
 }
 
+/* Without a threshold of the user's the table has one for each kind of work and of next library. */
+static void by_kind_of_next(void *unused)
+{
+    static const struct clb_target optimised = {.optimised = true};
+    static const struct {
+        enum routine routine;
+        clb_precision precision;
+        size_t n;
+        bool optimised;
+        const char *symbol, *reason;
+    } calls[] = {
+        {GETRF, CLB_D, 480, false, "dgetrf_", "small"},
+        {GETRF, CLB_S, 1200, true, "sgetrf_", "small"},
+        {GETRF, CLB_Z, 700, true, "zgetrf_", "cost"},
+        {GESV, CLB_C, 700, true, "cgesv_", "cost"},
+        {GETRS, CLB_D, 300, false, "dgetrs_", "small"},
+        {GETRS, CLB_S, 500, true, "sgetrs_", "small"},
+        {GETRS, CLB_Z, 700, true, "zgetrs_", "cost"},
+    };
+    (void)unused;
+    set_up("auto");
+    double *memory = calloc(1200 * 1200, sizeof *memory);
+    int64_t ipiv[1200] = {0}, info = UNSET;
+    for (size_t i = 0; i < CLB_COUNT_OF(calls) && memory != NULL; i++) {
+        const int64_t n = (int64_t)calls[i].n;
+        struct system s = {.routine = calls[i].routine,
+                           .call = {.precision = calls[i].precision,
+                                    .m = n,
+                                    .n = n,
+                                    .nrhs = n,
+                                    .lda = n,
+                                    .ldb = n,
+                                    .a = memory,
+                                    .b = memory,
+                                    .ipiv = ipiv,
+                                    .info = &info,
+                                    .wide = true}};
+        struct clb_next_lapack next = lapack_next_for(&s.call);
+        if (calls[i].optimised)
+            next.getrf = next.getrs = &optimised;
+        expect(!run_with(&s, &next) && info == UNSET, "call %zu was taken", i);
+        expect_only(calls[i].symbol, calls[i].reason, 1);
+    }
+    free(memory);
+}
+
 /* ---- calls of the next library through our names --------------------------------------------- */
 
 static bool nested_taken;
@@ -581,6 +632,7 @@ int main(void)
         {"nomemory", reason_nomemory},
         {"singular matrices", singular},
         {"few right-hand sides", few_right_hand_sides},
+        {"the kind of next library", by_kind_of_next},
         {"calls that the next library makes", reentrant},
     };
     seed = tap_seed();
