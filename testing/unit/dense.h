@@ -49,6 +49,19 @@ long double dense_abs1(number x);
 extern _Atomic size_t dense_next_entries;
 extern const struct clb_lapack_next dense_next;
 
+extern const struct clb_potrf_next dense_potrf_next;
+
+/* Hermitian and positive definite, of order n: B*B^H/n with a random B, its rows scaled by powers
+ * of two of up to `grading`, in one triangle; the other one and the imaginary parts of the diagonal
+ * are NaN, which is not to be read. Remembered. */
+void dense_make_definite(struct dense *x, clb_precision precision, size_t n, size_t pad, bool upper,
+                         int grading, uint64_t *seed);
+/* The backward error of the first columns of the factor: the largest |A - L*L^H| / ((j + 4) u (|A|
+ * + |L||L^H|)) of any entry of these, j its column, where A = L*L^H or L^H is U. Infinite when
+ * anything else in `x` is not as remembered: the other triangle, other columns, the gaps; or when a
+ * pivot is not real and positive. */
+long double dense_cholesky_error(const struct dense *x, bool upper, size_t columns);
+
 /* The backward error of a factorisation whose input is remembered in `x`: the largest
  * |P*A - L*U| / ((min(m, n) + 4) u (|P*A| + |L||U|)) of any entry. Not finite when ipiv is none. */
 long double dense_lu_error(const struct dense *x, const int64_t *ipiv);
