@@ -21,6 +21,12 @@ typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, c
                            const void *lda, const void *ipiv, void *b, const void *ldb, void *info,
                            size_t length_trans);
 
+typedef void potrf_fortran(const char *uplo, const void *n, void *a, const void *lda, void *info,
+                           size_t length_uplo);
+typedef void potrs_fortran(const char *uplo, const void *n, const void *nrhs, const void *a,
+                           const void *lda, void *b, const void *ldb, void *info,
+                           size_t length_uplo);
+
 /* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
  * and the upper half is read by 64-bit libraries only. */
 union integer {
@@ -61,6 +67,26 @@ void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trs
                                        p->alpha, p->a, &lda, p->b, &ldb, 1, 1, 1, 1);
 }
 
+/* ---- Cholesky -------------------------------------------------------------------------------- */
+
+static size_t call_potrf(const struct clb_target *target, const struct clb_potrf *p)
+{
+    const union integer n = integer_for(p->n, target), lda = integer_for(p->lda, target);
+    union integer info = {.wide = 0};
+    ((potrf_fortran *)target->function)(p->upper ? "U" : "L", &n, p->a, &lda, &info, 1);
+    int64_t first_bad = target->ilp64 ? info.wide : info.narrow;
+    return first_bad > 0 ? (size_t)first_bad : 0;
+}
+
+static void call_potrs(const struct clb_target *target, const struct clb_potrs *p)
+{
+    const union integer n = integer_for(p->n, target), nrhs = integer_for(p->nrhs, target),
+                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
+    union integer info;
+    ((potrs_fortran *)target->function)(p->upper ? "U" : "L", &n, &nrhs, p->a, &lda, p->b, &ldb,
+                                        &info, 1);
+}
+
 /* ---- LU -------------------------------------------------------------------------------------- */
 
 /* 32-bit integers that fill the first half of an array become its 64-bit ones, the last first. */
@@ -94,15 +120,18 @@ static void call_getrs(const struct clb_target *target, const struct clb_getrs *
                                         &ldb, &info, 1);
 }
 
+/* ---- siblings -------------------------------------------------------------------------------- */
+
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */
 struct family {
-    clb_symbol_id getrf, getrs, gesv, trsm, gemm;
+    clb_symbol_id getrf, getrs, gesv, potrf, potrs, posv, trsm, gemm;
 };
 
 static const struct family families[CLB_PRECISIONS] = {
 #define CLB_FAMILY(x)                                                                              \
     {                                                                                              \
         CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##gesv_plain,      \
+            CLB_SYMBOL_##x##potrf_plain, CLB_SYMBOL_##x##potrs_plain, CLB_SYMBOL_##x##posv_plain,  \
             CLB_SYMBOL_##x##trsm_plain, CLB_SYMBOL_##x##gemm_plain                                 \
     }
     [CLB_S] = CLB_FAMILY(s),
@@ -118,7 +147,8 @@ _Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == FORMS,
 
 static size_t form_of(const struct clb_symbol *symbol, const struct family *family)
 {
-    const size_t firsts[] = {family->getrf, family->getrs, family->gesv};
+    const size_t firsts[] = {family->getrf, family->getrs, family->gesv,
+                             family->potrf, family->potrs, family->posv};
     size_t id = (size_t)(symbol - clb_symbols), form = 0;
     for (size_t i = 0; i < CLB_COUNT_OF(firsts); i++) {
         if (id >= firsts[i] && id <= firsts[i] + FORMS)
@@ -143,10 +173,14 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
     return (struct clb_next_lapack){
         .getrf = sibling(family->getrf + form, target, caller),
         .getrs = sibling(family->getrs + form, target, caller),
+        .potrf = sibling(family->potrf + form, target, caller),
+        .potrs = sibling(family->potrs + form, target, caller),
         .trsm = sibling(family->trsm + form, target, caller),
         .gemm = sibling(family->gemm + form, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
+        .call_potrf = call_potrf,
+        .call_potrs = call_potrs,
         .call_trsm = clb_next_trsm_fortran,
         .call_gemm = clb_next_gemm_fortran,
     };

@@ -110,21 +110,27 @@ typedef void (*clb_next_trsm)(const struct clb_target *target, const struct clb_
 bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_trsm_call *call, clb_next_trsm next);
 
-/* ---- LU: getrf.c, getrs.c, gesv.c ------------------------------------------------------------ */
+/* ---- LAPACK ---------------------------------------------------------------------------------- */
 
 /* The next library's functions for one precision and caller, and how to call them. Their integers
  * have the width of the caller's. */
 struct clb_next_lapack {
     const struct clb_target *getrf, *getrs, *trsm, *gemm; /* NULL: not found in that width */
+    const struct clb_target *potrf, *potrs;
     /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
     size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
                          int64_t *ipiv);
     /* ipiv as the caller has it */
     void (*call_getrs)(const struct clb_target *target, const struct clb_getrs *problem,
                        const void *ipiv);
+    /* Returns info >= 0. */
+    size_t (*call_potrf)(const struct clb_target *target, const struct clb_potrf *problem);
+    void (*call_potrs)(const struct clb_target *target, const struct clb_potrs *problem);
     clb_next_trsm call_trsm;
     clb_next_gemm call_gemm;
 };
+
+/* LU: getrf.c, getrs.c, gesv.c */
 
 /* xGETRF, xGETRS and xGESV are calls of one shape: A is m x n or of order n, B has nrhs columns. */
 struct clb_lu_call {
@@ -141,6 +147,25 @@ bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
 bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next);
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                    const struct clb_next_lapack *next);
+
+/* Cholesky: potrf.c, potrs.c, posv.c */
+
+/* xPOTRF, xPOTRS and xPOSV are calls of one shape: A is of order n, B has nrhs columns. */
+struct clb_chol_call {
+    clb_precision precision;
+    bool upper, options_valid; /* uplo */
+    int64_t n, nrhs, lda, ldb;
+    void *a, *b;
+    void *info; /* a Fortran integer, a 64-bit one if `wide` */
+    bool wide;
+};
+
+bool clb_route_potrf(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_potrs(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_posv(struct clb_symbol *symbol, const struct clb_chol_call *call,
                     const struct clb_next_lapack *next);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
