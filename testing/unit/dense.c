@@ -65,6 +65,16 @@ void dense_remember(struct dense *x)
     matrix_remember(&x->real);
 }
 
+void dense_restore(struct dense *x, size_t first)
+{
+    struct dense old = *x;
+    size_t element = clb_precision_size(x->precision);
+    old.real.memory = x->real.snapshot;
+    for (size_t j = first; j < x->cols; j++)
+        memcpy((char *)dense_data(x) + j * x->ld * element,
+               (char *)dense_data(&old) + j * x->ld * element, x->rows * element);
+}
+
 bool dense_gaps_intact(const struct dense *x)
 {
     return matrix_gaps_intact(&x->real);

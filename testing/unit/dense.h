@@ -35,6 +35,8 @@ number dense_old(const struct dense *x, size_t i, size_t j); /* as remembered */
 /* Rounded to the precision, the imaginary part dropped where it is real. */
 void dense_set(struct dense *x, size_t i, size_t j, number value);
 void dense_remember(struct dense *x);
+/* Columns from `first` on as remembered. */
+void dense_restore(struct dense *x, size_t first);
 bool dense_gaps_intact(const struct dense *x);
 bool dense_intact(const struct dense *x);
 

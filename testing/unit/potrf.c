@@ -251,17 +251,6 @@ static void at_once(void *argument)
 
 /* ---- resuming -------------------------------------------------------------------------------- */
 
-/* Columns from `written` on as they were. */
-static void take_back(struct dense *a, size_t written)
-{
-    size_t element = clb_precision_size(a->precision);
-    struct dense old = *a;
-    old.real.memory = a->real.snapshot;
-    for (size_t j = written; j < a->cols; j++)
-        memcpy((char *)dense_data(a) + j * a->ld * element,
-               (char *)dense_data(&old) + j * a->ld * element, a->rows * element);
-}
-
 static void resume(struct setting *setting, int run)
 {
     struct factorisation f;
@@ -272,11 +261,11 @@ static void resume(struct setting *setting, int run)
     size_t written = random_below(&setting->seed, right + 1);
     f.result.info = f.next.potrf(f.next.context, &f.problem);
     f.result.columns_written = written;
-    take_back(&f.a, written);
+    dense_restore(&f.a, written);
     dense_next_entries = 0;
     clb_potrf_resume(&f.problem, &f.next, &f.result);
     if (f.info != 0) /* what is behind the pivot may hold anything */
-        take_back(&f.a, right);
+        dense_restore(&f.a, right);
     check(&f, right, "resumed");
     expect(dense_next_entries <= (n - written) * (2 * n + 1),
            "written columns were computed again");
