@@ -223,6 +223,11 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
 void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
                       const void *x, size_t ldx, void *y, size_t ldy);
 
+/* Y = X on the CPU in the entries (i, j) with i >= diagonal + j, or i <= diagonal + j where
+ * `upper`; the others of Y are neither read nor written. */
+void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
+                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
+
 /* 0 and 1 of a precision. */
 const void *clb_scalar_zero(clb_precision precision);
 const void *clb_scalar_one(clb_precision precision);

@@ -1,5 +1,5 @@
-/* lapack: triangular systems and LU factorisations of the caller's matrices, in host memory, on the
- * device. What route asks of this layer beside GEMM. */
+/* lapack: triangular systems, LU and Cholesky factorisations of the caller's matrices, in host
+ * memory, on the device. What route asks of this layer beside GEMM. */
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
@@ -103,5 +103,62 @@ struct clb_getri {
 /* Invert on the device. Otherwise than with CLB_OK, A is intact. *kernel is for reports. */
 clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_getri *problem, const char **kernel) CLB_MUST_CHECK;
+/* ---- potrf.c --------------------------------------------------------------------------------- */
+
+/* A = U^H*U or A = L*L^H of a Hermitian positive definite A of order n, of which one triangle is
+ * given and overwritten by the factor (LAPACK xPOTRF); the other is neither read nor written, and
+ * imaginary parts on the diagonal are not read. n > 0. */
+struct clb_potrf {
+    clb_precision precision;
+    bool upper;
+    size_t n;
+    void *a;
+    size_t lda;
+};
+
+/* What the algorithm asks of the next library, as for LU. */
+struct clb_potrf_next {
+    const void *context;
+    /* xPOTRF; returns info >= 0. */
+    size_t (*potrf)(const void *context, const struct clb_potrf *problem);
+    void (*trsm)(const void *context, const struct clb_trsm *problem);
+    void (*gemm)(const void *context, const struct clb_gemm *problem);
+};
+
+struct clb_potrf_result {
+    size_t info;            /* 0, or the first column (1-based) whose pivot is not positive */
+    size_t columns_written; /* of A, from the left: final, all others are untouched */
+    const char *kernel;     /* of the updates, for reports */
+};
+
+/* Factor on the device. CLB_OK: all columns are written, or info is set and the info - 1 columns
+ * before that one are. Otherwise the matrix is intact beyond columns_written, and when that is not
+ * 0 clb_potrf_resume must finish the factorisation. */
+clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_potrf *problem, const struct clb_potrf_next *next,
+                         struct clb_potrf_result *result) CLB_MUST_CHECK;
+
+/* Finish on the CPU what clb_potrf_run has left (potrf_resume.c). */
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_potrf_next *next,
+                      struct clb_potrf_result *result);
+
+/* ---- potrs.c --------------------------------------------------------------------------------- */
+
+/* A*X = B from the factor of xPOTRF, X overwrites B (n x nrhs) (LAPACK xPOTRS). */
+struct clb_potrs {
+    clb_precision precision;
+    bool upper;
+    size_t n, nrhs;
+    const void *a;
+    size_t lda;
+    void *b;
+    size_t ldb;
+};
+
+/* As clb_trsm_run; parts are blocks of columns of B. */
+clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_potrs *problem,
+                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct clb_rect *rect);
 
 #endif

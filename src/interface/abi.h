@@ -96,8 +96,9 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *problem);
 void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *problem);
 
-/* The functions that LU asks of the next library, by names of the same form as the symbol's, which
- * is one of xGETRF, xGETRS, xGETRI and xGESV; `target` is that symbol's. */
+/* The functions that LAPACK's routines ask of the next library, by names of the same form as the
+ * symbol's, which is one of xGETRF, xGETRS, xGETRI, xGESV, xPOTRF, xPOTRS and xPOSV; `target` is
+ * that symbol's. */
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller);
 

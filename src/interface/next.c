@@ -23,6 +23,12 @@ typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, c
                            const void *lda, const void *ipiv, void *b, const void *ldb, void *info,
                            size_t length_trans);
 
+typedef void potrf_fortran(const char *uplo, const void *n, void *a, const void *lda, void *info,
+                           size_t length_uplo);
+typedef void potrs_fortran(const char *uplo, const void *n, const void *nrhs, const void *a,
+                           const void *lda, void *b, const void *ldb, void *info,
+                           size_t length_uplo);
+
 /* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
  * and the upper half is read by 64-bit libraries only. */
 union integer {
@@ -61,6 +67,26 @@ void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trs
     ((trsm_fortran *)target->function)(p->right ? "R" : "L", p->upper ? "U" : "L",
                                        letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
                                        p->alpha, p->a, &lda, p->b, &ldb, 1, 1, 1, 1);
+}
+
+/* ---- Cholesky -------------------------------------------------------------------------------- */
+
+static size_t call_potrf(const struct clb_target *target, const struct clb_potrf *p)
+{
+    const union integer n = integer_for(p->n, target), lda = integer_for(p->lda, target);
+    union integer info = {.wide = 0};
+    ((potrf_fortran *)target->function)(p->upper ? "U" : "L", &n, p->a, &lda, &info, 1);
+    int64_t first_bad = target->ilp64 ? info.wide : info.narrow;
+    return first_bad > 0 ? (size_t)first_bad : 0;
+}
+
+static void call_potrs(const struct clb_target *target, const struct clb_potrs *p)
+{
+    const union integer n = integer_for(p->n, target), nrhs = integer_for(p->nrhs, target),
+                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
+    union integer info;
+    ((potrs_fortran *)target->function)(p->upper ? "U" : "L", &n, &nrhs, p->a, &lda, p->b, &ldb,
+                                        &info, 1);
 }
 
 /* ---- LU -------------------------------------------------------------------------------------- */
@@ -107,16 +133,19 @@ static size_t call_getri(const struct clb_target *target, const struct clb_getri
     return first_zero > 0 ? (size_t)first_zero : 0;
 }
 
+/* ---- siblings -------------------------------------------------------------------------------- */
+
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */
 struct family {
-    clb_symbol_id getrf, getrs, getri, trsm, gemm;
+    clb_symbol_id getrf, getrs, getri, potrf, potrs, trsm, gemm;
 };
 
 static const struct family families[CLB_PRECISIONS] = {
 #define CLB_FAMILY(x)                                                                              \
     {                                                                                              \
         CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##getri_plain,     \
-            CLB_SYMBOL_##x##trsm_plain, CLB_SYMBOL_##x##gemm_plain                                 \
+            CLB_SYMBOL_##x##potrf_plain, CLB_SYMBOL_##x##potrs_plain, CLB_SYMBOL_##x##trsm_plain,  \
+            CLB_SYMBOL_##x##gemm_plain                                                             \
     }
     [CLB_S] = CLB_FAMILY(s),
     [CLB_D] = CLB_FAMILY(d),
@@ -169,11 +198,15 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
         .getrf = sibling(family->getrf + form, target, caller),
         .getrs = sibling(family->getrs + form, target, caller),
         .getri = sibling(family->getri + form, target, caller),
+        .potrf = sibling(family->potrf + form, target, caller),
+        .potrs = sibling(family->potrs + form, target, caller),
         .trsm = sibling(family->trsm + form, target, caller),
         .gemm = sibling(family->gemm + form, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
         .call_getri = call_getri,
+        .call_potrf = call_potrf,
+        .call_potrs = call_potrs,
         .call_trsm = clb_next_trsm_fortran,
         .call_gemm = clb_next_gemm_fortran,
     };

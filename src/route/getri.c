@@ -89,7 +89,7 @@ static bool complete(struct clb_offer *offer, clb_status status)
                                 call->work != NULL ? call->lwork : call->n * (int64_t)OWN_COLUMNS);
     else if (call->work != NULL)
         info = next->call_getri(next->getri, &getri->problem, call->ipiv, call->work, -1);
-    clb_lu_set_integer(call, call->info, 0, (int64_t)info);
+    clb_set_integer(call->info, 0, call->wide, (int64_t)info);
     return status != CLB_OK;
 }
 

@@ -98,7 +98,7 @@ static bool complete(struct clb_offer *offer, clb_status status)
 {
     const struct clb_solving *solving = &((const struct getrs *)offer)->solving;
     bool next_used = clb_offer_complete_parts(offer, &solving->progress, status, compute_next);
-    clb_lu_set_integer(solving->call, solving->call->info, 0, 0);
+    clb_set_integer(solving->call->info, 0, solving->call->wide, 0);
     return next_used;
 }
 

@@ -2,17 +2,15 @@
 #ifndef CLB_LU_H
 #define CLB_LU_H
 
-#include "offer.h"
+#include "assist.h"
 
 /* getrf.c: A = P*L*U. */
 struct clb_factoring {
+    struct clb_assist assist; /* the first, so that it has the factorisation around it */
     const struct clb_lu_call *call;
-    const struct clb_next_lapack *next;
     struct clb_getrf problem;
     struct clb_getrf_result result;
-    int64_t *pivots;  /* owned; NULL where the caller's array has 64-bit integers */
-    bool on_device;   /* clb_getrf_run is under way */
-    double next_work; /* in panels and the like, by the next library */
+    int64_t *pivots; /* owned; NULL where the caller's array has 64-bit integers */
 };
 
 /* Guarded; also the offer's progress. */
@@ -42,8 +40,7 @@ struct clb_getrs clb_solving_problem(const struct clb_lu_call *call, clb_op tran
 /* The missing part of B, or all of it. */
 void clb_solving_compute_next(const struct clb_solving *solving, const struct clb_rect *rect);
 
-/* Of Fortran integers in the caller's width. */
+/* Of Fortran integers in the caller's width; clb_set_integer is its counterpart. */
 int64_t clb_lu_integer(const struct clb_lu_call *call, const void *array, size_t index);
-void clb_lu_set_integer(const struct clb_lu_call *call, void *array, size_t index, int64_t value);
 
 #endif

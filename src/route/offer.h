@@ -67,6 +67,8 @@ bool clb_offer_complete_parts(struct clb_offer *offer, const struct clb_gemm_pro
 clb_reason clb_lapacke_open(struct clb_lapacke *lapacke);
 /* After it: with `computed`, results to the caller. */
 void clb_lapacke_close(struct clb_lapacke *lapacke, bool computed);
+/* Of an array of Fortran integers, 64-bit ones if `wide`. */
+void clb_set_integer(void *array, size_t index, bool wide, int64_t value);
 
 /* An upper-case letter for a clb_op, '?' for CLB_OP_INVALID. */
 char clb_op_letter(clb_op op);

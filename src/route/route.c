@@ -290,6 +290,14 @@ static struct outcome run_on_device(struct clb_offer *offer, double work)
     return outcome;
 }
 
+void clb_set_integer(void *array, size_t index, bool wide, int64_t value)
+{
+    if (wide)
+        ((int64_t *)array)[index] = value;
+    else
+        ((int32_t *)array)[index] = (int32_t)value;
+}
+
 char clb_op_letter(clb_op op)
 {
     static const char letters[] = {[CLB_OP_N] = 'N', [CLB_OP_T] = 'T', [CLB_OP_C] = 'C'};

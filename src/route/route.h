@@ -151,12 +151,13 @@ struct clb_lapacke {
 /* A call that was declined has returned from the next library. */
 void clb_route_end_declined(void);
 
-/* ---- LU: getrf.c, getrs.c, gesv.c ------------------------------------------------------------ */
+/* ---- LAPACK ---------------------------------------------------------------------------------- */
 
 /* The next library's functions for one precision and caller, and how to call them. Their integers
  * have the width of the caller's. */
 struct clb_next_lapack {
-    const struct clb_target *getrf, *getrs, *getri, *trsm, *gemm; /* NULL: none of that width */
+    /* NULL: none of that width */
+    const struct clb_target *getrf, *getrs, *getri, *potrf, *potrs, *trsm, *gemm;
     /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
     size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
                          int64_t *ipiv);
@@ -166,9 +167,14 @@ struct clb_next_lapack {
     /* ipiv as the caller has it; lwork of -1 asks for the size only. Returns info >= 0 */
     size_t (*call_getri)(const struct clb_target *target, const struct clb_getri *problem,
                          const void *ipiv, void *work, int64_t lwork);
+    /* Returns info >= 0. */
+    size_t (*call_potrf)(const struct clb_target *target, const struct clb_potrf *problem);
+    void (*call_potrs)(const struct clb_target *target, const struct clb_potrs *problem);
     clb_next_trsm call_trsm;
     clb_next_gemm call_gemm;
 };
+
+/* LU: getrf.c, getrs.c, getri.c, gesv.c */
 
 /* xGETRF, xGETRS, xGETRI and xGESV are calls of one shape: A is m x n or of order n, B has nrhs
  * columns. */
@@ -191,6 +197,26 @@ bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
 bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next);
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                    const struct clb_next_lapack *next);
+
+/* Cholesky: potrf.c, potrs.c, posv.c */
+
+/* xPOTRF, xPOTRS and xPOSV are calls of one shape: A is of order n, B has nrhs columns. */
+struct clb_chol_call {
+    struct clb_lapacke *lapacke; /* NULL: a Fortran name */
+    clb_precision precision;
+    bool upper, options_valid; /* uplo */
+    int64_t n, nrhs, lda, ldb;
+    void *a, *b;
+    void *info; /* a Fortran integer, a 64-bit one if `wide` */
+    bool wide;
+};
+
+bool clb_route_potrf(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_potrs(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_posv(struct clb_symbol *symbol, const struct clb_chol_call *call,
                     const struct clb_next_lapack *next);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */

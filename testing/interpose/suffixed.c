@@ -37,6 +37,28 @@
     {                                                                                              \
         x##gesv_(n, nrhs, a, lda, ipiv, b, ldb, info);                                             \
     }                                                                                              \
+    void x##potrf_(void *, void *, void *, void *, void *, size_t);                                \
+    EXPORT void ROUTINE(x##potrf)(void *uplo, void *n, void *a, void *lda, void *info);            \
+    void ROUTINE(x##potrf)(void *uplo, void *n, void *a, void *lda, void *info)                    \
+    {                                                                                              \
+        x##potrf_(uplo, n, a, lda, info, 1);                                                       \
+    }                                                                                              \
+    void x##potrs_(void *, void *, void *, void *, void *, void *, void *, void *, size_t);        \
+    EXPORT void ROUTINE(x##potrs)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b,    \
+                                  void *ldb, void *info);                                          \
+    void ROUTINE(x##potrs)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b,           \
+                           void *ldb, void *info)                                                  \
+    {                                                                                              \
+        x##potrs_(uplo, n, nrhs, a, lda, b, ldb, info, 1);                                         \
+    }                                                                                              \
+    void x##posv_(void *, void *, void *, void *, void *, void *, void *, void *, size_t);         \
+    EXPORT void ROUTINE(x##posv)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b,     \
+                                 void *ldb, void *info);                                           \
+    void ROUTINE(x##posv)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b, void *ldb, \
+                          void *info)                                                              \
+    {                                                                                              \
+        x##posv_(uplo, n, nrhs, a, lda, b, ldb, info, 1);                                          \
+    }                                                                                              \
     void x##trsm_(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *,  \
                   void *, size_t, size_t, size_t, size_t);                                         \
     EXPORT void ROUTINE(x##trsm)(void *side, void *uplo, void *trans, void *diag, void *m,         \

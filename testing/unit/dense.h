@@ -35,6 +35,8 @@ number dense_old(const struct dense *x, size_t i, size_t j); /* as remembered */
 /* Rounded to the precision, the imaginary part dropped where it is real. */
 void dense_set(struct dense *x, size_t i, size_t j, number value);
 void dense_remember(struct dense *x);
+/* Columns from `first` on as remembered. */
+void dense_restore(struct dense *x, size_t first);
 bool dense_gaps_intact(const struct dense *x);
 bool dense_intact(const struct dense *x);
 
@@ -48,6 +50,19 @@ long double dense_abs1(number x);
  * counts the elements that it was given. */
 extern _Atomic size_t dense_next_entries;
 extern const struct clb_lapack_next dense_next;
+
+extern const struct clb_potrf_next dense_potrf_next;
+
+/* Hermitian and positive definite, of order n: B*B^H/n with a random B, its rows scaled by powers
+ * of two of up to `grading`, in one triangle; the other one and the imaginary parts of the diagonal
+ * are NaN, which is not to be read. Remembered. */
+void dense_make_definite(struct dense *x, clb_precision precision, size_t n, size_t pad, bool upper,
+                         int grading, uint64_t *seed);
+/* The backward error of the first columns of the factor: the largest |A - L*L^H| / ((j + 4) u (|A|
+ * + |L||L^H|)) of any entry of these, j its column, where A = L*L^H or L^H is U. Infinite when
+ * anything else in `x` is not as remembered: the other triangle, other columns, the gaps; or when a
+ * pivot is not real and positive. */
+long double dense_cholesky_error(const struct dense *x, bool upper, size_t columns);
 
 /* The backward error of a factorisation whose input is remembered in `x`: the largest
  * |P*A - L*U| / ((min(m, n) + 4) u (|P*A| + |L||U|)) of any entry. Not finite when ipiv is none. */
