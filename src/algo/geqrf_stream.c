@@ -46,6 +46,7 @@ static void make_cargo(struct run *run)
         j += count;
     }
     run->cargo[run->groups] = columns(qr, 0, n, true);
+    run->cargo[run->groups].extent = clb_piece_columns(qr->x.rows * qr->element, qr->nb);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

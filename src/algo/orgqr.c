@@ -123,7 +123,7 @@ static clb_status run_shared(struct run *run)
 static clb_status make_cargo(struct run *run)
 {
     const struct clb_orgqr *problem = run->problem;
-    size_t each = clb_max(CLB_PIECE_BYTES / (problem->m * run->element), 1);
+    size_t each = clb_piece_columns(problem->m * run->element, run->nb);
     run->cargo = calloc(1 + clb_div_up(problem->n, each), sizeof *run->cargo);
     if (run->cargo == NULL)
         return CLB_ERR_NOMEM;
