@@ -1,7 +1,7 @@
 /* The shim's own calls to the next library by Fortran names: parts of a problem that the device has
  * not computed, and what algorithms leave to it. All arguments are references, so that one function
  * serves every precision. */
-#include "abi.h"
+#include "next.h"
 
 #include <string.h>
 
@@ -21,43 +21,25 @@ typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, c
                            const void *lda, const void *ipiv, void *b, const void *ldb, void *info,
                            size_t length_trans);
 
-/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
- * and the upper half is read by 64-bit libraries only. */
-union integer {
-    int64_t wide;
-    int32_t narrow;
-};
-
-static union integer integer_for(size_t value, const struct clb_target *target)
-{
-    union integer out;
-    if (target->ilp64)
-        out.wide = (int64_t)value;
-    else
-        out.narrow = (int32_t)value;
-    return out;
-}
-
-static const char *letter_of_op(clb_op op)
-{
-    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
-}
-
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *p)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        k = integer_for(p->k, target), lda = integer_for(p->lda, target),
-                        ldb = integer_for(p->ldb, target), ldc = integer_for(p->ldc, target);
-    ((gemm_fortran *)target->function)(letter_of_op(p->transa), letter_of_op(p->transb), &m, &n, &k,
-                                       p->alpha, p->a, &lda, p->b, &ldb, p->beta, p->c, &ldc, 1, 1);
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            k = clb_integer_for(p->k, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target),
+                            ldc = clb_integer_for(p->ldc, target);
+    ((gemm_fortran *)target->function)(clb_letter_of_op(p->transa), clb_letter_of_op(p->transb), &m,
+                                       &n, &k, p->alpha, p->a, &lda, p->b, &ldb, p->beta, p->c,
+                                       &ldc, 1, 1);
 }
 
 void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *p)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
     ((trsm_fortran *)target->function)(p->right ? "R" : "L", p->upper ? "U" : "L",
-                                       letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
+                                       clb_letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
                                        p->alpha, p->a, &lda, p->b, &ldb, 1, 1, 1, 1);
 }
 
@@ -75,9 +57,9 @@ static void widen_in_place(int64_t *array, size_t count)
 
 static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        lda = integer_for(p->lda, target);
-    union integer info = {.wide = 0};
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    union clb_integer info = {.wide = 0};
     ((getrf_fortran *)target->function)(&m, &n, p->a, &lda, ipiv, &info);
     if (!target->ilp64)
         widen_in_place(ipiv, clb_min(p->m, p->n));
@@ -87,11 +69,13 @@ static size_t call_getrf(const struct clb_target *target, const struct clb_getrf
 
 static void call_getrs(const struct clb_target *target, const struct clb_getrs *p, const void *ipiv)
 {
-    const union integer n = integer_for(p->n, target), nrhs = integer_for(p->nrhs, target),
-                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
-    union integer info;
-    ((getrs_fortran *)target->function)(letter_of_op(p->trans), &n, &nrhs, p->a, &lda, ipiv, p->b,
-                                        &ldb, &info, 1);
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            nrhs = clb_integer_for(p->nrhs, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
+    union clb_integer info;
+    ((getrs_fortran *)target->function)(clb_letter_of_op(p->trans), &n, &nrhs, p->a, &lda, ipiv,
+                                        p->b, &ldb, &info, 1);
 }
 
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */
@@ -112,39 +96,20 @@ static const struct family families[CLB_PRECISIONS] = {
 #undef CLB_FAMILY
 };
 
-#define FORMS (CLB_SYMBOL_sgetrf_scipy_ilp64 - CLB_SYMBOL_sgetrf_plain)
-_Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == FORMS,
+_Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == CLB_FORTRAN_FORMS,
                "BLAS and LAPACK have the same Fortran forms, in one order");
-
-static size_t form_of(const struct clb_symbol *symbol, const struct family *family)
-{
-    const size_t firsts[] = {family->getrf, family->getrs, family->gesv};
-    size_t id = (size_t)(symbol - clb_symbols), form = 0;
-    for (size_t i = 0; i < CLB_COUNT_OF(firsts); i++) {
-        if (id >= firsts[i] && id <= firsts[i] + FORMS)
-            form = id - firsts[i];
-    }
-    return form;
-}
-
-/* The target of a sibling; NULL when there is none or its integers are others. */
-static const struct clb_target *sibling(size_t id, const struct clb_target *target,
-                                        const void *caller)
-{
-    const struct clb_target *found = clb_next_try(&clb_symbols[id].next, caller);
-    return found != NULL && found->ilp64 == target->ilp64 ? found : NULL;
-}
 
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller)
 {
     const struct family *family = &families[clb_routine_get(symbol->routine)->precision];
-    size_t form = form_of(symbol, family);
+    const clb_symbol_id firsts[] = {family->getrf, family->getrs, family->gesv};
+    size_t form = clb_form_of(symbol, firsts, CLB_COUNT_OF(firsts));
     return (struct clb_next_lapack){
-        .getrf = sibling(family->getrf + form, target, caller),
-        .getrs = sibling(family->getrs + form, target, caller),
-        .trsm = sibling(family->trsm + form, target, caller),
-        .gemm = sibling(family->gemm + form, target, caller),
+        .getrf = clb_sibling(&clb_symbols[family->getrf + form].next, target, caller),
+        .getrs = clb_sibling(&clb_symbols[family->getrs + form].next, target, caller),
+        .trsm = clb_sibling(&clb_symbols[family->trsm + form].next, target, caller),
+        .gemm = clb_sibling(&clb_symbols[family->gemm + form].next, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
         .call_trsm = clb_next_trsm_fortran,

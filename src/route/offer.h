@@ -30,6 +30,7 @@ struct clb_offer {
     struct clb_symbol *symbol;
     int64_t m, n, k; /* of the work formula in routines.def */
     size_t smallest; /* of a valid call: the dimension that `auto` compares with the table's */
+    bool query;      /* it asks for the size of a workspace */
 
     /* By run: why it did nothing after all, CLB_REASONS by default; and its progress. */
     clb_reason declined;

@@ -104,6 +104,8 @@ static clb_reason decide_early(const struct clb_offer *offer, double work)
         return CLB_REASON_OFF;
     if (!offer->type->is_valid(offer))
         return CLB_REASON_INVALID;
+    if (offer->query)
+        return CLB_REASON_QUERY;
     if (offer->type->is_quick(offer))
         return CLB_REASON_QUICK;
     if (inside)
