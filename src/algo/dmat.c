@@ -31,14 +31,24 @@ static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update
     return status;
 }
 
+/* Packing B is worth it when every packed element meets many rows of A. */
+static bool is_direct(const struct clb_engine *engine, const struct clb_dmat_update *update)
+{
+    return engine->variant->family->has_direct && update->op_b == CLB_OP_N &&
+           update->c.rows <= engine->variant->tuning.value[CLB_PARAM_DIRECT];
+}
+
 /* One slab of depth for columns [j0, j0 + cols). */
 static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_update *update,
                            size_t j0, size_t cols, size_t p0, size_t depth)
 {
     const struct clb_order order = {.queue = engine->queue};
     struct clb_chunk chunk = chunk_of(&update->b, CLB_OPERAND_B, update->op_b, j0, p0);
-    clb_status status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_B, &chunk, cols,
-                                      depth, engine->packed_b->mem, 0, NULL, order);
+    bool direct = is_direct(engine, update);
+    clb_status status = CLB_OK;
+    if (!direct)
+        status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_B, &chunk, cols, depth,
+                               engine->packed_b->mem, 0, NULL, order);
     for (size_t i0 = 0; i0 < update->c.rows && status == CLB_OK;) {
         size_t rows = clb_min(engine->cut_m, update->c.rows - i0);
         struct clb_product product = {
@@ -46,12 +56,15 @@ static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_upda
             .n = cols,
             .k = depth,
             .a = packed_a(engine, update),
-            .b = engine->packed_b->mem,
+            .b = direct ? chunk.mem : engine->packed_b->mem,
+            .b_offset = direct ? chunk.offset : 0,
+            .ldb = direct ? chunk.ld : 0,
             .c = update->c.mem,
             .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i0, depth),
             .c_offset = update->c.offset + i0 + j0 * update->c.ld,
             .ldc = update->c.ld,
-            .subtract = true};
+            .add = update->assign && p0 > 0,
+            .subtract = !update->assign};
         status = clb_gemm_multiply(engine->lane, engine->variant, &product, order);
         i0 += rows;
     }

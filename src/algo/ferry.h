@@ -75,6 +75,13 @@ struct clb_ferry {
 /* Bytes of a piece and slot. */
 #define CLB_PIECE_BYTES ((size_t)4 << 20)
 
+/* Columns of a piece of a matrix whose columns have so many bytes: at most `most`, so that small
+ * matrices travel in several pieces too. */
+static inline size_t clb_piece_columns(size_t bytes, size_t most)
+{
+    return clb_max(clb_min(CLB_PIECE_BYTES / bytes, most), 1);
+}
+
 /* Cut the loads into pieces and get slots and threads: `wanted` of them where that is not 0. The
  * array is the caller's and stays. On failure only clb_ferry_close is left to do. */
 clb_status clb_ferry_open(struct clb_ferry *ferry, struct clb_lane *lane, clb_precision precision,

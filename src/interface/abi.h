@@ -102,6 +102,10 @@ void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trs
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller);
 
+/* next_qr.c: the same for QR; the symbol is one of xGEQRF, xORMQR and xORGQR. */
+struct clb_next_qr clb_next_qr_for(const struct clb_symbol *symbol, const struct clb_target *target,
+                                   const void *caller);
+
 /* True when the call is to be declined without another look: less work than the gate asks for. */
 CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)
 {

@@ -1,7 +1,7 @@
 /* The shim's own calls to the next library by Fortran names: parts of a problem that the device has
  * not computed, and what algorithms leave to it. All arguments are references, so that one function
  * serves every precision. */
-#include "abi.h"
+#include "next.h"
 
 #include <string.h>
 
@@ -29,43 +29,25 @@ typedef void potrs_fortran(const char *uplo, const void *n, const void *nrhs, co
                            const void *lda, void *b, const void *ldb, void *info,
                            size_t length_uplo);
 
-/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
- * and the upper half is read by 64-bit libraries only. */
-union integer {
-    int64_t wide;
-    int32_t narrow;
-};
-
-static union integer integer_for(size_t value, const struct clb_target *target)
-{
-    union integer out;
-    if (target->ilp64)
-        out.wide = (int64_t)value;
-    else
-        out.narrow = (int32_t)value;
-    return out;
-}
-
-static const char *letter_of_op(clb_op op)
-{
-    return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
-}
-
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *p)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        k = integer_for(p->k, target), lda = integer_for(p->lda, target),
-                        ldb = integer_for(p->ldb, target), ldc = integer_for(p->ldc, target);
-    ((gemm_fortran *)target->function)(letter_of_op(p->transa), letter_of_op(p->transb), &m, &n, &k,
-                                       p->alpha, p->a, &lda, p->b, &ldb, p->beta, p->c, &ldc, 1, 1);
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            k = clb_integer_for(p->k, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target),
+                            ldc = clb_integer_for(p->ldc, target);
+    ((gemm_fortran *)target->function)(clb_letter_of_op(p->transa), clb_letter_of_op(p->transb), &m,
+                                       &n, &k, p->alpha, p->a, &lda, p->b, &ldb, p->beta, p->c,
+                                       &ldc, 1, 1);
 }
 
 void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *p)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
     ((trsm_fortran *)target->function)(p->right ? "R" : "L", p->upper ? "U" : "L",
-                                       letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
+                                       clb_letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
                                        p->alpha, p->a, &lda, p->b, &ldb, 1, 1, 1, 1);
 }
 
@@ -73,8 +55,9 @@ void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trs
 
 static size_t call_potrf(const struct clb_target *target, const struct clb_potrf *p)
 {
-    const union integer n = integer_for(p->n, target), lda = integer_for(p->lda, target);
-    union integer info = {.wide = 0};
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    union clb_integer info = {.wide = 0};
     ((potrf_fortran *)target->function)(p->upper ? "U" : "L", &n, p->a, &lda, &info, 1);
     int64_t first_bad = target->ilp64 ? info.wide : info.narrow;
     return first_bad > 0 ? (size_t)first_bad : 0;
@@ -82,9 +65,11 @@ static size_t call_potrf(const struct clb_target *target, const struct clb_potrf
 
 static void call_potrs(const struct clb_target *target, const struct clb_potrs *p)
 {
-    const union integer n = integer_for(p->n, target), nrhs = integer_for(p->nrhs, target),
-                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
-    union integer info;
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            nrhs = clb_integer_for(p->nrhs, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
+    union clb_integer info;
     ((potrs_fortran *)target->function)(p->upper ? "U" : "L", &n, &nrhs, p->a, &lda, p->b, &ldb,
                                         &info, 1);
 }
@@ -103,9 +88,9 @@ static void widen_in_place(int64_t *array, size_t count)
 
 static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
 {
-    const union integer m = integer_for(p->m, target), n = integer_for(p->n, target),
-                        lda = integer_for(p->lda, target);
-    union integer info = {.wide = 0};
+    const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    union clb_integer info = {.wide = 0};
     ((getrf_fortran *)target->function)(&m, &n, p->a, &lda, ipiv, &info);
     if (!target->ilp64)
         widen_in_place(ipiv, clb_min(p->m, p->n));
@@ -115,19 +100,23 @@ static size_t call_getrf(const struct clb_target *target, const struct clb_getrf
 
 static void call_getrs(const struct clb_target *target, const struct clb_getrs *p, const void *ipiv)
 {
-    const union integer n = integer_for(p->n, target), nrhs = integer_for(p->nrhs, target),
-                        lda = integer_for(p->lda, target), ldb = integer_for(p->ldb, target);
-    union integer info;
-    ((getrs_fortran *)target->function)(letter_of_op(p->trans), &n, &nrhs, p->a, &lda, ipiv, p->b,
-                                        &ldb, &info, 1);
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            nrhs = clb_integer_for(p->nrhs, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
+    union clb_integer info;
+    ((getrs_fortran *)target->function)(clb_letter_of_op(p->trans), &n, &nrhs, p->a, &lda, ipiv,
+                                        p->b, &ldb, &info, 1);
 }
 
 static size_t call_getri(const struct clb_target *target, const struct clb_getri *p,
                          const void *ipiv, void *work, int64_t lwork)
 {
-    const union integer n = integer_for(p->n, target), lda = integer_for(p->lda, target);
-    const union integer size = {.wide = lwork}; /* the low half of a small number is that number */
-    union integer info = {.wide = 0};
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    const union clb_integer size = {.wide =
+                                        lwork}; /* the low half of a small number is that number */
+    union clb_integer info = {.wide = 0};
     ((getri_fortran *)target->function)(&n, p->a, &lda, ipiv, work, &size, &info);
     int64_t first_zero = target->ilp64 ? info.wide : info.narrow;
     return first_zero > 0 ? (size_t)first_zero : 0;
@@ -154,54 +143,22 @@ static const struct family families[CLB_PRECISIONS] = {
 #undef CLB_FAMILY
 };
 
-_Static_assert(CLB_SYMBOL_sgetrf_scipy_ilp64 - CLB_SYMBOL_sgetrf_plain == CLB_FORM_scipy_ilp64 &&
-                   CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == CLB_FORM_scipy_ilp64,
+_Static_assert(CLB_SYMBOL_sgemm_scipy_ilp64 - CLB_SYMBOL_sgemm_plain == CLB_FORTRAN_FORMS,
                "BLAS and LAPACK have the same Fortran forms, in one order");
-
-/* The Fortran form that is as the symbol's: LAPACKE calls it. */
-static size_t form_of(const struct clb_symbol *symbol)
-{
-    switch (symbol->form) {
-    case CLB_FORM_ilp64:
-    case CLB_FORM_lapacke_ilp64:
-    case CLB_FORM_lapacke_ilp64_ref:
-    case CLB_FORM_lapacke_work_ilp64:
-    case CLB_FORM_lapacke_work_ilp64_ref:
-        return CLB_FORM_ilp64;
-    case CLB_FORM_scipy:
-    case CLB_FORM_scipy_lapacke:
-    case CLB_FORM_scipy_lapacke_work:
-        return CLB_FORM_scipy;
-    case CLB_FORM_scipy_ilp64:
-    case CLB_FORM_scipy_lapacke_ilp64:
-    case CLB_FORM_scipy_lapacke_work_ilp64:
-        return CLB_FORM_scipy_ilp64;
-    default:
-        return CLB_FORM_plain;
-    }
-}
-
-/* The target of a sibling; NULL when there is none or its integers are others. */
-static const struct clb_target *sibling(size_t id, const struct clb_target *target,
-                                        const void *caller)
-{
-    const struct clb_target *found = clb_next_try(&clb_symbols[id].next, caller);
-    return found != NULL && found->ilp64 == target->ilp64 ? found : NULL;
-}
 
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller)
 {
     const struct family *family = &families[clb_routine_get(symbol->routine)->precision];
-    size_t form = form_of(symbol);
+    size_t form = clb_form_of(symbol);
     return (struct clb_next_lapack){
-        .getrf = sibling(family->getrf + form, target, caller),
-        .getrs = sibling(family->getrs + form, target, caller),
-        .getri = sibling(family->getri + form, target, caller),
-        .potrf = sibling(family->potrf + form, target, caller),
-        .potrs = sibling(family->potrs + form, target, caller),
-        .trsm = sibling(family->trsm + form, target, caller),
-        .gemm = sibling(family->gemm + form, target, caller),
+        .getrf = clb_sibling(&clb_symbols[family->getrf + form].next, target, caller),
+        .getrs = clb_sibling(&clb_symbols[family->getrs + form].next, target, caller),
+        .getri = clb_sibling(&clb_symbols[family->getri + form].next, target, caller),
+        .potrf = clb_sibling(&clb_symbols[family->potrf + form].next, target, caller),
+        .potrs = clb_sibling(&clb_symbols[family->potrs + form].next, target, caller),
+        .trsm = clb_sibling(&clb_symbols[family->trsm + form].next, target, caller),
+        .gemm = clb_sibling(&clb_symbols[family->gemm + form].next, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
         .call_getri = call_getri,

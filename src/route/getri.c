@@ -25,7 +25,7 @@ static bool is_valid(const struct clb_offer *offer)
 {
     const struct clb_lu_call *call = call_of(offer);
     return call->n >= 0 && clb_ld_is_valid(call->lda, call->n) &&
-           (call->work == NULL || clb_ld_is_valid(call->lwork, call->n));
+           (call->work == NULL || offer->query || clb_ld_is_valid(call->lwork, call->n));
 }
 
 static bool is_quick(const struct clb_offer *offer)

@@ -141,10 +141,10 @@ static clb_reason decide_early(const struct clb_offer *offer, double work)
     double threshold = thresholds[offer->symbol->routine];
     if (clb_config_get()->mode == CLB_MODE_OFF)
         return CLB_REASON_OFF;
-    if (offer->query)
-        return CLB_REASON_QUERY;
     if (!offer->type->is_valid(offer))
         return CLB_REASON_INVALID;
+    if (offer->query)
+        return CLB_REASON_QUERY;
     if (offer->type->is_quick(offer))
         return CLB_REASON_QUICK;
     if (inside)

@@ -219,6 +219,41 @@ bool clb_route_potrs(struct clb_symbol *symbol, const struct clb_chol_call *call
 bool clb_route_posv(struct clb_symbol *symbol, const struct clb_chol_call *call,
                     const struct clb_next_lapack *next);
 
+/* ---- QR: geqrf.c, ormqr.c, orgqr.c ----------------------------------------------------------- */
+
+/* The next library's functions for one precision and caller, and how to call them. Their integers
+ * have the width of the caller's; `work` is the caller's workspace. */
+struct clb_next_qr {
+    const struct clb_target *geqrf, *geqrt, *ormqr, *orgqr; /* NULL: not found in that width */
+    void (*call_geqrf)(const struct clb_target *target, const struct clb_geqrf *problem, void *tau,
+                       void *work, int64_t lwork);
+    /* The results of xGEQRF; false: there is no memory, and nothing was done. */
+    bool (*call_geqrt)(const struct clb_target *target, const struct clb_geqrf *problem, void *tau);
+    void (*call_ormqr)(const struct clb_target *target, const struct clb_ormqr *problem, void *work,
+                       int64_t lwork);
+    void (*call_orgqr)(const struct clb_target *target, const struct clb_orgqr *problem, void *work,
+                       int64_t lwork);
+};
+
+/* xGEQRF, xORMQR and xORGQR. WORK(1) and INFO of a call that has been computed are the interface's.
+ */
+struct clb_qr_call {
+    struct clb_lapacke *lapacke; /* NULL: a Fortran name */
+    clb_precision precision;
+    bool right; /* ormqr, and the next two */
+    clb_op trans;
+    bool options_valid;
+    int64_t m, n, k, lda, ldc, lwork;
+    void *a, *tau, *c, *work;
+};
+
+bool clb_route_geqrf(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next);
+bool clb_route_ormqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next);
+bool clb_route_orgqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next);
+
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
 /* True when calls are counted and timed. */

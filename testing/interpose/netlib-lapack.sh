@@ -1,5 +1,5 @@
-# LAPACK's programs for linear systems, xlintst*, for tests that run them with every factorisation and solve
-# offloaded and blocked by 8 columns; sourced after common.sh with $kind set to GE or PO: what else they test
+# LAPACK's own tests of linear equations, xlintst*, for tests that run them with every call offloaded and
+# blocked by 8 columns; sourced after common.sh with $kinds set to what they test: GE, PO, or QR\|LS; the rest
 # is left out. They say what they say without the shim, and the report has the operations on the device.
 #
 # Products stay on the CPU: netlib-blas3.test has them, and here they would take minutes.
@@ -9,7 +9,7 @@ programs=$(dirname "$(ls /usr/lib/*-linux-gnu*/lapack/xlintstd 2>/dev/null | hea
 # The sizes are as they are; one block size of the reference's is enough, and two numbers of columns.
 prepare()
 {
-    sed -e '/^[SDCZ][A-Z][A-Z0-9]\( \|$\)/{/^[SDCZ]'"$kind"' /!d}' \
+    sed -e '/^[SDCZ][A-Z][A-Z0-9]\( \|$\)/{/^[SDCZ]\('"$kinds"'\) /!d}' \
         -e '/values of NB$/s/^5/1/' -e 's/^1 3 3 3 20 /20 /' -e 's/^1 0 5 9 1 /1 /' \
         -e '/values of NRHS$/s/^3/2/' -e 's/^1 2 15  *Values of NRHS/1 15 Values of NRHS/' "$programs/$1test.in" >input
 }
@@ -34,7 +34,7 @@ with_shim()
 }
 passed()
 {
-    grep "All tests for .*$kind.* passed the threshold" output && ! grep -iE 'fail|illegal' output
+    grep "All tests for .*\($kinds\).* passed the threshold" output && ! grep -iE 'fail|illegal' output
 }
 
 # offloaded ROUTINE AT_LEAST REASON...: that many calls on the device, the others declined for these

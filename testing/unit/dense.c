@@ -134,6 +134,18 @@ static void put(const struct view *x, size_t i, size_t j, number value)
     }
 }
 
+number dense_at(clb_precision precision, const void *data, size_t ld, size_t i, size_t j)
+{
+    const struct view view = {precision, (void *)(uintptr_t)data, ld};
+    return get(&view, i, j);
+}
+
+void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_t j, number value)
+{
+    const struct view view = {precision, data, ld};
+    put(&view, i, j, value);
+}
+
 static number get_op(const struct view *x, clb_op op, size_t i, size_t j)
 {
     number e = op == CLB_OP_N ? get(x, i, j) : get(x, j, i);

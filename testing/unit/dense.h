@@ -46,6 +46,10 @@ number dense_scalar(clb_precision precision, const void *scalar);
 /* LAPACK's measure of a pivot. */
 long double dense_abs1(number x);
 
+/* Element (i, j) of any memory with a leading dimension. */
+number dense_at(clb_precision precision, const void *data, size_t ld, size_t i, size_t j);
+void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_t j, number value);
+
 /* The next library by plain loops in higher precision, each entry rounded once it is stored. It
  * counts the elements that it was given. */
 extern _Atomic size_t dense_next_entries;
