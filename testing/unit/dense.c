@@ -261,10 +261,34 @@ static size_t potrf(const void *context, const struct clb_potrf *problem)
     return 0;
 }
 
+void dense_potrs(const struct clb_potrs *problem)
+{
+    struct clb_trsm system = {.precision = problem->precision,
+                              .upper = problem->upper,
+                              .m = problem->n,
+                              .n = problem->nrhs,
+                              .alpha = clb_scalar_one(problem->precision),
+                              .a = problem->a,
+                              .b = problem->b,
+                              .lda = problem->lda,
+                              .ldb = problem->ldb};
+    for (int step = 0; step < 2; step++) {
+        system.trans = (step == 0) == problem->upper ? CLB_OP_C : CLB_OP_N;
+        trsm(NULL, &system);
+    }
+}
+
 const struct clb_potrf_next dense_potrf_next = {NULL, potrf, trsm, gemm};
 const struct clb_lapack_next dense_next = {NULL, getrf, trsm, gemm};
 
 /* ---- positive definite matrices -------------------------------------------------------------- */
+
+/* x*conj(y); C's own product is several times as slow, for the sake of infinities. */
+static number times_conjugate(number x, number y)
+{
+    return dense_number(creall(x) * creall(y) + cimagl(x) * cimagl(y),
+                        cimagl(x) * creall(y) - creall(x) * cimagl(y));
+}
 
 void dense_make_definite(struct dense *x, clb_precision precision, size_t n, size_t pad, bool upper,
                          int grading, uint64_t *seed)
@@ -281,7 +305,7 @@ void dense_make_definite(struct dense *x, clb_precision precision, size_t n, siz
         for (size_t i = 0; i < n; i++) {
             number sum = 0;
             for (size_t p = 0; p < n; p++)
-                sum += dense_get(&b, i, p) * conjl(dense_get(&b, j, p));
+                sum += times_conjugate(dense_get(&b, i, p), dense_get(&b, j, p));
             sum = sum / n + (i == j ? 0.05L : 0);
             sum *= ldexpl(1, scale[i] + scale[j]);
             if (i == j)
@@ -293,13 +317,6 @@ void dense_make_definite(struct dense *x, clb_precision precision, size_t n, siz
     dense_remember(x);
     dense_free(&b);
     free(scale);
-}
-
-/* The stated triangle's element (i, j) with i >= j, of what is remembered or of the factor. */
-static number lower_of(const struct dense *x, bool upper, bool old, size_t i, size_t j)
-{
-    number (*const element)(const struct dense *, size_t, size_t) = old ? dense_old : dense_get;
-    return upper ? conjl(element(x, j, i)) : element(x, i, j);
 }
 
 /* Whatever no factor is to be written to is as it was, bit by bit. */
@@ -318,6 +335,18 @@ static bool rest_is_intact(const struct dense *x, bool upper, size_t columns)
         }
     }
     return dense_gaps_intact(x);
+}
+
+bool dense_intact_bits(const struct dense *x)
+{
+    return rest_is_intact(x, false, 0);
+}
+
+/* The stated triangle's element (i, j) with i >= j, of what is remembered or of the factor. */
+static number lower_of(const struct dense *x, bool upper, bool old, size_t i, size_t j)
+{
+    number (*const element)(const struct dense *, size_t, size_t) = old ? dense_old : dense_get;
+    return upper ? conjl(element(x, j, i)) : element(x, i, j);
 }
 
 /* A row of A spoiled up to column j; its pivot is behind that. */
@@ -350,7 +379,7 @@ long double dense_cholesky_error(const struct dense *x, bool upper, size_t colum
             long double size = cabsl(sum);
             for (size_t p = 0; p <= j; p++) {
                 number l = lower_of(x, upper, false, i, p), k = lower_of(x, upper, false, j, p);
-                sum -= l * conjl(k);
+                sum -= times_conjugate(l, k);
                 size += cabsl(l) * cabsl(k);
             }
             long double error = cabsl(sum) / (size * dense_unit(x->precision) * (j + 4));

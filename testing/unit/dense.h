@@ -40,6 +40,9 @@ void dense_restore(struct dense *x, size_t first);
 bool dense_gaps_intact(const struct dense *x);
 bool dense_intact(const struct dense *x);
 
+/* The same where there may be NaN. */
+bool dense_intact_bits(const struct dense *x);
+
 /* Unit roundoff of a precision. */
 long double dense_unit(clb_precision precision);
 number dense_scalar(clb_precision precision, const void *scalar);
@@ -67,6 +70,9 @@ void dense_make_definite(struct dense *x, clb_precision precision, size_t n, siz
  * anything else in `x` is not as remembered: the other triangle, other columns, the gaps; or when a
  * pivot is not real and positive. */
 long double dense_cholesky_error(const struct dense *x, bool upper, size_t columns);
+
+/* X from the factor, over B, by two systems of dense_next. */
+void dense_potrs(const struct clb_potrs *problem);
 
 /* The backward error of a factorisation whose input is remembered in `x`: the largest
  * |P*A - L*U| / ((min(m, n) + 4) u (|P*A| + |L||U|)) of any entry. Not finite when ipiv is none. */
