@@ -1,7 +1,9 @@
 /*
- * Row interchanges of a column-major matrix, as a list of moves: element `from` of a column goes to
- * place `to`, all read before any is written. A step of LU with nb interchanges is at most 2*nb
- * moves, of which the first nb, to the top rows, are written side by side.
+ * Elements of column-major matrices put in other places.
+ *
+ * Row interchanges are a list of moves: element `from` of a column goes to place `to`, all read
+ * before any is written. A step of LU with nb interchanges is at most 2*nb moves, of which the first
+ * nb, to the top rows, are written side by side.
  *
  * Elements are copied as they are, CLB_SIZE bytes each. Offsets and leading dimensions count
  * elements. The grids have any number of work-groups: each takes a share of the columns.
@@ -148,4 +150,30 @@ CLB_KERNEL void clb_permute_rows(global const uint *x, ulong x_off, ulong ldx, g
     for (ulong j = columns.x; j < columns.y; j++)
         for (ulong i = get_local_id(0); i < rows; i += CLB_GROUP)
             store_element(load_element(x, x_off + j * ldx + order[i]), y, y_off + j * ldy + i);
+}
+
+/* y = the unit lower trapezoid of x, of its shape: zeros above the diagonal and `one` on it. Below it
+ * what x has, or zeros too. */
+CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, global uint *y,
+                              ulong y_off, ulong ldy, ulong rows, ulong cols, element one,
+                              uint below)
+{
+    const ulong2 columns = get_columns(cols);
+    const element zero = (element)(0);
+
+    for (ulong j = columns.x; j < columns.y; j++) {
+        const ulong from = x_off + j * ldx, to = y_off + j * ldy;
+        ulong i = get_local_id(0);
+
+        for (; i < rows && i <= j; i += CLB_GROUP)
+            store_element(i < j ? zero : one, y, to + i);
+#if CLB_CPU
+        for (; below && i + 16 <= rows; i += 16)
+            for (uint v = 0; v < CLB_SIZE / 4; v++)
+                vstore16(vload16(v, x + (from + i) * (CLB_SIZE / 4)), v,
+                         y + (to + i) * (CLB_SIZE / 4));
+#endif
+        for (; i < rows; i += CLB_GROUP)
+            store_element(below ? load_element(x, from + i) : zero, y, to + i);
+    }
 }

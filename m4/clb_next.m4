@@ -1,5 +1,5 @@
 # CLB_NEXT_LIBRARIES
-# The sonames that stand for the next BLAS and LAPACK when a program brings none.
+# The sonames that stand for the next BLAS, LAPACK and LAPACKE when a program brings none.
 AC_DEFUN([CLB_NEXT_LIBRARIES], [
     AC_ARG_WITH([next-blas],
         [AS_HELP_STRING([--with-next-blas=SONAME],
@@ -9,9 +9,14 @@ AC_DEFUN([CLB_NEXT_LIBRARIES], [
         [AS_HELP_STRING([--with-next-lapack=SONAME],
             [LAPACK likewise @<:@liblapack.so.3@:>@])],
         [CLB_NEXT_LAPACK_SONAME=$withval], [CLB_NEXT_LAPACK_SONAME=liblapack.so.3])
-    AS_CASE([$CLB_NEXT_BLAS_SONAME:$CLB_NEXT_LAPACK_SONAME],
-        [yes:*|no:*|*:yes|*:no|:*|*:],
-        [AC_MSG_ERROR([--with-next-blas and --with-next-lapack need a soname])])
+    AC_ARG_WITH([next-lapacke],
+        [AS_HELP_STRING([--with-next-lapacke=SONAME],
+            [C interface of LAPACK likewise @<:@liblapacke.so.3@:>@])],
+        [CLB_NEXT_LAPACKE_SONAME=$withval], [CLB_NEXT_LAPACKE_SONAME=liblapacke.so.3])
+    AS_CASE([$CLB_NEXT_BLAS_SONAME:$CLB_NEXT_LAPACK_SONAME:$CLB_NEXT_LAPACKE_SONAME],
+        [yes:*|no:*|*:yes|*:no|*:yes:*|*:no:*|:*|*:|*::*],
+        [AC_MSG_ERROR([--with-next-blas, --with-next-lapack and --with-next-lapacke need a soname])])
     AC_SUBST([CLB_NEXT_BLAS_SONAME])
     AC_SUBST([CLB_NEXT_LAPACK_SONAME])
+    AC_SUBST([CLB_NEXT_LAPACKE_SONAME])
 ])

@@ -261,6 +261,11 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
 void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
                       const void *x, size_t ldx, void *y, size_t ldy);
 
+/* Y = X on the CPU in the entries (i, j) with i >= diagonal + j, or i <= diagonal + j where
+ * `upper`; the others of Y are neither read nor written. */
+void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
+                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
+
 /* 0 and 1 of a precision. */
 const void *clb_scalar_zero(clb_precision precision);
 const void *clb_scalar_one(clb_precision precision);
@@ -270,6 +275,16 @@ bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
  * 0 does not read C. */
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc);
+
+/* ---- transpose.c: by as many threads as are free --------------------------------------------- */
+
+/* Y = X^T or X^H for a rows x cols matrix Y, on the CPU. */
+void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
+                   void *y, size_t ldy, bool conjugate);
+
+/* Whether X (rows x cols) has a NaN; with 'U' or 'L' in that triangle, the diagonal included. */
+bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
+                 char part);
 
 /* ---- touch.c: C that the program never touched ----------------------------------------------- */
 

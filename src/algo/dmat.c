@@ -31,6 +31,13 @@ static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update
     return status;
 }
 
+/* Packing B is worth it when every packed element meets many rows of A. */
+static bool is_direct(const struct clb_engine *engine, const struct clb_dmat_update *update)
+{
+    return engine->variant->family->has_direct && update->op_b == CLB_OP_N &&
+           update->c.rows <= engine->variant->tuning.value[CLB_PARAM_DIRECT];
+}
+
 /* Rows and columns of C for one launch, so that as few as possible have at most so many tiles. */
 static void cut_product(const struct clb_engine *engine, size_t m, size_t n, size_t *rows,
                         size_t *cols)
@@ -49,24 +56,28 @@ static void cut_product(const struct clb_engine *engine, size_t m, size_t n, siz
     }
 }
 
-/* A slab of depth for the part of C that begins with row i and column j0 + j; the operands' packed
- * columns begin with j0. */
+/* A slab of depth, from p0 on, for the part of C at `part`; the operands' packed columns begin with
+ * j0. `direct` is B in memory from there, or NULL. */
 static clb_status multiply_part(struct clb_engine *engine, const struct clb_dmat_update *update,
-                                size_t i, size_t rows, size_t j0, size_t j, size_t cols,
-                                size_t depth)
+                                const struct clb_chunk *direct, const struct clb_rect *part,
+                                size_t j0, size_t p0, size_t depth)
 {
     const struct clb_product product = {
-        .m = rows,
-        .n = cols,
+        .m = part->rows,
+        .n = part->cols,
         .k = depth,
         .a = packed_a(engine, update),
-        .b = engine->packed_b->mem,
+        .b = direct != NULL ? direct->mem : engine->packed_b->mem,
         .c = update->c.mem,
-        .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, i, depth),
-        .b_offset = clb_packed_offset(engine->variant, CLB_OPERAND_B, j, depth),
-        .c_offset = update->c.offset + i + (j0 + j) * update->c.ld,
+        .a_offset = clb_packed_offset(engine->variant, CLB_OPERAND_A, part->row, depth),
+        .b_offset = direct != NULL
+                        ? direct->offset + part->col * direct->ld
+                        : clb_packed_offset(engine->variant, CLB_OPERAND_B, part->col, depth),
+        .ldb = direct != NULL ? direct->ld : 0,
+        .c_offset = update->c.offset + part->row + (j0 + part->col) * update->c.ld,
         .ldc = update->c.ld,
-        .subtract = true};
+        .add = update->assign && p0 > 0,
+        .subtract = !update->assign};
     return clb_gemm_multiply(engine->lane, engine->variant, &product,
                              (struct clb_order){.queue = engine->queue});
 }
@@ -77,9 +88,12 @@ static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_upda
 {
     const struct clb_order order = {.queue = engine->queue};
     struct clb_chunk chunk = chunk_of(&update->b, CLB_OPERAND_B, update->op_b, j0, p0);
+    bool direct = is_direct(engine, update);
     size_t m = update->c.rows, some_rows = 0, some_cols = 0;
-    clb_status status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_B, &chunk, cols,
-                                      depth, engine->packed_b->mem, 0, NULL, order);
+    clb_status status = CLB_OK;
+    if (!direct)
+        status = clb_gemm_pack(engine->lane, engine->variant, CLB_OPERAND_B, &chunk, cols, depth,
+                               engine->packed_b->mem, 0, NULL, order);
     if (engine->small_launches > 0)
         cut_product(engine, m, cols, &some_rows, &some_cols);
     for (size_t j = 0, wide; j < cols && status == CLB_OK; j += wide) {
@@ -88,7 +102,8 @@ static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_upda
             bool small = engine->small_launches > 0;
             rows = clb_min(small ? some_rows : engine->cut_m, m - i);
             engine->small_launches -= small;
-            status = multiply_part(engine, update, i, rows, j0, j, wide, depth);
+            const struct clb_rect part = {i, j, rows, wide};
+            status = multiply_part(engine, update, direct ? &chunk : NULL, &part, j0, p0, depth);
         }
     }
     return status;

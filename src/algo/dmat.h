@@ -33,9 +33,11 @@ size_t clb_dmat_ld(size_t rows, size_t element);
 #define CLB_MAX_BLOCK ((size_t)256)
 
 /* Most of what a run will ask for: extents of an update C -= op(A)*op(B), rows of C where A is
- * kept, the order of a triangle. */
+ * kept, the order of a triangle; and extents of updates of another shape, 0 where there are none.
+ */
 struct clb_engine_limits {
     size_t m, n, k, kept_m, triangle;
+    size_t other_m, other_n, other_k;
 };
 
 struct clb_engine {
@@ -71,13 +73,13 @@ void clb_engine_close(struct clb_engine *engine, bool idle);
 
 /* ---- dmat.c, trsm.c -------------------------------------------------------------------------- */
 
-/* C -= op(A)*op(B). With `keep` the packed form of A stays where no other operation uses it, and
- * with `kept` it is there from an earlier call: for one A and several B, between which there may be
- * solves (only where the depth is at most cut_k). */
+/* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`. With `keep` the packed form of A stays where
+ * no other operation uses it, and with `kept` it is there from an earlier call: for one A and
+ * several B, between which there may be solves (only where the depth is at most cut_k). */
 struct clb_dmat_update {
     struct clb_dmat a, b, c;
     clb_op op_a, op_b;
-    bool keep, kept;
+    bool keep, kept, assign;
 };
 clb_status clb_dmat_update(struct clb_engine *engine,
                            const struct clb_dmat_update *update) CLB_MUST_CHECK;
@@ -139,5 +141,10 @@ clb_status clb_dmat_move_copy(struct clb_engine *engine, const struct clb_dmat *
 /* y(i, j) = x(order[i], j); `order` holds a cl_uint for every row of y. */
 clb_status clb_dmat_permute(struct clb_engine *engine, const struct clb_dmat *x,
                             const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
+
+/* y = the unit lower trapezoid of x, of the shape of y: zeros above the diagonal, ones on it, below
+ * it what x has, or zeros without `below`. They don't overlap. */
+clb_status clb_dmat_trapezoid(struct clb_engine *engine, const struct clb_dmat *x,
+                              const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
 
 #endif

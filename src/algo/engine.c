@@ -73,29 +73,42 @@ static void set_cuts(struct clb_engine *engine)
                                  clb_gemm_depth_unit(variant));
 }
 
+static size_t operand_bytes(const struct clb_engine *engine, clb_operand_role role, size_t w,
+                            size_t k)
+{
+    size_t cut = role == CLB_OPERAND_B ? engine->cut_n : w;
+    return clb_packed_bytes(engine->variant, role, clb_min(w, cut), clb_min(k, engine->cut_k));
+}
+
+/* For updates of either shape. */
+static clb_status get_operands(struct clb_engine *engine, const struct clb_engine_limits *limits)
+{
+    size_t a = operand_bytes(engine, CLB_OPERAND_A, limits->m, limits->k);
+    size_t b = operand_bytes(engine, CLB_OPERAND_B, limits->n, limits->k);
+    a = clb_max(a, operand_bytes(engine, CLB_OPERAND_A, limits->other_m, limits->other_k));
+    b = clb_max(b, operand_bytes(engine, CLB_OPERAND_B, limits->other_n, limits->other_k));
+    clb_status status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, a, &engine->packed_a);
+    if (status == CLB_OK)
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, b, &engine->packed_b);
+    return status;
+}
+
 static clb_status get_memory(struct clb_engine *engine, const struct clb_engine_limits *limits)
 {
     const struct clb_gemm_variant *variant = engine->variant;
-    size_t n = clb_min(limits->n, engine->cut_n), k = clb_min(limits->k, engine->cut_k);
+    size_t k = clb_min(limits->k, engine->cut_k);
     size_t moves = 2 * CLB_MAX_SWAPS * sizeof(struct clb_move);
     size_t blocks = clb_div_up(limits->triangle, engine->block);
     size_t triangle =
         blocks * engine->block * engine->block * clb_precision_size(variant->precision);
     clb_status status = CLB_OK;
-    if (limits->m > 0 && limits->n > 0 && k > 0) {
-        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(variant, CLB_OPERAND_A, limits->m, k),
-                                &engine->packed_a);
-        if (status == CLB_OK)
-            status =
-                clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
-                               clb_packed_bytes(variant, CLB_OPERAND_B, n, k), &engine->packed_b);
-    }
+    if (limits->m > 0 && limits->n > 0 && k > 0)
+        status = get_operands(engine, limits);
     if (status == CLB_OK && limits->kept_m > 0)
         status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
                                 clb_packed_bytes(variant, CLB_OPERAND_A, limits->kept_m, k),
                                 &engine->kept_a);
-    if (status == CLB_OK)
+    if (status == CLB_OK && triangle > 0)
         status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, triangle, &engine->triangles);
     if (status == CLB_OK)
         status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, moves, &engine->moves);

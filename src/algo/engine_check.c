@@ -10,7 +10,7 @@
 
 /* A system of one block and a bit, so that all kernels and the product between blocks take part:
  * A^H*X = B with A lower triangular, which reverses, transposes and conjugates. Behind A in one
- * matrix stand B, its copy with the rows reversed, and that permuted back. */
+ * matrix stand B, its copy with the rows reversed, that permuted back, and the trapezoid of B. */
 #define RHS ((size_t)3)
 
 struct check {
@@ -66,7 +66,8 @@ static clb_status enqueue_moves(const struct check *check)
 {
     struct clb_engine *engine = check->engine;
     struct clb_move *moves = engine->moves_host->host;
-    const struct clb_dmat b = columns(check, 0), copy = columns(check, 1), back = columns(check, 2);
+    const struct clb_dmat b = columns(check, 0), copy = columns(check, 1), back = columns(check, 2),
+                          trapezoid = columns(check, 3);
     for (size_t i = 0; i < check->n; i++)
         moves[i] = (struct clb_move){(cl_uint)i, (cl_uint)(check->n - 1 - i)};
     clb_status status = clb_dmat_send_moves(engine, check->n);
@@ -84,6 +85,8 @@ static clb_status enqueue_moves(const struct check *check)
         status = clb_dmat_send_moves(engine, check->n);
     if (status == CLB_OK)
         status = clb_dmat_permute(engine, &copy, &back, engine->moves->mem);
+    if (status == CLB_OK)
+        status = clb_dmat_trapezoid(engine, &b, &trapezoid, true);
     return status;
 }
 
@@ -134,9 +137,14 @@ static bool is_right(const struct check *check)
         for (size_t i = 0; i < check->n; i++) {
             for (size_t part = 0; part < check->parts; part++) {
                 double x = get(check, check->after, i, j, part);
+                size_t diagonal = j - check->n;
                 if (!entry_is_right(check, i, j, part) ||
                     get(check, check->after, check->n - 1 - i, j + RHS, part) != x ||
-                    get(check, check->after, i, j + 2 * RHS, part) != x)
+                    get(check, check->after, i, j + 2 * RHS, part) != x ||
+                    get(check, check->after, i, j + 3 * RHS, part) != (i > diagonal ? x
+                                                                       : i == diagonal && part == 0
+                                                                           ? 1
+                                                                           : 0))
                     return false;
             }
         }
@@ -152,7 +160,7 @@ static clb_status check_kernels(struct clb_engine *engine)
                           .n = n,
                           .parts = clb_precision_parts(precision),
                           .single = clb_precision_real_size(precision) == sizeof(float),
-                          .all = {.rows = n, .cols = n + 3 * RHS, .ld = n + 1}};
+                          .all = {.rows = n, .cols = n + 4 * RHS, .ld = n + 1}};
     check.bytes = check.all.ld * check.all.cols * clb_precision_size(precision);
     check.before = calloc(2, check.bytes);
     if (check.before == NULL)

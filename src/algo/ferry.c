@@ -48,6 +48,12 @@ static char *host_of(const struct clb_ferry *ferry, const struct clb_cargo *carg
     return cargo->host + (rect->row + rect->col * cargo->ld) * ferry->element;
 }
 
+/* Where the diagonal begins in a piece. */
+static ptrdiff_t diagonal_of(const struct clb_cargo *cargo, const struct clb_rect *rect)
+{
+    return cargo->diagonal + (ptrdiff_t)rect->col - (ptrdiff_t)rect->row;
+}
+
 /* ---- open, start, close ---------------------------------------------------------------------- */
 
 static clb_status get_slots(struct clb_ferry *ferry, size_t wanted)
@@ -153,6 +159,10 @@ static clb_status bring_up(struct clb_ferryman *man, size_t piece)
         clb_copy_ordered(ferry->precision, rect.rows, rect.cols, cargo->order + rect.row,
                          cargo->host + rect.col * cargo->ld * ferry->element, cargo->ld, slot,
                          rect.rows);
+    else if (cargo->shape != CLB_SHAPE_RECTANGLE)
+        clb_copy_trapezoid(ferry->precision, cargo->shape == CLB_SHAPE_UPPER,
+                           diagonal_of(cargo, &rect), rect.rows, rect.cols,
+                           host_of(ferry, cargo, &rect), cargo->ld, slot, rect.rows);
     else
         clb_merge_tile(ferry->precision, rect.rows, rect.cols, cargo->alpha,
                        host_of(ferry, cargo, &rect), cargo->ld, clb_scalar_zero(ferry->precision),
@@ -225,6 +235,10 @@ static clb_status take_down(struct clb_ferryman *man, size_t piece)
     if (cargo->order != NULL)
         clb_copy_ordered(ferry->precision, rect.rows, rect.cols, cargo->order, slot, rect.rows,
                          host_of(ferry, cargo, &rect), cargo->ld);
+    else if (cargo->shape != CLB_SHAPE_RECTANGLE)
+        clb_copy_trapezoid(ferry->precision, cargo->shape == CLB_SHAPE_UPPER,
+                           diagonal_of(cargo, &rect), rect.rows, rect.cols, slot, rect.rows,
+                           host_of(ferry, cargo, &rect), cargo->ld);
     else
         clb_merge_tile(ferry->precision, rect.rows, rect.cols, clb_scalar_one(ferry->precision),
                        slot, rect.rows, clb_scalar_zero(ferry->precision),
@@ -329,6 +343,13 @@ bool clb_ferry_has(struct clb_ferry *ferry, size_t cargo)
     bool has = ferry->cargo[cargo].done == ferry->cargo[cargo].pieces || ferry->status != CLB_OK;
     pthread_mutex_unlock(&ferry->lock);
     return has;
+}
+
+void clb_ferry_shorten(struct clb_ferry *ferry, size_t index, size_t cols)
+{
+    struct clb_cargo *cargo = &ferry->cargo[index];
+    cargo->x.cols = cols;
+    cargo->pieces = clb_div_up(cols, cargo->extent);
 }
 
 clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo)

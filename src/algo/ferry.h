@@ -21,6 +21,10 @@
 
 #define CLB_MAX_FERRYMEN 12
 
+/* All entries of a rectangle, those on and below a diagonal, or on and above it. Transfers take
+ * rectangles; it is the CPU's copies that keep to the shape. */
+typedef enum clb_shape { CLB_SHAPE_RECTANGLE, CLB_SHAPE_LOWER, CLB_SHAPE_UPPER } clb_shape;
+
 /* A matrix or part of one on its way. `x` is as large as what the host has. */
 struct clb_cargo {
     bool down, by_rows; /* pieces are blocks of rows */
@@ -30,6 +34,8 @@ struct clb_cargo {
     size_t ld;
     const void *alpha;    /* up, without an order: times the host's matrix */
     const cl_uint *order; /* row i of what is written is row order[i] of what is read; or NULL */
+    clb_shape shape;      /* which entries the host has; the others of x are undefined */
+    ptrdiff_t diagonal;   /* where it is no rectangle: the row of x that the diagonal begins in */
 
     /* The ferry's. */
     size_t first_piece, pieces;
@@ -75,6 +81,13 @@ struct clb_ferry {
 /* Bytes of a piece and slot. */
 #define CLB_PIECE_BYTES ((size_t)4 << 20)
 
+/* Columns of a piece of a matrix whose columns have so many bytes: at most `most`, so that small
+ * matrices travel in several pieces too. */
+static inline size_t clb_piece_columns(size_t bytes, size_t most)
+{
+    return clb_max(clb_min(CLB_PIECE_BYTES / bytes, most), 1);
+}
+
 /* Cut the loads into pieces and get slots and threads: `wanted` of them where that is not 0. The
  * array is the caller's and stays. On failure only clb_ferry_close is left to do. */
 clb_status clb_ferry_open(struct clb_ferry *ferry, struct clb_lane *lane, clb_precision precision,
@@ -97,6 +110,10 @@ bool clb_ferry_has(struct clb_ferry *ferry, size_t cargo);
 /* A load may come down when what `queue` has now is done. In order. */
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t cargo,
                              cl_command_queue queue) CLB_MUST_CHECK;
+
+/* Before anything is published: of a load that comes down only the first columns, at least one, are
+ * wanted, and it will be the last that is published. */
+void clb_ferry_shorten(struct clb_ferry *ferry, size_t cargo, size_t cols);
 
 /* Wait until the device's memory of a load that comes down may be used again. */
 clb_status clb_ferry_await_arrival(struct clb_ferry *ferry, size_t cargo) CLB_MUST_CHECK;

@@ -3,50 +3,21 @@
  * caller's columns in, with the first step's interchanges; the CPU takes them out, with those of
  * the later steps, so that neither costs a pass of its own. */
 #include "lu.h"
+#include "shared.h"
 
 #include <string.h>
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static size_t panel_bytes(const struct clb_lu *lu, size_t rows, size_t cols)
-{
-    return ((cols - 1) * lu->x.ld + rows) * lu->element;
-}
-
-static clb_status map(struct clb_lu *lu, size_t first, size_t bytes, void **mapped)
-{
-    cl_int error;
-    *mapped =
-        clb_cl.EnqueueMapBuffer(lu->engine.queue, lu->x.mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                                first * lu->element, bytes, 0, NULL, NULL, &error);
-    return clb_cl_check(error, "clEnqueueMapBuffer");
-}
-
-static clb_status unmap(struct clb_lu *lu, void *mapped)
-{
-    return clb_cl_check(
-        clb_cl.EnqueueUnmapMemObject(lu->engine.queue, lu->x.mem, mapped, 0, NULL, NULL),
-        "clEnqueueUnmapMemObject");
-}
-
-/* The first panel is brought in by the CPU, which factors it, and so is everything where the device
- * can't have the caller's matrix. */
-static void copy_in(const struct clb_lu *lu, size_t cols, char *to)
-{
-    const struct clb_getrf *problem = lu->problem;
-    for (size_t j = 0; j < cols; j++)
-        memcpy(to + j * lu->x.ld * lu->element,
-               (const char *)problem->a + j * problem->lda * lu->element, problem->m * lu->element);
-}
-
 static clb_status factor_here(struct clb_lu *lu, size_t k, size_t width)
 {
+    const struct clb_dmat part = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     void *panel;
-    clb_status status = map(lu, k + k * lu->x.ld, panel_bytes(lu, lu->x.rows - k, width), &panel);
+    clb_status status = clb_dmat_map(&lu->engine, &part, &panel);
     if (status != CLB_OK)
         return status;
     clb_lu_factor(lu, k, width, panel, lu->x.ld);
-    return unmap(lu, panel);
+    return clb_dmat_unmap(&lu->engine, &part, panel);
 }
 
 /* Strip [j, j + width) of the panel [k, end) has been factored: its step on the rest of the panel,
@@ -85,16 +56,6 @@ static clb_status factor_panel(struct clb_lu *lu, size_t k, size_t width)
     return width > lu->strip ? factor_strips(lu, k, width) : factor_here(lu, k, width);
 }
 
-static clb_status bring_in(struct clb_lu *lu, size_t cols)
-{
-    void *to;
-    clb_status status = map(lu, 0, panel_bytes(lu, lu->x.rows, cols), &to);
-    if (status != CLB_OK)
-        return status;
-    copy_in(lu, cols, to);
-    return unmap(lu, to);
-}
-
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 static clb_status step(struct clb_lu *lu, const struct clb_dmat *caller, size_t k, size_t width)
@@ -116,7 +77,11 @@ static clb_status step(struct clb_lu *lu, const struct clb_dmat *caller, size_t 
 
 static clb_status run_steps(struct clb_lu *lu, const struct clb_dmat *caller)
 {
-    clb_status status = bring_in(lu, caller->mem != NULL ? clb_lu_width(lu, 0) : lu->x.cols);
+    /* The first panel is brought in by the CPU, which factors it, and so is everything where the
+     * device can't have the caller's matrix. */
+    const struct clb_dmat part = clb_dmat_part(
+        &lu->x, 0, 0, lu->x.rows, caller->mem != NULL ? clb_lu_width(lu, 0) : lu->x.cols);
+    clb_status status = clb_dmat_copy_in(&lu->engine, &part, lu->problem->a, lu->problem->lda);
     for (size_t k = 0; k < lu->inner && status == CLB_OK;) {
         size_t width = clb_lu_width(lu, k);
         status = factor_panel(lu, k, width);
@@ -132,11 +97,11 @@ static clb_status run_steps(struct clb_lu *lu, const struct clb_dmat *caller)
 static clb_status take_out(struct clb_lu *lu)
 {
     void *mapped;
-    clb_status status = map(lu, 0, panel_bytes(lu, lu->x.rows, lu->x.cols), &mapped);
+    clb_status status = clb_dmat_map(&lu->engine, &lu->x, &mapped);
     if (status == CLB_OK)
         status = clb_lu_write_back(lu, mapped, lu->runtime->device.units);
     if (status == CLB_OK)
-        status = unmap(lu, mapped);
+        status = clb_dmat_unmap(&lu->engine, &lu->x, mapped);
     return status;
 }
 

@@ -10,14 +10,11 @@
  * Right-hand sides are columns behind the matrix's, see gesv.c.
  *
  * Where the device factors the panels, the steps are those of getrf_ahead.c; all columns come up in
- * groups then.
- *
- * One panel's memory is enough: panel k+1 comes down after the update that follows panel k's way
- * up. */
+ * groups then. */
 #include "ahead.h"
+#include "shuttle.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Chunks on their way down, and groups of columns of the first step. */
 #define CHUNKS ((size_t)4)
@@ -30,7 +27,7 @@ struct run {
     struct clb_ferry ferry;
     struct clb_cargo *cargo;              /* groups that go up, then chunks that come down */
     size_t groups, chunks, matrix_chunks; /* chunks of A, behind them B's */
-    struct clb_buffer *panel; /* pinned, the rows of the present one from its first on */
+    struct clb_shuttle shuttle;
     struct clb_buffer *chunk[CHUNKS], *order;
     cl_uint *order_host; /* rows of a panel's columns as they are written back */
     size_t chunk_cols;
@@ -138,8 +135,7 @@ static clb_status get_memory(struct run *run)
     if (status == CLB_OK) {
         lu->x.mem = lu->memory->mem;
         if (!run->ahead)
-            status =
-                clb_buffer_get(lu->runtime, CLB_MEMORY_HOST, m * width * lu->element, &run->panel);
+            status = clb_shuttle_open(&run->shuttle, &lu->engine, m, width);
     }
     if (status == CLB_OK)
         status = make_cargo(run);
@@ -159,60 +155,22 @@ static struct clb_dmat panel_of(const struct clb_lu *lu, size_t k, size_t width)
     return clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
 }
 
-static clb_status panel_up(struct run *run, size_t k, size_t width)
-{
-    const struct clb_lu *lu = run->lu;
-    const struct clb_dmat panel = panel_of(lu, k, width);
-    clb_status status = clb_dmat_write(lu->engine.lane->upload, &panel, lu->element,
-                                       run->panel->host, panel.rows, NULL);
-    if (status == CLB_OK)
-        status = clb_queue_join(lu->engine.lane->upload, lu->engine.queue);
-    return status;
-}
-
-/* Factor the panel of step k, and have it on the device. What the CPU factors is in run->panel. */
+/* Factor the panel of step k, and have it on the device. What the CPU factors is in pinned memory.
+ */
 static clb_status factor_panel(struct run *run, size_t k, size_t width)
 {
     struct clb_lu *lu = run->lu;
     bool there = clb_lu_is_on_device(lu, k);
     clb_status status = CLB_OK;
     if (!there)
-        clb_lu_factor(lu, k, width, run->panel->host, lu->x.rows - k);
-    if (!there || k == 0)
-        status = panel_up(run, k, width);
+        clb_lu_factor(lu, k, width, run->shuttle.pinned->host, lu->x.rows - k);
+    if (!there || k == 0) {
+        const struct clb_dmat panel = panel_of(lu, k, width);
+        status = clb_shuttle_up(&run->shuttle, &panel);
+    }
     if (status == CLB_OK && there)
         status = clb_lu_factor_there(lu, k, width);
     return status;
-}
-
-/* Ask for a panel behind what the queue for kernels has now. */
-static clb_status panel_down(struct run *run, size_t k, size_t width, cl_event *event)
-{
-    const struct clb_lu *lu = run->lu;
-    const struct clb_dmat panel = panel_of(lu, k, width);
-    cl_command_queue download = lu->engine.lane->download;
-    clb_status status = clb_queue_join(lu->engine.queue, download);
-    if (status == CLB_OK)
-        status = clb_dmat_read(download, &panel, lu->element, run->panel->host, panel.rows, event);
-    if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(download), "clFlush");
-    return status;
-}
-
-static clb_status await_panel(cl_event *event)
-{
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
-    clb_cl.ReleaseEvent(*event);
-    *event = NULL;
-    return status;
-}
-
-static void copy_first_panel(struct run *run, size_t width)
-{
-    const struct clb_lu *lu = run->lu;
-    size_t bytes = lu->x.rows * lu->element;
-    for (size_t j = 0; j < width; j++)
-        memcpy((char *)run->panel->host + j * bytes, column(lu, j), bytes);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -242,21 +200,19 @@ static clb_status step(struct run *run, size_t k, size_t width, size_t next, boo
 {
     struct clb_lu *lu = run->lu;
     size_t first = k + width, moves;
-    cl_event down = NULL;
     clb_status status = clb_lu_prepare(lu, k, width, &moves);
     if (status == CLB_OK && k == 0 && run->groups > 0)
         status = clb_ferry_await(&run->ferry, 0, lu->engine.queue);
     if (status == CLB_OK && next > 0)
         status = clb_lu_apply(lu, k, width, first, next, moves, false);
-    if (status == CLB_OK && !last && !clb_lu_is_on_device(lu, first))
-        status = panel_down(run, first, next, &down);
+    if (status == CLB_OK && !last && !clb_lu_is_on_device(lu, first)) {
+        const struct clb_dmat panel = panel_of(lu, first, next);
+        status = clb_shuttle_down(&run->shuttle, &panel);
+    }
     if (status == CLB_OK)
         status = apply_rest(run, k, width, first + next, moves);
-    if (down != NULL) {
-        clb_status waited = await_panel(&down);
-        status = status != CLB_OK ? status : waited;
-    }
-    return status;
+    clb_status waited = clb_shuttle_await(&run->shuttle);
+    return status == CLB_OK ? waited : status;
 }
 
 static clb_status run_steps(struct run *run)
@@ -264,7 +220,7 @@ static clb_status run_steps(struct run *run)
     struct clb_lu *lu = run->lu;
     size_t k = 0, width = clb_lu_width(lu, 0);
     clb_status status = CLB_OK;
-    copy_first_panel(run, width);
+    clb_shuttle_fill(&run->shuttle, lu->x.rows, width, lu->problem->a, lu->problem->lda);
     while (k < lu->inner && status == CLB_OK) {
         size_t first = k + width;
         bool last = first >= lu->inner;
@@ -381,7 +337,7 @@ clb_status clb_getrf_run_stream(struct clb_lu *lu, const struct clb_gemm_variant
     for (size_t i = 0; i < CHUNKS; i++)
         clb_buffer_end(lu->runtime, run.chunk[i], idle);
     clb_buffer_end(lu->runtime, run.order, idle);
-    clb_buffer_end(lu->runtime, run.panel, idle);
+    clb_shuttle_close(&run.shuttle, idle);
     free(run.order_host);
     free(run.cargo);
     clb_lu_close(lu, idle);

@@ -5,17 +5,15 @@
 
 #include <stdlib.h>
 
-/* P as row i of P*B is row order[i] of B, or P^T. */
-static cl_uint *make_order(const struct clb_getrs *problem, bool transposed)
+cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward)
 {
-    size_t n = problem->n;
     cl_uint *order = calloc(n, sizeof *order);
     if (order == NULL)
         return NULL;
     for (size_t i = 0; i < n; i++)
         order[i] = (cl_uint)i;
     for (size_t k = 0; k < n; k++) {
-        size_t i = transposed ? n - 1 - k : k, other = (size_t)problem->ipiv[i] - 1;
+        size_t i = backward ? n - 1 - k : k, other = (size_t)ipiv[i] - 1;
         cl_uint held = order[i];
         order[i] = order[other];
         order[other] = held;
@@ -36,16 +34,20 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_getrs *problem, struct clb_gemm_progress *progress)
 {
     bool transposed = problem->trans != CLB_OP_N;
-    cl_uint *order = make_order(problem, transposed);
-    struct clb_solve solve = {.precision = problem->precision,
+    /* Of P: row i of P*B is row order[i] of B; or of P^T. */
+    cl_uint *order = clb_pivot_order(problem->ipiv, problem->n, transposed);
+    struct clb_solve_triangles triangles = {.steps = 2};
+    struct clb_solve solve = {.work = &clb_solve_triangles_work,
+                              .context = &triangles,
+                              .precision = problem->precision,
                               .m = problem->n,
                               .n = problem->nrhs,
+                              .cols_a = problem->n,
                               .alpha = clb_scalar_one(problem->precision),
                               .a = problem->a,
                               .b = problem->b,
                               .lda = problem->lda,
                               .ldb = problem->ldb,
-                              .steps = 2,
                               .order_in = transposed ? NULL : order,
                               .order_out = transposed ? order : NULL,
                               .progress = progress};
@@ -53,9 +55,9 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (order == NULL)
         return CLB_ERR_NOMEM;
     /* U is upper and not unit. */
-    solve.step[transposed ? 0 : 1].upper = true;
-    solve.step[transposed ? 1 : 0].unit = true;
-    solve.step[0].op = solve.step[1].op = problem->trans;
+    triangles.step[transposed ? 0 : 1].upper = true;
+    triangles.step[transposed ? 1 : 0].unit = true;
+    triangles.step[0].op = triangles.step[1].op = problem->trans;
     clb_status status = clb_solve_run(runtime, variant, &solve);
     free(order);
     return status;

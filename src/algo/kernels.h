@@ -12,6 +12,7 @@ extern const struct clb_source clb_kernel_gemm_nv_bf16x6;
 extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
 extern const struct clb_source clb_kernel_getrf_panel;
 extern const struct clb_source clb_kernel_laswp;
+extern const struct clb_source clb_kernel_potrf_block;
 extern const struct clb_source clb_kernel_shape;
 extern const struct clb_source clb_kernel_trsm;
 

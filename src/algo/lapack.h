@@ -1,5 +1,5 @@
-/* lapack: triangular systems and LU factorisations of the caller's matrices, in host memory, on the
- * device. What route asks of this layer beside GEMM. */
+/* lapack: triangular systems, LU, Cholesky and QR factorisations of the caller's matrices, in host
+ * memory, on the device. What route asks of this layer beside GEMM. */
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
@@ -69,6 +69,92 @@ clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_lapack_next *next,
                       struct clb_getrf_result *result);
 
+/* ---- geqrf.c --------------------------------------------------------------------------------- */
+
+/* A = Q*R; R and the vectors of the reflectors whose product is Q overwrite A (m x n) (LAPACK
+ * xGEQRF). m, n > 0. */
+struct clb_geqrf {
+    clb_precision precision;
+    size_t m, n;
+    void *a;
+    size_t lda;
+};
+
+/* C = op(Q)*C or C*op(Q), Q the product of the k reflectors that xGEQRF left in A, of order m
+ * (left) or n (right); C is m x n (LAPACK xORMQR and xUNMQR). op is C, or T where that is the same,
+ * or N. m, n, k > 0. */
+struct clb_ormqr {
+    clb_precision precision;
+    bool right;
+    clb_op trans;
+    size_t m, n, k;
+    const void *a;
+    size_t lda;
+    const void *tau;
+    void *c;
+    size_t ldc;
+};
+
+/* What the algorithm asks of the next library, on column-major host memory: the panels, and the
+ * rest after a failure of the device. */
+struct clb_qr_next {
+    const void *context;
+    /* The results of xGEQRF, by whatever routine computes them fastest where n is small. */
+    void (*panel)(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau);
+    void (*geqrf)(const void *context, const struct clb_geqrf *problem, void *tau);
+    void (*ormqr)(const void *context, const struct clb_ormqr *problem);
+};
+
+struct clb_geqrf_result {
+    void *tau;              /* min(m, n) elements that nobody else sees: A may be intact yet */
+    size_t columns_written; /* of A, from the left: final, all others are untouched */
+    const char *kernel;     /* of the updates, for reports */
+};
+
+/* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
+ * columns_written, and when that is not 0 clb_geqrf_resume must finish the factorisation. */
+clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_geqrf *problem, const struct clb_qr_next *next,
+                         struct clb_geqrf_result *result) CLB_MUST_CHECK;
+
+/* Finish on the CPU what clb_geqrf_run has left. With w columns written and k = min(w, m): A2 =
+ * H(k)^H*...*H(1)^H*A2 for the other columns, then the rows of these from k on are factored. */
+void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_qr_next *next,
+                      struct clb_geqrf_result *result);
+
+/* ---- ormqr.c --------------------------------------------------------------------------------- */
+
+/* As clb_trsm_run; parts are blocks of columns (left) or rows (right) of C. */
+clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_ormqr *problem,
+                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+struct clb_ormqr clb_ormqr_part(const struct clb_ormqr *problem, const struct clb_rect *rect);
+
+/* ---- orgqr.c --------------------------------------------------------------------------------- */
+
+/* The first n columns of the product of k reflectors of order m, which A's first k columns have as
+ * xGEQRF left them, overwrite A (LAPACK xORGQR and xUNGQR). m >= n >= k > 0. */
+struct clb_orgqr {
+    clb_precision precision;
+    size_t m, n, k;
+    void *a;
+    size_t lda;
+    const void *tau;
+};
+
+struct clb_orgqr_result {
+    size_t columns_left; /* of A, from the left: untouched, all others are final */
+    const char *kernel;
+};
+
+/* Column j of the result depends on the reflectors 1 ... j alone, so that columns are written from
+ * the right to the left and a failure leaves a problem of the same kind: clb_orgqr_rest. */
+clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_orgqr *problem,
+                         struct clb_orgqr_result *result) CLB_MUST_CHECK;
+struct clb_orgqr clb_orgqr_rest(const struct clb_orgqr *problem,
+                                const struct clb_orgqr_result *result);
+
 /* ---- getrs.c --------------------------------------------------------------------------------- */
 
 /* op(A)*X = B from the factors and pivots of xGETRF, X overwrites B (n x nrhs) (LAPACK xGETRS). */
@@ -99,5 +185,78 @@ clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_varia
                         const struct clb_getrf *problem, const struct clb_getrs *system,
                         const struct clb_lapack_next *next, struct clb_getrf_result *result,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
+/* ---- getri.c --------------------------------------------------------------------------------- */
+
+/* A^-1 from the factors and pivots of xGETRF, which it overwrites (n x n) (LAPACK xGETRI). n > 0;
+ * no diagonal element of U is zero. */
+struct clb_getri {
+    clb_precision precision;
+    size_t n;
+    void *a;
+    size_t lda;
+    const int64_t *ipiv;
+};
+
+/* Invert on the device. Otherwise than with CLB_OK, A is intact. *kernel is for reports. */
+clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getri *problem, const char **kernel) CLB_MUST_CHECK;
+/* ---- potrf.c --------------------------------------------------------------------------------- */
+
+/* A = U^H*U or A = L*L^H of a Hermitian positive definite A of order n, of which one triangle is
+ * given and overwritten by the factor (LAPACK xPOTRF); the other is neither read nor written, and
+ * imaginary parts on the diagonal are not read. n > 0. */
+struct clb_potrf {
+    clb_precision precision;
+    bool upper;
+    size_t n;
+    void *a;
+    size_t lda;
+};
+
+/* What the algorithm asks of the next library, as for LU. */
+struct clb_potrf_next {
+    const void *context;
+    /* xPOTRF; returns info >= 0. */
+    size_t (*potrf)(const void *context, const struct clb_potrf *problem);
+    void (*trsm)(const void *context, const struct clb_trsm *problem);
+    void (*gemm)(const void *context, const struct clb_gemm *problem);
+};
+
+struct clb_potrf_result {
+    size_t info;            /* 0, or the first column (1-based) whose pivot is not positive */
+    size_t columns_written; /* of A, from the left: final, all others are untouched */
+    const char *kernel;     /* of the updates, for reports */
+};
+
+/* Factor on the device. CLB_OK: all columns are written, or info is set and the info - 1 columns
+ * before that one are. Otherwise the matrix is intact beyond columns_written, and when that is not
+ * 0 clb_potrf_resume must finish the factorisation. */
+clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_potrf *problem, const struct clb_potrf_next *next,
+                         struct clb_potrf_result *result) CLB_MUST_CHECK;
+
+/* Finish on the CPU what clb_potrf_run has left (potrf_resume.c). */
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_potrf_next *next,
+                      struct clb_potrf_result *result);
+
+/* ---- potrs.c --------------------------------------------------------------------------------- */
+
+/* A*X = B from the factor of xPOTRF, X overwrites B (n x nrhs) (LAPACK xPOTRS). */
+struct clb_potrs {
+    clb_precision precision;
+    bool upper;
+    size_t n, nrhs;
+    const void *a;
+    size_t lda;
+    void *b;
+    size_t ldb;
+};
+
+/* As clb_trsm_run; parts are blocks of columns of B. */
+clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_potrs *problem,
+                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct clb_rect *rect);
 
 #endif

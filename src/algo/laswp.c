@@ -1,4 +1,4 @@
-/* Row interchanges of device matrices. */
+/* Elements of device matrices put in other places: row interchanges, trapezoids. */
 #include "dmat.h"
 
 #include <stdlib.h>
@@ -115,4 +115,25 @@ clb_status clb_dmat_permute(struct clb_engine *engine, const struct clb_dmat *x,
                                              CLB_ARG(y->mem), CLB_ARG(y_offset), CLB_ARG(ldy),
                                              CLB_ARG(rows),   CLB_ARG(cols),     CLB_ARG(order)};
     return launch(engine, "clb_permute_rows", arguments, CLB_COUNT_OF(arguments));
+}
+
+clb_status clb_dmat_trapezoid(struct clb_engine *engine, const struct clb_dmat *x,
+                              const struct clb_dmat *y, bool below)
+{
+    clb_precision precision = engine->variant->precision;
+    const cl_ulong x_offset = x->offset, ldx = x->ld, y_offset = y->offset, ldy = y->ld;
+    const cl_ulong rows = y->rows, cols = y->cols;
+    const cl_uint copies = below;
+    const struct clb_argument arguments[] = {
+        CLB_ARG(x->mem),
+        CLB_ARG(x_offset),
+        CLB_ARG(ldx),
+        CLB_ARG(y->mem),
+        CLB_ARG(y_offset),
+        CLB_ARG(ldy),
+        CLB_ARG(rows),
+        CLB_ARG(cols),
+        {clb_precision_size(precision), clb_scalar_one(precision)},
+        CLB_ARG(copies)};
+    return launch(engine, "clb_trapezoid", arguments, CLB_COUNT_OF(arguments));
 }

@@ -43,6 +43,20 @@ void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const u
     }
 }
 
+void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
+                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy)
+{
+    size_t element = clb_precision_size(precision);
+    for (size_t j = 0; j < cols; j++) {
+        /* The first row below what is above the diagonal, or below the diagonal. */
+        ptrdiff_t edge = diagonal + (ptrdiff_t)j + upper;
+        size_t cut = edge < 0 ? 0 : clb_min((size_t)edge, rows);
+        size_t first = upper ? 0 : cut, count = upper ? cut : rows - cut;
+        memcpy((char *)y + (first + j * ldy) * element,
+               (const char *)x + (first + j * ldx) * element, count * element);
+    }
+}
+
 const void *clb_scalar_zero(clb_precision precision)
 {
     static const double zero[2] = {0}; /* all bits are zero: of every precision */

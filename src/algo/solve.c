@@ -18,30 +18,53 @@ size_t clb_solve_extent(const struct clb_solve *solve)
     return solve->right ? solve->m : solve->n;
 }
 
-struct clb_engine_limits clb_solve_engine_limits(const struct clb_solve *solve)
+size_t clb_solve_part(const struct clb_solve *solve)
 {
-    const struct clb_rect *part = &solve->progress->part[0];
-    size_t rhs = solve->right ? part->rows : part->cols, n = clb_solve_order(solve);
-    struct clb_engine_limits limits = clb_solve_limits(n, solve->right, rhs);
-    limits.triangle = solve->steps * clb_round_up(n, CLB_MAX_BLOCK);
+    const struct clb_rect *part = &solve->progress->part[0]; /* none is larger */
+    return solve->right ? part->rows : part->cols;
+}
+
+/* ---- triangles ------------------------------------------------------------------------------- */
+
+static struct clb_engine_limits limits_of(const struct clb_solve *solve)
+{
+    const struct clb_solve_triangles *triangles = solve->context;
+    size_t n = clb_solve_order(solve);
+    struct clb_engine_limits limits = clb_solve_limits(n, solve->right, clb_solve_part(solve));
+    limits.triangle = triangles->steps * clb_round_up(n, CLB_MAX_BLOCK);
     return limits;
 }
 
-clb_status clb_solve_pack(const struct clb_solve *solve, struct clb_engine *engine,
-                          const struct clb_dmat *a, struct clb_dmat_triangle triangle[2])
+static clb_status pack(struct clb_solve *solve, struct clb_engine *engine, const struct clb_dmat *a)
 {
+    struct clb_solve_triangles *triangles = solve->context;
     clb_status status = CLB_OK;
-    for (size_t i = 0; i < solve->steps && status == CLB_OK; i++) {
-        triangle[i] = (struct clb_dmat_triangle){.a = *a,
-                                                 .right = solve->right,
-                                                 .upper = solve->step[i].upper,
-                                                 .unit = solve->step[i].unit,
-                                                 .op = solve->step[i].op,
-                                                 .at = i * clb_round_up(a->rows, engine->block)};
-        status = clb_dmat_pack_triangle(engine, &triangle[i]);
+    for (size_t i = 0; i < triangles->steps && status == CLB_OK; i++) {
+        triangles->packed[i] =
+            (struct clb_dmat_triangle){.a = *a,
+                                       .right = solve->right,
+                                       .upper = triangles->step[i].upper,
+                                       .unit = triangles->step[i].unit,
+                                       .op = triangles->step[i].op,
+                                       .at = i * clb_round_up(a->rows, engine->block)};
+        status = clb_dmat_pack_triangle(engine, &triangles->packed[i]);
     }
     return status;
 }
+
+static clb_status solve_part(struct clb_solve *solve, struct clb_engine *engine,
+                             const struct clb_dmat *part)
+{
+    const struct clb_solve_triangles *triangles = solve->context;
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < triangles->steps && status == CLB_OK; i++)
+        status = clb_dmat_solve(engine, &triangles->packed[i], part);
+    return status;
+}
+
+const struct clb_solve_work clb_solve_triangles_work = {limits_of, pack, solve_part, NULL};
+
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static clb_status make_parts(struct clb_solve *solve, size_t wanted, size_t most)
 {

@@ -1,5 +1,5 @@
-/* Triangular systems where the device shares the host's memory: A is used in place; the CPU copies
- * a part of B into one of two slots while the device works on the other. */
+/* Systems and products where the device shares the host's memory: A is used in place; the CPU
+ * copies a part of B into one of two slots while the device works on the other. */
 #include "solve.h"
 
 struct slot {
@@ -10,9 +10,8 @@ struct slot {
 
 struct run {
     struct clb_runtime *runtime;
-    const struct clb_solve *solve;
+    struct clb_solve *solve;
     struct clb_engine engine;
-    struct clb_dmat_triangle triangle[2];
     struct slot slot[2];
     size_t ld;               /* of a slot */
     cl_mem wrapped;          /* the caller's A */
@@ -85,8 +84,8 @@ static clb_status enqueue_part(struct run *run, size_t index)
     struct clb_dmat x = slot_matrix(run, index);
     copy_in(run, index);
     clb_status status = enqueue_unmap(run, slot);
-    for (size_t i = 0; i < run->solve->steps && status == CLB_OK; i++)
-        status = clb_dmat_solve(&run->engine, &run->triangle[i], &x);
+    if (status == CLB_OK)
+        status = run->solve->work->apply(run->solve, &run->engine, &x);
     if (status == CLB_OK)
         status = enqueue_map(run, slot, false);
     if (status == CLB_OK)
@@ -129,10 +128,10 @@ static clb_status open_slots(struct run *run)
 static clb_status copy_a(struct run *run, struct clb_dmat *a)
 {
     const struct clb_solve *solve = run->solve;
-    size_t n = a->rows, element = clb_precision_size(solve->precision), bytes;
+    size_t element = clb_precision_size(solve->precision), bytes;
     cl_int error;
-    a->ld = clb_dmat_ld(n, element);
-    clb_status status = clb_extent_bytes(a->ld, n, a->ld, element, &bytes);
+    a->ld = clb_dmat_ld(a->rows, element);
+    clb_status status = clb_extent_bytes(a->ld, a->cols, a->ld, element, &bytes);
     if (status == CLB_OK)
         status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST, bytes, &run->copy);
     if (status != CLB_OK)
@@ -143,19 +142,19 @@ static clb_status copy_a(struct run *run, struct clb_dmat *a)
     status = clb_cl_check(error, "clEnqueueMapBuffer");
     if (status != CLB_OK)
         return status;
-    clb_merge_tile(solve->precision, n, n, clb_scalar_one(solve->precision), solve->a, solve->lda,
-                   clb_scalar_zero(solve->precision), to, a->ld);
+    clb_merge_tile(solve->precision, a->rows, a->cols, clb_scalar_one(solve->precision), solve->a,
+                   solve->lda, clb_scalar_zero(solve->precision), to, a->ld);
     return clb_cl_check(clb_cl.EnqueueUnmapMemObject(run->engine.queue, a->mem, to, 0, NULL, NULL),
                         "clEnqueueUnmapMemObject");
 }
 
-static clb_status open_triangles(struct run *run)
+static clb_status open_a(struct run *run)
 {
-    const struct clb_solve *solve = run->solve;
-    size_t n = clb_solve_order(solve), bytes;
-    struct clb_dmat a = {.rows = n, .cols = n, .ld = solve->lda};
+    struct clb_solve *solve = run->solve;
+    size_t bytes;
+    struct clb_dmat a = {.rows = clb_solve_order(solve), .cols = solve->cols_a, .ld = solve->lda};
     clb_status status =
-        clb_extent_bytes(n, n, solve->lda, clb_precision_size(solve->precision), &bytes);
+        clb_extent_bytes(a.rows, a.cols, solve->lda, clb_precision_size(solve->precision), &bytes);
     if (status != CLB_OK)
         return status;
     if (clb_buffer_wrap(run->runtime, solve->a, bytes, &run->wrapped) == CLB_OK)
@@ -163,7 +162,7 @@ static clb_status open_triangles(struct run *run)
     else
         status = copy_a(run, &a);
     if (status == CLB_OK)
-        status = clb_solve_pack(solve, &run->engine, &a, run->triangle);
+        status = solve->work->prepare(solve, &run->engine, &a);
     return status;
 }
 
@@ -171,7 +170,7 @@ static clb_status run_parts(struct run *run)
 {
     clb_status status = open_slots(run);
     if (status == CLB_OK)
-        status = open_triangles(run);
+        status = open_a(run);
     for (size_t i = 0; i <= run->solve->progress->parts && status == CLB_OK; i++) {
         if (i < run->solve->progress->parts)
             status = enqueue_part(run, i);
@@ -194,14 +193,16 @@ static void end_run(struct run *run)
     if (run->wrapped != NULL && idle)
         clb_cl.ReleaseMemObject(run->wrapped);
     clb_buffer_end(run->runtime, run->copy, idle);
+    if (run->solve->work->end != NULL)
+        run->solve->work->end(run->solve, idle);
     clb_engine_close(&run->engine, idle);
 }
 
 clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                const struct clb_solve *solve)
+                                struct clb_solve *solve)
 {
     struct run run = {.runtime = runtime, .solve = solve};
-    const struct clb_engine_limits limits = clb_solve_engine_limits(solve);
+    const struct clb_engine_limits limits = solve->work->limits(solve);
     clb_status status = clb_engine_open(&run.engine, runtime, variant, &limits);
     if (status != CLB_OK)
         return status;

@@ -1,6 +1,6 @@
-/* Triangular systems where the device has its own memory: A and the parts of B go up, every part is
- * solved as soon as it is there, and comes down while the device works on the next ones. Where
- * there is no room for all parts at once they take turns, and go up when the one that had the
+/* Systems and products where the device has its own memory: A and the parts of B go up, every part
+ * is worked on as soon as it is there, and comes down while the device works on the next ones.
+ * Where there is no room for all parts at once they take turns, and go up when the one that had the
  * memory before has come down. */
 #include "ferry.h"
 #include "solve.h"
@@ -9,7 +9,7 @@
 
 struct run {
     struct clb_runtime *runtime;
-    const struct clb_solve *solve;
+    struct clb_solve *solve;
     size_t element;
     size_t resident; /* parts on the device at once */
     bool begun;
@@ -18,7 +18,6 @@ struct run {
     struct clb_cargo *cargo; /* A, the parts of B, the parts of X */
     struct clb_buffer *memory[2];
     struct clb_dmat a, b;
-    struct clb_dmat_triangle triangle[2];
 };
 
 /* ---- memory and loads ------------------------------------------------------------------------ */
@@ -109,10 +108,10 @@ static clb_status begin(struct run *run, const struct clb_gemm_variant *variant)
 {
     const struct clb_solve *solve = run->solve;
     size_t n = clb_solve_order(solve), parts = solve->progress->parts;
-    const struct clb_engine_limits limits = clb_solve_engine_limits(solve);
+    const struct clb_engine_limits limits = solve->work->limits(solve);
     clb_status status = clb_engine_open(&run->engine, run->runtime, variant, &limits);
     if (status == CLB_OK)
-        status = get_matrix(run, &run->a, n, n, &run->memory[0]);
+        status = get_matrix(run, &run->a, n, solve->cols_a, &run->memory[0]);
     if (status == CLB_OK)
         status = get_parts(run);
     if (status == CLB_OK)
@@ -145,11 +144,11 @@ static clb_status solve_parts(struct run *run, size_t parts)
     clb_ferry_start(&run->ferry);
     clb_status status = clb_ferry_await(&run->ferry, 0, queue);
     if (status == CLB_OK)
-        status = clb_solve_pack(run->solve, &run->engine, &run->a, run->triangle);
+        status = run->solve->work->prepare(run->solve, &run->engine, &run->a);
     for (size_t i = 0; i < parts && status == CLB_OK; i++) {
         status = clb_ferry_await(&run->ferry, 1 + i, queue);
-        for (size_t s = 0; s < run->solve->steps && status == CLB_OK; s++)
-            status = clb_dmat_solve(&run->engine, &run->triangle[s], &run->cargo[1 + i].x);
+        if (status == CLB_OK)
+            status = run->solve->work->apply(run->solve, &run->engine, &run->cargo[1 + i].x);
         if (status == CLB_OK)
             status = clb_ferry_publish(&run->ferry, 1 + parts + i, queue);
         if (status == CLB_OK)
@@ -172,12 +171,14 @@ static clb_status run_once(struct run *run, const struct clb_gemm_variant *varia
     free(run->cargo);
     for (size_t i = 0; i < CLB_COUNT_OF(run->memory); i++)
         clb_buffer_end(run->runtime, run->memory[i], idle);
+    if (run->solve->work->end != NULL)
+        run->solve->work->end(run->solve, idle);
     clb_engine_close(&run->engine, idle);
     return status;
 }
 
 clb_status clb_solve_run_stream(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                const struct clb_solve *solve)
+                                struct clb_solve *solve)
 {
     clb_status status = CLB_ERR_NOMEM;
     bool begun = false;

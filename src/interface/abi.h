@@ -139,10 +139,15 @@ struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
                                          const struct clb_target *target, const void *caller,
                                          clb_next_own call_own);
 
-/* The functions that LU asks of the next library, by names of the same form as the symbol's, which
- * is one of xGETRF, xGETRS and xGESV; `target` is that symbol's. */
+/* The functions that LAPACK's routines ask of the next library, by names of the same form as the
+ * symbol's, which is one of xGETRF, xGETRS, xGETRI, xGESV, xPOTRF, xPOTRS and xPOSV; `target` is
+ * that symbol's. */
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller);
+
+/* next_qr.c: the same for QR; the symbol is one of xGEQRF, xORMQR and xORGQR. */
+struct clb_next_qr clb_next_qr_for(const struct clb_symbol *symbol, const struct clb_target *target,
+                                   const void *caller);
 
 /* True when the call is to be declined without another look: less work than the gate asks for. */
 CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)

@@ -17,9 +17,17 @@ typedef void trsm_fortran(const char *side, const char *uplo, const char *transa
 
 typedef void getrf_fortran(const void *m, const void *n, void *a, const void *lda, void *ipiv,
                            void *info);
+typedef void getri_fortran(const void *n, void *a, const void *lda, const void *ipiv, void *work,
+                           const void *lwork, void *info);
 typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, const void *a,
                            const void *lda, const void *ipiv, void *b, const void *ldb, void *info,
                            size_t length_trans);
+
+typedef void potrf_fortran(const char *uplo, const void *n, void *a, const void *lda, void *info,
+                           size_t length_uplo);
+typedef void potrs_fortran(const char *uplo, const void *n, const void *nrhs, const void *a,
+                           const void *lda, void *b, const void *ldb, void *info,
+                           size_t length_uplo);
 
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *p)
 {
@@ -41,6 +49,29 @@ void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trs
     ((trsm_fortran *)target->function)(p->right ? "R" : "L", p->upper ? "U" : "L",
                                        clb_letter_of_op(p->trans), p->unit ? "U" : "N", &m, &n,
                                        p->alpha, p->a, &lda, p->b, &ldb, 1, 1, 1, 1);
+}
+
+/* ---- Cholesky -------------------------------------------------------------------------------- */
+
+static size_t call_potrf(const struct clb_target *target, const struct clb_potrf *p)
+{
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    union clb_integer info = {.wide = 0};
+    ((potrf_fortran *)target->function)(p->upper ? "U" : "L", &n, p->a, &lda, &info, 1);
+    int64_t first_bad = target->ilp64 ? info.wide : info.narrow;
+    return first_bad > 0 ? (size_t)first_bad : 0;
+}
+
+static void call_potrs(const struct clb_target *target, const struct clb_potrs *p)
+{
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            nrhs = clb_integer_for(p->nrhs, target),
+                            lda = clb_integer_for(p->lda, target),
+                            ldb = clb_integer_for(p->ldb, target);
+    union clb_integer info;
+    ((potrs_fortran *)target->function)(p->upper ? "U" : "L", &n, &nrhs, p->a, &lda, p->b, &ldb,
+                                        &info, 1);
 }
 
 /* ---- LU -------------------------------------------------------------------------------------- */
@@ -78,16 +109,32 @@ static void call_getrs(const struct clb_target *target, const struct clb_getrs *
                                         p->b, &ldb, &info, 1);
 }
 
+static size_t call_getri(const struct clb_target *target, const struct clb_getri *p,
+                         const void *ipiv, void *work, int64_t lwork)
+{
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    const union clb_integer size = {.wide =
+                                        lwork}; /* the low half of a small number is that number */
+    union clb_integer info = {.wide = 0};
+    ((getri_fortran *)target->function)(&n, p->a, &lda, ipiv, work, &size, &info);
+    int64_t first_zero = target->ilp64 ? info.wide : info.narrow;
+    return first_zero > 0 ? (size_t)first_zero : 0;
+}
+
+/* ---- siblings -------------------------------------------------------------------------------- */
+
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */
 struct family {
-    clb_symbol_id getrf, getrs, gesv, trsm, gemm;
+    clb_symbol_id getrf, getrs, getri, potrf, potrs, trsm, gemm;
 };
 
 static const struct family families[CLB_PRECISIONS] = {
 #define CLB_FAMILY(x)                                                                              \
     {                                                                                              \
-        CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##gesv_plain,      \
-            CLB_SYMBOL_##x##trsm_plain, CLB_SYMBOL_##x##gemm_plain                                 \
+        CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##getri_plain,     \
+            CLB_SYMBOL_##x##potrf_plain, CLB_SYMBOL_##x##potrs_plain, CLB_SYMBOL_##x##trsm_plain,  \
+            CLB_SYMBOL_##x##gemm_plain                                                             \
     }
     [CLB_S] = CLB_FAMILY(s),
     [CLB_D] = CLB_FAMILY(d),
@@ -103,15 +150,20 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller)
 {
     const struct family *family = &families[clb_routine_get(symbol->routine)->precision];
-    const clb_symbol_id firsts[] = {family->getrf, family->getrs, family->gesv};
-    size_t form = clb_form_of(symbol, firsts, CLB_COUNT_OF(firsts));
+    size_t form = clb_form_of(symbol);
     return (struct clb_next_lapack){
         .getrf = clb_sibling(&clb_symbols[family->getrf + form].next, target, caller),
         .getrs = clb_sibling(&clb_symbols[family->getrs + form].next, target, caller),
+        .getri = clb_sibling(&clb_symbols[family->getri + form].next, target, caller),
+        .potrf = clb_sibling(&clb_symbols[family->potrf + form].next, target, caller),
+        .potrs = clb_sibling(&clb_symbols[family->potrs + form].next, target, caller),
         .trsm = clb_sibling(&clb_symbols[family->trsm + form].next, target, caller),
         .gemm = clb_sibling(&clb_symbols[family->gemm + form].next, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
+        .call_getri = call_getri,
+        .call_potrf = call_potrf,
+        .call_potrs = call_potrs,
         .call_trsm = clb_next_trsm_fortran,
         .call_gemm = clb_next_gemm_fortran,
     };

@@ -29,18 +29,29 @@ static inline const char *clb_letter_of_op(clb_op op)
 
 /* Fortran names of a routine follow each other, in the order of forms.h: so many behind the first.
  */
-#define CLB_FORTRAN_FORMS (CLB_SYMBOL_sgetrf_scipy_ilp64 - CLB_SYMBOL_sgetrf_plain)
+#define CLB_FORTRAN_FORMS CLB_FORM_scipy_ilp64
 
-/* The form of a symbol's name, given the plain names of the routines that it may be one of. */
-static inline size_t clb_form_of(const struct clb_symbol *symbol, const clb_symbol_id *firsts,
-                                 size_t count)
+/* The Fortran form that is as a symbol's: LAPACKE calls it. */
+static inline size_t clb_form_of(const struct clb_symbol *symbol)
 {
-    size_t id = (size_t)(symbol - clb_symbols), form = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (id >= firsts[i] && id <= (size_t)firsts[i] + CLB_FORTRAN_FORMS)
-            form = id - firsts[i];
+    switch (symbol->form) {
+    case CLB_FORM_ilp64:
+    case CLB_FORM_lapacke_ilp64:
+    case CLB_FORM_lapacke_ilp64_ref:
+    case CLB_FORM_lapacke_work_ilp64:
+    case CLB_FORM_lapacke_work_ilp64_ref:
+        return CLB_FORM_ilp64;
+    case CLB_FORM_scipy:
+    case CLB_FORM_scipy_lapacke:
+    case CLB_FORM_scipy_lapacke_work:
+        return CLB_FORM_scipy;
+    case CLB_FORM_scipy_ilp64:
+    case CLB_FORM_scipy_lapacke_ilp64:
+    case CLB_FORM_scipy_lapacke_work_ilp64:
+        return CLB_FORM_scipy_ilp64;
+    default:
+        return CLB_FORM_plain;
     }
-    return form;
 }
 
 /* The target of another symbol for the same caller; NULL when there is none or its integers are

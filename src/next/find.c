@@ -14,6 +14,9 @@
 #ifndef CLB_NEXT_LAPACK
 #define CLB_NEXT_LAPACK "liblapack.so.3"
 #endif
+#ifndef CLB_NEXT_LAPACKE
+#define CLB_NEXT_LAPACKE "liblapacke.so.3"
+#endif
 
 typedef void (*function)(void);
 
@@ -87,8 +90,9 @@ static function find_configured(const char *name)
 
 static function find_fallback(const struct clb_next_symbol *symbol)
 {
-    const char *sonames[] = {symbol->library == CLB_LIBRARY_LAPACK ? CLB_NEXT_LAPACK
-                                                                   : CLB_NEXT_BLAS,
+    const char *sonames[] = {symbol->abi == CLB_ABI_LAPACKE          ? CLB_NEXT_LAPACKE
+                             : symbol->library == CLB_LIBRARY_LAPACK ? CLB_NEXT_LAPACK
+                                                                     : CLB_NEXT_BLAS,
                              symbol->abi == CLB_ABI_C ? "libcblas.so.3" : NULL};
     function found = NULL;
     for (size_t i = 0; i < CLB_COUNT_OF(sonames) && found == NULL; i++) {
@@ -106,7 +110,7 @@ bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
     if (isamax == NULL)
         return false;
     /* The index sits in the low half of the result in both cases, and so do Fortran's arguments. */
-    if (abi == CLB_ABI_FORTRAN)
+    if (abi != CLB_ABI_C)
         return ((int (*)(const int64_t *, const float *, const int64_t *))isamax)(&n, x, &one) != 2;
     return (int)((size_t(*)(int64_t, const float *, int64_t))isamax)(n, x, one) != 1;
 }
@@ -124,6 +128,23 @@ static void find_threads(struct clb_target *target, void *handle)
         target->set_threads = (void (*)(int))lookup(handle, names[i][0]);
         target->get_threads = (int (*)(void))lookup(handle, names[i][1]);
     }
+}
+
+/* Whether the library or one that it needs is OpenBLAS, MKL, BLIS, AMD's or Arm's: by functions
+ * that only they have. */
+static bool is_optimised(const struct clb_target *target, void *handle)
+{
+    static const char *const names[] = {"openblas_get_config",
+                                        "openblas_get_config64_",
+                                        "scipy_openblas_get_config",
+                                        "scipy_openblas_get_config64_",
+                                        "mkl_get_version",
+                                        "bli_info_get_version_str",
+                                        "armplversion"};
+    bool found = target->set_threads != NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(names) && !found; i++)
+        found = lookup(handle, names[i]) != NULL;
+    return found;
 }
 
 static const struct clb_target *known_target(const struct clb_next_symbol *symbol, function f)
@@ -163,7 +184,9 @@ static const struct clb_target *intern(struct clb_next_symbol *symbol, function 
                                 .library = strdup(slash != NULL ? slash + 1 : path),
                                 .ilp64 = symbol->always_ilp64 ||
                                          clb_next_probe_ilp64(f, symbol->probe, symbol->abi)};
-    find_threads(&target, handle_of(as_address(f)));
+    void *handle = handle_of(as_address(f));
+    find_threads(&target, handle);
+    target.optimised = is_optimised(&target, handle);
     clb_log(CLB_LOG_INFO, "%s -> %s%s", symbol->name, path,
             target.ilp64 ? " (64-bit integers)" : "");
     return add_target(symbol, &target);

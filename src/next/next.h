@@ -9,16 +9,22 @@
 
 #include <stdatomic.h>
 
-/* How arguments are passed: Fortran by reference, C by value. */
-typedef enum clb_abi { CLB_ABI_FORTRAN, CLB_ABI_C } clb_abi;
+/* How arguments are passed: Fortran by reference, C by value; LAPACKE is C beside a Fortran BLAS.
+ */
+typedef enum clb_abi { CLB_ABI_FORTRAN, CLB_ABI_C, CLB_ABI_LAPACKE } clb_abi;
 
 /* Which soname stands for the symbol when nothing else is found. */
-typedef enum clb_library { CLB_LIBRARY_BLAS, CLB_LIBRARY_LAPACK } clb_library;
+typedef enum clb_library {
+    CLB_LIBRARY_BLAS,
+    CLB_LIBRARY_LAPACK,
+    CLB_LIBRARY_LAPACKE = CLB_LIBRARY_LAPACK
+} clb_library;
 
 /* A function of the next library. Immutable once published, never freed. */
 struct clb_target {
     void (*function)(void);
     bool ilp64;          /* its integers are 64-bit */
+    bool optimised;      /* it, or the BLAS that it calls, is made for speed */
     const char *library; /* file name without its directory, for reports */
     unsigned stand_in;   /* 0, or whose function it is: see clb_next_find_or */
     /* OpenBLAS's, of the library that has the function; NULL: it has none. */

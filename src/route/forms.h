@@ -1,13 +1,15 @@
 /* The names under which a routine is exported, by library.
  *
- * CLB_FORMS_BLAS(X, routine) and CLB_FORMS_LAPACK(X, routine) expand X(routine, form, prefix,
- * suffix, abi, always_ilp64) for each; the name is prefix##routine##suffix. Plain names take the
- * integer width of the library that the caller would have reached without the shim. */
+ * CLB_FORMS_BLAS(X, routine), CLB_FORMS_LAPACK(X, routine) and CLB_FORMS_LAPACKE(X, routine) expand
+ * X(routine, form, prefix, suffix, abi, always_ilp64) for each; the name is
+ * prefix##routine##suffix. Plain names take the integer width of the library that the caller would
+ * have reached without the shim. */
 #ifndef CLB_FORMS_H
 #define CLB_FORMS_H
 
-#define CLB_FORMS_BLAS(X, routine)   CLB_FORMS_FORTRAN(X, routine) CLB_FORMS_C(X, routine)
-#define CLB_FORMS_LAPACK(X, routine) CLB_FORMS_FORTRAN(X, routine)
+#define CLB_FORMS_BLAS(X, routine)    CLB_FORMS_FORTRAN(X, routine) CLB_FORMS_C(X, routine)
+#define CLB_FORMS_LAPACK(X, routine)  CLB_FORMS_FORTRAN(X, routine)
+#define CLB_FORMS_LAPACKE(X, routine) CLB_FORMS_LAPACK(X, routine) CLB_FORMS_LAPACK_C(X, routine)
 
 /* Reference BLAS, OpenBLAS, MKL; builds with 64-bit integers; the OpenBLAS in numpy's wheels. */
 #define CLB_FORMS_FORTRAN(X, routine)                                                              \
@@ -23,5 +25,22 @@
     X(routine, cblas_ilp64_ref, cblas_, _64, C, true)                                              \
     X(routine, scipy_cblas, scipy_cblas_, , C, false)                                              \
     X(routine, scipy_cblas_ilp64, scipy_cblas_, 64_, C, true)
+
+/* LAPACKE: for each routine a function that checks for NaN and brings its own workspace, and one
+ * that does neither. */
+#define CLB_FORMS_LAPACK_C(X, routine)                                                             \
+    CLB_FORMS_LAPACK_HIGH(X, routine) CLB_FORMS_LAPACK_WORK(X, routine)
+#define CLB_FORMS_LAPACK_HIGH(X, routine)                                                          \
+    X(routine, lapacke, LAPACKE_, , LAPACKE, false)                                                \
+    X(routine, lapacke_ilp64, LAPACKE_, 64_, LAPACKE, true)                                        \
+    X(routine, lapacke_ilp64_ref, LAPACKE_, _64, LAPACKE, true)                                    \
+    X(routine, scipy_lapacke, scipy_LAPACKE_, , LAPACKE, false)                                    \
+    X(routine, scipy_lapacke_ilp64, scipy_LAPACKE_, 64_, LAPACKE, true)
+#define CLB_FORMS_LAPACK_WORK(X, routine)                                                          \
+    X(routine, lapacke_work, LAPACKE_, _work, LAPACKE, false)                                      \
+    X(routine, lapacke_work_ilp64, LAPACKE_, _work64_, LAPACKE, true)                              \
+    X(routine, lapacke_work_ilp64_ref, LAPACKE_, _work_64, LAPACKE, true)                          \
+    X(routine, scipy_lapacke_work, scipy_LAPACKE_, _work, LAPACKE, false)                          \
+    X(routine, scipy_lapacke_work_ilp64, scipy_LAPACKE_, _work64_, LAPACKE, true)
 
 #endif

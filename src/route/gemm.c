@@ -81,6 +81,7 @@ bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
     struct gemm gemm = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = target,
                   .m = call->m,
                   .n = call->n,
                   .k = call->k,

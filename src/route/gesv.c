@@ -1,20 +1,76 @@
 /* xGESV: A = P*L*U, then A*X = B unless A is singular. */
+#include "driver.h"
 #include "lu.h"
 
 #include <stdio.h>
 
 struct gesv {
-    struct clb_offer offer;
+    struct clb_driver driver;
     struct clb_factoring factoring;
     struct clb_solving solving;
-    bool factored;       /* by the device */
-    clb_status solution; /* of the device's solve; CLB_ERR_UNSUPPORTED: left to next */
 };
+
+static struct gesv *gesv_of(const struct clb_driver *driver)
+{
+    return (struct gesv *)(uintptr_t)driver;
+}
 
 static const struct clb_lu_call *call_of(const struct clb_offer *offer)
 {
     return ((const struct gesv *)offer)->factoring.call;
 }
+
+/* ---- the factorisation and the solve --------------------------------------------------------- */
+
+/* Few right-hand sides are the next library's in `auto`, unless the factors are on the device and
+ * would have to be read from the host's memory. */
+static bool is_solved_here(const struct gesv *gesv, const struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant)
+{
+    return !(clb_offer_is_auto(&gesv->driver.offer) && runtime->device.unified &&
+             (size_t)gesv->factoring.call->nrhs < variant->tuning.smallest);
+}
+
+static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
+                         const struct clb_gemm_variant *variant)
+{
+    struct gesv *gesv = gesv_of(driver);
+    struct clb_factoring *factoring = &gesv->factoring;
+    const struct clb_getrf_result *result = &factoring->result;
+    if (gesv->solving.next->getrs == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    gesv->solving.problem = clb_solving_problem(factoring->call, CLB_OP_N);
+    if (is_solved_here(gesv, runtime, variant)) {
+        factoring->system = &gesv->solving.problem;
+        factoring->solution = driver->progress;
+    }
+    clb_status status = clb_factoring_run(factoring, &driver->offer, runtime, variant);
+    gesv->solving.problem.ipiv = result->ipiv;
+    bool factored = factoring->problem.n > 0 && result->columns_written == factoring->problem.n;
+    if (!factored)
+        return status;
+    driver->solved = factoring->system != NULL && result->info == 0;
+    if (driver->solved)
+        driver->solution = status;
+    return CLB_OK;
+}
+
+static bool complete_factor(struct clb_driver *driver, clb_status status)
+{
+    return clb_factoring_complete(&gesv_of(driver)->factoring, status);
+}
+
+static size_t info(const struct clb_driver *driver)
+{
+    return gesv_of(driver)->factoring.result.info;
+}
+
+static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+{
+    clb_solving_compute_next(&((struct gesv *)offer)->solving, rect);
+}
+
+/* ---- the routine ----------------------------------------------------------------------------- */
 
 static bool is_valid(const struct clb_offer *offer)
 {
@@ -29,74 +85,6 @@ static bool is_quick(const struct clb_offer *offer)
     return call_of(offer)->n == 0 || call_of(offer)->nrhs == 0;
 }
 
-/* The factorisation's progress, counted in columns, and the solve's, in parts, become one. */
-static void add_progress(struct gesv *gesv)
-{
-    struct clb_offer *offer = &gesv->offer, solve = *offer;
-    double n = (double)offer->n, factor_work = clb_work_dgetrf(n, n, n);
-    double solve_work = clb_work_dgetrs(n, n, (double)offer->k);
-    clb_offer_take_progress(&solve, &gesv->solving.progress, gesv->solution,
-                            gesv->solving.problem.n, gesv->solving.problem.nrhs);
-    offer->parts += solve.parts;
-    offer->written += solve.written;
-    offer->share =
-        (offer->share * factor_work + solve.share * solve_work) / (factor_work + solve_work);
-}
-
-/* Few right-hand sides are the next library's in `auto`, unless the factors are on the device and
- * would have to be read from the host's memory. */
-static bool is_solved_here(const struct gesv *gesv, const struct clb_runtime *runtime,
-                           const struct clb_gemm_variant *variant)
-{
-    return !(clb_offer_is_auto(&gesv->offer) && runtime->device.unified &&
-             (size_t)gesv->factoring.call->nrhs < variant->tuning.smallest);
-}
-
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
-{
-    struct gesv *gesv = (struct gesv *)offer;
-    struct clb_factoring *factoring = &gesv->factoring;
-    struct clb_solving *solving = &gesv->solving;
-    gesv->solution = CLB_ERR_UNSUPPORTED;
-    if (solving->next->getrs == NULL)
-        return CLB_ERR_UNSUPPORTED;
-    solving->problem = clb_solving_problem(factoring->call, CLB_OP_N);
-    if (is_solved_here(gesv, runtime, variant)) {
-        factoring->system = &solving->problem;
-        factoring->solution = &solving->progress;
-    }
-    clb_status status = clb_factoring_run(factoring, offer, runtime, variant);
-    solving->problem.ipiv = factoring->result.ipiv;
-    gesv->factored =
-        factoring->problem.n > 0 && factoring->result.columns_written == factoring->problem.n;
-    if (gesv->factored && factoring->system != NULL && factoring->result.info == 0)
-        gesv->solution = status;
-    if (gesv->factored && status == CLB_ERR_UNSUPPORTED)
-        status = CLB_OK;
-    if (gesv->factored)
-        add_progress(gesv);
-    return status;
-}
-
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
-{
-    clb_solving_compute_next(&((struct gesv *)offer)->solving, rect);
-}
-
-static bool complete(struct clb_offer *offer, clb_status status)
-{
-    struct gesv *gesv = (struct gesv *)offer;
-    bool next_used = clb_factoring_complete(&gesv->factoring, gesv->factored ? CLB_OK : status);
-    if (gesv->factoring.result.info != 0)
-        return next_used;
-    offer->written = 0;
-    for (size_t i = 0; i < gesv->solving.progress.parts; i++)
-        offer->written += gesv->solving.progress.written[i];
-    return clb_offer_complete_parts(offer, &gesv->solving.progress, gesv->solution, compute_next) ||
-           next_used;
-}
-
 static void describe(const struct clb_offer *offer, char *text, size_t size)
 {
     const struct clb_lu_call *call = call_of(offer);
@@ -106,18 +94,28 @@ static void describe(const struct clb_offer *offer, char *text, size_t size)
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
                     const struct clb_next_lapack *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_offer_type type = {is_valid, is_quick, clb_driver_run,
+                                               clb_driver_complete, describe};
+    static const struct clb_driver_type driver = {factor, complete_factor, info, NULL,
+                                                  compute_next};
+    double n = (double)call->n, nrhs = (double)call->nrhs;
     struct gesv gesv = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .m = call->n,
-                  .n = call->n,
-                  .k = call->nrhs,
-                  .smallest = (size_t)call->n},
-        .factoring = {.call = call, .next = next},
+        .driver = {.offer = {.type = &type,
+                             .symbol = symbol,
+                             .next = next->getrf,
+                             .lapacke = call->lapacke,
+                             .m = call->n,
+                             .n = call->n,
+                             .k = call->nrhs,
+                             .smallest = (size_t)call->n},
+                   .type = &driver,
+                   .factor_work = clb_work_dgetrf(n, n, n),
+                   .solve_work = clb_work_dgetrs(n, n, nrhs),
+                   .progress = &gesv.solving.progress},
+        .factoring = {.assist = {.next = next}, .call = call},
         .solving = {.call = call, .next = next},
     };
-    bool computed = clb_route_offer(&gesv.offer);
+    bool computed = clb_route_offer(&gesv.driver.offer);
     clb_gemm_progress_free(&gesv.solving.progress);
     clb_factoring_free(&gesv.factoring);
     return computed;

@@ -10,63 +10,27 @@ int64_t clb_lu_integer(const struct clb_lu_call *call, const void *array, size_t
     return call->wide ? ((const int64_t *)array)[index] : ((const int32_t *)array)[index];
 }
 
-void clb_lu_set_integer(const struct clb_lu_call *call, void *array, size_t index, int64_t value)
-{
-    if (call->wide)
-        ((int64_t *)array)[index] = value;
-    else
-        ((int32_t *)array)[index] = (int32_t)value;
-}
-
-/* ---- what the algorithm asks of the next library ---------------------------------------------
- *
- * While it is under way, calls that the next library makes through our names go straight back to it
- * (contract 9), also from another thread of ours. */
-
-struct context {
-    struct clb_factoring *factoring;
-};
-
-static struct clb_factoring *enter_next(const void *context, double work, bool *before)
-{
-    struct clb_factoring *factoring = ((const struct context *)context)->factoring;
-    factoring->next_work += work;
-    *before = clb_route_set_inside(factoring->on_device);
-    return factoring;
-}
+/* ---- a factorisation ------------------------------------------------------------------------- */
 
 static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda,
                          int64_t *ipiv)
 {
-    bool before;
-    double work = clb_work_dgetrf((double)m, (double)n, (double)clb_min(m, n));
-    const struct clb_factoring *factoring = enter_next(context, work, &before);
+    struct clb_factoring *factoring = (struct clb_factoring *)(uintptr_t)context;
+    const struct clb_next_lapack *next = factoring->assist.next;
     const struct clb_getrf panel = {factoring->problem.precision, m, n, a, lda};
-    size_t info = factoring->next->call_getrf(factoring->next->getrf, &panel, ipiv);
-    clb_route_set_inside(before);
+    double work = clb_work_dgetrf((double)m, (double)n, (double)clb_min(m, n));
+    bool before = clb_assist_begin(&factoring->assist, work);
+    size_t info = next->call_getrf(next->getrf, &panel, ipiv);
+    clb_assist_end(before);
     return info;
 }
 
-static void next_trsm(const void *context, const struct clb_trsm *problem)
+/* What the algorithm asks of the next library. */
+static struct clb_lapack_next next_of(const struct clb_factoring *factoring)
 {
-    bool before;
-    double work = clb_work_dtrsm((double)problem->m, (double)problem->n,
-                                 (double)(problem->right ? problem->n : problem->m));
-    const struct clb_factoring *factoring = enter_next(context, work, &before);
-    factoring->next->call_trsm(factoring->next->trsm, problem);
-    clb_route_set_inside(before);
+    return (struct clb_lapack_next){&factoring->assist, next_getrf, clb_assist_trsm,
+                                    clb_assist_gemm};
 }
-
-static void next_gemm(const void *context, const struct clb_gemm *problem)
-{
-    bool before;
-    double work = clb_work_dgemm((double)problem->m, (double)problem->n, (double)problem->k);
-    const struct clb_factoring *factoring = enter_next(context, work, &before);
-    factoring->next->call_gemm(factoring->next->gemm, problem);
-    clb_route_set_inside(before);
-}
-
-/* ---- a factorisation ------------------------------------------------------------------------- */
 
 static bool open_factoring(struct clb_factoring *factoring)
 {
@@ -84,17 +48,16 @@ static double device_share(const struct clb_factoring *factoring, clb_status sta
 {
     double m = (double)factoring->problem.m, n = (double)factoring->problem.n;
     double work = clb_work_dgetrf(m, n, m < n ? m : n);
-    double share = factoring->next_work < work ? 1 - factoring->next_work / work : 0;
+    double share = clb_assist_share(&factoring->assist, work);
     return status == CLB_OK ? share : share * (double)factoring->result.columns_written / n;
 }
 
 clb_status clb_factoring_run(struct clb_factoring *factoring, struct clb_offer *offer,
                              struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    const struct context context = {factoring};
-    const struct clb_lapack_next next = {&context, next_getrf, next_trsm, next_gemm};
-    if (factoring->next->getrf == NULL || factoring->next->trsm == NULL ||
-        factoring->next->gemm == NULL) {
+    const struct clb_lapack_next next = next_of(factoring);
+    const struct clb_next_lapack *found = factoring->assist.next;
+    if (found->getrf == NULL || found->trsm == NULL || found->gemm == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no BLAS of its integer width to finish it",
                 offer->symbol->next.name);
         return CLB_ERR_UNSUPPORTED;
@@ -102,14 +65,14 @@ clb_status clb_factoring_run(struct clb_factoring *factoring, struct clb_offer *
     if (!open_factoring(factoring))
         return CLB_ERR_NOMEM;
     /* Panels by idle-spinning threads would take the CPU from a device that is the CPU. */
-    bool held = runtime->device.unified && clb_next_hold_threads(factoring->next->getrf);
-    factoring->on_device = true;
+    bool held = runtime->device.unified && clb_next_hold_threads(found->getrf);
+    factoring->assist.on_device = true;
     clb_status status =
         factoring->system != NULL
             ? clb_gesv_run(runtime, variant, &factoring->problem, factoring->system, &next,
                            &factoring->result, factoring->solution)
             : clb_getrf_run(runtime, variant, &factoring->problem, &next, &factoring->result);
-    factoring->on_device = false;
+    factoring->assist.on_device = false;
     if (held)
         clb_next_release_threads();
     /* Nothing was begun. */
@@ -127,18 +90,17 @@ static void give_results(const struct clb_factoring *factoring)
     const struct clb_lu_call *call = factoring->call;
     size_t count = clb_min(factoring->problem.m, factoring->problem.n);
     for (size_t i = 0; factoring->pivots != NULL && i < count; i++)
-        clb_lu_set_integer(call, call->ipiv, i, factoring->pivots[i]);
-    clb_lu_set_integer(call, call->info, 0, (int64_t)factoring->result.info);
+        clb_set_integer(call->ipiv, i, call->wide, factoring->pivots[i]);
+    clb_set_integer(call->info, 0, call->wide, (int64_t)factoring->result.info);
 }
 
 bool clb_factoring_complete(struct clb_factoring *factoring, clb_status status)
 {
-    const struct context context = {factoring};
-    const struct clb_lapack_next next = {&context, next_getrf, next_trsm, next_gemm};
+    const struct clb_lapack_next next = next_of(factoring);
+    const struct clb_next_lapack *found = factoring->assist.next;
     struct clb_getrf_result *result = &factoring->result;
     if (status != CLB_OK && result->columns_written == 0)
-        result->info =
-            factoring->next->call_getrf(factoring->next->getrf, &factoring->problem, result->ipiv);
+        result->info = found->call_getrf(found->getrf, &factoring->problem, result->ipiv);
     else if (status != CLB_OK)
         clb_getrf_resume(&factoring->problem, &next, result);
     give_results(factoring);
@@ -198,11 +160,13 @@ bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
     struct getrf getrf = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = next->getrf,
+                  .lapacke = call->lapacke,
                   .m = call->m,
                   .n = call->n,
                   .k = smaller,
                   .smallest = (size_t)smaller},
-        .factoring = {.call = call, .next = next},
+        .factoring = {.assist = {.next = next}, .call = call},
     };
     bool computed = clb_route_offer(&getrf.offer);
     clb_factoring_free(&getrf.factoring);

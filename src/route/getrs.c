@@ -51,24 +51,21 @@ static bool is_quick(const struct clb_offer *offer)
     return call_of(offer)->n == 0 || call_of(offer)->nrhs == 0;
 }
 
-/* The pivots as the algorithm takes them; CLB_ERR_RANGE when one is no row: the reference does not
- * check that, and whatever it does is the next library's business. */
-static clb_status open_pivots(struct clb_solving *solving)
+clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned, const int64_t **ipiv)
 {
-    const struct clb_lu_call *call = solving->call;
     size_t n = (size_t)call->n;
     if (!call->wide) {
-        solving->pivots = malloc(n * sizeof *solving->pivots);
-        if (solving->pivots == NULL)
+        *owned = malloc(n * sizeof **owned);
+        if (*owned == NULL)
             return CLB_ERR_NOMEM;
     }
-    solving->problem.ipiv = call->wide ? call->ipiv : solving->pivots;
+    *ipiv = call->wide ? call->ipiv : *owned;
     for (size_t i = 0; i < n; i++) {
         int64_t pivot = clb_lu_integer(call, call->ipiv, i);
         if (pivot < 1 || pivot > call->n)
             return CLB_ERR_RANGE;
         if (!call->wide)
-            solving->pivots[i] = pivot;
+            (*owned)[i] = pivot;
     }
     return CLB_OK;
 }
@@ -81,7 +78,7 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
     solving->problem = clb_solving_problem(call, call->trans);
     if (solving->next->getrs == NULL)
         return CLB_ERR_UNSUPPORTED;
-    clb_status status = open_pivots(solving);
+    clb_status status = clb_lu_open_pivots(call, &solving->pivots, &solving->problem.ipiv);
     if (status == CLB_ERR_RANGE)
         offer->declined = CLB_REASON_INVALID;
     if (status != CLB_OK)
@@ -101,7 +98,7 @@ static bool complete(struct clb_offer *offer, clb_status status)
 {
     const struct clb_solving *solving = &((const struct getrs *)offer)->solving;
     bool next_used = clb_offer_complete_parts(offer, &solving->progress, status, compute_next);
-    clb_lu_set_integer(solving->call, solving->call->info, 0, 0);
+    clb_set_integer(solving->call->info, 0, solving->call->wide, 0);
     return next_used;
 }
 
@@ -119,6 +116,8 @@ bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
     struct getrs getrs = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = next->getrs,
+                  .lapacke = call->lapacke,
                   .m = call->n,
                   .n = call->n,
                   .k = call->nrhs,

@@ -2,19 +2,17 @@
 #ifndef CLB_LU_H
 #define CLB_LU_H
 
-#include "offer.h"
+#include "assist.h"
 
 /* getrf.c: A = P*L*U. */
 struct clb_factoring {
+    struct clb_assist assist; /* the first, so that it has the factorisation around it */
     const struct clb_lu_call *call;
-    const struct clb_next_lapack *next;
     struct clb_getrf problem;
     struct clb_getrf_result result;
     const struct clb_getrs *system;     /* to be solved with the factors as well, or NULL */
     struct clb_gemm_progress *solution; /* of that */
-    int64_t *pivots;  /* owned; NULL where the caller's array has 64-bit integers */
-    bool on_device;   /* clb_getrf_run is under way */
-    double next_work; /* in panels and the like, by the next library */
+    int64_t *pivots; /* owned; NULL where the caller's array has 64-bit integers */
 };
 
 /* Guarded; also the offer's progress. */
@@ -34,12 +32,17 @@ struct clb_solving {
     int64_t *pivots; /* owned; NULL where they are somebody else's */
 };
 
+/* The pivots as the algorithms take them: the caller's array, or a copy in *owned.
+ * CLB_ERR_RANGE when one is no row: the reference does not check that, and whatever it does is the
+ * next library's business. */
+clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned,
+                              const int64_t **ipiv) CLB_MUST_CHECK;
+
 struct clb_getrs clb_solving_problem(const struct clb_lu_call *call, clb_op trans);
 /* The missing part of B, or all of it. */
 void clb_solving_compute_next(const struct clb_solving *solving, const struct clb_rect *rect);
 
-/* Of Fortran integers in the caller's width. */
+/* Of Fortran integers in the caller's width; clb_set_integer is its counterpart. */
 int64_t clb_lu_integer(const struct clb_lu_call *call, const void *array, size_t index);
-void clb_lu_set_integer(const struct clb_lu_call *call, void *array, size_t index, int64_t value);
 
 #endif

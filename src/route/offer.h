@@ -28,7 +28,10 @@ struct clb_offer_type {
 struct clb_offer {
     const struct clb_offer_type *type;
     struct clb_symbol *symbol;
-    int64_t m, n, k; /* of the work formula in routines.def */
+    const struct clb_target *next; /* NULL: its threshold is that next to a plain library */
+    struct clb_lapacke *lapacke;   /* NULL: not a C name of LAPACK */
+    bool query;                    /* it asks for a workspace size */
+    int64_t m, n, k;               /* of the work formula in routines.def */
     size_t smallest; /* of a valid call: the dimension that `auto` compares with the table's */
 
     /* By run: why it did nothing after all, CLB_REASONS by default; and its progress. */
@@ -59,6 +62,13 @@ void clb_offer_take_progress(struct clb_offer *offer, const struct clb_gemm_prog
 bool clb_offer_complete_parts(struct clb_offer *offer, const struct clb_gemm_progress *progress,
                               clb_status status,
                               void (*compute)(struct clb_offer *, const struct clb_rect *));
+
+/* lapacke.c. Before the call is run: CLB_REASONS, or why it is not; nothing is held then. */
+clb_reason clb_lapacke_open(struct clb_lapacke *lapacke);
+/* After it: with `computed`, results to the caller. */
+void clb_lapacke_close(struct clb_lapacke *lapacke, bool computed);
+/* Of an array of Fortran integers, 64-bit ones if `wide`. */
+void clb_set_integer(void *array, size_t index, bool wide, int64_t value);
 
 /* An upper-case letter for a clb_op, '?' for CLB_OP_INVALID. */
 char clb_op_letter(clb_op op);

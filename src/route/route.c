@@ -15,6 +15,42 @@ bool clb_route_set_inside(bool now)
     return before;
 }
 
+/* A call by a C name of LAPACK that was declined: the next library's function calls the Fortran
+ * name, which is the same call and neither offered nor counted again. A plain value, so that an
+ * error handler that jumps out leaves nothing behind but it: one later call of the same routine and
+ * sizes may then be passed on unseen. */
+static CLB_THREAD struct {
+    const struct clb_symbol *symbol;
+    int64_t m, n, k;
+} declined;
+
+void clb_route_end_declined(void)
+{
+    declined.symbol = NULL;
+}
+
+static void remember_declined(const struct clb_offer *offer)
+{
+    if (offer->symbol->next.abi != CLB_ABI_LAPACKE)
+        return;
+    declined.symbol = offer->symbol;
+    declined.m = offer->m;
+    declined.n = offer->n;
+    declined.k = offer->k;
+}
+
+static bool is_declined_already(const struct clb_offer *offer)
+{
+    const struct clb_symbol *symbol = offer->symbol;
+    if (declined.symbol == NULL || declined.symbol == symbol ||
+        declined.symbol->routine != symbol->routine || declined.m != offer->m ||
+        declined.n != offer->n || declined.k != offer->k)
+        return false;
+    if (symbol->next.abi == CLB_ABI_FORTRAN && !offer->query)
+        clb_route_end_declined();
+    return true;
+}
+
 /* ---- gates: what the interface may decline without asking ------------------------------------ */
 
 static pthread_once_t configured = PTHREAD_ONCE_INIT;
@@ -46,18 +82,21 @@ static double work_threshold(const char *routine)
 }
 
 static double thresholds[CLB_ROUTINES];
+static double lowest[CLB_WORKS];
 
 static void configure(void)
 {
     clb_tuning_check_config(clb_config_get());
     clb_stats_configure();
     clb_report_configure();
-    double lowest = clb_tuning_lowest_threshold();
+    for (int w = 0; w < CLB_WORKS; w++)
+        lowest[w] = clb_tuning_lowest_threshold((clb_work)w);
     for (int r = 0; r < CLB_ROUTINES; r++)
         thresholds[r] = work_threshold(clb_routine_get((clb_routine)r)->name);
     for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++) {
         double threshold = thresholds[clb_symbols[s].routine];
-        atomic_store(&clb_symbols[s].gate, threshold < 0 ? lowest * lowest * lowest : threshold);
+        double edge = lowest[clb_routine_work(clb_symbols[s].routine)];
+        atomic_store(&clb_symbols[s].gate, threshold < 0 ? edge * edge * edge : threshold);
     }
 }
 
@@ -109,11 +148,13 @@ static clb_reason decide_early(const struct clb_offer *offer, double work)
         return CLB_REASON_OFF;
     if (!offer->type->is_valid(offer))
         return CLB_REASON_INVALID;
+    if (offer->query)
+        return CLB_REASON_QUERY;
     if (offer->type->is_quick(offer))
         return CLB_REASON_QUICK;
     if (inside)
         return CLB_REASON_REENTRANT;
-    if (work < (threshold < 0 ? cube(clb_tuning_lowest_threshold()) : threshold))
+    if (work < (threshold < 0 ? cube(lowest[clb_routine_work(offer->symbol->routine)]) : threshold))
         return CLB_REASON_SMALL;
     return CLB_REASONS;
 }
@@ -142,8 +183,11 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb
         if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
             CLB_OK)
             return CLB_REASON_NODEVICE;
-        if (work < cube(tuning.threshold))
-            return CLB_REASON_SMALL;
+        double edge = clb_tuning_offload(&runtime->device, precision, &tuning,
+                                         clb_routine_work(offer->symbol->routine),
+                                         offer->next != NULL && offer->next->optimised);
+        if (work < cube(edge))
+            return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
         if (offer->smallest < tuning.smallest)
             return CLB_REASON_COST;
     }
@@ -207,6 +251,10 @@ static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
     struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
     double begin = runs_are_timed() ? clb_now() : 0;
     offer->declined = CLB_REASONS;
+    if (offer->lapacke != NULL)
+        outcome.reason = clb_lapacke_open(offer->lapacke);
+    if (outcome.reason != CLB_REASONS)
+        return outcome;
     outcome.status = offer->type->run(offer, runtime, variant);
     outcome.seconds = runs_are_timed() ? clb_now() - begin : 0;
     if (clb_trace_wanted())
@@ -249,6 +297,14 @@ static struct outcome run_on_device(struct clb_offer *offer, double work)
     return outcome;
 }
 
+void clb_set_integer(void *array, size_t index, bool wide, int64_t value)
+{
+    if (wide)
+        ((int64_t *)array)[index] = value;
+    else
+        ((int32_t *)array)[index] = (int32_t)value;
+}
+
 char clb_op_letter(clb_op op)
 {
     static const char letters[] = {[CLB_OP_N] = 'N', [CLB_OP_T] = 'T', [CLB_OP_C] = 'C'};
@@ -273,6 +329,16 @@ static bool decline(const struct clb_offer *offer, clb_reason reason, double flo
     return false;
 }
 
+static void close_lapacke(struct clb_offer *offer, bool computed)
+{
+    struct clb_guest guest;
+    if (offer->lapacke == NULL)
+        return;
+    clb_guest_enter(&guest);
+    clb_lapacke_close(offer->lapacke, computed);
+    clb_guest_leave(&guest);
+}
+
 static void finish(struct clb_offer *offer, const struct outcome *outcome, double flops)
 {
     const struct clb_symbol *symbol = offer->symbol;
@@ -282,6 +348,7 @@ static void finish(struct clb_offer *offer, const struct outcome *outcome, doubl
                 symbol->next.name, clb_status_name(outcome->status), offer->written, offer->parts);
     double begin = calls_are_observed() ? clb_now() : 0;
     bool next_used = offer->type->complete(offer, outcome->status);
+    close_lapacke(offer, true);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
     /* An algorithm that left everything to the next library has not used the device. */
     if (!recovered && offer->share <= 0) {
@@ -299,16 +366,20 @@ static void finish(struct clb_offer *offer, const struct outcome *outcome, doubl
 bool clb_route_offer(struct clb_offer *offer)
 {
     clb_route_configure();
+    if (is_declined_already(offer))
+        return false;
     const struct clb_routine_info *routine = clb_routine_get(offer->symbol->routine);
     double work = routine->work((double)offer->m, (double)offer->n, (double)offer->k);
     bool counts = offer->m > 0 && offer->n > 0 && offer->k > 0;
     double flops = counts ? work * clb_flops_per_work(routine->precision) : 0;
-    clb_reason reason = decide_early(offer, work);
-    if (reason != CLB_REASONS)
-        return decline(offer, reason, flops);
-    struct outcome outcome = run_on_device(offer, work);
-    if (outcome.reason != CLB_REASONS)
+    struct outcome outcome = {.reason = decide_early(offer, work)};
+    if (outcome.reason == CLB_REASONS)
+        outcome = run_on_device(offer, work);
+    if (outcome.reason != CLB_REASONS) {
+        close_lapacke(offer, false);
+        remember_declined(offer);
         return decline(offer, outcome.reason, flops);
+    }
     finish(offer, &outcome, flops);
     return true;
 }

@@ -29,10 +29,19 @@ typedef enum clb_symbol_id {
     CLB_SYMBOLS
 } clb_symbol_id;
 
+/* The forms of forms.h; Fortran's come first, in the same order, for every routine. */
+typedef enum clb_form {
+#define CLB_FORM_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_FORM_##form,
+    CLB_FORMS_BLAS(CLB_FORM_ENUM, any) CLB_FORMS_LAPACK_C(CLB_FORM_ENUM, any)
+#undef CLB_FORM_ENUM
+        CLB_FORMS
+} clb_form;
+
 struct clb_symbol {
     struct clb_next_symbol next;
     _Atomic double gate; /* work below this is declined without another look; -inf: none is */
     clb_routine routine;
+    clb_form form;
 };
 
 /* Hidden, one row for each name; the fast path of the interface reads it. */
@@ -61,6 +70,7 @@ static inline double clb_flops_per_work(clb_precision precision)
 }
 
 const struct clb_routine_info *clb_routine_get(clb_routine routine);
+clb_work clb_routine_work(clb_routine routine);
 
 /* A name's number among its routine's, and another routine's name of the same form: dtrsm_64_ for
  * dgemm_64_. */
@@ -162,29 +172,73 @@ clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
  * the result is the first one's position in Fortran's list. */
 int clb_route_compose_gemmtr(struct clb_blas3_call *call, const struct clb_next_blas3 *next);
 
-/* ---- LU: getrf.c, getrs.c, gesv.c ------------------------------------------------------------ */
+/* ---- lapacke.c: what a C name of LAPACK adds to a call ---------------------------------------
+ *
+ * Matrices by rows, and input that is searched for NaN. The call that is routed is Fortran's: while
+ * it is computed, its pointer to a matrix by rows is one to a copy by columns. */
+
+typedef enum clb_lapacke_use {
+    CLB_LAPACKE_KEPT, /* the call takes it as it is */
+    CLB_LAPACKE_IN,
+    CLB_LAPACKE_INOUT
+} clb_lapacke_use;
+
+struct clb_lapacke_matrix {
+    clb_lapacke_use use;
+    bool conjugated; /* the copy is the conjugate */
+    char part;       /* what is searched for NaN: 'U', 'L' with the diagonal, otherwise all */
+    int64_t rows, cols, ld;
+    void **at;         /* the call's pointer */
+    int64_t ld_copied; /* of the copy */
+    void *callers;     /* while *at is a copy */
+};
+
+struct clb_lapacke {
+    clb_precision precision;
+    bool by_rows, checks; /* for NaN */
+    size_t count;
+    struct clb_lapacke_matrix matrix[3];
+};
+
+/* A call that was declined has returned from the next library. */
+void clb_route_end_declined(void);
+
+/* ---- LAPACK ---------------------------------------------------------------------------------- */
 
 /* The next library's functions for one precision and caller, and how to call them. Their integers
  * have the width of the caller's. */
 struct clb_next_lapack {
-    const struct clb_target *getrf, *getrs, *trsm, *gemm; /* NULL: not found in that width */
+    /* NULL: none of that width */
+    const struct clb_target *getrf, *getrs, *getri, *potrf, *potrs, *trsm, *gemm;
     /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
     size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
                          int64_t *ipiv);
     /* ipiv as the caller has it */
     void (*call_getrs)(const struct clb_target *target, const struct clb_getrs *problem,
                        const void *ipiv);
+    /* ipiv as the caller has it; lwork of -1 asks for the size only. Returns info >= 0 */
+    size_t (*call_getri)(const struct clb_target *target, const struct clb_getri *problem,
+                         const void *ipiv, void *work, int64_t lwork);
+    /* Returns info >= 0. */
+    size_t (*call_potrf)(const struct clb_target *target, const struct clb_potrf *problem);
+    void (*call_potrs)(const struct clb_target *target, const struct clb_potrs *problem);
     clb_next_trsm call_trsm;
     clb_next_gemm call_gemm;
 };
 
-/* xGETRF, xGETRS and xGESV are calls of one shape: A is m x n or of order n, B has nrhs columns. */
+/* LU: getrf.c, getrs.c, getri.c, gesv.c */
+
+/* xGETRF, xGETRS, xGETRI and xGESV are calls of one shape: A is m x n or of order n, B has nrhs
+ * columns. */
 struct clb_lu_call {
+    struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
     clb_op trans; /* getrs */
     int64_t m, n, nrhs, lda, ldb;
     void *a, *b;
     void *ipiv, *info; /* Fortran integers, 64-bit ones if `wide` */
+    void *work;        /* getri's, of lwork elements; NULL: the caller brings none */
+    int64_t lwork;
     bool wide;
 };
 
@@ -192,8 +246,65 @@ bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next);
 bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next);
+bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                     const struct clb_next_lapack *next);
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
                     const struct clb_next_lapack *next);
+
+/* Cholesky: potrf.c, potrs.c, posv.c */
+
+/* xPOTRF, xPOTRS and xPOSV are calls of one shape: A is of order n, B has nrhs columns. */
+struct clb_chol_call {
+    struct clb_lapacke *lapacke; /* NULL: a Fortran name */
+    clb_precision precision;
+    bool upper, options_valid; /* uplo */
+    int64_t n, nrhs, lda, ldb;
+    void *a, *b;
+    void *info; /* a Fortran integer, a 64-bit one if `wide` */
+    bool wide;
+};
+
+bool clb_route_potrf(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_potrs(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_posv(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                    const struct clb_next_lapack *next);
+
+/* ---- QR: geqrf.c, ormqr.c, orgqr.c ----------------------------------------------------------- */
+
+/* The next library's functions for one precision and caller, and how to call them. Their integers
+ * have the width of the caller's; `work` is the caller's workspace. */
+struct clb_next_qr {
+    const struct clb_target *geqrf, *geqrt, *ormqr, *orgqr; /* NULL: not found in that width */
+    void (*call_geqrf)(const struct clb_target *target, const struct clb_geqrf *problem, void *tau,
+                       void *work, int64_t lwork);
+    /* The results of xGEQRF; false: there is no memory, and nothing was done. */
+    bool (*call_geqrt)(const struct clb_target *target, const struct clb_geqrf *problem, void *tau);
+    void (*call_ormqr)(const struct clb_target *target, const struct clb_ormqr *problem, void *work,
+                       int64_t lwork);
+    void (*call_orgqr)(const struct clb_target *target, const struct clb_orgqr *problem, void *work,
+                       int64_t lwork);
+};
+
+/* xGEQRF, xORMQR and xORGQR. WORK(1) and INFO of a call that has been computed are the interface's.
+ */
+struct clb_qr_call {
+    struct clb_lapacke *lapacke; /* NULL: a Fortran name */
+    clb_precision precision;
+    bool right; /* ormqr, and the next two */
+    clb_op trans;
+    bool options_valid;
+    int64_t m, n, k, lda, ldc, lwork;
+    void *a, *tau, *c, *work;
+};
+
+bool clb_route_geqrf(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next);
+bool clb_route_ormqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next);
+bool clb_route_orgqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 

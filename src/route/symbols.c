@@ -2,8 +2,12 @@
 #include "route.h"
 
 #include <math.h>
+#include <string.h>
 
-#define PROBE(prefix, suffix) #prefix "isamax" #suffix
+#define PROBE_FORTRAN(prefix, suffix) #prefix "isamax" #suffix
+#define PROBE_C(prefix, suffix)       PROBE_FORTRAN(prefix, suffix)
+/* Only names that say nothing of the width are asked: those of the reference, for its BLAS's. */
+#define PROBE_LAPACKE(prefix, suffix) "isamax_"
 
 enum {
 #define CLB_ROUTINE(name, precision, library, work) LIBRARY_OF_##name = CLB_LIBRARY_##library,
@@ -14,15 +18,16 @@ enum {
 /* Until the configuration is read no call is too small to be looked at, not even an invalid one
  * whose work is negative; where calls are observed it stays so. */
 struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
-#define CLB_SYMBOL_ROW(routine_name, form, prefix, suffix, abi_name, ilp64)                        \
+#define CLB_SYMBOL_ROW(routine_name, form_name, prefix, suffix, abi_name, ilp64)                   \
     [CLB_SYMBOL_##routine_name##_##                                                                \
-        form] = {.next = {.name = #prefix #routine_name #suffix,                                   \
-                          .probe = PROBE(prefix, suffix),                                          \
-                          .abi = CLB_ABI_##abi_name,                                               \
-                          .library = (clb_library)LIBRARY_OF_##routine_name,                       \
-                          .always_ilp64 = ilp64},                                                  \
-                 .gate = -INFINITY,                                                                \
-                 .routine = CLB_ROUTINE_##routine_name},
+        form_name] = {.next = {.name = #prefix #routine_name #suffix,                              \
+                               .probe = PROBE_##abi_name(prefix, suffix),                          \
+                               .abi = CLB_ABI_##abi_name,                                          \
+                               .library = (clb_library)LIBRARY_OF_##routine_name,                  \
+                               .always_ilp64 = ilp64},                                             \
+                      .gate = -INFINITY,                                                           \
+                      .routine = CLB_ROUTINE_##routine_name,                                       \
+                      .form = CLB_FORM_##form_name},
 #define CLB_ROUTINE(name, precision, library, work) CLB_FORMS_##library(CLB_SYMBOL_ROW, name)
 #include "routines.def"
 #undef CLB_ROUTINE
@@ -49,6 +54,24 @@ size_t clb_symbol_form(const struct clb_symbol *symbol)
 struct clb_symbol *clb_symbol_sibling(const struct clb_symbol *symbol, clb_routine routine)
 {
     return &clb_symbols[routines[routine].symbol + clb_symbol_form(symbol)];
+}
+
+/* By the name without its precision; products are what is not here. */
+clb_work clb_routine_work(clb_routine routine)
+{
+    static const struct {
+        const char *name;
+        clb_work work;
+    } works[] = {
+        {"trsm", CLB_WORK_SOLVE},   {"getrs", CLB_WORK_SOLVE},  {"potrs", CLB_WORK_SOLVE},
+        {"getrf", CLB_WORK_FACTOR}, {"gesv", CLB_WORK_FACTOR},  {"potrf", CLB_WORK_FACTOR},
+        {"posv", CLB_WORK_FACTOR},  {"getri", CLB_WORK_INVERT},
+    };
+    for (size_t i = 0; i < CLB_COUNT_OF(works); i++) {
+        if (strcmp(clb_routine_get(routine)->name + 1, works[i].name) == 0)
+            return works[i].work;
+    }
+    return CLB_WORK_PRODUCT;
 }
 
 const char *clb_reason_name(clb_reason reason)

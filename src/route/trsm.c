@@ -113,6 +113,7 @@ bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
     struct trsm trsm = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = target,
                   .m = call->m,
                   .n = call->n,
                   .k = call->problem.right ? call->n : call->m,

@@ -1,6 +1,7 @@
 /* Selection of a kernel family and its parameters. */
 #include "tuning.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -48,6 +49,22 @@ static const struct row smallest_rows[] = {
 
 #undef CLB_GEMM
 #undef V
+
+static const struct offload_row {
+    bool (*matches)(const struct clb_device *device);
+    clb_work work;
+    bool optimised;
+    double from[CLB_PRECISIONS];
+} offload_rows[] = {
+#define PLAIN     false
+#define OPTIMISED true
+#define CLB_OFFLOAD(class, work, next, s, d, c, z)                                                 \
+    {class_##class, CLB_WORK_##work, next, {[CLB_S] = s, [CLB_D] = d, [CLB_C] = c, [CLB_Z] = z}},
+#include "offload.def"
+#undef CLB_OFFLOAD
+#undef PLAIN
+#undef OPTIMISED
+};
 
 static const struct {
     const char *name;
@@ -208,12 +225,27 @@ const char *clb_tuning_class(const struct clb_device *device)
     return rows[i].class;
 }
 
-double clb_tuning_lowest_threshold(void)
+double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
+                          const struct clb_gemm_tuning *tuning, clb_work work, bool optimised)
+{
+    for (size_t i = 0; i < CLB_COUNT_OF(offload_rows); i++) {
+        const struct offload_row *row = &offload_rows[i];
+        if (row->work == work && row->optimised == optimised && row->matches(device))
+            return row->from[precision] > 0 ? row->from[precision] : INFINITY;
+    }
+    return tuning->threshold;
+}
+
+double clb_tuning_lowest_threshold(clb_work work)
 {
     double lowest = rows[0].tuning.threshold;
-    for (size_t i = 1; i < CLB_COUNT_OF(rows); i++) {
-        if (rows[i].tuning.threshold < lowest)
-            lowest = rows[i].tuning.threshold;
+    for (size_t i = 1; i < CLB_COUNT_OF(rows); i++)
+        lowest = fmin(lowest, rows[i].tuning.threshold);
+    for (size_t i = 0; i < CLB_COUNT_OF(offload_rows); i++) {
+        for (int p = 0; p < CLB_PRECISIONS && offload_rows[i].work == work; p++) {
+            if (offload_rows[i].from[p] > 0)
+                lowest = fmin(lowest, offload_rows[i].from[p]);
+        }
     }
     return lowest;
 }

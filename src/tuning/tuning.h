@@ -46,11 +46,25 @@ struct clb_gemm_tuning {
 clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
+/* What a routine's work is, for the threshold. */
+typedef enum clb_work {
+    CLB_WORK_PRODUCT,
+    CLB_WORK_SOLVE,
+    CLB_WORK_FACTOR,
+    CLB_WORK_INVERT,
+    CLB_WORKS
+} clb_work;
+
+/* From which cube root of a routine's work `auto` offloads, next to an optimised library or
+ * another; `tuning` is the device's. Infinity: never. */
+double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
+                          const struct clb_gemm_tuning *tuning, clb_work work, bool optimised);
+
 /* The device's class in the tables, for the tuner. */
 const char *clb_tuning_class(const struct clb_device *device);
 
-/* The lowest threshold of all rows: what is below needs no device. */
-double clb_tuning_lowest_threshold(void);
+/* The lowest threshold of all rows for a class of work: what is below needs no device. */
+double clb_tuning_lowest_threshold(clb_work work);
 
 /* Check CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS, one line for each value that is not valid; such
  * values are ignored. Called once, at the first intercepted call. */

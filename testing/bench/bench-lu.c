@@ -1,9 +1,9 @@
-/* LU factorisations and triangular systems on the device, next to OpenBLAS, in one process.
+/* LU and Cholesky factorisations and triangular systems on the device, next to OpenBLAS, in one
+ * process.
  *
- * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
+ * usage: bench-lu [--routines getrf,trsm,getrs,potrf] [--sizes N,N,...] [--precisions s,d,c,z]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
- *                 [--seconds S] [--pause MS] [--core NAME] [--alone 1]
- *                 [--ladder]
+ *                 [--upper 0|1] [--seconds S] [--pause MS] [--core NAME] [--alone 1] [--ladder]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
@@ -17,9 +17,9 @@
  * --alone leaves OpenBLAS's calls out. With CLBLAS_SHIM_TRACE=FILE, timeline.py FILE shows what ran
  * when; noting that costs some time.
  *
- * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
- * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
- * --ladder has another table instead, see lu_ladder.c.
+ * Factors are checked by |P*A*v - L*(U*v)| or |A*v - L*(L^H*v)| / (n |A| |v| u) with a random v,
+ * solutions by |B - A*X| likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS
+ * chooses what is measured. --ladder has another table instead, see lu_ladder.c.
  */
 #include "bench.h"
 #include "lapack_peer.h"
@@ -37,16 +37,17 @@
 
 #define MAX_REPS 101
 
+typedef void potrf_function(const char *, const int *, void *, const int *, int *, size_t);
 typedef void trsm_function(const char *, const char *, const char *, const char *, const int *,
                            const int *, const void *, const void *, const int *, void *,
                            const int *, size_t, size_t, size_t, size_t);
 
 static struct {
     const char *routines, *sizes, *precisions, *threads, *pin, *core;
-    int rhs, reps, pause, panel_threads, alone;
+    int rhs, reps, pause, panel_threads, alone, upper;
     double seconds;
     bool ladder;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 0, 5, false};
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 0, 0, 5, false};
 
 static void *openblas;
 
@@ -76,11 +77,21 @@ static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_
     return info;
 }
 
+static size_t next_potrf(const void *context, const struct clb_potrf *problem)
+{
+    const int n = (int)problem->n, ld = (int)problem->lda;
+    int info;
+    set_panel_threads(true);
+    (*(potrf_function *const *)context)(problem->upper ? "U" : "L", &n, problem->a, &ld, &info, 1);
+    set_panel_threads(false);
+    return (size_t)info;
+}
+
 /* ---- a problem ------------------------------------------------------------------------------- */
 
-enum routine { GETRF, TRSM, GETRS, ROUTINES };
+enum routine { GETRF, TRSM, GETRS, POTRF, ROUTINES };
 
-static const char *const names[ROUTINES] = {"getrf", "trsm", "getrs"};
+static const char *const names[ROUTINES] = {"getrf", "trsm", "getrs", "potrf"};
 
 struct problem {
     enum routine routine;
@@ -93,6 +104,11 @@ struct problem {
 };
 
 static struct clb_runtime *runtime;
+
+static bool is_factorisation(const struct problem *p)
+{
+    return p->routine == GETRF || p->routine == POTRF;
+}
 
 static void need(clb_status status, const char *what)
 {
@@ -110,6 +126,14 @@ static void call_shim(const struct problem *p, void *x)
         const struct clb_lapack_next next = {&function, next_getrf, NULL, NULL};
         struct clb_getrf_result result = {.ipiv = p->ipiv};
         need(clb_getrf_run(runtime, variant, &problem, &next, &result), "getrf");
+        return;
+    }
+    if (p->routine == POTRF) {
+        potrf_function *function = (potrf_function *)function_of(p->precision, "potrf");
+        const struct clb_potrf problem = {p->precision, options.upper != 0, p->n, x, p->n};
+        const struct clb_potrf_next next = {&function, next_potrf, NULL, NULL};
+        struct clb_potrf_result result;
+        need(clb_potrf_run(runtime, variant, &problem, &next, &result), "potrf");
         return;
     }
     struct clb_gemm_progress progress;
@@ -143,6 +167,9 @@ static void call_openblas(const struct problem *p, void *x)
     int info;
     if (p->routine == GETRF)
         peer_getrf(openblas, p->precision)(&n, &n, x, &n, p->pivots, &info);
+    else if (p->routine == POTRF)
+        ((potrf_function *)function_of(p->precision, "potrf"))(options.upper != 0 ? "U" : "L", &n,
+                                                               x, &n, &info, 1);
     else if (p->routine == TRSM)
         trsm_of(p->precision)("L", "L", "N", "N", &n, &rhs, clb_scalar_one(p->precision), p->a, &n,
                               x, &n, 1, 1, 1, 1);
@@ -159,7 +186,7 @@ static double cpu_now(void)
 
 static double time_call(const struct problem *p, int library, double *cpu)
 {
-    memcpy(p->x[library], p->routine == GETRF ? p->a : p->b, p->bytes);
+    memcpy(p->x[library], is_factorisation(p) ? p->a : p->b, p->bytes);
     usleep((useconds_t)options.pause * 1000);
     double begin = bench_now(), cpu_begin = cpu_now();
     if (library == 0)
@@ -220,6 +247,20 @@ static void apply(const struct problem *p, const void *x, size_t cols, enum part
     }
 }
 
+/* y = M^H*v for a triangle. */
+static void apply_adjoint(const struct problem *p, const void *x, enum part part,
+                          const struct complex_number *v, struct complex_number *y)
+{
+    memset(y, 0, p->n * sizeof *y);
+    for (size_t j = 0; j < p->n; j++) {
+        for (size_t i = part == LOWER ? j : 0; i < (part == LOWER ? p->n : j + 1); i++) {
+            const struct complex_number e = get(p, x, i, j);
+            y[j].re += e.re * v[i].re + e.im * v[i].im;
+            y[j].im += e.re * v[i].im - e.im * v[i].re;
+        }
+    }
+}
+
 static double distance(const struct problem *p, const struct complex_number *x,
                        const struct complex_number *y, double scale)
 {
@@ -240,6 +281,30 @@ static void interchange(const struct problem *p, int library, struct complex_num
         v[i] = v[other];
         v[other] = held;
     }
+}
+
+/* A*v against L*(L^H*v) or U^H*(U*v). */
+static double definite_error_of(const struct problem *p, int library)
+{
+    uint64_t state = 7;
+    double norm, unused;
+    struct complex_number *v = calloc(4 * p->n, sizeof *v), *y = v + p->n, *z = y + p->n,
+                          *w = z + p->n;
+    if (v == NULL)
+        bench_fail("no memory");
+    for (size_t i = 0; i < p->n; i++)
+        v[i] = (struct complex_number){bench_random(&state), 0};
+    apply(p, p->a, p->n, WHOLE, v, y, &norm);
+    if (options.upper != 0) {
+        apply(p, p->x[library], p->n, UPPER, v, w, &unused);
+        apply_adjoint(p, p->x[library], UPPER, w, z);
+    } else {
+        apply_adjoint(p, p->x[library], LOWER, v, w);
+        apply(p, p->x[library], p->n, LOWER, w, z, &unused);
+    }
+    double error = distance(p, y, z, norm);
+    free(v);
+    return error;
 }
 
 /* P*A*v against L*(U*v), or L*(U*(X*v)) against P*B*v, where A has no factors A*(X*v) against B*v.
@@ -281,17 +346,38 @@ static double error_of(const struct problem *p, int library)
 static double work_of(const struct problem *p)
 {
     double n = (double)p->n, parts = bench_parts((int)p->precision);
-    double real = p->routine == GETRF  ? 2.0 / 3 * n * n * n
-                  : p->routine == TRSM ? n * n * (double)p->rhs
-                                       : 2 * n * n * (double)p->rhs;
+    double real = p->routine == GETRF   ? 2.0 / 3 * n * n * n
+                  : p->routine == POTRF ? 1.0 / 3 * n * n * n
+                  : p->routine == TRSM  ? n * n * (double)p->rhs
+                                        : 2 * n * n * (double)p->rhs;
     return 1e-9 * real * parts * parts;
+}
+
+/* Hermitian, and definite by its diagonal. */
+static void make_definite(struct problem *p)
+{
+    size_t parts = (size_t)bench_parts((int)p->precision);
+    bool single = bench_real_size((int)p->precision) == sizeof(float);
+    for (size_t j = 0; j < p->n; j++) {
+        for (size_t at = j * (p->n + 1) * parts, i = j; i < p->n; i++, at += parts) {
+            const struct complex_number e = get(p, p->a, i, j);
+            size_t other = (j + i * p->n) * parts;
+            for (size_t part = 0; part < parts; part++) {
+                double value = part == 0 ? i == j ? e.re + (double)p->n : e.re : i == j ? 0 : -e.im;
+                if (single)
+                    ((float *)p->a)[other + part] = (float)value;
+                else
+                    ((double *)p->a)[other + part] = value;
+            }
+        }
+    }
 }
 
 static void make_problem(struct problem *p)
 {
     size_t element = (size_t)bench_parts((int)p->precision) * bench_real_size((int)p->precision);
     size_t bytes = p->n * p->n * element;
-    p->bytes = p->routine == GETRF ? bytes : p->n * p->rhs * element;
+    p->bytes = is_factorisation(p) ? bytes : p->n * p->rhs * element;
     p->a = bench_memory(bytes);
     p->b = bench_memory(p->bytes);
     p->x[0] = bench_memory(p->bytes);
@@ -300,7 +386,9 @@ static void make_problem(struct problem *p)
     p->pivots = bench_memory(p->n * sizeof *p->pivots);
     bench_fill(p->a, p->n * p->n, (int)p->precision, 1);
     bench_fill(p->b, p->bytes / element, (int)p->precision, 2);
-    if (p->routine == GETRF)
+    if (p->routine == POTRF)
+        make_definite(p);
+    if (is_factorisation(p))
         return;
     /* Factors: their triangles are well conditioned. */
     peer_getrf_function *function = peer_getrf(openblas, p->precision);
@@ -342,8 +430,10 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
         ratios[i] = other[i] / shim[i];
         cpu_ratios[i] = cpu[1] / cpu[0];
     }
-    double error = error_of(&p, 0), work = work_of(&p);
-    double other_error = options.alone ? (double)NAN : error_of(&p, 1);
+    double (*const measure_error)(const struct problem *, int) =
+        routine == POTRF ? definite_error_of : error_of;
+    double error = measure_error(&p, 0), work = work_of(&p);
+    double other_error = options.alone ? (double)NAN : measure_error(&p, 1);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
     bool good = error < 1;
     printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n",
@@ -498,6 +588,8 @@ static void parse(int count, char **arguments)
             options.pause = atoi(value);
         else if (strcmp(name, "--alone") == 0)
             options.alone = atoi(value);
+        else if (strcmp(name, "--upper") == 0)
+            options.upper = atoi(value);
         else if (strcmp(name, "--core") == 0)
             options.core = value;
         else

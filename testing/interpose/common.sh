@@ -150,7 +150,7 @@ expect()
 consistent()
 {
     [ -s "$1" ] || { echo "no report $1"; return 1; }
-    sed 's/.*"routines"://' "$1" | grep -o '"[a-z0-9_]*":{"calls"[^{]*{[^}]*},"declined":{[^}]*}' |
+    sed 's/.*"routines"://' "$1" | grep -o '"[A-Za-z0-9_]*":{"calls"[^{]*{[^}]*},"declined":{[^}]*}' |
         awk -F'[{}]' '
             { rows++; split("", v); n = split($2, item, ",")
               for (i = 1; i <= n; i++) { split(item[i], p, ":"); v[p[1]] = p[2] }

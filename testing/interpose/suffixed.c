@@ -21,6 +21,14 @@
     {                                                                                              \
         x##getrs_(trans, n, nrhs, a, lda, ipiv, b, ldb, info, length);                             \
     }                                                                                              \
+    void x##getri_(void *, void *, void *, void *, void *, void *, void *);                        \
+    EXPORT void ROUTINE(x##getri)(void *n, void *a, void *lda, void *ipiv, void *work,             \
+                                  void *lwork, void *info);                                        \
+    void ROUTINE(x##getri)(void *n, void *a, void *lda, void *ipiv, void *work, void *lwork,       \
+                           void *info)                                                             \
+    {                                                                                              \
+        x##getri_(n, a, lda, ipiv, work, lwork, info);                                             \
+    }                                                                                              \
     void x##gesv_(void *, void *, void *, void *, void *, void *, void *, void *);                 \
     EXPORT void ROUTINE(x##gesv)(void *n, void *nrhs, void *a, void *lda, void *ipiv, void *b,     \
                                  void *ldb, void *info);                                           \
@@ -28,6 +36,28 @@
                           void *info)                                                              \
     {                                                                                              \
         x##gesv_(n, nrhs, a, lda, ipiv, b, ldb, info);                                             \
+    }                                                                                              \
+    void x##potrf_(void *, void *, void *, void *, void *, size_t);                                \
+    EXPORT void ROUTINE(x##potrf)(void *uplo, void *n, void *a, void *lda, void *info);            \
+    void ROUTINE(x##potrf)(void *uplo, void *n, void *a, void *lda, void *info)                    \
+    {                                                                                              \
+        x##potrf_(uplo, n, a, lda, info, 1);                                                       \
+    }                                                                                              \
+    void x##potrs_(void *, void *, void *, void *, void *, void *, void *, void *, size_t);        \
+    EXPORT void ROUTINE(x##potrs)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b,    \
+                                  void *ldb, void *info);                                          \
+    void ROUTINE(x##potrs)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b,           \
+                           void *ldb, void *info)                                                  \
+    {                                                                                              \
+        x##potrs_(uplo, n, nrhs, a, lda, b, ldb, info, 1);                                         \
+    }                                                                                              \
+    void x##posv_(void *, void *, void *, void *, void *, void *, void *, void *, size_t);         \
+    EXPORT void ROUTINE(x##posv)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b,     \
+                                 void *ldb, void *info);                                           \
+    void ROUTINE(x##posv)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b, void *ldb, \
+                          void *info)                                                              \
+    {                                                                                              \
+        x##posv_(uplo, n, nrhs, a, lda, b, ldb, info, 1);                                          \
     }                                                                                              \
     void x##trsm_(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *,  \
                   void *, size_t, size_t, size_t, size_t);                                         \

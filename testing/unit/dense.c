@@ -65,6 +65,16 @@ void dense_remember(struct dense *x)
     matrix_remember(&x->real);
 }
 
+void dense_restore(struct dense *x, size_t first)
+{
+    struct dense old = *x;
+    size_t element = clb_precision_size(x->precision);
+    old.real.memory = x->real.snapshot;
+    for (size_t j = first; j < x->cols; j++)
+        memcpy((char *)dense_data(x) + j * x->ld * element,
+               (char *)dense_data(&old) + j * x->ld * element, x->rows * element);
+}
+
 bool dense_gaps_intact(const struct dense *x)
 {
     return matrix_gaps_intact(&x->real);
@@ -122,6 +132,18 @@ static void put(const struct view *x, size_t i, size_t j, number value)
         if (pair)
             ((double *)x->data)[at + 1] = (double)cimagl(value);
     }
+}
+
+number dense_at(clb_precision precision, const void *data, size_t ld, size_t i, size_t j)
+{
+    const struct view view = {precision, (void *)(uintptr_t)data, ld};
+    return get(&view, i, j);
+}
+
+void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_t j, number value)
+{
+    const struct view view = {precision, data, ld};
+    put(&view, i, j, value);
 }
 
 static number get_op(const struct view *x, clb_op op, size_t i, size_t j)
@@ -219,7 +241,154 @@ static void gemm(const void *context, const struct clb_gemm *problem)
     }
 }
 
+static size_t potrf(const void *context, const struct clb_potrf *problem)
+{
+    const struct view x = {problem->precision, problem->a, problem->lda};
+    clb_op op = problem->upper ? CLB_OP_C : CLB_OP_N; /* L(i, j), wherever it is */
+    (void)context;
+    dense_next_entries += problem->n * (problem->n + 1) / 2;
+    for (size_t j = 0; j < problem->n; j++) {
+        for (size_t i = j; i < problem->n; i++) {
+            number sum = i == j ? creall(get(&x, j, j)) : get_op(&x, op, i, j);
+            for (size_t p = 0; p < j; p++)
+                sum -= get_op(&x, op, i, p) * conjl(get_op(&x, op, j, p));
+            if (i == j && !(creall(sum) > 0))
+                return j + 1;
+            number l = i == j ? sqrtl(creall(sum)) : divide(sum, get(&x, j, j));
+            put(&x, problem->upper ? j : i, problem->upper ? i : j, problem->upper ? conjl(l) : l);
+        }
+    }
+    return 0;
+}
+
+void dense_potrs(const struct clb_potrs *problem)
+{
+    struct clb_trsm system = {.precision = problem->precision,
+                              .upper = problem->upper,
+                              .m = problem->n,
+                              .n = problem->nrhs,
+                              .alpha = clb_scalar_one(problem->precision),
+                              .a = problem->a,
+                              .b = problem->b,
+                              .lda = problem->lda,
+                              .ldb = problem->ldb};
+    for (int step = 0; step < 2; step++) {
+        system.trans = (step == 0) == problem->upper ? CLB_OP_C : CLB_OP_N;
+        trsm(NULL, &system);
+    }
+}
+
+const struct clb_potrf_next dense_potrf_next = {NULL, potrf, trsm, gemm};
 const struct clb_lapack_next dense_next = {NULL, getrf, trsm, gemm};
+
+/* ---- positive definite matrices -------------------------------------------------------------- */
+
+/* x*conj(y); C's own product is several times as slow, for the sake of infinities. */
+static number times_conjugate(number x, number y)
+{
+    return dense_number(creall(x) * creall(y) + cimagl(x) * cimagl(y),
+                        cimagl(x) * creall(y) - creall(x) * cimagl(y));
+}
+
+void dense_make_definite(struct dense *x, clb_precision precision, size_t n, size_t pad, bool upper,
+                         int grading, uint64_t *seed)
+{
+    struct dense b;
+    int *scale = malloc(n * sizeof *scale);
+    if (scale == NULL)
+        abort();
+    dense_make(x, precision, n, n, pad, seed);
+    dense_make(&b, precision, n, n, 0, seed);
+    for (size_t i = 0; i < n; i++)
+        scale[i] = (int)random_below(seed, 2 * (uint64_t)grading + 1) - grading;
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < n; i++) {
+            number sum = 0;
+            for (size_t p = 0; p < n; p++)
+                sum += times_conjugate(dense_get(&b, i, p), dense_get(&b, j, p));
+            sum = sum / n + (i == j ? 0.05L : 0);
+            sum *= ldexpl(1, scale[i] + scale[j]);
+            if (i == j)
+                dense_set(x, i, j, dense_number(creall(sum), NAN));
+            else
+                dense_set(x, i, j, (i > j) != upper ? sum : dense_number(NAN, NAN));
+        }
+    }
+    dense_remember(x);
+    dense_free(&b);
+    free(scale);
+}
+
+/* Whatever no factor is to be written to is as it was, bit by bit. */
+static bool rest_is_intact(const struct dense *x, bool upper, size_t columns)
+{
+    struct dense old = *x;
+    size_t element = clb_precision_size(x->precision);
+    old.real.memory = x->real.snapshot;
+    for (size_t j = 0; j < x->cols; j++) {
+        for (size_t i = 0; i < x->rows; i++) {
+            size_t at = (i + j * x->ld) * element;
+            bool factor = j < columns && (upper ? i <= j : i >= j);
+            if (!factor &&
+                memcmp((char *)dense_data(x) + at, (char *)dense_data(&old) + at, element) != 0)
+                return false;
+        }
+    }
+    return dense_gaps_intact(x);
+}
+
+bool dense_intact_bits(const struct dense *x)
+{
+    return rest_is_intact(x, false, 0);
+}
+
+/* The stated triangle's element (i, j) with i >= j, of what is remembered or of the factor. */
+static number lower_of(const struct dense *x, bool upper, bool old, size_t i, size_t j)
+{
+    number (*const element)(const struct dense *, size_t, size_t) = old ? dense_old : dense_get;
+    return upper ? conjl(element(x, j, i)) : element(x, i, j);
+}
+
+/* A row of A spoiled up to column j; its pivot is behind that. */
+static bool row_is_nan(const struct dense *x, bool upper, size_t i, size_t j)
+{
+    for (size_t p = 0; p <= j && p < i; p++) {
+        if (isnan(creall(lower_of(x, upper, true, i, p))))
+            return true;
+    }
+    return false;
+}
+
+long double dense_cholesky_error(const struct dense *x, bool upper, size_t columns)
+{
+    long double worst = 0;
+    if (!rest_is_intact(x, upper, columns))
+        return INFINITY;
+    for (size_t j = 0; j < columns; j++) {
+        /* Of U the columns above the diagonal are there, of L all rows. */
+        for (size_t i = j; i < (upper ? columns : x->rows); i++) {
+            if (row_is_nan(x, upper, i, j))
+                continue;
+            number sum = lower_of(x, upper, true, i, j);
+            if (i == j) {
+                number pivot = dense_get(x, j, j);
+                if (!(creall(pivot) > 0) || cimagl(pivot) != 0)
+                    return INFINITY;
+                sum = creall(sum);
+            }
+            long double size = cabsl(sum);
+            for (size_t p = 0; p <= j; p++) {
+                number l = lower_of(x, upper, false, i, p), k = lower_of(x, upper, false, j, p);
+                sum -= times_conjugate(l, k);
+                size += cabsl(l) * cabsl(k);
+            }
+            long double error = cabsl(sum) / (size * dense_unit(x->precision) * (j + 4));
+            if (size > 0 && !(error <= worst))
+                worst = isnan(error) ? INFINITY : error;
+        }
+    }
+    return worst;
+}
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 

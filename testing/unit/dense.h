@@ -35,8 +35,13 @@ number dense_old(const struct dense *x, size_t i, size_t j); /* as remembered */
 /* Rounded to the precision, the imaginary part dropped where it is real. */
 void dense_set(struct dense *x, size_t i, size_t j, number value);
 void dense_remember(struct dense *x);
+/* Columns from `first` on as remembered. */
+void dense_restore(struct dense *x, size_t first);
 bool dense_gaps_intact(const struct dense *x);
 bool dense_intact(const struct dense *x);
+
+/* The same where there may be NaN. */
+bool dense_intact_bits(const struct dense *x);
 
 /* Unit roundoff of a precision. */
 long double dense_unit(clb_precision precision);
@@ -44,10 +49,30 @@ number dense_scalar(clb_precision precision, const void *scalar);
 /* LAPACK's measure of a pivot. */
 long double dense_abs1(number x);
 
+/* Element (i, j) of any memory with a leading dimension. */
+number dense_at(clb_precision precision, const void *data, size_t ld, size_t i, size_t j);
+void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_t j, number value);
+
 /* The next library by plain loops in higher precision, each entry rounded once it is stored. It
  * counts the elements that it was given. */
 extern _Atomic size_t dense_next_entries;
 extern const struct clb_lapack_next dense_next;
+
+extern const struct clb_potrf_next dense_potrf_next;
+
+/* Hermitian and positive definite, of order n: B*B^H/n with a random B, its rows scaled by powers
+ * of two of up to `grading`, in one triangle; the other one and the imaginary parts of the diagonal
+ * are NaN, which is not to be read. Remembered. */
+void dense_make_definite(struct dense *x, clb_precision precision, size_t n, size_t pad, bool upper,
+                         int grading, uint64_t *seed);
+/* The backward error of the first columns of the factor: the largest |A - L*L^H| / ((j + 4) u (|A|
+ * + |L||L^H|)) of any entry of these, j its column, where A = L*L^H or L^H is U. Infinite when
+ * anything else in `x` is not as remembered: the other triangle, other columns, the gaps; or when a
+ * pivot is not real and positive. */
+long double dense_cholesky_error(const struct dense *x, bool upper, size_t columns);
+
+/* X from the factor, over B, by two systems of dense_next. */
+void dense_potrs(const struct clb_potrs *problem);
 
 /* The backward error of a factorisation whose input is remembered in `x`: the largest
  * |P*A - L*U| / ((min(m, n) + 4) u (|P*A| + |L||U|)) of any entry. Not finite when ipiv is none. */

@@ -3,6 +3,7 @@
  * makes, and every OpenCL call of a warm one failing in turn. */
 #include "dense.h"
 #include "fakecl.h"
+#include "lapack_next.h"
 #include "routed.h"
 #include "tap.h"
 
@@ -15,103 +16,6 @@
 #define UNSET INT64_C(0x5a5a5a5a5a5a5a5a)
 
 static uint64_t seed;
-static long next_getrs_calls, next_getrf_calls;
-static void (*getrf_hook)(void); /* called by the next library's getrf */
-
-/* ---- the next library ------------------------------------------------------------------------ */
-
-static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
-{
-    (void)target;
-    next_getrf_calls++;
-    if (getrf_hook != NULL)
-        getrf_hook();
-    return dense_next.getrf(&p->precision, p->m, p->n, p->a, p->lda, ipiv);
-}
-
-static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
-{
-    (void)target;
-    dense_next.trsm(NULL, problem);
-}
-
-static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
-{
-    (void)target;
-    dense_next.gemm(NULL, problem);
-}
-
-static void swap_rows(const struct clb_getrs *p, size_t i, size_t other)
-{
-    size_t element = clb_precision_size(p->precision);
-    for (size_t j = 0; j < p->nrhs; j++) {
-        char held[16], *x = (char *)p->b + (i + j * p->ldb) * element,
-                       *y = (char *)p->b + (other + j * p->ldb) * element;
-        memcpy(held, x, element);
-        memcpy(x, y, element);
-        memcpy(y, held, element);
-    }
-}
-
-static void solve(const struct clb_getrs *p, const void *ipiv, bool wide)
-{
-    bool plain = p->trans == CLB_OP_N;
-    struct clb_trsm trsm = {.precision = p->precision,
-                            .trans = p->trans,
-                            .m = p->n,
-                            .n = p->nrhs,
-                            .alpha = clb_scalar_one(p->precision),
-                            .a = p->a,
-                            .b = p->b,
-                            .lda = p->lda,
-                            .ldb = p->ldb};
-    next_getrs_calls++;
-    for (size_t step = 0; step < 3; step++) {
-        if (step == (plain ? 0 : 2)) {
-            for (size_t q = 0; q < p->n; q++) {
-                size_t i = plain ? q : p->n - 1 - q;
-                swap_rows(p, i,
-                          (size_t)(wide ? ((const int64_t *)ipiv)[i] : ((const int32_t *)ipiv)[i]) -
-                              1);
-            }
-        } else {
-            trsm.upper = trsm.unit = false;
-            if (step == (plain ? 2 : 0))
-                trsm.upper = true;
-            else
-                trsm.unit = true;
-            dense_next.trsm(NULL, &trsm);
-        }
-    }
-}
-
-static void call_getrs_wide(const struct clb_target *target, const struct clb_getrs *problem,
-                            const void *ipiv)
-{
-    (void)target;
-    solve(problem, ipiv, true);
-}
-
-static void call_getrs_narrow(const struct clb_target *target, const struct clb_getrs *problem,
-                              const void *ipiv)
-{
-    (void)target;
-    solve(problem, ipiv, false);
-}
-
-static const struct clb_target some_target;
-
-static struct clb_next_lapack next_of(const struct clb_lu_call *call)
-{
-    return (struct clb_next_lapack){.getrf = &some_target,
-                                    .getrs = &some_target,
-                                    .trsm = &some_target,
-                                    .gemm = &some_target,
-                                    .call_getrf = call_getrf,
-                                    .call_getrs = call->wide ? call_getrs_wide : call_getrs_narrow,
-                                    .call_trsm = call_trsm,
-                                    .call_gemm = call_gemm};
-}
 
 /* ---- systems --------------------------------------------------------------------------------- */
 
@@ -204,15 +108,20 @@ static void free_system(struct system *s)
 }
 
 /* As the interface would; true when the route layer took the call. */
-static bool run(struct system *s)
+static bool run_with(struct system *s, const struct clb_next_lapack *next)
 {
     static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_lu_call *,
                                          const struct clb_next_lapack *) = {
         clb_route_getrf, clb_route_getrs, clb_route_gesv};
-    const struct clb_next_lapack next = next_of(&s->call);
     dense_next_entries = 0;
     next_getrf_calls = next_getrs_calls = 0;
-    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, &next);
+    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, next);
+}
+
+static bool run(struct system *s)
+{
+    const struct clb_next_lapack next = lapack_next_for(&s->call);
+    return run_with(s, &next);
 }
 
 /* Normwise, with LAPACK's threshold: ||B - op(A)*X|| <= 30 n u ||A|| ||X||. */
@@ -434,16 +343,16 @@ static void reason_no_siblings(void *unused)
     (void)unused;
     set_up("always");
     make_system(&s, GETRF, CLB_D, 30, 30, 3, &seed);
-    struct clb_next_lapack next = next_of(&s.call);
+    struct clb_next_lapack next = lapack_next_for(&s.call);
     next.trsm = NULL;
     expect(!clb_route_getrf(symbol_of(GETRF, CLB_D), &s.call, &next), "taken");
     expect_only("dgetrf_", "cost", 1);
     make_system(&s, GESV, CLB_D, 30, 30, 3, &seed);
-    next = next_of(&s.call);
+    next = lapack_next_for(&s.call);
     next.getrs = NULL;
     expect(!clb_route_gesv(symbol_of(GESV, CLB_D), &s.call, &next), "taken");
     make_system(&s, GETRS, CLB_D, 30, 30, 3, &seed);
-    next = next_of(&s.call);
+    next = lapack_next_for(&s.call);
     next.getrs = NULL;
     expect(!clb_route_getrs(symbol_of(GETRS, CLB_D), &s.call, &next), "taken");
     expect_only("dgesv_", "cost", 1);
@@ -541,6 +450,52 @@ static void few_right_hand_sides(void *unused)
     dense_free(&s.a);
 }
 
+/* Without a threshold of the user's the table has one for each kind of work and of next library. */
+static void by_kind_of_next(void *unused)
+{
+    static const struct clb_target optimised = {.optimised = true};
+    static const struct {
+        enum routine routine;
+        clb_precision precision;
+        size_t n;
+        bool optimised;
+        const char *symbol, *reason;
+    } calls[] = {
+        {GETRF, CLB_D, 480, false, "dgetrf_", "small"},
+        {GETRF, CLB_S, 1200, true, "sgetrf_", "small"},
+        {GETRF, CLB_Z, 700, true, "zgetrf_", "cost"},
+        {GESV, CLB_C, 700, true, "cgesv_", "cost"},
+        {GETRS, CLB_D, 300, false, "dgetrs_", "small"},
+        {GETRS, CLB_S, 500, true, "sgetrs_", "small"},
+        {GETRS, CLB_Z, 700, true, "zgetrs_", "cost"},
+    };
+    (void)unused;
+    set_up("auto");
+    double *memory = calloc(1200 * 1200, sizeof *memory);
+    int64_t ipiv[1200] = {0}, info = UNSET;
+    for (size_t i = 0; i < CLB_COUNT_OF(calls) && memory != NULL; i++) {
+        const int64_t n = (int64_t)calls[i].n;
+        struct system s = {.routine = calls[i].routine,
+                           .call = {.precision = calls[i].precision,
+                                    .m = n,
+                                    .n = n,
+                                    .nrhs = n,
+                                    .lda = n,
+                                    .ldb = n,
+                                    .a = memory,
+                                    .b = memory,
+                                    .ipiv = ipiv,
+                                    .info = &info,
+                                    .wide = true}};
+        struct clb_next_lapack next = lapack_next_for(&s.call);
+        if (calls[i].optimised)
+            next.getrf = next.getrs = &optimised;
+        expect(!run_with(&s, &next) && info == UNSET, "call %zu was taken", i);
+        expect_only(calls[i].symbol, calls[i].reason, 1);
+    }
+    free(memory);
+}
+
 /* ---- calls of the next library through our names --------------------------------------------- */
 
 static bool nested_taken;
@@ -563,7 +518,7 @@ static void reentrant(void *unused)
     (void)unused;
     set_up("always");
     run_one(GETRF, CLB_D, 30, 30, 1);
-    getrf_hook = call_product;
+    next_getrf_hook = call_product;
     make_system(&s, GETRF, CLB_D, 30, 30, 1, &seed);
     expect(run(&s) && !nested_taken && nested >= 3, "%ld nested calls", nested);
     check_system(&s, "with nested calls", 0);
@@ -577,7 +532,7 @@ static void reentrant(void *unused)
     expect(run(&s) && nested >= 1 && nested_taken, "a call of the next library was declined");
     check_system(&s, "recovered with nested calls", 0);
     free_system(&s);
-    getrf_hook = NULL;
+    next_getrf_hook = NULL;
     call_product();
     expect(nested_taken, "declined afterwards");
     expect(reported("dgetrf_", "recovered") == 1, "recovered");
@@ -678,6 +633,7 @@ int main(void)
         {"nomemory", reason_nomemory},
         {"singular matrices", singular},
         {"few right-hand sides", few_right_hand_sides},
+        {"the kind of next library", by_kind_of_next},
         {"calls that the next library makes", reentrant},
     };
     seed = tap_seed();

@@ -1,6 +1,6 @@
-/* Every OpenCL call of a warm factorisation or triangular system fails once: what the device has
- * not written is intact, the next library finishes, and the result is as good as any: backward
- * error, multipliers, pivots and info. */
+/* Every OpenCL call of a warm factorisation, LU or Cholesky, or triangular system fails once: what
+ * the device has not written is intact, the next library finishes, and the result is as good as
+ * any: backward error, multipliers, pivots and info. */
 #include "dense.h"
 #include "fakecl.h"
 #include "tap.h"
@@ -20,7 +20,7 @@ struct setting {
     bool discrete;
     clb_precision precision;
     size_t m, n;
-    bool singular, right;
+    bool singular, right; /* right: of Cholesky's the upper triangle */
     uint64_t seed;
     bool tight; /* hardly more memory than is enough */
 };
@@ -31,8 +31,8 @@ static struct shared {
 } * shared;
 
 #define PARAMS                                                                                     \
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,getrf.strip=4,trsm.nb=8,trsm.part=" \
-    "8"
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,getrf.strip=4,potrf.nb=8,"          \
+    "trsm.nb=8,trsm.part=8"
 
 static const struct setting factorisations[] = {
     {"LU in place", "cpu", PARAMS, false, CLB_D, 37, 37, false, false, 0, false},
@@ -52,6 +52,18 @@ static const struct setting factorisations[] = {
      false, false, 0, false},
     {"LU in blocks of columns, singular", "cpu", PARAMS ",gemm.threads=1,getrf.block=10", true,
      CLB_C, 37, 30, true, false, 0, false},
+};
+
+static const struct setting definite[] = {
+    {"Cholesky in place", "cpu", PARAMS, false, CLB_Z, 37, 37, false, false, 0, false},
+    {"Cholesky in place, blocks by the device, indefinite", "cpu", PARAMS ",potrf.block=2", false,
+     CLB_D, 45, 45, true, true, 0, false},
+    {"Cholesky in own memory", "cpu", PARAMS ",gemm.threads=3", true, CLB_C, 45, 45, false, false,
+     0, false},
+    {"Cholesky in own memory, upper, blocks by the CPU", "cpu",
+     PARAMS ",gemm.threads=2,potrf.block=1", true, CLB_D, 37, 37, false, true, 0, false},
+    {"Cholesky streamed by one thread, indefinite", "portable",
+     PARAMS ",gemm.threads=1,gemm.stream=1", false, CLB_S, 41, 41, true, true, 0, false},
 };
 
 static const struct setting systems[] = {
@@ -152,6 +164,47 @@ static void factor(struct clb_runtime *runtime, const struct clb_gemm_variant *v
         clb_getrf_resume(&f.problem, &f.next, &f.result);
     check_factorisation(setting, &f, what);
     dense_free(&f.a);
+}
+
+/* ---- Cholesky -------------------------------------------------------------------------------- */
+
+static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            const struct setting *setting, long at, cl_int code)
+{
+    struct dense a;
+    uint64_t seed = setting->seed;
+    size_t n = setting->n, bad = setting->singular ? 30 : 0, right = bad != 0 ? bad - 1 : n;
+    bool pairs = clb_precision_parts(setting->precision) > 1, upper = setting->right;
+    char what[80];
+    snprintf(what, sizeof what, "call %ld fails with %d", at, (int)code);
+    dense_make_definite(&a, setting->precision, n, 5, upper, 3, &seed);
+    if (bad != 0)
+        dense_set(&a, bad - 1, bad - 1, -1);
+    dense_remember(&a);
+    const struct clb_potrf problem = {setting->precision, upper, n, dense_data(&a), a.ld};
+    const struct clb_potrf_next *next = &dense_potrf_next;
+    struct clb_potrf_result result;
+    fake_cl_arm(at, code, false);
+    clb_status status = clb_potrf_run(runtime, variant, &problem, next, &result);
+    shared->calls = fake_cl.calls;
+    fake_cl_arm(0, 0, false);
+    size_t written = result.columns_written;
+    expect(at != 0 || status == CLB_OK, "%s: %s", what, clb_status_name(status));
+    expect(status != CLB_OK || written == right, "%s: %zu columns written", what, written);
+    long double error = dense_cholesky_error(&a, upper, written);
+    expect(error <= (pairs ? 3 : 1), "%s: backward error of %zu columns %.3Lg", what, written,
+           error);
+    shared->partly += written > 0 && written < right;
+    shared->whole += status != CLB_OK && written == 0;
+    if (status != CLB_OK && written == 0)
+        result.info = next->potrf(next->context, &problem);
+    else if (status != CLB_OK)
+        clb_potrf_resume(&problem, next, &result);
+    expect(result.info == bad, "%s: info = %zu", what, result.info);
+    dense_restore(&a, right); /* behind the pivot there may be anything */
+    error = dense_cholesky_error(&a, upper, right);
+    expect(error <= (pairs ? 3 : 1), "%s: backward error %.3Lg", what, error);
+    dense_free(&a);
 }
 
 /* ---- systems --------------------------------------------------------------------------------- */
@@ -308,6 +361,14 @@ static void lu(void *setting)
     expect(!streamed || shared->partly > 0, "no factorisation was resumed");
 }
 
+static void cholesky(void *setting)
+{
+    fail_every_call(setting, factor_definite);
+    const struct setting *s = setting;
+    bool streamed = s->discrete || strstr(s->params, "stream") != NULL;
+    expect(!streamed || shared->partly > 0, "no factorisation was resumed");
+}
+
 static void triangles(void *setting)
 {
     fail_every_call(setting, solve);
@@ -333,6 +394,7 @@ int main(void)
     if (shared == MAP_FAILED)
         return 1;
     test(factorisations, CLB_COUNT_OF(factorisations), lu, &seed);
+    test(definite, CLB_COUNT_OF(definite), cholesky, &seed);
     test(systems, CLB_COUNT_OF(systems), triangles, &seed);
     return tap_done();
 }

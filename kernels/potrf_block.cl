@@ -1,0 +1,110 @@
+/*
+ * A small diagonal block of Cholesky's factorisation, A = L*L^H, by one work-group in local memory:
+ * right-looking, a column at a time.
+ *
+ * A(i, p) is x[x_off + i*xi + p*xp] for i >= p; offsets and strides count elements. What is stored as
+ * U of A = U^H*U comes with its strides exchanged: its transpose is the factor of conj(A). Imaginary
+ * parts on the diagonal are not read and get zero.
+ *
+ * A pivot that is not positive (or NaN) goes into `state`, unless there is one already: the number
+ * of its column, counted from 1, for a block that begins with column `first`. What is in that column
+ * and behind it is undefined then; the columns before it are right.
+ */
+
+/* 0: float, 1: double. */
+#ifndef CLB_DOUBLE
+#define CLB_DOUBLE 0
+#endif
+#ifndef CLB_COMPLEX
+#define CLB_COMPLEX 0
+#endif
+/* Largest order of a block. */
+#ifndef CLB_NB
+#define CLB_NB 32
+#endif
+/* Work-items; a multiple of CLB_NB. */
+#ifndef CLB_WG
+#define CLB_WG 256
+#endif
+
+#if CLB_DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double real;
+#else
+typedef float real;
+#endif
+#pragma OPENCL FP_CONTRACT OFF
+
+#if CLB_WG % CLB_NB
+#error "CLB_WG must be a multiple of CLB_NB"
+#endif
+
+#define CLB_PARTS (CLB_COMPLEX ? 2 : 1)
+/* Where element (i, p) is in local memory; an odd column length keeps rows in different banks. */
+#define CLB_AT(i, p) (((i) + (p) * (CLB_NB + 1)) * CLB_PARTS)
+
+/* Single precision's sqrt may be off by 3 ulp. */
+static inline real get_root(real x)
+{
+    const real root = sqrt(x);
+
+#if CLB_DOUBLE
+    return root;
+#else
+    return x > 0 && isfinite(x) ? fma(fma(-root, root, x), 0.5f / root, root) : root;
+#endif
+}
+
+kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1))) void
+clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint first, global int *state)
+{
+    local real a[CLB_AT(0, CLB_NB)];
+    local real root_of[CLB_NB];
+    const uint id = get_local_id(0);
+    const uint row = id % CLB_NB, col = id / CLB_NB;
+    uint bad = 0;
+
+    for (uint p = col; p < n; p += CLB_WG / CLB_NB) {
+        const long at = ((long)x_off + (long)row * xi + (long)p * xp) * CLB_PARTS;
+
+        for (uint part = 0; part < CLB_PARTS; part++)
+            if (row >= p && row < n)
+                a[CLB_AT(row, p) + part] = part > 0 && row == p ? 0 : x[at + part];
+    }
+    for (uint j = 0; j < n; j++) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const real pivot = a[CLB_AT(j, j)], root = get_root(pivot);
+
+        if (bad == 0 && !(pivot > 0))
+            bad = j + 1;
+        if (id == 0)
+            root_of[j] = root;
+        for (uint i = j + 1 + id; i < n; i += CLB_WG)
+            for (uint part = 0; part < CLB_PARTS; part++)
+                a[CLB_AT(i, j) + part] /= root;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint p = j + 1 + col; p < n; p += CLB_WG / CLB_NB) {
+            if (row < p || row >= n)
+                continue;
+            const real re = a[CLB_AT(row, j)], other = a[CLB_AT(p, j)];
+#if CLB_COMPLEX
+            const real im = a[CLB_AT(row, j) + 1], other_im = a[CLB_AT(p, j) + 1];
+
+            a[CLB_AT(row, p)] = fma(-re, other, fma(-im, other_im, a[CLB_AT(row, p)]));
+            a[CLB_AT(row, p) + 1] = fma(-im, other, fma(re, other_im, a[CLB_AT(row, p) + 1]));
+#else
+            a[CLB_AT(row, p)] = fma(-re, other, a[CLB_AT(row, p)]);
+#endif
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint p = col; p < n; p += CLB_WG / CLB_NB) {
+        const long at = ((long)x_off + (long)row * xi + (long)p * xp) * CLB_PARTS;
+
+        for (uint part = 0; part < CLB_PARTS; part++)
+            if (row >= p && row < n)
+                x[at + part] = row > p ? a[CLB_AT(row, p) + part] : part > 0 ? 0 : root_of[p];
+    }
+    if (id == 0 && bad != 0 && state[0] == 0)
+        state[0] = (int)(first + bad);
+}

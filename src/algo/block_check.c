@@ -1,0 +1,159 @@
+/* Diagonal blocks on the device: one is factored and checked before any other is. */
+#include "block.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Two matrices of order n in one of 2n + 1 columns: one of its lower triangle is factored, one of
+ * its upper one. Complex numbers as pairs throughout. */
+struct check {
+    clb_precision precision;
+    size_t n, ld, bytes;
+    void *before, *after;
+};
+
+static double get(const struct check *check, const void *x, size_t i, size_t j, size_t part)
+{
+    size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
+    if (part >= parts)
+        return 0;
+    return clb_precision_real_size(check->precision) == sizeof(float)
+               ? (double)((const float *)x)[at]
+               : ((const double *)x)[at];
+}
+
+/* Positive definite, because the diagonal dominates; what is not to be read is NaN. */
+static void fill(const struct check *check)
+{
+    size_t parts = clb_precision_parts(check->precision), n = check->n;
+    bool single = clb_precision_real_size(check->precision) == sizeof(float);
+    uint64_t state = 20261122;
+    for (size_t at = 0; at < check->ld * (2 * n + 1) * parts; at++) {
+        size_t i = at / parts % check->ld, j = at / parts / check->ld, k = j < n ? j : j - n;
+        bool inside = i < n && j < 2 * n && (j < n ? i >= k : i <= k);
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        double value = (double)(state >> 40) / (double)(1 << 24) - 0.5;
+        if (!inside || (i == k && at % parts == 1))
+            value = NAN;
+        else if (i == k)
+            value += (double)n;
+        if (single)
+            ((float *)check->before)[at] = (float)value;
+        else
+            ((double *)check->before)[at] = value;
+    }
+}
+
+/* The factor of a matrix's lower triangle, or the transpose of its upper one's. */
+static double factor(const struct check *check, bool upper, size_t i, size_t p, size_t part)
+{
+    return upper ? get(check, check->after, p, check->n + i, part)
+                 : get(check, check->after, i, p, part);
+}
+
+/* |A - L*L^H| of an entry within its bound. */
+static bool entry_is_right(const struct check *check, bool upper, size_t i, size_t j)
+{
+    size_t row = upper ? j : i, col = upper ? check->n + i : j;
+    double unit = clb_precision_real_size(check->precision) == sizeof(float) ? 0x1p-24 : 0x1p-53;
+    double re = get(check, check->before, row, col, 0);
+    double im = i == j ? 0 : get(check, check->before, row, col, 1);
+    double size = fabs(re) + fabs(im);
+    for (size_t p = 0; p <= j; p++) {
+        const double x[2] = {factor(check, upper, i, p, 0), factor(check, upper, i, p, 1)};
+        const double y[2] = {factor(check, upper, j, p, 0), factor(check, upper, j, p, 1)};
+        re -= x[0] * y[0] + x[1] * y[1];
+        im -= x[1] * y[0] - x[0] * y[1];
+        size += (fabs(x[0]) + fabs(x[1])) * (fabs(y[0]) + fabs(y[1]));
+    }
+    return fabs(re) + fabs(im) <= 4 * (double)check->n * unit * size;
+}
+
+static bool is_right(const struct check *check)
+{
+    for (size_t j = 0; j < check->n; j++) {
+        for (size_t i = 0; i < check->n; i++) {
+            /* The other triangles are as they were. */
+            if (i < j && !(isnan(get(check, check->after, i, j, 0)) &&
+                           isnan(get(check, check->after, j, check->n + i, 0))))
+                return false;
+            if (i >= j &&
+                !(entry_is_right(check, false, i, j) && entry_is_right(check, true, i, j)))
+                return false;
+        }
+    }
+    return true;
+}
+
+static clb_status run(const struct check *check, struct clb_block *block, struct clb_engine *engine,
+                      cl_mem mem)
+{
+    const struct clb_dmat lower = {mem, 0, check->n, check->n, check->ld};
+    const struct clb_dmat upper = {mem, check->n * check->ld, check->n, check->n, check->ld};
+    size_t info = 0;
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, mem, CL_TRUE, 0, check->bytes,
+                                               check->before, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer");
+    if (status == CLB_OK)
+        status = clb_block_factor(block, engine, &lower, false, 0);
+    if (status == CLB_OK)
+        status = clb_block_factor(block, engine, &upper, true, 0);
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, mem, CL_TRUE, 0, check->bytes,
+                                                       check->after, 0, NULL, NULL),
+                              "clEnqueueReadBuffer");
+    if (status == CLB_OK)
+        status = clb_block_finish(block, engine, &info);
+    if (status == CLB_OK && (info != 0 || !is_right(check)))
+        status = CLB_ERR_BUILD;
+    return status;
+}
+
+static clb_status factor_random(struct clb_block *block, struct clb_engine *engine)
+{
+    struct clb_buffer *memory = NULL;
+    struct check check = {.precision = engine->variant->precision, .n = block->most - 1};
+    check.ld = check.n + 2;
+    check.bytes = check.ld * (2 * check.n + 1) * clb_precision_size(check.precision);
+    check.before = calloc(2, check.bytes);
+    if (check.before == NULL)
+        return CLB_ERR_NOMEM;
+    check.after = (char *)check.before + check.bytes;
+    fill(&check);
+    clb_status status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, check.bytes, &memory);
+    if (status == CLB_OK)
+        status = run(&check, block, engine, memory->mem);
+    clb_buffer_end(engine->runtime, memory, clb_engine_finish(engine));
+    free(check.before);
+    return status;
+}
+
+/* What a lack of memory or a failing call say is no judgement about the kernel. */
+clb_status clb_block_check(struct clb_block *block, struct clb_engine *engine)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        bool done;
+        clb_status status;
+    } checked[CLB_PRECISIONS];
+    clb_precision precision = engine->variant->precision;
+    pthread_mutex_lock(&lock);
+    clb_status status = checked[precision].status;
+    if (!checked[precision].done) {
+        /* The first launches may compile, and compilers install signal handlers. */
+        struct clb_dispositions *dispositions = clb_dispositions_save();
+        clb_load_begin(); /* CPU devices load what they compiled */
+        status = factor_random(block, engine);
+        clb_load_end();
+        clb_dispositions_restore(dispositions);
+        checked[precision].done = status == CLB_OK || status == CLB_ERR_BUILD;
+        checked[precision].status = status;
+        if (status == CLB_ERR_BUILD)
+            clb_log(CLB_LOG_WARN, "the device's diagonal blocks are not used: %s",
+                    clb_status_name(status));
+    }
+    pthread_mutex_unlock(&lock);
+    return status == CLB_ERR_BUILD ? CLB_ERR_UNSUPPORTED : status;
+}

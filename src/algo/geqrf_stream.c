@@ -1,0 +1,149 @@
+/* QR on a device with its own memory, with look-ahead.
+ *
+ * The first panel is factored from a copy in pinned memory while the other columns are on their way
+ * up; the first step goes over them in groups as they arrive. In step k the columns of the next
+ * panel are updated first and come down, so that the CPU factors that panel while the device
+ * updates the rest. Nothing comes back before the last step is done: then the ferry writes the
+ * columns to the caller's matrix, from left to right. */
+#include "qr.h"
+#include "shuttle.h"
+
+#include <stdlib.h>
+
+/* Groups of columns of the first step. */
+#define GROUPS ((size_t)8)
+
+struct run {
+    struct clb_qr *qr;
+    struct clb_ferry ferry;
+    struct clb_cargo cargo[GROUPS + 2]; /* groups that go up, then the matrix on its way down */
+    size_t groups;
+    struct clb_shuttle shuttle;
+};
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static struct clb_cargo columns(const struct clb_qr *qr, size_t first, size_t count, bool down)
+{
+    return (struct clb_cargo){.down = down,
+                              .x = clb_dmat_part(&qr->x, 0, first, qr->x.rows, count),
+                              .host =
+                                  (char *)qr->problem->a + first * qr->problem->lda * qr->element,
+                              .ld = qr->problem->lda,
+                              .alpha = clb_scalar_one(qr->problem->precision)};
+}
+
+/* The columns right of the first panel: the second panel, then shares of the rest. */
+static void make_cargo(struct run *run)
+{
+    const struct clb_qr *qr = run->qr;
+    size_t n = qr->x.cols, first = clb_qr_width(qr, 0);
+    size_t share = clb_max(clb_div_up(n - first, GROUPS), qr->nb);
+    for (size_t j = first; j < n;) {
+        bool panel = j == first && j < qr->inner;
+        size_t count = clb_min(panel ? clb_qr_width(qr, first) : share, n - j);
+        run->cargo[run->groups++] = columns(qr, j, count, false);
+        j += count;
+    }
+    run->cargo[run->groups] = columns(qr, 0, n, true);
+    run->cargo[run->groups].extent = clb_piece_columns(qr->x.rows * qr->element, qr->nb);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* The rest of a step, behind the columns of the next panel; in the first step as it arrives. */
+static clb_status apply_rest(struct run *run, size_t k, size_t first)
+{
+    struct clb_qr *qr = run->qr;
+    clb_status status = CLB_OK;
+    if (k > 0 && first < qr->x.cols)
+        status = clb_qr_apply(qr, k, first, qr->x.cols - first);
+    for (size_t i = 1; k == 0 && i < run->groups && status == CLB_OK; i++) {
+        size_t count = run->cargo[i].x.cols;
+        status = clb_ferry_await(&run->ferry, i, qr->engine.queue);
+        if (status == CLB_OK)
+            status = clb_qr_apply(qr, k, first, count);
+        first += count;
+    }
+    if (status == CLB_OK)
+        status = clb_cl_check(clb_cl.Flush(qr->engine.queue), "clFlush");
+    return status;
+}
+
+/* Step k, whose panel is factored, until the next panel has come down. */
+static clb_status step(struct run *run, size_t k)
+{
+    struct clb_qr *qr = run->qr;
+    size_t first = k + clb_qr_width(qr, k);
+    bool last = first >= qr->inner;
+    size_t next = last ? 0 : clb_qr_width(qr, first);
+    if (k == 0 && run->groups > 0)
+        next = run->cargo[0].x.cols;
+    clb_status status = clb_qr_prepare(qr, k);
+    if (status == CLB_OK && k == 0 && run->groups > 0)
+        status = clb_ferry_await(&run->ferry, 0, qr->engine.queue);
+    if (status == CLB_OK && next > 0)
+        status = clb_qr_apply(qr, k, first, next);
+    if (status == CLB_OK && !last) {
+        const struct clb_dmat panel = clb_qr_panel(qr, first);
+        status = clb_shuttle_down(&run->shuttle, &panel);
+    }
+    if (status == CLB_OK)
+        status = apply_rest(run, k, first + next);
+    clb_status waited = clb_shuttle_await(&run->shuttle);
+    return status == CLB_OK ? waited : status;
+}
+
+static clb_status run_steps(struct run *run)
+{
+    struct clb_qr *qr = run->qr;
+    clb_status status = CLB_OK;
+    clb_shuttle_fill(&run->shuttle, qr->x.rows, clb_qr_width(qr, 0), qr->problem->a,
+                     qr->problem->lda);
+    for (size_t k = 0; k < qr->inner && status == CLB_OK; k += qr->nb) {
+        const struct clb_dmat panel = clb_qr_panel(qr, k);
+        clb_qr_factor(qr, k, run->shuttle.pinned->host, panel.rows);
+        status = clb_shuttle_up(&run->shuttle, &panel);
+        if (status == CLB_OK)
+            status = step(run, k);
+    }
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static clb_status run_all(struct run *run)
+{
+    struct clb_qr *qr = run->qr;
+    clb_ferry_start(&run->ferry);
+    clb_status status = run_steps(run);
+    /* Complete, and known to be so, before anything is written. */
+    if (status == CLB_OK)
+        status = clb_lane_finish(qr->engine.lane);
+    if (status == CLB_OK)
+        status = clb_ferry_publish(&run->ferry, run->groups, qr->engine.queue);
+    status = clb_ferry_finish(&run->ferry, status);
+    qr->result->columns_written =
+        clb_min(run->ferry.arrived * run->cargo[run->groups].extent, qr->x.cols);
+    return status;
+}
+
+clb_status clb_geqrf_run_stream(struct clb_qr *qr, const struct clb_gemm_variant *variant)
+{
+    struct run run = {.qr = qr};
+    clb_status status = clb_qr_open(qr, variant, CLB_MEMORY_DEVICE);
+    if (status == CLB_OK)
+        status = clb_shuttle_open(&run.shuttle, &qr->engine, qr->x.rows, qr->nb);
+    if (status == CLB_OK) {
+        make_cargo(&run);
+        status = clb_ferry_open(&run.ferry, qr->engine.lane, qr->problem->precision, run.cargo,
+                                run.groups + 1, variant->tuning.value[CLB_PARAM_THREADS]);
+    }
+    if (status == CLB_OK)
+        status = run_all(&run);
+    bool idle = clb_engine_finish(&qr->engine);
+    clb_ferry_close(&run.ferry, idle);
+    clb_shuttle_close(&run.shuttle, idle);
+    clb_qr_close(qr, idle);
+    return status;
+}

@@ -1,0 +1,137 @@
+/* LAPACK xGETRI in the caller's memory.
+ *
+ * A = P^T*L*U, so A^-1 = X*P with X*L = U^-1: as LAPACK does it, from the right, which keeps
+ * X*A - I small. Rows of X don't depend on each other; row i of U^-1 begins with column i, so that
+ * the work is (4/3)n^3 operations like LAPACK's.
+ *
+ * The inverse is completed in memory of the shim before the CPU copies it over the factors, its
+ * columns interchanged: until then a failure leaves the factors intact for the next library, after
+ * it nothing can fail. */
+#include "solve.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Columns that a thread takes at once. */
+#define SHARE ((size_t)64)
+
+struct writer {
+    const struct clb_getri *problem;
+    const char *x;
+    size_t ld, element;
+    const cl_uint *order;
+    atomic_size_t next; /* column */
+};
+
+static void write_shares(void *argument)
+{
+    struct writer *writer = argument;
+    const struct clb_getri *problem = writer->problem;
+    for (;;) {
+        size_t begin = atomic_fetch_add(&writer->next, SHARE);
+        if (begin >= problem->n)
+            return;
+        for (size_t j = begin; j < clb_min(begin + SHARE, problem->n); j++)
+            memcpy((char *)problem->a + j * problem->lda * writer->element,
+                   writer->x + writer->order[j] * writer->ld * writer->element,
+                   problem->n * writer->element);
+    }
+}
+
+static void write_back(struct writer *writer)
+{
+    struct clb_workers workers;
+    clb_workers_lend(&workers, clb_div_up(writer->problem->n, SHARE) - 1, false);
+    for (size_t i = 0; i < workers.count; i++)
+        clb_workers_start(&workers, i, write_shares, writer);
+    write_shares(writer);
+    clb_workers_return(&workers);
+}
+
+/* The identity of order n, with room for what becomes of it. */
+static void *make_identity(clb_precision precision, size_t n, size_t ld)
+{
+    size_t element = clb_precision_size(precision), bytes;
+    if (clb_extent_bytes(ld, n, ld, element, &bytes) != CLB_OK)
+        return NULL;
+    char *x = calloc(n, ld * element);
+    if (x == NULL)
+        return NULL;
+    clb_pages_want_huge(x, bytes);
+    for (size_t i = 0; i < n; i++)
+        memcpy(x + i * (ld + 1) * element, clb_scalar_one(precision), element);
+    return x;
+}
+
+/* X*L = U^-1 from Y*U = I and X*L = Y. Parts are rows, from the first on; what is on the left of a
+ * part's first row is zero in Y. */
+struct inverting {
+    struct clb_solve_triangles triangles; /* first: the context of what systems have in common */
+    size_t row;
+};
+
+static clb_status invert_rows(struct clb_solve *solve, struct clb_engine *engine,
+                              const struct clb_dmat *part)
+{
+    struct inverting *inverting = solve->context;
+    const struct clb_dmat_triangle *packed = inverting->triangles.packed;
+    size_t n = solve->n, first = inverting->row / engine->block * engine->block;
+    struct clb_dmat_triangle upper = packed[0];
+    const struct clb_dmat y = clb_dmat_part(part, 0, first, part->rows, n - first);
+    upper.a = clb_dmat_part(&upper.a, first, first, n - first, n - first);
+    upper.at += first;
+    inverting->row += part->rows;
+    clb_status status = clb_dmat_solve(engine, &upper, &y);
+    if (status == CLB_OK)
+        status = clb_dmat_solve(engine, &packed[1], part);
+    return status;
+}
+
+static clb_status solve_for_inverse(struct clb_runtime *runtime,
+                                    const struct clb_gemm_variant *variant,
+                                    const struct clb_getri *problem, void *x, size_t ld,
+                                    const char **kernel)
+{
+    struct clb_gemm_progress progress = {0};
+    struct clb_solve_work work = clb_solve_triangles_work;
+    struct inverting inverting = {
+        .triangles = {.step = {{.upper = true}, {.unit = true}}, .steps = 2}};
+    struct clb_solve solve = {.work = &work,
+                              .context = &inverting,
+                              .precision = problem->precision,
+                              .right = true,
+                              .m = problem->n,
+                              .n = problem->n,
+                              .cols_a = problem->n,
+                              .alpha = clb_scalar_one(problem->precision),
+                              .a = problem->a,
+                              .b = x,
+                              .lda = problem->lda,
+                              .ldb = ld,
+                              .progress = &progress};
+    work.apply = invert_rows;
+    clb_status status = clb_solve_run(runtime, variant, &solve);
+    *kernel = progress.kernel;
+    clb_gemm_progress_free(&progress);
+    return status;
+}
+
+clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getri *problem, const char **kernel)
+{
+    size_t element = clb_precision_size(problem->precision), n = problem->n;
+    size_t ld = clb_dmat_ld(n, element);
+    cl_uint *order = clb_pivot_order(problem->ipiv, n, true);
+    void *x = make_identity(problem->precision, n, ld);
+    clb_status status = CLB_ERR_NOMEM;
+    if (order != NULL && x != NULL)
+        status = solve_for_inverse(runtime, variant, problem, x, ld, kernel);
+    if (status == CLB_OK) {
+        struct writer writer = {problem, x, ld, element, order, 0};
+        write_back(&writer);
+    }
+    free(order);
+    free(x);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* Matrices that the CPU and the device have in common, see shared.h. */
+#include "shared.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+clb_status clb_dmat_map(struct clb_engine *engine, const struct clb_dmat *x, void **mapped)
+{
+    size_t element = clb_precision_size(engine->variant->precision);
+    cl_int error;
+    *mapped = clb_cl.EnqueueMapBuffer(
+        engine->queue, x->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, x->offset * element,
+        ((x->cols - 1) * x->ld + x->rows) * element, 0, NULL, NULL, &error);
+    return clb_cl_check(error, "clEnqueueMapBuffer");
+}
+
+clb_status clb_dmat_unmap(struct clb_engine *engine, const struct clb_dmat *x, void *mapped)
+{
+    return clb_cl_check(clb_cl.EnqueueUnmapMemObject(engine->queue, x->mem, mapped, 0, NULL, NULL),
+                        "clEnqueueUnmapMemObject");
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* Columns that a thread takes at once. */
+#define SHARE ((size_t)64)
+
+struct copy {
+    const char *from;
+    char *to;
+    size_t from_step, to_step, bytes, cols; /* steps between columns */
+    atomic_size_t next;                     /* column */
+};
+
+static void copy_shares(void *argument)
+{
+    struct copy *copy = argument;
+    for (;;) {
+        size_t begin = atomic_fetch_add(&copy->next, SHARE);
+        if (begin >= copy->cols)
+            return;
+        for (size_t j = begin; j < clb_min(begin + SHARE, copy->cols); j++)
+            memcpy(copy->to + j * copy->to_step, copy->from + j * copy->from_step, copy->bytes);
+    }
+}
+
+static void copy_by_threads(struct copy *copy, size_t threads)
+{
+    struct clb_workers workers;
+    size_t wanted = clb_min(clb_min(clb_div_up(copy->cols, SHARE), threads), CLB_MAX_WORKERS + 1);
+    clb_workers_lend(&workers, clb_max(wanted, 1) - 1, false);
+    for (size_t i = 0; i < workers.count; i++)
+        clb_workers_start(&workers, i, copy_shares, copy);
+    copy_shares(copy);
+    clb_workers_return(&workers);
+}
+
+clb_status clb_dmat_copy_in(struct clb_engine *engine, const struct clb_dmat *x, const void *a,
+                            size_t lda)
+{
+    size_t element = clb_precision_size(engine->variant->precision);
+    void *mapped;
+    clb_status status = clb_dmat_map(engine, x, &mapped);
+    if (status != CLB_OK)
+        return status;
+    struct copy copy = {a, mapped, lda * element, x->ld * element, x->rows * element, x->cols, 0};
+    copy_by_threads(&copy, engine->runtime->device.units);
+    return clb_dmat_unmap(engine, x, mapped);
+}
+
+clb_status clb_dmat_copy_out(struct clb_engine *engine, const struct clb_dmat *x, void *a,
+                             size_t lda, bool *written)
+{
+    size_t element = clb_precision_size(engine->variant->precision);
+    void *mapped;
+    clb_status status = clb_dmat_map(engine, x, &mapped);
+    *written = status == CLB_OK;
+    if (status != CLB_OK)
+        return status;
+    struct copy copy = {mapped, a, x->ld * element, lda * element, x->rows * element, x->cols, 0};
+    copy_by_threads(&copy, engine->runtime->device.units);
+    return clb_dmat_unmap(engine, x, mapped);
+}

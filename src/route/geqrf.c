@@ -1,0 +1,148 @@
+/* xGEQRF: A = Q*R. The device updates; panels are the next library's. */
+#include "qr.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct geqrf {
+    struct clb_offer offer;
+    const struct clb_qr_call *call;
+    const struct clb_next_qr *next;
+    struct clb_geqrf problem;
+    struct clb_geqrf_result result; /* its tau is owned */
+    double next_work;               /* in panels, by the next library */
+};
+
+static const struct clb_qr_call *call_of(const struct clb_offer *offer)
+{
+    return ((const struct geqrf *)offer)->call;
+}
+
+/* ---- what the algorithm asks of the next library --------------------------------------------- */
+
+static double work_of(size_t m, size_t n)
+{
+    return clb_work_dgeqrf((double)m, (double)n, (double)clb_min(m, n));
+}
+
+static void next_geqrf(const void *context, const struct clb_geqrf *problem, void *tau)
+{
+    const struct geqrf *geqrf = *(struct geqrf *const *)context;
+    geqrf->next->call_geqrf(geqrf->next->geqrf, problem, tau, geqrf->call->work,
+                            geqrf->call->lwork);
+}
+
+/* xGEQRF does not use blocks for so few columns. */
+static void next_panel(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau)
+{
+    struct geqrf *geqrf = *(struct geqrf *const *)context;
+    const struct clb_geqrf panel = {geqrf->problem.precision, m, n, a, lda};
+    geqrf->next_work += work_of(m, n);
+    if (geqrf->next->geqrt == NULL || !geqrf->next->call_geqrt(geqrf->next->geqrt, &panel, tau))
+        next_geqrf(context, &panel, tau);
+}
+
+static void next_ormqr(const void *context, const struct clb_ormqr *problem)
+{
+    const struct geqrf *geqrf = *(struct geqrf *const *)context;
+    geqrf->next->call_ormqr(geqrf->next->ormqr, problem, geqrf->call->work, geqrf->call->lwork);
+}
+
+/* ---- the offer ------------------------------------------------------------------------------- */
+
+static bool is_valid(const struct clb_offer *offer)
+{
+    const struct clb_qr_call *call = call_of(offer);
+    return call->m >= 0 && call->n >= 0 && clb_ld_is_valid(call->lda, call->m) &&
+           clb_work_is_valid(call, call->n);
+}
+
+static bool is_quick(const struct clb_offer *offer)
+{
+    return call_of(offer)->m == 0 || call_of(offer)->n == 0;
+}
+
+/* Of the operations, those that the device did for columns that are written. */
+static double device_share(const struct geqrf *geqrf, clb_status status)
+{
+    double work = work_of(geqrf->problem.m, geqrf->problem.n);
+    double share = geqrf->next_work < work ? 1 - geqrf->next_work / work : 0;
+    return status == CLB_OK
+               ? share
+               : share * (double)geqrf->result.columns_written / (double)geqrf->problem.n;
+}
+
+static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+                      const struct clb_gemm_variant *variant)
+{
+    struct geqrf *geqrf = (struct geqrf *)offer;
+    const struct clb_qr_call *call = geqrf->call;
+    const struct clb_qr_next next = {&geqrf, next_panel, next_geqrf, next_ormqr};
+    size_t m = (size_t)call->m, n = (size_t)call->n;
+    if (geqrf->next->geqrf == NULL || geqrf->next->ormqr == NULL) {
+        clb_log(CLB_LOG_INFO, "%s: there is no LAPACK of its integer width to finish it",
+                offer->symbol->next.name);
+        return CLB_ERR_UNSUPPORTED;
+    }
+    geqrf->problem = (struct clb_geqrf){call->precision, m, n, call->a, (size_t)call->lda};
+    geqrf->result.tau = calloc(clb_min(m, n), clb_precision_size(call->precision));
+    if (geqrf->result.tau == NULL)
+        return CLB_ERR_NOMEM;
+    /* Panels by idle-spinning threads would take the CPU from a device that is the CPU. */
+    bool held = runtime->device.unified && clb_next_hold_threads(geqrf->next->geqrf);
+    clb_status status = clb_geqrf_run(runtime, variant, &geqrf->problem, &next, &geqrf->result);
+    if (held)
+        clb_next_release_threads();
+    /* Nothing was begun. */
+    if (status == CLB_ERR_UNSUPPORTED && geqrf->result.columns_written == 0)
+        return status;
+    offer->kernel = geqrf->result.kernel;
+    offer->parts = n;
+    offer->written = status == CLB_OK ? n : geqrf->result.columns_written;
+    offer->share = device_share(geqrf, status);
+    return status;
+}
+
+static bool complete(struct clb_offer *offer, clb_status status)
+{
+    struct geqrf *geqrf = (struct geqrf *)offer;
+    const struct clb_qr_next next = {&geqrf, next_panel, next_geqrf, next_ormqr};
+    size_t count = clb_min(geqrf->problem.m, geqrf->problem.n);
+    if (status != CLB_OK && geqrf->result.columns_written == 0)
+        next_geqrf(&geqrf, &geqrf->problem, geqrf->result.tau);
+    else if (status != CLB_OK)
+        clb_geqrf_resume(&geqrf->problem, &next, &geqrf->result);
+    memcpy(geqrf->call->tau, geqrf->result.tau,
+           count * clb_precision_size(geqrf->problem.precision));
+    return status != CLB_OK;
+}
+
+static void describe(const struct clb_offer *offer, char *text, size_t size)
+{
+    snprintf(text, size, "m=%lld n=%lld", (long long)call_of(offer)->m,
+             (long long)call_of(offer)->n);
+}
+
+bool clb_route_geqrf(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next)
+{
+    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    const int64_t smaller = call->m < call->n ? call->m : call->n;
+    struct geqrf geqrf = {
+        .offer = {.type = &type,
+                  .symbol = symbol,
+                  .next = next->geqrf,
+                  .lapacke = call->lapacke,
+                  .m = call->m,
+                  .n = call->n,
+                  .k = smaller,
+                  .smallest = (size_t)smaller,
+                  .query = call->lwork == -1},
+        .call = call,
+        .next = next,
+    };
+    bool computed = clb_route_offer(&geqrf.offer);
+    free(geqrf.result.tau);
+    return computed;
+}

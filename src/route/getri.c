@@ -1,0 +1,122 @@
+/* xGETRI: A^-1 from the factors of xGETRF. */
+#include "lu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Columns of a workspace of our own, by which the next library's blocks are wide enough. */
+#define OWN_COLUMNS ((size_t)32)
+
+struct getri {
+    struct clb_offer offer;
+    const struct clb_lu_call *call;
+    const struct clb_next_lapack *next;
+    struct clb_getri problem;
+    int64_t *pivots; /* owned; NULL where the caller's array has 64-bit integers */
+    void *work;      /* owned; NULL where the caller brings one */
+};
+
+static const struct clb_lu_call *call_of(const struct clb_offer *offer)
+{
+    return ((const struct getri *)offer)->call;
+}
+
+static bool is_valid(const struct clb_offer *offer)
+{
+    const struct clb_lu_call *call = call_of(offer);
+    return call->n >= 0 && clb_ld_is_valid(call->lda, call->n) &&
+           (call->work == NULL || offer->query || clb_ld_is_valid(call->lwork, call->n));
+}
+
+static bool is_quick(const struct clb_offer *offer)
+{
+    return call_of(offer)->n == 0;
+}
+
+/* A is singular: LAPACK says where and leaves it as it is. */
+static bool has_zero_pivot(const struct clb_getri *problem)
+{
+    size_t element = clb_precision_size(problem->precision);
+    for (size_t i = 0; i < problem->n; i++) {
+        const char *pivot = (const char *)problem->a + i * (problem->lda + 1) * element;
+        if (clb_scalar_is_zero(problem->precision, pivot))
+            return true;
+    }
+    return false;
+}
+
+static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+                      const struct clb_gemm_variant *variant)
+{
+    struct getri *getri = (struct getri *)offer;
+    const struct clb_lu_call *call = getri->call;
+    size_t n = (size_t)call->n, element = clb_precision_size(call->precision);
+    getri->problem = (struct clb_getri){
+        .precision = call->precision, .n = n, .a = call->a, .lda = (size_t)call->lda};
+    if (getri->next->getri == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    clb_status status = clb_lu_open_pivots(call, &getri->pivots, &getri->problem.ipiv);
+    if (status == CLB_ERR_RANGE || (status == CLB_OK && has_zero_pivot(&getri->problem))) {
+        offer->declined = CLB_REASON_INVALID;
+        return CLB_ERR_RANGE;
+    }
+    /* For the next library, after a failure. */
+    if (status == CLB_OK && call->work == NULL) {
+        getri->work = malloc(n * OWN_COLUMNS * element);
+        status = getri->work != NULL ? CLB_OK : CLB_ERR_NOMEM;
+    }
+    if (status != CLB_OK)
+        return status;
+    offer->parts = 1;
+    status = clb_getri_run(runtime, variant, &getri->problem, &offer->kernel);
+    if (status == CLB_ERR_UNSUPPORTED)
+        offer->parts = 0;
+    offer->written = status == CLB_OK;
+    offer->share = status == CLB_OK ? 1 : 0;
+    return status;
+}
+
+/* Also what LAPACK leaves in the caller's workspace, its best size. */
+static bool complete(struct clb_offer *offer, clb_status status)
+{
+    const struct getri *getri = (const struct getri *)offer;
+    const struct clb_lu_call *call = getri->call;
+    const struct clb_next_lapack *next = getri->next;
+    size_t info = 0;
+    if (status != CLB_OK)
+        info = next->call_getri(next->getri, &getri->problem, call->ipiv,
+                                call->work != NULL ? call->work : getri->work,
+                                call->work != NULL ? call->lwork : call->n * (int64_t)OWN_COLUMNS);
+    else if (call->work != NULL)
+        info = next->call_getri(next->getri, &getri->problem, call->ipiv, call->work, -1);
+    clb_set_integer(call->info, 0, call->wide, (int64_t)info);
+    return status != CLB_OK;
+}
+
+static void describe(const struct clb_offer *offer, char *text, size_t size)
+{
+    snprintf(text, size, "n=%lld", (long long)call_of(offer)->n);
+}
+
+bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
+                     const struct clb_next_lapack *next)
+{
+    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    struct getri getri = {
+        .offer = {.type = &type,
+                  .symbol = symbol,
+                  .next = next->getri,
+                  .lapacke = call->lapacke,
+                  .query = call->work != NULL && call->lwork == -1,
+                  .m = call->n,
+                  .n = call->n,
+                  .k = call->n,
+                  .smallest = (size_t)call->n},
+        .call = call,
+        .next = next,
+    };
+    bool computed = clb_route_offer(&getri.offer);
+    free(getri.pivots);
+    free(getri.work);
+    return computed;
+}

@@ -1,0 +1,75 @@
+/* What a C name of LAPACK adds to a call: matrices by rows, which are computed as copies by
+ * columns, and input in which LAPACKE would find a NaN: the next library's function then says
+ * where. */
+#include "offer.h"
+
+#include <stdlib.h>
+
+static bool is_copied(const struct clb_lapacke *lapacke, const struct clb_lapacke_matrix *matrix)
+{
+    return lapacke->by_rows && matrix->use != CLB_LAPACKE_KEPT;
+}
+
+/* The memory of a matrix by rows is its transpose's by columns. */
+static bool has_nan(const struct clb_lapacke *lapacke, const struct clb_lapacke_matrix *matrix)
+{
+    const bool by_rows = lapacke->by_rows;
+    char part = matrix->part;
+    if (by_rows && (part == 'U' || part == 'L'))
+        part = part == 'U' ? 'L' : 'U';
+    return clb_has_nan(lapacke->precision, (size_t)(by_rows ? matrix->cols : matrix->rows),
+                       (size_t)(by_rows ? matrix->rows : matrix->cols), *matrix->at,
+                       (size_t)matrix->ld, part);
+}
+
+static clb_status copy_by_columns(const struct clb_lapacke *lapacke,
+                                  struct clb_lapacke_matrix *matrix)
+{
+    size_t bytes;
+    clb_status status =
+        clb_extent_bytes((size_t)matrix->ld_copied, (size_t)matrix->cols, (size_t)matrix->ld_copied,
+                         clb_precision_size(lapacke->precision), &bytes);
+    if (status != CLB_OK || bytes == 0)
+        return status;
+    void *copy = malloc(bytes);
+    if (copy == NULL)
+        return CLB_ERR_NOMEM;
+    clb_pages_want_huge(copy, bytes);
+    clb_transpose(lapacke->precision, (size_t)matrix->rows, (size_t)matrix->cols, *matrix->at,
+                  (size_t)matrix->ld, copy, (size_t)matrix->ld_copied, matrix->conjugated);
+    matrix->callers = *matrix->at;
+    *matrix->at = copy;
+    return CLB_OK;
+}
+
+clb_reason clb_lapacke_open(struct clb_lapacke *lapacke)
+{
+    for (size_t i = 0; i < lapacke->count && lapacke->checks; i++) {
+        if (has_nan(lapacke, &lapacke->matrix[i]))
+            return CLB_REASON_INVALID;
+    }
+    for (size_t i = 0; i < lapacke->count; i++) {
+        struct clb_lapacke_matrix *matrix = &lapacke->matrix[i];
+        if (is_copied(lapacke, matrix) && copy_by_columns(lapacke, matrix) != CLB_OK) {
+            clb_lapacke_close(lapacke, false);
+            return CLB_REASON_NOMEMORY;
+        }
+    }
+    return CLB_REASONS;
+}
+
+void clb_lapacke_close(struct clb_lapacke *lapacke, bool computed)
+{
+    for (size_t i = 0; i < lapacke->count; i++) {
+        struct clb_lapacke_matrix *matrix = &lapacke->matrix[i];
+        if (matrix->callers == NULL)
+            continue;
+        if (computed && matrix->use == CLB_LAPACKE_INOUT)
+            clb_transpose(lapacke->precision, (size_t)matrix->cols, (size_t)matrix->rows,
+                          *matrix->at, (size_t)matrix->ld_copied, matrix->callers,
+                          (size_t)matrix->ld, matrix->conjugated);
+        free(*matrix->at);
+        *matrix->at = matrix->callers;
+        matrix->callers = NULL;
+    }
+}

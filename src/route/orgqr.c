@@ -1,0 +1,89 @@
+/* xORGQR and xUNGQR: columns of Q from the reflectors of xGEQRF. */
+#include "qr.h"
+
+#include <stdio.h>
+
+struct orgqr {
+    struct clb_offer offer;
+    const struct clb_qr_call *call;
+    const struct clb_next_qr *next;
+    struct clb_orgqr problem;
+    struct clb_orgqr_result result;
+};
+
+static const struct clb_qr_call *call_of(const struct clb_offer *offer)
+{
+    return ((const struct orgqr *)offer)->call;
+}
+
+static bool is_valid(const struct clb_offer *offer)
+{
+    const struct clb_qr_call *call = call_of(offer);
+    return call->m >= 0 && call->n >= 0 && call->n <= call->m && call->k >= 0 &&
+           call->k <= call->n && clb_ld_is_valid(call->lda, call->m) &&
+           clb_work_is_valid(call, call->n);
+}
+
+/* Without reflectors it is the identity. */
+static bool is_quick(const struct clb_offer *offer)
+{
+    return call_of(offer)->n == 0 || call_of(offer)->k == 0;
+}
+
+static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+                      const struct clb_gemm_variant *variant)
+{
+    struct orgqr *orgqr = (struct orgqr *)offer;
+    const struct clb_qr_call *call = orgqr->call;
+    size_t n = (size_t)call->n;
+    if (orgqr->next->orgqr == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    orgqr->problem =
+        (struct clb_orgqr){call->precision, (size_t)call->m,   n,        (size_t)call->k,
+                           call->a,         (size_t)call->lda, call->tau};
+    clb_status status = clb_orgqr_run(runtime, variant, &orgqr->problem, &orgqr->result);
+    size_t written = n - orgqr->result.columns_left;
+    if (status == CLB_ERR_UNSUPPORTED && written == 0)
+        return status;
+    offer->kernel = orgqr->result.kernel;
+    offer->parts = n;
+    offer->written = written;
+    offer->share = status == CLB_OK ? 1 : (double)written / (double)n;
+    return status;
+}
+
+static bool complete(struct clb_offer *offer, clb_status status)
+{
+    const struct orgqr *orgqr = (const struct orgqr *)offer;
+    const struct clb_orgqr rest = clb_orgqr_rest(&orgqr->problem, &orgqr->result);
+    if (status != CLB_OK && rest.n > 0)
+        orgqr->next->call_orgqr(orgqr->next->orgqr, &rest, orgqr->call->work, orgqr->call->lwork);
+    return status != CLB_OK;
+}
+
+static void describe(const struct clb_offer *offer, char *text, size_t size)
+{
+    const struct clb_qr_call *call = call_of(offer);
+    snprintf(text, size, "m=%lld n=%lld k=%lld", (long long)call->m, (long long)call->n,
+             (long long)call->k);
+}
+
+bool clb_route_orgqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
+                     const struct clb_next_qr *next)
+{
+    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    struct orgqr orgqr = {
+        .offer = {.type = &type,
+                  .symbol = symbol,
+                  .next = next->orgqr,
+                  .lapacke = call->lapacke,
+                  .m = call->m,
+                  .n = call->n,
+                  .k = call->k,
+                  .smallest = (size_t)call->k,
+                  .query = call->lwork == -1},
+        .call = call,
+        .next = next,
+    };
+    return clb_route_offer(&orgqr.offer);
+}

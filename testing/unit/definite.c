@@ -1,0 +1,474 @@
+/* xPOTRF, xPOTRS and xPOSV through the route layer with a next library of plain loops: reasons for
+ * which a call is declined, info in both integer widths, matrices that are not positive definite,
+ * and every OpenCL call of a warm one failing in turn. */
+#include "dense.h"
+#include "fakecl.h"
+#include "routed.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNSET  INT64_C(0x5a5a5a5a5a5a5a5a)
+#define PARAMS "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,potrf.nb=8,trsm.nb=8,trsm.part=8"
+
+static uint64_t seed;
+static long next_potrf_calls, next_potrs_calls;
+static void (*potrf_hook)(void); /* called by the next library's potrf */
+
+/* ---- the next library ------------------------------------------------------------------------ */
+
+static size_t call_potrf(const struct clb_target *target, const struct clb_potrf *problem)
+{
+    (void)target;
+    next_potrf_calls++;
+    if (potrf_hook != NULL)
+        potrf_hook();
+    return dense_potrf_next.potrf(NULL, problem);
+}
+
+static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
+{
+    (void)target;
+    dense_next.trsm(NULL, problem);
+}
+
+static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
+{
+    (void)target;
+    dense_next.gemm(NULL, problem);
+}
+
+static void call_potrs(const struct clb_target *target, const struct clb_potrs *problem)
+{
+    (void)target;
+    next_potrs_calls++;
+    dense_potrs(problem);
+}
+
+static const struct clb_target some_target;
+static const struct clb_next_lapack all_of_next = {.potrf = &some_target,
+                                                   .potrs = &some_target,
+                                                   .trsm = &some_target,
+                                                   .gemm = &some_target,
+                                                   .call_potrf = call_potrf,
+                                                   .call_potrs = call_potrs,
+                                                   .call_trsm = call_trsm,
+                                                   .call_gemm = call_gemm};
+
+/* ---- systems --------------------------------------------------------------------------------- */
+
+enum routine { POTRF, POTRS, POSV, ROUTINES };
+
+struct system {
+    enum routine routine;
+    struct clb_chol_call call;
+    struct dense a, b, expected;
+    int64_t info;
+    size_t bad; /* the column of a pivot that is not positive, counted from 1; 0: none */
+};
+
+static struct clb_symbol *symbol_of(enum routine routine, clb_precision precision)
+{
+    static const clb_symbol_id ids[ROUTINES][CLB_PRECISIONS] = {
+        {CLB_SYMBOL_spotrf_plain, CLB_SYMBOL_dpotrf_plain, CLB_SYMBOL_cpotrf_plain,
+         CLB_SYMBOL_zpotrf_plain},
+        {CLB_SYMBOL_spotrs_plain, CLB_SYMBOL_dpotrs_plain, CLB_SYMBOL_cpotrs_plain,
+         CLB_SYMBOL_zpotrs_plain},
+        {CLB_SYMBOL_sposv_plain, CLB_SYMBOL_dposv_plain, CLB_SYMBOL_cposv_plain,
+         CLB_SYMBOL_zposv_plain}};
+    return &clb_symbols[ids[routine][precision]];
+}
+
+/* What X is to be, from a copy of A by the plain loops. */
+static void make_expected(struct system *s)
+{
+    struct clb_potrs solve = {.precision = s->a.precision,
+                              .upper = s->call.upper,
+                              .n = s->a.rows,
+                              .nrhs = s->b.cols,
+                              .lda = s->a.ld,
+                              .b = dense_data(&s->expected),
+                              .ldb = s->expected.ld};
+    const struct clb_potrf factor = {s->a.precision, s->call.upper, s->a.rows, dense_data(&s->a),
+                                     s->a.ld};
+    expect(dense_potrf_next.potrf(NULL, &factor) == 0, "no factor");
+    solve.a = factor.a;
+    dense_potrs(&solve);
+    if (s->routine != POTRS)
+        dense_restore(&s->a, 0);
+    else
+        dense_remember(&s->a);
+}
+
+static void make_system(struct system *s, enum routine routine, clb_precision precision, size_t n,
+                        size_t nrhs, bool indefinite, uint64_t *state)
+{
+    *s = (struct system){.routine = routine, .info = UNSET};
+    bool upper = random_below(state, 2), wide = random_below(state, 2);
+    uint64_t same = random_bits(state), again = same;
+    dense_make_definite(&s->a, precision, n, 5, upper, 0, state);
+    dense_make(&s->b, precision, n, nrhs, 5, &same);
+    dense_make(&s->expected, precision, n, nrhs, 5, &again);
+    s->call = (struct clb_chol_call){.precision = precision,
+                                     .upper = upper,
+                                     .options_valid = true,
+                                     .n = (int64_t)n,
+                                     .nrhs = (int64_t)nrhs,
+                                     .lda = (int64_t)s->a.ld,
+                                     .ldb = (int64_t)s->b.ld,
+                                     .a = dense_data(&s->a),
+                                     .b = dense_data(&s->b),
+                                     .info = &s->info,
+                                     .wide = wide};
+    if (n > 0)
+        make_expected(s);
+    if (indefinite) {
+        s->bad = 1 + random_below(state, n);
+        dense_set(&s->a, s->bad - 1, s->bad - 1, -1);
+        dense_remember(&s->a);
+    }
+}
+
+static void free_system(struct system *s)
+{
+    dense_free(&s->a);
+    dense_free(&s->b);
+    dense_free(&s->expected);
+}
+
+/* As the interface would; true when the route layer took the call. */
+static bool run_with(struct system *s, const struct clb_next_lapack *next)
+{
+    static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_chol_call *,
+                                         const struct clb_next_lapack *) = {
+        clb_route_potrf, clb_route_potrs, clb_route_posv};
+    next_potrf_calls = next_potrs_calls = 0;
+    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, next);
+}
+
+static bool run(struct system *s)
+{
+    return run_with(s, &all_of_next);
+}
+
+static void check_solution(const struct system *s, const char *what, long at)
+{
+    long double worst = 0, largest = 0;
+    for (size_t j = 0; j < s->b.cols; j++) {
+        for (size_t i = 0; i < s->b.rows; i++) {
+            number x = dense_get(&s->expected, i, j);
+            long double off = cabsl(dense_get(&s->b, i, j) - x);
+            worst = off <= worst ? worst : off;
+            largest = fmaxl(largest, cabsl(x));
+        }
+    }
+    expect(worst <= 1e5L * dense_unit(s->b.precision) * largest, "%s %ld: off by %Lg of %Lg", what,
+           at, worst, largest);
+}
+
+/* After a call that was computed: results, and nothing beyond them. */
+static void check_system(struct system *s, const char *what, long at)
+{
+    int32_t low;
+    memcpy(&low, &s->info, sizeof low);
+    int64_t info = s->call.wide ? s->info : low;
+    size_t right = s->bad != 0 ? s->bad - 1 : s->a.rows;
+    expect(info == (int64_t)s->bad, "%s %ld: info is %lld, not %zu", what, at, (long long)info,
+           s->bad);
+    expect(s->call.wide || (int32_t)(s->info >> 32) == (int32_t)(UNSET >> 32),
+           "%s %ld: written behind info", what, at);
+    dense_restore(&s->a, right); /* behind the pivot there may be anything */
+    if (s->routine == POTRS) {
+        expect(dense_intact_bits(&s->a), "%s %ld: the factor was written", what, at);
+    } else {
+        long double error = dense_cholesky_error(&s->a, s->call.upper, right);
+        expect(error <= (clb_precision_parts(s->a.precision) > 1 ? 3 : 1),
+               "%s %ld: backward error %Lg", what, at, error);
+    }
+    if (s->routine == POTRF || s->bad != 0)
+        expect(dense_intact(&s->b), "%s %ld: B was written", what, at);
+    else
+        check_solution(s, what, at);
+    expect(dense_gaps_intact(&s->b), "%s %ld: a gap of B was written", what, at);
+}
+
+static bool run_one(enum routine routine, clb_precision precision, size_t n, size_t nrhs)
+{
+    struct system s;
+    make_system(&s, routine, precision, n, nrhs, false, &seed);
+    bool taken = run(&s);
+    if (taken)
+        check_system(&s, "a call", 0);
+    else
+        expect(s.info == UNSET && dense_intact(&s.b) && dense_intact_bits(&s.a),
+               "a declined call has changed something");
+    free_system(&s);
+    return taken;
+}
+
+static void set_up(const char *mode)
+{
+    setenv("CLBLAS_SHIM", mode, 1);
+    setenv("CLBLAS_SHIM_PARAMS", PARAMS, 1);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
+    fake_cl_install();
+}
+
+static void expect_only(const char *symbol, const char *reason, double count, double calls)
+{
+    expect(reported(symbol, reason) == count && reported(symbol, "calls") == calls,
+           "%s: %g of %g calls are %s, not %g of %g", symbol, reported(symbol, reason),
+           reported(symbol, "calls"), reason, count, calls);
+    expect_sums(symbol);
+}
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+static void reason_small(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_THRESHOLD", "20", 1); /* 8000 */
+    set_up("auto");
+    expect(!run_one(POTRF, CLB_S, 36, 1) && run_one(POTRF, CLB_S, 37, 1), "n^3/6");
+    expect(!run_one(POTRS, CLB_S, 20, 19) && run_one(POTRS, CLB_S, 20, 20), "n^2*nrhs");
+    expect(!run_one(POSV, CLB_S, 20, 16) && run_one(POSV, CLB_S, 20, 17), "their sum");
+    expect_only("spotrf_", "small", 1, 2);
+    expect_only("spotrs_", "small", 1, 2);
+    expect_only("sposv_", "small", 1, 2);
+}
+
+/* A matrix of one block is the next library's, whoever calls it. */
+static void reason_cost(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    run_one(POTRF, CLB_D, 8, 1);
+    run_one(POTRF, CLB_Z, 5, 1);
+    expect_only("dpotrf_", "cost", 1, 1);
+    expect_only("zpotrf_", "cost", 1, 1);
+    expect(run_one(POTRF, CLB_D, 9, 1), "two blocks");
+    expect(reported("dpotrf_", "flops_device") > 0, "nothing on the device");
+}
+
+static void reason_quick(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    run_one(POTRS, CLB_D, 7, 0);
+    run_one(POSV, CLB_D, 7, 0);
+    struct clb_chol_call call = {.precision = CLB_D, .options_valid = true, .lda = 1};
+    expect(!clb_route_potrf(symbol_of(POTRF, CLB_D), &call, &all_of_next), "n = 0");
+    expect_only("dpotrf_", "quick", 1, 1);
+    expect_only("dpotrs_", "quick", 1, 1);
+    expect_only("dposv_", "quick", 1, 1);
+}
+
+static void reason_invalid(void *unused)
+{
+    static const struct {
+        enum routine routine;
+        int64_t n, nrhs, lda, ldb;
+        bool uplo;
+    } bad[] = {
+        {POTRF, -1, 0, 5, 0, true}, {POTRF, 5, 0, 4, 0, true},  {POTRF, 0, 0, 0, 0, true},
+        {POTRF, 5, 0, 5, 0, false}, {POTRS, -1, 5, 5, 5, true}, {POTRS, 5, -1, 5, 5, true},
+        {POTRS, 5, 5, 4, 5, true},  {POTRS, 5, 5, 5, 4, true},  {POTRS, 5, 5, 5, 5, false},
+        {POSV, -1, 5, 5, 5, true},  {POSV, 5, -1, 5, 5, true},  {POSV, 5, 5, 4, 5, true},
+        {POSV, 5, 5, 5, 4, true},   {POSV, 5, 5, 5, 5, false},
+    };
+    (void)unused;
+    set_up("always");
+    for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
+        struct system s;
+        make_system(&s, bad[i].routine, CLB_Z, 8, 8, false, &seed);
+        s.call.n = bad[i].n;
+        s.call.nrhs = bad[i].nrhs;
+        s.call.lda = bad[i].lda;
+        s.call.ldb = bad[i].ldb;
+        s.call.options_valid = bad[i].uplo;
+        expect(!run(&s) && s.info == UNSET && dense_intact_bits(&s.a) && dense_intact(&s.b),
+               "call %zu was taken", i);
+        free_system(&s);
+    }
+    expect_only("zpotrf_", "invalid", 4, 4);
+    expect_only("zpotrs_", "invalid", 5, 5);
+    expect_only("zposv_", "invalid", 5, 5);
+}
+
+/* Without a BLAS of the same integers beside the next LAPACK nothing could be finished. */
+static void reason_no_siblings(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    for (int routine = POTRF; routine < ROUTINES; routine++) {
+        struct system s;
+        struct clb_next_lapack next = all_of_next;
+        if (routine == POTRF)
+            next.gemm = NULL;
+        else
+            next.potrs = NULL;
+        make_system(&s, (enum routine)routine, CLB_D, 30, 9, false, &seed);
+        expect(!run_with(&s, &next) && dense_intact_bits(&s.a), "routine %d was taken", routine);
+        free_system(&s);
+    }
+    expect_only("dpotrf_", "cost", 1, 1);
+    expect_only("dpotrs_", "cost", 1, 1);
+    expect_only("dposv_", "cost", 1, 1);
+}
+
+static void reason_nomemory(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
+    set_up("always");
+    run_one(POTRF, CLB_D, 40, 1);
+    run_one(POSV, CLB_D, 40, 9);
+    expect_only("dpotrf_", "nomemory", 1, 1);
+    expect_only("dposv_", "nomemory", 1, 1);
+}
+
+/* ---- LAPACK's semantics ---------------------------------------------------------------------- */
+
+static void not_definite(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    for (size_t i = 0; i < 16; i++) {
+        struct system s;
+        make_system(&s, i % 2 == 0 ? POSV : POTRF, (clb_precision)(i % 4), 40, 5, true, &seed);
+        expect(run(&s) || s.bad <= 8, "declined");
+        expect(next_potrs_calls == 0, "the next library has solved");
+        if (s.info != UNSET)
+            check_system(&s, "an indefinite matrix", (long)i);
+        free_system(&s);
+    }
+}
+
+static bool nested_taken;
+static long nested;
+
+static void call_product(void)
+{
+    struct gemm_case g = {.precision = CLB_S, .m = 20, .n = 9, .k = 14, .alpha = 1, .beta = 1};
+    gemm_make(&g, &seed, 3);
+    nested_taken = routed_gemm(&g);
+    gemm_check(&g, "nested");
+    gemm_free(&g);
+    nested++;
+}
+
+/* What the next library's potrf calls through our names goes straight back while the device is in
+ * use; when the rest is its own it is like any. */
+static void reentrant(void *unused)
+{
+    struct system s;
+    (void)unused;
+    set_up("always");
+    potrf_hook = call_product;
+    make_system(&s, POTRF, CLB_D, 30, 1, false, &seed);
+    expect(run(&s) && !nested_taken && nested == 4, "%ld nested calls", nested);
+    check_system(&s, "with nested calls", 0);
+    free_system(&s);
+    fake_cl.only = 1ull << FAKE_EnqueueNDRangeKernel;
+    fake_cl_arm(1, CL_OUT_OF_RESOURCES, false);
+    make_system(&s, POTRF, CLB_D, 30, 1, false, &seed);
+    expect(run(&s) && nested_taken, "a call of the next library was declined");
+    check_system(&s, "recovered with nested calls", 0);
+    free_system(&s);
+    expect(reported("dpotrf_", "recovered") == 1, "recovered");
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+struct setting {
+    const char *name;
+    enum routine routine;
+    clb_precision precision;
+    bool discrete, indefinite;
+    uint64_t seed;
+};
+
+static long run_failing(const struct setting *setting, long at)
+{
+    struct system s;
+    uint64_t state = setting->seed;
+    size_t n = 25 + random_below(&state, 8), nrhs = 5 + random_below(&state, 6);
+    make_system(&s, setting->routine, setting->precision, n, nrhs, setting->indefinite, &state);
+    fake_cl.run_anyway = at % 3 == 0;
+    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
+    bool taken = run(&s);
+    long calls = fake_cl.calls;
+    fake_cl_arm(0, 0, false);
+    expect(taken, "call %ld: declined", at);
+    if (taken)
+        check_system(&s, setting->name, at);
+    free_system(&s);
+    return calls;
+}
+
+static void fail_every_call(void *argument)
+{
+    const struct setting *setting = argument;
+    const char *symbol = symbol_of(setting->routine, setting->precision)->next.name;
+    fake_cl.discrete = setting->discrete;
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
+    set_up("always");
+    long calls = 0;
+    for (int i = 0; i < 3; i++)
+        calls = run_failing(setting, 0);
+    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
+    for (long at = 1; at <= calls; at++) {
+        run_failing(setting, at);
+        if (at % 2 == 0) /* three failures in a row would end it */
+            run_failing(setting, 0);
+    }
+    double recovered = reported(symbol, "recovered");
+    expect(calls > 20, "only %ld calls", calls);
+    expect(recovered > 0.5 * (double)calls, "only %g of %ld calls recovered", recovered, calls);
+    expect(reported(symbol, "quarantined") == 0, "quarantined");
+    expect_sums(symbol);
+    tap_note("%ld OpenCL calls, %g recovered", calls, recovered);
+}
+
+static void test_failures(void)
+{
+    static struct setting settings[] = {
+        {"dpotrs in place", POTRS, CLB_D, false, false, 0},
+        {"sposv in own memory", POSV, CLB_S, true, false, 0},
+        {"zposv in place", POSV, CLB_Z, false, false, 0},
+        {"cpotrf in own memory, indefinite", POTRF, CLB_C, true, true, 0},
+    };
+    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+        char name[80];
+        settings[i].seed = random_bits(&seed);
+        snprintf(name, sizeof name, "%s: every OpenCL call fails", settings[i].name);
+        tap_child(name, 120, fail_every_call, &settings[i]);
+    }
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        void (*body)(void *);
+    } tests[] = {
+        {"small", reason_small},
+        {"cost", reason_cost},
+        {"quick", reason_quick},
+        {"invalid", reason_invalid},
+        {"no BLAS beside LAPACK", reason_no_siblings},
+        {"nomemory", reason_nomemory},
+        {"matrices that are not definite", not_definite},
+        {"calls that the next library makes", reentrant},
+    };
+    seed = tap_seed();
+    for (size_t i = 0; i < CLB_COUNT_OF(tests); i++)
+        tap_child(tests[i].name, 60, tests[i].body, NULL);
+    test_failures();
+    return tap_done();
+}

@@ -1,0 +1,168 @@
+/* QR by plain loops. */
+#include "dense_qr.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static number get(const struct clb_geqrf *p, size_t i, size_t j)
+{
+    return dense_at(p->precision, p->a, p->lda, i, j);
+}
+
+static void put(const struct clb_geqrf *p, size_t i, size_t j, number value)
+{
+    dense_store(p->precision, p->a, p->lda, i, j, value);
+}
+
+/* ---- one reflector --------------------------------------------------------------------------- */
+
+/* H(k) with H^H*A(k:, k) = beta*e1; LAPACK xLARFG. */
+static number make_reflector(const struct clb_geqrf *p, size_t k)
+{
+    number alpha = get(p, k, k);
+    long double below = 0;
+    for (size_t i = k + 1; i < p->m; i++)
+        below = hypotl(below, cabsl(get(p, i, k)));
+    if (below == 0 && cimagl(alpha) == 0)
+        return 0;
+    long double beta = -copysignl(hypotl(cabsl(alpha), below), creall(alpha));
+    for (size_t i = k + 1; i < p->m; i++)
+        put(p, i, k, get(p, i, k) / (alpha - beta));
+    put(p, k, k, beta);
+    return dense_number((beta - creall(alpha)) / beta, -cimagl(alpha) / beta);
+}
+
+/* x -= factor * v * (v^H*x) for v of column i of a, x of `rows` elements `step` apart. */
+static void reflect(clb_precision precision, const void *a, size_t lda, size_t rows, size_t i,
+                    number factor, number *x)
+{
+    number sum = x[i];
+    for (size_t r = i + 1; r < rows; r++)
+        sum += conjl(dense_at(precision, a, lda, r, i)) * x[r];
+    x[i] -= factor * sum;
+    for (size_t r = i + 1; r < rows; r++)
+        x[r] -= factor * sum * dense_at(precision, a, lda, r, i);
+}
+
+void dense_reflect(const struct dense *a, const void *tau, size_t i, bool conjugated, number *x)
+{
+    number factor = dense_at(a->precision, tau, 1, i, 0);
+    reflect(a->precision, dense_data(a), a->ld, a->rows, i, conjugated ? conjl(factor) : factor, x);
+}
+
+/* ---- the next library ------------------------------------------------------------------------ */
+
+static void geqrf(const void *context, const struct clb_geqrf *p, void *tau)
+{
+    number *x = calloc(p->m, sizeof *x);
+    (void)context;
+    if (x == NULL)
+        abort();
+    dense_next_entries += p->m * p->n;
+    for (size_t k = 0; k < clb_min(p->m, p->n); k++) {
+        dense_store(p->precision, tau, 1, k, 0, make_reflector(p, k));
+        number factor = conjl(dense_at(p->precision, tau, 1, k, 0));
+        for (size_t j = k + 1; j < p->n; j++) {
+            for (size_t i = k; i < p->m; i++)
+                x[i] = get(p, i, j);
+            reflect(p->precision, p->a, p->lda, p->m, k, factor, x);
+            for (size_t i = k; i < p->m; i++)
+                put(p, i, j, x[i]);
+        }
+    }
+    free(x);
+}
+
+static void panel(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau)
+{
+    const struct clb_geqrf problem = {*(const clb_precision *)context, m, n, a, lda};
+    geqrf(context, &problem, tau);
+}
+
+/* Rows of C from the right are columns of C^H: C*H = (H^H*C^H)^H. */
+static void ormqr(const void *context, const struct clb_ormqr *p)
+{
+    size_t order = p->right ? p->n : p->m, others = p->right ? p->m : p->n;
+    bool plain = p->trans == CLB_OP_N, forward = p->right == plain;
+    number *x = calloc(order, sizeof *x);
+    (void)context;
+    if (x == NULL)
+        abort();
+    dense_next_entries += p->m * p->n;
+    for (size_t j = 0; j < others; j++) {
+        for (size_t i = 0; i < order; i++)
+            x[i] = p->right ? conjl(dense_at(p->precision, p->c, p->ldc, j, i))
+                            : dense_at(p->precision, p->c, p->ldc, i, j);
+        for (size_t q = 0; q < p->k; q++) {
+            size_t i = forward ? q : p->k - 1 - q;
+            number factor = dense_at(p->precision, p->tau, 1, i, 0);
+            reflect(p->precision, p->a, p->lda, order, i,
+                    plain != p->right ? factor : conjl(factor), x);
+        }
+        for (size_t i = 0; i < order; i++)
+            dense_store(p->precision, p->c, p->ldc, p->right ? j : i, p->right ? i : j,
+                        p->right ? conjl(x[i]) : x[i]);
+    }
+    free(x);
+}
+
+const struct clb_qr_next dense_qr_next = {NULL, panel, geqrf, ormqr};
+
+/* The last column first: the vectors of the others are needed until then. */
+void dense_orgqr(const struct clb_orgqr *p)
+{
+    number *x = calloc(p->m, sizeof *x);
+    if (x == NULL)
+        abort();
+    dense_next_entries += p->m * p->n;
+    for (size_t j = p->n; j-- > 0;) {
+        for (size_t i = 0; i < p->m; i++)
+            x[i] = i == j;
+        for (size_t i = clb_min(p->k, j + 1); i-- > 0;)
+            reflect(p->precision, p->a, p->lda, p->m, i, dense_at(p->precision, p->tau, 1, i, 0),
+                    x);
+        for (size_t i = 0; i < p->m; i++)
+            dense_store(p->precision, p->a, p->lda, i, j, x[i]);
+    }
+    free(x);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* |I - H^H*H| = |tau|^2 |v|^2 |...|: twice the real part of tau against |tau|^2 |v|^2. */
+static long double reflector_error(const struct dense *x, const void *tau, size_t i)
+{
+    number factor = dense_at(x->precision, tau, 1, i, 0);
+    long double norm = 1, size = cabsl(factor) * cabsl(factor);
+    for (size_t r = i + 1; r < x->rows; r++)
+        norm += cabsl(dense_get(x, r, i)) * cabsl(dense_get(x, r, i));
+    return fabsl(2 * creall(factor) - size * norm) * norm;
+}
+
+long double dense_qr_error(const struct dense *x, const void *tau)
+{
+    size_t m = x->rows, n = x->cols, inner = clb_min(m, n);
+    number *column = calloc(m, sizeof *column);
+    long double worst = 0, scale = dense_unit(x->precision) * (long double)(inner + 4);
+    if (column == NULL)
+        abort();
+    for (size_t i = 0; i < inner; i++) {
+        long double error = reflector_error(x, tau, i) / scale;
+        worst = error <= worst ? worst : error;
+    }
+    for (size_t j = 0; j < n; j++) {
+        long double error = 0, size = 0;
+        for (size_t i = 0; i < m; i++)
+            column[i] = i <= j ? dense_get(x, i, j) : 0;
+        for (size_t i = clb_min(inner, j + 1); i-- > 0;)
+            dense_reflect(x, tau, i, false, column);
+        for (size_t i = 0; i < m; i++) {
+            error = hypotl(error, cabsl(column[i] - dense_old(x, i, j)));
+            size = hypotl(size, cabsl(dense_old(x, i, j)));
+        }
+        error = size == 0 ? error : error / (size * scale);
+        worst = error <= worst ? worst : error;
+    }
+    free(column);
+    return isnan(worst) ? INFINITY : worst;
+}

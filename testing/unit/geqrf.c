@@ -1,0 +1,297 @@
+/* QR on the device, small blocks: the error of every column and reflector, what is written and
+ * when; and the rest of a factorisation that was written in part. */
+#include "dense_qr.h"
+#include "fakecl.h"
+#include "tap.h"
+
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct setting {
+    const char *name, *kernel, *params;
+    bool discrete;
+    size_t largest;
+    int runs;
+    uint64_t seed;
+};
+
+enum kind { UNIFORM, GRADED, ZERO_COLUMNS, TRIANGLE, SAME_COLUMNS, HUGE_COLUMNS, KINDS };
+
+static const char *const kinds[KINDS] = {
+    "uniform", "graded", "with zero columns", "triangular", "with one column again and again",
+    "huge"};
+
+struct factorisation {
+    enum kind kind;
+    struct dense a;
+    char *tau; /* and 16 bytes more, which stay as they are */
+    struct clb_geqrf problem;
+    struct clb_qr_next next;
+    struct clb_geqrf_result result;
+};
+
+static number element_of(const struct factorisation *f, size_t i, size_t j, number random)
+{
+    bool single = clb_precision_real_size(f->a.precision) == sizeof(float);
+    switch (f->kind) {
+    case GRADED:
+        return random * ldexpl(1, (int)(i % 19) - 2 * (int)(j % 23));
+    case ZERO_COLUMNS:
+        return j % 5 == 2 ? 0 : random;
+    case TRIANGLE:
+        return i <= j ? random : 0;
+    case SAME_COLUMNS:
+        return j % 3 != 0 ? dense_get(&f->a, i, j - j % 3) : random;
+    case HUGE_COLUMNS: /* and tiny ones; sums of squares are no numbers */
+        return random * ldexpl(1, (j % 2 ? 1 : -1) * (single ? 80 : 700));
+    default:
+        return random;
+    }
+}
+
+static void make(struct factorisation *f, clb_precision precision, size_t m, size_t n,
+                 uint64_t *seed)
+{
+    size_t element = clb_precision_size(precision), inner = clb_min(m, n);
+    *f = (struct factorisation){.kind = (enum kind)random_below(seed, KINDS)};
+    dense_make(&f->a, precision, m, n, 9, seed);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < m; i++)
+            dense_set(&f->a, i, j, element_of(f, i, j, dense_get(&f->a, i, j)));
+    }
+    dense_remember(&f->a);
+    f->tau = malloc((inner + 1) * element);
+    memset(f->tau, 0x5a, (inner + 1) * element);
+    f->problem = (struct clb_geqrf){precision, m, n, dense_data(&f->a), f->a.ld};
+    f->next = dense_qr_next;
+    f->next.context = &f->problem.precision;
+    f->result.tau = f->tau;
+}
+
+static void discard(struct factorisation *f)
+{
+    dense_free(&f->a);
+    free(f->tau);
+}
+
+static void check(const struct factorisation *f, const char *what)
+{
+    size_t element = clb_precision_size(f->a.precision), inner = clb_min(f->a.rows, f->a.cols);
+    long double error = dense_qr_error(&f->a, f->tau);
+    expect(error <= 3, "%s %c %zux%zu %s: error %.3Lg", what, "sdcz"[f->a.precision], f -> a.rows,
+           f->a.cols, kinds[f->kind], error);
+    expect(dense_gaps_intact(&f->a), "%s: written outside of A", what);
+    for (size_t i = 0; i < element; i++)
+        expect(f->tau[inner * element + i] == 0x5a, "%s: written behind tau", what);
+}
+
+static struct clb_runtime *start(const struct setting *setting)
+{
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    fake_cl.discrete = setting->discrete;
+    fake_cl_install();
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    expect(runtime != NULL, "no device");
+    return runtime;
+}
+
+static void factor(struct clb_runtime *runtime, struct factorisation *f)
+{
+    const struct clb_gemm_variant *variant;
+    if (!expect(clb_gemm_variant_get(runtime, f->problem.precision, &variant) == CLB_OK,
+                "no variant"))
+        return;
+    clb_status status = clb_geqrf_run(runtime, variant, &f->problem, &f->next, &f->result);
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    expect(f->result.columns_written == f->a.cols, "%zu of %zu columns written",
+           f->result.columns_written, f->a.cols);
+}
+
+/* Sizes of every shape: square, tall, very tall, wide, one row or column now and then. */
+static void random_sizes(struct setting *setting, int i, size_t *m, size_t *n)
+{
+    size_t most = setting->largest;
+    *m = 1 + random_below(&setting->seed, most);
+    *n = i % 4 == 0 ? *m : 1 + random_below(&setting->seed, i % 4 == 1 ? 4 : most);
+    if (i % 4 == 1 && i % 8 != 1)
+        *m = 4 * most;
+}
+
+static void factorisations(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+        struct factorisation f;
+        size_t m, n;
+        random_sizes(setting, i, &m, &n);
+        make(&f, (clb_precision)(i / 4 % CLB_PRECISIONS), m, n, &setting->seed);
+        factor(runtime, &f);
+        check(&f, setting->name);
+        discard(&f);
+    }
+}
+
+static bool is_finite(number x)
+{
+    return cabsl(x) <= LDBL_MAX;
+}
+
+/* A NaN spreads, but it does not leave the matrix, nor reach columns on the left. */
+static void not_a_number(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < 20; i++) {
+        struct factorisation f;
+        size_t n = 20 + random_below(&setting->seed, 60);
+        size_t bad = random_below(&setting->seed, n), wrong = 0;
+        make(&f, (clb_precision)(i % CLB_PRECISIONS), n, n, &setting->seed);
+        dense_set(&f.a, random_below(&setting->seed, n), bad, i % 2 ? NAN : INFINITY);
+        dense_remember(&f.a);
+        factor(runtime, &f);
+        for (size_t j = 0; j < bad; j++) {
+            for (size_t k = 0; k < n; k++)
+                wrong += !is_finite(dense_get(&f.a, k, j));
+        }
+        expect(wrong == 0, "%zu entries left of column %zu are not finite", wrong, bad);
+        expect(!is_finite(dense_get(&f.a, bad, bad)), "the NaN is lost");
+        expect(dense_gaps_intact(&f.a), "written outside of A");
+        discard(&f);
+    }
+}
+
+/* More and more memory: declined with the matrix intact until it is enough. */
+static void growing_memory(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    const struct clb_gemm_variant *variant;
+    struct factorisation f;
+    int declined = 0;
+    clb_status status = CLB_ERR_NOMEM;
+    make(&f, CLB_D, 130, 150, &setting->seed);
+    if (runtime == NULL ||
+        !expect(clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK, "no variant"))
+        return;
+    for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM; runtime->memory_limit *= 2) {
+        status = clb_geqrf_run(runtime, variant, &f.problem, &f.next, &f.result);
+        if (status != CLB_OK) {
+            declined++;
+            expect(f.result.columns_written == 0 && dense_intact(&f.a), "written without memory");
+        }
+    }
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    expect(declined >= 3, "only %d limits were too low", declined);
+    check(&f, "with enough memory");
+    discard(&f);
+}
+
+/* ---- several at once ------------------------------------------------------------------------- */
+
+#define THREADS 4
+
+struct caller {
+    pthread_t thread;
+    struct clb_runtime *runtime;
+    struct factorisation f[4];
+};
+
+static void *factor_some(void *argument)
+{
+    struct caller *caller = argument;
+    for (size_t i = 0; i < CLB_COUNT_OF(caller->f); i++)
+        factor(caller->runtime, &caller->f[i]);
+    return NULL;
+}
+
+static void at_once(void *argument)
+{
+    struct setting *setting = argument;
+    static struct caller callers[THREADS];
+    struct clb_runtime *runtime = start(setting);
+    for (int t = 0; runtime != NULL && t < THREADS; t++) {
+        callers[t].runtime = runtime;
+        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
+            make(&callers[t].f[i], (clb_precision)(i % CLB_PRECISIONS),
+                 20 + random_below(&setting->seed, setting->largest),
+                 20 + random_below(&setting->seed, setting->largest), &setting->seed);
+    }
+    for (int t = 0; runtime != NULL && t < THREADS; t++)
+        expect(pthread_create(&callers[t].thread, NULL, factor_some, &callers[t]) == 0,
+               "no thread");
+    for (int t = 0; runtime != NULL && t < THREADS; t++) {
+        pthread_join(callers[t].thread, NULL);
+        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
+            check(&callers[t].f[i], "at once");
+    }
+}
+
+/* ---- resumed --------------------------------------------------------------------------------- */
+
+/* As a run that failed after `written` columns leaves it. */
+static void resume(struct setting *setting, int i)
+{
+    struct factorisation f, done;
+    size_t m = 1 + random_below(&setting->seed, setting->largest);
+    size_t n = 1 + random_below(&setting->seed, setting->largest);
+    size_t written = random_below(&setting->seed, n) + 1;
+    uint64_t again = setting->seed;
+    make(&f, (clb_precision)(i % CLB_PRECISIONS), m, n, &setting->seed);
+    make(&done, (clb_precision)(i % CLB_PRECISIONS), m, n, &again);
+    f.next.geqrf(f.next.context, &done.problem, f.tau);
+    for (size_t j = 0; j < written; j++) {
+        for (size_t r = 0; r < m; r++)
+            dense_set(&f.a, r, j, dense_get(&done.a, r, j));
+    }
+    f.result.columns_written = written;
+    dense_next_entries = 0;
+    clb_geqrf_resume(&f.problem, &f.next, &f.result);
+    check(&f, setting->name);
+    expect(f.result.columns_written == n, "columns are missing");
+    expect(dense_next_entries <= 2 * m * (n - written), "written columns were computed again");
+    discard(&f);
+    discard(&done);
+}
+
+static void resumptions(void *argument)
+{
+    struct setting *setting = argument;
+    for (int i = 0; i < setting->runs; i++)
+        resume(setting, i);
+}
+
+int main(void)
+{
+    uint64_t seed = tap_seed();
+    struct setting rest = {"resumed", "cpu", "", false, 40, 100, random_bits(&seed)};
+    struct setting settings[] = {
+        {"in place, cpu family", "cpu", "gemm.tile=min,geqrf.nb=8", false, 70, 96, 0},
+        {"in place, portable family", "portable", "gemm.tile=min,geqrf.nb=24", false, 60, 32, 0},
+        {"in place, larger blocks", "cpu", "geqrf.nb=48", false, 200, 12, 0},
+        {"in place, blocks of one", "cpu", "gemm.tile=min,geqrf.nb=1", false, 20, 32, 0},
+        {"streamed, cpu family", "cpu", "gemm.tile=min,geqrf.nb=8,gemm.stream=1,gemm.threads=3",
+         false, 70, 96, 0},
+        {"own memory, portable family", "portable", "gemm.tile=min,geqrf.nb=24", true, 60, 32, 0},
+        {"own memory, larger blocks", "cpu", "geqrf.nb=48", true, 200, 12, 0},
+    };
+    tap_child("a factorisation is resumed", 120, resumptions, &rest);
+    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+        settings[i].seed = random_bits(&seed);
+        tap_child(settings[i].name, 300, factorisations, &settings[i]);
+    }
+    tap_child("four threads, in place", 120, at_once, &settings[0]);
+    tap_child("four threads, own memory", 120, at_once, &settings[5]);
+    tap_child("more and more memory, in place", 120, growing_memory, &settings[0]);
+    tap_child("more and more memory, own memory", 120, growing_memory, &settings[5]);
+    tap_child("NaN and Inf, in place", 120, not_a_number, &settings[0]);
+    tap_child("NaN and Inf, streamed", 120, not_a_number, &settings[4]);
+    return tap_done();
+}

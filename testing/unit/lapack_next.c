@@ -1,0 +1,164 @@
+/* The next LAPACK by plain loops. */
+#include "lapack_next.h"
+
+#include "dense.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+long next_getrf_calls, next_getrs_calls, next_getri_calls;
+void (*next_getrf_hook)(void);
+
+static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
+{
+    (void)target;
+    next_getrf_calls++;
+    if (next_getrf_hook != NULL)
+        next_getrf_hook();
+    return dense_next.getrf(&p->precision, p->m, p->n, p->a, p->lda, ipiv);
+}
+
+static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
+{
+    (void)target;
+    dense_next.trsm(NULL, problem);
+}
+
+static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
+{
+    (void)target;
+    dense_next.gemm(NULL, problem);
+}
+
+static void swap_rows(const struct clb_getrs *p, size_t i, size_t other)
+{
+    size_t element = clb_precision_size(p->precision);
+    for (size_t j = 0; j < p->nrhs; j++) {
+        char held[16], *x = (char *)p->b + (i + j * p->ldb) * element,
+                       *y = (char *)p->b + (other + j * p->ldb) * element;
+        memcpy(held, x, element);
+        memcpy(x, y, element);
+        memcpy(y, held, element);
+    }
+}
+
+static void solve(const struct clb_getrs *p, const void *ipiv, bool wide)
+{
+    bool plain = p->trans == CLB_OP_N;
+    struct clb_trsm trsm = {.precision = p->precision,
+                            .trans = p->trans,
+                            .m = p->n,
+                            .n = p->nrhs,
+                            .alpha = clb_scalar_one(p->precision),
+                            .a = p->a,
+                            .b = p->b,
+                            .lda = p->lda,
+                            .ldb = p->ldb};
+    next_getrs_calls++;
+    for (size_t step = 0; step < 3; step++) {
+        if (step == (plain ? 0 : 2)) {
+            for (size_t q = 0; q < p->n; q++) {
+                size_t i = plain ? q : p->n - 1 - q;
+                swap_rows(p, i,
+                          (size_t)(wide ? ((const int64_t *)ipiv)[i] : ((const int32_t *)ipiv)[i]) -
+                              1);
+            }
+        } else {
+            trsm.upper = trsm.unit = false;
+            if (step == (plain ? 2 : 0))
+                trsm.upper = true;
+            else
+                trsm.unit = true;
+            dense_next.trsm(NULL, &trsm);
+        }
+    }
+}
+
+static void call_getrs_wide(const struct clb_target *target, const struct clb_getrs *problem,
+                            const void *ipiv)
+{
+    (void)target;
+    solve(problem, ipiv, true);
+}
+
+static void call_getrs_narrow(const struct clb_target *target, const struct clb_getrs *problem,
+                              const void *ipiv)
+{
+    (void)target;
+    solve(problem, ipiv, false);
+}
+
+static const struct clb_target some_target;
+
+/* X with X*A = I, by rows of the identity, and the columns in order at last. */
+static void invert(const struct clb_getri *p, const void *ipiv, bool wide)
+{
+    size_t n = p->n, element = clb_precision_size(p->precision);
+    char *x = calloc(n * n, element);
+    struct clb_trsm trsm = {.precision = p->precision,
+                            .right = true,
+                            .upper = true,
+                            .m = n,
+                            .n = n,
+                            .alpha = clb_scalar_one(p->precision),
+                            .a = p->a,
+                            .b = x,
+                            .lda = p->lda,
+                            .ldb = n};
+    if (x == NULL)
+        return;
+    next_getri_calls++;
+    for (size_t i = 0; i < n; i++)
+        memcpy(x + i * (n + 1) * element, trsm.alpha, element);
+    dense_next.trsm(NULL, &trsm);
+    trsm.upper = false;
+    trsm.unit = true;
+    dense_next.trsm(NULL, &trsm);
+    for (size_t j = n; j-- > 0;) {
+        size_t other = (size_t)(wide ? ((const int64_t *)ipiv)[j] : ((const int32_t *)ipiv)[j]) - 1;
+        for (size_t i = 0; i < n * element; i++) {
+            char held = x[j * n * element + i];
+            x[j * n * element + i] = x[other * n * element + i];
+            x[other * n * element + i] = held;
+        }
+    }
+    for (size_t j = 0; j < n; j++)
+        memcpy((char *)p->a + j * p->lda * element, x + j * n * element, n * element);
+    free(x);
+}
+
+static size_t call_getri_wide(const struct clb_target *target, const struct clb_getri *problem,
+                              const void *ipiv, void *work, int64_t lwork)
+{
+    (void)target;
+    if (lwork == -1)
+        memcpy(work, clb_scalar_one(problem->precision), clb_precision_size(problem->precision));
+    else
+        invert(problem, ipiv, true);
+    return 0;
+}
+
+static size_t call_getri_narrow(const struct clb_target *target, const struct clb_getri *problem,
+                                const void *ipiv, void *work, int64_t lwork)
+{
+    (void)target;
+    if (lwork == -1)
+        memcpy(work, clb_scalar_one(problem->precision), clb_precision_size(problem->precision));
+    else
+        invert(problem, ipiv, false);
+    return 0;
+}
+
+struct clb_next_lapack lapack_next_for(const struct clb_lu_call *call)
+{
+    return (struct clb_next_lapack){.getrf = &some_target,
+                                    .getrs = &some_target,
+                                    .getri = &some_target,
+                                    .trsm = &some_target,
+                                    .gemm = &some_target,
+                                    .call_getrf = call_getrf,
+                                    .call_getrs = call->wide ? call_getrs_wide : call_getrs_narrow,
+                                    .call_getri = call->wide ? call_getri_wide : call_getri_narrow,
+                                    .call_trsm = call_trsm,
+                                    .call_gemm = call_gemm};
+}

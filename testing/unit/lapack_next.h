@@ -1,0 +1,15 @@
+/* lapack_next: a next LAPACK for calls through the route layer, in both integer widths. */
+#ifndef LAPACK_NEXT_H
+#define LAPACK_NEXT_H
+
+#include "route/route.h"
+
+extern long next_getrf_calls, next_getrs_calls, next_getri_calls; /* queries are not counted */
+
+/* Called by its getrf; NULL by default. */
+extern void (*next_getrf_hook)(void);
+
+/* What the interface would hand over with a call. */
+struct clb_next_lapack lapack_next_for(const struct clb_lu_call *call);
+
+#endif

@@ -1,0 +1,354 @@
+/* What C names of LAPACK add to a call, through the route layer with a next library of plain loops:
+ * matrices by rows, also when every OpenCL call of a warm one fails in turn, the search for NaN,
+ * and calls that were declined and come back by other names. */
+#include "dense.h"
+#include "fakecl.h"
+#include "lapack_next.h"
+#include "routed.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 64
+
+static uint64_t seed;
+
+/* ---- transposition and the search ------------------------------------------------------------ */
+
+static void transposes(void *unused)
+{
+    (void)unused;
+    for (size_t round = 0; round < 60; round++) {
+        const clb_precision precision = (clb_precision)(round % CLB_PRECISIONS);
+        const bool conjugate = random_below(&seed, 2);
+        size_t rows = random_below(&seed, 200), cols = random_below(&seed, 200);
+        struct dense x, y;
+        dense_make(&x, precision, cols, rows, 5, &seed);
+        dense_make(&y, precision, rows, cols, 5, &seed);
+        clb_transpose(precision, rows, cols, dense_data(&x), x.ld, dense_data(&y), y.ld, conjugate);
+        size_t wrong = 0;
+        for (size_t j = 0; j < cols; j++) {
+            for (size_t i = 0; i < rows; i++) {
+                number e = dense_get(&x, j, i);
+                wrong += dense_get(&y, i, j) != (conjugate ? conjl(e) : e);
+            }
+        }
+        expect(wrong == 0 && dense_gaps_intact(&y) && dense_intact(&x), "%zux%zu: %zu wrong", rows,
+               cols, wrong);
+        dense_free(&x);
+        dense_free(&y);
+    }
+}
+
+static void finds_nan(void *unused)
+{
+    static const char parts[] = {'U', 'L', 'A'};
+    (void)unused;
+    for (size_t round = 0; round < 200; round++) {
+        const clb_precision precision = (clb_precision)(round % CLB_PRECISIONS);
+        const char part = parts[random_below(&seed, 3)];
+        size_t rows = 1 + random_below(&seed, 150),
+               cols = part == 'A' ? 1 + random_below(&seed, 150) : rows;
+        size_t i = random_below(&seed, rows), j = random_below(&seed, cols);
+        struct dense x;
+        dense_make(&x, precision, rows, cols, 5, &seed);
+        expect(!clb_has_nan(precision, rows, cols, dense_data(&x), x.ld, part), "there is none");
+        dense_set(&x, i, j,
+                  clb_precision_parts(precision) == 2 && random_below(&seed, 2)
+                      ? dense_number(1, NAN)
+                      : dense_number(NAN, 1));
+        bool there = part == 'A' || (part == 'U' ? i <= j : i >= j);
+        expect(clb_has_nan(precision, rows, cols, dense_data(&x), x.ld, part) == there,
+               "%c of %zux%zu: (%zu, %zu)", part, rows, cols, i, j);
+        dense_free(&x);
+    }
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+enum routine { GETRF, GETRS, GESV };
+
+/* The caller's matrices by rows are kept as their transposes. */
+struct system {
+    enum routine routine;
+    struct clb_lu_call call;
+    struct clb_lapacke lapacke;
+    struct dense a, b, rows_a, rows_b;
+    int64_t ipiv[MOST], info;
+};
+
+static void copy_transposed(const struct dense *from, struct dense *to)
+{
+    for (size_t j = 0; j < from->cols; j++) {
+        for (size_t i = 0; i < from->rows; i++)
+            dense_set(to, j, i, dense_get(from, i, j));
+    }
+}
+
+/* As the interface does. */
+static int64_t add(struct system *s, clb_lapacke_use use, const struct dense *rows, void **at)
+{
+    *at = dense_data(rows);
+    s->lapacke.matrix[s->lapacke.count++] =
+        (struct clb_lapacke_matrix){.use = use,
+                                    .rows = (int64_t)rows->cols,
+                                    .cols = (int64_t)rows->rows,
+                                    .ld = (int64_t)rows->ld,
+                                    .at = at,
+                                    .ld_copied = (int64_t)rows->cols + 1};
+    return (int64_t)rows->cols + 1;
+}
+
+static void make_system(struct system *s, enum routine routine, clb_precision precision, size_t m,
+                        size_t n, size_t nrhs, uint64_t *state)
+{
+    *s = (struct system){.routine = routine, .info = -77};
+    dense_make(&s->a, precision, m, n, 5, state);
+    dense_make(&s->b, precision, n, nrhs, 5, state);
+    dense_make(&s->rows_a, precision, n, m, 5, state);
+    dense_make(&s->rows_b, precision, nrhs, n, 5, state);
+    if (routine == GETRS)
+        dense_next.getrf(&precision, n, n, dense_data(&s->a), s->a.ld, s->ipiv);
+    copy_transposed(&s->a, &s->rows_a);
+    copy_transposed(&s->b, &s->rows_b);
+    dense_remember(&s->rows_a);
+    dense_remember(&s->rows_b);
+    s->lapacke = (struct clb_lapacke){.precision = precision, .by_rows = true, .checks = true};
+    s->call = (struct clb_lu_call){.lapacke = &s->lapacke,
+                                   .precision = precision,
+                                   .m = (int64_t)m,
+                                   .n = (int64_t)n,
+                                   .nrhs = (int64_t)nrhs,
+                                   .ipiv = s->ipiv,
+                                   .info = &s->info,
+                                   .wide = true};
+    s->call.lda =
+        add(s, routine == GETRS ? CLB_LAPACKE_IN : CLB_LAPACKE_INOUT, &s->rows_a, &s->call.a);
+    if (routine != GETRF)
+        s->call.ldb = add(s, CLB_LAPACKE_INOUT, &s->rows_b, &s->call.b);
+}
+
+static void free_system(struct system *s)
+{
+    dense_free(&s->a);
+    dense_free(&s->b);
+    dense_free(&s->rows_a);
+    dense_free(&s->rows_b);
+}
+
+#define IDS(x, form)                                                                               \
+    {                                                                                              \
+        CLB_SYMBOL_##x##getrf_##form, CLB_SYMBOL_##x##getrs_##form, CLB_SYMBOL_##x##gesv_##form    \
+    }
+static const clb_symbol_id high[CLB_PRECISIONS][3] = {IDS(s, lapacke), IDS(d, lapacke),
+                                                      IDS(c, lapacke), IDS(z, lapacke)};
+
+static bool run_as(struct system *s, clb_symbol_id id)
+{
+    static bool (*const route[])(struct clb_symbol *, const struct clb_lu_call *,
+                                 const struct clb_next_lapack *) = {
+        clb_route_getrf, clb_route_getrs, clb_route_gesv};
+    const struct clb_next_lapack next = lapack_next_for(&s->call);
+    return route[s->routine](&clb_symbols[id], &s->call, &next);
+}
+
+static bool run(struct system *s)
+{
+    return run_as(s, high[s->call.precision][s->routine]);
+}
+
+static void check_solution(struct system *s, const char *what, long at)
+{
+    size_t n = s->a.rows;
+    long double worst = 0;
+    for (size_t j = 0; j < s->b.cols; j++) {
+        for (size_t i = 0; i < n; i++) {
+            number e = dense_old(&s->b, i, j);
+            long double size = 0;
+            for (size_t k = 0; k < n; k++) {
+                number x = dense_get(&s->rows_b, j, k);
+                e -= dense_old(&s->a, i, k) * x;
+                size = fmaxl(size, cabsl(x));
+            }
+            worst =
+                fmaxl(worst, cabsl(e) / ((long double)(n * n) * dense_unit(s->a.precision) * size));
+        }
+    }
+    expect(worst < 30, "%s %ld: residual %Lg", what, at, worst);
+}
+
+/* After a call that was computed. */
+static void check_system(struct system *s, const char *what, long at)
+{
+    expect(s->call.a == dense_data(&s->rows_a), "%s %ld: a copy is left", what, at);
+    expect(dense_gaps_intact(&s->rows_a) && dense_gaps_intact(&s->rows_b), "%s %ld: a gap", what,
+           at);
+    expect(s->info == 0, "%s %ld: info", what, at);
+    if (s->routine == GETRS) {
+        expect(dense_intact(&s->rows_a), "%s %ld: the factors were written", what, at);
+    } else {
+        copy_transposed(&s->rows_a, &s->a);
+        long double error = dense_lu_error(&s->a, s->ipiv);
+        expect(error <= 3, "%s %ld: backward error %Lg", what, at, error);
+    }
+    if (s->routine != GETRF)
+        check_solution(s, what, at);
+}
+
+static void set_up(const char *mode)
+{
+    setenv("CLBLAS_SHIM", mode, 1);
+    setenv("CLBLAS_SHIM_PARAMS",
+           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,trsm.nb=8,trsm.part=8", 1);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
+    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
+    fake_cl_install();
+}
+
+/* ---- declined -------------------------------------------------------------------------------- */
+
+static void declines_nan(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    for (int i = 0; i < 12; i++) {
+        struct system s;
+        make_system(&s, (enum routine)(i % 3), (clb_precision)(i % 4), 30, 30, 5, &seed);
+        bool in_b = s.routine != GETRF && random_below(&seed, 2);
+        struct dense *bad = in_b ? &s.rows_b : &s.rows_a;
+        dense_set(bad, random_below(&seed, bad->rows), random_below(&seed, bad->cols), NAN);
+        dense_remember(bad);
+        expect(!run(&s) && s.info == -77, "call %d was taken", i);
+        clb_route_end_declined();
+        expect(s.call.a == dense_data(&s.rows_a) && (s.routine == GETRF || dense_intact(&s.rows_b)),
+               "call %d has changed something", i);
+        s.lapacke.checks = false;
+        expect(run(&s), "call %d was declined although nobody looks", i);
+        free_system(&s);
+    }
+    expect(reported("LAPACKE_sgetrf", "invalid") == 1 && reported("LAPACKE_sgetrf", "device") == 1,
+           "counters");
+    expect_sums("LAPACKE_sgetrf");
+}
+
+/* No device memory: the copies are given up. */
+static void declines_without_memory(void *unused)
+{
+    struct system s;
+    (void)unused;
+    set_up("always");
+    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
+    make_system(&s, GESV, CLB_D, 40, 40, 9, &seed);
+    expect(!run(&s) && s.call.a == dense_data(&s.rows_a) && s.call.b == dense_data(&s.rows_b),
+           "a copy is left");
+    expect(dense_intact(&s.rows_a) && dense_intact(&s.rows_b), "something was written");
+    expect(reported("LAPACKE_dgesv", "nomemory") == 1, "nomemory");
+    free_system(&s);
+}
+
+/* The next library's function calls our other names: _work's, then Fortran's. */
+static void counted_once(void *unused)
+{
+    struct system s;
+    (void)unused;
+    setenv("CLBLAS_SHIM_THRESHOLD", "20", 1);
+    set_up("auto");
+    make_system(&s, GETRF, CLB_D, 20, 20, 1, &seed);
+    expect(!run(&s), "a small call was taken");
+    expect(!run_as(&s, CLB_SYMBOL_dgetrf_lapacke_work) && !run_as(&s, CLB_SYMBOL_dgetrf_plain),
+           "taken by another name");
+    expect(reported("LAPACKE_dgetrf", "small") == 1 &&
+               reported("LAPACKE_dgetrf_work", "calls") == 0 && reported("dgetrf_", "calls") == 0,
+           "counted more than once");
+    /* That was it; and after a return, and for other sizes or routines, calls are their own. */
+    run_as(&s, CLB_SYMBOL_dgetrf_plain);
+    expect(reported("dgetrf_", "small") == 1, "the next call is not counted");
+    run(&s);
+    clb_route_end_declined();
+    run_as(&s, CLB_SYMBOL_dgetrf_plain);
+    expect(reported("dgetrf_", "small") == 2, "a call after the return is not counted");
+    run(&s);
+    s.call.m = 19;
+    run_as(&s, CLB_SYMBOL_dgetrf_plain);
+    expect(reported("dgetrf_", "small") == 3, "a call of another size is not counted");
+    expect_sums("dgetrf_");
+    expect_sums("LAPACKE_dgetrf");
+    free_system(&s);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+struct setting {
+    const char *name;
+    enum routine routine;
+    clb_precision precision;
+    bool discrete;
+    uint64_t seed;
+};
+
+static long run_failing(const struct setting *setting, long at)
+{
+    struct system s;
+    uint64_t state = setting->seed;
+    size_t n = 18 + random_below(&state, 8), m = n, nrhs = 5 + random_below(&state, 6);
+    if (setting->routine == GETRF)
+        m = 18 + random_below(&state, 8);
+    make_system(&s, setting->routine, setting->precision, m, n, nrhs, &state);
+    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
+    bool taken = run(&s);
+    long calls = fake_cl.calls;
+    fake_cl_arm(0, 0, false);
+    expect(taken, "call %ld: declined", at);
+    if (taken)
+        check_system(&s, setting->name, at);
+    free_system(&s);
+    return calls;
+}
+
+static void fail_every_call(void *argument)
+{
+    const struct setting *setting = argument;
+    const char *symbol = clb_symbols[high[setting->precision][setting->routine]].next.name;
+    fake_cl.discrete = setting->discrete;
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    set_up("always");
+    run_failing(setting, 0);
+    run_failing(setting, 0);
+    long calls = run_failing(setting, 0);
+    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
+    for (long at = 1; at <= calls; at++) {
+        run_failing(setting, at);
+        if (at % 2 == 0) /* three failures in a row would end it */
+            run_failing(setting, 0);
+    }
+    expect(reported(symbol, "recovered") > 0.5 * (double)calls, "only %g of %ld calls recovered",
+           reported(symbol, "recovered"), calls);
+    expect_sums(symbol);
+}
+
+int main(void)
+{
+    static struct setting settings[] = {
+        {"dgetrf in place", GETRF, CLB_D, false, 0},
+        {"cgetrs in place", GETRS, CLB_C, false, 0},
+        {"zgesv in place", GESV, CLB_Z, false, 0},
+        {"sgesv in own memory", GESV, CLB_S, true, 0},
+    };
+    seed = tap_seed();
+    tap_child("transposition", 60, transposes, NULL);
+    tap_child("the search for NaN", 60, finds_nan, NULL);
+    tap_child("NaN is declined", 60, declines_nan, NULL);
+    tap_child("no memory", 60, declines_without_memory, NULL);
+    tap_child("declined calls are counted once", 60, counted_once, NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+        char name[80];
+        settings[i].seed = random_bits(&seed);
+        snprintf(name, sizeof name, "%s by rows: every OpenCL call fails", settings[i].name);
+        tap_child(name, 120, fail_every_call, &settings[i]);
+    }
+    return tap_done();
+}

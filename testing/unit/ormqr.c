@@ -1,0 +1,250 @@
+/* Products with Q and its columns on the device, small blocks, next to plain loops: every side and
+ * op, every shape, what is written and what is left. */
+#include "dense_qr.h"
+#include "fakecl.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct setting {
+    const char *name, *kernel, *params;
+    bool discrete;
+    size_t largest;
+    int runs;
+    uint64_t seed;
+};
+
+static struct clb_runtime *start(const struct setting *setting)
+{
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
+    fake_cl.discrete = setting->discrete;
+    fake_cl_install();
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    expect(runtime != NULL, "no device");
+    return runtime;
+}
+
+static size_t one_to(uint64_t *seed, size_t most)
+{
+    return 1 + random_below(seed, most);
+}
+
+/* Vectors of a random matrix, some of them of zeros, and room for k of tau. */
+static char *make_vectors(struct dense *a, clb_precision precision, size_t rows, size_t cols,
+                          size_t k, uint64_t *seed)
+{
+    char *tau = calloc(k, clb_precision_size(precision));
+    dense_make(a, precision, rows, cols, 9, seed);
+    for (size_t i = 0; i < rows && random_below(seed, 4) == 0; i++)
+        dense_set(a, i, k / 2, 0);
+    const struct clb_geqrf problem = {precision, rows, k, dense_data(a), a->ld};
+    dense_qr_next.geqrf(&precision, &problem, tau);
+    dense_remember(a);
+    return tau;
+}
+
+/* The same content in another place. */
+static void copy(struct dense *to, const struct dense *from, uint64_t *seed)
+{
+    dense_make(to, from->precision, from->rows, from->cols, 9, seed);
+    for (size_t j = 0; j < from->cols; j++) {
+        for (size_t i = 0; i < from->rows; i++)
+            dense_set(to, i, j, dense_get(from, i, j));
+    }
+    dense_remember(to);
+}
+
+/* The largest difference, in units of `scale` and k of u. */
+static long double distance(const struct dense *x, const struct dense *y, size_t k,
+                            long double scale)
+{
+    long double worst = 0;
+    for (size_t j = 0; j < x->cols; j++) {
+        for (size_t i = 0; i < x->rows; i++) {
+            long double d = cabsl(dense_get(x, i, j) - dense_get(y, i, j));
+            worst = d <= worst ? worst : d;
+        }
+    }
+    return worst / (dense_unit(x->precision) * (long double)(k + 4) * scale);
+}
+
+static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,
+                                                 clb_precision precision)
+{
+    const struct clb_gemm_variant *variant = NULL;
+    expect(clb_gemm_variant_get(runtime, precision, &variant) == CLB_OK, "no variant");
+    return variant;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static void multiply(struct clb_runtime *runtime, struct setting *setting, int i)
+{
+    clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
+    bool right = random_below(&setting->seed, 2), real = clb_precision_parts(precision) == 1;
+    size_t order = one_to(&setting->seed, setting->largest), k = one_to(&setting->seed, order);
+    size_t others = one_to(&setting->seed, setting->largest);
+    struct dense a, c, expected;
+    struct clb_gemm_progress progress;
+    char *tau = make_vectors(&a, precision, order, k, k, &setting->seed);
+    dense_make(&c, precision, right ? others : order, right ? order : others, 9, &setting->seed);
+    copy(&expected, &c, &setting->seed);
+    clb_op op = i / 4 % 2 ? CLB_OP_N : real && i / 8 % 2 ? CLB_OP_T : CLB_OP_C;
+    struct clb_ormqr problem = {precision,      right, op,  c.rows,         c.cols, k,
+                                dense_data(&a), a.ld,  tau, dense_data(&c), c.ld};
+    clb_status status = clb_ormqr_run(runtime, variant_of(runtime, precision), &problem, &progress);
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    for (size_t p = 0; p < progress.parts; p++)
+        expect(progress.written[p], "part %zu is missing", p);
+    clb_gemm_progress_free(&progress);
+    problem.c = dense_data(&expected);
+    problem.ldc = expected.ld;
+    dense_qr_next.ormqr(NULL, &problem);
+    long double error = distance(&c, &expected, k, sqrtl((long double)order));
+    expect(error <= 3, "%s %c %c%c %zux%zu k=%zu: off by %.3Lg", setting->name, "sdcz"[precision],
+           right ? 'R' : 'L', "NTC"[op], c.rows, c.cols, k, error);
+    expect(dense_gaps_intact(&c) && dense_intact(&a), "something else was written");
+    dense_free(&a);
+    dense_free(&c);
+    dense_free(&expected);
+    free(tau);
+}
+
+static void products(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++)
+        multiply(runtime, setting, i);
+}
+
+/* ---- Q --------------------------------------------------------------------------------------- */
+
+struct generation {
+    struct dense a, expected;
+    char *tau;
+    struct clb_orgqr problem;
+    struct clb_orgqr_result result;
+};
+
+static void make_generation(struct generation *g, clb_precision precision, size_t most,
+                            uint64_t *seed)
+{
+    size_t m = one_to(seed, most), n = one_to(seed, m), k = one_to(seed, n);
+    g->tau = make_vectors(&g->a, precision, m, n, k, seed);
+    copy(&g->expected, &g->a, seed);
+    g->problem = (struct clb_orgqr){precision, m, n, k, dense_data(&g->a), g->a.ld, g->tau};
+    struct clb_orgqr other = g->problem;
+    other.a = dense_data(&g->expected);
+    other.lda = g->expected.ld;
+    dense_orgqr(&other);
+}
+
+static void check_generation(const struct generation *g, const char *what)
+{
+    const struct clb_orgqr *p = &g->problem;
+    long double error = distance(&g->a, &g->expected, p->k, 1);
+    expect(error <= 3, "%s %c %zux%zu k=%zu: off by %.3Lg", what, "sdcz"[p->precision], p -> m,
+           p -> n, p -> k, error);
+    expect(dense_gaps_intact(&g->a), "%s: written outside of A", what);
+}
+
+static void discard(struct generation *g)
+{
+    dense_free(&g->a);
+    dense_free(&g->expected);
+    free(g->tau);
+}
+
+static void generations(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+        struct generation g;
+        clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
+        make_generation(&g, precision, setting->largest, &setting->seed);
+        clb_status status =
+            clb_orgqr_run(runtime, variant_of(runtime, precision), &g.problem, &g.result);
+        expect(status == CLB_OK, "%s", clb_status_name(status));
+        expect(g.result.columns_left == 0, "%zu columns are missing", g.result.columns_left);
+        check_generation(&g, setting->name);
+        discard(&g);
+    }
+}
+
+/* Columns that are written from the right leave a problem of the same kind. */
+static void rests(void *argument)
+{
+    struct setting *setting = argument;
+    for (int i = 0; i < setting->runs; i++) {
+        struct generation g;
+        make_generation(&g, (clb_precision)(i % CLB_PRECISIONS), setting->largest, &setting->seed);
+        g.result.columns_left = one_to(&setting->seed, g.problem.n) - 1;
+        for (size_t j = g.result.columns_left; j < g.problem.n; j++) {
+            for (size_t r = 0; r < g.problem.m; r++)
+                dense_set(&g.a, r, j, dense_get(&g.expected, r, j));
+        }
+        const struct clb_orgqr rest = clb_orgqr_rest(&g.problem, &g.result);
+        dense_orgqr(&rest);
+        check_generation(&g, setting->name);
+        discard(&g);
+    }
+}
+
+/* Declined with everything intact until memory is enough. */
+static void growing_memory(void *argument)
+{
+    struct setting *setting = argument;
+    struct clb_runtime *runtime = start(setting);
+    struct generation g;
+    int declined = 0;
+    clb_status status = CLB_ERR_NOMEM;
+    do {
+        make_generation(&g, CLB_Z, 200, &setting->seed);
+    } while (g.problem.n < 100 && (discard(&g), true));
+    const struct clb_gemm_variant *variant = runtime == NULL ? NULL : variant_of(runtime, CLB_Z);
+    if (variant == NULL)
+        return;
+    for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM; runtime->memory_limit *= 2) {
+        status = clb_orgqr_run(runtime, variant, &g.problem, &g.result);
+        declined += status != CLB_OK;
+        expect(status == CLB_OK || (g.result.columns_left == g.problem.n && dense_intact(&g.a)),
+               "written without memory");
+    }
+    expect(status == CLB_OK && declined >= 3, "%s after %d", clb_status_name(status), declined);
+    check_generation(&g, "with enough memory");
+    discard(&g);
+}
+
+int main(void)
+{
+    uint64_t seed = tap_seed();
+    struct setting rest = {"the rest of Q", "cpu", "", false, 40, 60, random_bits(&seed)};
+    struct setting settings[] = {
+        {"in place, cpu family", "cpu", "gemm.tile=min,geqrf.nb=8,trsm.part=16", false, 60, 96, 0},
+        {"in place, portable family", "portable", "gemm.tile=min,geqrf.nb=24", false, 60, 32, 0},
+        {"in place, larger blocks", "cpu", "geqrf.nb=40,trsm.part=64", false, 150, 16, 0},
+        {"streamed, cpu family", "cpu",
+         "gemm.tile=min,geqrf.nb=8,trsm.part=16,gemm.stream=1,gemm.threads=3", false, 60, 96, 0},
+        {"own memory, portable family", "portable", "gemm.tile=min,geqrf.nb=24", true, 60, 32, 0},
+        {"own memory, larger blocks", "cpu", "geqrf.nb=40", true, 150, 16, 0},
+    };
+    tap_child(rest.name, 120, rests, &rest);
+    for (size_t i = 0; i < 2 * CLB_COUNT_OF(settings); i++) {
+        struct setting *setting = &settings[i / 2];
+        char name[80];
+        setting->seed = random_bits(&seed);
+        strcpy(name, i % 2 ? "Q, " : "products, ");
+        strcat(name, setting->name);
+        tap_child(name, 300, i % 2 ? generations : products, setting);
+    }
+    tap_child("more and more memory, in place", 120, growing_memory, &settings[0]);
+    tap_child("more and more memory, own memory", 120, growing_memory, &settings[4]);
+    return tap_done();
+}

@@ -1,0 +1,474 @@
+/* xGEQRF, xORMQR and xORGQR through the route layer with a next library of plain loops: the reasons
+ * for which calls are declined, workspaces, what panels are asked of, and a device that fails. */
+#include "dense_qr.h"
+#include "fakecl.h"
+#include "routed.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t seed;
+static long next_geqrf_calls, next_geqrt_calls, next_ormqr_calls, next_orgqr_calls;
+static bool geqrt_fails;
+
+/* ---- the next library ------------------------------------------------------------------------ */
+
+/* The workspace is the caller's, of which some is used. */
+static void use_work(void *work, int64_t lwork, size_t least, size_t element)
+{
+    expect(lwork >= (int64_t)least, "a workspace of %lld for %zu", (long long)lwork, least);
+    memset(work, 0, least * element);
+}
+
+static void call_geqrf(const struct clb_target *target, const struct clb_geqrf *p, void *tau,
+                       void *work, int64_t lwork)
+{
+    (void)target;
+    next_geqrf_calls++;
+    use_work(work, lwork, p->n, clb_precision_size(p->precision));
+    dense_qr_next.geqrf(&p->precision, p, tau);
+}
+
+static bool call_geqrt(const struct clb_target *target, const struct clb_geqrf *p, void *tau)
+{
+    (void)target;
+    next_geqrt_calls++;
+    if (!geqrt_fails)
+        dense_qr_next.geqrf(&p->precision, p, tau);
+    return !geqrt_fails;
+}
+
+static void call_ormqr(const struct clb_target *target, const struct clb_ormqr *p, void *work,
+                       int64_t lwork)
+{
+    (void)target;
+    next_ormqr_calls++;
+    use_work(work, lwork, p->right ? p->m : p->n, clb_precision_size(p->precision));
+    dense_qr_next.ormqr(NULL, p);
+}
+
+static void call_orgqr(const struct clb_target *target, const struct clb_orgqr *p, void *work,
+                       int64_t lwork)
+{
+    (void)target;
+    next_orgqr_calls++;
+    use_work(work, lwork, p->n, clb_precision_size(p->precision));
+    dense_orgqr(p);
+}
+
+static const struct clb_target some_target;
+static const struct clb_next_qr complete_next = {&some_target, &some_target, &some_target,
+                                                 &some_target, call_geqrf,   call_geqrt,
+                                                 call_ormqr,   call_orgqr};
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+enum routine { GEQRF, ORMQR, ORGQR, ROUTINES };
+
+struct call {
+    enum routine routine;
+    struct clb_qr_call call;
+    struct clb_next_qr next;
+    struct dense a, c, expected; /* expected: of C, or of A for orgqr */
+    char *tau, *work;
+    size_t tau_bytes, work_bytes;
+};
+
+static struct clb_symbol *symbol_of(enum routine routine, clb_precision precision)
+{
+    static const clb_symbol_id ids[ROUTINES][CLB_PRECISIONS] = {
+        {CLB_SYMBOL_sgeqrf_plain, CLB_SYMBOL_dgeqrf_plain, CLB_SYMBOL_cgeqrf_plain,
+         CLB_SYMBOL_zgeqrf_plain},
+        {CLB_SYMBOL_sormqr_plain, CLB_SYMBOL_dormqr_plain, CLB_SYMBOL_cunmqr_plain,
+         CLB_SYMBOL_zunmqr_plain},
+        {CLB_SYMBOL_sorgqr_plain, CLB_SYMBOL_dorgqr_plain, CLB_SYMBOL_cungqr_plain,
+         CLB_SYMBOL_zungqr_plain}};
+    return &clb_symbols[ids[routine][precision]];
+}
+
+/* The least workspace, and a byte pattern behind it and behind tau. */
+static void make_arrays(struct call *c, size_t tau, size_t work)
+{
+    size_t element = clb_precision_size(c->call.precision);
+    c->tau_bytes = tau * element;
+    c->work_bytes = clb_max(work, 1) * element;
+    c->tau = malloc(c->tau_bytes + 16);
+    c->work = malloc(c->work_bytes + 16);
+    memset(c->tau, 0x5a, c->tau_bytes + 16);
+    memset(c->work, 0x5a, c->work_bytes + 16);
+    c->call.tau = c->tau;
+    c->call.work = c->work;
+    c->call.lwork = (int64_t)clb_max(work, 1);
+}
+
+/* geqrf: A is m x n. ormqr: k reflectors from the left on C, m x n. orgqr: m x n from k. */
+static void make_call(struct call *c, enum routine routine, clb_precision precision, size_t m,
+                      size_t n, size_t k)
+{
+    bool real = clb_precision_parts(precision) == 1;
+    *c = (struct call){.routine = routine, .next = complete_next};
+    dense_make(&c->a, precision, m, routine == ORMQR ? k : n, 5, &seed);
+    dense_make(&c->c, precision, m, n, 5, &seed);
+    c->call = (struct clb_qr_call){.precision = precision,
+                                   .trans = real ? CLB_OP_T : CLB_OP_C,
+                                   .options_valid = true,
+                                   .m = (int64_t)m,
+                                   .n = (int64_t)n,
+                                   .k = (int64_t)k,
+                                   .lda = (int64_t)clb_max(c->a.ld, 1),
+                                   .ldc = (int64_t)clb_max(c->c.ld, 1),
+                                   .a = dense_data(&c->a),
+                                   .c = dense_data(&c->c)};
+    make_arrays(c, routine == GEQRF ? clb_min(m, n) : k, n);
+    if (routine == GEQRF)
+        return;
+    const struct clb_geqrf vectors = {precision, m, k, c->call.a, (size_t)c->call.lda};
+    dense_qr_next.geqrf(&precision, &vectors, c->tau);
+    dense_remember(&c->a);
+    const struct dense *from = routine == ORMQR ? &c->c : &c->a;
+    dense_make(&c->expected, precision, m, n, 5, &seed);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < m; i++)
+            dense_set(&c->expected, i, j, dense_get(from, i, j));
+    }
+    const struct clb_ormqr product = {precision,
+                                      false,
+                                      c->call.trans,
+                                      m,
+                                      n,
+                                      k,
+                                      c->call.a,
+                                      (size_t)c->call.lda,
+                                      c->tau,
+                                      dense_data(&c->expected),
+                                      c->expected.ld};
+    const struct clb_orgqr generation = {precision,      m,     n, k, dense_data(&c->expected),
+                                         c->expected.ld, c->tau};
+    if (k > 0 && routine == ORMQR)
+        dense_qr_next.ormqr(NULL, &product);
+    else if (k > 0)
+        dense_orgqr(&generation);
+}
+
+static void free_call(struct call *c)
+{
+    dense_free(&c->a);
+    dense_free(&c->c);
+    if (c->routine != GEQRF)
+        dense_free(&c->expected);
+    free(c->tau);
+    free(c->work);
+}
+
+static bool run(struct call *c)
+{
+    static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_qr_call *,
+                                         const struct clb_next_qr *) = {
+        clb_route_geqrf, clb_route_ormqr, clb_route_orgqr};
+    next_geqrf_calls = next_geqrt_calls = next_ormqr_calls = next_orgqr_calls = 0;
+    return route[c->routine](symbol_of(c->routine, c->call.precision), &c->call, &c->next);
+}
+
+static bool is_untouched(const char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != 0x5a)
+            return false;
+    }
+    return true;
+}
+
+static void check_call(const struct call *c, const char *what, long at)
+{
+    const struct dense *x = c->routine == ORMQR ? &c->c : &c->a;
+    long double worst = 0;
+    expect(is_untouched(c->tau + c->tau_bytes, 16) && is_untouched(c->work + c->work_bytes, 16),
+           "%s %ld: written behind tau or work", what, at);
+    expect(dense_gaps_intact(&c->a) && dense_gaps_intact(&c->c), "%s %ld: a gap was written", what,
+           at);
+    if (c->routine == GEQRF) {
+        worst = dense_qr_error(&c->a, c->tau);
+        expect(worst <= 3, "%s %ld: error %.3Lg", what, at, worst);
+        return;
+    }
+    for (size_t j = 0; j < x->cols; j++) {
+        for (size_t i = 0; i < x->rows; i++)
+            worst = fmaxl(worst, cabsl(dense_get(x, i, j) - dense_get(&c->expected, i, j)));
+    }
+    expect(worst <= 300 * dense_unit(x->precision), "%s %ld: off by %.3Lg", what, at, worst);
+}
+
+/* Nothing of a declined call has changed. */
+static void check_declined(const struct call *c, const char *what, long at)
+{
+    expect(dense_intact(&c->a) && dense_intact(&c->c) && is_untouched(c->work, c->work_bytes + 16),
+           "%s %ld: a declined call has changed something", what, at);
+    expect(c->routine != GEQRF || is_untouched(c->tau, c->tau_bytes), "%s %ld: tau", what, at);
+}
+
+static bool run_one(enum routine routine, clb_precision precision, size_t m, size_t n, size_t k)
+{
+    struct call c;
+    make_call(&c, routine, precision, m, n, k);
+    bool taken = run(&c);
+    if (taken)
+        check_call(&c, "a call", 0);
+    else
+        check_declined(&c, "a call", 0);
+    free_call(&c);
+    return taken;
+}
+
+static void set_up(const char *mode)
+{
+    setenv("CLBLAS_SHIM", mode, 1);
+    setenv("CLBLAS_SHIM_PARAMS",
+           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=16", 1);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
+    fake_cl_install();
+}
+
+static void expect_only(const char *symbol, const char *reason, double count)
+{
+    expect(reported(symbol, reason) == count && reported(symbol, "calls") == count,
+           "%s: %g of %g calls are %s, not %g", symbol, reported(symbol, reason),
+           reported(symbol, "calls"), reason, count);
+    expect_sums(symbol);
+}
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+static void reason_off(void *unused)
+{
+    (void)unused;
+    set_up("off");
+    run_one(GEQRF, CLB_D, 30, 30, 0);
+    run_one(ORMQR, CLB_C, 30, 30, 20);
+    run_one(ORGQR, CLB_S, 30, 30, 20);
+    expect_only("dgeqrf_", "off", 1);
+    expect_only("cunmqr_", "off", 1);
+    expect_only("sorgqr_", "off", 1);
+    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
+}
+
+/* The work is the number of multiplications with an addition. */
+static void reason_small(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_THRESHOLD", "20", 1); /* 8000 */
+    set_up("auto");
+    expect(!run_one(GEQRF, CLB_S, 22, 22, 0) && run_one(GEQRF, CLB_S, 23, 23, 0), "2*n^3/3");
+    expect(!run_one(GEQRF, CLB_S, 90, 9, 0) && run_one(GEQRF, CLB_S, 102, 9, 0), "tall");
+    expect(!run_one(ORMQR, CLB_S, 20, 19, 20) && run_one(ORMQR, CLB_S, 20, 20, 20), "n*k*(2*m-k)");
+    expect(!run_one(ORGQR, CLB_S, 22, 22, 22) && run_one(ORGQR, CLB_S, 23, 23, 23), "2*n^3/3");
+    expect(reported("sgeqrf_", "small") == 2 && reported("sgeqrf_", "device") == 2, "geqrf");
+    expect(reported("sormqr_", "small") == 1 && reported("sormqr_", "device") == 1, "ormqr");
+    expect(reported("sorgqr_", "small") == 1 && reported("sorgqr_", "device") == 1, "orgqr");
+}
+
+static void reason_quick(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    run_one(GEQRF, CLB_Z, 0, 7, 0);
+    run_one(GEQRF, CLB_Z, 7, 0, 0);
+    run_one(ORMQR, CLB_Z, 7, 0, 3);
+    run_one(ORMQR, CLB_Z, 7, 5, 0);
+    run_one(ORGQR, CLB_Z, 7, 0, 0);
+    run_one(ORGQR, CLB_Z, 7, 5, 0);
+    expect_only("zgeqrf_", "quick", 2);
+    expect_only("zunmqr_", "quick", 2);
+    expect_only("zungqr_", "quick", 2);
+}
+
+static void reason_query(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    for (int routine = 0; routine < ROUTINES; routine++) {
+        struct call c;
+        make_call(&c, (enum routine)routine, CLB_D, 30, 30, 20);
+        c.call.lwork = -1;
+        expect(!run(&c), "a query was taken");
+        check_declined(&c, "query", routine);
+        free_call(&c);
+    }
+    expect_only("dgeqrf_", "query", 1);
+    expect_only("dormqr_", "query", 1);
+    expect_only("dorgqr_", "query", 1);
+}
+
+static void reason_invalid(void *unused)
+{
+    static const struct {
+        enum routine routine;
+        clb_precision precision;
+        int64_t m, n, k, lda, ldc, lwork;
+        clb_op trans;
+        bool right, bad_side;
+    } bad[] = {
+        {GEQRF, CLB_D, -1, 5, 0, 5, 5, 5, CLB_OP_N, false, false},
+        {GEQRF, CLB_D, 5, -1, 0, 5, 5, 5, CLB_OP_N, false, false},
+        {GEQRF, CLB_D, 5, 5, 0, 4, 5, 5, CLB_OP_N, false, false},
+        {GEQRF, CLB_D, 5, 5, 0, 5, 5, 4, CLB_OP_N, false, false},
+        {GEQRF, CLB_D, 5, 0, 0, 5, 5, 0, CLB_OP_N, false, false},
+        {GEQRF, CLB_D, 5, 5, 0, 5, 5, -2, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, -1, 5, 2, 5, 5, 5, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, 5, -1, 2, 5, 5, 5, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, 5, 5, -1, 5, 5, 5, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, 5, 8, 6, 5, 5, 8, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, 8, 5, 6, 8, 8, 8, CLB_OP_N, true, false},
+        {ORMQR, CLB_D, 5, 5, 2, 4, 5, 5, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, 5, 5, 2, 5, 4, 5, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, 5, 5, 2, 5, 5, 4, CLB_OP_N, false, false},
+        {ORMQR, CLB_D, 6, 5, 2, 6, 6, 5, CLB_OP_N, true, false},
+        {ORMQR, CLB_D, 5, 5, 2, 5, 5, 5, CLB_OP_C, false, false},
+        {ORMQR, CLB_Z, 5, 5, 2, 5, 5, 5, CLB_OP_T, false, false},
+        {ORMQR, CLB_Z, 5, 5, 2, 5, 5, 5, CLB_OP_INVALID, false, false},
+        {ORMQR, CLB_Z, 5, 5, 2, 5, 5, 5, CLB_OP_N, false, true},
+        {ORGQR, CLB_D, 5, 6, 2, 5, 5, 6, CLB_OP_N, false, false},
+        {ORGQR, CLB_D, 5, -1, -2, 5, 5, 6, CLB_OP_N, false, false},
+        {ORGQR, CLB_D, 5, 4, 5, 5, 5, 6, CLB_OP_N, false, false},
+        {ORGQR, CLB_D, 5, 4, -1, 5, 5, 6, CLB_OP_N, false, false},
+        {ORGQR, CLB_D, 5, 4, 4, 4, 5, 6, CLB_OP_N, false, false},
+        {ORGQR, CLB_D, 5, 4, 4, 5, 5, 3, CLB_OP_N, false, false},
+    };
+    (void)unused;
+    set_up("always");
+    for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
+        struct call c;
+        make_call(&c, bad[i].routine, bad[i].precision, 8, 8, 8);
+        c.call.m = bad[i].m;
+        c.call.n = bad[i].n;
+        c.call.k = bad[i].k;
+        c.call.lda = bad[i].lda;
+        c.call.ldc = bad[i].ldc;
+        c.call.lwork = bad[i].lwork;
+        c.call.trans = bad[i].trans;
+        c.call.right = bad[i].right;
+        c.call.options_valid = !bad[i].bad_side;
+        expect(!run(&c), "call %zu was taken", i);
+        check_declined(&c, "invalid", (long)i);
+        free_call(&c);
+    }
+    expect_only("dgeqrf_", "invalid", 6);
+    expect_only("dormqr_", "invalid", 10);
+    expect_only("zunmqr_", "invalid", 3);
+    expect_only("dorgqr_", "invalid", 6);
+}
+
+/* Without the functions that would finish it, and where all of it is one panel. */
+static void reason_cost(void *unused)
+{
+    (void)unused;
+    set_up("always");
+    for (int routine = 0; routine < ROUTINES; routine++) {
+        struct call c;
+        make_call(&c, (enum routine)routine, CLB_C, 30, 30, 20);
+        c.next.ormqr = c.next.orgqr = NULL;
+        expect(!run(&c), "taken");
+        check_declined(&c, "no siblings", routine);
+        free_call(&c);
+    }
+    expect_only("cgeqrf_", "cost", 1);
+    expect_only("cunmqr_", "cost", 1);
+    expect_only("cungqr_", "cost", 1);
+    run_one(GEQRF, CLB_D, 40, 8, 0);
+    expect_only("dgeqrf_", "cost", 1);
+    expect(reported("dgeqrf_", "flops_device") == 0, "operations on the device");
+    expect(run_one(GEQRF, CLB_D, 8, 40, 0), "a panel with columns on its right");
+    expect(reported("dgeqrf_", "device") == 1 && reported("dgeqrf_", "flops_device") > 0, "device");
+}
+
+static void reason_nomemory(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
+    set_up("always");
+    run_one(GEQRF, CLB_D, 40, 40, 0);
+    run_one(ORMQR, CLB_D, 40, 40, 20);
+    run_one(ORGQR, CLB_D, 40, 40, 20);
+    expect_only("dgeqrf_", "nomemory", 1);
+    expect_only("dormqr_", "nomemory", 1);
+    expect_only("dorgqr_", "nomemory", 1);
+}
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+static void panels(void *unused)
+{
+    struct call c;
+    (void)unused;
+    set_up("always");
+    make_call(&c, GEQRF, CLB_Z, 40, 30, 0);
+    expect(run(&c) && next_geqrt_calls == 4 && next_geqrf_calls == 0, "%ld and %ld panels",
+           next_geqrt_calls, next_geqrf_calls);
+    check_call(&c, "by geqrt", 0);
+    free_call(&c);
+    make_call(&c, GEQRF, CLB_D, 40, 30, 0);
+    c.next.geqrt = NULL;
+    expect(run(&c) && next_geqrt_calls == 0 && next_geqrf_calls == 4, "without geqrt");
+    check_call(&c, "by geqrf", 0);
+    free_call(&c);
+    make_call(&c, GEQRF, CLB_D, 40, 30, 0);
+    geqrt_fails = true;
+    expect(run(&c) && next_geqrt_calls == 4 && next_geqrf_calls == 4, "without memory");
+    check_call(&c, "without memory", 0);
+    free_call(&c);
+}
+
+/* ---- a device that fails --------------------------------------------------------------------- */
+
+/* Some calls to the driver, those of a warm run, with a persistent failure: the next library
+ * finishes with the least workspace, tau and all. */
+static void failing(void *argument)
+{
+    bool discrete = *(const bool *)argument;
+    fake_cl.discrete = discrete;
+    setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
+    set_up("always");
+    for (int routine = 0; routine < ROUTINES; routine++) {
+        run_one((enum routine)routine, CLB_D, 40, 30, 20);
+        fake_cl_arm(0, 0, false);
+        run_one((enum routine)routine, CLB_D, 40, 30, 20);
+        long calls = fake_cl.calls;
+        for (long at = 1; at <= calls; at += 1 + calls / 40) {
+            struct call c;
+            make_call(&c, (enum routine)routine, CLB_D, 40, 30, 20);
+            fake_cl_arm(at, CL_OUT_OF_HOST_MEMORY, false);
+            bool taken = run(&c);
+            fake_cl_arm(0, 0, false);
+            if (taken)
+                check_call(&c, "call", at);
+            else
+                check_declined(&c, "call", at);
+            free_call(&c);
+        }
+    }
+    expect(reported("dgeqrf_", "recovered") + reported("dgeqrf_", "nomemory") > 10, "geqrf");
+    expect(reported("dormqr_", "recovered") > 0, "ormqr");
+    expect(reported("dorgqr_", "recovered") + reported("dorgqr_", "nomemory") > 10, "orgqr");
+    expect_sums("dgeqrf_");
+    expect_sums("dormqr_");
+    expect_sums("dorgqr_");
+}
+
+int main(void)
+{
+    bool shared = false, own = true;
+    seed = tap_seed();
+    tap_child("off", 60, reason_off, NULL);
+    tap_child("small", 60, reason_small, NULL);
+    tap_child("quick", 60, reason_quick, NULL);
+    tap_child("queries", 60, reason_query, NULL);
+    tap_child("invalid", 60, reason_invalid, NULL);
+    tap_child("cost", 60, reason_cost, NULL);
+    tap_child("no memory", 60, reason_nomemory, NULL);
+    tap_child("panels", 60, panels, NULL);
+    tap_child("failures, in place", 120, failing, &shared);
+    tap_child("failures, own memory", 120, failing, &own);
+    return tap_done();
+}
