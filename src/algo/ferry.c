@@ -159,8 +159,8 @@ static clb_status bring_up(struct clb_ferryman *man, size_t piece)
         clb_copy_ordered(ferry->precision, rect.rows, rect.cols, cargo->order + rect.row,
                          cargo->host + rect.col * cargo->ld * ferry->element, cargo->ld, slot,
                          rect.rows);
-    else if (cargo->shape != CLB_SHAPE_RECTANGLE)
-        clb_copy_trapezoid(ferry->precision, cargo->shape == CLB_SHAPE_UPPER,
+    else if (cargo->shape != CLB_CARGO_WHOLE)
+        clb_copy_trapezoid(ferry->precision, cargo->shape == CLB_CARGO_UPPER,
                            diagonal_of(cargo, &rect), rect.rows, rect.cols,
                            host_of(ferry, cargo, &rect), cargo->ld, slot, rect.rows);
     else
@@ -235,8 +235,8 @@ static clb_status take_down(struct clb_ferryman *man, size_t piece)
     if (cargo->order != NULL)
         clb_copy_ordered(ferry->precision, rect.rows, rect.cols, cargo->order, slot, rect.rows,
                          host_of(ferry, cargo, &rect), cargo->ld);
-    else if (cargo->shape != CLB_SHAPE_RECTANGLE)
-        clb_copy_trapezoid(ferry->precision, cargo->shape == CLB_SHAPE_UPPER,
+    else if (cargo->shape != CLB_CARGO_WHOLE)
+        clb_copy_trapezoid(ferry->precision, cargo->shape == CLB_CARGO_UPPER,
                            diagonal_of(cargo, &rect), rect.rows, rect.cols, slot, rect.rows,
                            host_of(ferry, cargo, &rect), cargo->ld);
     else

@@ -23,7 +23,7 @@
 
 /* All entries of a rectangle, those on and below a diagonal, or on and above it. Transfers take
  * rectangles; it is the CPU's copies that keep to the shape. */
-typedef enum clb_shape { CLB_SHAPE_RECTANGLE, CLB_SHAPE_LOWER, CLB_SHAPE_UPPER } clb_shape;
+typedef enum clb_cargo_shape { CLB_CARGO_WHOLE, CLB_CARGO_LOWER, CLB_CARGO_UPPER } clb_cargo_shape;
 
 /* A matrix or part of one on its way. `x` is as large as what the host has. */
 struct clb_cargo {
@@ -32,10 +32,10 @@ struct clb_cargo {
     struct clb_dmat x;
     char *host;
     size_t ld;
-    const void *alpha;    /* up, without an order: times the host's matrix */
-    const cl_uint *order; /* row i of what is written is row order[i] of what is read; or NULL */
-    clb_shape shape;      /* which entries the host has; the others of x are undefined */
-    ptrdiff_t diagonal;   /* where it is no rectangle: the row of x that the diagonal begins in */
+    const void *alpha;     /* up, without an order: times the host's matrix */
+    const cl_uint *order;  /* row i of what is written is row order[i] of what is read; or NULL */
+    clb_cargo_shape shape; /* which entries the host has; the others of x are undefined */
+    ptrdiff_t diagonal;    /* where it is no rectangle: the row of x that the diagonal begins in */
 
     /* The ferry's. */
     size_t first_piece, pieces;

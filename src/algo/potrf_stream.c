@@ -28,7 +28,7 @@ static struct clb_cargo make_load(const struct clb_chol *chol, bool down, size_t
                                                  rows ? n - k : width),
                               .host = clb_chol_host(chol, row, k),
                               .ld = chol->problem->lda,
-                              .shape = upper ? CLB_SHAPE_UPPER : CLB_SHAPE_LOWER,
+                              .shape = upper ? CLB_CARGO_UPPER : CLB_CARGO_LOWER,
                               .diagonal = (ptrdiff_t)(k - row)};
 }
 

@@ -260,6 +260,7 @@ bool clb_route_blas3(struct clb_symbol *symbol, struct clb_blas3_call *call,
     struct blas3 blas3 = {
         .offer = {.type = &type,
                   .symbol = symbol,
+                  .next = next->own,
                   .m = call->m,
                   .n = call->n,
                   .k = call->k,
