@@ -447,7 +447,7 @@ static void test_failures(void)
         char name[80];
         settings[i].seed = random_bits(&seed);
         snprintf(name, sizeof name, "%s: every OpenCL call fails", settings[i].name);
-        tap_child(name, 120, fail_every_call, &settings[i]);
+        tap_child(name, 200, fail_every_call, &settings[i]);
     }
 }
 
@@ -468,7 +468,7 @@ int main(void)
     };
     seed = tap_seed();
     for (size_t i = 0; i < CLB_COUNT_OF(tests); i++)
-        tap_child(tests[i].name, 60, tests[i].body, NULL);
+        tap_child(tests[i].name, 120, tests[i].body, NULL);
     test_failures();
     return tap_done();
 }

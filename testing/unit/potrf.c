@@ -358,19 +358,19 @@ int main(void)
          SMALL ",potrf.block=2,gemm.stream=1,gemm.threads=1", false, 70, 56, 0},
     };
     struct setting *own = &settings[4];
-    tap_child("a factorisation is resumed", 120, resumptions, &rest);
+    tap_child("a factorisation is resumed", 300, resumptions, &rest);
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         settings[i].seed = random_bits(&seed);
         tap_child(settings[i].name, 300, factorisations, &settings[i]);
     }
-    tap_child("a bad pivot ends it early, in place", 120, early_end, &settings[0]);
-    tap_child("a bad pivot ends it early, own memory", 120, early_end, &settings[7]);
-    tap_child("four threads, in place", 120, at_once, &settings[0]);
-    tap_child("four threads, own memory", 120, at_once, own);
-    tap_child("more and more memory, in place", 120, growing_memory, &settings[0]);
-    tap_child("more and more memory, own memory", 120, growing_memory, own);
+    tap_child("a bad pivot ends it early, in place", 300, early_end, &settings[0]);
+    tap_child("a bad pivot ends it early, own memory", 300, early_end, &settings[7]);
+    tap_child("four threads, in place", 300, at_once, &settings[0]);
+    tap_child("four threads, own memory", 300, at_once, own);
+    tap_child("more and more memory, in place", 300, growing_memory, &settings[0]);
+    tap_child("more and more memory, own memory", 300, growing_memory, own);
     settings[0].runs = settings[3].runs = 48;
-    tap_child("solved, in place", 120, solutions, &settings[0]);
-    tap_child("solved, streamed", 120, solutions, &settings[3]);
+    tap_child("solved, in place", 300, solutions, &settings[0]);
+    tap_child("solved, streamed", 300, solutions, &settings[3]);
     return tap_done();
 }
