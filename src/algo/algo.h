@@ -271,6 +271,9 @@ bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc);
 
+/* No element of P is infinite or NaN. */
+bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp);
+
 /* ---- touch.c: C that the program never touched ----------------------------------------------- */
 
 /* Whole columns of C that may be faulted in, in units, before results come. */
