@@ -276,6 +276,9 @@ bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc);
 
+/* No element of P is infinite or NaN. */
+bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp);
+
 /* ---- transpose.c: by as many threads as are free --------------------------------------------- */
 
 /* Y = X^T or X^H for a rows x cols matrix Y, on the CPU. */

@@ -47,7 +47,9 @@ struct clb_level3 {
     bool in_place;      /* trmm: c is b[0]'s memory (left), or a[0]'s (right) */
 };
 
-/* Run on the device. As with clb_gemm_run, the parts of C that *progress does not call written are
+/* Run on the device. CLB_ERR_RANGE: of a triangular operand's product those parts were not written
+ * that are not finite, because zeros beside the triangle were multiplied as well; the others are.
+ * As with clb_gemm_run, the parts of C that *progress does not call written are
  * untouched, nothing is outstanding on return, and the caller frees *progress. The parts don't
  * overlap and cover the region of C, and
  *   - of a triangular region each is wholly inside the triangle, or square and on the diagonal (its

@@ -5,18 +5,22 @@
 
 #define CLB_REAL          float
 #define CLB_MERGE         merge_s
+#define CLB_FINITE        is_finite_s
 #define CLB_MERGE_COMPLEX merge_c
 #include "merge.t.h"
 #undef CLB_REAL
 #undef CLB_MERGE
+#undef CLB_FINITE
 #undef CLB_MERGE_COMPLEX
 
 #define CLB_REAL          double
 #define CLB_MERGE         merge_d
+#define CLB_FINITE        is_finite_d
 #define CLB_MERGE_COMPLEX merge_z
 #include "merge.t.h"
 #undef CLB_REAL
 #undef CLB_MERGE
+#undef CLB_FINITE
 #undef CLB_MERGE_COMPLEX
 
 /* A column; the sizes are constants where it is called. */
@@ -98,4 +102,12 @@ void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alp
     default:
         merge_z(m, n, alpha, p, ldp, beta, c, ldc);
     }
+}
+
+bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp)
+{
+    size_t parts = clb_precision_parts(precision);
+    return clb_precision_real_size(precision) == sizeof(float)
+               ? is_finite_s(parts * m, n, p, parts * ldp)
+               : is_finite_d(parts * m, n, p, parts * ldp);
 }

@@ -1,6 +1,6 @@
-/* Template: C = alpha*P + beta*C for one real type (CLB_REAL, CLB_MERGE) and for the complex type
- * over it (CLB_MERGE_COMPLEX). The common cases are loops of their own: they are bound by memory,
- * and the compiler vectorises each. */
+/* Template: C = alpha*P + beta*C for one real type (CLB_REAL, CLB_MERGE, CLB_FINITE) and for the
+ * complex type over it (CLB_MERGE_COMPLEX). The common cases are loops of their own: they are bound
+ * by memory, and the compiler vectorises each. */
 static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restrict p, size_t ldp,
                       CLB_REAL beta, CLB_REAL *restrict c, size_t ldc)
 {
@@ -21,6 +21,20 @@ static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restri
                 c[i] = alpha * p[i] + beta * c[i];
         }
     }
+}
+
+/* Zero times any number is zero, and NaN for what is none. */
+static bool CLB_FINITE(size_t m, size_t n, const CLB_REAL *p, size_t ldp)
+{
+    CLB_REAL sum = 0;
+    for (size_t j = 0; j < n; j++, p += ldp) {
+        CLB_REAL column = 0;
+#pragma omp simd reduction(+ : column)
+        for (size_t i = 0; i < m; i++)
+            column += 0 * p[i];
+        sum += column;
+    }
+    return sum == 0;
 }
 
 /* Elements are pairs (re, im), leading dimensions count pairs. Products are Fortran's, four

@@ -97,6 +97,12 @@ struct clb_rect clb_region_trim(clb_region region, struct clb_rect block);
 /* What has been trimmed, in one or two parts: beside the diagonal, and square on it. */
 size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct clb_rect part[2]);
 
+/* Of a triangular operand zeros were multiplied that the sums don't have, and zero times infinity
+ * is not zero: false for a part of such a product that is not finite. It must be computed
+ * elsewhere, and the run ends with CLB_ERR_RANGE. */
+bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
+                       size_t ldp);
+
 /* C = alpha*P + beta*C for one part of C; of one on the diagonal only the triangle. P begins with
  * the part's first element. */
 void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,

@@ -289,7 +289,8 @@ static clb_status run(struct clb_stream *stream)
     pthread_mutex_unlock(&stream->lock);
     clb_workers_return(&stream->workers);
     clb_stream_mark(stream, CLB_MARK_MERGED);
-    return stream->status == CLB_OK && stream->out_of_range ? CLB_ERR_RANGE : stream->status;
+    bool left_out = stream->out_of_range || stream->inexact;
+    return stream->status == CLB_OK && left_out ? CLB_ERR_RANGE : stream->status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */

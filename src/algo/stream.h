@@ -211,6 +211,7 @@ struct clb_stream {
     size_t published;                  /* download pieces whose kernel has been enqueued */
     bool complete;                     /* everything has been published */
     bool out_of_range;                 /* a split family's flag was found raised: load no more */
+    bool inexact;                      /* pieces were left out, see clb_part_is_exact */
     clb_status status;                 /* the first failure */
 };
 

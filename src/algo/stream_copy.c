@@ -307,10 +307,13 @@ static clb_status end_download(struct clb_porter *porter)
     const struct clb_gemm *problem = stream->problem;
     const struct clb_rect *rect = &stream->progress->part[piece];
     const struct clb_buffer *slot = porter->slot[2 + (porter->turn_down + 1) % 2];
-    merge(problem, rect, slot->host, strip->ldc);
+    bool exact = clb_part_is_exact(problem, rect, slot->host, strip->ldc);
+    if (exact)
+        merge(problem, rect, slot->host, strip->ldc);
     clb_porter_spent(porter, CLB_SPELL_MERGE);
     pthread_mutex_lock(&stream->lock);
-    stream->progress->written[piece] = true;
+    stream->progress->written[piece] = exact;
+    stream->inexact = stream->inexact || !exact;
     bool all = ++strip->merged == strip->pieces;
     pthread_mutex_unlock(&stream->lock);
     if (all)

@@ -1,0 +1,60 @@
+/* inplace: GEMM on a device that shares the host's memory, what its two files share: the run
+ * (inplace.c) and the packed operands (inplace_pack.c). */
+#ifndef CLB_INPLACE_H
+#define CLB_INPLACE_H
+
+#include "shape.h"
+
+/* A tile of C: the block for which operands are packed, and the part of it that is computed. */
+struct clb_inplace_tile {
+    struct clb_rect block, rect;
+    size_t first_part, parts; /* of the progress */
+};
+
+/* A packed chunk of an operand. */
+struct clb_inplace_slot {
+    struct clb_buffer *buffer;
+    size_t holds;   /* number of the chunk plus one; 0 is none */
+    size_t turn;    /* the queue that packed it */
+    cl_event ready; /* when, for the other queue */
+};
+
+struct clb_inplace {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    const struct clb_gemm *problem;
+    struct clb_gemm_plan plan;
+    struct clb_lane *lane;
+    struct clb_operands operands;
+    struct clb_inplace_slot *a, *b; /* one array of a_count + b_count */
+    size_t a_count, b_count;
+    struct clb_program *shape; /* where operands have one */
+    struct clb_buffer *mixed[2];
+    struct clb_inplace_tile *tile;
+    size_t tiles;
+    struct clb_buffer *c[2];
+    cl_event event[2]; /* the tile in the slot is readable */
+    void *mapped[2];
+    bool out_of_range; /* parts were left out, see clb_part_is_exact */
+};
+
+/* ---- inplace_pack.c -------------------------------------------------------------------------- */
+
+/* All memory of the plan, before anything is enqueued; and back. `idle`: nothing is under way. */
+clb_status clb_inplace_get(struct clb_inplace *run) CLB_MUST_CHECK;
+void clb_inplace_put(struct clb_inplace *run, bool idle);
+
+/* Tile t runs on queue t % queues. */
+static inline cl_command_queue clb_inplace_queue(const struct clb_inplace *run, size_t turn)
+{
+    return turn == 0 ? run->lane->queue : run->lane->upload;
+}
+
+/* What a product of the tile numbered `index` reads in pass number `slab`, packed on its queue if
+ * it is not there yet: operands and offsets of *product, and the event that it has to wait for or
+ * NULL. */
+clb_status clb_inplace_operands(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
+                                const struct clb_pass *pass, size_t index,
+                                struct clb_product *product, const cl_event **wait) CLB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,238 @@
+/* Memory and packed operands of a GEMM where the device shares the host's memory. */
+#include "inplace.h"
+
+#include <stdlib.h>
+
+/* ---- memory: all of it before anything is enqueued ------------------------------------------- */
+
+/* One of the buffers: those of A, of B, the tiles, what is made of operands with a shape. */
+struct need {
+    clb_memory_kind kind;
+    size_t bytes;
+    struct clb_buffer **buffer;
+};
+
+static struct need get_need(struct clb_inplace *run, size_t i)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    if (i < run->a_count)
+        return (struct need){CLB_MEMORY_DEVICE, plan->a_bytes, &run->a[i].buffer};
+    i -= run->a_count;
+    if (i < run->b_count)
+        return (struct need){CLB_MEMORY_DEVICE, plan->b_bytes, &run->b[i].buffer};
+    i -= run->b_count;
+    if (i < plan->c_slots)
+        return (struct need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i]};
+    return (struct need){CLB_MEMORY_DEVICE, plan->mixed_bytes, &run->mixed[i - plan->c_slots]};
+}
+
+clb_status clb_inplace_get(struct clb_inplace *run)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    uint64_t missing = 0;
+    run->a_count = plan->a_slots * (plan->kept == CLB_OPERAND_A ? 1 : plan->queues);
+    run->b_count = plan->b_slots * (plan->kept == CLB_OPERAND_B ? 1 : plan->queues);
+    run->a = calloc(run->a_count + run->b_count, sizeof *run->a);
+    if (run->a == NULL)
+        return CLB_ERR_NOMEM;
+    run->b = run->a + run->a_count;
+    size_t count = run->a_count + run->b_count + plan->c_slots;
+    count += plan->mixed_bytes > 0 ? plan->queues : 0;
+    for (size_t i = 0; i < count; i++) {
+        struct need need = get_need(run, i);
+        *need.buffer = clb_buffer_find(run->runtime, need.kind, need.bytes);
+        if (*need.buffer == NULL)
+            missing += clb_buffer_rounded(need.bytes);
+    }
+    clb_status status = CLB_OK;
+    if (missing > 0)
+        clb_pool_make_room(run->runtime, missing);
+    for (size_t i = 0; i < count && status == CLB_OK; i++) {
+        struct need need = get_need(run, i);
+        if (*need.buffer == NULL)
+            status = clb_buffer_get(run->runtime, need.kind, need.bytes, need.buffer);
+    }
+    return status;
+}
+
+static void put_or_leak(struct clb_inplace *run, struct clb_buffer *buffer, bool idle)
+{
+    if (idle)
+        clb_buffer_put(run->runtime, buffer);
+    else
+        clb_buffer_leak(buffer);
+}
+
+void clb_inplace_put(struct clb_inplace *run, bool idle)
+{
+    for (size_t i = 0; run->a != NULL && i < run->a_count + run->b_count; i++) {
+        if (run->a[i].ready != NULL)
+            clb_cl.ReleaseEvent(run->a[i].ready);
+        put_or_leak(run, run->a[i].buffer, idle);
+    }
+    for (size_t i = 0; i < CLB_COUNT_OF(run->c); i++) {
+        put_or_leak(run, run->c[i], idle);
+        put_or_leak(run, run->mixed[i], idle);
+    }
+    free(run->a);
+    free(run->tile);
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/* What the device is to pack of a piece; where it crosses the diagonal that is made first. */
+static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *operand,
+                            const struct clb_piece *piece, const struct clb_pass *pass, size_t turn,
+                            struct clb_chunk *chunk)
+{
+    cl_command_queue queue = clb_inplace_queue(run, turn);
+    struct clb_operand mirrored;
+    switch (piece->kind) {
+    case CLB_PIECE_STORED:
+        return clb_operand_chunk(queue, operand, piece->i0, pass->p0, piece->w, pass->k, chunk);
+    case CLB_PIECE_MIRRORED:
+        mirrored = clb_operand_mirrored(operand);
+        return clb_operand_chunk(queue, &mirrored, piece->i0, pass->p0, piece->w, pass->k, chunk);
+    default:
+        *chunk = (struct clb_chunk){run->mixed[turn]->mem, 0,
+                                    operand->depth_contiguous ? pass->k : piece->w,
+                                    operand->depth_contiguous, operand->conjugated};
+        return clb_shape_make(run->lane, run->shape, run->variant, operand, piece->i0, pass->p0,
+                              piece->w, pass->k, chunk->mem, queue);
+    }
+}
+
+/* Pack elements [i0, i0 + w) of an operand, or what of them is not zero. Only the first launch
+ * waits, and the event is the last one's. */
+static clb_status pack(struct clb_inplace *run, const struct clb_operand *operand, size_t i0,
+                       size_t w, const struct clb_pass *pass, const struct clb_buffer *slot,
+                       size_t turn, struct clb_order order)
+{
+    size_t unit = clb_gemm_unit(run->variant, operand->role), count;
+    size_t widest = clb_gemm_widest(run->variant, operand->role);
+    struct clb_span span = clb_operand_support(operand, i0, w, pass->p0, pass->k, unit);
+    struct clb_piece piece[3];
+    clb_status status = CLB_OK;
+    count = clb_operand_pieces(operand, i0, span, pass->p0, pass->k, unit, piece);
+    for (size_t p = 0; p < count; p++) {
+        size_t most = piece[p].kind == CLB_PIECE_MIXED ? run->plan.mixed_w : widest;
+        for (size_t at = 0; at < piece[p].w && status == CLB_OK; at += most) {
+            const struct clb_piece part = {piece[p].kind, piece[p].i0 + at,
+                                           clb_min(most, piece[p].w - at)};
+            struct clb_chunk chunk;
+            struct clb_order one = {.queue = clb_inplace_queue(run, turn)};
+            if (part.i0 == span.first)
+                one = order;
+            one.event = part.i0 + part.w == span.end ? order.event : NULL;
+            status = get_chunk(run, operand, &part, pass, turn, &chunk);
+            if (status == CLB_OK)
+                status = clb_gemm_pack(
+                    run->lane, run->variant, operand->role, &chunk, part.w, pass->k, slot->mem,
+                    clb_packed_offset(run->variant, operand->role, part.i0 - i0, pass->k), NULL,
+                    one);
+        }
+    }
+    return status;
+}
+
+/* The slots of an operand, their number for each queue, and a block's place in it. */
+struct side {
+    struct clb_inplace_slot *slot;
+    const struct clb_operand *operand;
+    size_t slots, first, extent, number;
+};
+
+static struct side side_of(const struct clb_inplace *run, clb_operand_role role,
+                           const struct clb_rect *block, size_t term)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    if (role == CLB_OPERAND_A)
+        return (struct side){run->a,      &run->operands.a[term],   plan->a_slots, block->row,
+                             block->rows, block->row / plan->tile_m};
+    return (struct side){run->b,      &run->operands.b[term],   plan->b_slots, block->col,
+                         block->cols, block->col / plan->tile_n};
+}
+
+/* The packed chunk of the operand that is kept, for a row of tiles and a slab. Kernels on the other
+ * queue than the one that packs it wait for its event; packing over another chunk waits for the
+ * last tile, which may still read that on the other queue. */
+static clb_status ensure_kept(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
+                              const struct clb_pass *pass, size_t index,
+                              struct clb_inplace_slot **out)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    const struct side side = side_of(run, plan->kept, block, pass->term);
+    size_t chunk = side.number * plan->slabs + slab, turn = index % plan->queues;
+    struct clb_inplace_slot *slot = *out = &side.slot[chunk % side.slots];
+    if (slot->holds == chunk + 1)
+        return CLB_OK;
+    bool both = plan->queues > 1, over = both && slot->holds != 0;
+    if (slot->ready != NULL)
+        clb_cl.ReleaseEvent(slot->ready);
+    slot->ready = NULL;
+    slot->holds = chunk + 1;
+    slot->turn = turn;
+    clb_status status =
+        pack(run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
+             (struct clb_order){.queue = clb_inplace_queue(run, turn),
+                                .waits = over,
+                                .wait_list = over ? &run->event[(index - 1) % plan->c_slots] : NULL,
+                                .event = both ? &slot->ready : NULL});
+    /* The other queue waits for it. */
+    if (status == CLB_OK && both)
+        status = clb_cl_check(clb_cl.Flush(clb_inplace_queue(run, turn)), "clFlush");
+    return status;
+}
+
+/* Of the other operand each queue packs its own. */
+static clb_status ensure_own(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
+                             const struct clb_pass *pass, size_t turn,
+                             struct clb_inplace_slot **out)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    const struct side side = side_of(
+        run, plan->kept == CLB_OPERAND_A ? CLB_OPERAND_B : CLB_OPERAND_A, block, pass->term);
+    size_t chunk = side.number * plan->slabs + slab;
+    struct clb_inplace_slot *slot = *out = &side.slot[turn * side.slots + slab % side.slots];
+    if (slot->holds == chunk + 1)
+        return CLB_OK;
+    slot->holds = chunk + 1;
+    return pack(run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
+                (struct clb_order){.queue = clb_inplace_queue(run, turn)});
+}
+
+/* The product takes B as it is. */
+static clb_status take_direct(struct clb_inplace *run, const struct clb_rect *block,
+                              const struct clb_pass *pass, size_t turn, struct clb_product *product)
+{
+    struct clb_chunk chunk;
+    clb_status status =
+        clb_operand_chunk(clb_inplace_queue(run, turn), &run->operands.b[pass->term], block->col,
+                          pass->p0, block->cols, pass->k, &chunk);
+    product->b = chunk.mem;
+    product->b_offset = chunk.offset;
+    product->ldb = chunk.ld;
+    return status;
+}
+
+clb_status clb_inplace_operands(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
+                                const struct clb_pass *pass, size_t index,
+                                struct clb_product *product, const cl_event **wait)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    size_t turn = index % plan->queues;
+    bool a_kept = plan->kept == CLB_OPERAND_A;
+    struct clb_inplace_slot *kept, *own = NULL;
+    clb_status status = ensure_kept(run, block, slab, pass, index, &kept);
+    if (status == CLB_OK && plan->direct)
+        status = take_direct(run, block, pass, turn, product);
+    else if (status == CLB_OK)
+        status = ensure_own(run, block, slab, pass, turn, &own);
+    if (status != CLB_OK)
+        return status;
+    product->a = (a_kept ? kept : own)->buffer->mem;
+    if (!plan->direct)
+        product->b = (a_kept ? own : kept)->buffer->mem;
+    *wait = kept->ready != NULL && kept->turn != turn ? &kept->ready : NULL;
+    return CLB_OK;
+}
