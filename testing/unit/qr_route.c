@@ -225,7 +225,7 @@ static void set_up(const char *mode)
 {
     setenv("CLBLAS_SHIM", mode, 1);
     setenv("CLBLAS_SHIM_PARAMS",
-           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=16", 1);
+           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=8", 1);
     setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
     setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
     fake_cl_install();
