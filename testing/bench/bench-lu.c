@@ -1,23 +1,25 @@
-/* LU factorisations and triangular systems on the device, next to OpenBLAS, in one process.
+/* LU and QR factorisations and triangular systems on the device, next to OpenBLAS, in one process.
  *
- * usage: bench-lu [--routines getrf,trsm,getrs] [--sizes N,N,...] [--precisions s,d,c,z]
+ * usage: bench-lu [--routines getrf,trsm,getrs,geqrf,ormqr,orgqr] [--sizes N,N,...] [--precisions
+ * s,d,c,z]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
  *                 [--seconds S] [--pause MS] [--core NAME]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
  * trsm is left, lower, not transposed, with as many right-hand sides as rows unless --rhs says
- * otherwise. --panel-threads has the panels of the shim's factorisations computed by so many
- * threads of OpenBLAS, whose idle threads spin for a while after each and take CPUs from the device
- * where that is the CPU. The calls alternate, and so does who is first; the ratio is the median of
- * the ratios of neighbours. Everything that a call does is in its time. Threads and pauses are as
+ * otherwise; ormqr is Q^H*C with as many columns, and --rhs is the columns of geqrf and orgqr too.
+ * --panel-threads has the panels of the shim's factorisations computed by so many threads of
+ * OpenBLAS, whose idle threads spin for a while after each and take CPUs from the device where that
+ * is the CPU. The calls alternate, and so does who is first; the ratio is the median of the ratios
+ * of neighbours. Everything that a call does is in its time. Threads and pauses are as
  * bench-gemm's.
  *
  * Factors are checked by |P*A*v - L*(U*v)| / (n |A| |v| u) with a random v, solutions by |B - A*X|
- * likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS chooses what is measured.
+ * likewise in one random combination of the columns, QR as lu_qr.c says. CLBLAS_SHIM_PARAMS chooses
+ * what is measured.
  */
-#include "algo/lapack.h"
-#include "bench.h"
+#include "lu.h"
 
 #include <math.h>
 #include <sched.h>
@@ -48,14 +50,14 @@ static void *openblas;
 
 /* ---- OpenBLAS -------------------------------------------------------------------------------- */
 
-static void (*function_of(clb_precision precision, const char *routine))(void)
+void (*function_of(clb_precision precision, const char *routine))(void)
 {
     char name[16];
     snprintf(name, sizeof name, "%c%s_", BENCH_PRECISIONS[precision], routine);
     return bench_symbol(openblas, name);
 }
 
-static void set_panel_threads(bool panel)
+void set_panel_threads(bool panel)
 {
     typedef void set_threads(int);
     if (options.panel_threads > 0)
@@ -81,19 +83,7 @@ static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_
 
 /* ---- a problem ------------------------------------------------------------------------------- */
 
-enum routine { GETRF, TRSM, GETRS, ROUTINES };
-
-static const char *const names[ROUTINES] = {"getrf", "trsm", "getrs"};
-
-struct problem {
-    enum routine routine;
-    clb_precision precision;
-    size_t n, rhs, bytes; /* of what is overwritten */
-    void *a, *b;          /* as they are made; for getrs A holds factors */
-    void *x[2];           /* what a call overwrites */
-    int64_t *ipiv;
-    int *pivots;
-};
+static const char *const names[ROUTINES] = {"getrf", "trsm", "getrs", "geqrf", "ormqr", "orgqr"};
 
 static struct clb_runtime *runtime;
 
@@ -113,6 +103,10 @@ static void call_shim(const struct problem *p, void *x)
         const struct clb_lapack_next next = {&function, next_getrf, NULL, NULL};
         struct clb_getrf_result result = {.ipiv = p->ipiv};
         need(clb_getrf_run(runtime, variant, &problem, &next, &result), "getrf");
+        return;
+    }
+    if (is_qr(p)) {
+        need(qr_shim(p, runtime, variant, x), names[p->routine]);
         return;
     }
     struct clb_gemm_progress progress;
@@ -144,7 +138,9 @@ static void call_openblas(const struct problem *p, void *x)
 {
     const int n = (int)p->n, rhs = (int)p->rhs;
     int info;
-    if (p->routine == GETRF)
+    if (is_qr(p))
+        qr_openblas(p, x);
+    else if (p->routine == GETRF)
         ((getrf_function *)function_of(p->precision, "getrf"))(&n, &n, x, &n, p->pivots, &info);
     else if (p->routine == TRSM)
         ((trsm_function *)function_of(p->precision, "trsm"))("L", "L", "N", "N", &n, &rhs,
@@ -164,7 +160,7 @@ static double cpu_now(void)
 
 static double time_call(const struct problem *p, int library, double *cpu)
 {
-    memcpy(p->x[library], p->routine == GETRF ? p->a : p->b, p->bytes);
+    memcpy(p->x[library], is_factored(p) ? p->a : p->b, p->bytes);
     usleep((useconds_t)options.pause * 1000);
     double begin = bench_now(), cpu_begin = cpu_now();
     if (library == 0)
@@ -278,9 +274,10 @@ static double error_of(const struct problem *p, int library)
 static double work_of(const struct problem *p)
 {
     double n = (double)p->n, parts = bench_parts((int)p->precision);
-    double real = p->routine == GETRF  ? 2.0 / 3 * n * n * n
-                  : p->routine == TRSM ? n * n * (double)p->rhs
-                                       : 2 * n * n * (double)p->rhs;
+    double real = is_qr(p)              ? qr_work(p)
+                  : p->routine == GETRF ? 2.0 / 3 * n * n * n
+                  : p->routine == TRSM  ? n * n * (double)p->rhs
+                                        : 2 * n * n * (double)p->rhs;
     return 1e-9 * real * parts * parts;
 }
 
@@ -289,6 +286,8 @@ static void make_problem(struct problem *p)
     size_t element = (size_t)bench_parts((int)p->precision) * bench_real_size((int)p->precision);
     size_t bytes = p->n * p->n * element;
     p->bytes = p->routine == GETRF ? bytes : p->n * p->rhs * element;
+    p->tau[0] = bench_memory(p->n * element);
+    p->tau[1] = bench_memory(p->n * element);
     p->a = bench_memory(bytes);
     p->b = bench_memory(p->bytes);
     p->x[0] = bench_memory(p->bytes);
@@ -297,7 +296,9 @@ static void make_problem(struct problem *p)
     p->pivots = bench_memory(p->n * sizeof *p->pivots);
     bench_fill(p->a, p->n * p->n, (int)p->precision, 1);
     bench_fill(p->b, p->bytes / element, (int)p->precision, 2);
-    if (p->routine == GETRF)
+    if (is_qr(p))
+        qr_make(p);
+    if (p->routine == GETRF || is_qr(p))
         return;
     /* Factors: their triangles are well conditioned. */
     getrf_function *function = (getrf_function *)function_of(p->precision, "getrf");
@@ -338,7 +339,8 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
         ratios[i] = other[i] / shim[i];
         cpu_ratios[i] = cpu[1] / cpu[0];
     }
-    double error = error_of(&p, 0), other_error = error_of(&p, 1), work = work_of(&p);
+    double error = is_qr(&p) ? qr_error(&p, 0) : error_of(&p, 0);
+    double other_error = is_qr(&p) ? qr_error(&p, 1) : error_of(&p, 1), work = work_of(&p);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
     bool good = error < 1;
     printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n",
@@ -351,6 +353,8 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
     munmap(p.b, p.bytes);
     munmap(p.x[0], p.bytes);
     munmap(p.x[1], p.bytes);
+    munmap(p.tau[0], n * clb_precision_size(precision));
+    munmap(p.tau[1], n * clb_precision_size(precision));
     return good;
 }
 
