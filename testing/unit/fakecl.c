@@ -1,8 +1,11 @@
 /* The failing OpenCL table, expanded from the loader's list. */
 #include "fakecl.h"
 
+#include "tap.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct fake_cl fake_cl;
@@ -155,4 +158,17 @@ static void install(struct clb_cl *table)
 void fake_cl_install(void)
 {
     clb_cl_loaded_hook = install;
+}
+
+struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete)
+{
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_KERNEL", kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
+    fake_cl.discrete = discrete;
+    fake_cl_install();
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    expect(runtime != NULL, "no device");
+    return runtime;
 }

@@ -40,6 +40,10 @@ struct fake_cl {
 extern struct fake_cl fake_cl;
 
 void fake_cl_install(void);
+
+/* Configure this process, install and start, on a device with memory of its own where `discrete`;
+ * NULL, and a failed expectation, when there is none. */
+struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);
 const char *fake_cl_name(fake_function function);
 
 /* Count from zero and fail call number `at`. */
