@@ -1,14 +1,16 @@
-/* LU and Cholesky factorisations and triangular systems on the device, next to OpenBLAS, in one
+/* Factorisations (LU, Cholesky, QR) and triangular systems on the device, next to OpenBLAS, in one
  * process.
  *
- * usage: bench-lu [--routines getrf,trsm,getrs,potrf] [--sizes N,N,...] [--precisions s,d,c,z]
+ * usage: bench-lu [--routines getrf,trsm,getrs,potrf,geqrf,ormqr,orgqr] [--sizes N,N,...]
+ *                 [--precisions s,d,c,z]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
  *                 [--upper 0|1] [--seconds S] [--pause MS] [--core NAME] [--alone 1] [--ladder]
  *
  * It differs from bench-gemm in that it calls the algo layer, with OpenBLAS as the next library, so
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
  * trsm is left, lower, not transposed, with as many right-hand sides as rows unless --rhs says
- * otherwise. --panel-threads has the panels of the shim's factorisations computed by so many
+ * otherwise; ormqr is Q^H*C with as many columns, and --rhs is the columns of geqrf and orgqr too.
+ * --panel-threads has the panels of the shim's factorisations computed by so many
  * threads of OpenBLAS, whose idle threads spin for a while after each and take CPUs from the device
  * where that is the CPU. The calls alternate, and so does who is first; the ratio is the median of
  * the ratios of neighbours. Everything that a call does is in its time. Threads and pauses are as
@@ -19,10 +21,11 @@
  *
  * Factors are checked by |P*A*v - L*(U*v)| or |A*v - L*(L^H*v)| / (n |A| |v| u) with a random v,
  * solutions by |B - A*X| likewise in one random combination of the columns. CLBLAS_SHIM_PARAMS
- * chooses what is measured. --ladder has another table instead, see lu_ladder.c.
+ * chooses what is measured; QR as lu_qr.c says. --ladder has another table instead, see
+ * lu_ladder.c.
  */
-#include "bench.h"
 #include "lapack_peer.h"
+#include "lu.h"
 #include "lu_ladder.h"
 
 #include <math.h>
@@ -60,7 +63,7 @@ static trsm_function *trsm_of(clb_precision precision)
     return (trsm_function *)bench_symbol(openblas, name);
 }
 
-static void set_panel_threads(bool panel)
+void set_panel_threads(bool panel)
 {
     typedef void set_threads(int);
     if (options.panel_threads > 0)
@@ -89,26 +92,10 @@ static size_t next_potrf(const void *context, const struct clb_potrf *problem)
 
 /* ---- a problem ------------------------------------------------------------------------------- */
 
-enum routine { GETRF, TRSM, GETRS, POTRF, ROUTINES };
-
-static const char *const names[ROUTINES] = {"getrf", "trsm", "getrs", "potrf"};
-
-struct problem {
-    enum routine routine;
-    clb_precision precision;
-    size_t n, rhs, bytes; /* of what is overwritten */
-    void *a, *b;          /* as they are made; for getrs A holds factors */
-    void *x[2];           /* what a call overwrites */
-    int64_t *ipiv;
-    int *pivots;
-};
+static const char *const names[ROUTINES] = {"getrf", "trsm",  "getrs", "potrf",
+                                            "geqrf", "ormqr", "orgqr"};
 
 static struct clb_runtime *runtime;
-
-static bool is_factorisation(const struct problem *p)
-{
-    return p->routine == GETRF || p->routine == POTRF;
-}
 
 static void need(clb_status status, const char *what)
 {
@@ -134,6 +121,10 @@ static void call_shim(const struct problem *p, void *x)
         const struct clb_potrf_next next = {&function, next_potrf, NULL, NULL};
         struct clb_potrf_result result;
         need(clb_potrf_run(runtime, variant, &problem, &next, &result), "potrf");
+        return;
+    }
+    if (is_qr(p)) {
+        need(qr_shim(p, runtime, variant, x), names[p->routine]);
         return;
     }
     struct clb_gemm_progress progress;
@@ -165,7 +156,9 @@ static void call_openblas(const struct problem *p, void *x)
 {
     const int n = (int)p->n, rhs = (int)p->rhs;
     int info;
-    if (p->routine == GETRF)
+    if (is_qr(p))
+        qr_openblas(p, x);
+    else if (p->routine == GETRF)
         peer_getrf(openblas, p->precision)(&n, &n, x, &n, p->pivots, &info);
     else if (p->routine == POTRF)
         ((potrf_function *)function_of(p->precision, "potrf"))(options.upper != 0 ? "U" : "L", &n,
@@ -186,7 +179,7 @@ static double cpu_now(void)
 
 static double time_call(const struct problem *p, int library, double *cpu)
 {
-    memcpy(p->x[library], is_factorisation(p) ? p->a : p->b, p->bytes);
+    memcpy(p->x[library], is_factored(p) ? p->a : p->b, p->bytes);
     usleep((useconds_t)options.pause * 1000);
     double begin = bench_now(), cpu_begin = cpu_now();
     if (library == 0)
@@ -346,7 +339,8 @@ static double error_of(const struct problem *p, int library)
 static double work_of(const struct problem *p)
 {
     double n = (double)p->n, parts = bench_parts((int)p->precision);
-    double real = p->routine == GETRF   ? 2.0 / 3 * n * n * n
+    double real = is_qr(p)              ? qr_work(p)
+                  : p->routine == GETRF ? 2.0 / 3 * n * n * n
                   : p->routine == POTRF ? 1.0 / 3 * n * n * n
                   : p->routine == TRSM  ? n * n * (double)p->rhs
                                         : 2 * n * n * (double)p->rhs;
@@ -377,7 +371,9 @@ static void make_problem(struct problem *p)
 {
     size_t element = (size_t)bench_parts((int)p->precision) * bench_real_size((int)p->precision);
     size_t bytes = p->n * p->n * element;
-    p->bytes = is_factorisation(p) ? bytes : p->n * p->rhs * element;
+    p->bytes = p->routine == GETRF || p->routine == POTRF ? bytes : p->n * p->rhs * element;
+    p->tau[0] = bench_memory(p->n * element);
+    p->tau[1] = bench_memory(p->n * element);
     p->a = bench_memory(bytes);
     p->b = bench_memory(p->bytes);
     p->x[0] = bench_memory(p->bytes);
@@ -388,7 +384,9 @@ static void make_problem(struct problem *p)
     bench_fill(p->b, p->bytes / element, (int)p->precision, 2);
     if (p->routine == POTRF)
         make_definite(p);
-    if (is_factorisation(p))
+    if (is_qr(p))
+        qr_make(p);
+    if (is_factored(p) || is_qr(p))
         return;
     /* Factors: their triangles are well conditioned. */
     peer_getrf_function *function = peer_getrf(openblas, p->precision);
@@ -430,8 +428,10 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
         ratios[i] = other[i] / shim[i];
         cpu_ratios[i] = cpu[1] / cpu[0];
     }
-    double (*const measure_error)(const struct problem *, int) =
-        routine == POTRF ? definite_error_of : error_of;
+    double (*const measure_error)(const struct problem *, int) = is_qr(&p) ? qr_error
+                                                                 : routine == POTRF
+                                                                     ? definite_error_of
+                                                                     : error_of;
     double error = measure_error(&p, 0), work = work_of(&p);
     double other_error = options.alone ? (double)NAN : measure_error(&p, 1);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
@@ -446,6 +446,8 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
     munmap(p.b, p.bytes);
     munmap(p.x[0], p.bytes);
     munmap(p.x[1], p.bytes);
+    munmap(p.tau[0], n * clb_precision_size(precision));
+    munmap(p.tau[1], n * clb_precision_size(precision));
     return good;
 }
 

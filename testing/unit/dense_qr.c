@@ -1,6 +1,8 @@
 /* QR by plain loops. */
 #include "dense_qr.h"
 
+#include "tap.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -114,6 +116,7 @@ void dense_orgqr(const struct clb_orgqr *p)
     number *x = calloc(p->m, sizeof *x);
     if (x == NULL)
         abort();
+    expect(p->k <= p->n && p->n <= p->m, "orgqr is asked for %zux%zu of %zu", p->m, p->n, p->k);
     dense_next_entries += p->m * p->n;
     for (size_t j = p->n; j-- > 0;) {
         for (size_t i = 0; i < p->m; i++)

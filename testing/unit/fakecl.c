@@ -1,6 +1,8 @@
 /* The failing OpenCL table, expanded from the loader's list. */
 #include "fakecl.h"
 
+#include "tap.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -166,5 +168,7 @@ struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool d
     setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
     fake_cl.discrete = discrete;
     fake_cl_install();
-    return clb_runtime_get(&state);
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    expect(runtime != NULL, "no device");
+    return runtime;
 }

@@ -41,8 +41,8 @@ extern struct fake_cl fake_cl;
 
 void fake_cl_install(void);
 
-/* The runtime with a kernel family and parameters, on a device that looks as if it had memory of
- * its own or not; NULL when there is none. */
+/* Configure this process, install and start, on a device with memory of its own where `discrete`;
+ * NULL, and a failed expectation, when there is none. */
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);
 const char *fake_cl_name(fake_function function);
 

@@ -6,7 +6,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,15 +90,7 @@ static void check(const struct factorisation *f, const char *what)
 
 static struct clb_runtime *start(const struct setting *setting)
 {
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    fake_cl.discrete = setting->discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    expect(runtime != NULL, "no device");
-    return runtime;
+    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
 
 static void factor(struct clb_runtime *runtime, struct factorisation *f)
@@ -199,7 +190,6 @@ static void growing_memory(void *argument)
 #define THREADS 4
 
 struct caller {
-    pthread_t thread;
     struct clb_runtime *runtime;
     struct factorisation f[4];
 };
@@ -224,11 +214,9 @@ static void at_once(void *argument)
                  20 + random_below(&setting->seed, setting->largest),
                  20 + random_below(&setting->seed, setting->largest), &setting->seed);
     }
-    for (int t = 0; runtime != NULL && t < THREADS; t++)
-        expect(pthread_create(&callers[t].thread, NULL, factor_some, &callers[t]) == 0,
-               "no thread");
+    if (runtime != NULL)
+        run_threads(THREADS, factor_some, callers, sizeof *callers);
     for (int t = 0; runtime != NULL && t < THREADS; t++) {
-        pthread_join(callers[t].thread, NULL);
         for (size_t i = 0; i < CLB_COUNT_OF(callers[t].f); i++)
             check(&callers[t].f[i], "at once");
     }

@@ -51,15 +51,10 @@ static const struct setting generations[] = {
 static struct clb_runtime *start(const struct setting *setting,
                                  const struct clb_gemm_variant **variant)
 {
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
     setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl.discrete = setting->discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (!expect(runtime != NULL, "no device") ||
+    struct clb_runtime *runtime =
+        fake_cl_start(setting->kernel, setting->params, setting->discrete);
+    if (runtime == NULL ||
         !expect(clb_gemm_variant_get(runtime, setting->precision, variant) == CLB_OK, "no variant"))
         return NULL;
     return runtime;

@@ -225,18 +225,10 @@ static void set_up(const char *mode)
 {
     setenv("CLBLAS_SHIM", mode, 1);
     setenv("CLBLAS_SHIM_PARAMS",
-           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=16", 1);
+           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=8", 1);
     setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
     setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
     fake_cl_install();
-}
-
-static void expect_only(const char *symbol, const char *reason, double count)
-{
-    expect(reported(symbol, reason) == count && reported(symbol, "calls") == count,
-           "%s: %g of %g calls are %s, not %g", symbol, reported(symbol, reason),
-           reported(symbol, "calls"), reason, count);
-    expect_sums(symbol);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
@@ -248,9 +240,9 @@ static void reason_off(void *unused)
     run_one(GEQRF, CLB_D, 30, 30, 0);
     run_one(ORMQR, CLB_C, 30, 30, 20);
     run_one(ORGQR, CLB_S, 30, 30, 20);
-    expect_only("dgeqrf_", "off", 1);
-    expect_only("cunmqr_", "off", 1);
-    expect_only("sorgqr_", "off", 1);
+    expect_declined("dgeqrf_", "off", 1);
+    expect_declined("cunmqr_", "off", 1);
+    expect_declined("sorgqr_", "off", 1);
     expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
 }
 
@@ -279,9 +271,9 @@ static void reason_quick(void *unused)
     run_one(ORMQR, CLB_Z, 7, 5, 0);
     run_one(ORGQR, CLB_Z, 7, 0, 0);
     run_one(ORGQR, CLB_Z, 7, 5, 0);
-    expect_only("zgeqrf_", "quick", 2);
-    expect_only("zunmqr_", "quick", 2);
-    expect_only("zungqr_", "quick", 2);
+    expect_declined("zgeqrf_", "quick", 2);
+    expect_declined("zunmqr_", "quick", 2);
+    expect_declined("zungqr_", "quick", 2);
 }
 
 static void reason_query(void *unused)
@@ -296,9 +288,9 @@ static void reason_query(void *unused)
         check_declined(&c, "query", routine);
         free_call(&c);
     }
-    expect_only("dgeqrf_", "query", 1);
-    expect_only("dormqr_", "query", 1);
-    expect_only("dorgqr_", "query", 1);
+    expect_declined("dgeqrf_", "query", 1);
+    expect_declined("dormqr_", "query", 1);
+    expect_declined("dorgqr_", "query", 1);
 }
 
 static void reason_invalid(void *unused)
@@ -354,10 +346,10 @@ static void reason_invalid(void *unused)
         check_declined(&c, "invalid", (long)i);
         free_call(&c);
     }
-    expect_only("dgeqrf_", "invalid", 6);
-    expect_only("dormqr_", "invalid", 10);
-    expect_only("zunmqr_", "invalid", 3);
-    expect_only("dorgqr_", "invalid", 6);
+    expect_declined("dgeqrf_", "invalid", 6);
+    expect_declined("dormqr_", "invalid", 10);
+    expect_declined("zunmqr_", "invalid", 3);
+    expect_declined("dorgqr_", "invalid", 6);
 }
 
 /* Without the functions that would finish it, and where all of it is one panel. */
@@ -373,11 +365,11 @@ static void reason_cost(void *unused)
         check_declined(&c, "no siblings", routine);
         free_call(&c);
     }
-    expect_only("cgeqrf_", "cost", 1);
-    expect_only("cunmqr_", "cost", 1);
-    expect_only("cungqr_", "cost", 1);
+    expect_declined("cgeqrf_", "cost", 1);
+    expect_declined("cunmqr_", "cost", 1);
+    expect_declined("cungqr_", "cost", 1);
     run_one(GEQRF, CLB_D, 40, 8, 0);
-    expect_only("dgeqrf_", "cost", 1);
+    expect_declined("dgeqrf_", "cost", 1);
     expect(reported("dgeqrf_", "flops_device") == 0, "operations on the device");
     expect(run_one(GEQRF, CLB_D, 8, 40, 0), "a panel with columns on its right");
     expect(reported("dgeqrf_", "device") == 1 && reported("dgeqrf_", "flops_device") > 0, "device");
@@ -391,9 +383,9 @@ static void reason_nomemory(void *unused)
     run_one(GEQRF, CLB_D, 40, 40, 0);
     run_one(ORMQR, CLB_D, 40, 40, 20);
     run_one(ORGQR, CLB_D, 40, 40, 20);
-    expect_only("dgeqrf_", "nomemory", 1);
-    expect_only("dormqr_", "nomemory", 1);
-    expect_only("dorgqr_", "nomemory", 1);
+    expect_declined("dgeqrf_", "nomemory", 1);
+    expect_declined("dormqr_", "nomemory", 1);
+    expect_declined("dorgqr_", "nomemory", 1);
 }
 
 /* ---- panels ---------------------------------------------------------------------------------- */

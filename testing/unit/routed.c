@@ -99,3 +99,11 @@ void expect_sums(const char *symbol)
            "%s: calls = device + next + recovered", symbol);
     expect(reported(symbol, "next") == declined, "%s: reasons add up to next", symbol);
 }
+
+void expect_declined(const char *symbol, const char *reason, double count)
+{
+    expect(reported(symbol, reason) == count && reported(symbol, "calls") == count,
+           "%s: %g of %g calls are %s, not %g", symbol, reported(symbol, reason),
+           reported(symbol, "calls"), reason, count);
+    expect_sums(symbol);
+}

@@ -26,4 +26,7 @@ double reported(const char *symbol, const char *key);
 /* calls = device + next + recovered, and the reasons add up to next, for a symbol. */
 void expect_sums(const char *symbol);
 
+/* So many calls of a symbol, and all of them declined for one reason. */
+void expect_declined(const char *symbol, const char *reason, double count);
+
 #endif

@@ -1,6 +1,7 @@
 /* Results, forked bodies, random numbers. */
 #include "tap.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -138,6 +139,18 @@ bool tap_child(const char *name, unsigned seconds, void (*body)(void *), void *a
     if (WIFSIGNALED(status))
         tap_note("%s: signal %d", name, WTERMSIG(status));
     return tap_ok(status == 0, "%s", name);
+}
+
+void run_threads(size_t threads, void *(*body)(void *), void *array, size_t size)
+{
+    pthread_t thread[64];
+    size_t started = 0;
+    while (started < threads && started < sizeof thread / sizeof *thread &&
+           pthread_create(&thread[started], NULL, body, (char *)array + started * size) == 0)
+        started++;
+    expect(started == threads, "%zu of %zu threads", started, threads);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
 }
 
 uint64_t tap_seed(void)

@@ -33,6 +33,9 @@ bool tap_child(const char *name, unsigned seconds, void (*body)(void *), void *a
 int run_child(unsigned seconds, void (*body)(void *), void *argument, char *error_text,
               size_t size);
 
+/* Run a body in `count` threads at once, each with its part of an array, and wait for them. */
+void run_threads(size_t count, void *(*body)(void *), void *array, size_t size);
+
 /* A seed that is fresh for every run, or CLB_TEST_SEED; printed as a comment. */
 uint64_t tap_seed(void);
 

@@ -1,0 +1,44 @@
+/* lu.h: a problem of bench-lu, for its parts. */
+#ifndef LU_H
+#define LU_H
+
+#include "algo/lapack.h"
+#include "bench.h"
+
+enum routine { GETRF, TRSM, GETRS, POTRF, GEQRF, ORMQR, ORGQR, ROUTINES };
+
+struct problem {
+    enum routine routine;
+    clb_precision precision;
+    size_t n, rhs, bytes; /* of what is overwritten */
+    void *a, *b;          /* as they are made; A holds factors where the routine takes them */
+    void *x[2];           /* what a call overwrites, and tau: by the shim, by OpenBLAS */
+    void *tau[2];
+    int64_t *ipiv;
+    int *pivots;
+};
+
+static inline bool is_qr(const struct problem *p)
+{
+    return p->routine >= GEQRF;
+}
+
+/* A is overwritten, not B. */
+static inline bool is_factored(const struct problem *p)
+{
+    return p->routine == GETRF || p->routine == POTRF || p->routine == GEQRF || p->routine == ORGQR;
+}
+
+/* OpenBLAS's function of a precision ("getrf"), and its threads for the shim's panels. */
+void (*function_of(clb_precision precision, const char *routine))(void);
+void set_panel_threads(bool panel);
+
+/* lu_qr.c: A is n x rhs for geqrf and orgqr, n x n for ormqr. */
+void qr_make(struct problem *p);
+clb_status qr_shim(const struct problem *p, struct clb_runtime *runtime,
+                   const struct clb_gemm_variant *variant, void *x);
+void qr_openblas(const struct problem *p, void *x);
+double qr_error(const struct problem *p, int library);
+double qr_work(const struct problem *p); /* operations, of real problems */
+
+#endif
