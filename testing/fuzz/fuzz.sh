@@ -11,7 +11,8 @@ seconds=${1:-300}
 fuzz=$(pwd)/testing/fuzz/fuzz
 seed=${SEED:-$(date +%s)}
 openblas=$(ls /usr/lib/*-linux-gnu*/libopenblas.so.0 2>/dev/null | head -1)
-small=gemm.tile=min,trsm.nb=4,trsm.part=8,getrf.nb=8
+. "$(dirname "$0")/../blocks.sh"
+small=$(small_blocks "$(dirname "$0")/../..")
 streamed=gemm.stream=1,gemm.threads=2
 
 # A configuration a line: arguments, then variables.

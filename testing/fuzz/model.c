@@ -130,13 +130,14 @@ struct term {
     real re, im, size;
 };
 
-/* Row i of X times column j of Y. */
+/* Row i of X times column j of Y. Arithmetic with NaN is many times slower and changes nothing
+ * more. */
 static struct term dot(const struct model *x, const struct model *y, long i, long j)
 {
     struct term t = {0, 0, 0};
     const real *xr = x->re + i, *yr = y->re + j * y->rows;
     if (x->im == NULL) {
-        for (long k = 0; k < x->cols; k++) {
+        for (long k = 0; k < x->cols && !isnan(t.re); k++) {
             const real product = xr[k * x->rows] * yr[k];
             t.re += product;
             t.size += fabsl(product);
@@ -144,7 +145,7 @@ static struct term dot(const struct model *x, const struct model *y, long i, lon
         return t;
     }
     const real *xi = x->im + i, *yi = y->im + j * y->rows;
-    for (long k = 0; k < x->cols; k++) {
+    for (long k = 0; k < x->cols && !(isnan(t.re) && isnan(t.im)); k++) {
         const long in = k * x->rows;
         t.re += xr[in] * yr[k] - xi[in] * yi[k];
         t.im += xr[in] * yi[k] + xi[in] * yr[k];
