@@ -113,9 +113,12 @@ static void draw_routine(struct fuzz_case *c, uint64_t *state, const struct limi
     do {
         routine = below(state, (long)routine_count);
         precision = below(state, 4);
-    } while (!limits->allowed[routine][precision]);
+    } while (limits->allowed[routine][precision] == 0);
+    const unsigned forms = limits->allowed[routine][precision];
+    const long form = below(state, 3);
     c->value[FIELD_ROUTINE] = routine;
     c->value[FIELD_PRECISION] = precision;
+    c->value[FIELD_FORM] = !(forms & FORM_C) ? 0 : form == 0 && !(forms & FORM_FORTRAN) ? 1 : form;
 }
 
 struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
@@ -126,7 +129,6 @@ struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
     const bool large = one_in(&state, 1000), wide = limits->wide && one_in(&state, 3000);
     const long most = large ? limits->largest : wide ? 6 : 40;
     draw_routine(&c, &state, limits);
-    value[FIELD_FORM] = below(&state, 3);
     value[FIELD_M] = draw_size(&state, most);
     value[FIELD_N] = draw_size(&state, most);
     value[FIELD_K] = draw_size(&state, most);

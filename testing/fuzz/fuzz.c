@@ -50,12 +50,6 @@ static bool has_failed(struct shared *shared, int status)
 {
     if (status >= 0)
         return atomic_load(&shared->has_failed) || status != 0;
-    for (size_t i = 0; i < MOST_THREADS; i++) {
-        if (atomic_load(&shared->busy[i])) {
-            shared->failed = shared->current[i];
-            break;
-        }
-    }
     snprintf(shared->message, MESSAGE, status == -SIGKILL ? "no call ended for %d s" : "signal %d",
              status == -SIGKILL ? HANG : -status);
     return true;
@@ -109,18 +103,38 @@ static void print_environment(void)
     }
 }
 
+/* The case that failed, or those that were under way when the process ended. */
+static size_t suspects_of(const struct shared *shared, struct fuzz_case list[MOST_THREADS])
+{
+    size_t count = 0;
+    list[0] = shared->failed;
+    if (atomic_load(&shared->has_failed))
+        return 1;
+    for (size_t i = 0; i < MOST_THREADS; i++) {
+        if (atomic_load(&shared->busy[i]))
+            list[count++] = shared->current[i];
+    }
+    return count;
+}
+
 static void report_failure(const struct settings *settings, const char *program,
                            struct shared *shared)
 {
     char text[600], message[MESSAGE];
-    struct fuzz_case c = shared->failed;
-    const long at = atomic_load(&shared->at);
-    memcpy(message, shared->message, sizeof message);
-    print_case(&c, text, sizeof text);
-    printf("FAILED: %s: %s\n", text, message);
+    struct fuzz_case suspects[MOST_THREADS];
+    const size_t count = suspects_of(shared, suspects);
+    const long at = atomic_load(&shared->has_failed) ? atomic_load(&shared->at) + 1
+                                                     : atomic_load(&shared->calls) + (long)count;
+    for (size_t i = 0; i < count; i++) {
+        print_case(&suspects[i], text, sizeof text);
+        printf("FAILED: %s: %s\n", text, shared->message);
+    }
     printf("repeat: env ");
     print_environment();
-    if (still_fails(settings, &c, shared)) {
+    for (size_t i = 0; i < count; i++) {
+        struct fuzz_case c = suspects[i];
+        if (!still_fails(settings, &c, shared))
+            continue;
         memcpy(message, shared->message, sizeof message);
         simplify(settings, &c, message, shared);
         print_case(&c, text, sizeof text);
@@ -130,7 +144,7 @@ static void report_failure(const struct settings *settings, const char *program,
     }
     /* Only behind others, or beside them. */
     printf("%s --library %s --seed %llu --count %ld --threads %ld --largest %ld%s%s%s\n", program,
-           settings->library, (unsigned long long)settings->seed, at + 1, settings->threads,
+           settings->library, (unsigned long long)settings->seed, at, settings->threads,
            settings->largest, settings->wide ? " --wide" : "",
            settings->routines != NULL ? " --routines " : "",
            settings->routines != NULL ? settings->routines : "");

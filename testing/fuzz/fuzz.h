@@ -40,10 +40,11 @@ struct fuzz_case {
 };
 
 /* What may be drawn. */
+enum { FORM_FORTRAN = 1, FORM_C = 2 };
 struct limits {
-    const bool (*allowed)[4]; /* by routine and precision */
-    long largest;             /* of the few large calls */
-    bool wide;                /* leading dimensions of gigabytes */
+    const unsigned char (*allowed)[4]; /* forms by routine and precision */
+    long largest;                      /* of the few large calls */
+    bool wide;                         /* leading dimensions of gigabytes */
 };
 
 struct fuzz_case draw_case(uint64_t seed, const struct limits *limits);

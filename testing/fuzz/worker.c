@@ -13,7 +13,7 @@ struct crew {
     const struct settings *settings;
     struct shared *shared;
     const struct library *library, *witnesses[2];
-    bool allowed[MOST_ROUTINES][4];
+    unsigned char allowed[MOST_ROUTINES][4]; /* forms */
     struct timespec begin;
     atomic_long next; /* the next case */
     pthread_mutex_t lock;
@@ -32,17 +32,27 @@ static bool is_listed(const char *names, const char *name)
     return names == NULL;
 }
 
+/* The forms that the library has. */
+static unsigned char forms_of(const struct crew *crew, size_t routine, long precision)
+{
+    struct fuzz_case c = {
+        .value = {[FIELD_ROUTINE] = (long)routine, [FIELD_PRECISION] = precision}};
+    unsigned char forms = find_routine(crew->library, &c) != NULL ? FORM_FORTRAN : 0;
+    c.value[FIELD_FORM] = 1;
+    if (routines[routine].c_names && find_routine(crew->library, &c) != NULL)
+        forms |= FORM_C;
+    return forms;
+}
+
 static bool allow_routines(struct crew *crew)
 {
     bool any = false;
     for (size_t r = 0; r < routine_count; r++) {
         for (long i = 0; i < 4; i++) {
-            const struct fuzz_case c = {
-                .value = {[FIELD_ROUTINE] = (long)r, [FIELD_PRECISION] = i}};
-            crew->allowed[r][i] = strchr(routines[r].precisions, precisions[i].letter) != NULL &&
-                                  is_listed(crew->settings->routines, routines[r].name) &&
-                                  find_routine(crew->library, &c) != NULL;
-            any |= crew->allowed[r][i];
+            if (strchr(routines[r].precisions, precisions[i].letter) != NULL &&
+                is_listed(crew->settings->routines, routines[r].name))
+                crew->allowed[r][i] = forms_of(crew, r, i);
+            any |= crew->allowed[r][i] != 0;
         }
     }
     return any;
@@ -193,7 +203,8 @@ static void warm_up(struct crew *crew)
                                             [FIELD_M] = 20,
                                             [FIELD_N] = 20,
                                             [FIELD_K] = 20}};
-            if (crew->allowed[r][i])
+            c.value[FIELD_FORM] = (crew->allowed[r][i] & FORM_FORTRAN) == 0;
+            if (crew->allowed[r][i] != 0)
                 run_one(crew, 0, &c, 0);
         }
     }
