@@ -256,8 +256,8 @@ write_document()
 }
 
 worse=0
-rows=$work/rows
-: >"$rows"
+rows=$(mktemp)
+trap 'rm -f "$rows"' EXIT
 for next in ${NEXT:-reference openblas}; do
     [ "$next" != openblas ] || [ -n "$openblas" ] || {
         echo "skipped: OpenBLAS is not installed"
