@@ -163,9 +163,8 @@ static void add_scalar(const struct problem *p, struct arguments *a, char argume
 {
     const bool alpha = argument == '*';
     const char *scalar = alpha ? p->alpha : p->beta;
-    const bool by_value =
-        p->c.value[FIELD_FORM] != 0 &&
-        (!p->p->complex || (alpha ? p->routine->real_alpha : p->routine->real_beta));
+    const bool by_value = p->c.value[FIELD_FORM] != 0 &&
+                          (!p->p->complex || (alpha ? is(p, REAL_ALPHA) : is(p, REAL_BETA)));
     if (by_value)
         a->floating[a->floating_count++] = scalar;
     else

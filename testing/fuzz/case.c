@@ -46,7 +46,7 @@ static void normalise(struct fuzz_case *c)
         if (seen_by[i] != 0 && !signature_has(routine, seen_by[i]))
             value[i] = 0;
     }
-    if (!routine->c_names)
+    if (!(routine->flags & C_NAMES))
         value[FIELD_FORM] = 0;
     if (value[FIELD_FORM] != 0)
         value[FIELD_LETTERS] = 0;

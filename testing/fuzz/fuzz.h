@@ -1,7 +1,7 @@
 /* fuzz: random calls of all routines, judged against sums in extended precision.
  *
  *   case.c      a case: drawn, printed, read, made simpler
- *   routines.c  THE table of routines
+ *   routines.def  THE table of routines
  *   shapes.c    the operands of each kind of routine
  *   values.c    scalars and contents
  *   memory.c    operands in memory with guards
@@ -12,7 +12,7 @@
  *   run.c       one case
  *   fuzz.c      the program
  *
- * A routine is a row in routines.c where its shape and its judge exist. */
+ * A routine is a row in routines.def where its shape and its judge exist. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -66,6 +66,13 @@ struct precision {
 };
 extern const struct precision precisions[4];
 
+enum {
+    C_NAMES = 1,   /* besides Fortran's */
+    HERMITIAN = 2, /* A (or the matrix that is made) is, rather than symmetric */
+    REAL_ALPHA = 4,
+    REAL_BETA = 8 /* also in complex precisions */
+};
+
 struct routine {
     const char *name;       /* without the precision's letter */
     const char *precisions; /* letters */
@@ -74,9 +81,7 @@ struct routine {
      * and its size, i info. */
     const char *signature;
     const char *trans[2]; /* letters that are allowed, of real and complex precisions */
-    bool c_names;
-    bool hermitian;             /* A (or the matrix that is made) is, rather than symmetric */
-    bool real_alpha, real_beta; /* in complex precisions */
+    unsigned flags;
     void (*shape)(struct problem *);
     void (*judge)(struct problem *);
 };
@@ -134,6 +139,11 @@ struct problem {
     const struct library *witnesses[2];
     char message[MESSAGE]; /* of the first failure; empty: none */
 };
+
+static inline bool is(const struct problem *p, unsigned flag)
+{
+    return (p->routine->flags & flag) != 0;
+}
 
 /* Places the operands whose shapes are set; contents are guards. */
 bool place_operands(struct problem *p);

@@ -9,7 +9,7 @@ static struct model *left_factor(const struct problem *p)
 {
     const struct routine *routine = p->routine;
     if (routine->shape == shape_symm)
-        return model_mirror(p->old[0], p->c.value[FIELD_UPLO], routine->hermitian);
+        return model_mirror(p->old[0], p->c.value[FIELD_UPLO], is(p, HERMITIAN));
     return model_op(p->old[0], trans_letter(p, FIELD_TRANSA));
 }
 
@@ -23,7 +23,7 @@ static void conjugate(const struct problem *p, const char *scalar, char *to)
 /* op(A)*op(A)', op(A)*op(B)' + op(B)*op(A)': the transposed ones conjugated where hermitian. */
 static void add_squares(struct problem *p, struct sums *s, const struct model *a)
 {
-    const char transposed = p->routine->hermitian ? 'C' : 'T';
+    const char transposed = is(p, HERMITIAN) ? 'C' : 'T';
     const bool twice = signature_has(p->routine, 'B');
     struct model *b = twice ? model_op(p->old[1], trans_letter(p, FIELD_TRANSA)) : NULL;
     struct model *right = model_op(twice ? b : a, transposed);
@@ -32,7 +32,7 @@ static void add_squares(struct problem *p, struct sums *s, const struct model *a
         char alpha[sizeof p->alpha];
         conjugate(p, p->alpha, alpha);
         struct model *left = model_op(a, transposed);
-        add_product(p, s, p->routine->hermitian ? alpha : p->alpha, b, left);
+        add_product(p, s, is(p, HERMITIAN) ? alpha : p->alpha, b, left);
         free_model(left);
     }
     free_model(right);

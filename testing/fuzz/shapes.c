@@ -48,7 +48,7 @@ void shape_symm(struct problem *p)
 {
     const long m = size_of(p, FIELD_M), n = size_of(p, FIELD_N);
     p->operands[0] = triangle(p, size_of(p, FIELD_SIDE) ? n : m, CONTENT_ANY, false);
-    p->operands[0].real_diagonal = p->routine->hermitian;
+    p->operands[0].real_diagonal = is(p, HERMITIAN);
     p->operands[1] = general(m, n, false);
     p->operands[2] = general(m, n, true);
 }
@@ -60,7 +60,7 @@ void shape_syrk(struct problem *p)
     if (signature_has(p->routine, 'B'))
         p->operands[1] = p->operands[0];
     p->operands[2] = triangle(p, n, CONTENT_ANY, true);
-    p->operands[2].real_diagonal = p->routine->hermitian;
+    p->operands[2].real_diagonal = is(p, HERMITIAN);
 }
 
 void shape_triangle(struct problem *p)

@@ -238,8 +238,8 @@ static bool is_unread(const struct problem *p, int operand)
 void fill_operands(struct problem *p)
 {
     uint64_t state = (uint64_t)p->c.value[FIELD_SEED];
-    put_scalar(p->p, p->c.value[FIELD_ALPHA], p->routine->real_alpha, &state, p->alpha);
-    put_scalar(p->p, p->c.value[FIELD_BETA], p->routine->real_beta, &state, p->beta);
+    put_scalar(p->p, p->c.value[FIELD_ALPHA], is(p, REAL_ALPHA), &state, p->alpha);
+    put_scalar(p->p, p->c.value[FIELD_BETA], is(p, REAL_BETA), &state, p->beta);
     for (int i = 0; i < OPERANDS; i++) {
         if (!is_unread(p, i))
             fill(p, &p->operands[i], p->c.value[FIELD_FILL_A + i], &state);

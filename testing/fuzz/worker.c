@@ -39,7 +39,7 @@ static unsigned char forms_of(const struct crew *crew, size_t routine, long prec
         .value = {[FIELD_ROUTINE] = (long)routine, [FIELD_PRECISION] = precision}};
     unsigned char forms = find_routine(crew->library, &c) != NULL ? FORM_FORTRAN : 0;
     c.value[FIELD_FORM] = 1;
-    if (routines[routine].c_names && find_routine(crew->library, &c) != NULL)
+    if ((routines[routine].flags & C_NAMES) && find_routine(crew->library, &c) != NULL)
         forms |= FORM_C;
     return forms;
 }
