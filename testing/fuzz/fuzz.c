@@ -273,12 +273,16 @@ int main(int count, char **arguments)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (text == NULL && !settings.quiet)
         printf("# seed %llu\n", (unsigned long long)settings.seed);
-    const int status = run(&settings, text != NULL ? &c : NULL, shared);
-    if (status == 2 || !has_failed(shared, status))
-        return status;
-    if (text != NULL)
-        printf("FAILED: %s\n", shared->message);
-    else
-        report_failure(&settings, arguments[0], shared);
-    return 1;
+    int status = run(&settings, text != NULL ? &c : NULL, shared);
+    if (status != 2 && has_failed(shared, status)) {
+        status = 1;
+        if (text != NULL)
+            printf("FAILED: %s\n", shared->message);
+        else
+            report_failure(&settings, arguments[0], shared);
+    }
+    free(shim);
+    free(reference);
+    free(openblas);
+    return status;
 }

@@ -25,12 +25,13 @@ for part in blaslib cblaslib lapacklib tmglib; do
     make -j"$jobs" "$part"
 done
 
-# shared NAME ARCHIVES... [-- LIBRARIES...]
+# shared NAME ARCHIVES...; xerbla_ is in two of them, of which the first counts.
 shared()
 {
     local name=$1
     shift
-    "${FC:-gfortran}" -shared -Wl,-soname,"$name" -o "$folder/lib/$name" -Wl,--whole-archive "$@" \
+    "${FC:-gfortran}" -shared -Wl,-soname,"$name" -Wl,-z,muldefs -o "$folder/lib/$name" \
+        -Wl,--whole-archive "$@" \
         -Wl,--no-whole-archive
 }
 shared libblas.so.3 librefblas.a libcblas.a

@@ -4,13 +4,13 @@
 #
 # usage: netlib.sh, from the build folder (make check-netlib); the settings are variables:
 #   PROGRAMS   patterns of names [*]: blas3-d cblas3-d lin-d rfp-d mixed-ds eig-d-sep ...
-#   NEXT       [reference openblas]
+#   NEXT       reference openblas, both unless it is set
 #   VARIANTS   [own minimal portable streamed panels], see variant() below
 #   BIG        1: larger sizes than the packaged inputs, up to what the programs have room for
 #   LIMIT      seconds for a program [1800]
 #   FRESH      1: run again what was run before with this library
-#   LAPACK_SRC a source tree of netlib's LAPACK: its testers and libraries are built and take the place of
-#              the packaged reference
+#   LAPACK_SRC a source tree of netlib's LAPACK: its testers are run over its own libraries, with `tree` as the
+#              next library
 #   DOC        file for the table
 # Results are kept in netlib/ of the build folder, so that an interrupted run goes on where it was. Exits
 # with an error when anything is worse than without the shim.
@@ -44,11 +44,12 @@ blas_programs=$(first '/usr/lib/*-linux-gnu*/blas')
 lapack_programs=$(first '/usr/lib/*-linux-gnu*/lapack')
 openblas=$(first '/usr/lib/*-linux-gnu*/openblas-*')
 reference=$blas_programs:$lapack_programs
+known="reference ${openblas:+openblas}"
 if [ -n "${LAPACK_SRC:-}" ]; then
-    "$here/build.sh" "$LAPACK_SRC" "$work/tree" || die "building $LAPACK_SRC failed"
-    blas_programs=$work/tree/programs
-    lapack_programs=$work/tree/programs
-    reference=$work/tree/lib
+    "$here/build.sh" "$LAPACK_SRC" "$work/built" || die "building $LAPACK_SRC failed"
+    blas_programs=$work/built/programs
+    lapack_programs=$work/built/programs
+    known=tree
 fi
 [ -x "$lapack_programs/xlintstd" ] && [ -x "$blas_programs/xblat3d" ] ||
     die "netlib's programs are missing (Debian: libblas-test liblapack-test)"
@@ -160,8 +161,10 @@ is_done() { [ -z "${FRESH:-}" ] && [ -e "$1" ] && [ "$1" -nt "$2" ]; }
 # two routines' results and depend on the conditions of random matrices.
 new_failures()
 {
-    local name=$1 folder=$2
-    cat "$work"/{reference,openblas}"${BIG:+-big}/none/$name.failures" 2>/dev/null |
+    local name=$1 folder=$2 next
+    for next in $known; do
+        cat "$work/$next${BIG:+-big}/none/$name.failures"
+    done |
         awk '{ group = $0; sub(/^[0-9]+ /, "", group) }
             without && $1 + 0 > known[group] { known[group] = $1 + 0 }
             !without && $1 + 0 > known[group] + 0 { print; found = 1 }
@@ -183,6 +186,7 @@ libraries_of()
     case $1 in
     reference) echo "$reference" ;;
     openblas) echo "$openblas" ;;
+    tree) echo "$work/built/lib" ;;
     *) die "no next library $1" ;;
     esac
 }
@@ -191,11 +195,11 @@ preload_of()
     case $1-$2 in openblas-cblas3-*) echo "$variables" ;; esac
 }
 
-# without_shim NAME PROGRAM INPUT: over both libraries, once.
+# without_shim NAME PROGRAM INPUT: over all libraries, once.
 without_shim()
 {
     local next folder
-    for next in reference ${openblas:+openblas}; do
+    for next in $known; do
         folder=$work/$next${BIG:+-big}/none
         is_done "$folder/$1.row" "$2" ||
             run_program "$folder" "$@" "$(libraries_of $next)" "$(preload_of $next "$1")"
@@ -258,11 +262,14 @@ write_document()
 worse=0
 rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
-for next in ${NEXT:-reference openblas}; do
-    [ "$next" != openblas ] || [ -n "$openblas" ] || {
-        echo "skipped: OpenBLAS is not installed"
+for next in ${NEXT:-$known}; do
+    case " $known " in
+    *" $next "*) ;;
+    *)
+        echo "skipped: there is no $next"
         continue
-    }
+        ;;
+    esac
     for variant in ${VARIANTS:-own minimal portable streamed panels}; do
         while read -r name program input; do
             is_selected "$name" && [ -e "$program" ] && [ -e "$input" ] &&

@@ -6,6 +6,11 @@
     failed += number($0, "[0-9]+ out of")
     run += number($0, "out of +[0-9]+")
 }
+# Newer testers say it once more.
+/TESTS: +[0-9]+ RUN, +[0-9]+ FAILED/ {
+    failed += number($0, "[0-9]+ FAILED")
+    next
+}
 # BLAS: the computational tests of a routine are one test.
 /PASSED THE .*COMPUTATIONAL TESTS/ { run += number($0, "\\( *[0-9]+ CALLS") }
 /COMPLETED THE .*COMPUTATIONAL TESTS/ {
