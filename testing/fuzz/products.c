@@ -48,7 +48,8 @@ static void add_factors(struct problem *p, struct sums *s, const struct model *a
     free_model(b);
 }
 
-/* Nothing to do: also imaginary parts stay as they were. */
+/* Nothing to do: also imaginary parts stay as they were. The reference's gemmtr multiplies by 1
+ * instead. */
 static bool is_quick(const struct problem *p)
 {
     static const char zeros[16];
@@ -57,7 +58,7 @@ static bool is_quick(const struct problem *p)
     put_real(p->p, unit, 1);
     const bool nothing = memcmp(p->alpha, zeros, size) == 0 ||
                          (signature_has(p->routine, 'k') && p->c.value[FIELD_K] == 0);
-    return nothing && memcmp(p->beta, unit, size) == 0;
+    return p->routine->shape != shape_gemmtr && nothing && memcmp(p->beta, unit, size) == 0;
 }
 
 static void check_real_diagonal(struct problem *p, const struct operand *x)
