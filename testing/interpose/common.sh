@@ -109,7 +109,7 @@ fast_complex()
 preloaded()
 {
     rm -f report.json report.json.*
-    timeout -k 5 120 env LD_PRELOAD="$shim" CLBLAS_SHIM_STATS="${CLBLAS_SHIM_STATS-$work/report.json}" \
+    timeout -k 5 300 env LD_PRELOAD="$shim" CLBLAS_SHIM_STATS="${CLBLAS_SHIM_STATS-$work/report.json}" \
         env "$@"
 }
 

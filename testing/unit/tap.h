@@ -24,8 +24,9 @@ bool expect(bool good, const char *format, ...) __attribute__((format(printf, 2,
 /* Expectations that failed in this process. */
 long expect_failures(void);
 
-/* Run `body` in a child for at most `seconds`; one result line, good when the body returned, no
- * expectation failed and nothing crashed. */
+/* Run `body` in a child that needs at most `seconds` on an idle machine and is killed after three
+ * times that; one result line, good when the body returned, no expectation failed and nothing
+ * crashed. */
 bool tap_child(const char *name, unsigned seconds, void (*body)(void *), void *argument);
 
 /* The same without a result line: the child's wait status. Standard error goes to `error_text` when

@@ -1,0 +1,10 @@
+# small_blocks SOURCE-FOLDER: the parameters with which small matrices walk through every blocked path, of
+# those that this version has.
+small_blocks()
+{
+    list=gemm.tile=min
+    for value in trsm.nb=4 trsm.part=8 getrf.nb=8 getrf.strip=4 potrf.nb=8 geqrf.nb=8; do
+        grep -q "\"${value%=*}\"" "$1/src/tuning/params.def" && list=$list,$value
+    done
+    echo "$list"
+}

@@ -1,0 +1,224 @@
+/* A case: drawn from a seed, printed as a line, read back, made simpler. */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[FIELDS] = {
+#define FIELD(id, name) name,
+#include "fields.def"
+#undef FIELD
+};
+
+static const struct routine *routine_of(const struct fuzz_case *c)
+{
+    return &routines[c->value[FIELD_ROUTINE]];
+}
+
+bool signature_has(const struct routine *routine, char argument)
+{
+    return strchr(routine->signature, argument) != NULL;
+}
+
+/* ---- only what the routine looks at ---------------------------------------------------------- */
+
+/* The argument by which a field is seen; 0: always. */
+static const char seen_by[FIELDS] = {
+    [FIELD_SIDE] = 's',   [FIELD_UPLO] = 'u',   [FIELD_TRANSA] = 't', [FIELD_TRANSB] = 'T',
+    [FIELD_DIAG] = 'd',   [FIELD_ALPHA] = '*',  [FIELD_BETA] = '+',   [FIELD_M] = 'm',
+    [FIELD_N] = 'n',      [FIELD_K] = 'k',      [FIELD_PAD_B] = 'B',  [FIELD_PAD_C] = 'C',
+    [FIELD_FILL_B] = 'B', [FIELD_FILL_C] = 'C', [FIELD_WORK] = 'w',
+};
+
+static bool can_be_wrong(const struct routine *routine)
+{
+    return routine->judge == judge_getrf || routine->judge == judge_gesv ||
+           routine->judge == judge_potrf || routine->judge == judge_posv;
+}
+
+/* Fields that do not matter are 0, and sizes fit each other. */
+static void normalise(struct fuzz_case *c)
+{
+    const struct routine *routine = routine_of(c);
+    long *value = c->value;
+    for (int i = 0; i < FIELDS; i++) {
+        if (seen_by[i] != 0 && !signature_has(routine, seen_by[i]))
+            value[i] = 0;
+    }
+    if (!(routine->flags & C_NAMES))
+        value[FIELD_FORM] = 0;
+    if (value[FIELD_FORM] != 0)
+        value[FIELD_LETTERS] = 0;
+    if (!can_be_wrong(routine))
+        value[FIELD_WRONG] = 0;
+    /* A and B may be the same memory where both are inputs. */
+    if (value[FIELD_PLACE] > 1 && !(signature_has(routine, 'B') && signature_has(routine, 'C')))
+        value[FIELD_PLACE] = 0;
+    if (routine->shape == shape_orgqr)
+        value[FIELD_N] = smaller(value[FIELD_N], value[FIELD_M]);
+    long most = routine->shape == shape_orgqr ? value[FIELD_N]
+                : value[FIELD_SIDE] != 0      ? value[FIELD_N]
+                                              : value[FIELD_M];
+    if (routine->shape == shape_orgqr || routine->shape == shape_ormqr)
+        value[FIELD_K] = smaller(value[FIELD_K], most);
+    const size_t letters = strlen(routine->trans[precisions[value[FIELD_PRECISION]].complex]);
+    if (letters != 0) {
+        value[FIELD_TRANSA] %= (long)letters;
+        value[FIELD_TRANSB] %= (long)letters;
+    }
+}
+
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+static long below(uint64_t *state, long bound)
+{
+    return (long)random_below(state, (size_t)bound);
+}
+
+/* True once in `times`. */
+static bool one_in(uint64_t *state, long times)
+{
+    return below(state, times) == 0;
+}
+
+static long draw_size(uint64_t *state, long largest)
+{
+    static const long edges[] = {1, 2, 4, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 40};
+    if (one_in(state, 60))
+        return 0;
+    if (one_in(state, 4))
+        return edges[below(state, sizeof edges / sizeof *edges)];
+    return 1 + below(state, one_in(state, 2) ? smaller(largest, 12) : largest);
+}
+
+static long draw_pad(uint64_t *state, bool wide)
+{
+    if (wide)
+        return (1 << 27) + below(state, 1 << 20);
+    if (one_in(state, 4))
+        return below(state, one_in(state, 8) ? 1500 : 70);
+    return below(state, 6);
+}
+
+/* Mostly one, plain contents and no special values: each makes the others' errors invisible. */
+static long draw_seldom(uint64_t *state, long plain, long all, long times)
+{
+    return one_in(state, times) ? below(state, all) : below(state, plain);
+}
+
+static void draw_routine(struct fuzz_case *c, uint64_t *state, const struct limits *limits)
+{
+    long routine, precision;
+    do {
+        routine = below(state, (long)routine_count);
+        precision = below(state, 4);
+    } while (limits->allowed[routine][precision] == 0);
+    const unsigned forms = limits->allowed[routine][precision];
+    const long form = below(state, 3);
+    c->value[FIELD_ROUTINE] = routine;
+    c->value[FIELD_PRECISION] = precision;
+    c->value[FIELD_FORM] = !(forms & FORM_C) ? 0 : form == 0 && !(forms & FORM_FORTRAN) ? 1 : form;
+}
+
+struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
+{
+    struct fuzz_case c = {{0}};
+    uint64_t state = seed;
+    long *value = c.value;
+    const bool large = one_in(&state, 1000), wide = limits->wide && one_in(&state, 3000);
+    const long most = large ? limits->largest : wide ? 6 : 40;
+    draw_routine(&c, &state, limits);
+    value[FIELD_M] = draw_size(&state, most);
+    value[FIELD_N] = draw_size(&state, most);
+    value[FIELD_K] = draw_size(&state, most);
+    for (int i = FIELD_SIDE; i <= FIELD_DIAG; i++)
+        value[i] = below(&state, i == FIELD_TRANSA || i == FIELD_TRANSB ? 6 : 2);
+    value[FIELD_ALPHA] = draw_seldom(&state, 5, SCALARS, 8);
+    value[FIELD_BETA] = draw_seldom(&state, 5, SCALARS, 8);
+    for (int i = FIELD_PAD_A; i <= FIELD_PAD_C; i++)
+        value[i] = draw_pad(&state, wide);
+    value[FIELD_PLACE] = wide ? 0 : draw_seldom(&state, 2, 4, 3);
+    value[FIELD_SHIFT] = below(&state, 9);
+    value[FIELD_LETTERS] = below(&state, 2);
+    for (int i = FIELD_FILL_A; i <= FIELD_FILL_C; i++)
+        value[i] = draw_seldom(&state, 3, FILLS, 3);
+    value[FIELD_SPECIAL] = one_in(&state, 12) ? 1 + below(&state, OPERANDS * SPECIALS) : 0;
+    value[FIELD_WRONG] = one_in(&state, 8);
+    value[FIELD_WORK] = below(&state, 3);
+    value[FIELD_SEED] = (long)(random_bits(&state) >> 4);
+    normalise(&c);
+    return c;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+void print_case(const struct fuzz_case *c, char *text, size_t size)
+{
+    int at = snprintf(text, size, "%c%s", precisions[c->value[FIELD_PRECISION]].letter,
+                      routine_of(c)->name);
+    for (int i = FIELD_FORM; i < FIELDS && at >= 0 && (size_t)at < size; i++) {
+        if (c->value[i] != 0)
+            at += snprintf(text + at, size - (size_t)at, " %s=%ld", names[i], c->value[i]);
+    }
+}
+
+static bool read_routine(struct fuzz_case *c, const char *word)
+{
+    for (size_t r = 0; r < routine_count; r++) {
+        for (long p = 0; p < 4; p++) {
+            if (*word == precisions[p].letter && strcmp(word + 1, routines[r].name) == 0) {
+                c->value[FIELD_ROUTINE] = (long)r;
+                c->value[FIELD_PRECISION] = p;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool read_field(struct fuzz_case *c, const char *word)
+{
+    for (int i = FIELD_FORM; i < FIELDS; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(word, names[i], length) == 0 && word[length] == '=') {
+            c->value[i] = strtol(word + length + 1, NULL, 10);
+            return c->value[i] >= 0;
+        }
+    }
+    return false;
+}
+
+bool read_case(struct fuzz_case *c, const char *text)
+{
+    char copy[1000], *rest, *word;
+    *c = (struct fuzz_case){{0}};
+    snprintf(copy, sizeof copy, "%s", text);
+    word = strtok_r(copy, " ", &rest);
+    if (word == NULL || !read_routine(c, word))
+        return false;
+    while ((word = strtok_r(NULL, " ", &rest)) != NULL) {
+        if (!read_field(c, word))
+            return false;
+    }
+    normalise(c);
+    return true;
+}
+
+/* ---- simpler --------------------------------------------------------------------------------- */
+
+/* Each field to 0, to half and to one less. The seed stays: what it means would be lost. */
+bool simpler_case(const struct fuzz_case *c, size_t candidate, struct fuzz_case *simpler)
+{
+    const size_t fields = FIELD_SEED - FIELD_FORM;
+    size_t field = FIELD_FORM + candidate % fields;
+    long value = c->value[field];
+    if (candidate >= 3 * fields)
+        return false;
+    *simpler = *c;
+    simpler->value[field] = candidate < fields ? 0 : candidate < 2 * fields ? value / 2 : value - 1;
+    if (simpler->value[field] < 0)
+        simpler->value[field] = 0;
+    normalise(simpler);
+    return true;
+}

@@ -1,0 +1,166 @@
+/* Entries against sums. An entry whose sum holds no NaN and no infinity and can't overflow meets
+ * the bound; one with NaN or infinity is what the reference or OpenBLAS makes of it (they differ).
+ */
+#include "fuzz.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void fail(struct problem *p, const char *format, ...)
+{
+    va_list arguments;
+    if (p->message[0] != '\0')
+        return;
+    va_start(arguments, format);
+    vsnprintf(p->message, sizeof p->message, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- what others give ------------------------------------------------------------------------ */
+
+struct witness {
+    struct model *results[2]; /* NULL: it has no such routine */
+    bool asked;
+};
+
+/* The output as a library computes it from the same input; the memory is as before afterwards. */
+static struct model *ask(struct problem *p, const struct library *library, const struct operand *x)
+{
+    if (library == NULL || find_routine(library, &p->c) == NULL)
+        return NULL;
+    struct memory *memory = &p->memory;
+    char **kept = calloc(memory->count, sizeof *kept);
+    for (size_t i = 0; kept != NULL && i < memory->count; i++) {
+        kept[i] = malloc(memory->spans[i].bytes);
+        if (kept[i] == NULL)
+            abort();
+        memcpy(kept[i], memory->spans[i].at, memory->spans[i].bytes);
+    }
+    restore_operands(p);
+    call_routine(p, library);
+    struct model *result = model_of(p, x);
+    for (size_t i = 0; kept != NULL && i < memory->count; i++) {
+        memcpy(memory->spans[i].at, kept[i], memory->spans[i].bytes);
+        free(kept[i]);
+    }
+    free(kept);
+    return result;
+}
+
+static void ask_all(struct problem *p, struct witness *w, const struct operand *x)
+{
+    if (w->asked)
+        return;
+    w->asked = true;
+    for (int i = 0; i < 2; i++)
+        w->results[i] = ask(p, p->witnesses[i], x);
+}
+
+static bool same_class(real x, real y)
+{
+    return isnan(x) ? isnan(y) : isinf(x) ? isinf(y) && (x > 0) == (y > 0) : isfinite(y);
+}
+
+/* Finite parts of what is special may overflow on the way too. */
+static bool may_overflow(const struct fuzz_case *c)
+{
+    for (int i = FIELD_FILL_A; i <= FIELD_FILL_C; i++) {
+        if (c->value[i] == 4 || c->value[i] == 7)
+            return true;
+    }
+    return c->value[FIELD_ALPHA] > 5 || c->value[FIELD_BETA] > 5;
+}
+
+/* Of complex alpha*A*B' + conj(alpha)*B*A' infinities cancel or don't as alpha is applied early or
+ * late. */
+static bool has_two_scales(const struct problem *p)
+{
+    return p->p->complex && p->routine->shape == shape_syrk && signature_has(p->routine, 'B');
+}
+
+/* Infinity in a complex number becomes NaN in this or that order of operations. */
+static bool is_allowed(const struct problem *p, const struct witness *w, const struct sums *s,
+                       size_t index, real re, real im)
+{
+    bool asked = false;
+    if (!isfinite(re + im) && (may_overflow(&p->c) || has_two_scales(p)))
+        return true;
+    if (same_class(s->re[index], re) && (!p->p->complex || same_class(s->im[index], im)))
+        return true;
+    for (int i = 0; i < 2; i++) {
+        const struct model *x = w->results[i];
+        if (x == NULL)
+            continue;
+        asked = true;
+        const bool same_re = same_class(x->re[index], re);
+        if (x->im == NULL ? same_re
+                          : (same_re || isnan(re)) && (same_class(x->im[index], im) || isnan(im)))
+            return true;
+    }
+    return !asked;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static void fail_entry(struct problem *p, const struct operand *x, long i, long j, const char *what,
+                       real found, real expected, real bound)
+{
+    fail(p, "%s (%ld, %ld) is %.9Lg and not %.9Lg, %s %.3Lg", x != NULL ? "entry" : "residual", i,
+         j, found, expected, what, bound);
+}
+
+static void check_special(struct problem *p, struct witness *w, const struct sums *s,
+                          const struct operand *x, long i, long j, real re, real im)
+{
+    if (x == NULL)
+        return;
+    ask_all(p, w, x);
+    const size_t index = (size_t)(i + j * x->rows);
+    /* Where the imaginary part is zero by definition, it is no part of the sum either. */
+    if (x->real_diagonal && i == j && im == 0 && same_class(s->re[index], re))
+        return;
+    if (is_allowed(p, w, s, index, re, im))
+        return;
+    const struct model *other = w->results[0] != NULL ? w->results[0] : w->results[1];
+    const bool part = same_class(other->re[index], re) && other->im != NULL;
+    fail_entry(p, x, i, j, "a special value; another library's", part ? im : re,
+               part ? other->im[index] : other->re[index], 0);
+}
+
+static void check_entry(struct problem *p, struct witness *w, const struct sums *s,
+                        const struct operand *x, long i, long j, real terms)
+{
+    const size_t index = (size_t)(i + j * s->rows);
+    real re = 0, im = 0;
+    if (x != NULL) {
+        const char *from = element(p, x, i, j);
+        re = get_real(p->p, from);
+        im = p->p->complex ? get_real(p->p, from + p->p->real_size) : 0;
+    }
+    if (!isfinite(s->size[index])) {
+        check_special(p, w, s, x, i, j, re, im);
+        return;
+    }
+    if (s->overflow[index])
+        return;
+    const real bound = terms * (p->p->complex ? 3 : 1) * p->p->unit * s->size[index] + s->slack;
+    if (!(fabsl(re - s->re[index]) <= bound))
+        fail_entry(p, x, i, j, "bound", re, s->re[index], bound);
+    else if (!(fabsl(im - s->im[index]) <= bound))
+        fail_entry(p, x, i, j, "imaginary, bound", im, s->im[index], bound);
+}
+
+void check_sums(struct problem *p, const struct sums *s, const struct operand *x, real terms)
+{
+    struct witness w = {{NULL, NULL}, false};
+    for (long j = 0; j < s->cols; j++) {
+        for (long i = 0; i < s->rows && p->message[0] == '\0'; i++) {
+            if (x == NULL || is_in_part(x, i, j))
+                check_entry(p, &w, s, x, i, j, terms);
+        }
+    }
+    free_model(w.results[0]);
+    free_model(w.results[1]);
+}

@@ -1,0 +1,288 @@
+/* Random calls of all routines through a library's public names.
+ *
+ * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N] [--largest
+ * N]
+ *             [--wide] [--first N] [--library FILE] [--next FILE[:FILE...]] [--run 'CASE']
+ *
+ * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
+ * what the judges make of it. Its configuration is the environment's; CLBLAS_SHIM is `always`
+ * unless it is set. A failure is made simpler and printed with the command that repeats it. Exit
+ * status: 0, 1 after a failure, 2 for misuse. */
+#include "worker.h"
+
+#include <getopt.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { HANG = 120 }; /* seconds without a call's end */
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* Waits for the worker; a negative status is the signal that ended it. */
+static int wait_for(pid_t child, const struct shared *shared)
+{
+    long calls = -1;
+    int status = 0, still = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        const struct timespec pause = {0, 20000000};
+        nanosleep(&pause, NULL);
+        const long now = atomic_load(&shared->calls);
+        still = now == calls ? still + 1 : 0;
+        calls = now;
+        if (still > HANG * 50)
+            kill(child, SIGKILL);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* What happened to a worker, as a failure; true when it failed. */
+static bool has_failed(struct shared *shared, int status)
+{
+    if (status >= 0)
+        return atomic_load(&shared->has_failed) || status != 0;
+    snprintf(shared->message, MESSAGE, status == -SIGKILL ? "no call ended for %d s" : "signal %d",
+             status == -SIGKILL ? HANG : -status);
+    return true;
+}
+
+/* Runs cases, or the one case, in a process of their own. */
+static int run(const struct settings *settings, const struct fuzz_case *c, struct shared *shared)
+{
+    *shared = (struct shared){.calls = 0};
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int status = c != NULL ? work_once(settings, c, shared) : work(settings, shared);
+        fflush(NULL);
+        _exit(status);
+    }
+    return child < 0 ? 2 : wait_for(child, shared);
+}
+
+/* ---- simpler cases --------------------------------------------------------------------------- */
+
+static bool still_fails(const struct settings *settings, const struct fuzz_case *c,
+                        struct shared *shared)
+{
+    const int status = run(settings, c, shared);
+    return status != 2 && has_failed(shared, status);
+}
+
+/* Takes the first simpler case that fails too, until none does or time is up. */
+static void simplify(const struct settings *settings, struct fuzz_case *c, char message[MESSAGE],
+                     struct shared *shared)
+{
+    const time_t end = time(NULL) + 120;
+    struct fuzz_case simpler;
+    for (size_t candidate = 0; time(NULL) < end && simpler_case(c, candidate, &simpler);
+         candidate++) {
+        if (memcmp(&simpler, c, sizeof *c) == 0 || !still_fails(settings, &simpler, shared))
+            continue;
+        *c = simpler;
+        memcpy(message, shared->message, MESSAGE);
+        candidate = (size_t)-1;
+    }
+}
+
+static void print_environment(void)
+{
+    for (char **variable = environ; *variable != NULL; variable++) {
+        if (strncmp(*variable, "CLBLAS_SHIM", 11) == 0)
+            printf("'%s' ", *variable);
+    }
+}
+
+/* The case that failed, or those that were under way when the process ended. */
+static size_t suspects_of(const struct shared *shared, struct fuzz_case list[MOST_THREADS])
+{
+    size_t count = 0;
+    list[0] = shared->failed;
+    if (atomic_load(&shared->has_failed))
+        return 1;
+    for (size_t i = 0; i < MOST_THREADS; i++) {
+        if (atomic_load(&shared->busy[i]))
+            list[count++] = shared->current[i];
+    }
+    return count;
+}
+
+static void report_failure(const struct settings *settings, const char *program,
+                           struct shared *shared)
+{
+    char text[600], message[MESSAGE];
+    struct fuzz_case suspects[MOST_THREADS];
+    const size_t count = suspects_of(shared, suspects);
+    const long at = atomic_load(&shared->has_failed) ? atomic_load(&shared->at) + 1
+                                                     : atomic_load(&shared->calls) + (long)count;
+    for (size_t i = 0; i < count; i++) {
+        print_case(&suspects[i], text, sizeof text);
+        printf("FAILED: %s: %s\n", text, shared->message);
+    }
+    printf("repeat: env ");
+    print_environment();
+    for (size_t i = 0; i < count; i++) {
+        struct fuzz_case c = suspects[i];
+        if (!still_fails(settings, &c, shared))
+            continue;
+        memcpy(message, shared->message, sizeof message);
+        simplify(settings, &c, message, shared);
+        print_case(&c, text, sizeof text);
+        printf("%s --library %s --run '%s'\n", program, settings->library, text);
+        printf("there:  %s\n", message);
+        return;
+    }
+    /* Only behind others, or beside them. */
+    printf("%s --library %s --seed %llu --count %ld --threads %ld --largest %ld%s%s%s\n", program,
+           settings->library, (unsigned long long)settings->seed, at, settings->threads,
+           settings->largest, settings->wide ? " --wide" : "",
+           settings->routines != NULL ? " --routines " : "",
+           settings->routines != NULL ? settings->routines : "");
+}
+
+/* ---- libraries ------------------------------------------------------------------------------- */
+
+/* The first file that matches; NULL when there is none. */
+static char *find_file(const char *pattern)
+{
+    glob_t found;
+    char *file = NULL;
+    if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0)
+        file = strdup(found.gl_pathv[0]);
+    globfree(&found);
+    return file;
+}
+
+static char *find_reference(void)
+{
+    char *blas = find_file("/usr/lib/*-linux-gnu*/blas/libblas.so.3");
+    char *lapack = find_file("/usr/lib/*-linux-gnu*/lapack/liblapack.so.3"), *both = NULL;
+    if (blas != NULL && lapack != NULL && asprintf(&both, "%s:%s", blas, lapack) < 0)
+        both = NULL;
+    free(blas);
+    free(lapack);
+    return both;
+}
+
+/* The library beside the folder of this program's, in the build's tree. */
+static char *find_shim(const char *program)
+{
+    char *slash = strrchr(program, '/'), *path = NULL;
+    if (asprintf(&path, "%.*s/../../.libs/libclblas_shim.so.0",
+                 slash != NULL ? (int)(slash - program) : 1, slash != NULL ? program : ".") < 0)
+        return NULL;
+    return path;
+}
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+static const struct option options[] = {
+    {"seed", required_argument, NULL, 's'},
+    {"count", required_argument, NULL, 'c'},
+    {"seconds", required_argument, NULL, 't'},
+    {"routines", required_argument, NULL, 'r'},
+    {"threads", required_argument, NULL, 'j'},
+    {"largest", required_argument, NULL, 'l'},
+    {"wide", no_argument, NULL, 'w'},
+    {"first", required_argument, NULL, 'f'},
+    {"library", required_argument, NULL, 'L'},
+    {"next", required_argument, NULL, 'n'},
+    {"run", required_argument, NULL, 'x'},
+    {"quiet", no_argument, NULL, 'q'},
+    {NULL, 0, NULL, 0},
+};
+
+static bool read_options(int count, char **arguments, struct settings *s, const char **one_case)
+{
+    for (int option; (option = getopt_long(count, arguments, "", options, NULL)) != -1;) {
+        switch (option) {
+        case 's':
+            s->seed = strtoull(optarg, NULL, 10);
+            break;
+        case 'c':
+            s->count = strtol(optarg, NULL, 10);
+            break;
+        case 't':
+            s->seconds = strtod(optarg, NULL);
+            break;
+        case 'r':
+            s->routines = optarg;
+            break;
+        case 'j':
+            s->threads = strtol(optarg, NULL, 10);
+            break;
+        case 'l':
+            s->largest = strtol(optarg, NULL, 10);
+            break;
+        case 'w':
+            s->wide = true;
+            break;
+        case 'f':
+            s->first = strtol(optarg, NULL, 10);
+            break;
+        case 'L':
+            s->library = optarg;
+            break;
+        case 'n':
+            s->next = optarg;
+            break;
+        case 'x':
+            *one_case = optarg;
+            break;
+        case 'q':
+            s->quiet = true;
+            break;
+        default:
+            return false;
+        }
+    }
+    return optind == count && s->threads > 0 && s->threads <= MOST_THREADS && s->largest > 0;
+}
+
+int main(int count, char **arguments)
+{
+    const char *text = NULL;
+    struct fuzz_case c;
+    char *shim = find_shim(arguments[0]), *reference = find_reference();
+    char *openblas = find_file("/usr/lib/*-linux-gnu*/libopenblas.so.0");
+    struct settings settings = {.library = shim,
+                                .next = reference != NULL ? reference : openblas,
+                                .witnesses = {reference, openblas},
+                                .seed = (uint64_t)time(NULL),
+                                .count = 10000,
+                                .threads = 1,
+                                .largest = 200,
+                                .seconds = 1e9};
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!read_options(count, arguments, &settings, &text) || shared == MAP_FAILED ||
+        (text != NULL && !read_case(&c, text))) {
+        fprintf(stderr, "usage: see the beginning of testing/fuzz/fuzz.c\n");
+        return 2;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (text == NULL && !settings.quiet)
+        printf("# seed %llu\n", (unsigned long long)settings.seed);
+    int status = run(&settings, text != NULL ? &c : NULL, shared);
+    if (status != 2 && has_failed(shared, status)) {
+        status = 1;
+        if (text != NULL)
+            printf("FAILED: %s\n", shared->message);
+        else
+            report_failure(&settings, arguments[0], shared);
+    }
+    free(shim);
+    free(reference);
+    free(openblas);
+    return status;
+}

@@ -1,0 +1,280 @@
+/* fuzz: random calls of all routines, judged against sums in extended precision.
+ *
+ *   case.c      a case: drawn, printed, read, made simpler
+ *   routines.def  THE table of routines
+ *   shapes.c    the operands of each kind of routine
+ *   values.c    scalars and contents
+ *   memory.c    operands in memory with guards
+ *   call.c      libraries, and calls by signature
+ *   model.c     sums and magnitudes in extended precision
+ *   check.c     entries against sums
+ *   products.c, solutions.c, factors.c, reflectors.c  judges
+ *   run.c       one case
+ *   fuzz.c      the program
+ *
+ * A routine is a row in routines.def where its shape and its judge exist. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include "../unit/tap.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef long double real;
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+enum field {
+#define FIELD(id, name) FIELD_##id,
+#include "fields.def"
+#undef FIELD
+    FIELDS
+};
+
+struct fuzz_case {
+    long value[FIELDS];
+};
+
+/* What may be drawn. */
+enum { FORM_FORTRAN = 1, FORM_C = 2 };
+struct limits {
+    const unsigned char (*allowed)[4]; /* forms by routine and precision */
+    long largest;                      /* of the few large calls */
+    bool wide;                         /* leading dimensions of gigabytes */
+};
+
+struct fuzz_case draw_case(uint64_t seed, const struct limits *limits);
+/* One line, without its end. */
+void print_case(const struct fuzz_case *c, char *text, size_t size);
+bool read_case(struct fuzz_case *c, const char *text);
+/* The candidates that are simpler by one step, until there are no more: false. */
+bool simpler_case(const struct fuzz_case *c, size_t candidate, struct fuzz_case *simpler);
+
+/* ---- routines -------------------------------------------------------------------------------- */
+
+struct problem;
+
+struct precision {
+    char letter;
+    size_t real_size;
+    bool complex;
+    real unit, tiny, huge; /* roundoff, smallest normal and largest number */
+};
+extern const struct precision precisions[4];
+
+enum {
+    C_NAMES = 1,   /* besides Fortran's */
+    HERMITIAN = 2, /* A (or the matrix that is made) is, rather than symmetric */
+    REAL_ALPHA = 4,
+    REAL_BETA = 8 /* also in complex precisions */
+};
+
+struct routine {
+    const char *name;       /* without the precision's letter */
+    const char *precisions; /* letters */
+    /* Arguments in order, for Fortran and for C behind the layout: s side, u uplo, t and T trans, d
+     * diag, m n k, * alpha, + beta, A B C a matrix and its leading dimension, p ipiv, q tau, w work
+     * and its size, i info. */
+    const char *signature;
+    const char *trans[2]; /* letters that are allowed, of real and complex precisions */
+    unsigned flags;
+    void (*shape)(struct problem *);
+    void (*judge)(struct problem *);
+};
+extern const struct routine routines[];
+extern const size_t routine_count;
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+enum part { PART_ALL, PART_UPPER, PART_LOWER };
+enum content {
+    CONTENT_ANY,
+    CONTENT_TRIANGLE,
+    CONTENT_FACTORS,
+    CONTENT_DEFINITE,
+    CONTENT_REFLECTORS
+};
+
+struct operand {
+    long rows, cols, ld;
+    bool by_rows; /* element (i, j) at i*ld + j */
+    char *data;
+    enum part part; /* what is read or written of it */
+    enum content content;
+    bool unit;          /* the diagonal is not read */
+    bool real_diagonal; /* imaginary parts of the diagonal are not read */
+    bool output;
+};
+
+/* The operands' memory, with guards wherever no operand is. */
+struct span {
+    char *at, *before;
+    size_t bytes;
+};
+struct memory {
+    char *base;
+    size_t bytes;
+    bool mapped;
+    struct span *spans; /* what is guarded: all of it, or the columns when they are far apart */
+    size_t count;
+};
+
+enum { OPERANDS = 3, MESSAGE = 400, PIVOT_GUARDS = 2, PIVOT_GUARD = -77 };
+
+struct problem {
+    struct fuzz_case c;
+    const struct routine *routine;
+    const struct precision *p;
+    struct operand operands[OPERANDS]; /* A, B, C; without elements where the routine has none */
+    struct memory memory;
+    char alpha[16], beta[16];
+    long reflectors; /* of QR: elements of tau */
+    int *ipiv, info; /* 1-based; room for PIVOT_GUARDS behind them */
+    char *tau;
+    struct model *old[OPERANDS]; /* operands before the call, op not applied */
+    const struct library *witnesses[2];
+    char message[MESSAGE]; /* of the first failure; empty: none */
+};
+
+static inline bool is(const struct problem *p, unsigned flag)
+{
+    return (p->routine->flags & flag) != 0;
+}
+
+/* Places the operands whose shapes are set; contents are guards. */
+bool place_operands(struct problem *p);
+void free_operands(struct problem *p);
+/* After the contents were put in: what must stay. */
+void remember_operands(struct problem *p);
+void restore_operands(struct problem *p);
+/* Everything but outputs is as remembered; the failure's text otherwise. */
+bool outside_intact(struct problem *p);
+bool all_intact(const struct problem *p);
+char *element(const struct problem *p, const struct operand *x, long i, long j);
+bool is_in_part(const struct operand *x, long i, long j);
+bool is_guard(const struct precision *p, const char *at);
+void put_guard(const struct precision *p, char *at);
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+void fill_operands(struct problem *p);
+void put_real(const struct precision *p, char *at, real value);
+real get_real(const struct precision *p, const char *at);
+enum { SCALARS = 11, FILLS = 10, SPECIALS = 4 };
+void put_scalar(const struct precision *p, long kind, bool is_real, uint64_t *state, char *at);
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+struct library;
+/* A colon-separated list of files. With names of its own: they resolve to nothing of ours. */
+struct library *open_library(const char *files, bool apart);
+void *find_symbol(const struct library *library, const char *name);
+/* NULL where the library has no such name. */
+void *find_routine(const struct library *library, const struct fuzz_case *c);
+void call_routine(struct problem *p, const struct library *library);
+bool signature_has(const struct routine *routine, char argument);
+char trans_letter(const struct problem *p, enum field field);
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* A dense matrix in extended precision; im is NULL when it is real. */
+struct model {
+    long rows, cols;
+    real *re, *im; /* by columns */
+};
+struct model *make_model(long rows, long cols, bool complex);
+void free_model(struct model *x);
+/* All of an operand; what is not part of it is zero, or the other triangle's mirror. */
+struct model *model_of(const struct problem *p, const struct operand *x);
+/* The same with its structure: unit diagonals, mirrored triangles, op applied. New models. */
+struct model *model_triangle(const struct model *x, bool upper, bool unit);
+struct model *model_mirror(const struct model *x, bool upper, bool conjugate);
+struct model *model_op(const struct model *x, char op);
+struct model *model_product(const struct model *x, const struct model *y);
+/* Interchanges rows i and ipiv(i) in order. */
+void permute_rows(struct model *x, const int *ipiv, long count);
+/* Magnitudes |re| + |im| + least, as a real model. The smallest normal number as `least` makes room
+ * for the roundoff of what is below it. */
+struct model *model_abs(const struct model *x, real least);
+
+/* Sums with the magnitudes that bound their errors. `overflow`: an intermediate may be too large.
+ */
+struct sums {
+    long rows, cols;
+    real *re, *im, *size;
+    bool *overflow;
+    real slack; /* underflow */
+};
+struct sums make_sums(long rows, long cols);
+void free_sums(struct sums *s);
+/* S += alpha*X*Y with sizes |alpha||X||Y|. */
+void add_product(const struct problem *p, struct sums *s, const char *alpha, const struct model *x,
+                 const struct model *y);
+/* S += scale*X with sizes |scale||X|. */
+void add_model(const struct problem *p, struct sums *s, const char *scale, const struct model *x);
+/* S's sizes += |X||Y|, for products of products. */
+void add_size(struct sums *s, const struct model *x, const struct model *y);
+extern const char *const one, *const minus_one; /* scalars for any precision: see model.c */
+
+/* Entries of x (zeros when NULL) are the sums within terms*unit*size; where a size is not finite,
+ * what a witness gives. */
+void check_sums(struct problem *p, const struct sums *s, const struct operand *x, real terms);
+void fail(struct problem *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- shapes and judges ----------------------------------------------------------------------- */
+
+void shape_gemm(struct problem *p);
+void shape_symm(struct problem *p);
+void shape_syrk(struct problem *p);
+void shape_gemmtr(struct problem *p);
+void shape_triangle(struct problem *p);
+void shape_getrf(struct problem *p);
+void shape_getrs(struct problem *p);
+void shape_gesv(struct problem *p);
+void shape_potrf(struct problem *p);
+void shape_potrs(struct problem *p);
+void shape_posv(struct problem *p);
+void shape_geqrf(struct problem *p);
+void shape_orgqr(struct problem *p);
+void shape_ormqr(struct problem *p);
+
+/* With the factors as they are after the call. */
+void check_lu_solution(struct problem *p, const struct model *lu, char op);
+void check_cholesky_solution(struct problem *p, const struct model *factor);
+
+void judge_product(struct problem *p);
+void judge_trmm(struct problem *p);
+void judge_trsm(struct problem *p);
+void judge_getrf(struct problem *p);
+void judge_getrs(struct problem *p);
+void judge_gesv(struct problem *p);
+void judge_potrf(struct problem *p);
+void judge_potrs(struct problem *p);
+void judge_posv(struct problem *p);
+void judge_geqrf(struct problem *p);
+void judge_orgqr(struct problem *p);
+void judge_ormqr(struct problem *p);
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+/* What is called is an OpenBLAS or rests on one: its known weaknesses are no failures. */
+extern bool lenient;
+/* True when all is well; the message is in `message`. */
+bool run_case(const struct fuzz_case *c, const struct library *library,
+              const struct library *const witnesses[2], char message[MESSAGE]);
+
+static inline long smaller(long x, long y)
+{
+    return x < y ? x : y;
+}
+
+static inline long larger(long x, long y)
+{
+    return x < y ? y : x;
+}
+
+#endif

@@ -1,0 +1,107 @@
+/* Judges of products: gemm, symm, syrk, syr2k, trmm and their like are sums of one or two products
+ * of dense matrices and an old one. */
+#include "fuzz.h"
+
+#include <string.h>
+
+/* A as it is multiplied. */
+static struct model *left_factor(const struct problem *p)
+{
+    const struct routine *routine = p->routine;
+    if (routine->shape == shape_symm)
+        return model_mirror(p->old[0], p->c.value[FIELD_UPLO], is(p, HERMITIAN));
+    return model_op(p->old[0], trans_letter(p, FIELD_TRANSA));
+}
+
+static void conjugate(const struct problem *p, const char *scalar, char *to)
+{
+    memcpy(to, scalar, sizeof p->alpha);
+    if (p->p->complex)
+        put_real(p->p, to + p->p->real_size, -get_real(p->p, scalar + p->p->real_size));
+}
+
+/* op(A)*op(A)', op(A)*op(B)' + op(B)*op(A)': the transposed ones conjugated where hermitian. */
+static void add_squares(struct problem *p, struct sums *s, const struct model *a)
+{
+    const char transposed = is(p, HERMITIAN) ? 'C' : 'T';
+    const bool twice = signature_has(p->routine, 'B');
+    struct model *b = twice ? model_op(p->old[1], trans_letter(p, FIELD_TRANSA)) : NULL;
+    struct model *right = model_op(twice ? b : a, transposed);
+    add_product(p, s, p->alpha, a, right);
+    if (twice) {
+        char alpha[sizeof p->alpha];
+        conjugate(p, p->alpha, alpha);
+        struct model *left = model_op(a, transposed);
+        add_product(p, s, is(p, HERMITIAN) ? alpha : p->alpha, b, left);
+        free_model(left);
+    }
+    free_model(right);
+    free_model(b);
+}
+
+static void add_factors(struct problem *p, struct sums *s, const struct model *a)
+{
+    const char op = signature_has(p->routine, 'T') ? trans_letter(p, FIELD_TRANSB) : 'N';
+    struct model *b = model_op(p->old[1], op);
+    const bool right = p->c.value[FIELD_SIDE];
+    add_product(p, s, p->alpha, right ? b : a, right ? a : b);
+    free_model(b);
+}
+
+/* Nothing to do: also imaginary parts stay as they were. The reference's gemmtr multiplies by 1
+ * instead. */
+static bool is_quick(const struct problem *p)
+{
+    static const char zeros[16];
+    char unit[16] = {0};
+    const size_t size = p->p->real_size * (p->p->complex ? 2 : 1);
+    put_real(p->p, unit, 1);
+    const bool nothing = memcmp(p->alpha, zeros, size) == 0 ||
+                         (signature_has(p->routine, 'k') && p->c.value[FIELD_K] == 0);
+    return p->routine->shape != shape_gemmtr && nothing && memcmp(p->beta, unit, size) == 0;
+}
+
+static void check_real_diagonal(struct problem *p, const struct operand *x)
+{
+    if (!x->real_diagonal || is_quick(p))
+        return;
+    for (long i = 0; i < x->rows; i++) {
+        const real im = get_real(p->p, element(p, x, i, i) + p->p->real_size);
+        if (im != 0 && isfinite(get_real(p->p, element(p, x, i, i))))
+            fail(p, "diagonal entry %ld has the imaginary part %.9Lg", i, im);
+    }
+}
+
+void judge_product(struct problem *p)
+{
+    struct operand *x = &p->operands[2];
+    struct sums s = make_sums(x->rows, x->cols);
+    struct model *a = left_factor(p);
+    if (is_quick(p) && !all_intact(p))
+        fail(p, "something was changed although there is nothing to do");
+    add_model(p, &s, p->beta, p->old[2]);
+    if (p->routine->shape == shape_syrk)
+        add_squares(p, &s, a);
+    else
+        add_factors(p, &s, a);
+    const long depth = p->routine->shape == shape_symm ? a->cols : p->c.value[FIELD_K];
+    check_real_diagonal(p, x);
+    if (!is_quick(p))
+        check_sums(p, &s, x, (real)(2 * depth + 6));
+    free_model(a);
+    free_sums(&s);
+}
+
+void judge_trmm(struct problem *p)
+{
+    struct operand *x = &p->operands[1];
+    struct sums s = make_sums(x->rows, x->cols);
+    struct model *t = model_triangle(p->old[0], p->c.value[FIELD_UPLO], p->c.value[FIELD_DIAG]);
+    struct model *a = model_op(t, trans_letter(p, FIELD_TRANSA));
+    const bool right = p->c.value[FIELD_SIDE];
+    add_product(p, &s, p->alpha, right ? p->old[1] : a, right ? a : p->old[1]);
+    check_sums(p, &s, x, (real)(a->rows + 4));
+    free_model(t);
+    free_model(a);
+    free_sums(&s);
+}

@@ -1,0 +1,139 @@
+/* Judges of QR: reflectors are applied one by one in extended precision; errors are bounded by
+ * columns' norms (rows' where they are applied from the right). */
+#include "fuzz.h"
+
+/* X := (I - tau*v*v')*X with v(0..j-1) = 0, v(j) = 1; tau conjugated where asked for. */
+static void reflect(const struct problem *p, struct model *x, const struct model *v, long j,
+                    bool conjugate)
+{
+    const bool complex = p->p->complex;
+    const char *at = p->tau + (size_t)j * p->p->real_size * (complex ? 2 : 1);
+    const real tau_re = get_real(p->p, at);
+    const real tau_im = !complex ? 0 : get_real(p->p, at + p->p->real_size) * (conjugate ? -1 : 1);
+    for (long col = 0; col < x->cols; col++) {
+        real *re = x->re + col * x->rows, *im = complex ? x->im + col * x->rows : NULL;
+        const real *vr = v->re + j * v->rows, *vi = complex ? v->im + j * v->rows : NULL;
+        real sum_re = re[j], sum_im = complex ? im[j] : 0;
+        for (long i = j + 1; i < x->rows; i++) {
+            sum_re += vr[i] * re[i] + (complex ? vi[i] * im[i] : 0);
+            sum_im += complex ? vr[i] * im[i] - vi[i] * re[i] : 0;
+        }
+        const real w_re = tau_re * sum_re - tau_im * sum_im;
+        const real w_im = tau_re * sum_im + tau_im * sum_re;
+        re[j] -= w_re;
+        if (complex)
+            im[j] -= w_im;
+        for (long i = j + 1; i < x->rows; i++) {
+            re[i] -= vr[i] * w_re - (complex ? vi[i] * w_im : 0);
+            if (complex)
+                im[i] -= vr[i] * w_im + vi[i] * w_re;
+        }
+    }
+}
+
+/* X := Q*X or Q'*X with Q = H(1)...H(count). */
+static void apply(const struct problem *p, struct model *x, const struct model *v, bool adjoint)
+{
+    for (long step = 0; step < p->reflectors; step++)
+        reflect(p, x, v, adjoint ? step : p->reflectors - 1 - step, adjoint);
+}
+
+/* Contents with which squares neither overflow nor underflow. */
+static bool is_tame(const struct problem *p)
+{
+    for (int i = FIELD_FILL_A; i <= FIELD_FILL_C; i++) {
+        if (p->c.value[i] >= 4 && p->c.value[i] != 8)
+            return false;
+    }
+    return p->c.value[FIELD_SPECIAL] == 0;
+}
+
+static real column_norm(const struct model *x, long j)
+{
+    real sum = 0;
+    for (long i = 0; i < x->rows; i++) {
+        const long at = i + j * x->rows;
+        sum += x->re[at] * x->re[at] + (x->im != NULL ? x->im[at] * x->im[at] : 0);
+    }
+    return sqrtl(sum);
+}
+
+/* Columns of X are those of `expected` within c u of `norms`' columns. */
+static void check_columns(struct problem *p, const struct model *x, const struct model *expected,
+                          const struct model *norms, real terms)
+{
+    for (long j = 0; j < x->cols; j++) {
+        real error = 0;
+        for (long i = 0; i < x->rows; i++) {
+            const long at = i + j * x->rows;
+            const real re = x->re[at] - expected->re[at];
+            const real im = x->im != NULL ? x->im[at] - expected->im[at] : 0;
+            error += re * re + im * im;
+        }
+        const real bound = terms * p->p->unit * column_norm(norms, j) + p->p->tiny;
+        if (!(sqrtl(error) <= bound))
+            fail(p, "column (row) %ld is off by %.3Lg, bound %.3Lg", j, sqrtl(error), bound);
+    }
+}
+
+static real terms_of(const struct problem *p, long length)
+{
+    return (real)(4 * p->reflectors + 4) * sqrtl((real)(length + 4));
+}
+
+void judge_geqrf(struct problem *p)
+{
+    struct model *qr = model_of(p, &p->operands[0]);
+    struct model *r = make_model(qr->rows, qr->cols, qr->im != NULL);
+    if (p->info != 0)
+        fail(p, "info is %d", p->info);
+    for (long j = 0; j < qr->cols; j++) {
+        for (long i = 0; i <= smaller(j, qr->rows - 1); i++) {
+            r->re[i + j * r->rows] = qr->re[i + j * r->rows];
+            if (r->im != NULL)
+                r->im[i + j * r->rows] = qr->im[i + j * r->rows];
+        }
+    }
+    if (is_tame(p)) {
+        apply(p, r, qr, false);
+        check_columns(p, r, p->old[0], p->old[0], terms_of(p, qr->rows));
+    }
+    free_model(qr);
+    free_model(r);
+}
+
+void judge_orgqr(struct problem *p)
+{
+    struct model *q = model_of(p, &p->operands[0]);
+    struct model *expected = make_model(q->rows, q->cols, q->im != NULL);
+    for (long j = 0; j < q->cols; j++)
+        expected->re[j + j * q->rows] = 1;
+    if (p->info != 0)
+        fail(p, "info is %d", p->info);
+    if (p->c.value[FIELD_SPECIAL] == 0) {
+        apply(p, expected, p->old[0], false);
+        check_columns(p, q, expected, expected, terms_of(p, q->rows));
+    }
+    free_model(q);
+    free_model(expected);
+}
+
+/* From the right: the adjoint from the left. */
+void judge_ormqr(struct problem *p)
+{
+    const bool right = p->c.value[FIELD_SIDE], adjoint = trans_letter(p, FIELD_TRANSA) != 'N';
+    struct model *c = model_of(p, &p->operands[2]);
+    struct model *found = model_op(c, right ? 'C' : 'N');
+    struct model *expected = model_op(p->old[2], right ? 'C' : 'N');
+    struct model *norms = model_op(expected, 'N');
+    if (p->info != 0)
+        fail(p, "info is %d", p->info);
+    if (is_tame(p)) {
+        apply(p, expected, p->old[0], adjoint != right);
+        check_columns(p, found, expected, norms, terms_of(p, found->rows));
+    }
+    free_model(c);
+    free_model(found);
+    free_model(expected);
+    free_model(norms);
+}

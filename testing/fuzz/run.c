@@ -1,0 +1,81 @@
+/* One case: operands, the call, the judge. */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool lenient;
+
+static void open_pivots(struct problem *p)
+{
+    const long count = larger(p->operands[0].rows, p->operands[0].cols) + PIVOT_GUARDS;
+    p->ipiv = malloc((size_t)count * sizeof *p->ipiv);
+    p->tau = malloc((size_t)(p->reflectors + 1) * 2 * p->p->real_size);
+    if (p->ipiv == NULL || p->tau == NULL)
+        abort();
+    for (long i = 0; i < count; i++)
+        p->ipiv[i] = PIVOT_GUARD;
+    const size_t parts = p->p->complex ? 2 : 1;
+    for (size_t i = 0; i < (size_t)(p->reflectors + 1) * parts; i++)
+        put_guard(p->p, p->tau + i * p->p->real_size);
+}
+
+static void check_vectors(struct problem *p)
+{
+    const long pivots = smaller(p->operands[0].rows, p->operands[0].cols);
+    const size_t parts = p->p->complex ? 2 : 1;
+    for (int i = 0; i < PIVOT_GUARDS; i++) {
+        if (p->ipiv[pivots + i] != PIVOT_GUARD)
+            fail(p, "something was written behind ipiv");
+    }
+    if (!is_guard(p->p, p->tau + (size_t)p->reflectors * parts * p->p->real_size))
+        fail(p, "something was written behind tau");
+    if (signature_has(p->routine, 'i') && p->info < 0)
+        fail(p, "info is %d", p->info);
+}
+
+static bool open_problem(struct problem *p, const struct fuzz_case *c)
+{
+    *p = (struct problem){.c = *c,
+                          .routine = &routines[c->value[FIELD_ROUTINE]],
+                          .p = &precisions[c->value[FIELD_PRECISION]]};
+    p->routine->shape(p);
+    for (int i = 0; i < OPERANDS; i++)
+        p->operands[i].by_rows = c->value[FIELD_FORM] == 2;
+    open_pivots(p);
+    if (!place_operands(p))
+        return false;
+    fill_operands(p);
+    remember_operands(p);
+    for (int i = 0; i < OPERANDS; i++)
+        p->old[i] = model_of(p, &p->operands[i]);
+    return true;
+}
+
+static void close_problem(struct problem *p)
+{
+    for (int i = 0; i < OPERANDS; i++)
+        free_model(p->old[i]);
+    free_operands(p);
+    free(p->ipiv);
+    free(p->tau);
+}
+
+bool run_case(const struct fuzz_case *c, const struct library *library,
+              const struct library *const witnesses[2], char message[MESSAGE])
+{
+    struct problem p;
+    message[0] = '\0';
+    if (open_problem(&p, c)) {
+        p.witnesses[0] = witnesses[0];
+        p.witnesses[1] = witnesses[1];
+        call_routine(&p, library);
+        check_vectors(&p);
+        if (outside_intact(&p))
+            p.routine->judge(&p);
+        snprintf(message, MESSAGE, "%s", p.message);
+    }
+    close_problem(&p);
+    return message[0] == '\0';
+}

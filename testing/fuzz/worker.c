@@ -1,0 +1,249 @@
+/* The libraries, the threads that call, and what the library says about it in the end. */
+#include "worker.h"
+
+#include "../unit/report.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct crew {
+    const struct settings *settings;
+    struct shared *shared;
+    const struct library *library, *witnesses[2];
+    unsigned char allowed[MOST_ROUTINES][4]; /* forms */
+    struct timespec begin;
+    atomic_long next; /* the next case */
+    pthread_mutex_t lock;
+};
+
+/* ---- libraries ------------------------------------------------------------------------------- */
+
+static bool is_listed(const char *names, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = names; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    }
+    return names == NULL;
+}
+
+/* The forms that the library has. */
+static unsigned char forms_of(const struct crew *crew, size_t routine, long precision)
+{
+    struct fuzz_case c = {
+        .value = {[FIELD_ROUTINE] = (long)routine, [FIELD_PRECISION] = precision}};
+    unsigned char forms = find_routine(crew->library, &c) != NULL ? FORM_FORTRAN : 0;
+    c.value[FIELD_FORM] = 1;
+    if ((routines[routine].flags & C_NAMES) && find_routine(crew->library, &c) != NULL)
+        forms |= FORM_C;
+    return forms;
+}
+
+static bool allow_routines(struct crew *crew)
+{
+    bool any = false;
+    for (size_t r = 0; r < routine_count; r++) {
+        for (long i = 0; i < 4; i++) {
+            if (strchr(routines[r].precisions, precisions[i].letter) != NULL &&
+                is_listed(crew->settings->routines, routines[r].name))
+                crew->allowed[r][i] = forms_of(crew, r, i);
+            any |= crew->allowed[r][i] != 0;
+        }
+    }
+    return any;
+}
+
+/* Witnesses first: they find no names but their own. */
+static bool open_crew(struct crew *crew, const struct settings *settings, struct shared *shared)
+{
+    *crew = (struct crew){.settings = settings, .shared = shared, .next = settings->first};
+    pthread_mutex_init(&crew->lock, NULL);
+    setenv("CLBLAS_SHIM", "always", 0);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 0);
+    if (settings->next != NULL)
+        setenv("CLBLAS_SHIM_NEXT", settings->next, 0);
+    for (int i = 0; i < 2; i++) {
+        if (settings->witnesses[i] != NULL)
+            crew->witnesses[i] = open_library(settings->witnesses[i], true);
+    }
+    const char *next = getenv("CLBLAS_SHIM_NEXT");
+    lenient = strstr(settings->library, "openblas") != NULL ||
+              (next != NULL && strstr(next, "openblas") != NULL);
+    crew->library = open_library(settings->library, false);
+    clock_gettime(CLOCK_MONOTONIC, &crew->begin);
+    return crew->library != NULL && allow_routines(crew);
+}
+
+/* ---- the threads ----------------------------------------------------------------------------- */
+
+static double elapsed(const struct crew *crew)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - crew->begin.tv_sec) +
+           1e-9 * (double)(now.tv_nsec - crew->begin.tv_nsec);
+}
+
+static void note_failure(struct crew *crew, const struct fuzz_case *c, long index,
+                         const char *message)
+{
+    pthread_mutex_lock(&crew->lock);
+    if (!atomic_load(&crew->shared->has_failed)) {
+        crew->shared->failed = *c;
+        atomic_store(&crew->shared->at, index);
+        snprintf(crew->shared->message, MESSAGE, "%s", message);
+        atomic_store(&crew->shared->has_failed, true);
+    }
+    pthread_mutex_unlock(&crew->lock);
+}
+
+static void run_one(struct crew *crew, size_t slot, const struct fuzz_case *c, long index)
+{
+    char message[MESSAGE];
+    crew->shared->current[slot] = *c;
+    atomic_store(&crew->shared->busy[slot], true);
+    if (!run_case(c, crew->library, crew->witnesses, message))
+        note_failure(crew, c, index, message);
+    atomic_store(&crew->shared->busy[slot], false);
+    atomic_fetch_add(&crew->shared->calls, 1);
+    atomic_fetch_add(&crew->shared->by_routine[c->value[FIELD_ROUTINE]], 1);
+}
+
+struct member {
+    struct crew *crew;
+    size_t slot;
+};
+
+/* Case i is the same whichever thread runs it. */
+static void *run_many(void *argument)
+{
+    const struct member *member = argument;
+    struct crew *crew = member->crew;
+    const struct settings *settings = crew->settings;
+    const struct limits limits = {crew->allowed, settings->largest, settings->wide};
+    while (!atomic_load(&crew->shared->has_failed) && elapsed(crew) < settings->seconds) {
+        const long index = atomic_fetch_add(&crew->next, 1);
+        if (index - settings->first >= settings->count)
+            break;
+        uint64_t seed = settings->seed + (uint64_t)index * UINT64_C(0x2545f4914f6cdd1d);
+        const struct fuzz_case c = draw_case(random_bits(&seed), &limits);
+        run_one(crew, member->slot, &c, index);
+    }
+    return NULL;
+}
+
+/* ---- what became of the calls ---------------------------------------------------------------- */
+
+typedef size_t report_function(char *, size_t);
+
+static char *get_report(const struct crew *crew)
+{
+    report_function *report;
+    void *found = find_symbol(crew->library, "clblas_shim_report");
+    memcpy(&report, &found, sizeof found);
+    if (found == NULL)
+        return NULL;
+    const size_t size = report(NULL, 0) + 1000;
+    char *text = calloc(1, size);
+    if (text != NULL)
+        report(text, size);
+    return text;
+}
+
+/* Calls of a routine that came from here, and those of them that the device computed. */
+static void count_routine(const char *report, const struct routine *routine, double *calls,
+                          double *device)
+{
+    for (long i = 0; i < 4; i++) {
+        for (int form = 0; form < 2; form++) {
+            char name[40];
+            snprintf(name, sizeof name, "%s%c%s%s", form ? "cblas_" : "", precisions[i].letter,
+                     routine->name, form ? "" : "_");
+            *calls += report_number(report, name, "calls") -
+                      report_number(report, name, "reentrant") -
+                      report_number(report, name, "quick");
+            *device += report_number(report, name, "device");
+        }
+    }
+}
+
+static void print_calls(const struct crew *crew)
+{
+    char *report = get_report(crew);
+    double all = 0, all_device = 0;
+    for (size_t r = 0; r < routine_count; r++) {
+        double calls = 0, device = 0;
+        const long run = atomic_load(&crew->shared->by_routine[r]);
+        if (report != NULL)
+            count_routine(report, &routines[r], &calls, &device);
+        all += calls;
+        all_device += device;
+        if (run > 0)
+            printf("# %-7s %8ld calls, %5.1f %% on the device\n", routines[r].name, run,
+                   calls > 0 ? 100 * device / calls : 0);
+    }
+    const long run = atomic_load(&crew->shared->calls);
+    printf("# %ld calls in %.1f s, %.0f a second, %.1f %% of those with work on the device\n", run,
+           elapsed(crew), (double)run / elapsed(crew), all > 0 ? 100 * all_device / all : 0);
+    free(report);
+}
+
+/* Kernels are compiled before the time begins. */
+static void warm_up(struct crew *crew)
+{
+    for (size_t r = 0; r < routine_count; r++) {
+        for (long i = 0; i < 4; i++) {
+            struct fuzz_case c = {.value = {[FIELD_ROUTINE] = (long)r,
+                                            [FIELD_PRECISION] = i,
+                                            [FIELD_M] = 20,
+                                            [FIELD_N] = 20,
+                                            [FIELD_K] = 20}};
+            c.value[FIELD_FORM] = (crew->allowed[r][i] & FORM_FORTRAN) == 0;
+            if (crew->allowed[r][i] != 0)
+                run_one(crew, 0, &c, 0);
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &crew->begin);
+    atomic_store(&crew->shared->calls, 0);
+}
+
+int work(const struct settings *settings, struct shared *shared)
+{
+    struct crew crew;
+    pthread_t threads[MOST_THREADS];
+    struct member members[MOST_THREADS];
+    if (!open_crew(&crew, settings, shared)) {
+        fprintf(stderr, "there is nothing to call in %s\n", settings->library);
+        return 2;
+    }
+    warm_up(&crew);
+    for (long i = 0; i < settings->threads; i++) {
+        members[i] = (struct member){&crew, (size_t)i};
+        if (pthread_create(&threads[i], NULL, run_many, &members[i]) != 0)
+            abort();
+    }
+    for (long i = 0; i < settings->threads; i++)
+        pthread_join(threads[i], NULL);
+    if (!settings->quiet)
+        print_calls(&crew);
+    return atomic_load(&shared->has_failed);
+}
+
+int work_once(const struct settings *settings, const struct fuzz_case *c, struct shared *shared)
+{
+    struct crew crew;
+    if (!open_crew(&crew, settings, shared))
+        return 2;
+    if (find_routine(crew.library, c) == NULL) {
+        fprintf(stderr, "%s has no such routine\n", settings->library);
+        return 2;
+    }
+    for (int i = 0; i < 3 && !atomic_load(&shared->has_failed); i++)
+        run_one(&crew, 0, c, 0);
+    return atomic_load(&shared->has_failed);
+}
