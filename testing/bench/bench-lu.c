@@ -63,6 +63,11 @@ static trsm_function *trsm_of(clb_precision precision)
     return (trsm_function *)bench_symbol(openblas, name);
 }
 
+void (*function_of(clb_precision precision, const char *routine))(void)
+{
+    return peer_function(openblas, precision, routine);
+}
+
 void set_panel_threads(bool panel)
 {
     typedef void set_threads(int);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void (*function_of(void *library, clb_precision precision, const char *routine))(void)
+void (*peer_function(void *library, clb_precision precision, const char *routine))(void)
 {
     char name[16];
     snprintf(name, sizeof name, "%c%s_", BENCH_PRECISIONS[precision], routine);
@@ -15,12 +15,12 @@ static void (*function_of(void *library, clb_precision precision, const char *ro
 
 peer_getrf_function *peer_getrf(void *library, clb_precision precision)
 {
-    return (peer_getrf_function *)function_of(library, precision, "getrf");
+    return (peer_getrf_function *)peer_function(library, precision, "getrf");
 }
 
 peer_getrs_function *peer_getrs(void *library, clb_precision precision)
 {
-    return (peer_getrs_function *)function_of(library, precision, "getrs");
+    return (peer_getrs_function *)peer_function(library, precision, "getrs");
 }
 
 /* The pivots come as ints in the same memory. */

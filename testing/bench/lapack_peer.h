@@ -9,6 +9,9 @@ typedef void peer_getrf_function(const int *, const int *, void *, const int *, 
 typedef void peer_getrs_function(const char *, const int *, const int *, const void *, const int *,
                                  const int *, void *, const int *, int *, size_t);
 
+/* A function of a library that bench_open has opened, by its name without precision ("getrf"). */
+void (*peer_function(void *library, clb_precision precision, const char *routine))(void);
+
 /* xGETRF and xGETRS of a library that bench_open has opened. */
 peer_getrf_function *peer_getrf(void *library, clb_precision precision);
 peer_getrs_function *peer_getrs(void *library, clb_precision precision);
