@@ -48,9 +48,9 @@ static size_t band(size_t extent, bool short_pieces, size_t unit, size_t overrid
 static size_t piece(const struct clb_gemm *problem, uint64_t available, size_t porters,
                     size_t override)
 {
-    double elements = ((double)problem->m + (double)problem->n) * (double)problem->k;
-    double uploads = elements * (double)clb_precision_size(problem->precision);
-    size_t bytes = uploads < (double)(PIECES_LARGE * PIECE) ? PIECE_SMALL : PIECE;
+    double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
+    double all = (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
+    size_t bytes = all < (double)(PIECES_LARGE * PIECE) ? PIECE_SMALL : PIECE;
     if (override != 0)
         bytes = clb_round_up(override, PIECE_MIN);
     while (bytes > PIECE_MIN && (uint64_t)porters * 4 * bytes > available / 4)

@@ -189,16 +189,25 @@ static uint64_t kept_of(unsigned classes)
     return bytes;
 }
 
-/* Move kept buffers of some classes to `list` until at most `bytes` of them are kept. Their share
- * of the allowance stays taken until destroy_list has given the memory back. */
+/* The link to the buffer of some classes that has been kept longest, or NULL. */
+static struct clb_buffer **oldest(unsigned classes)
+{
+    struct clb_buffer **last = NULL;
+    for (struct clb_buffer **link = &kept; *link != NULL; link = &(*link)->link) {
+        if ((classes & BIT(class_of(*link))) != 0)
+            last = link;
+    }
+    return last;
+}
+
+/* Move kept buffers of some classes to `list`, oldest first, until at most `bytes` of them are
+ * kept: what a call has just given back is what the next one asks for. Their share of the
+ * allowance stays taken until destroy_list has given the memory back. */
 static void evict(unsigned classes, uint64_t bytes, struct clb_buffer **list)
 {
-    for (struct clb_buffer **link = &kept; *link != NULL && kept_of(classes) > bytes;) {
+    struct clb_buffer **link;
+    while (kept_of(classes) > bytes && (link = oldest(classes)) != NULL) {
         struct clb_buffer *buffer = *link;
-        if ((classes & BIT(class_of(buffer))) == 0) {
-            link = &buffer->link;
-            continue;
-        }
         unkeep(link);
         buffer->link = *list;
         *list = buffer;

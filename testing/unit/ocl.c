@@ -315,6 +315,30 @@ static void rounding(void *unused)
 }
 
 /* After a failure to create, the allowance is whole again. */
+/* Stale pinned memory goes first, not what the last call used. */
+static void oldest_first(void *unused)
+{
+    enum { MIB = 1 << 20, STALE = 60 * MIB, RECENT = 70 * MIB };
+    struct clb_runtime *runtime = start_runtime("2G", true);
+    struct clb_buffer *stale[4], *recent[3];
+    (void)unused;
+    if (!expect(runtime != NULL, "no device"))
+        return;
+    for (int i = 0; i < 4; i++)
+        expect(clb_buffer_get(runtime, CLB_MEMORY_HOST, STALE, &stale[i]) == CLB_OK, "stale");
+    for (int i = 0; i < 4; i++)
+        clb_buffer_put(runtime, stale[i]);
+    for (int i = 0; i < 3; i++)
+        expect(clb_buffer_get(runtime, CLB_MEMORY_HOST, RECENT, &recent[i]) == CLB_OK, "recent");
+    for (int i = 0; i < 3; i++)
+        clb_buffer_put(runtime, recent[i]);
+    for (int i = 0; i < 3; i++) {
+        recent[i] = clb_buffer_find(runtime, CLB_MEMORY_HOST, RECENT);
+        if (expect(recent[i] != NULL, "buffer %d of the last call is gone", i))
+            expect(recent[i]->size >= RECENT, "too small");
+    }
+}
+
 static void failing_creation(void *discrete)
 {
     struct clb_runtime *runtime = start_runtime("8M", discrete != NULL);
@@ -398,6 +422,7 @@ int main(void)
     tap_child("allowance, in place", 60, allowance, NULL);
     tap_child("allowance, own memory", 60, allowance, &seed);
     tap_child("buffers are used again", 30, reuse, NULL);
+    tap_child("the oldest buffers are given up first", 60, oldest_first, NULL);
     tap_child("a buffer takes at most an eighth more", 30, rounding, NULL);
     tap_child("failing creation, in place", 30, failing_creation, NULL);
     tap_child("failing creation, own memory", 30, failing_creation, &seed);
