@@ -6,7 +6,7 @@
 /* For devices without values of their own. Panels by the device are cut into blocks themselves, so
  * that wide ones cost little and make deep updates. */
 #define DEFAULT_NB    ((size_t)256)
-#define DEFAULT_STRIP ((size_t)64)
+#define DEFAULT_STRIP ((size_t)128)
 #define LARGE_NB      ((size_t)512)
 #define LARGE         ((size_t)6144)
 
