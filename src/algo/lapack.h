@@ -201,6 +201,7 @@ struct clb_getri {
 /* Invert on the device. Otherwise than with CLB_OK, A is intact. *kernel is for reports. */
 clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_getri *problem, const char **kernel) CLB_MUST_CHECK;
+
 /* ---- potrf.c --------------------------------------------------------------------------------- */
 
 /* A = U^H*U or A = L*L^H of a Hermitian positive definite A of order n, of which one triangle is
