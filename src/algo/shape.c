@@ -322,13 +322,18 @@ size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct c
     return part[1].rows > 0 ? 2 : 1;
 }
 
+bool clb_gemm_adds_zeros(const struct clb_gemm *problem)
+{
+    const struct clb_level3 *level3 = problem->level3;
+    return level3 != NULL && (level3->a[0].shape == CLB_SHAPE_TRIANGULAR ||
+                              level3->b[0].shape == CLB_SHAPE_TRIANGULAR);
+}
+
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                        size_t ldp)
 {
-    const struct clb_level3 *level3 = problem->level3;
-    bool triangular = level3 != NULL && (level3->a[0].shape == CLB_SHAPE_TRIANGULAR ||
-                                         level3->b[0].shape == CLB_SHAPE_TRIANGULAR);
-    return !triangular || clb_tile_is_finite(problem->precision, part->rows, part->cols, p, ldp);
+    return !clb_gemm_adds_zeros(problem) ||
+           clb_tile_is_finite(problem->precision, part->rows, part->cols, p, ldp);
 }
 
 /* An entry of the diagonal that is real by definition. */

@@ -97,9 +97,13 @@ struct clb_rect clb_region_trim(clb_region region, struct clb_rect block);
 /* What has been trimmed, in one or two parts: beside the diagonal, and square on it. */
 size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct clb_rect part[2]);
 
-/* Of a triangular operand zeros were multiplied that the sums don't have, and zero times infinity
- * is not zero: false for a part of such a product that is not finite. It must be computed
- * elsewhere, and the run ends with CLB_ERR_RANGE. */
+/* One of the operands is triangular: zeros beside the triangle are multiplied that the sums don't
+ * have. */
+bool clb_gemm_adds_zeros(const struct clb_gemm *problem);
+
+/* Zero times infinity is not zero: false for a part of a product with such zeros that is not
+ * finite. It must be computed elsewhere, and the run ends with CLB_ERR_RANGE. Where all of the
+ * general operand that goes into a part is finite, the part is exact anyway. */
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                        size_t ldp);
 

@@ -96,6 +96,7 @@ struct clb_load {
     struct clb_target target[2];
     size_t targets;
     size_t origin; /* where the operand's block begins: packed panels are relative to it */
+    size_t step;
     size_t first_piece, pieces, piece_cols;
     size_t enqueued;  /* pieces whose transfer has been enqueued */
     cl_event *upload; /* their events */
@@ -118,6 +119,9 @@ struct clb_step {
     size_t loads, strips;
     bool new_block;   /* its loads overwrite what earlier strips read */
     cl_event checked; /* split families: the flag has been read */
+    /* Products with a triangle: an element of the general operand is not finite. Set before the
+     * load of it is enqueued, so that it stands when a strip comes down. */
+    atomic_bool infinite;
 };
 
 struct clb_schedule {

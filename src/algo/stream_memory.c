@@ -68,9 +68,12 @@ static clb_status get_buffers(struct clb_stream *stream)
 }
 
 /* Porters that upload first. While C is kept on the device nothing waits for a merge before the
- * end, where all carry it, and the sooner the operands are there the better. */
+ * end, where all carry it, and the sooner the operands are there the better. But where strips are
+ * whole columns or rows (trmm), as much comes down as goes up from the first strip on. */
 static size_t upload_first(const struct clb_stream *stream)
 {
+    if (stream->plan.strip_m != 0)
+        return clb_div_up(6 * stream->porters, 10);
     return stream->whole ? clb_div_up(5 * stream->porters, 6) : clb_div_up(6 * stream->porters, 10);
 }
 

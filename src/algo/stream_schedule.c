@@ -58,6 +58,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
                             .targets = targets,
                             .origin = operand->role == CLB_OPERAND_A ? builder->block.row
                                                                      : builder->block.col,
+                            .step = schedule->steps - 1,
                             .first_piece = schedule->load_pieces};
     for (size_t t = 0; t < targets; t++) {
         load.target[t] = target[t];
