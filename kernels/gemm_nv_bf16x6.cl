@@ -45,10 +45,6 @@
 #ifndef CLB_PRODUCTS
 #define CLB_PRODUCTS 0
 #endif
-/* 1: x1*y1 is begun when the small products are added; 2: at once, in registers of its own. */
-#ifndef CLB_SPLIT_SUM
-#define CLB_SPLIT_SUM 1
-#endif
 /* Tile rows that are walked together, so that their panels of A stay in L2. */
 #ifndef CLB_GROUP
 #define CLB_GROUP 8
@@ -129,23 +125,10 @@ static inline float multiply_stage(local const uchar *la, local const uchar *lb,
     multiply_piece(la, lb, 2, 2, 1, d);
     multiply_piece(la, lb, 2, 1, 1, d);
     multiply_piece(la, lb, 1, 2, 1, d);
-#if CLB_SPLIT_SUM == 1
     finish_products(d);
     add_scaled(sum, 1.0f, d);
     begin_products(d);
     multiply_piece(la, lb, 1, 1, 0, d);
     finish_products(d);
-#else
-    float large[CLB_ACC];
-
-    clear(large);
-    begin_products(large);
-    multiply_piece(la, lb, 1, 1, 0, large);
-    finish_products(large);
-    finish_products(d);
-    add_scaled(sum, 1.0f, d);
-    add_scaled(sum, 1.0f, large);
-    clear(d);
-#endif
     return 1.0f;
 }

@@ -231,12 +231,11 @@ static bool is_shared(const struct clb_gemm *problem)
     return shared;
 }
 
-/* Slabs that are an opening: one, of plain products whose other slabs take as long at least.
- * Results come down while these are multiplied; with fewer that would take longest. */
+/* Slabs that are an opening: one, of plain products that have at least two others. Results come
+ * down while these are multiplied; with fewer that would take longest. */
 static size_t opening_of(const struct clb_gemm *problem, const struct clb_stream_plan *plan)
 {
-    bool plain = problem->level3 == NULL && plan->slabs > 1;
-    return plain && problem->k >= 2 * plan->slab ? 1 : 0;
+    return problem->level3 == NULL && plan->slabs > 2 ? 1 : 0;
 }
 
 clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
