@@ -152,5 +152,8 @@ clb_status clb_dmat_permute(struct clb_engine *engine, const struct clb_dmat *x,
  * it what x has, or zeros without `below`. They don't overlap. */
 clb_status clb_dmat_trapezoid(struct clb_engine *engine, const struct clb_dmat *x,
                               const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
+/* y = the triangle of a square x, zeros beside it. They don't overlap. */
+clb_status clb_dmat_triangle_copy(struct clb_engine *engine, const struct clb_dmat *x,
+                                  const struct clb_dmat *y, bool upper) CLB_MUST_CHECK;
 
 #endif
