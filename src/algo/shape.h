@@ -53,6 +53,11 @@ clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_
                              const struct clb_gemm *problem, bool on_device,
                              struct clb_program **program) CLB_MUST_CHECK;
 
+/* The same for products of device matrices: the kernel that leaves something out, where the family
+ * has one. */
+clb_status clb_cut_prepare(struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
 /* The term whose second operand is the first one of `term` transposed, from the same memory;
  * CLB_MAX_TERMS when there is none. */
 size_t clb_gemm_twin(const struct clb_gemm *problem, size_t term);
