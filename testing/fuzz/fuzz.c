@@ -6,8 +6,8 @@
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
  * what the judges make of it. Its configuration is the environment's; CLBLAS_SHIM is `always`
- * unless it is set. A failure is made simpler and printed with the command that repeats it. Exit
- * status: 0, 1 after a failure, 2 for misuse. */
+ * unless it is set. A failure is made simpler and printed with the command that repeats it. SIGTERM
+ * ends it as if the time were over. Exit status: 0, 1 after a failure, 2 for misuse. */
 #include "worker.h"
 
 #include <getopt.h>
@@ -27,6 +27,15 @@ extern char **environ;
 enum { HANG = 120 }; /* seconds without a call's end */
 
 /* ---- processes ------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t current_worker, stopped;
+
+static void stop(int signal)
+{
+    stopped = 1;
+    if (current_worker != 0)
+        kill((pid_t)current_worker, signal);
+}
 
 /* Waits for the worker; a negative status is the signal that ended it. */
 static int wait_for(pid_t child, const struct shared *shared)
@@ -48,6 +57,8 @@ static int wait_for(pid_t child, const struct shared *shared)
 /* What happened to a worker, as a failure; true when it failed. */
 static bool has_failed(struct shared *shared, int status)
 {
+    if (status == -SIGTERM && stopped) /* before it could mind */
+        return false;
     if (status >= 0)
         return atomic_load(&shared->has_failed) || status != 0;
     snprintf(shared->message, MESSAGE, status == -SIGKILL ? "no call ended for %d s" : "signal %d",
@@ -62,12 +73,18 @@ static int run(const struct settings *settings, const struct fuzz_case *c, struc
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
+        signal(SIGTERM, SIG_DFL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         int status = c != NULL ? work_once(settings, c, shared) : work(settings, shared);
         fflush(NULL);
         _exit(status);
     }
-    return child < 0 ? 2 : wait_for(child, shared);
+    if (child < 0)
+        return 2;
+    current_worker = child;
+    int status = wait_for(child, shared);
+    current_worker = 0;
+    return status;
 }
 
 /* ---- simpler cases --------------------------------------------------------------------------- */
@@ -76,7 +93,7 @@ static bool still_fails(const struct settings *settings, const struct fuzz_case 
                         struct shared *shared)
 {
     const int status = run(settings, c, shared);
-    return status != 2 && has_failed(shared, status);
+    return status != 2 && !stopped && has_failed(shared, status);
 }
 
 /* Takes the first simpler case that fails too, until none does or time is up. */
@@ -85,7 +102,7 @@ static void simplify(const struct settings *settings, struct fuzz_case *c, char 
 {
     const time_t end = time(NULL) + 120;
     struct fuzz_case simpler;
-    for (size_t candidate = 0; time(NULL) < end && simpler_case(c, candidate, &simpler);
+    for (size_t candidate = 0; !stopped && time(NULL) < end && simpler_case(c, candidate, &simpler);
          candidate++) {
         if (memcmp(&simpler, c, sizeof *c) == 0 || !still_fails(settings, &simpler, shared))
             continue;
@@ -271,6 +288,7 @@ int main(int count, char **arguments)
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGTERM, stop);
     if (text == NULL && !settings.quiet)
         printf("# seed %llu\n", (unsigned long long)settings.seed);
     int status = run(&settings, text != NULL ? &c : NULL, shared);

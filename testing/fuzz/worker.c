@@ -4,6 +4,7 @@
 #include "../unit/report.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,14 @@ struct member {
     size_t slot;
 };
 
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+}
+
 /* Case i is the same whichever thread runs it. */
 static void *run_many(void *argument)
 {
@@ -126,7 +135,8 @@ static void *run_many(void *argument)
     struct crew *crew = member->crew;
     const struct settings *settings = crew->settings;
     const struct limits limits = {crew->allowed, settings->largest, settings->wide};
-    while (!atomic_load(&crew->shared->has_failed) && elapsed(crew) < settings->seconds) {
+    while (!atomic_load(&crew->shared->has_failed) && !stopped &&
+           elapsed(crew) < settings->seconds) {
         const long index = atomic_fetch_add(&crew->next, 1);
         if (index - settings->first >= settings->count)
             break;
@@ -204,7 +214,7 @@ static void warm_up(struct crew *crew)
                                             [FIELD_N] = 20,
                                             [FIELD_K] = 20}};
             c.value[FIELD_FORM] = (crew->allowed[r][i] & FORM_FORTRAN) == 0;
-            if (crew->allowed[r][i] != 0)
+            if (crew->allowed[r][i] != 0 && !stopped)
                 run_one(crew, 0, &c, 0);
         }
     }
@@ -221,6 +231,7 @@ int work(const struct settings *settings, struct shared *shared)
         fprintf(stderr, "there is nothing to call in %s\n", settings->library);
         return 2;
     }
+    signal(SIGTERM, stop);
     warm_up(&crew);
     for (long i = 0; i < settings->threads; i++) {
         members[i] = (struct member){&crew, (size_t)i};

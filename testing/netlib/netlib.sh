@@ -3,11 +3,16 @@
 # call offloaded, over the reference and over OpenBLAS, compared with what they say without the shim.
 #
 # usage: netlib.sh, from the build folder (make check-netlib); the settings are variables:
-#   PROGRAMS   patterns of names [*]: blas3-d cblas3-d lin-d rfp-d mixed-ds eig-d-sep ...
+#   PROGRAMS   patterns of names [*], run in this order: blas3-d cblas3-d lin-d rfp-d mixed-ds eig-d-sep ...
 #   NEXT       reference openblas, both unless it is set
-#   VARIANTS   [own minimal portable streamed panels], see variant() below
-#   BIG        1: larger sizes than the packaged inputs, up to what the programs have room for
+#   VARIANTS   [own minimal portable streamed panels threads], see variant() below
+#   BIG        1: larger sizes than the packaged inputs, up to what the programs have room for; "0 1": both
 #   LIMIT      seconds for a program [1800]
+#   JOBS       programs at a time [as many as CPUs]
+#   UNTIL      seconds for all of it; what is not finished then is left out
+#   SPLIT      1: the linear programs path by path, as lin-d.GE ..., with fewer sizes of least squares
+#   NETLIB     a folder with blas/ and lapack/ that hold the programs, their inputs and the reference
+#              libraries, where they are not installed
 #   FRESH      1: run again what was run before with this library
 #   LAPACK_SRC a source tree of netlib's LAPACK: its testers are run over its own libraries, with `tree` as the
 #              next library
@@ -23,7 +28,8 @@ shim=$build/.libs/libclblas_shim.so.0
 work=$build/netlib
 programs=${PROGRAMS:-*}
 limit=${LIMIT:-1800}
-BIG=${BIG:-}
+jobs=${JOBS:-$(nproc)}
+suffix= # of the larger sizes' folders
 . "$source_dir/testing/blocks.sh"
 
 die()
@@ -44,6 +50,9 @@ first()
 blas_programs=$(first '/usr/lib/*-linux-gnu*/blas')
 lapack_programs=$(first '/usr/lib/*-linux-gnu*/lapack')
 openblas=$(first '/usr/lib/*-linux-gnu*/openblas-*')
+if [ -n "${NETLIB:-}" ]; then
+    blas_programs=$NETLIB/blas lapack_programs=$NETLIB/lapack
+fi
 reference=$blas_programs:$lapack_programs
 known="reference ${openblas:+openblas}"
 if [ -n "${LAPACK_SRC:-}" ]; then
@@ -60,13 +69,24 @@ variables=$work/variables.so
 echo 'int RowMajorStrg, CBLAS_CallFromC;' |
     ${CC:-cc} -x c -shared -fPIC -o "$variables" - || die "no C compiler"
 
+# lin NAME PROGRAM INPUT: its lines; with SPLIT one for each path.
+list_linear()
+{
+    if [ -z "${SPLIT:-}" ]; then
+        echo "$@"
+        return
+    fi
+    awk -v name="$1" -v rest="$2 $3" 'behind && /^[A-Z]/ { print name "." substr($1, 2), rest }
+        /error exits/ { behind = 1 }' "$3"
+}
+
 # NAME PROGRAM INPUT, a line each.
 list_programs()
 {
     for p in s d c z; do
         echo "blas3-$p $blas_programs/xblat3$p $blas_programs/${p}blat3.in"
         echo "cblas3-$p $blas_programs/x${p}cblat3 $blas_programs/${p}in3"
-        echo "lin-$p $lapack_programs/xlintst$p $lapack_programs/${p}test.in"
+        list_linear "lin-$p" "$lapack_programs/xlintst$p" "$lapack_programs/${p}test.in"
         echo "rfp-$p $lapack_programs/xlintstrf$p $lapack_programs/${p}test_rfp.in"
         for input in "$lapack_programs"/*.in; do
             name=$(basename "$input" .in)
@@ -84,35 +104,40 @@ list_programs()
     done
 }
 
-is_selected()
+# Those of them that are selected, in the order of the patterns.
+selected_programs()
 {
-    local pattern
+    local list pattern name program input
+    list=$(list_programs)
     set -f
     for pattern in $programs; do
-        # shellcheck disable=SC2254 # patterns are meant
-        case $1 in
-        $pattern)
-            set +f
-            return 0
-            ;;
-        esac
-    done
-    set +f
-    return 1
+        while read -r name program input; do
+            # shellcheck disable=SC2254 # patterns are meant
+            case $name in
+            $pattern) [ ! -e "$program" ] || [ ! -e "$input" ] || echo "$name $program $input" ;;
+            esac
+        done <<<"$list"
+    done | awk '!seen[$1]++'
 }
 
 # ---- what is run ----------------------------------------------------------------------------------------
 
-# variant NAME: the shim's variables.
+# variant NAME: the shim's variables. PoCL's basic device computes in the thread that calls: without waking
+# others for every kernel these programs take a tenth of the time. Commands of one of its queues that wait for
+# another's, as the pipeline's do, lock it up (PoCL 3.1).
 small=$(small_blocks "$source_dir")
 variant()
 {
+    case $1-${CLBLAS_SHIM_DEVICE:-} in
+    threads-* | streamed-*) ;;
+    *-cpu) echo "POCL_DEVICES=${POCL_DEVICES:-basic}" ;;
+    esac
     case $1 in
     own) ;;
-    minimal) echo "CLBLAS_SHIM_PARAMS=$small" ;;
+    minimal | threads) echo "CLBLAS_SHIM_PARAMS=$small" ;;
     portable) echo "CLBLAS_SHIM_PARAMS=$small CLBLAS_SHIM_KERNEL=portable" ;;
     streamed) echo "CLBLAS_SHIM_PARAMS=$small,gemm.stream=1,gemm.threads=2" ;;
-    panels) echo "CLBLAS_SHIM_PARAMS=$small,getrf.panel=2" ;;
+    panels) echo "CLBLAS_SHIM_PARAMS=$small,getrf.panel=2,potrf.block=2" ;;
     *) die "no variant $1" ;;
     esac
 }
@@ -120,7 +145,7 @@ variant()
 # With BIG, as many values as before but larger ones; the programs have room for 65 (BLAS) and 132.
 make_input()
 {
-    case ${BIG:+$1} in
+    case ${suffix:+$1} in
     blas3-*) sed '/VALUES OF N$/s/^0 1 2 3 5 9 /0 1 31 33 63 65 /' "$2" ;;
     cblas3-*) sed '/VALUES OF N$/{s/^1 2 3 5 7 9 /1 2 31 33 63 65 /;s/^0 1 2 3 5 9 /0 1 31 33 63 65 /;}' "$2" ;;
     lin-*) sed -e '/Values of [MN] /s/^0 1 2 3 5 10 50 /0 1 2 17 65 100 120 /' \
@@ -130,22 +155,45 @@ make_input()
     esac
 }
 
+# The path's part of a linear program's input; least squares are most of all calls, in the smallest sizes.
+make_part()
+{
+    case $1 in
+    lin-*.LS) sed -e '/Number of values of [MN]$/s/^7 /3 /' \
+        -e '/Values of [MN] /s/^0 1 2 3 5 10 50 /3 10 50 /' \
+        -e '/^3 .*Number of values of NRHS/s/^3/1/' -e '/Values of NRHS/s/^1 2 15 /2 /' \
+        -e '/^5 .*Number of values of NB/s/^5/2/' -e '/Values of NB /s/^1 3 3 3 20 /3 20 /' \
+        -e '/Values of NX /s/^1 0 5 9 1 /0 1 /' ;;
+    *) cat ;;
+    esac |
+        case $1 in
+        lin-*.*) awk -v path="${1#*.}" '/error exits/ { behind = 1; print; next }
+            !behind || substr($1, 2) == path' ;;
+        *) cat ;;
+        esac
+}
+
 # run_program FOLDER NAME PROGRAM INPUT LIBRARIES PRELOAD [VARIABLE=VALUE...]: its row in FOLDER/NAME.row
 run_program()
 {
     local folder=$1 name=$2 program=$3 input=$4 libraries=$5 preload=$6 status begin=$SECONDS
-    local place=$folder/$name
+    local place=$folder/$name most=$limit
     shift 6
+    [ -z "${UNTIL:-}" ] || [ $((UNTIL - SECONDS)) -ge "$most" ] || most=$((UNTIL - SECONDS))
+    [ "$most" -gt 0 ] || return 0
     rm -rf "$place" "$folder/$name.row"
     mkdir -p "$place"
-    make_input "$name" "$input" >"$place/input"
+    make_input "$name" "$input" | make_part "$name" >"$place/input"
     (
         cd "$place" &&
-            timeout -k 10 "$limit" env LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$preload" "$@" \
+            timeout --foreground -k 2 "$most" env LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$preload" "$@" \
                 "$program" <input >stdout 2>stderr
     )
     status=$?
-    [ $status -ne 124 ] && [ $status -ne 137 ] || echo "$name: no end within $limit s" >&2
+    if [ $status -eq 124 ] || [ $status -eq 137 ]; then
+        echo "$name: no end within $most s" >&2
+        [ "$most" -eq "$limit" ] || return 0
+    fi
     local numbers='0 0 0 0'
     [ ! -e "$place/report.json" ] || numbers=$(awk -f "$here/report.awk" "$place/report.json")
     find "$place" -type f ! -name input ! -name 'report.json*' -exec cat {} + >"$place.output"
@@ -164,7 +212,7 @@ new_failures()
 {
     local name=$1 folder=$2 next
     for next in $known; do
-        cat "$work/$next${BIG:+-big}/none/$name.failures"
+        cat "$work/$next$suffix/none/$name.failures"
     done |
         awk '{ group = $0; sub(/^[0-9]+ /, "", group) }
             without && $1 + 0 > known[group] { known[group] = $1 + 0 }
@@ -196,41 +244,48 @@ preload_of()
     case $1-$2 in openblas-cblas3-*) echo "$variables" ;; esac
 }
 
-# without_shim NAME PROGRAM INPUT: over all libraries, once.
+# without_shim NAME PROGRAM INPUT: over every library, since failures are compared with those over any.
 without_shim()
 {
     local next folder
     for next in $known; do
-        folder=$work/$next${BIG:+-big}/none
-        is_done "$folder/$1.row" "$2" ||
-            run_program "$folder" "$@" "$(libraries_of $next)" "$(preload_of $next "$1")"
+        folder=$work/$next$suffix/none
+        mkdir -p "$folder"
+        (
+            flock 9
+            is_done "$folder/$1.row" "$2" ||
+                run_program "$folder" "$@" "$(libraries_of "$next")" "$(preload_of "$next" "$1")"
+        ) 9>"$folder/$1.lock"
     done
 }
 
-# one NEXT VARIANT NAME PROGRAM INPUT
-one()
+# with_shim NEXT VARIANT NAME PROGRAM INPUT: its row, and a line that says what it is.
+with_shim()
 {
-    local next=$1 variant=$2 name=$3 libraries preload
-    local base=$work/$next${BIG:+-big}/none folder=$work/$next${BIG:+-big}/$variant
+    local next=$1 variant=$2 name=$3 folder=$work/$1$suffix/$2
     shift 2
-    if [ -n "${KEPT:-}" ] && ! { [ -e "$base/$name.row" ] && [ -e "$folder/$name.row" ]; }; then
-        return
-    fi
-    libraries=$(libraries_of "$next") preload=$(preload_of "$next" "$name")
     without_shim "$@"
+    # shellcheck disable=SC2046 # a list of variables
     is_done "$folder/$name.row" "$(readlink -f "$shim")" ||
-        # shellcheck disable=SC2046 # a list of variables
-        run_program "$folder" "$@" "$libraries" "$shim $preload" \
+        run_program "$folder" "$@" "$(libraries_of "$next")" "$shim $(preload_of "$next" "$name")" \
             CLBLAS_SHIM_THRESHOLD=0 CLBLAS_SHIM_STATS="$folder/$name/report.json" $(variant "$variant")
-    local row before verdict=ok
-    row=$(cat "$folder/$name.row") before=$(cat "$base/$name.row")
-    is_worse "$row" "$before" "$name" "$folder" && verdict=WORSE && worse=$((worse + 1))
-    echo "$next${BIG:+-big} $variant $name $row" |
+    judge "$next" "$variant" "$name"
+}
+
+# judge NEXT VARIANT NAME: what was run, next to the same program without the shim; 1 when it is worse.
+judge()
+{
+    local folder=$work/$1$suffix/$2 base=$work/$1$suffix/none verdict=ok row before
+    [ -e "$folder/$3.row" ] && [ -e "$base/$3.row" ] || return 0
+    row=$(cat "$folder/$3.row") before=$(cat "$base/$3.row")
+    ! is_worse "$row" "$before" "$3" "$folder" || verdict=WORSE
+    echo "$1$suffix $2 $3 $row" |
         awk -v verdict=$verdict -v before="$before" '{
             split(before, b, " ")
             printf "%-5s %-13s %-9s %-11s %7d tests, %d (%d) failed, %d (%d) errors, %d of %d calls on the device, %d s\n",
                 verdict, $1, $2, $3, $4, $5, b[2], $6, b[3], $9, $8, $12 }'
-    echo "$next${BIG:+-big} $variant $name ${row% *} $(echo "$before" | cut -d ' ' -f 1-4)" >>"$rows"
+    echo "$1$suffix $2 $3 ${row% *} $(echo "$before" | cut -d ' ' -f 1-4)" >>"$rows"
+    [ $verdict = ok ]
 }
 
 # ---- all of it ------------------------------------------------------------------------------------------
@@ -246,7 +301,7 @@ write_document()
 	no quick return and not one of those that the next library makes in the course of one of the shim's own;
 	what is not on the device of these are factorisations of a single panel. Programs without such calls use
 	none of the routines that the shim has. Operations are counted by the routines' formulas, also for products
-	with alpha = 0, which are quick returns.
+	with alpha = 0, which are quick returns. A line of the eigenvalue programs is the sum of their inputs.
 
 	A test that fails over another of these libraries without the shim too may fail: LAPACK's test of xTFSM
 	compares two solutions of random systems and passes or not by their rounding.
@@ -258,34 +313,80 @@ write_document()
 	\`\`\`
 
 	Variants: *own* has the device's own tiles and blocks; *minimal* has the smallest ones
-	(\`$small\`), with which these
-	small matrices have many tiles and panels; *portable* is minimal with the other kernel family,
-	*streamed* with the pipeline for devices that have memory of their own, *panels* with LU's panels on the
-	device. \`-big\` are larger sizes, up to 120.
+	(\`$small\`),
+	with which these small matrices have many tiles and panels: at n = 50 LU, Cholesky and QR have seven panels.
+	*portable* is minimal with the other kernel family, *streamed* with the pipeline for devices that have memory
+	of their own, *panels* with LU's panels and Cholesky's diagonal blocks on the device, *threads* on PoCL's
+	device of several threads. The others, but for *streamed*, are on its basic one, which computes in the thread
+	that calls (\`POCL_DEVICES=basic\`). \`-big\` are larger sizes, up to 120.
 
 	END
     awk -f "$here/table.awk" "$rows"
 }
 
-worse=0
-rows=$(mktemp)
-trap 'rm -f "$rows"' EXIT
+# parallel COMMAND...: in the background, when fewer than `jobs` are there.
+parallel()
+{
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+        wait -n
+    done
+    "$@" &
+}
+
+run_all()
+{
+    local size next variant name program input
+    while read -r name program input; do
+        for size in $sizes; do
+            suffix=${size#0}
+            for next in $nexts; do
+                for variant in $variants; do
+                    parallel with_shim "$next" "$variant" "$name" "$program" "$input"
+                done
+            done
+        done
+    done <<<"$list"
+    wait
+}
+# In the order of the table.
+judge_all()
+{
+    local size next variant name program input
+    for size in $sizes; do
+        suffix=${size#0}
+        for next in $nexts; do
+            for variant in $variants; do
+                while read -r name program input; do
+                    judge "$next" "$variant" "$name" || worse=$((worse + 1))
+                done <<<"$list"
+            done
+        done
+    done
+}
+
+sizes=
+for size in ${BIG:-0}; do
+    [ "$size" = 0 ] && sizes="$sizes 0" || sizes="$sizes -big"
+done
+nexts=
 for next in ${NEXT:-$known}; do
     case " $known " in
-    *" $next "*) ;;
-    *)
-        echo "skipped: there is no $next"
-        continue
-        ;;
+    *" $next "*) nexts="$nexts $next" ;;
+    *) echo "skipped: there is no $next" ;;
     esac
-    for variant in ${VARIANTS:-own minimal portable streamed panels}; do
-        while read -r name program input; do
-            is_selected "$name" && [ -e "$program" ] && [ -e "$input" ] &&
-                one "$next" "$variant" "$name" "$program" "$input"
-        done < <(list_programs)
-    done
 done
-[ -s "$rows" ] || die "no program is selected"
+variants=${VARIANTS:-own minimal portable streamed panels threads}
+list=$(selected_programs)
+[ -n "$list" ] || die "no program is selected"
+echo "$list" >"$work/selected"
+rows=$work/rows
+: >"$rows"
+if [ -z "${KEPT:-}" ]; then
+    run_all
+fi
+worse=0
+: >"$rows"
+judge_all >/dev/null
 command="make check-netlib"
 for setting in PROGRAMS NEXT VARIANTS BIG; do
     [ -z "${!setting:-}" ] || command+=" $setting='${!setting}'"
