@@ -31,6 +31,7 @@
 #include "lapack_peer.h"
 #include "lu.h"
 #include "lu_ladder.h"
+#include "start.h"
 
 #include <math.h>
 #include <sched.h>
@@ -525,7 +526,6 @@ static bool next_number(const char **list, int *number)
 
 static int run_child(const char *threads)
 {
-    clb_runtime_state state;
     bool good = true;
     int n;
     if (options.pause < 0)
@@ -535,9 +535,7 @@ static int run_child(const char *threads)
     const char *core = ((corename *)bench_symbol(openblas, "openblas_get_corename"))();
     if (options.core != NULL && strcasecmp(core, options.core) != 0)
         bench_fail("OpenBLAS runs its kernels for %s, not %s", core, options.core);
-    runtime = clb_runtime_get(&state);
-    if (runtime == NULL)
-        bench_fail("no device");
+    runtime = bench_start_device();
     printf("# %s threads, OpenBLAS core %s, device %s\n", threads, core, runtime->device.name);
     if (options.ladder)
         return lu_ladder(runtime, openblas) ? 0 : 1;

@@ -1,6 +1,6 @@
 /* The rest of Level 3 for bench-lu: rank-k updates, symmetric and triangular products, in every
- * form or those that --forms lists. Both results are compared with each other, entry by entry, in
- * units of n*u, for entries of size 1. */
+ * form or those that --forms lists. Both results are compared with each other, entry by entry; the
+ * error is the largest difference in units of n*u times the largest entry. */
 #include "lu.h"
 
 #include <math.h>
@@ -126,12 +126,13 @@ double level3_error(const struct problem *p)
 {
     bool single = clb_precision_real_size(p->precision) == sizeof(float);
     size_t count = p->n * p->n * clb_precision_parts(p->precision);
-    double worst = 0;
+    double worst = 0, largest = 0;
     for (size_t i = 0; i < count; i++) {
         double x = single ? (double)((float *)p->x[0])[i] : ((double *)p->x[0])[i];
         double y = single ? (double)((float *)p->x[1])[i] : ((double *)p->x[1])[i];
         double d = fabs(x - y);
         worst = d <= worst ? worst : d;
+        largest = fmax(largest, fabs(y));
     }
-    return worst / ((double)p->n * (single ? 0x1p-24 : 0x1p-53));
+    return worst / (largest * (double)p->n * (single ? 0x1p-24 : 0x1p-53));
 }
