@@ -291,8 +291,8 @@ void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part);
 
-/* Such a part of a square of order n > 0: whether it has no NaN and no infinity; a copy of its first
- * columns, beside which nothing is read or written. */
+/* Such a part of a square of order n > 0: whether it has no NaN and no infinity; a copy of its
+ * first columns, beside which nothing is read or written. */
 bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x,
                             size_t ldx);
 void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols, const void *x,

@@ -264,9 +264,9 @@ struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct cl
 
 /* A triangle of order n, of which the other one is neither read nor written, is overwritten by its
  * inverse (LAPACK xTRTRI), or by its product with its conjugate transpose, U*U^H or L^H*L (xLAUUM),
- * or by both in turn: the inverse of U^H*U or L*L^H (xPOTRI). n > 0; where it is inverted no element
- * of its diagonal is zero. With `unit` the diagonal is neither read nor written; only without a
- * product. */
+ * or by both in turn: the inverse of U^H*U or L*L^H (xPOTRI). n > 0; where it is inverted no
+ * element of its diagonal is zero. With `unit` the diagonal is neither read nor written; only
+ * without a product. */
 struct clb_inverse {
     clb_precision precision;
     bool inverts, multiplies;
