@@ -180,6 +180,7 @@ struct clb_product {
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
     bool add, subtract;
+    bool in_order; /* with subtract: one product after the other, by families that are not split */
     struct clb_cut cut;
 };
 clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,

@@ -77,7 +77,8 @@ static clb_status multiply_part(struct clb_engine *engine, const struct clb_dmat
         .c_offset = update->c.offset + part->row + (j0 + part->col) * update->c.ld,
         .ldc = update->c.ld,
         .add = update->assign && p0 > 0,
-        .subtract = !update->assign};
+        .subtract = !update->assign,
+        .in_order = update->in_order};
     return clb_gemm_multiply(engine->lane, engine->variant, &product,
                              (struct clb_order){.queue = engine->queue});
 }
