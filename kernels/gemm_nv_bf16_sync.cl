@@ -54,8 +54,9 @@
 /* Bytes of a row in a piece, of a piece, of a stage. */
 #define CLB_ROW          (CLB_KU * 2)
 #define CLB_PIECE(width) ((width)*CLB_ROW)
-#define CLB_BYTES_A      (CLB_PIECE(CLB_MR) * 3)
-#define CLB_BYTES_B      (CLB_PIECE(CLB_NR) * 3)
+#define CLB_TAIL         0
+#define CLB_BYTES_A      CLB_BLOCK(CLB_MR)
+#define CLB_BYTES_B      CLB_BLOCK(CLB_NR)
 #define CLB_PACK_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
 #define CLB_GEMM_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
 /* A work-item's sums: CLB_FM x CLB_FN fragments of 16 x 8, 4 elements each. */

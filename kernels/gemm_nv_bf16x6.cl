@@ -2,8 +2,8 @@
  * Single-precision GEMM on the bf16 tensor cores of compute capability 9.0 (wgmma).
  *
  * Each operand element is split into three bf16 pieces: see nv_bf16.h. The tensor core truncates
- * its sums, so it adds up CLB_KU depths only, small products first, and its results are then added
- * in registers with rounding. Under k = 32 use the FMA kernel.
+ * its sums, so it adds up CLB_KU depths only, small products first and x1*y1 apart from them, and
+ * its results are then added in registers with rounding. Under k = 32 use the FMA kernel.
  *
  * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
  *
@@ -38,15 +38,12 @@
 #endif
 #endif
 /*
- * 8 adds x2*y3 and x3*y2. With CLB_SPLIT_SUM = 1 an entry of C that is one product, or is dominated
- * by one, is then as accurate as plain FMA's; with 6 and 0 its rms error is 1.8 times that.
+ * 8: x2*y3 and x3*y2 as well; 6: without them; 0: with them where a block of either operand is
+ * sparse. Without them the rms error of an entry of C that is a single product is 1.003 times plain
+ * FMA's; where two products count the sum's roundings are more than that.
  */
 #ifndef CLB_PRODUCTS
-#define CLB_PRODUCTS 6
-#endif
-/* 1: x1*y1 is added on its own, so that no truncated sum contains it. */
-#ifndef CLB_SPLIT_SUM
-#define CLB_SPLIT_SUM 0
+#define CLB_PRODUCTS 0
 #endif
 /* Tile rows that are walked together, so that their panels of A stay in L2. */
 #ifndef CLB_GROUP
@@ -60,8 +57,9 @@
 /* Byte distance in a piece from a chunk of 8 depths to the next; bytes of a piece, of a stage. */
 #define CLB_CHUNK(width) ((width)*16)
 #define CLB_PIECE(width) ((width)*CLB_KU * 2)
-#define CLB_BYTES_A      (CLB_PIECE(CLB_MR) * 3)
-#define CLB_BYTES_B      (CLB_PIECE(CLB_NR) * 3)
+#define CLB_TAIL         128
+#define CLB_BYTES_A      CLB_BLOCK(CLB_MR)
+#define CLB_BYTES_B      CLB_BLOCK(CLB_NR)
 #define CLB_PACK_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
 #define CLB_GEMM_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
 /* A work-item's sums: fragments of 16 x 8, 4 elements each, CLB_FN fragments in a row. */
@@ -69,9 +67,6 @@
 #define CLB_ACC  (CLB_FN * 4)
 #define CLB_TYPE "bf16"
 
-#if CLB_PRODUCTS != 6 && CLB_PRODUCTS != 8
-#error "CLB_PRODUCTS is 6 or 8"
-#endif
 #if CLB_MR != 128 || (CLB_NR != 128 && CLB_NR != 192) || CLB_KU % 16
 #error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
 #endif
@@ -99,32 +94,41 @@ static inline float read_number(local const uchar *place)
 }
 #endif
 
-/* d = the small products of one stage, smallest first. */
-static inline void multiply_small(local const uchar *la, local const uchar *lb, float d[CLB_ACC])
+/* Whether the stage needs all products. */
+static inline uint is_sparse(local const uchar *la, local const uchar *lb)
 {
-#if CLB_PRODUCTS == 8
-    multiply_piece(la, lb, 3, 2, 0, d);
-    multiply_piece(la, lb, 2, 3, 1, d);
+#if CLB_PRODUCTS
+    return CLB_PRODUCTS == 8;
+#else
+    return *(local const uint *)(la + 3 * CLB_PIECE(CLB_MR)) |
+           *(local const uint *)(lb + 3 * CLB_PIECE(CLB_NR));
 #endif
-    multiply_piece(la, lb, 3, 1, CLB_PRODUCTS == 8, d);
+}
+
+/* The small products of one stage are added up on their own, the smallest first, so that no
+ * truncated sum contains x1*y1. */
+static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint group,
+                                   float d[CLB_ACC], float sum[CLB_ACC])
+{
+    uint sparse = is_sparse(la, lb);
+
+    la += group * CLB_CHUNK(64);
+    if (sparse) {
+        begin_products(d);
+        multiply_piece(la, lb, 3, 2, 0, d);
+        multiply_piece(la, lb, 2, 3, 1, d);
+        finish_products(d);
+    }
+    begin_products(d);
+    multiply_piece(la, lb, 3, 1, sparse, d);
     multiply_piece(la, lb, 1, 3, 1, d);
     multiply_piece(la, lb, 2, 2, 1, d);
     multiply_piece(la, lb, 2, 1, 1, d);
     multiply_piece(la, lb, 1, 2, 1, d);
-}
-
-static inline float multiply_stage(local const uchar *la, local const uchar *lb, uint group,
-                                   float d[CLB_ACC], float sum[CLB_ACC])
-{
-    la += group * CLB_CHUNK(64);
-    begin_products(d);
-    multiply_small(la, lb, d);
-#if CLB_SPLIT_SUM
     finish_products(d);
     add_scaled(sum, 1.0f, d);
     begin_products(d);
-#endif
-    multiply_piece(la, lb, 1, 1, !CLB_SPLIT_SUM, d);
+    multiply_piece(la, lb, 1, 1, 0, d);
     finish_products(d);
     return 1.0f;
 }

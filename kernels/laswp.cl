@@ -177,3 +177,25 @@ CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, glob
             store_element(below ? load_element(x, from + i) : zero, y, to + i);
     }
 }
+
+/*
+ * y = the triangle of x, n x n, on and above its diagonal or on and below it, and zeros beside it.
+ */
+CLB_KERNEL void clb_triangle(global const uint *x, ulong x_off, ulong ldx, global uint *y,
+                             ulong y_off, ulong ldy, ulong n, uint upper)
+{
+    const ulong2 columns = get_columns(n);
+    const element zero = (element)(0);
+
+    for (ulong j = columns.x; j < columns.y; j++) {
+        const ulong from = x_off + j * ldx, to = y_off + j * ldy;
+        const ulong first = upper ? 0 : j, end = upper ? j + 1 : n;
+
+        for (ulong i = get_local_id(0); i < first; i += CLB_GROUP)
+            store_element(zero, y, to + i);
+        for (ulong i = first + get_local_id(0); i < end; i += CLB_GROUP)
+            store_element(load_element(x, from + i), y, to + i);
+        for (ulong i = end + get_local_id(0); i < n; i += CLB_GROUP)
+            store_element(zero, y, to + i);
+    }
+}

@@ -1,16 +1,19 @@
 /* Single precision in exact bf16 pieces: splitting and packing. Included behind nv_operand.h, where
- * the tile, CLB_KU, CLB_PIECE(width), CLB_PACK_WG and CLB_PACK_KERNEL are defined.
+ * the tile, CLB_KU, CLB_PIECE(width), CLB_TAIL, CLB_PACK_WG and CLB_PACK_KERNEL are defined.
  *
  * Each element is the exact sum of three bf16 pieces, x = x1 + x2 + x3 (8 significant bits each,
  * rounded to nearest, so |x2| <= 2^-8 |x|, |x3| <= 2^-16 |x|), and the product is
  *   x1*y1 + (x1*y2 + x2*y1) + (x1*y3 + x2*y2 + x3*y1) + (x2*y3 + x3*y2);
- * what is left out is below 2^-32 |x*y|, or 2^-23 |x*y| without the last two products.
+ * what is left out is below 2^-32 |x*y|, or 2^-24 |x*y| without the last two products.
  *
  * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
  * = blocks of CLB_KU depths, block = the image of the tile in local memory: piece 1, 2, 3, each
- * made of chunks of 8 elements (16 bytes), which place_of() orders. Zero beyond the operand.
- * Packed size: ceil(w/W) * W * KP * 6 *bytes*, KP = k rounded up to CLB_KU. dst_off, pa_off and
- * pb_off are in bytes, multiples of 16.
+ * made of chunks of 8 elements (16 bytes), which place_of() orders. Zero beyond the operand. Behind
+ * that a block has CLB_TAIL bytes, none or multiples of 16: words that are not 0 if the block is
+ * *sparse*. It is when a row has, somewhere among 8 consecutive depths, a single element that
+ * matters (none of the others is a sixteenth of it), so that an entry of C may be one product.
+ * Packed size: ceil(w/W) * KP/CLB_KU * (W * CLB_KU * 6 + CLB_TAIL) *bytes*, KP = k rounded up to
+ * CLB_KU. dst_off, pa_off and pb_off are in bytes, multiples of 16.
  *
  * *flag is set to 1, never cleared, when an element is neither zero nor of magnitude CLB_SAFE_MIN
  * .. CLB_SAFE_MAX (Inf and NaN included): C must then come from the FMA kernel. Within the range no
@@ -24,6 +27,8 @@
 #ifndef CLB_SAFE_MAX
 #define CLB_SAFE_MAX 0x1p56f
 #endif
+
+#define CLB_BLOCK(width) (CLB_PIECE(width) * 3 + CLB_TAIL)
 
 /* Row and depth, in the block, of element d of the chunk at e * 16 bytes of a piece. Defined by the
  * kernel file. */
@@ -50,14 +55,35 @@ static inline bool is_safe(float x)
     return a == 0.0f || (a >= CLB_SAFE_MIN && a <= CLB_SAFE_MAX);
 }
 
-/* Splits the 8 elements of a chunk and writes the pieces; false: one is outside the range. */
-static inline bool split_chunk(float x[8], global uchar *dst, uint width)
+/* One of 8 elements is large and the others are less than a sixteenth of it. */
+static inline bool is_single(const float x[8])
 {
-    bool safe = true;
+    float first = 0.0f;
+    float second = 0.0f;
+
+#pragma unroll
+    for (uint i = 0; i < 8; i++) {
+        float a = fabs(x[i]);
+
+        second = fmax(second, fmin(first, a));
+        first = fmax(first, a);
+    }
+    return second * 16.0f < first;
+}
+
+/* What a work-item finds in the elements that it packs. */
+struct findings {
+    bool unsafe, sparse;
+};
+
+/* Splits the 8 elements of a chunk and writes the pieces. */
+static inline void split_chunk(float x[8], global uchar *dst, uint width, struct findings *found)
+{
     float rest[8];
 
     for (uint i = 0; i < 8; i++)
-        safe = safe && is_safe(x[i]);
+        found->unsafe = found->unsafe || !is_safe(x[i]);
+    found->sparse = found->sparse || is_single(x);
 #pragma unroll
     for (uint piece = 0; piece < 3; piece++) {
 #pragma unroll
@@ -74,21 +100,38 @@ static inline bool split_chunk(float x[8], global uchar *dst, uint width)
         for (uint i = 0; i < 8; i++)
             x[i] = rest[i];
     }
-    return safe;
+}
+
+/* What the work-group has found. `sparse` is local memory for it. */
+static inline void note_findings(const struct findings *found, global uchar *tail,
+                                 global uint *flag, local uint *sparse)
+{
+    if (found->unsafe)
+        *flag = 1;
+#if CLB_TAIL
+    if (get_local_id(0) == 0)
+        *sparse = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (found->sparse)
+        *sparse = 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) < CLB_TAIL / 4)
+        ((global uint *)tail)[get_local_id(0)] = *sparse;
+#endif
 }
 
 static inline global uchar *packed_block(global uchar *dst, ulong dst_off, uint width)
 {
     ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
 
-    return dst + dst_off + block * (width * CLB_KU * 6);
+    return dst + dst_off + block * CLB_BLOCK(width);
 }
 
 /* Rows contiguous in the source, which is read in whole 32-byte sectors at least. */
 static inline void pack_n(global const float *src, ulong ld, uint w, uint k, global uchar *dst,
-                          uint width, bool is_a, global uint *flag, uint conj)
+                          uint width, bool is_a, global uint *flag, uint conj, local uint *sparse)
 {
-    bool safe = true;
+    struct findings found = {false, false};
 
     for (uint e = get_local_id(0); e < width * CLB_KU / 8; e += CLB_PACK_WG) {
         float x[8];
@@ -101,17 +144,17 @@ static inline void pack_n(global const float *src, ulong ld, uint w, uint k, glo
 
             x[d] = element(src, 1, ld, w, k, i, p, is_a, conj);
         }
-        safe = split_chunk(x, dst + e * 16, width) && safe;
+        split_chunk(x, dst + e * 16, width, &found);
     }
-    if (!safe)
-        *flag = 1;
+    note_findings(&found, dst + 3 * CLB_PIECE(width), flag, sparse);
 }
 
 /* Depths contiguous in the source: the block is read along the depth and turned in local memory. */
 static inline void pack_t(global const float *src, ulong ld, uint w, uint k, global uchar *dst,
-                          uint width, bool is_a, global uint *flag, uint conj, local float *block)
+                          uint width, bool is_a, global uint *flag, uint conj, local uint *sparse,
+                          local float *block)
 {
-    bool safe = true;
+    struct findings found = {false, false};
 
 #pragma unroll 8
     for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
@@ -130,18 +173,19 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
 
             x[d] = block[at.y * (width + 1) + at.x];
         }
-        safe = split_chunk(x, dst + e * 16, width) && safe;
+        split_chunk(x, dst + e * 16, width, &found);
     }
-    if (!safe)
-        *flag = 1;
+    note_findings(&found, dst + 3 * CLB_PIECE(width), flag, sparse);
 }
 
 CLB_PACK_KERNEL void clb_pack_a_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
                                   global uchar *dst, ulong dst_off,
                                   global uint *flag CLB_CONJ_PARAMETER)
 {
+    local uint sparse;
+
     pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
-           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ);
+           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ, &sparse);
 }
 
 CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
@@ -149,17 +193,20 @@ CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong 
                                   global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_MR + 1)];
+    local uint sparse;
 
     pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
-           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ, block);
+           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ, &sparse, block);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
                                   global uchar *dst, ulong dst_off,
                                   global uint *flag CLB_CONJ_PARAMETER)
 {
+    local uint sparse;
+
     pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
-           CLB_NR, false, flag, CLB_CONJ);
+           CLB_NR, false, flag, CLB_CONJ, &sparse);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
@@ -167,7 +214,8 @@ CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong 
                                   global uint *flag CLB_CONJ_PARAMETER)
 {
     local float block[CLB_KU * (CLB_NR + 1)];
+    local uint sparse;
 
     pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
-           CLB_NR, false, flag, CLB_CONJ, block);
+           CLB_NR, false, flag, CLB_CONJ, &sparse, block);
 }

@@ -181,6 +181,7 @@ struct clb_product {
     size_t c_offset, ldc;
     bool add, subtract;
     bool in_order; /* with subtract: one product after the other, by families that are not split */
+    bool negate;   /* C = -A*B, C += -A*B */
     struct clb_cut cut;
 };
 clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
@@ -286,9 +287,17 @@ bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void 
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                    void *y, size_t ldy, bool conjugate);
 
-/* Whether X (rows x cols) has a NaN; with 'U' or 'L' in that triangle, the diagonal included. */
+/* Whether X (rows x cols) has a NaN; with 'U' or 'L' in that triangle, the diagonal included, with
+ * 'u' or 'l' without it. */
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part);
+
+/* Such a part of a square of order n > 0: whether it has no NaN and no infinity; a copy of its
+ * first columns, beside which nothing is read or written. */
+bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x,
+                            size_t ldx);
+void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols, const void *x,
+                       size_t ldx, void *y, size_t ldy);
 
 /* ---- touch.c: C that the program never touched ----------------------------------------------- */
 

@@ -35,6 +35,7 @@ static clb_status pack_a(struct clb_engine *engine, const struct clb_dmat_update
 static bool is_direct(const struct clb_engine *engine, const struct clb_dmat_update *update)
 {
     return engine->variant->family->has_direct && update->op_b == CLB_OP_N &&
+           update->cut.kind == 0 &&
            update->c.rows <= engine->variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
@@ -54,6 +55,17 @@ static void cut_product(const struct clb_engine *engine, size_t m, size_t n, siz
             *cols = clb_min(w * unit_n, n);
         }
     }
+}
+
+/* The cut of the part of the product that begins there. */
+static struct clb_cut cut_from(const struct clb_dmat_update *update, size_t row, size_t col,
+                               size_t p0)
+{
+    struct clb_cut cut = update->cut;
+    cut.a += (ptrdiff_t)row - (ptrdiff_t)p0;
+    cut.b += (ptrdiff_t)col - (ptrdiff_t)p0;
+    cut.c += (ptrdiff_t)row - (ptrdiff_t)col;
+    return cut;
 }
 
 /* A slab of depth, from p0 on, for the part of C at `part`; the operands' packed columns begin with
@@ -78,7 +90,9 @@ static clb_status multiply_part(struct clb_engine *engine, const struct clb_dmat
         .ldc = update->c.ld,
         .add = update->assign && p0 > 0,
         .subtract = !update->assign,
-        .in_order = update->in_order};
+        .in_order = update->in_order,
+        .negate = update->negate,
+        .cut = cut_from(update, part->row, j0 + part->col, p0)};
     return clb_gemm_multiply(engine->lane, engine->variant, &product,
                              (struct clb_order){.queue = engine->queue});
 }

@@ -10,8 +10,10 @@
 
 /* A system of one block and a bit, so that all kernels and the product between blocks take part:
  * A^H*X = B with A lower triangular, which reverses, transposes and conjugates. Behind A in one
- * matrix stand B, its copy with the rows reversed, that permuted back, and the trapezoid of B. */
-#define RHS ((size_t)3)
+ * matrix stand B, its copy with the rows reversed, that permuted back, the trapezoid of B, and A's
+ * upper triangle. */
+#define RHS    ((size_t)3)
+#define BEHIND (4 * RHS) /* columns before the triangle */
 
 struct check {
     struct clb_engine *engine;
@@ -96,6 +98,8 @@ static clb_status run(const struct check *check)
     const struct clb_dmat b = columns(check, 0);
     const struct clb_dmat_triangle triangle = {
         .a = clb_dmat_part(&check->all, 0, 0, check->n, check->n), .op = CLB_OP_C};
+    const struct clb_dmat copy =
+        clb_dmat_part(&check->all, 0, check->n + BEHIND, check->n, check->n);
     clb_status status =
         clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, check->all.mem, CL_TRUE, 0,
                                                check->bytes, check->before, 0, NULL, NULL),
@@ -106,6 +110,8 @@ static clb_status run(const struct check *check)
         status = clb_dmat_solve(engine, &triangle, &b);
     if (status == CLB_OK)
         status = enqueue_moves(check);
+    if (status == CLB_OK)
+        status = clb_dmat_triangle_copy(engine, &triangle.a, &copy, true);
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, check->all.mem, CL_TRUE, 0,
                                                        check->bytes, check->after, 0, NULL, NULL),
@@ -131,6 +137,19 @@ static bool entry_is_right(const struct check *check, size_t i, size_t j, size_t
     return fabs(sum) <= 2 * (double)(check->n + 4) * unit * size;
 }
 
+static bool triangle_is_right(const struct check *check)
+{
+    for (size_t j = 0; j < check->n; j++) {
+        for (size_t e = 0; e < check->n * check->parts; e++) {
+            size_t i = e / check->parts, part = e % check->parts;
+            if (get(check, check->after, i, check->n + BEHIND + j, part) !=
+                (i <= j ? get(check, check->before, i, j, part) : 0))
+                return false;
+        }
+    }
+    return true;
+}
+
 static bool is_right(const struct check *check)
 {
     for (size_t j = check->n; j < check->n + RHS; j++) {
@@ -149,7 +168,7 @@ static bool is_right(const struct check *check)
             }
         }
     }
-    return true;
+    return triangle_is_right(check);
 }
 
 static clb_status check_kernels(struct clb_engine *engine)
@@ -160,7 +179,7 @@ static clb_status check_kernels(struct clb_engine *engine)
                           .n = n,
                           .parts = clb_precision_parts(precision),
                           .single = clb_precision_real_size(precision) == sizeof(float),
-                          .all = {.rows = n, .cols = n + 4 * RHS, .ld = n + 1}};
+                          .all = {.rows = n, .cols = n + BEHIND + n, .ld = n + 1}};
     check.bytes = check.all.ld * check.all.cols * clb_precision_size(precision);
     check.before = calloc(2, check.bytes);
     if (check.before == NULL)

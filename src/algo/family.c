@@ -155,6 +155,12 @@ static size_t bf16_block(const size_t *value, size_t width)
     return width * value[CLB_PARAM_KU] * 6;
 }
 
+/* And words that say whether the block is sparse. */
+static size_t bf16x6_block(const size_t *value, size_t width)
+{
+    return bf16_block(value, width) + 128;
+}
+
 /* Two pieces and the block's factor. */
 static size_t fp16x3_block(const size_t *value, size_t width)
 {
@@ -170,7 +176,7 @@ const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
         [CLB_FAMILY_NV_DMMA] = {&clb_kernel_gemm_nv_dmma, dmma_fits, portable_pack, warps_gemm,
                                 NULL, false, false},
         [CLB_FAMILY_NV_BF16X6] = {&clb_kernel_gemm_nv_bf16x6, split_fits, portable_pack, split_gemm,
-                                  bf16_block, false, false},
+                                  bf16x6_block, false, false},
         [CLB_FAMILY_NV_FP16X3] = {&clb_kernel_gemm_nv_fp16x3, split_fits, portable_pack, split_gemm,
                                   fp16x3_block, false, false},
         [CLB_FAMILY_NV_BF16_SYNC] = {&clb_kernel_gemm_nv_bf16_sync, bf16_sync_fits, portable_pack,

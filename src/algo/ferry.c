@@ -14,6 +14,17 @@ struct clb_rect clb_cargo_piece(const struct clb_cargo *cargo, size_t piece)
     return (struct clb_rect){0, first, x->rows, clb_min(cargo->extent, x->cols - first)};
 }
 
+struct clb_cargo clb_cargo_of_triangle(const struct clb_dmat *x, size_t element, bool upper,
+                                       size_t k, size_t width, void *a, size_t ld)
+{
+    size_t row = upper ? 0 : k, rows = upper ? k + width : x->rows - k;
+    return (struct clb_cargo){.x = clb_dmat_part(x, row, k, rows, width),
+                              .host = (char *)a + (row + k * ld) * element,
+                              .ld = ld,
+                              .shape = upper ? CLB_CARGO_UPPER : CLB_CARGO_LOWER,
+                              .diagonal = (ptrdiff_t)(k - row)};
+}
+
 /* A piece is at least one row or column, and slots are as large as that needs. */
 static void cut(struct clb_ferry *ferry, struct clb_cargo *cargo)
 {

@@ -45,6 +45,11 @@ struct clb_cargo {
     cl_event ready; /* up: x is complete; down: x may be read */
 };
 
+/* Columns [k, k + width) of a triangle of order x->rows between the device's x and the caller's
+ * memory, where the triangle begins at `a`. */
+struct clb_cargo clb_cargo_of_triangle(const struct clb_dmat *x, size_t element, bool upper,
+                                       size_t k, size_t width, void *a, size_t ld);
+
 struct clb_ferry;
 
 struct clb_ferryman {

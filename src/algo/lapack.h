@@ -1,5 +1,5 @@
-/* lapack: triangular systems, LU, Cholesky and QR factorisations of the caller's matrices, in host
- * memory, on the device. What route asks of this layer beside GEMM. */
+/* lapack: triangular systems, LU, Cholesky and QR factorisations and inverses of the caller's
+ * matrices, in host memory, on the device. What route asks of this layer beside GEMM. */
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
@@ -259,5 +259,26 @@ clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_potrs *problem,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct clb_rect *rect);
+
+/* ---- inverse.c ------------------------------------------------------------------------------- */
+
+/* A triangle of order n, of which the other one is neither read nor written, is overwritten by its
+ * inverse (LAPACK xTRTRI), or by its product with its conjugate transpose, U*U^H or L^H*L (xLAUUM),
+ * or by both in turn: the inverse of U^H*U or L*L^H (xPOTRI). n > 0; where it is inverted no
+ * element of its diagonal is zero. With `unit` the diagonal is neither read nor written; only
+ * without a product. */
+struct clb_inverse {
+    clb_precision precision;
+    bool inverts, multiplies;
+    bool upper, unit;
+    size_t n;
+    void *a;
+    size_t lda;
+};
+
+/* Compute on the device. Otherwise than with CLB_OK, A is intact. CLB_ERR_RANGE: the result is not
+ * finite. *kernel is for reports. */
+clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_inverse *problem, const char **kernel) CLB_MUST_CHECK;
 
 #endif

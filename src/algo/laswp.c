@@ -1,4 +1,4 @@
-/* Elements of device matrices put in other places: row interchanges, trapezoids. */
+/* Elements of device matrices put in other places: row interchanges, trapezoids, triangles. */
 #include "dmat.h"
 
 #include <stdlib.h>
@@ -136,4 +136,16 @@ clb_status clb_dmat_trapezoid(struct clb_engine *engine, const struct clb_dmat *
         {clb_precision_size(precision), clb_scalar_one(precision)},
         CLB_ARG(copies)};
     return launch(engine, "clb_trapezoid", arguments, CLB_COUNT_OF(arguments));
+}
+
+clb_status clb_dmat_triangle_copy(struct clb_engine *engine, const struct clb_dmat *x,
+                                  const struct clb_dmat *y, bool upper)
+{
+    const cl_ulong x_offset = x->offset, ldx = x->ld, y_offset = y->offset, ldy = y->ld;
+    const cl_ulong n = y->cols;
+    const cl_uint above = upper;
+    const struct clb_argument arguments[] = {CLB_ARG(x->mem), CLB_ARG(x_offset), CLB_ARG(ldx),
+                                             CLB_ARG(y->mem), CLB_ARG(y_offset), CLB_ARG(ldy),
+                                             CLB_ARG(n),      CLB_ARG(above)};
+    return launch(engine, "clb_triangle", arguments, CLB_COUNT_OF(arguments));
 }

@@ -119,7 +119,7 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     const cl_ulong start = each * product->c_offset;
     const cl_ulong ldc = each * product->ldc, ldb = each * product->ldb;
     const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
-    const cl_double alpha_d = product->subtract ? -1 : 1;
+    const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
     const cl_double beta_d = product->in_order ? IN_ORDER : product->add || product->subtract;
     const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
     bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);

@@ -23,18 +23,24 @@ static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restri
     }
 }
 
-/* Zero times any number is zero, and NaN for what is none. */
+/* Zero times any number is zero, and NaN for what is none. Several sums, because one is bound by
+ * the latency of an addition. */
 static bool CLB_FINITE(size_t m, size_t n, const CLB_REAL *p, size_t ldp)
 {
-    CLB_REAL sum = 0;
+    CLB_REAL sum[16] = {0}, all = 0;
     for (size_t j = 0; j < n; j++, p += ldp) {
-        CLB_REAL column = 0;
-#pragma omp simd reduction(+ : column)
-        for (size_t i = 0; i < m; i++)
-            column += 0 * p[i];
-        sum += column;
+        size_t i = 0;
+        for (; i + CLB_COUNT_OF(sum) <= m; i += CLB_COUNT_OF(sum)) {
+            CLB_SIMD
+            for (size_t e = 0; e < CLB_COUNT_OF(sum); e++)
+                sum[e] += 0 * p[i + e];
+        }
+        for (; i < m; i++)
+            sum[0] += 0 * p[i];
     }
-    return sum == 0;
+    for (size_t e = 0; e < CLB_COUNT_OF(sum); e++)
+        all += sum[e];
+    return all == 0;
 }
 
 /* Elements are pairs (re, im), leading dimensions count pairs. Products are Fortran's, four

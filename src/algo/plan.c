@@ -55,14 +55,17 @@ static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role,
     return in_place ? 0 : clb_buffer_rounded(chunk);
 }
 
-/* Count the bytes for a choice of slots. */
-static bool fits(const struct clb_gemm *problem, struct clb_gemm_plan *plan, size_t a_slots,
-                 size_t b_slots, uint64_t budget, uint64_t max_alloc)
+/* Count the bytes for a choice of slots of the operand that is kept. The other one's chunks are
+ * used again where all tiles have them in common; otherwise one slot, which stays in the cache. */
+static bool fits(const struct clb_gemm *problem, struct clb_gemm_plan *plan, size_t slots,
+                 uint64_t budget, uint64_t max_alloc)
 {
-    plan->a_slots = a_slots;
-    plan->b_slots = plan->direct ? 0 : b_slots;
-    plan->kept = clb_gemm_has_whole_rows(problem) ? CLB_OPERAND_B : CLB_OPERAND_A;
-    plan->queues = a_slots == plan->slabs ? plan->c_slots : 1;
+    bool a_kept = !clb_gemm_has_whole_rows(problem);
+    size_t others = a_kept && plan->tile_cols == 1 ? slots : 1;
+    plan->kept = a_kept ? CLB_OPERAND_A : CLB_OPERAND_B;
+    plan->a_slots = a_kept ? slots : others;
+    plan->b_slots = plan->direct ? 0 : a_kept ? others : slots;
+    plan->queues = slots == plan->slabs ? plan->c_slots : 1;
     size_t own_a = plan->kept == CLB_OPERAND_B ? plan->queues : 1;
     size_t own_b = plan->kept == CLB_OPERAND_A ? plan->queues : 1;
     plan->bytes =
@@ -131,7 +134,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     do {
         set_tiles(problem, &cut, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
-        if (fits(problem, plan, plan->slabs, plan->slabs, budget, max_alloc))
+        if (fits(problem, plan, plan->slabs, budget, max_alloc))
             return true;
         wanted_m = plan->tile_m / 2;
     } while (wanted_m >= SMALLEST_BLOCK && !cut.whole_m && !cut.whole_n);
@@ -140,7 +143,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     for (;;) {
         set_tiles(problem, &cut, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
-        if (fits(problem, plan, 1, 1, budget, max_alloc))
+        if (fits(problem, plan, 1, budget, max_alloc))
             return true;
         /* Halve the longer side that the kernel's own tile still allows to be halved. */
         bool long_m = !cut.whole_m && plan->tile_m > (cut.square ? plan->tile_n : cut.unit_m);

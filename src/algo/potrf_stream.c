@@ -17,19 +17,17 @@ struct run {
 
 static struct clb_cargo make_load(const struct clb_chol *chol, bool down, size_t k)
 {
-    size_t width = clb_chol_width(chol, k), n = chol->n;
-    bool upper = chol->problem->upper, rows = upper && !down, above = upper && down;
-    size_t row = above ? 0 : k;
-    return (struct clb_cargo){.down = down,
-                              .x = clb_dmat_part(&chol->x, row, k,
-                                                 rows    ? width
-                                                 : above ? k + width
-                                                         : n - k,
-                                                 rows ? n - k : width),
-                              .host = clb_chol_host(chol, row, k),
-                              .ld = chol->problem->lda,
-                              .shape = upper ? CLB_CARGO_UPPER : CLB_CARGO_LOWER,
-                              .diagonal = (ptrdiff_t)(k - row)};
+    const struct clb_potrf *problem = chol->problem;
+    size_t width = clb_chol_width(chol, k);
+    struct clb_cargo load = clb_cargo_of_triangle(&chol->x, chol->element, problem->upper, k, width,
+                                                  problem->a, problem->lda);
+    load.down = down;
+    if (problem->upper && !down) {
+        load.x = clb_dmat_part(&chol->x, k, k, width, chol->n - k);
+        load.host = clb_chol_host(chol, k, k);
+        load.diagonal = 0;
+    }
+    return load;
 }
 
 static clb_status make_loads(struct run *run)

@@ -53,6 +53,11 @@ clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_
                              const struct clb_gemm *problem, bool on_device,
                              struct clb_program **program) CLB_MUST_CHECK;
 
+/* The same for products of device matrices: the kernel that leaves something out, where the family
+ * has one. */
+clb_status clb_cut_prepare(struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
 /* The term whose second operand is the first one of `term` transposed, from the same memory;
  * CLB_MAX_TERMS when there is none. */
 size_t clb_gemm_twin(const struct clb_gemm *problem, size_t term);
@@ -97,9 +102,13 @@ struct clb_rect clb_region_trim(clb_region region, struct clb_rect block);
 /* What has been trimmed, in one or two parts: beside the diagonal, and square on it. */
 size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct clb_rect part[2]);
 
-/* Of a triangular operand zeros were multiplied that the sums don't have, and zero times infinity
- * is not zero: false for a part of such a product that is not finite. It must be computed
- * elsewhere, and the run ends with CLB_ERR_RANGE. */
+/* One of the operands is triangular: zeros beside the triangle are multiplied that the sums don't
+ * have. */
+bool clb_gemm_adds_zeros(const struct clb_gemm *problem);
+
+/* Zero times infinity is not zero: false for a part of a product with such zeros that is not
+ * finite. It must be computed elsewhere, and the run ends with CLB_ERR_RANGE. Where all of the
+ * general operand that goes into a part is finite, the part is exact anyway. */
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                        size_t ldp);
 

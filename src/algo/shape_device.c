@@ -358,6 +358,11 @@ static bool has_triangle(const struct clb_gemm *problem)
            level3->b[0].shape == CLB_SHAPE_TRIANGULAR;
 }
 
+clb_status clb_cut_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    return variant->family->has_cut ? check_once(runtime, variant, CUT) : CLB_OK;
+}
+
 clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                              const struct clb_gemm *problem, bool on_device,
                              struct clb_program **program)
@@ -366,8 +371,8 @@ clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_
     *program = NULL;
     if (problem->level3 == NULL)
         return CLB_OK;
-    if (variant->family->has_cut && has_triangle(problem))
-        status = check_once(runtime, variant, CUT);
+    if (has_triangle(problem))
+        status = clb_cut_prepare(runtime, variant);
     if (status == CLB_OK && on_device && clb_gemm_is_shaped(problem)) {
         status = check_once(runtime, variant, MAKE);
         *program = checks[variant->precision].program;

@@ -81,3 +81,42 @@ clb_status clb_dmat_copy_out(struct clb_engine *engine, const struct clb_dmat *x
     copy_by_threads(&copy, engine->runtime->device.units);
     return clb_dmat_unmap(engine, x, mapped);
 }
+
+/* ---- loans ----------------------------------------------------------------------------------- */
+
+static clb_status copy_there(struct clb_loan *loan, struct clb_engine *engine, const void *a,
+                             size_t lda, struct clb_dmat *x)
+{
+    size_t element = clb_precision_size(engine->variant->precision), bytes;
+    x->ld = clb_dmat_ld(x->rows, element);
+    clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, element, &bytes);
+    if (status == CLB_OK)
+        status = clb_buffer_get(engine->runtime, CLB_MEMORY_HOST, bytes, &loan->copy);
+    if (status != CLB_OK)
+        return status;
+    x->mem = loan->copy->mem;
+    return clb_dmat_copy_in(engine, x, a, lda);
+}
+
+clb_status clb_loan_take(struct clb_loan *loan, struct clb_engine *engine, const void *a,
+                         size_t lda, struct clb_dmat *x)
+{
+    size_t element = clb_precision_size(engine->variant->precision), bytes;
+    clb_status status = clb_extent_bytes(x->rows, x->cols, lda, element, &bytes);
+    *loan = (struct clb_loan){0};
+    if (status != CLB_OK)
+        return status;
+    if (clb_buffer_wrap(engine->runtime, a, bytes, &loan->wrapped) != CLB_OK)
+        return copy_there(loan, engine, a, lda, x);
+    x->mem = loan->wrapped;
+    x->ld = lda;
+    return CLB_OK;
+}
+
+void clb_loan_return(struct clb_loan *loan, struct clb_runtime *runtime, bool idle)
+{
+    if (loan->wrapped != NULL && idle)
+        clb_cl.ReleaseMemObject(loan->wrapped);
+    clb_buffer_end(runtime, loan->copy, idle);
+    *loan = (struct clb_loan){0};
+}

@@ -19,4 +19,17 @@ clb_status clb_dmat_copy_in(struct clb_engine *engine, const struct clb_dmat *x,
 clb_status clb_dmat_copy_out(struct clb_engine *engine, const struct clb_dmat *x, void *a,
                              size_t lda, bool *written) CLB_MUST_CHECK;
 
+/* The caller's matrix, to be read by the device: in place, or a copy where the device can't have it
+ * because its columns are too far apart. */
+struct clb_loan {
+    cl_mem wrapped;
+    struct clb_buffer *copy;
+};
+/* Of *x the rows and columns are set; it is the matrix then. Whatever the status, the loan is to be
+ * returned. */
+clb_status clb_loan_take(struct clb_loan *loan, struct clb_engine *engine, const void *a,
+                         size_t lda, struct clb_dmat *x) CLB_MUST_CHECK;
+/* `idle`: no command that uses it is outstanding. */
+void clb_loan_return(struct clb_loan *loan, struct clb_runtime *runtime, bool idle);
+
 #endif

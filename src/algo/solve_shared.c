@@ -1,5 +1,6 @@
 /* Systems and products where the device shares the host's memory: A is used in place; the CPU
  * copies a part of B into one of two slots while the device works on the other. */
+#include "shared.h"
 #include "solve.h"
 
 struct slot {
@@ -13,9 +14,8 @@ struct run {
     struct clb_solve *solve;
     struct clb_engine engine;
     struct slot slot[2];
-    size_t ld;               /* of a slot */
-    cl_mem wrapped;          /* the caller's A */
-    struct clb_buffer *copy; /* or what there is instead */
+    size_t ld; /* of a slot */
+    struct clb_loan loan; /* the caller's A */
 };
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -124,43 +124,11 @@ static clb_status open_slots(struct run *run)
     return status;
 }
 
-/* Where the device can't have the caller's matrix, because its columns are too far apart. */
-static clb_status copy_a(struct run *run, struct clb_dmat *a)
-{
-    const struct clb_solve *solve = run->solve;
-    size_t element = clb_precision_size(solve->precision), bytes;
-    cl_int error;
-    a->ld = clb_dmat_ld(a->rows, element);
-    clb_status status = clb_extent_bytes(a->ld, a->cols, a->ld, element, &bytes);
-    if (status == CLB_OK)
-        status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST, bytes, &run->copy);
-    if (status != CLB_OK)
-        return status;
-    a->mem = run->copy->mem;
-    void *to = clb_cl.EnqueueMapBuffer(run->engine.queue, a->mem, CL_TRUE, CL_MAP_WRITE, 0, bytes,
-                                       0, NULL, NULL, &error);
-    status = clb_cl_check(error, "clEnqueueMapBuffer");
-    if (status != CLB_OK)
-        return status;
-    clb_merge_tile(solve->precision, a->rows, a->cols, clb_scalar_one(solve->precision), solve->a,
-                   solve->lda, clb_scalar_zero(solve->precision), to, a->ld);
-    return clb_cl_check(clb_cl.EnqueueUnmapMemObject(run->engine.queue, a->mem, to, 0, NULL, NULL),
-                        "clEnqueueUnmapMemObject");
-}
-
 static clb_status open_a(struct run *run)
 {
     struct clb_solve *solve = run->solve;
-    size_t bytes;
-    struct clb_dmat a = {.rows = clb_solve_order(solve), .cols = solve->cols_a, .ld = solve->lda};
-    clb_status status =
-        clb_extent_bytes(a.rows, a.cols, solve->lda, clb_precision_size(solve->precision), &bytes);
-    if (status != CLB_OK)
-        return status;
-    if (clb_buffer_wrap(run->runtime, solve->a, bytes, &run->wrapped) == CLB_OK)
-        a.mem = run->wrapped;
-    else
-        status = copy_a(run, &a);
+    struct clb_dmat a = {.rows = clb_solve_order(solve), .cols = solve->cols_a};
+    clb_status status = clb_loan_take(&run->loan, &run->engine, solve->a, solve->lda, &a);
     if (status == CLB_OK)
         status = solve->work->prepare(solve, &run->engine, &a);
     return status;
@@ -190,9 +158,7 @@ static void end_run(struct run *run)
             clb_cl.ReleaseEvent(run->slot[i].ready);
         clb_buffer_end(run->runtime, run->slot[i].buffer, idle);
     }
-    if (run->wrapped != NULL && idle)
-        clb_cl.ReleaseMemObject(run->wrapped);
-    clb_buffer_end(run->runtime, run->copy, idle);
+    clb_loan_return(&run->loan, run->runtime, idle);
     if (run->solve->work->end != NULL)
         run->solve->work->end(run->solve, idle);
     clb_engine_close(&run->engine, idle);

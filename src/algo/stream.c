@@ -168,12 +168,11 @@ static clb_status multiply_slab(struct clb_stream *stream, size_t number, size_t
         .ldc = strip->ldc,
         .add = slab > 0,
         .cut = clb_gemm_cut(stream->variant, stream->problem, &pass, rect)};
-    return clb_gemm_multiply(stream->strip_lane[number % CLB_STRIP_QUEUES], stream->variant,
-                             &product, order);
+    return clb_gemm_multiply(stream->strip_lane[strip->queue], stream->variant, &product, order);
 }
 
 /* Enqueue the kernels of a strip after those that packed its operands, `packed` the last of them.
- * The first slab contributes to all of it. */
+ * The first slab contributes to all of it. What adds to an opening follows it in its queue. */
 static clb_status multiply(struct clb_stream *stream, size_t number, cl_event packed)
 {
     struct clb_strip *strip = &stream->schedule.strip[number];
@@ -182,8 +181,8 @@ static clb_status multiply(struct clb_stream *stream, size_t number, cl_event pa
     size_t last_slab = 0;
     clb_status status = wait_for_slot(stream, number);
     /* One behind, because the last launch has the event. */
-    for (size_t slab = 0; slab <= plan->slabs && status == CLB_OK; slab++) {
-        bool end = slab == plan->slabs;
+    for (size_t slab = strip->slab; slab <= strip->end_slab && status == CLB_OK; slab++) {
+        bool end = slab == strip->end_slab;
         if (!end) {
             const struct clb_pass pass = clb_gemm_pass(stream->problem, plan->slab, slab);
             rect = find_support(stream, strip, &pass);
@@ -191,16 +190,16 @@ static clb_status multiply(struct clb_stream *stream, size_t number, cl_event pa
         if (!end && (rect.rows == 0 || rect.cols == 0))
             continue;
         if (last.rows > 0)
-            status = multiply_slab(stream, number, last_slab, &last,
-                                   (struct clb_order){.waits = last_slab == 0,
-                                                      .wait_list = last_slab == 0 ? &packed : NULL,
-                                                      .event = end ? &strip->ready : NULL});
+            status = multiply_slab(
+                stream, number, last_slab, &last,
+                (struct clb_order){.waits = last_slab == strip->slab,
+                                   .wait_list = last_slab == strip->slab ? &packed : NULL,
+                                   .event = end ? &strip->ready : NULL});
         last = rect;
         last_slab = slab;
     }
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(stream->strip_lane[number % CLB_STRIP_QUEUES]->queue),
-                              "clFlush");
+        status = clb_cl_check(clb_cl.Flush(stream->strip_lane[strip->queue]->queue), "clFlush");
     return status;
 }
 
@@ -246,7 +245,7 @@ static clb_status enqueue_all(struct clb_stream *stream)
             clb_stream_mark(stream, CLB_MARK_LOADED);
         for (size_t i = 0; i < step->strips && status == CLB_OK; i++, strip++) {
             struct clb_strip *next = &schedule->strip[strip];
-            if (next->merged < next->pieces)
+            if (next->merged < next->pieces || next->pieces == 0)
                 status = multiply(stream, strip, schedule->load[load - 1].packed);
             clb_stream_mark(stream, CLB_MARK_FIRST);
             if (status == CLB_OK)

@@ -13,6 +13,11 @@
  * Bound: with T the time to bring A and B in and W that of the kernels, no schedule over squares
  * ends before max over t of t*T + (1-t^2)*W.
  *
+ * Where all of C is kept on the device and the depth is large, its first slab is an opening: it is
+ * loaded of all bands and multiplied before anything of the others is loaded. So the device has
+ * work earlier: what can be computed after a fraction t of the operands is (t/s)^2 of the first
+ * part's share s, and not t^2 of all.
+ *
  * When the packed operands don't fit, C is cut into blocks that are computed one after the other in
  * one run, in a serpentine, so that only one operand of the next block has to be loaded, band by
  * band with a strip of the whole height or width after each.
@@ -52,6 +57,7 @@ struct clb_stream_plan {
     size_t block_m, block_n; /* of C */
     size_t band_m, band_n, slab;
     size_t slabs;                /* of all terms */
+    size_t opening;              /* slabs that are loaded of all bands before the others */
     size_t square;               /* on the diagonal of a triangular region; or 0 */
     size_t strip_m, strip_n;     /* of strips that are whole columns or rows; or 0 */
     bool shared;                 /* both operands are the same matrices: loads are for both */
@@ -96,6 +102,7 @@ struct clb_load {
     struct clb_target target[2];
     size_t targets;
     size_t origin; /* where the operand's block begins: packed panels are relative to it */
+    size_t step;
     size_t first_piece, pieces, piece_cols;
     size_t enqueued;  /* pieces whose transfer has been enqueued */
     cl_event *upload; /* their events */
@@ -108,6 +115,8 @@ struct clb_strip {
     size_t ldc;                /* on the device */
     size_t offset;             /* elements into C where all of it is kept there */
     size_t step;
+    size_t slab, end_slab; /* that are added here; what is complete only later has no pieces */
+    size_t queue;
     size_t first_piece, pieces, piece_cols;
     size_t merged;  /* pieces that are in the caller's matrix */
     cl_event ready; /* the kernel's */
@@ -118,6 +127,9 @@ struct clb_step {
     size_t loads, strips;
     bool new_block;   /* its loads overwrite what earlier strips read */
     cl_event checked; /* split families: the flag has been read */
+    /* Products with a triangle: an element of the general operand is not finite. Set before the
+     * load of it is enqueued, so that it stands when a strip comes down. */
+    atomic_bool infinite;
 };
 
 struct clb_schedule {

@@ -103,6 +103,17 @@ static void prefetch(const char *from, size_t bytes)
         __builtin_prefetch(from + i, 0, 3);
 }
 
+/* A column of the operand that zeros beside a triangle are multiplied with: while it is in the
+ * cache, because a search of the results reads them from memory once more. */
+static void look_for_infinite(const struct clb_stream *stream, const struct clb_load *load,
+                              const char *column, size_t rows)
+{
+    if (load->operand->shape == CLB_SHAPE_GENERAL && clb_gemm_adds_zeros(stream->problem) &&
+        !clb_tile_is_finite(stream->problem->precision, rows, 1, column, rows))
+        atomic_store_explicit(&stream->schedule.step[load->step].infinite, true,
+                              memory_order_relaxed);
+}
+
 /* Columns [begin, end) of a portion, through the cache, from which the device then reads: where the
  * link and the CPUs are busy in both directions that is a little faster than past it. (H200,
  * 2026-11, n = 8192, double precision.) */
@@ -124,12 +135,15 @@ static void copy_in(const struct clb_stream *stream, const struct portion *porti
     if (!cached) {
         clb_copy_past_cache(slot + begin * bytes, bytes, from + begin * step, step, bytes,
                             end - begin);
+        for (size_t j = begin; j < end; j++)
+            look_for_infinite(stream, load, from + j * step, portion->rows);
         return;
     }
     for (size_t j = begin; j < end; j++) {
         if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < end)
             prefetch(from + (j + PREFETCH_COLUMNS) * step, bytes);
         memcpy(slot + j * bytes, from + j * step, bytes);
+        look_for_infinite(stream, load, slot + j * bytes, portion->rows);
     }
 }
 
@@ -307,7 +321,9 @@ static clb_status end_download(struct clb_porter *porter)
     const struct clb_gemm *problem = stream->problem;
     const struct clb_rect *rect = &stream->progress->part[piece];
     const struct clb_buffer *slot = porter->slot[2 + (porter->turn_down + 1) % 2];
-    bool exact = clb_part_is_exact(problem, rect, slot->host, strip->ldc);
+    bool exact =
+        !atomic_load_explicit(&stream->schedule.step[strip->step].infinite, memory_order_relaxed) ||
+        clb_part_is_exact(problem, rect, slot->host, strip->ldc);
     if (exact)
         merge(problem, rect, slot->host, strip->ldc);
     clb_porter_spent(porter, CLB_SPELL_MERGE);

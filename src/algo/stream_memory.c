@@ -14,7 +14,7 @@ static clb_status get_some(struct clb_stream *stream, struct clb_buffer **buffer
 }
 
 /* All of C stays on the device where that takes an eighth of its memory at most. */
-static clb_status get_whole(struct clb_stream *stream)
+static clb_status get_whole(struct clb_stream *stream, struct clb_buffer **buffer)
 {
     const struct clb_stream_plan *plan = &stream->plan;
     uint64_t max_alloc = stream->runtime->device.max_alloc;
@@ -25,40 +25,46 @@ static clb_status get_whole(struct clb_stream *stream)
     if (bytes > max_alloc - max_alloc / 8 || rounded > plan->available / 8 ||
         plan->bytes - slots + rounded > plan->available)
         return CLB_ERR_NOMEM;
-    return get_some(stream, stream->strip_buffer, 1, bytes);
+    return get_some(stream, buffer, 1, bytes);
 }
 
-static clb_status get_strips(struct clb_stream *stream)
+/* An opening is added to on the device: without all of C there is none. */
+static clb_status make_without_opening(struct clb_stream *stream)
 {
-    struct clb_stream_plan *plan = &stream->plan;
-    stream->whole = get_whole(stream) == CLB_OK;
-    if (stream->whole) {
-        plan->strip_slots = 1;
+    if (stream->plan.opening == 0)
         return CLB_OK;
-    }
-    return get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
+    stream->plan.opening = 0;
+    clb_schedule_free(&stream->schedule);
+    return clb_schedule_make(&stream->plan, stream->problem, stream->a, stream->b,
+                             &stream->schedule);
 }
 
 static clb_status get_buffers(struct clb_stream *stream)
 {
     struct clb_stream_plan *plan = &stream->plan;
+    struct clb_buffer *whole = NULL;
+    stream->whole = get_whole(stream, &whole) == CLB_OK;
+    clb_status status = stream->whole ? CLB_OK : make_without_opening(stream);
     plan->raw_slots = clb_min(plan->raw_slots, stream->schedule.loads);
-    plan->strip_slots = clb_min(plan->strip_slots, stream->schedule.strips);
+    plan->strip_slots = stream->whole ? 1 : clb_min(plan->strip_slots, stream->schedule.strips);
     stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots;
     stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
-    if (stream->buffers == NULL)
-        return CLB_ERR_NOMEM;
+    if (status != CLB_OK || stream->buffers == NULL) {
+        clb_buffer_put(stream->runtime, whole);
+        return status != CLB_OK ? status : CLB_ERR_NOMEM;
+    }
     stream->packed_a = stream->buffers;
     stream->packed_b = stream->packed_a + plan->slabs;
     stream->raw = stream->packed_b + plan->slabs;
     stream->strip_buffer = stream->raw + plan->raw_slots;
-    clb_status status = get_some(stream, stream->packed_a, plan->slabs, plan->a_bytes);
+    stream->strip_buffer[0] = whole;
+    status = get_some(stream, stream->packed_a, plan->slabs, plan->a_bytes);
     if (status == CLB_OK)
         status = get_some(stream, stream->packed_b, plan->slabs, plan->b_bytes);
     if (status == CLB_OK)
         status = get_some(stream, stream->raw, plan->raw_slots, plan->raw_bytes);
-    if (status == CLB_OK)
-        status = get_strips(stream);
+    if (status == CLB_OK && !stream->whole)
+        status = get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
     if (status == CLB_OK && clb_gemm_is_split(stream->variant))
         status = get_some(stream, &stream->flag, 1, sizeof(cl_uint));
     if (status == CLB_OK && stream->flag != NULL)
@@ -68,9 +74,12 @@ static clb_status get_buffers(struct clb_stream *stream)
 }
 
 /* Porters that upload first. While C is kept on the device nothing waits for a merge before the
- * end, where all carry it, and the sooner the operands are there the better. */
+ * end, where all carry it, and the sooner the operands are there the better. But where strips are
+ * whole columns or rows (trmm), as much comes down as goes up from the first strip on. */
 static size_t upload_first(const struct clb_stream *stream)
 {
+    if (stream->plan.strip_m != 0)
+        return clb_div_up(6 * stream->porters, 10);
     return stream->whole ? clb_div_up(5 * stream->porters, 6) : clb_div_up(6 * stream->porters, 10);
 }
 

@@ -14,7 +14,7 @@
  * With two, uploads wait for kernels half of the time (H200, 2026-11). */
 #define RAW_SLOTS_MIN  ((size_t)2)
 #define RAW_SLOTS_GOOD ((size_t)4)
-#define RAW_SLOTS_MAX  ((size_t)32)
+#define RAW_SLOTS_MAX  ((size_t)64)
 
 /* Strips under way where C is not kept on the device: more when they are cut. */
 #define STRIP_SLOTS_MAX ((size_t)8)
@@ -231,6 +231,13 @@ static bool is_shared(const struct clb_gemm *problem)
     return shared;
 }
 
+/* Slabs that are an opening: one, of plain products that have at least two others. Results come
+ * down while these are multiplied; with fewer that would take longest. */
+static size_t opening_of(const struct clb_gemm *problem, const struct clb_stream_plan *plan)
+{
+    return problem->level3 == NULL && plan->slabs > 2 ? 1 : 0;
+}
+
 clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem, uint64_t available,
                                 uint64_t max_alloc, size_t units, struct clb_stream_plan *best)
@@ -257,6 +264,7 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
     search_blocks(variant, problem, &limits, plan, &least, best);
     if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n) {
         best->shared = is_shared(problem);
+        best->opening = opening_of(problem, best);
         return CLB_OK;
     }
     /* Several blocks: narrow bands with room to run ahead, then what moves clearly less. */

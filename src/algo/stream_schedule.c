@@ -9,6 +9,8 @@ struct builder {
     const struct clb_operand *a, *b;
     struct clb_schedule *schedule;
     struct clb_rect block;
+    size_t slab, end_slab; /* that are loaded now */
+    size_t first_strip;    /* of these slabs */
     bool failed;
 };
 
@@ -58,6 +60,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
                             .targets = targets,
                             .origin = operand->role == CLB_OPERAND_A ? builder->block.row
                                                                      : builder->block.col,
+                            .step = schedule->steps - 1,
                             .first_piece = schedule->load_pieces};
     for (size_t t = 0; t < targets; t++) {
         load.target[t] = target[t];
@@ -106,7 +109,7 @@ static void add_slab(struct builder *builder, const struct clb_operand *operands
 
 static void add_loads(struct builder *builder, const struct clb_operand *operands, size_t i0)
 {
-    for (size_t slab = 0; slab < builder->plan->slabs && !builder->failed; slab++)
+    for (size_t slab = builder->slab; slab < builder->end_slab && !builder->failed; slab++)
         add_slab(builder, operands, i0, slab);
 }
 
@@ -128,17 +131,26 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
     schedule->strip = extend(builder, schedule->strip, schedule->strips, sizeof *schedule->strip);
     if (builder->failed)
         return;
+    size_t number = schedule->strips - builder->first_strip;
     struct clb_strip strip = {.rect = rect,
                               .a_origin = builder->block.row,
                               .b_origin = builder->block.col,
                               .ldc = clb_stream_ld(rect.rows, element),
                               .offset = schedule->strip_elements,
                               .step = schedule->steps - 1,
+                              .slab = builder->slab,
+                              .end_slab = builder->end_slab,
+                              .queue = number % CLB_STRIP_QUEUES,
                               .first_piece = schedule->strip_pieces};
     strip.piece_cols = clb_min(builder->plan->piece_bytes / (strip.ldc * element), rect.cols);
-    strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
+    if (strip.end_slab == builder->plan->slabs)
+        strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
     schedule->strip_pieces += strip.pieces;
-    schedule->strip_elements += strip.ldc * rect.cols;
+    /* Strips of all parts of the depth are the same: what the opening began is added to. */
+    if (strip.slab == 0)
+        schedule->strip_elements += strip.ldc * rect.cols;
+    else
+        strip.offset = schedule->strip[number].offset;
     schedule->strip[schedule->strips++] = strip;
     schedule->step[schedule->steps - 1].strips++;
 }
@@ -223,16 +235,16 @@ static void add_shared_band(struct builder *builder, size_t at, size_t count)
     add_strip(builder, (struct clb_rect){block->row, block->col + at, at, count});
 }
 
-/* Both operands are new: growing squares. The next band is of the operand of which less has been
- * loaded, and what it makes computable with the other's begins at once. */
-static void add_square_steps(struct builder *builder)
+/* Both operands are new: growing squares of some slabs. The next band is of the operand of which
+ * less has been loaded, and what it makes computable with the other's begins at once. */
+static void add_squares(struct builder *builder)
 {
     const struct clb_rect *block = &builder->block;
     size_t rows = 0, cols = 0; /* loaded */
     while ((rows < block->rows || cols < block->cols) && !builder->failed) {
         bool is_a = cols == block->cols || (rows < block->rows && rows <= cols);
         struct clb_rect strip;
-        if (add_step(builder, rows + cols == 0) == NULL)
+        if (add_step(builder, rows + cols + builder->slab == 0) == NULL)
             return;
         if (builder->plan->shared) {
             size_t more = clb_min(builder->plan->band_m, block->rows - rows);
@@ -253,6 +265,19 @@ static void add_square_steps(struct builder *builder)
         }
         add_strip(builder, strip);
     }
+}
+
+static void add_square_steps(struct builder *builder)
+{
+    size_t opening = builder->plan->opening;
+    if (opening > 0) {
+        builder->end_slab = opening;
+        add_squares(builder);
+        builder->slab = opening;
+        builder->end_slab = builder->plan->slabs;
+        builder->first_strip = builder->schedule->strips;
+    }
+    add_squares(builder);
 }
 
 /* Only A is new. */
@@ -322,8 +347,12 @@ clb_status clb_schedule_make(const struct clb_stream_plan *plan, const struct cl
                              const struct clb_operand *a, const struct clb_operand *b,
                              struct clb_schedule *schedule)
 {
-    struct builder builder = {
-        .plan = plan, .problem = problem, .a = a, .b = b, .schedule = schedule};
+    struct builder builder = {.plan = plan,
+                              .problem = problem,
+                              .a = a,
+                              .b = b,
+                              .schedule = schedule,
+                              .end_slab = plan->slabs};
     size_t block_rows = clb_div_up(problem->m, plan->block_m);
     size_t block_cols = clb_div_up(problem->n, plan->block_n);
     size_t outer_count = plan->down_first ? block_cols : block_rows;

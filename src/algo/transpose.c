@@ -1,5 +1,5 @@
-/* Matrices by rows as matrices by columns and back, and the search for NaN: work of the CPU, by as
- * many threads as are free. */
+/* Matrices by rows as matrices by columns and back, copies of triangles, and the search for NaN and
+ * infinity: work of the CPU, by as many threads as are free. */
 #include "algo.h"
 
 #include <stdatomic.h>
@@ -12,6 +12,7 @@
 
 struct work {
     clb_precision precision;
+    enum { TRANSPOSE, COPY, FIND_NAN, FIND_NOT_FINITE } kind;
     size_t lines, length; /* of the result, or of what is searched */
     const char *from;
     char *to;
@@ -84,20 +85,37 @@ static bool any_nan_d(const double *x, size_t count)
     return found != 0;
 }
 
+static bool is_found(const struct work *work, const void *x, size_t elements)
+{
+    const size_t count = elements * clb_precision_parts(work->precision);
+    if (work->kind == FIND_NOT_FINITE)
+        return !clb_tile_is_finite(work->precision, elements, 1, x, elements);
+    return clb_precision_real_size(work->precision) == sizeof(float) ? any_nan_s(x, count)
+                                                                     : any_nan_d(x, count);
+}
+
 /* Lines are columns here. */
 static void search_lines(struct work *work, size_t line, size_t lines)
 {
-    const size_t parts = clb_precision_parts(work->precision);
     const size_t element = clb_precision_size(work->precision);
+    const bool lower = work->part == 'L' || work->part == 'l';
+    const bool upper = work->part == 'U' || work->part == 'u';
     for (size_t j = line; j < line + lines && !atomic_load(&work->found); j++) {
-        const size_t first = work->part == 'L' ? clb_min(j, work->length) : 0;
-        const size_t end = work->part == 'U' ? clb_min(j + 1, work->length) : work->length;
-        const void *x = work->from + j * work->from_ld + first * element;
-        const size_t count = (end - first) * parts;
-        if (clb_precision_real_size(work->precision) == sizeof(float) ? any_nan_s(x, count)
-                                                                      : any_nan_d(x, count))
+        const size_t first = lower ? clb_min(j + (work->part == 'l'), work->length) : 0;
+        const size_t end = upper ? clb_min(j + (work->part == 'U'), work->length) : work->length;
+        if (is_found(work, work->from + j * work->from_ld + first * element, end - first))
             atomic_store(&work->found, true);
     }
+}
+
+/* Lines are columns here too. */
+static void copy_lines(struct work *work, size_t line, size_t lines)
+{
+    const size_t element = clb_precision_size(work->precision);
+    const bool upper = work->part == 'U' || work->part == 'u';
+    const ptrdiff_t diagonal = (ptrdiff_t)line + (work->part == 'l') - (work->part == 'u');
+    clb_copy_trapezoid(work->precision, upper, diagonal, work->length, lines, work->from + line * work->from_ld,
+                       work->from_ld / element, work->to + line * work->to_ld, work->to_ld / element);
 }
 
 static void take_shares(void *argument)
@@ -107,10 +125,13 @@ static void take_shares(void *argument)
         size_t line = atomic_fetch_add(&work->next, SHARE);
         if (line >= work->lines)
             return;
-        if (work->to != NULL)
-            transpose_lines(work, line, clb_min(SHARE, work->lines - line));
+        size_t lines = clb_min(SHARE, work->lines - line);
+        if (work->kind == TRANSPOSE)
+            transpose_lines(work, line, lines);
+        else if (work->kind == COPY)
+            copy_lines(work, line, lines);
         else
-            search_lines(work, line, clb_min(SHARE, work->lines - line));
+            search_lines(work, line, lines);
     }
 }
 
@@ -129,6 +150,7 @@ void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void
 {
     const size_t element = clb_precision_size(precision);
     struct work work = {.precision = precision,
+                        .kind = TRANSPOSE,
                         .lines = cols,
                         .length = rows,
                         .from = x,
@@ -144,6 +166,7 @@ bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *
                  char part)
 {
     struct work work = {.precision = precision,
+                        .kind = FIND_NAN,
                         .lines = cols,
                         .length = rows,
                         .from = x,
@@ -152,4 +175,33 @@ bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *
     if (rows > 0 && cols > 0)
         share_work(&work);
     return atomic_load(&work.found);
+}
+
+bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x, size_t ldx)
+{
+    struct work work = {.precision = precision,
+                        .kind = FIND_NOT_FINITE,
+                        .lines = n,
+                        .length = n,
+                        .from = x,
+                        .from_ld = ldx * clb_precision_size(precision),
+                        .part = part};
+    share_work(&work);
+    return !atomic_load(&work.found);
+}
+
+void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols, const void *x,
+                       size_t ldx, void *y, size_t ldy)
+{
+    const size_t element = clb_precision_size(precision);
+    struct work work = {.precision = precision,
+                        .kind = COPY,
+                        .lines = cols,
+                        .length = n,
+                        .from = x,
+                        .to = y,
+                        .from_ld = ldx * element,
+                        .to_ld = ldy * element,
+                        .part = part};
+    share_work(&work);
 }

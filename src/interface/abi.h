@@ -140,8 +140,7 @@ struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
                                          clb_next_own call_own);
 
 /* The functions that LAPACK's routines ask of the next library, by names of the same form as the
- * symbol's, which is one of xGETRF, xGETRS, xGETRI, xGESV, xPOTRF, xPOTRS and xPOSV; `target` is
- * that symbol's. */
+ * symbol's, which is one of LU's, Cholesky's or the inverses'; `target` is that symbol's. */
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller);
 

@@ -1,14 +1,16 @@
-/* LAPACKE_xpotrf, LAPACKE_xpotrs and LAPACKE_xposv, and the same with _work, whose arguments are
- * the same.
+/* LAPACKE_xpotrf, LAPACKE_xpotri, LAPACKE_xlauum, LAPACKE_xpotrs and LAPACKE_xposv, and the same
+ * with _work, whose arguments are the same; LAPACKE_xtrtri.
  *
  * The memory of a Hermitian matrix by rows is that of its conjugate by columns, with the other
  * triangle: A^T = conj(A). So conj(A) = L*L^H is factored in place where A = U^H*U is asked for,
- * L = U^T, and systems are conj(A)*conj(X) = conj(B): only B is copied.
+ * L = U^T, and systems are conj(A)*conj(X) = conj(B): only B is copied. L^-1 is the transpose of
+ * U^-1, and L^H*L that of U*U^H.
  *
  * Source: LAPACKE. */
 #include "lapacke.h"
 
 typedef int64_t potrf(int layout, char uplo, int64_t n, void *a, int64_t lda);
+typedef int64_t trtri(int layout, char uplo, char diag, int64_t n, void *a, int64_t lda);
 typedef int64_t potrs(int layout, char uplo, int64_t n, int64_t nrhs, void *a, int64_t lda, void *b,
                       int64_t ldb);
 typedef bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
@@ -32,18 +34,20 @@ static struct clb_chol_call decode(struct clb_lapacke *lapacke, bool wide, int l
 
 static void add_a(struct clb_chol_call *call, int layout, char uplo, int64_t lda)
 {
+    const char part = (char)(uplo & 0xdf);
     call->lda = clb_lapacke_add(
         call->lapacke, layout, clb_c_int(lda, call->wide),
-        (struct clb_lapacke_matrix){CLB_LAPACKE_KEPT, .part = (char)(uplo & 0xdf), .rows = call->n,
-                                    .cols = call->n, .at = &call->a});
+        (struct clb_lapacke_matrix){CLB_LAPACKE_KEPT,
+                                    .part = call->unit ? (char)(part | 0x20) : part,
+                                    .rows = call->n, .cols = call->n, .at = &call->a});
 }
 
-/* ---- potrf: A = U^H*U or A = L*L^H ----------------------------------------------------------- */
+/* ---- potrf: A = U^H*U or A = L*L^H; potri: A^-1; lauum: U*U^H or L^H*L ----------------------- */
 
 /* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE int64_t offer_potrf(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller, int layout, char uplo, int64_t n,
-                                        void *a, int64_t lda)
+static CLB_NOINLINE int64_t offer_factor(route *taken, struct clb_symbol *symbol,
+                                         const struct clb_target *target, const void *caller,
+                                         int layout, char uplo, int64_t n, void *a, int64_t lda)
 {
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
     struct clb_lapacke lapacke = clb_lapacke_for(symbol, caller, layout);
@@ -52,35 +56,95 @@ static CLB_NOINLINE int64_t offer_potrf(struct clb_symbol *symbol, const struct 
     call.a = a;
     call.info = &info;
     add_a(&call, layout, uplo, lda);
-    if (clb_route_potrf(symbol, &call, &next))
+    if (taken(symbol, &call, &next))
         return clb_c_int(info, target->ilp64);
     const double begin = clb_stats_wanted() ? clb_next_begin() : 0;
     const int64_t result = ((potrf *)target->function)(layout, uplo, n, a, lda);
     return clb_lapacke_end(symbol, target, begin, result);
 }
 
-CLB_INLINE int64_t enter_potrf(struct clb_symbol *symbol, const void *caller, int layout, char uplo,
-                               int64_t n, void *a, int64_t lda)
+CLB_INLINE int64_t enter_factor(route *taken, work *work_of, struct clb_symbol *symbol,
+                                const void *caller, int layout, char uplo, int64_t n, void *a,
+                                int64_t lda)
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dpotrf(order, order, order)))
+    if (clb_gate_closed(symbol, work_of(order, order, order)))
         return ((potrf *)target->function)(layout, uplo, n, a, lda);
-    return offer_potrf(symbol, target, caller, layout, uplo, n, a, lda);
+    return offer_factor(taken, symbol, target, caller, layout, uplo, n, a, lda);
 }
 
-#define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \
+#define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \
     potrf prefix##routine##suffix;                                                                 \
     CLB_PUBLIC int64_t prefix##routine##suffix(int layout, char uplo, int64_t n, void *a,          \
                                                int64_t lda)                                        \
     {                                                                                              \
-        return enter_potrf(&clb_symbols[CLB_SYMBOL_##routine##_##form],                            \
-                           __builtin_return_address(0), layout, uplo, n, a, lda);                  \
+        return enter_factor(taken, clb_work_##routine, &clb_symbols[CLB_SYMBOL_##routine##_##form],\
+                            __builtin_return_address(0), layout, uplo, n, a, lda);                 \
     }
-CLB_FORMS_LAPACK_C(CLB_EXPORT, spotrf)
-CLB_FORMS_LAPACK_C(CLB_EXPORT, dpotrf)
-CLB_FORMS_LAPACK_C(CLB_EXPORT, cpotrf)
-CLB_FORMS_LAPACK_C(CLB_EXPORT, zpotrf)
+#define CLB_EXPORT_POTRF(routine, form, prefix, suffix, abi, ilp64)                                \
+    CLB_EXPORT(clb_route_potrf, routine, form, prefix, suffix)
+#define CLB_EXPORT_POTRI(routine, form, prefix, suffix, abi, ilp64)                                \
+    CLB_EXPORT(clb_route_potri, routine, form, prefix, suffix)
+#define CLB_EXPORT_LAUUM(routine, form, prefix, suffix, abi, ilp64)                                \
+    CLB_EXPORT(clb_route_lauum, routine, form, prefix, suffix)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRF, spotrf)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRF, dpotrf)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRF, cpotrf)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRF, zpotrf)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRI, spotri)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRI, dpotri)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRI, cpotri)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRI, zpotri)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_LAUUM, slauum)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_LAUUM, dlauum)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_LAUUM, clauum)
+CLB_FORMS_LAPACK_C(CLB_EXPORT_LAUUM, zlauum)
+#undef CLB_EXPORT
+
+/* ---- trtri: the inverse of a triangle -------------------------------------------------------- */
+
+static CLB_NOINLINE int64_t offer_trtri(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, int layout, char uplo, char diag,
+                                        int64_t n, void *a, int64_t lda)
+{
+    const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
+    struct clb_lapacke lapacke = clb_lapacke_for(symbol, caller, layout);
+    int64_t info = 0;
+    struct clb_chol_call call = decode(&lapacke, target->ilp64, layout, uplo, n);
+    call.unit = clb_is_letter(diag, 'U', 'N', &call.options_valid);
+    call.a = a;
+    call.info = &info;
+    add_a(&call, layout, uplo, lda);
+    if (clb_route_trtri(symbol, &call, &next))
+        return clb_c_int(info, target->ilp64);
+    const double begin = clb_stats_wanted() ? clb_next_begin() : 0;
+    const int64_t result = ((trtri *)target->function)(layout, uplo, diag, n, a, lda);
+    return clb_lapacke_end(symbol, target, begin, result);
+}
+
+CLB_INLINE int64_t enter_trtri(struct clb_symbol *symbol, const void *caller, int layout, char uplo,
+                               char diag, int64_t n, void *a, int64_t lda)
+{
+    const struct clb_target *target = clb_next_get(&symbol->next, caller);
+    const double order = (double)clb_c_int(n, target->ilp64);
+    if (clb_gate_closed(symbol, clb_work_dtrtri(order, order, order)))
+        return ((trtri *)target->function)(layout, uplo, diag, n, a, lda);
+    return offer_trtri(symbol, target, caller, layout, uplo, diag, n, a, lda);
+}
+
+#define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \
+    trtri prefix##routine##suffix;                                                                 \
+    CLB_PUBLIC int64_t prefix##routine##suffix(int layout, char uplo, char diag, int64_t n,        \
+                                               void *a, int64_t lda)                               \
+    {                                                                                              \
+        return enter_trtri(&clb_symbols[CLB_SYMBOL_##routine##_##form],                            \
+                           __builtin_return_address(0), layout, uplo, diag, n, a, lda);            \
+    }
+CLB_FORMS_LAPACK_C(CLB_EXPORT, strtri)
+CLB_FORMS_LAPACK_C(CLB_EXPORT, dtrtri)
+CLB_FORMS_LAPACK_C(CLB_EXPORT, ctrtri)
+CLB_FORMS_LAPACK_C(CLB_EXPORT, ztrtri)
 #undef CLB_EXPORT
 
 /* ---- potrs, posv: A*X = B, X overwrites B ---------------------------------------------------- */

@@ -25,6 +25,8 @@ typedef void getrs_fortran(const char *trans, const void *n, const void *nrhs, c
 
 typedef void potrf_fortran(const char *uplo, const void *n, void *a, const void *lda, void *info,
                            size_t length_uplo);
+typedef void trtri_fortran(const char *uplo, const char *diag, const void *n, void *a,
+                           const void *lda, void *info, size_t length_uplo, size_t length_diag);
 typedef void potrs_fortran(const char *uplo, const void *n, const void *nrhs, const void *a,
                            const void *lda, void *b, const void *ldb, void *info,
                            size_t length_uplo);
@@ -72,6 +74,21 @@ static void call_potrs(const struct clb_target *target, const struct clb_potrs *
     union clb_integer info;
     ((potrs_fortran *)target->function)(p->upper ? "U" : "L", &n, &nrhs, p->a, &lda, p->b, &ldb,
                                         &info, 1);
+}
+
+/* The arguments of xPOTRI and xLAUUM are xPOTRF's. */
+static size_t call_inverse(const struct clb_target *target, const struct clb_inverse *p)
+{
+    const struct clb_potrf others = {p->precision, p->upper, p->n, p->a, p->lda};
+    const union clb_integer n = clb_integer_for(p->n, target),
+                            lda = clb_integer_for(p->lda, target);
+    union clb_integer info = {.wide = 0};
+    if (p->multiplies)
+        return call_potrf(target, &others);
+    ((trtri_fortran *)target->function)(p->upper ? "U" : "L", p->unit ? "U" : "N", &n, p->a, &lda,
+                                        &info, 1, 1);
+    int64_t first_zero = target->ilp64 ? info.wide : info.narrow;
+    return first_zero > 0 ? (size_t)first_zero : 0;
 }
 
 /* ---- LU -------------------------------------------------------------------------------------- */
@@ -126,7 +143,7 @@ static size_t call_getri(const struct clb_target *target, const struct clb_getri
 
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */
 struct family {
-    clb_symbol_id getrf, getrs, getri, potrf, potrs, trsm, gemm;
+    clb_symbol_id getrf, getrs, getri, potrf, potrs, trsm, gemm, potri, trtri, lauum;
 };
 
 static const struct family families[CLB_PRECISIONS] = {
@@ -134,7 +151,8 @@ static const struct family families[CLB_PRECISIONS] = {
     {                                                                                              \
         CLB_SYMBOL_##x##getrf_plain, CLB_SYMBOL_##x##getrs_plain, CLB_SYMBOL_##x##getri_plain,     \
             CLB_SYMBOL_##x##potrf_plain, CLB_SYMBOL_##x##potrs_plain, CLB_SYMBOL_##x##trsm_plain,  \
-            CLB_SYMBOL_##x##gemm_plain                                                             \
+            CLB_SYMBOL_##x##gemm_plain, CLB_SYMBOL_##x##potri_plain, CLB_SYMBOL_##x##trtri_plain,  \
+            CLB_SYMBOL_##x##lauum_plain                                                            \
     }
     [CLB_S] = CLB_FAMILY(s),
     [CLB_D] = CLB_FAMILY(d),
@@ -159,11 +177,15 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
         .potrs = clb_sibling(&clb_symbols[family->potrs + form].next, target, caller),
         .trsm = clb_sibling(&clb_symbols[family->trsm + form].next, target, caller),
         .gemm = clb_sibling(&clb_symbols[family->gemm + form].next, target, caller),
+        .potri = clb_sibling(&clb_symbols[family->potri + form].next, target, caller),
+        .trtri = clb_sibling(&clb_symbols[family->trtri + form].next, target, caller),
+        .lauum = clb_sibling(&clb_symbols[family->lauum + form].next, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
         .call_getri = call_getri,
         .call_potrf = call_potrf,
         .call_potrs = call_potrs,
+        .call_inverse = call_inverse,
         .call_trsm = clb_next_trsm_fortran,
         .call_gemm = clb_next_gemm_fortran,
     };

@@ -33,18 +33,6 @@ static bool is_quick(const struct clb_offer *offer)
     return call_of(offer)->n == 0;
 }
 
-/* A is singular: LAPACK says where and leaves it as it is. */
-static bool has_zero_pivot(const struct clb_getri *problem)
-{
-    size_t element = clb_precision_size(problem->precision);
-    for (size_t i = 0; i < problem->n; i++) {
-        const char *pivot = (const char *)problem->a + i * (problem->lda + 1) * element;
-        if (clb_scalar_is_zero(problem->precision, pivot))
-            return true;
-    }
-    return false;
-}
-
 static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
@@ -56,7 +44,10 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
     if (getri->next->getri == NULL)
         return CLB_ERR_UNSUPPORTED;
     clb_status status = clb_lu_open_pivots(call, &getri->pivots, &getri->problem.ipiv);
-    if (status == CLB_ERR_RANGE || (status == CLB_OK && has_zero_pivot(&getri->problem))) {
+    /* Of a singular matrix LAPACK says where it is that, and leaves it as it is. */
+    if (status == CLB_ERR_RANGE ||
+        (status == CLB_OK &&
+         clb_diagonal_has_zero(call->precision, n, call->a, (size_t)call->lda))) {
         offer->declined = CLB_REASON_INVALID;
         return CLB_ERR_RANGE;
     }

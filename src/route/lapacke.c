@@ -10,13 +10,27 @@ static bool is_copied(const struct clb_lapacke *lapacke, const struct clb_lapack
     return lapacke->by_rows && matrix->use != CLB_LAPACKE_KEPT;
 }
 
+static char other_part(char part)
+{
+    switch (part) {
+    case 'U':
+        return 'L';
+    case 'L':
+        return 'U';
+    case 'u':
+        return 'l';
+    case 'l':
+        return 'u';
+    default:
+        return part;
+    }
+}
+
 /* The memory of a matrix by rows is its transpose's by columns. */
 static bool has_nan(const struct clb_lapacke *lapacke, const struct clb_lapacke_matrix *matrix)
 {
     const bool by_rows = lapacke->by_rows;
-    char part = matrix->part;
-    if (by_rows && (part == 'U' || part == 'L'))
-        part = part == 'U' ? 'L' : 'U';
+    const char part = by_rows ? other_part(matrix->part) : matrix->part;
     return clb_has_nan(lapacke->precision, (size_t)(by_rows ? matrix->cols : matrix->rows),
                        (size_t)(by_rows ? matrix->rows : matrix->cols), *matrix->at,
                        (size_t)matrix->ld, part);

@@ -53,6 +53,8 @@ bool clb_route_set_inside(bool now);
 
 /* alpha or beta. */
 bool clb_scalar_is_zero(clb_precision precision, const void *value);
+/* Any entry of the diagonal of a matrix of order n. */
+bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda);
 
 /* For routines whose result is written in parts: what an algorithm left in *progress as the offer's
  * progress, for a rows x cols result; and `compute` for each part that is missing, with NULL for

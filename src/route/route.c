@@ -140,6 +140,16 @@ bool clb_scalar_is_zero(clb_precision precision, const void *value)
     }
 }
 
+bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda)
+{
+    size_t step = (lda + 1) * clb_precision_size(precision);
+    for (size_t i = 0; i < n; i++) {
+        if (clb_scalar_is_zero(precision, (const char *)a + i * step))
+            return true;
+    }
+    return false;
+}
+
 /* What needs no device to be decided. CLB_REASONS: nothing speaks against the device. */
 static clb_reason decide_early(const struct clb_offer *offer, double work)
 {

@@ -186,7 +186,7 @@ typedef enum clb_lapacke_use {
 struct clb_lapacke_matrix {
     clb_lapacke_use use;
     bool conjugated; /* the copy is the conjugate */
-    char part;       /* what is searched for NaN: 'U', 'L' with the diagonal, otherwise all */
+    char part;       /* what is searched for NaN, as clb_has_nan has it */
     int64_t rows, cols, ld;
     void **at;         /* the call's pointer */
     int64_t ld_copied; /* of the copy */
@@ -210,6 +210,7 @@ void clb_route_end_declined(void);
 struct clb_next_lapack {
     /* NULL: none of that width */
     const struct clb_target *getrf, *getrs, *getri, *potrf, *potrs, *trsm, *gemm;
+    const struct clb_target *potri, *trtri, *lauum;
     /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
     size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
                          int64_t *ipiv);
@@ -222,6 +223,8 @@ struct clb_next_lapack {
     /* Returns info >= 0. */
     size_t (*call_potrf)(const struct clb_target *target, const struct clb_potrf *problem);
     void (*call_potrs)(const struct clb_target *target, const struct clb_potrs *problem);
+    /* The target is that of the problem's routine. Returns info >= 0. */
+    size_t (*call_inverse)(const struct clb_target *target, const struct clb_inverse *problem);
     clb_next_trsm call_trsm;
     clb_next_gemm call_gemm;
 };
@@ -251,13 +254,15 @@ bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
                     const struct clb_next_lapack *next);
 
-/* Cholesky: potrf.c, potrs.c, posv.c */
+/* Cholesky, and inverses of triangles: potrf.c, potrs.c, posv.c, inverse.c */
 
-/* xPOTRF, xPOTRS and xPOSV are calls of one shape: A is of order n, B has nrhs columns. */
+/* xPOTRF, xPOTRS, xPOSV, xPOTRI, xLAUUM and xTRTRI are calls of one shape: A is of order n, B has
+ * nrhs columns. */
 struct clb_chol_call {
     struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
-    bool upper, options_valid; /* uplo */
+    bool upper, options_valid; /* uplo and diag */
+    bool unit;                 /* trtri */
     int64_t n, nrhs, lda, ldb;
     void *a, *b;
     void *info; /* a Fortran integer, a 64-bit one if `wide` */
@@ -270,6 +275,12 @@ bool clb_route_potrs(struct clb_symbol *symbol, const struct clb_chol_call *call
                      const struct clb_next_lapack *next);
 bool clb_route_posv(struct clb_symbol *symbol, const struct clb_chol_call *call,
                     const struct clb_next_lapack *next);
+bool clb_route_potri(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_lauum(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
+bool clb_route_trtri(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                     const struct clb_next_lapack *next);
 
 /* ---- QR: geqrf.c, ormqr.c, orgqr.c ----------------------------------------------------------- */
 

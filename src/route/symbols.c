@@ -63,9 +63,10 @@ clb_work clb_routine_work(clb_routine routine)
         const char *name;
         clb_work work;
     } works[] = {
-        {"trsm", CLB_WORK_SOLVE},   {"getrs", CLB_WORK_SOLVE},  {"potrs", CLB_WORK_SOLVE},
-        {"getrf", CLB_WORK_FACTOR}, {"gesv", CLB_WORK_FACTOR},  {"potrf", CLB_WORK_FACTOR},
-        {"posv", CLB_WORK_FACTOR},  {"getri", CLB_WORK_INVERT},
+        {"trsm", CLB_WORK_SOLVE},     {"getrs", CLB_WORK_SOLVE},  {"potrs", CLB_WORK_SOLVE},
+        {"getrf", CLB_WORK_FACTOR},   {"gesv", CLB_WORK_FACTOR},  {"potrf", CLB_WORK_FACTOR},
+        {"posv", CLB_WORK_FACTOR},    {"getri", CLB_WORK_INVERT}, {"trtri", CLB_WORK_INVERT},
+        {"potri", CLB_WORK_DEFINITE}, {"lauum", CLB_WORK_SQUARE},
     };
     for (size_t i = 0; i < CLB_COUNT_OF(works); i++) {
         if (strcmp(clb_routine_get(routine)->name + 1, works[i].name) == 0)

@@ -52,6 +52,8 @@ typedef enum clb_work {
     CLB_WORK_SOLVE,
     CLB_WORK_FACTOR,
     CLB_WORK_INVERT,
+    CLB_WORK_DEFINITE,
+    CLB_WORK_SQUARE,
     CLB_WORKS
 } clb_work;
 

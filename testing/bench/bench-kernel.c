@@ -8,6 +8,7 @@
  * extended precision.
  */
 #include "resident.h"
+#include "start.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,6 @@ int main(int count, char **arguments)
 {
     const char *sizes = "512,1024,2048", *precisions = "s,d";
     size_t reps = 11;
-    clb_runtime_state state;
     bool good = true;
     for (int i = 1; i + 1 < count; i += 2) {
         if (strcmp(arguments[i], "--sizes") == 0)
@@ -62,9 +62,7 @@ int main(int count, char **arguments)
             bench_fail("usage: bench-kernel [--sizes N,...] [--precisions s,d,c,z] [--reps N]");
     }
     reps = reps < 1 ? 1 : reps > MAX_REPS ? MAX_REPS : reps;
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (runtime == NULL)
-        bench_fail("no OpenCL device (CLBLAS_SHIM_LOG=info says why)");
+    struct clb_runtime *runtime = bench_start_device();
     printf("# device %s, driver %s\n", runtime->device.name, runtime->device.driver);
     printf("%s %6s %-24s %10s %10s %10s %10s %10s %10s\n", "p", "n", "kernel", "product ms",
            "GF median", "GF best", "all ms", "GF median", "GF best");

@@ -1,8 +1,10 @@
-/* Factorisations (LU, Cholesky, QR) and triangular systems on the device, next to OpenBLAS, in one
- * process.
+/* Factorisations (LU, Cholesky, QR), triangular systems and what of Level 3 is not GEMM on the
+ * device, next to OpenBLAS, in one process.
  *
- * usage: bench-lu [--routines getrf,trsm,getrs,potrf,geqrf,ormqr,orgqr] [--sizes N,N,...]
- *                 [--precisions s,d,c,z]
+ * usage: bench-lu [--routines getrf,trsm,getrs,potrf,geqrf,ormqr,orgqr,syrk,herk,syr2k,her2k,
+ *                             symm,hemm,trmm]
+ *                 [--sizes N,N,...]
+ *                 [--precisions s,d,c,z] [--forms LN,LT,...]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
  *                 [--upper 0|1] [--seconds S] [--pause MS] [--core NAME] [--alone 1] [--ladder]
  *
@@ -10,6 +12,8 @@
  * that the panels and the rates they are compared with are the same library's. Matrices are square;
  * trsm is left, lower, not transposed, with as many right-hand sides as rows unless --rhs says
  * otherwise; ormqr is Q^H*C with as many columns, and --rhs is the columns of geqrf and orgqr too.
+ * Level 3's have one line for each form (their letters: UPLO and TRANS, or SIDE and UPLO, and
+ * TRANS), or for those that --forms lists; beta is 0.
  * --panel-threads has the panels of the shim's factorisations computed by so many
  * threads of OpenBLAS, whose idle threads spin for a while after each and take CPUs from the device
  * where that is the CPU. The calls alternate, and so does who is first; the ratio is the median of
@@ -27,6 +31,7 @@
 #include "lapack_peer.h"
 #include "lu.h"
 #include "lu_ladder.h"
+#include "start.h"
 
 #include <math.h>
 #include <sched.h>
@@ -46,11 +51,11 @@ typedef void trsm_function(const char *, const char *, const char *, const char 
                            const int *, size_t, size_t, size_t, size_t);
 
 static struct {
-    const char *routines, *sizes, *precisions, *threads, *pin, *core;
+    const char *routines, *sizes, *precisions, *threads, *pin, *core, *forms;
     int rhs, reps, pause, panel_threads, alone, upper;
     double seconds;
     bool ladder;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 0, -1, 0, 0, 0, 5, false};
+} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, NULL, 0, 0, -1, 0, 0, 0, 5, false};
 
 static void *openblas;
 
@@ -97,8 +102,9 @@ static size_t next_potrf(const void *context, const struct clb_potrf *problem)
 
 /* ---- a problem ------------------------------------------------------------------------------- */
 
-static const char *const names[ROUTINES] = {"getrf", "trsm",  "getrs", "potrf",
-                                            "geqrf", "ormqr", "orgqr"};
+static const char *const names[ROUTINES] = {"getrf", "trsm",  "getrs", "potrf", "geqrf",
+                                            "ormqr", "orgqr", "syrk",  "herk",  "syr2k",
+                                            "her2k", "symm",  "hemm",  "trmm"};
 
 static struct clb_runtime *runtime;
 
@@ -126,6 +132,10 @@ static void call_shim(const struct problem *p, void *x)
         const struct clb_potrf_next next = {&function, next_potrf, NULL, NULL};
         struct clb_potrf_result result;
         need(clb_potrf_run(runtime, variant, &problem, &next, &result), "potrf");
+        return;
+    }
+    if (is_level3(p)) {
+        need(level3_shim(p, runtime, variant, x), names[p->routine]);
         return;
     }
     if (is_qr(p)) {
@@ -161,7 +171,9 @@ static void call_openblas(const struct problem *p, void *x)
 {
     const int n = (int)p->n, rhs = (int)p->rhs;
     int info;
-    if (is_qr(p))
+    if (is_level3(p))
+        level3_openblas(p, names[p->routine], x);
+    else if (is_qr(p))
         qr_openblas(p, x);
     else if (p->routine == GETRF)
         peer_getrf(openblas, p->precision)(&n, &n, x, &n, p->pivots, &info);
@@ -344,7 +356,8 @@ static double error_of(const struct problem *p, int library)
 static double work_of(const struct problem *p)
 {
     double n = (double)p->n, parts = bench_parts((int)p->precision);
-    double real = is_qr(p)              ? qr_work(p)
+    double real = is_level3(p)          ? level3_work(p)
+                  : is_qr(p)            ? qr_work(p)
                   : p->routine == GETRF ? 2.0 / 3 * n * n * n
                   : p->routine == POTRF ? 1.0 / 3 * n * n * n
                   : p->routine == TRSM  ? n * n * (double)p->rhs
@@ -391,7 +404,7 @@ static void make_problem(struct problem *p)
         make_definite(p);
     if (is_qr(p))
         qr_make(p);
-    if (is_factored(p) || is_qr(p))
+    if (is_factored(p) || is_qr(p) || is_level3(p))
         return;
     /* Factors: their triangles are well conditioned. */
     peer_getrf_function *function = peer_getrf(openblas, p->precision);
@@ -411,9 +424,28 @@ static void make_problem(struct problem *p)
     }
 }
 
-static bool measure(enum routine routine, clb_precision precision, size_t n, const char *threads)
+/* The largest error of the shim's result and of OpenBLAS's. */
+static void find_errors(const struct problem *p, double error[2])
+{
+    double (*const measure_error)(const struct problem *, int) = is_qr(p) ? qr_error
+                                                                 : p->routine == POTRF
+                                                                     ? definite_error_of
+                                                                     : error_of;
+    error[1] = NAN;
+    if (is_level3(p)) {
+        error[0] = options.alone ? 0 : level3_error(p);
+        return;
+    }
+    error[0] = measure_error(p, 0);
+    if (!options.alone)
+        error[1] = measure_error(p, 1);
+}
+
+static bool measure(enum routine routine, const char *form, clb_precision precision, size_t n,
+                    const char *threads)
 {
     struct problem p = {.routine = routine,
+                        .form = form,
                         .precision = precision,
                         .n = n,
                         .rhs = options.rhs > 0 ? (size_t)options.rhs : n};
@@ -433,19 +465,16 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
         ratios[i] = other[i] / shim[i];
         cpu_ratios[i] = cpu[1] / cpu[0];
     }
-    double (*const measure_error)(const struct problem *, int) = is_qr(&p) ? qr_error
-                                                                 : routine == POTRF
-                                                                     ? definite_error_of
-                                                                     : error_of;
-    double error = measure_error(&p, 0), work = work_of(&p);
-    double other_error = options.alone ? (double)NAN : measure_error(&p, 1);
+    double error[2], work = work_of(&p);
+    find_errors(&p, error);
     double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
-    bool good = error < 1;
-    printf("%c%-5s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n",
-           BENCH_PRECISIONS[precision], names[routine], n, threads, 1e3 * bench_median(shim, reps),
-           1e3 * bench_median(other, reps), work / best[0], work / best[1],
-           bench_median(ratios, reps), best[1] / best[0], bench_median(cpu_ratios, reps), error,
-           other_error, good ? "" : "  WRONG");
+    bool good = error[0] < 1;
+    char what[16];
+    snprintf(what, sizeof what, "%c%s %s", BENCH_PRECISIONS[precision], names[routine], form);
+    printf("%-10s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n", what, n,
+           threads, 1e3 * bench_median(shim, reps), 1e3 * bench_median(other, reps), work / best[0],
+           work / best[1], bench_median(ratios, reps), best[1] / best[0],
+           bench_median(cpu_ratios, reps), error[0], error[1], good ? "" : "  WRONG");
     fflush(stdout);
     munmap(p.a, n * n * clb_precision_size(precision));
     munmap(p.b, p.bytes);
@@ -453,6 +482,31 @@ static bool measure(enum routine routine, clb_precision precision, size_t n, con
     munmap(p.x[1], p.bytes);
     munmap(p.tau[0], n * clb_precision_size(precision));
     munmap(p.tau[1], n * clb_precision_size(precision));
+    return good;
+}
+
+static bool is_listed(const char *list, const char *word)
+{
+    const char *at = strstr(list, word);
+    return at != NULL && (at == list || at[-1] == ',') &&
+           (at[strlen(word)] == ',' || at[strlen(word)] == '\0');
+}
+
+/* All forms of Level 3, or those that are asked for; others have one. */
+static bool measure_forms(enum routine routine, clb_precision precision, size_t n,
+                          const char *threads)
+{
+    bool good = true;
+    if (routine < SYRK)
+        return measure(routine, "", precision, n, threads);
+    for (const char *form = level3_forms(routine, precision); *form != '\0';) {
+        size_t length = strcspn(form, ",");
+        char name[8];
+        snprintf(name, sizeof name, "%.*s", (int)length, form);
+        if (options.forms == NULL || is_listed(options.forms, name))
+            good &= measure(routine, name, precision, n, threads);
+        form += length + (form[length] == ',');
+    }
     return good;
 }
 
@@ -470,16 +524,8 @@ static bool next_number(const char **list, int *number)
     return true;
 }
 
-static bool is_listed(const char *list, const char *word)
-{
-    const char *at = strstr(list, word);
-    return at != NULL && (at == list || at[-1] == ',') &&
-           (at[strlen(word)] == ',' || at[strlen(word)] == '\0');
-}
-
 static int run_child(const char *threads)
 {
-    clb_runtime_state state;
     bool good = true;
     int n;
     if (options.pause < 0)
@@ -489,9 +535,7 @@ static int run_child(const char *threads)
     const char *core = ((corename *)bench_symbol(openblas, "openblas_get_corename"))();
     if (options.core != NULL && strcasecmp(core, options.core) != 0)
         bench_fail("OpenBLAS runs its kernels for %s, not %s", core, options.core);
-    runtime = clb_runtime_get(&state);
-    if (runtime == NULL)
-        bench_fail("no device");
+    runtime = bench_start_device();
     printf("# %s threads, OpenBLAS core %s, device %s\n", threads, core, runtime->device.name);
     if (options.ladder)
         return lu_ladder(runtime, openblas) ? 0 : 1;
@@ -505,8 +549,8 @@ static int run_child(const char *threads)
             if (precision < 0)
                 bench_fail("%s is no list of precisions", options.precisions);
             for (const char *sizes = options.sizes; next_number(&sizes, &n);)
-                good &=
-                    measure((enum routine)routine, (clb_precision)precision, (size_t)n, threads);
+                good &= measure_forms((enum routine)routine, (clb_precision)precision, (size_t)n,
+                                      threads);
         }
     }
     return good ? 0 : 1;
@@ -540,7 +584,7 @@ static int start_child(char **arguments, int threads, bool pinned)
 static void print_head(void)
 {
     printf("# times in ms, rates in GFLOP/s; ratio = shim / OpenBLAS\n");
-    printf("%-6s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s %9s\n", "what", "n", "thr", "shim med",
+    printf("%-10s %6s %-5s %9s %9s %9s %9s %7s %7s %7s %9s %9s\n", "what", "n", "thr", "shim med",
            "OB med", "shim best", "OB best", "ratio", "best", "cpu", "error", "OB error");
 }
 
@@ -581,6 +625,8 @@ static void parse(int count, char **arguments)
             options.precisions = value;
         else if (strcmp(name, "--threads") == 0)
             options.threads = value;
+        else if (strcmp(name, "--forms") == 0)
+            options.forms = value;
         else if (strcmp(name, "--pin") == 0)
             options.pin = value;
         else if (strcmp(name, "--rhs") == 0)

@@ -16,6 +16,7 @@
  *   link       `run` answers with the seconds that M MiB of pinned memory take up, `fresh`: down
  *   where      prints the paths of the shim and OpenBLAS and ends */
 #include "resident.h"
+#include "start.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -157,10 +158,7 @@ static size_t launches;
 
 static void start_device(void)
 {
-    clb_runtime_state state;
-    runtime = clb_runtime_get(&state);
-    if (runtime == NULL)
-        bench_fail("no OpenCL device");
+    runtime = bench_start_device();
 }
 
 static void open_operands(const struct task *task)

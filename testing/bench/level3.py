@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Level 3 and solves by a library's Fortran names, host to host: milliseconds, median and best.
 
-usage: level3.py [--sizes N,N,...] [--reps N] [--routines NAME,...] LIBRARY
+usage: level3.py [--sizes N,N,...] [--reps N] [--cold] [--routines NAME,...] LIBRARY
 
 LIBRARY is the shim's (with CLBLAS_SHIM=always, and CLBLAS_SHIM_NEXT for the rest), OpenBLAS's or NVBLAS's,
-with NVBLAS_CONFIG_FILE. Each gets a process of its own. A few rows or a random combination of the
-columns are checked; dgetrf's matrices may be as large as memory, also behind the 2^31st entry. Needs numpy.
+with NVBLAS_CONFIG_FILE; factorisations over NVBLAS are those of the reference's LAPACK with NVBLAS
+preloaded. Each gets a process of its own. A call that is not timed comes first, unless --cold says that a
+slow library need not warm up. A few rows or a random combination of the columns are checked; dgetrf's
+matrices may be as large as memory, also behind the 2^31st entry. Needs numpy.
 """
 import argparse
 import ctypes
@@ -55,18 +57,19 @@ def matrix(rows, cols, dtype=float):
 
 
 class Level3:
-    def __init__(self, library, reps):
-        self.library, self.reps = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL), reps
+    def __init__(self, library, reps, cold):
+        self.library, self.reps, self.cold = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL), reps, cold
 
     def time(self, name, call, prepare=lambda: None):
         times = []
-        for _ in range(self.reps + 1):
+        for _ in range(self.reps + (not self.cold)):
             prepare()
             time.sleep(0.01)
             begin = time.perf_counter()
             call()
             times.append(1e3 * (time.perf_counter() - begin))
-        print(f"{name:16} {median(times[1:]):9.2f} {min(times[1:]):9.2f}", flush=True)
+        timed = times[not self.cold:]
+        print(f"{name:16} {median(timed):9.2f} {min(timed):9.2f}", flush=True)
 
     @staticmethod
     def judge(got, wanted, n):
@@ -104,6 +107,46 @@ class Level3:
             letter("L"), letter("L"), letter("N"), letter("N"), integer(n), integer(n), real(1), data(a),
             integer(n), data(x), integer(n), LENGTH, LENGTH, LENGTH, LENGTH), prepare)
         self.judge(x[-1, :], a[-1, :] @ b, n)
+
+    @staticmethod
+    def judge_factor(factor, product, v, n, name):
+        """|R^T R v - product| relative to its largest entry; R is the factor's upper triangle."""
+        got = np.zeros(n)
+        rv = np.zeros(n)
+        for j in range(n):
+            rv[:j + 1] += factor[:j + 1, j] * v[j]
+        for j in range(n):
+            got[j] = factor[:j + 1, j] @ rv[:j + 1]
+        if not np.abs(got - product).max() < 1e-12 * np.abs(product).max():
+            sys.exit(f"WRONG: {name}")
+
+    def dpotrf(self, n):
+        a, v, info = matrix(n, n), matrix(n, 1)[:, 0], ctypes.c_int(0)
+        a[np.arange(n), np.arange(n)] = n
+        x = a.copy(order="F")
+        product = n * v
+        for j in range(n):  # the upper triangle stands for both
+            product[:j] += a[:j, j] * v[j]
+            product[j] += a[:j, j] @ v[:j]
+
+        def prepare():
+            x[...] = a
+        self.time(f"dpotrf {n}", lambda: self.library.dpotrf_(
+            letter("U"), integer(n), data(x), integer(n), ctypes.byref(info), LENGTH), prepare)
+        if info.value != 0:
+            sys.exit(f"WRONG: info {info.value}")
+        self.judge_factor(x, product, v, n, "dpotrf")
+
+    def dgeqrf(self, n):
+        a, v, info = matrix(n, n), matrix(n, 1)[:, 0], ctypes.c_int(0)
+        x, tau, work = a.copy(order="F"), np.zeros(n), np.zeros(256 * n)
+
+        def prepare():
+            x[...] = a
+        self.time(f"dgeqrf {n}", lambda: self.library.dgeqrf_(
+            integer(n), integer(n), data(x), integer(n), data(tau), data(work), integer(256 * n),
+            ctypes.byref(info)), prepare)
+        self.judge_factor(x, a.T @ (a @ v), v, n, "dgeqrf")
 
     def dgesv(self, n):
         for rhs in (1, 1024):
@@ -148,9 +191,10 @@ def main():
     parser.add_argument("library")
     parser.add_argument("--sizes", default="8192")
     parser.add_argument("--reps", type=int, default=4)
+    parser.add_argument("--cold", action="store_true")
     parser.add_argument("--routines", default="dsyrk,dsymm,dtrmm,zherk")
     options = parser.parse_args()
-    level3 = Level3(options.library, options.reps)
+    level3 = Level3(options.library, options.reps, options.cold)
     for n in map(int, options.sizes.split(",")):
         for routine in options.routines.split(","):
             getattr(level3, routine)(n)

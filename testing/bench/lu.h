@@ -3,12 +3,30 @@
 #define LU_H
 
 #include "algo/lapack.h"
+#include "algo/level3.h"
 #include "bench.h"
 
-enum routine { GETRF, TRSM, GETRS, POTRF, GEQRF, ORMQR, ORGQR, ROUTINES };
+enum routine {
+    GETRF,
+    TRSM,
+    GETRS,
+    POTRF,
+    GEQRF,
+    ORMQR,
+    ORGQR,
+    SYRK,
+    HERK,
+    SYR2K,
+    HER2K,
+    SYMM,
+    HEMM,
+    TRMM,
+    ROUTINES
+};
 
 struct problem {
     enum routine routine;
+    const char *form; /* of Level 3, see level3_forms */
     clb_precision precision;
     size_t n, rhs, bytes; /* of what is overwritten */
     void *a, *b;          /* as they are made; A holds factors where the routine takes them */
@@ -20,7 +38,12 @@ struct problem {
 
 static inline bool is_qr(const struct problem *p)
 {
-    return p->routine >= GEQRF;
+    return p->routine >= GEQRF && p->routine <= ORGQR;
+}
+
+static inline bool is_level3(const struct problem *p)
+{
+    return p->routine >= SYRK;
 }
 
 /* A is overwritten, not B. */
@@ -40,5 +63,13 @@ clb_status qr_shim(const struct problem *p, struct clb_runtime *runtime,
 void qr_openblas(const struct problem *p, void *x);
 double qr_error(const struct problem *p, int library);
 double qr_work(const struct problem *p); /* operations, of real problems */
+
+/* lu_level3.c: C is n x n and not read; of trmm it is B. The forms are a list with commas. */
+const char *level3_forms(enum routine routine, clb_precision precision);
+clb_status level3_shim(const struct problem *p, struct clb_runtime *runtime,
+                       const struct clb_gemm_variant *variant, void *x);
+void level3_openblas(const struct problem *p, const char *name, void *x);
+double level3_error(const struct problem *p); /* between the two results */
+double level3_work(const struct problem *p);
 
 #endif

@@ -124,7 +124,7 @@ static bool dmma_sensible(const size_t *value, size_t real)
 /* ---- nv-bf16x6, nv-fp16x3 ---- */
 
 /* Accuracy depends on how many depths are added up in the tensor core and on which products are
- * taken, so KU, PRODUCTS and SPLIT_SUM are not for the tuner. */
+ * taken, so KU and PRODUCTS are not for the tuner. */
 static const struct tune_axis split_axes[] = {
     AXIS(NR, 128, 192),
     AXIS(STAGES, 2, 3, 4, 5, 6, 8),

@@ -1,4 +1,5 @@
 /* Builds, checks and times the tuner's candidates. */
+#include "start.h"
 #include "tune.h"
 
 #include <math.h>
@@ -191,15 +192,12 @@ static void open_matrices(void)
 
 int tune_worker(const struct tune_task *given)
 {
-    clb_runtime_state state;
     char line[4096];
     FILE *answers = stdout;
     task = given;
     if (task->size_count > MAX_SIZES)
         bench_fail("too many sizes");
-    runtime = clb_runtime_get(&state);
-    if (runtime == NULL)
-        bench_fail("no OpenCL device (CLBLAS_SHIM_LOG=info says why)");
+    runtime = bench_start_device();
     resident_need(clb_tuning_gemm(&runtime->device, task->precision, CLB_MATH_FAST, 0, &row),
                   "a row to begin with");
     while (fgets(line, sizeof line, stdin) != NULL) {

@@ -34,7 +34,8 @@ static const char seen_by[FIELDS] = {
 static bool can_be_wrong(const struct routine *routine)
 {
     return routine->judge == judge_getrf || routine->judge == judge_gesv ||
-           routine->judge == judge_potrf || routine->judge == judge_posv;
+           routine->judge == judge_potrf || routine->judge == judge_posv ||
+           routine->judge == judge_trtri || routine->judge == judge_potri;
 }
 
 /* Fields that do not matter are 0, and sizes fit each other. */

@@ -8,7 +8,7 @@
  *   call.c      libraries, and calls by signature
  *   model.c     sums and magnitudes in extended precision
  *   check.c     entries against sums
- *   products.c, solutions.c, factors.c, reflectors.c  judges
+ *   products.c, solutions.c, factors.c, inverses.c, reflectors.c  judges
  *   run.c       one case
  *   fuzz.c      the program
  *
@@ -94,6 +94,7 @@ enum part { PART_ALL, PART_UPPER, PART_LOWER };
 enum content {
     CONTENT_ANY,
     CONTENT_TRIANGLE,
+    CONTENT_CHOLESKY, /* a triangle with a real diagonal */
     CONTENT_FACTORS,
     CONTENT_DEFINITE,
     CONTENT_REFLECTORS
@@ -238,6 +239,9 @@ void shape_gesv(struct problem *p);
 void shape_potrf(struct problem *p);
 void shape_potrs(struct problem *p);
 void shape_posv(struct problem *p);
+void shape_trtri(struct problem *p);
+void shape_lauum(struct problem *p);
+void shape_potri(struct problem *p);
 void shape_geqrf(struct problem *p);
 void shape_orgqr(struct problem *p);
 void shape_ormqr(struct problem *p);
@@ -255,6 +259,9 @@ void judge_gesv(struct problem *p);
 void judge_potrf(struct problem *p);
 void judge_potrs(struct problem *p);
 void judge_posv(struct problem *p);
+void judge_trtri(struct problem *p);
+void judge_lauum(struct problem *p);
+void judge_potri(struct problem *p);
 void judge_geqrf(struct problem *p);
 void judge_orgqr(struct problem *p);
 void judge_ormqr(struct problem *p);

@@ -106,7 +106,23 @@ void shape_posv(struct problem *p)
 void shape_potrs(struct problem *p)
 {
     shape_posv(p);
-    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_TRIANGLE, false);
+    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_CHOLESKY, false);
+}
+
+void shape_trtri(struct problem *p)
+{
+    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_TRIANGLE, true);
+    p->operands[0].unit = size_of(p, FIELD_DIAG);
+}
+
+void shape_lauum(struct problem *p)
+{
+    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_CHOLESKY, true);
+}
+
+void shape_potri(struct problem *p)
+{
+    shape_lauum(p);
 }
 
 void shape_geqrf(struct problem *p)

@@ -149,9 +149,8 @@ static void fill(struct problem *p, struct operand *x, long kind, uint64_t *stat
             const real im = x->content == CONTENT_DEFINITE || i != j
                                 ? shaped(x, 0, 1, base_of(kind, state))
                                 : base_of(kind, state);
-            /* The diagonal of a Cholesky factor is real. */
             put_real(p->p, at + p->p->real_size,
-                     p->routine->shape == shape_potrs && i == j ? 0 : ldexpl(im, scale));
+                     x->content == CONTENT_CHOLESKY && i == j ? 0 : ldexpl(im, scale));
         }
     }
 }
@@ -196,8 +195,10 @@ static void make_wrong(struct problem *p, uint64_t *state)
         put_real(p->p, at, -get_real(p->p, at));
         return;
     }
-    for (long i = 0; i < x->rows; i++)
-        memset(element(p, x, i, j), 0, p->p->real_size * (p->p->complex ? 2 : 1));
+    for (long i = 0; i < x->rows; i++) {
+        if (is_in_part(x, i, j))
+            memset(element(p, x, i, j), 0, p->p->real_size * (p->p->complex ? 2 : 1));
+    }
 }
 
 /* ---- all operands ---------------------------------------------------------------------------- */

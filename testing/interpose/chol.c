@@ -1,6 +1,7 @@
-/* A program that factors positive definite matrices and solves with them by LAPACK's Fortran names
- * in all precisions, from both triangles, and checks what it gets: ||A - L*L^H|| / (n ||A|| u) and
- * ||A*X - B|| / (n ||A|| ||X|| u) in 1-norms, info, and that nothing else was read or written.
+/* A program that factors positive definite matrices, solves with them and inverts them by LAPACK's
+ * Fortran names in all precisions, from both triangles, and checks what it gets:
+ * ||A - L*L^H|| / (n ||A|| u) and ||A*X - B|| / (n ||A|| ||X|| u) in 1-norms, info, and that
+ * nothing else was read or written.
  *
  * usage: chol SEED LARGEST [nan]   matrices of up to LARGEST rows; nan: also with NaN on the
  * diagonal, which OpenBLAS takes for a pivot */
@@ -18,7 +19,14 @@
                            blas_int *info, size_t length);                                         \
     void ROUTINE(x##posv)(const char *uplo, const blas_int *n, const blas_int *nrhs, void *a,      \
                           const blas_int *lda, void *b, const blas_int *ldb, blas_int *info,       \
-                          size_t length);
+                          size_t length);                                                          \
+    void ROUTINE(x##potri)(const char *uplo, const blas_int *n, void *a, const blas_int *lda,      \
+                           blas_int *info, size_t length);                                         \
+    void ROUTINE(x##lauum)(const char *uplo, const blas_int *n, void *a, const blas_int *lda,      \
+                           blas_int *info, size_t length);                                         \
+    void ROUTINE(x##trtri)(const char *uplo, const char *diag, const blas_int *n, void *a,         \
+                           const blas_int *lda, blas_int *info, size_t length,                     \
+                           size_t length_diag);
 LAPACK(s)
 LAPACK(d)
 LAPACK(c)
@@ -30,11 +38,19 @@ static const struct routines {
                   void *, const blas_int *, blas_int *, size_t);
     void (*posv)(const char *, const blas_int *, const blas_int *, void *, const blas_int *, void *,
                  const blas_int *, blas_int *, size_t);
+    void (*potri)(const char *, const blas_int *, void *, const blas_int *, blas_int *, size_t);
+    void (*lauum)(const char *, const blas_int *, void *, const blas_int *, blas_int *, size_t);
+    void (*trtri)(const char *, const char *, const blas_int *, void *, const blas_int *,
+                  blas_int *, size_t, size_t);
 } routines[PRECISIONS] = {
-    {ROUTINE(spotrf), ROUTINE(spotrs), ROUTINE(sposv)},
-    {ROUTINE(dpotrf), ROUTINE(dpotrs), ROUTINE(dposv)},
-    {ROUTINE(cpotrf), ROUTINE(cpotrs), ROUTINE(cposv)},
-    {ROUTINE(zpotrf), ROUTINE(zpotrs), ROUTINE(zposv)},
+    {ROUTINE(spotrf), ROUTINE(spotrs), ROUTINE(sposv), ROUTINE(spotri), ROUTINE(slauum),
+     ROUTINE(strtri)},
+    {ROUTINE(dpotrf), ROUTINE(dpotrs), ROUTINE(dposv), ROUTINE(dpotri), ROUTINE(dlauum),
+     ROUTINE(dtrtri)},
+    {ROUTINE(cpotrf), ROUTINE(cpotrs), ROUTINE(cposv), ROUTINE(cpotri), ROUTINE(clauum),
+     ROUTINE(ctrtri)},
+    {ROUTINE(zpotrf), ROUTINE(zpotrs), ROUTINE(zposv), ROUTINE(zpotri), ROUTINE(zlauum),
+     ROUTINE(ztrtri)},
 };
 
 enum kind { DEFINITE, GRADED, INDEFINITE, WITH_NAN, KINDS };
@@ -118,6 +134,18 @@ static number factor_of(const struct problem *problem, const struct matrix *l, s
     return problem->uplo == 'U' || problem->uplo == 'u' ? conjl(get(l, j, i)) : get(l, i, j);
 }
 
+static void check_around(const struct problem *problem, const struct matrix *l)
+{
+    for (size_t j = 0; j < problem->n; j++) {
+        for (size_t i = 0; i < problem->n; i++) {
+            if (!is_stated(problem, i, j) && creall(get(l, i, j)) != guard)
+                fail(problem, "the other triangle was written, row", (long double)i);
+        }
+    }
+    if (!gaps_hold(l))
+        fail(problem, "a gap was written", 0);
+}
+
 /* The leading minor before the first bad pivot, and the other triangle. */
 static void check_factor(const struct problem *problem, const struct matrix *l, blas_int info)
 {
@@ -140,14 +168,7 @@ static void check_factor(const struct problem *problem, const struct matrix *l, 
     long double bound = (long double)problem->n * norm(&problem->whole) * problem->p->unit;
     if (!(worst <= 10 * bound))
         fail(problem, "residual", worst / bound);
-    for (size_t j = 0; j < problem->n; j++) {
-        for (size_t i = 0; i < problem->n; i++) {
-            if (!is_stated(problem, i, j) && creall(get(l, i, j)) != guard)
-                fail(problem, "the other triangle was written, row", (long double)i);
-        }
-    }
-    if (!gaps_hold(l))
-        fail(problem, "a gap was written", 0);
+    check_around(problem, l);
 }
 
 static void check_solution(const struct problem *problem, const struct matrix *x,
@@ -173,7 +194,53 @@ static void check_solution(const struct problem *problem, const struct matrix *x
         fail(problem, "a gap of B was written", 0);
 }
 
+/* Of the inverse's stated triangle. */
+static void check_inverse(const struct problem *problem, const struct matrix *stated, blas_int info)
+{
+    const struct matrix *a = &problem->whole;
+    struct matrix x = make(problem->p, problem->n, problem->n);
+    long double worst = 0;
+    for (size_t j = 0; j < problem->n; j++) {
+        for (size_t i = 0; i < problem->n; i++)
+            put(&x, i, j, is_stated(problem, i, j) ? get(stated, i, j) : conjl(get(stated, j, i)));
+    }
+    for (size_t j = 0; j < problem->n; j++) {
+        long double sum = 0;
+        for (size_t i = 0; i < problem->n; i++) {
+            number e = i == j ? -1 : 0;
+            for (size_t k = 0; k < problem->n; k++)
+                e += get(a, i, k) * get(&x, k, j);
+            sum += cabsl(e);
+        }
+        worst = sum <= worst ? worst : sum;
+    }
+    worst /= (long double)problem->n * norm(a) * norm(&x) * problem->p->unit;
+    if (!(worst < 10) || info != 0)
+        fail(problem, "residual of the inverse", worst);
+    check_around(problem, stated);
+    free(x.data);
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
+
+/* From the factor, in one step and in two. */
+static void invert(const struct problem *problem, const struct matrix *factor)
+{
+    struct matrix x = copy(factor), y = copy(factor);
+    const blas_int n = (blas_int)problem->n, lda = (blas_int)x.ld;
+    blas_int info = -77;
+    problem->of->potri(&problem->uplo, &n, x.data, &lda, &info, 1);
+    check_inverse(problem, &x, info);
+    info = -77;
+    problem->of->trtri(&problem->uplo, "N", &n, y.data, &lda, &info, 1, 1);
+    if (info != 0)
+        fail(problem, "trtri: info is", (long double)info);
+    info = -77;
+    problem->of->lauum(&problem->uplo, &n, y.data, &lda, &info, 1);
+    check_inverse(problem, &y, info);
+    free(x.data);
+    free(y.data);
+}
 
 static void factor_and_solve(const struct problem *problem)
 {
@@ -195,6 +262,7 @@ static void factor_and_solve(const struct problem *problem)
         if (memcmp(before.data, l.data, l.ld * l.cols * problem->p->parts * problem->p->real) != 0)
             fail(problem, "potrs: the factor was written", 0);
         free(before.data);
+        invert(problem, &l);
     }
     free(l.data);
     free(b.data);

@@ -51,6 +51,25 @@
     {                                                                                              \
         x##potrs_(uplo, n, nrhs, a, lda, b, ldb, info, 1);                                         \
     }                                                                                              \
+    void x##potri_(void *, void *, void *, void *, void *, size_t);                                \
+    EXPORT void ROUTINE(x##potri)(void *uplo, void *n, void *a, void *lda, void *info);            \
+    void ROUTINE(x##potri)(void *uplo, void *n, void *a, void *lda, void *info)                    \
+    {                                                                                              \
+        x##potri_(uplo, n, a, lda, info, 1);                                                       \
+    }                                                                                              \
+    void x##lauum_(void *, void *, void *, void *, void *, size_t);                                \
+    EXPORT void ROUTINE(x##lauum)(void *uplo, void *n, void *a, void *lda, void *info);            \
+    void ROUTINE(x##lauum)(void *uplo, void *n, void *a, void *lda, void *info)                    \
+    {                                                                                              \
+        x##lauum_(uplo, n, a, lda, info, 1);                                                       \
+    }                                                                                              \
+    void x##trtri_(void *, void *, void *, void *, void *, void *, size_t, size_t);                \
+    EXPORT void ROUTINE(x##trtri)(void *uplo, void *diag, void *n, void *a, void *lda,             \
+                                  void *info);                                                     \
+    void ROUTINE(x##trtri)(void *uplo, void *diag, void *n, void *a, void *lda, void *info)        \
+    {                                                                                              \
+        x##trtri_(uplo, diag, n, a, lda, info, 1, 1);                                              \
+    }                                                                                              \
     void x##posv_(void *, void *, void *, void *, void *, void *, void *, void *, size_t);         \
     EXPORT void ROUTINE(x##posv)(void *uplo, void *n, void *nrhs, void *a, void *lda, void *b,     \
                                  void *ldb, void *info);                                           \

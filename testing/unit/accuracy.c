@@ -388,12 +388,13 @@ static void check_exact(const struct class *class, const struct product *x)
                x->high[i]);
 }
 
-static void run_class(const struct class *class, const struct precision *precision, uint64_t *seed)
+static void run_class(const struct class *class, const struct precision *precision, size_t deepest,
+                      uint64_t *seed)
 {
     static const size_t depths[] = {1,   2,   3,   5,   8,    17,   64,   100,
                                     192, 255, 257, 511, 1000, 2049, 4096, 8192};
     struct errors got = {0}, chain = {0};
-    for (size_t d = 0; d < CLB_COUNT_OF(depths); d++) {
+    for (size_t d = 0; d < CLB_COUNT_OF(depths) && depths[d] <= deepest; d++) {
         size_t k = depths[d], m = (k > 1000 ? 32 : 34) / precision->parts, n = k > 1000 ? 24 : 25;
         struct errors got_k = {0}, chain_k = {0};
         struct product x;
@@ -430,6 +431,7 @@ static void run_class(const struct class *class, const struct precision *precisi
 struct run {
     const char *kernel, *params;
     const struct precision *precision;
+    size_t deepest; /* k */
     uint64_t seed;
 };
 
@@ -451,7 +453,7 @@ static void run_kernel(void *argument)
     setenv("CLBLAS_SHIM_PARAMS", run->params, 1);
     setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
     for (size_t i = 0; i < CLB_COUNT_OF(classes); i++) {
-        run_class(&classes[i], run->precision, &run->seed);
+        run_class(&classes[i], run->precision, run->deepest, &run->seed);
         if (i == 0)
             check_report(run->kernel);
     }
@@ -479,13 +481,16 @@ int main(int count, char **arguments)
         if (at >= CLB_COUNT_OF(precisions))
             return 99;
         judge_kernel((struct run){arguments[1], count > 3 ? arguments[3] : "", &precisions[at],
-                                  random_bits(&seed)});
+                                  8192, random_bits(&seed)});
         return tap_done();
     }
     for (size_t i = 0; i < CLB_COUNT_OF(kernels); i++) {
         for (size_t p = 0; p < CLB_COUNT_OF(precisions); p++)
-            judge_kernel((struct run){kernels[i], "", &precisions[p], random_bits(&seed)});
+            judge_kernel((struct run){kernels[i], "", &precisions[p], 8192, random_bits(&seed)});
     }
-    judge_kernel((struct run){"nv-bf16-sync", emulated, &precisions[CLB_S], random_bits(&seed)});
+    judge_kernel(
+        (struct run){"nv-bf16-sync", emulated, &precisions[CLB_S], 8192, random_bits(&seed)});
+    /* Mostly to see that it takes all products where they count. */
+    judge_kernel((struct run){"nv-bf16x6", emulated, &precisions[CLB_S], 600, random_bits(&seed)});
     return tap_done();
 }

@@ -153,15 +153,27 @@ static void resident_load(struct resident *resident, const struct clb_load *load
         resident->at[load->slab * resident->extent + position + i] = load->i0 + i + 1;
 }
 
-static bool resident_has(const struct resident *resident, size_t origin, size_t first, size_t count)
+static bool resident_has(const struct resident *resident, size_t slabs, size_t origin, size_t first,
+                         size_t count)
 {
-    for (size_t slab = 0; slab < resident->slabs; slab++) {
+    for (size_t slab = 0; slab < slabs; slab++) {
         for (size_t i = first; i < first + count; i++) {
             if (resident->at[slab * resident->extent + i - origin] != i + 1)
                 return false;
         }
     }
     return true;
+}
+
+/* What adds to an opening is the same part of C, in the same queue. */
+static void check_opening(const struct clb_schedule *schedule, size_t number)
+{
+    const struct clb_strip *strip = &schedule->strip[number];
+    const struct clb_strip *opening = &schedule->strip[number - schedule->strips / 2];
+    expect(opening->end_slab == strip->slab && opening->slab == 0 &&
+               memcmp(&opening->rect, &strip->rect, sizeof strip->rect) == 0 &&
+               opening->offset == strip->offset && opening->queue == strip->queue,
+           "strip %zu adds to another one", number);
 }
 
 /* Walk the schedule: every strip finds its operands, and C is covered once. */
@@ -182,16 +194,23 @@ static void check_schedule(const struct clb_stream_plan *plan, const struct clb_
         }
         for (size_t i = 0; i < schedule->step[s].strips; i++, strip++) {
             const struct clb_strip *t = &schedule->strip[strip];
-            cover_add(&cover, &t->rect);
-            expect(resident_has(&a, t->a_origin, t->rect.row, t->rect.rows) &&
-                       resident_has(&b, t->b_origin, t->rect.col, t->rect.cols),
+            bool last = t->end_slab == plan->slabs;
+            expect(last == (t->pieces > 0), "strip %zu has %zu pieces", strip, t->pieces);
+            if (last)
+                cover_add(&cover, &t->rect);
+            expect(resident_has(&a, t->end_slab, t->a_origin, t->rect.row, t->rect.rows) &&
+                       resident_has(&b, t->end_slab, t->b_origin, t->rect.col, t->rect.cols),
                    "strip %zu is ahead of its operands", strip);
             expect(t->ldc >= t->rect.rows &&
                        t->ldc * t->rect.cols * clb_precision_size(problem->precision) <=
                            plan->strip_bytes,
                    "strip %zu does not fit its buffer", strip);
-            expect(t->step == s && t->offset == elements, "strip %zu is elsewhere", strip);
-            elements += t->ldc * t->rect.cols;
+            expect(t->step == s && (t->slab > 0 || t->offset == elements), "strip %zu is elsewhere",
+                   strip);
+            if (t->slab > 0)
+                check_opening(schedule, strip);
+            else
+                elements += t->ldc * t->rect.cols;
             size_t tiles_m = clb_div_up(t->rect.rows, plan->unit_m);
             size_t tiles_n = clb_div_up(t->rect.cols, plan->unit_n);
             expect(plan->strip_tiles == 0 || tiles_m * tiles_n <= plan->strip_tiles ||

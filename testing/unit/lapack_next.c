@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-long next_getrf_calls, next_getrs_calls, next_getri_calls;
+long next_getrf_calls, next_getrs_calls, next_getri_calls, next_inverse_calls;
 void (*next_getrf_hook)(void);
 
 static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
@@ -149,16 +149,82 @@ static size_t call_getri_narrow(const struct clb_target *target, const struct cl
     return 0;
 }
 
+/* ---- triangles ------------------------------------------------------------------------------- */
+
+/* Everything is said of a lower triangle; of an upper one it is the transpose. */
+static number get_lower(const struct clb_inverse *p, size_t i, size_t j)
+{
+    if (i == j && p->unit)
+        return 1;
+    return dense_at(p->precision, p->a, p->lda, p->upper ? j : i, p->upper ? i : j);
+}
+
+/* T = L^-1, by columns of L*T = I. */
+static void invert_lower(const struct clb_inverse *p, number *t)
+{
+    size_t n = p->n;
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = j; i < n; i++) {
+            number sum = i == j;
+            for (size_t k = j; k < i; k++)
+                sum -= get_lower(p, i, k) * t[k + j * n];
+            t[i + j * n] = sum / get_lower(p, i, i);
+        }
+    }
+}
+
+/* Entry (i, j) of T^H*T, which is entry (j, i) of U*U^H where T = U^T. */
+static number square_entry(const number *t, size_t n, size_t i, size_t j)
+{
+    number sum = 0;
+    for (size_t k = i; k < n; k++)
+        sum += conjl(t[k + i * n]) * t[k + j * n];
+    return i == j ? creall(sum) : sum;
+}
+
+void lapack_next_inverse(const struct clb_inverse *p)
+{
+    size_t n = p->n;
+    number *t = calloc(n * n, sizeof *t);
+    if (t == NULL)
+        return;
+    next_inverse_calls++;
+    for (size_t j = 0; j < n && !p->inverts; j++) {
+        for (size_t i = j; i < n; i++)
+            t[i + j * n] = get_lower(p, i, j);
+    }
+    if (p->inverts)
+        invert_lower(p, t);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = j + p->unit; i < n; i++) {
+            dense_store(p->precision, p->a, p->lda, p->upper ? j : i, p->upper ? i : j,
+                        p->multiplies ? square_entry(t, n, i, j) : t[i + j * n]);
+        }
+    }
+    free(t);
+}
+
+static size_t call_inverse(const struct clb_target *target, const struct clb_inverse *problem)
+{
+    (void)target;
+    lapack_next_inverse(problem);
+    return 0;
+}
+
 struct clb_next_lapack lapack_next_for(const struct clb_lu_call *call)
 {
     return (struct clb_next_lapack){.getrf = &some_target,
                                     .getrs = &some_target,
                                     .getri = &some_target,
+                                    .potri = &some_target,
+                                    .trtri = &some_target,
+                                    .lauum = &some_target,
                                     .trsm = &some_target,
                                     .gemm = &some_target,
                                     .call_getrf = call_getrf,
                                     .call_getrs = call->wide ? call_getrs_wide : call_getrs_narrow,
                                     .call_getri = call->wide ? call_getri_wide : call_getri_narrow,
+                                    .call_inverse = call_inverse,
                                     .call_trsm = call_trsm,
                                     .call_gemm = call_gemm};
 }

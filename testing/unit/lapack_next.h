@@ -9,6 +9,10 @@ extern long next_getrf_calls, next_getrs_calls, next_getri_calls; /* queries are
 /* Called by its getrf; NULL by default. */
 extern void (*next_getrf_hook)(void);
 
+/* xTRTRI, xLAUUM and xPOTRI by sums in higher precision, each entry rounded once. */
+void lapack_next_inverse(const struct clb_inverse *problem);
+extern long next_inverse_calls;
+
 /* What the interface would hand over with a call. */
 struct clb_next_lapack lapack_next_for(const struct clb_lu_call *call);
 

@@ -125,13 +125,13 @@ static size_t find_step(const struct clb_schedule *schedule, const struct spoile
     return schedule->steps;
 }
 
-/* Strips of steps before `end` are the split family's. */
+/* Strips of steps before `end` are the split family's; what an opening begins is no result. */
 static void check_origin(const struct gemm_case *g, const struct clb_schedule *schedule, size_t end)
 {
     for (size_t s = 0; s < schedule->strips; s++) {
         const struct clb_strip *strip = &schedule->strip[s];
         const struct clb_rect *rect = &strip->rect;
-        for (size_t e = 0; e < rect->rows * rect->cols; e++) {
+        for (size_t e = 0; strip->pieces > 0 && e < rect->rows * rect->cols; e++) {
             size_t i = rect->row + e % rect->rows, j = rect->col + e / rect->rows;
             double sum = 0, size = 0;
             for (size_t p = 0; p < g->k; p++) {

@@ -1,0 +1,71 @@
+/* Inverses on a device that shares the host's memory: the caller's matrix is read in place, results
+ * are in memory of the shim. */
+#include "inverse.h"
+#include "shared.h"
+
+struct run {
+    struct clb_inverting *inverting;
+    struct clb_loan loan;
+    struct clb_buffer *x, *y;
+};
+
+static clb_status get_matrix(struct run *run, struct clb_dmat *x, struct clb_buffer **buffer)
+{
+    size_t bytes;
+    clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, run->inverting->element, &bytes);
+    if (status == CLB_OK)
+        status = clb_buffer_get(run->inverting->runtime, CLB_MEMORY_HOST, bytes, buffer);
+    if (status == CLB_OK)
+        x->mem = (*buffer)->mem;
+    return status;
+}
+
+static clb_status open_matrices(struct run *run)
+{
+    struct clb_inverting *inverting = run->inverting;
+    const struct clb_inverse *problem = inverting->problem;
+    clb_status status = get_matrix(run, &inverting->x, &run->x);
+    if (status == CLB_OK && problem->multiplies)
+        status = get_matrix(run, &inverting->y, &run->y);
+    if (status == CLB_OK)
+        status =
+            clb_loan_take(&run->loan, &inverting->engine, problem->a, problem->lda, &inverting->a);
+    return status;
+}
+
+/* The mapping ends when everything else has, so that the caller's matrix is nobody's then. */
+static clb_status write_back(struct run *run)
+{
+    struct clb_inverting *inverting = run->inverting;
+    const struct clb_dmat *result = clb_inverting_result(inverting);
+    void *mapped;
+    clb_status status = clb_dmat_map(&inverting->engine, result, &mapped);
+    if (status != CLB_OK)
+        return status;
+    clb_loan_return(&run->loan, inverting->runtime, true);
+    status = clb_inverting_write(inverting, mapped, result->ld);
+    clb_status unmapped = clb_dmat_unmap(&inverting->engine, result, mapped);
+    if (unmapped != CLB_OK)
+        clb_log(CLB_LOG_INFO, "inverse: %s after the result was written",
+                clb_status_name(unmapped));
+    return status;
+}
+
+clb_status clb_inverse_run_shared(struct clb_inverting *inverting,
+                                  const struct clb_gemm_variant *variant)
+{
+    struct run run = {.inverting = inverting};
+    clb_status status = clb_inverting_open(inverting, variant);
+    if (status == CLB_OK)
+        status = open_matrices(&run);
+    if (status == CLB_OK)
+        status = clb_inverting_compute(inverting);
+    if (status == CLB_OK)
+        status = write_back(&run);
+    bool idle = clb_engine_finish(&inverting->engine);
+    clb_loan_return(&run.loan, inverting->runtime, idle);
+    clb_buffer_end(inverting->runtime, run.x, idle);
+    clb_buffer_end(inverting->runtime, run.y, idle);
+    clb_engine_close(&inverting->engine, idle);
+    return status;
+}

@@ -1,0 +1,532 @@
+/* xTRTRI, xLAUUM and xPOTRI through the route layer with a next library of plain loops: residuals,
+ * what is neither to be read nor to be written, special values, calls that are declined, and every
+ * OpenCL call of a warm one failing in turn. */
+#include "dense.h"
+#include "fakecl.h"
+#include "lapack_next.h"
+#include "routed.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 150
+
+static uint64_t seed;
+
+enum kind { TRTRI, LAUUM, POTRI, KINDS };
+
+static const struct routine {
+    const char *name;
+    bool (*route)(struct clb_symbol *symbol, const struct clb_chol_call *call,
+                  const struct clb_next_lapack *next);
+    clb_symbol_id symbol[CLB_PRECISIONS];
+} routines[KINDS] = {
+    {"trtri",
+     clb_route_trtri,
+     {CLB_SYMBOL_strtri_plain, CLB_SYMBOL_dtrtri_plain, CLB_SYMBOL_ctrtri_plain,
+      CLB_SYMBOL_ztrtri_plain}},
+    {"lauum",
+     clb_route_lauum,
+     {CLB_SYMBOL_slauum_plain, CLB_SYMBOL_dlauum_plain, CLB_SYMBOL_clauum_plain,
+      CLB_SYMBOL_zlauum_plain}},
+    {"potri",
+     clb_route_potri,
+     {CLB_SYMBOL_spotri_plain, CLB_SYMBOL_dpotri_plain, CLB_SYMBOL_cpotri_plain,
+      CLB_SYMBOL_zpotri_plain}},
+};
+
+/* The other triangle, and a unit diagonal, hold this. */
+static const double other = NAN;
+
+struct inverse {
+    enum kind kind;
+    struct clb_chol_call call;
+    struct dense a;
+    int64_t info;
+};
+
+static struct clb_symbol *symbol_of(const struct inverse *s)
+{
+    return &clb_symbols[routines[s->kind].symbol[s->call.precision]];
+}
+
+/* Entry (i, j) of the lower triangle, or of the upper one's transpose; before the call or after. */
+static bool is_stored(const struct inverse *s, size_t i, size_t j)
+{
+    return i == j ? !s->call.unit : (i < j) == s->call.upper;
+}
+
+static number lower(const struct inverse *s, size_t i, size_t j, bool old)
+{
+    if (i == j && s->call.unit)
+        return 1;
+    if (i < j)
+        return 0;
+    return (old ? dense_old : dense_get)(&s->a, s->call.upper ? j : i, s->call.upper ? i : j);
+}
+
+/* Rows of falling size below a diagonal of about 1, so that the condition grows with `grade`. */
+static void make(struct inverse *s, enum kind kind, clb_precision precision, size_t n, int grade,
+                 size_t pad, uint64_t *state)
+{
+    *s = (struct inverse){.kind = kind, .info = -77};
+    s->call = (struct clb_chol_call){.precision = precision,
+                                     .upper = random_below(state, 2),
+                                     .options_valid = true,
+                                     .unit = kind == TRTRI && random_below(state, 3) == 0,
+                                     .n = (int64_t)n,
+                                     .info = &s->info,
+                                     .wide = random_below(state, 2)};
+    dense_make(&s->a, precision, n, n, pad, state);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < n; i++) {
+            number value = dense_get(&s->a, i, j) * ldexpl(1, -grade * (int)((i + 2 * j) % 5));
+            if (!is_stored(s, i, j))
+                value = dense_number(other, other);
+            else if (i == j)
+                value = 1 + fabsl(creall(value));
+            else if (n > 8)
+                value /= sqrtl((long double)n) / 2;
+            dense_set(&s->a, i, j, value);
+        }
+    }
+    dense_remember(&s->a);
+    s->call.a = dense_data(&s->a);
+    s->call.lda = (int64_t)clb_max(s->a.ld, 1);
+}
+
+static bool run(struct inverse *s)
+{
+    const struct clb_lu_call lu = {.wide = s->call.wide};
+    const struct clb_next_lapack next = lapack_next_for(&lu);
+    next_inverse_calls = 0;
+    return routines[s->kind].route(symbol_of(s), &s->call, &next);
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct inverse *s, const char *what)
+{
+    static char name[120];
+    snprintf(name, sizeof name, "%s: %c%s %c%s n=%zu", what, "sdcz"[s->call.precision],
+             routines[s->kind].name, s->call.upper ? 'U' : 'L', s->call.unit ? "U" : "", s->a.rows);
+    return name;
+}
+
+static void check_around(const struct inverse *s, const char *what)
+{
+    for (size_t j = 0; j < s->a.cols; j++) {
+        for (size_t i = 0; i < s->a.rows; i++) {
+            if (!is_stored(s, i, j))
+                expect(isnan((double)creall(dense_get(&s->a, i, j))), "%s: (%zu, %zu) is written",
+                       name_of(s, what), i, j);
+        }
+    }
+    expect(dense_gaps_intact(&s->a), "%s: a gap was written", name_of(s, what));
+    expect((int32_t)s->info == 0 && (s->call.wide ? s->info == 0 : (s->info >> 32) == -1),
+           "%s: info", name_of(s, what));
+}
+
+/* |X*L - I| <= c n u |X||L|, entry by entry. */
+static long double inverse_error(const struct inverse *s)
+{
+    size_t n = s->a.rows;
+    long double worst = 0;
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = j; i < n; i++) {
+            number sum = i == j ? -1 : 0;
+            long double size = 0;
+            for (size_t k = j; k <= i; k++) {
+                number term = lower(s, i, k, false) * lower(s, k, j, true);
+                sum += term;
+                size += cabsl(term);
+            }
+            long double error = cabsl(sum) / (size * (long double)(n + 4));
+            worst = error <= worst ? worst : error;
+        }
+    }
+    return worst / dense_unit(s->a.precision);
+}
+
+/* |Y - L^H*L| <= c n u |L^H||L|, entry by entry. */
+static long double product_error(const struct inverse *s)
+{
+    size_t n = s->a.rows;
+    long double worst = 0;
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = j; i < n; i++) {
+            number sum = -lower(s, i, j, false);
+            long double size = 0;
+            for (size_t k = i; k < n; k++) {
+                number term = conjl(lower(s, k, i, true)) * lower(s, k, j, true);
+                sum += term;
+                size += cabsl(term);
+            }
+            long double error = cabsl(sum) / (size * (long double)(n + 4));
+            worst = error <= worst || (sum == 0 && size == 0) ? worst : error;
+        }
+        expect(cimagl(lower(s, j, j, false)) == 0, "%s: the diagonal is not real",
+               name_of(s, "a product"));
+    }
+    return worst / dense_unit(s->a.precision);
+}
+
+/* Entry (i, j) of a Hermitian matrix of which the lower triangle is given; row sums of it. */
+static number hermitian(const number *x, size_t n, size_t i, size_t j)
+{
+    return i >= j ? x[i + j * n] : conjl(x[j + i * n]);
+}
+
+static long double norm(const number *x, size_t n)
+{
+    long double largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        long double sum = 0;
+        for (size_t j = 0; j < n; j++)
+            sum += cabsl(hermitian(x, n, i, j));
+        largest = fmaxl(largest, sum);
+    }
+    return largest;
+}
+
+/* LAPACK's own measure, ||A*X - I|| / (n u ||A|| ||X||), of A = L*L^H. Of A = U^H*U with U = L^T
+ * the conjugates are measured. */
+static long double definite_error(const struct inverse *s)
+{
+    size_t n = s->a.rows;
+    long double worst = 0;
+    number *a = calloc(2 * n * n, sizeof *a), *x = a + n * n;
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = j; i < n; i++) {
+            for (size_t k = 0; k <= j; k++)
+                a[i + j * n] += lower(s, i, k, true) * conjl(lower(s, j, k, true));
+            x[i + j * n] = lower(s, i, j, false);
+        }
+    }
+    for (size_t j = 0; j < n; j++) {
+        long double sum = 0;
+        for (size_t i = 0; i < n; i++) {
+            number e = i == j ? -1 : 0;
+            for (size_t k = 0; k < n; k++)
+                e += hermitian(a, n, i, k) * hermitian(x, n, k, j);
+            sum += cabsl(e);
+        }
+        worst = sum <= worst ? worst : sum;
+    }
+    worst /= (long double)n * dense_unit(s->a.precision) * norm(a, n) * norm(x, n);
+    free(a);
+    return worst;
+}
+
+static void check(const struct inverse *s, const char *what)
+{
+    long double error = s->kind == TRTRI   ? inverse_error(s)
+                        : s->kind == LAUUM ? product_error(s)
+                                           : definite_error(s);
+    /* Complex products and divisions have larger constants. */
+    long double most = s->kind == POTRI ? 5 : clb_precision_parts(s->a.precision) > 1 ? 3 : 1;
+    expect(error <= most, "%s: error %.3Lg", name_of(s, what), error);
+    check_around(s, what);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+#define SMALL "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,trsm.nb=8"
+
+static void set_up(const char *mode, const char *kernel, const char *params, bool discrete)
+{
+    setenv("CLBLAS_SHIM", mode, 1);
+    setenv("CLBLAS_SHIM_KERNEL", kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
+    fake_cl.discrete = discrete;
+    fake_cl_install();
+}
+
+struct setting {
+    const char *name, *kernel, *params;
+    bool discrete;
+    size_t pad;         /* of leading dimensions */
+    cl_ulong max_alloc; /* with which a far-flung matrix can't be had in place */
+    int runs;
+};
+
+static const char *symbol_name(enum kind kind, clb_precision precision)
+{
+    return clb_symbols[routines[kind].symbol[precision]].next.name;
+}
+
+/* Sizes around blocks, strips and micro-tiles. */
+static void computes(void *argument)
+{
+    const struct setting *setting = argument;
+    double device = 0;
+    fake_cl.max_alloc = setting->max_alloc;
+    set_up("always", setting->kernel, setting->params, setting->discrete);
+    for (int i = 0; i < setting->runs; i++) {
+        struct inverse s;
+        size_t n = i < 24 ? (size_t)i / 12 + 1 : 1 + random_below(&seed, i % 3 == 0 ? MOST : 50);
+        make(&s, (enum kind)(i % KINDS), (clb_precision)(i / KINDS % CLB_PRECISIONS), n, i % 5,
+             setting->pad, &seed);
+        if (expect(run(&s), "%s: declined", name_of(&s, setting->name)))
+            check(&s, setting->name);
+        dense_free(&s.a);
+    }
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int p = 0; p < CLB_PRECISIONS; p++) {
+            expect_sums(symbol_name((enum kind)kind, (clb_precision)p));
+            device += reported(symbol_name((enum kind)kind, (clb_precision)p), "device");
+        }
+    }
+    expect(device == setting->runs, "%g of %d on the device", device, setting->runs);
+}
+
+/* Much larger than everything that has a size of its own. */
+static void computes_large(void *unused)
+{
+    (void)unused;
+    set_up("always", "cpu", "gemm.ks=256", false);
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct inverse s;
+        make(&s, (enum kind)kind, (clb_precision)random_below(&seed, CLB_PRECISIONS),
+             380 + random_below(&seed, 40), 0, 5, &seed);
+        if (expect(run(&s), "%s: declined", name_of(&s, "large")))
+            check(&s, "large");
+        dense_free(&s.a);
+    }
+}
+
+/* ---- special values -------------------------------------------------------------------------- */
+
+static bool is_special(number x)
+{
+    return !isfinite((double)creall(x)) || !isfinite((double)cimagl(x));
+}
+
+/* Infinity or NaN in one entry, of which the zeros beside it must not make more: the result is the
+ * next library's. */
+static void keeps_special_values_apart(void *unused)
+{
+    (void)unused;
+    set_up("always", "cpu", SMALL, false);
+    for (int i = 0; i < 48; i++) {
+        struct inverse s;
+        size_t n = 20 + random_below(&seed, 60), row = 1 + random_below(&seed, n - 1),
+               col = random_below(&seed, row);
+        make(&s, (enum kind)(i % KINDS), (clb_precision)(i / KINDS % CLB_PRECISIONS), n, 0, 5,
+             &seed);
+        dense_set(&s.a, s.call.upper ? col : row, s.call.upper ? row : col, i % 2 ? NAN : INFINITY);
+        dense_remember(&s.a);
+        struct inverse expected = s;
+        const struct clb_inverse problem = {s.call.precision,
+                                            s.kind != LAUUM,
+                                            s.kind != TRTRI,
+                                            s.call.upper,
+                                            s.call.unit,
+                                            n,
+                                            malloc(n * n * sizeof(double complex)),
+                                            n};
+        for (size_t e = 0; e < n * n; e++)
+            dense_store(s.call.precision, problem.a, n, e % n, e / n,
+                        dense_get(&s.a, e % n, e / n));
+        lapack_next_inverse(&problem);
+        expect(run(&s), "%s: declined", name_of(&s, "special"));
+        for (size_t e = 0; e < n * n; e++) {
+            number x = dense_get(&s.a, e % n, e / n);
+            number y = dense_at(s.call.precision, problem.a, n, e % n, e / n);
+            if (is_stored(&expected, e % n, e / n) && !is_special(y))
+                expect(cabsl(x - y) <= 1e3L * dense_unit(s.call.precision) * (1 + cabsl(y)),
+                       "%s: (%zu, %zu) is %Lg, not %Lg", name_of(&s, "special"), e % n, e / n,
+                       creall(x), creall(y));
+        }
+        check_around(&s, "special");
+        free(problem.a);
+        dense_free(&s.a);
+    }
+    expect(reported("dtrtri_", "recovered") > 0, "nothing was the next library's");
+    expect_sums("dtrtri_");
+}
+
+/* ---- declined -------------------------------------------------------------------------------- */
+
+static void expect_refused(struct inverse *s, const char *reason, double count)
+{
+    const char *symbol = symbol_of(s)->next.name;
+    expect(!run(s) && s->info == -77, "%s: computed", name_of(s, reason));
+    expect(dense_intact_bits(&s->a), "%s: written", name_of(s, reason));
+    expect(reported(symbol, reason) == count, "%s: %g times", name_of(s, reason),
+           reported(symbol, reason));
+    expect_sums(symbol);
+}
+
+static void declines(void *unused)
+{
+    (void)unused;
+    set_up("always", "cpu", SMALL, false);
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct inverse s;
+        double invalid = 0;
+        do {
+            make(&s, (enum kind)kind, CLB_D, 30, 0, 5, &seed);
+        } while (s.call.unit);
+        s.call.options_valid = false;
+        expect_refused(&s, "invalid", ++invalid);
+        s.call.options_valid = true;
+        s.call.lda = 29;
+        expect_refused(&s, "invalid", ++invalid);
+        s.call.lda = (int64_t)s.a.ld;
+        s.call.n = -1;
+        expect_refused(&s, "invalid", ++invalid);
+        s.call.n = 0;
+        expect_refused(&s, "quick", 1);
+        s.call.n = 30;
+        dense_set(&s.a, 29, 29, 0);
+        dense_remember(&s.a);
+        if (kind == LAUUM) {
+            expect(run(&s), "%s: a zero on the diagonal", name_of(&s, "declined"));
+            check(&s, "a zero on the diagonal");
+        } else {
+            expect_refused(&s, "invalid", ++invalid);
+        }
+        dense_free(&s.a);
+    }
+}
+
+static void declines_without_memory(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
+    set_up("always", "cpu", SMALL, false);
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct inverse s;
+        make(&s, (enum kind)kind, CLB_D, 40, 0, 5, &seed);
+        expect_refused(&s, "nomemory", 1);
+        dense_free(&s.a);
+    }
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+struct failing {
+    const char *name, *params;
+    enum kind kind;
+    clb_precision precision;
+    bool discrete;
+    uint64_t seed;
+};
+
+static long run_failing(const struct failing *failing, long at, bool anyway)
+{
+    struct inverse s;
+    uint64_t state = failing->seed;
+    make(&s, failing->kind, failing->precision, 60 + random_below(&state, 20), 1, 5, &state);
+    fake_cl.run_anyway = anyway;
+    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
+    bool taken = run(&s);
+    long calls = fake_cl.calls;
+    fake_cl_arm(0, 0, false);
+    if (expect(taken, "call %ld: declined", at))
+        check(&s, failing->name);
+    dense_free(&s.a);
+    return calls;
+}
+
+static void fail_every_call(void *argument)
+{
+    const struct failing *failing = argument;
+    const char *symbol = symbol_name(failing->kind, failing->precision);
+    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
+    set_up("always", "cpu", failing->params, failing->discrete);
+    run_failing(failing, 0, false);
+    run_failing(failing, 0, false);
+    long calls = run_failing(failing, 0, false);
+    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
+    for (long at = 1; at <= calls; at++) {
+        run_failing(failing, at, at % 3 == 0);
+        if (at % 2 == 0) /* three failures in a row would end it */
+            run_failing(failing, 0, false);
+    }
+    double recovered = reported(symbol, "recovered");
+    expect(calls > 20, "only %ld calls", calls);
+    expect(recovered > 0.5 * (double)calls, "only %g of %ld calls recovered", recovered, calls);
+    expect_sums(symbol);
+    tap_note("%ld OpenCL calls, %g recovered", calls, recovered);
+}
+
+/* ---- several at once ------------------------------------------------------------------------- */
+
+#define THREADS 4
+
+struct caller {
+    struct inverse s[6];
+};
+
+static void *run_some(void *argument)
+{
+    struct caller *caller = argument;
+    for (size_t i = 0; i < CLB_COUNT_OF(caller->s); i++)
+        expect(run(&caller->s[i]), "%s: declined", routines[caller->s[i].kind].name);
+    return NULL;
+}
+
+static void at_once(void *unused)
+{
+    static struct caller callers[THREADS];
+    (void)unused;
+    set_up("always", "cpu", SMALL, false);
+    for (size_t t = 0; t < THREADS; t++) {
+        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].s); i++)
+            make(&callers[t].s[i], (enum kind)(i % KINDS),
+                 (clb_precision)((i + t) % CLB_PRECISIONS), 20 + random_below(&seed, 80), 0, 5,
+                 &seed);
+    }
+    run_threads(THREADS, run_some, callers, sizeof *callers);
+    for (size_t t = 0; t < THREADS; t++) {
+        for (size_t i = 0; i < CLB_COUNT_OF(callers[t].s); i++) {
+            callers[t].s[i].call.info = &callers[t].s[i].info;
+            check(&callers[t].s[i], "at once");
+            dense_free(&callers[t].s[i].a);
+        }
+    }
+}
+
+int main(void)
+{
+    static struct setting settings[] = {
+        {"in place", "cpu", SMALL, false, 5, 0, 96},
+        {"in place, zeros are multiplied", "cpu", "gemm.tile=min,trsm.nb=4", false, 5, 0, 72},
+        {"in place, portable family", "portable", SMALL, false, 5, 0, 48},
+        {"in place, large tiles", "cpu", "trsm.nb=16", false, 5, 0, 48},
+        {"columns far apart", "cpu", SMALL, false, 12000, 2 << 20, 48},
+        {"in own memory", "portable", SMALL, true, 5, 0, 72},
+        {"streamed by one thread", "cpu", SMALL ",gemm.stream=1,gemm.threads=1", false, 5, 0, 72},
+    };
+    static struct failing failing[] = {
+        {"dpotri in place", SMALL, POTRI, CLB_D, false, 0},
+        {"ctrtri in place", SMALL, TRTRI, CLB_C, false, 0},
+        {"slauum in own memory", SMALL, LAUUM, CLB_S, true, 0},
+        {"zpotri in own memory", SMALL ",gemm.threads=2", POTRI, CLB_Z, true, 0},
+    };
+    seed = tap_seed();
+    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
+        seed = random_bits(&seed);
+        tap_child(settings[i].name, 120, computes, &settings[i]);
+    }
+    tap_child("large", 120, computes_large, NULL);
+    tap_child("special values", 120, keeps_special_values_apart, NULL);
+    tap_child("declined", 60, declines, NULL);
+    tap_child("no memory", 60, declines_without_memory, NULL);
+    tap_child("four threads", 120, at_once, NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(failing); i++) {
+        char name[80];
+        failing[i].seed = random_bits(&seed);
+        snprintf(name, sizeof name, "%s: every OpenCL call fails", failing[i].name);
+        tap_child(name, 240, fail_every_call, &failing[i]);
+    }
+    return tap_done();
+}
