@@ -582,7 +582,7 @@ CLB_INLINE void update_column(const vacc acc[CLB_MV], real alpha, real beta, glo
     if (rows >= CLB_MR) {
 #pragma unroll
         for (uint i = 0; i < CLB_MV; i++) {
-            vacc v = alpha * acc[i];
+            vacc v = fma((vacc)(alpha), acc[i], (vacc)(0)); /* no negative zeros */
             if (beta != 0)
                 v = fma((vacc)(beta), load_acc(c + i * CLB_VL), v);
             store_acc(v, c + i * CLB_VL);
@@ -591,9 +591,30 @@ CLB_INLINE void update_column(const vacc acc[CLB_MV], real alpha, real beta, glo
         real t[CLB_MR];
 #pragma unroll
         for (uint i = 0; i < CLB_MV; i++)
-            store_acc(alpha * acc[i], t + i * CLB_VL);
+            store_acc(fma((vacc)(alpha), acc[i], (vacc)(0)), t + i * CLB_VL);
         for (uint i = 0; i < rows; i++)
             c[i] = beta == 0 ? t[i] : fma(beta, c[i], t[i]);
+    }
+}
+
+/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the other
+ * (clb_dmat_update). */
+#define CLB_IN_ORDER 2
+
+/* One column of -C, rows of it valid. */
+CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
+{
+    if (rows >= CLB_MR) {
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            acc[i] = -load_acc(c + i * CLB_VL);
+    } else {
+        real t[CLB_MR];
+        for (uint i = 0; i < CLB_MR; i++)
+            t[i] = i < rows ? -c[i] : 0;
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            acc[i] = load_acc(t + i * CLB_VL);
     }
 }
 
@@ -602,17 +623,26 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, size_t l
                             real alpha, real beta, global real *c, size_t ldc, uint rows,
                             uint columns, const bool direct)
 {
+    const bool in_order = beta == CLB_IN_ORDER;
     vacc acc[CLB_NR][CLB_MV];
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
 #pragma unroll
         for (uint i = 0; i < CLB_MV; i++)
             acc[j][i] = (vacc)(0);
+    if (in_order) {
+#pragma unroll
+        for (uint j = 0; j < CLB_NR; j++)
+            if (j < columns)
+                load_column(acc[j], c + j * ldc, rows);
+    }
+    /* What is read in the end; in order, what is read of the next tile in the beginning. */
+    global const real *soon = c + (in_order ? CLB_NR * ldc : 0);
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
 #pragma unroll
         for (uint i = 0; i < CLB_MR; i += CLB_LINE)
-            CLB_PREFETCH_WRITE(c + j * ldc + i);
+            CLB_PREFETCH_WRITE(soon + j * ldc + i);
     if (direct)
         multiply_direct(acc, a, b, ldb, columns, kc);
     else
@@ -620,7 +650,7 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, size_t l
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
         if (j < columns)
-            update_column(acc[j], alpha, beta, c + j * ldc, rows);
+            update_column(acc[j], alpha, in_order ? 0 : beta, c + j * ldc, rows);
 }
 
 /* What of a product is zero or not wanted, in real rows and depths, which are CLB_PARTS as many where
@@ -659,7 +689,7 @@ CLB_INLINE int2 get_depths(cuts cut, uint i, uint j, uint kp)
 
 /*
  * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not read
- * C.
+ * C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
  *
  * A work-group takes its block of C in passes of CLB_KC steps of depth.  In a pass a panel of A
  * (CLB_MR x CLB_KC, first-level cache) meets every panel of B in turn (CLB_KC x CLB_NC, second
@@ -679,7 +709,7 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
     uint p = 0;
     do {
         const uint kc = min(step, kp - p);
-        const real pass_beta = p == 0 ? beta : 1;
+        const real pass_beta = p == 0 || beta == CLB_IN_ORDER ? beta : 1;
         const uint share = CLB_MR * kc / ((j1 - j0 + CLB_NR - 1) / CLB_NR) + 1;
         for (uint i = i0; i < i1; i += CLB_MR) {
             global const real *a = pa + (size_t)i * kp + (size_t)p * CLB_MR;
@@ -700,7 +730,7 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
                     if (first < last)
                         update_tile(a + (size_t)(first - p) * CLB_MR,
                                     b + (size_t)(first - p) * CLB_NR, ldb, last - first, alpha,
-                                    first == (uint)depths.x ? beta : (real)1, c + j * ldc + i, ldc,
+                                    first == (uint)depths.x || beta == CLB_IN_ORDER ? beta : (real)1, c + j * ldc + i, ldc,
                                     i1 - i, j1 - j, false);
                     continue;
                 }

@@ -6,7 +6,7 @@
  * 8.0 and later: copies of 16 bytes and m8n8k4, two of which side by side are 4 depths of the
  * other; packing is the same.
  *
- * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
+ * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand; beta = CLB_IN_ORDER see below.
  *
  * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
  * = blocks of CLB_KU depths, block = the image of the tile in local memory: for each 16 depths, for
@@ -225,6 +225,25 @@ static inline void prefetch_tile(global const double *c, ulong ldc, uint m, uint
     }
 }
 
+/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the other
+ * (clb_dmat_update). */
+#define CLB_IN_ORDER 2
+
+/* acc = -C. */
+static inline void load_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, global const double *c,
+                             ulong ldc, uint row, uint col)
+{
+#pragma unroll
+    for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++) {
+        uint i = e / (CLB_FN * 4);
+        uint j = e / 4 % CLB_FN;
+        uint r = row + i * 16 + e % 4 / 2 * 8;
+        uint s = col + j * 8 + e % 2;
+
+        acc[i][j][e % 4] = r < m && s < n ? -c[r + s * ldc] : 0.0;
+    }
+}
+
 /*
  * Two row fragments at a time: all loads of C of a batch before its stores, because the compiler
  * can't move them across stores that may alias.
@@ -385,6 +404,11 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
         acc[e / (CLB_FN * 4)][e / 4 % CLB_FN][e % 4] = 0.0;
     pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
     pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
+    if (beta == CLB_IN_ORDER) {
+        load_tile(acc, m, n, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WM + lane / 4,
+                  tile.y * CLB_NR + wn * CLB_WN + lane % 4 * 2);
+        beta = 0.0;
+    }
     if (beta != 0.0)
         prefetch_tile(c + c_off, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
     multiply_panels(pa, pb, steps, la, lb, wm * (CLB_FM * 128) + lane, wn * (CLB_FN * 64) + lane,

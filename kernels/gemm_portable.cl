@@ -2,7 +2,7 @@
  * GEMM by plain fused multiply-add: any OpenCL 1.2 GPU, float or double. The `strict` path and the
  * fallback of the split kernels.
  *
- * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
+ * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand; beta = CLB_IN_ORDER see below.
  *
  * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
  * q holding rows q*W .. q*W+W-1 for all depths: element (r, p) of panel q is at (q*KP + p)*W + r,
@@ -271,6 +271,27 @@ static inline void multiply_tile(local const T *la, local const T *lb, uint x, u
     }
 }
 
+/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the other
+ * (clb_dmat_update). */
+#define CLB_IN_ORDER 2
+
+/* acc = -C. */
+static inline void load_tile(T acc[CLB_TN][CLB_TM], uint m, uint n, global const T *c, ulong ldc,
+                             uint row, uint col)
+{
+#pragma unroll
+    for (uint j = 0; j < CLB_TN; j++) {
+        uint s = col + j / CLB_VW * CLB_VW * CLB_WY + j % CLB_VW;
+
+#pragma unroll
+        for (uint i = 0; i < CLB_TM; i++) {
+            uint r = row + i / CLB_VW * CLB_VW * CLB_WX + i % CLB_VW;
+
+            acc[j][i] = r < m && s < n ? -c[r + s * ldc] : (T)0;
+        }
+    }
+}
+
 /*
  * The loads of C come before all stores of the same batch: the compiler can't move them across
  * stores that may alias, and one round trip to memory per entry would cost two thirds of the rate.
@@ -304,7 +325,7 @@ static inline void store_tile(T acc[CLB_TN][CLB_TM], uint m, uint n, T alpha, T 
             for (uint j = 0; j < CLB_VW; j++) {
 #pragma unroll
                 for (uint i = 0; i < CLB_TM; i++)
-                    old[j][i] = alpha * acc[j0 + j][i];
+                    old[j][i] = CLB_FMA(alpha, acc[j0 + j][i], (T)0);
             }
         }
 #pragma unroll
@@ -443,6 +464,11 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, T alpha, T beta, global co
     for (uint j = 0; j < CLB_TN; j++) {
         for (uint i = 0; i < CLB_TM; i++)
             acc[j][i] = (T)0;
+    }
+    if (beta == (T)CLB_IN_ORDER) {
+        load_tile(acc, m, n, c + c_off, ldc, tile.x * CLB_MR + x * CLB_VW,
+                  tile.y * CLB_NR + y * CLB_VW);
+        beta = (T)0;
     }
     pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
     pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);

@@ -195,13 +195,14 @@ CLB_INLINE void store_tile(const real *x, global real *b, long bi, long br, uint
     }
 }
 
-/* acc -= t*x for one row of R; t is an element of T. */
+/* acc -= t*x for one row of R; t is an element of T.  A complex product is made before it is subtracted,
+ * so that the larger numbers are rounded once. */
 CLB_INLINE void subtract(vec acc[CLB_V], global const real *t, const vec x[CLB_V])
 {
 #if CLB_COMPLEX
     const vec re = (vec)(t[0]), im = (vec)(t[1]);
-    acc[0] = fma(-re, x[0], fma(im, x[1], acc[0]));
-    acc[1] = fma(-re, x[1], fma(-im, x[0], acc[1]));
+    acc[0] -= fma(re, x[0], -im * x[1]);
+    acc[1] -= fma(re, x[1], im * x[0]);
 #else
     const vec re = (vec)(t[0]);
 #pragma unroll

@@ -180,7 +180,8 @@ struct clb_product {
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
     bool add, subtract;
-    bool negate; /* C = -A*B, C += -A*B */
+    bool in_order; /* with subtract: one product after the other, by families that are not split */
+    bool negate;   /* C = -A*B, C += -A*B */
     struct clb_cut cut;
 };
 clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,

@@ -90,6 +90,7 @@ static clb_status multiply_part(struct clb_engine *engine, const struct clb_dmat
         .ldc = update->c.ld,
         .add = update->assign && p0 > 0,
         .subtract = !update->assign,
+        .in_order = update->in_order,
         .negate = update->negate,
         .cut = cut_from(update, part->row, j0 + part->col, p0)};
     return clb_gemm_multiply(engine->lane, engine->variant, &product,

@@ -167,7 +167,8 @@ clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine,
         .b = top,
         .c = clb_dmat_part(&lu->x, k + width, first, below, count),
         .keep = keep,
-        .kept = kept};
+        .kept = kept,
+        .in_order = true};
     clb_status status = clb_dmat_solve(engine, &triangle, &top);
     return status == CLB_OK ? clb_dmat_update(engine, &update) : status;
 }

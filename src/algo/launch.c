@@ -107,6 +107,9 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
                   order);
 }
 
+/* As beta with alpha = -1: subtract product by product (CLB_IN_ORDER in the kernels). */
+#define IN_ORDER 2
+
 clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
                              const struct clb_product *product, struct clb_order order)
 {
@@ -117,7 +120,7 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     const cl_ulong ldc = each * product->ldc, ldb = each * product->ldb;
     const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
     const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
-    const cl_double beta_d = product->add || product->subtract;
+    const cl_double beta_d = product->in_order ? IN_ORDER : product->add || product->subtract;
     const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
     bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
     const struct clb_cut *cut = &product->cut;

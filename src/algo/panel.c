@@ -312,7 +312,8 @@ static clb_status follow_block(const struct work *work)
                                                .unit = true};
     const struct clb_dmat_update update = {.a = clb_dmat_part(x, end, k, below, width),
                                            .b = top,
-                                           .c = clb_dmat_part(x, end, end, below, right)};
+                                           .c = clb_dmat_part(x, end, end, below, right),
+                                           .in_order = true};
     const struct clb_moves moves = {work->panel->moves->mem, 2 * work->panel->width, 2 * width};
     clb_status status = clb_dmat_move_by(engine, &others, &moves, k - work->first, width);
     if (status == CLB_OK && right > 0)

@@ -189,25 +189,35 @@ const char *bench_openblas(void)
     return bench_find_library("BENCH_OPENBLAS", paths, sizeof paths / sizeof *paths);
 }
 
-const char *bench_shim(void)
+/* A file of the build folder; the program is BUILD/testing/FOLDER/[.libs/]PROGRAM. */
+static const char *find_built(const char *file, char path[PATH_MAX + 64])
 {
-    static char path[PATH_MAX + 32];
     char *slash;
-    const char *set = getenv("BENCH_SHIM");
-    if (set != NULL)
-        return set;
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
     if (length < 0)
         return NULL;
     path[length] = '\0';
-    /* BUILD/testing/bench/[.libs/]program */
     for (int up = 0; up < 4 && (slash = strrchr(path, '/')) != NULL; up++) {
-        strcpy(slash, "/.libs/libclblas_shim.so.0");
+        strcpy(slash, file);
         if (access(path, R_OK) == 0)
             return path;
         *slash = '\0';
     }
     return NULL;
+}
+
+const char *bench_shim(void)
+{
+    static char path[PATH_MAX + 64];
+    const char *set = getenv("BENCH_SHIM");
+    return set != NULL ? set : find_built("/.libs/libclblas_shim.so.0", path);
+}
+
+const char *bench_sliced(void)
+{
+    static char path[PATH_MAX + 64];
+    const char *set = getenv("BENCH_SLICED");
+    return set != NULL ? set : find_built("/testing/bench/.libs/reference_sliced.so", path);
 }
 
 bool bench_has_avx512(void)

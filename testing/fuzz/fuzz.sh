@@ -2,7 +2,8 @@
 # Random calls in many configurations: kernel families, minimal and own tiles, streamed, panels by the CPU
 # and by the device, over the reference and over OpenBLAS, one thread and several. Each configuration gets
 # its part of SECONDS and begins from a fresh seed. The last line counts calls; what failed is printed with
-# a command that repeats it.
+# a command that repeats it. Where nothing is streamed most are on PoCL's basic device, which computes in the
+# thread that calls and makes twice as many calls in the time.
 #
 # usage: fuzz.sh [SECONDS [ARGUMENT-OF-FUZZ...]], SEED=N for the seeds of an earlier run
 set -u
@@ -14,25 +15,26 @@ openblas=$(ls /usr/lib/*-linux-gnu*/libopenblas.so.0 2>/dev/null | head -1)
 . "$(dirname "$0")/../blocks.sh"
 small=$(small_blocks "$(dirname "$0")/../..")
 streamed=gemm.stream=1,gemm.threads=2
+basic=POCL_DEVICES=basic
 
 # A configuration a line: arguments, then variables.
 configurations()
 {
     cat <<-END
-	| CLBLAS_SHIM_PARAMS=$small
+	| CLBLAS_SHIM_PARAMS=$small $basic
 	--threads 4 | CLBLAS_SHIM_PARAMS=$small
 	| CLBLAS_SHIM_PARAMS=$small,$streamed
-	| CLBLAS_SHIM_PARAMS=$small,getrf.panel=2
+	| CLBLAS_SHIM_PARAMS=$small,getrf.panel=2 $basic
 	| CLBLAS_SHIM_PARAMS=$small,$streamed,getrf.panel=2
 	--threads 3 | CLBLAS_SHIM_PARAMS=$small,$streamed CLBLAS_SHIM_MEMORY=4M
-	| CLBLAS_SHIM_PARAMS=$small CLBLAS_SHIM_KERNEL=portable
+	| CLBLAS_SHIM_PARAMS=$small CLBLAS_SHIM_KERNEL=portable $basic
 	| CLBLAS_SHIM_PARAMS=$small,$streamed CLBLAS_SHIM_KERNEL=portable
-	--largest 400 | CLBLAS_SHIM_PARAMS=getrf.nb=16,trsm.nb=16
+	--largest 400 | CLBLAS_SHIM_PARAMS=getrf.nb=16,trsm.nb=16 $basic
 	--largest 400 --threads 2 | CLBLAS_SHIM_PARAMS=$streamed,getrf.nb=32
-	--wide | CLBLAS_SHIM_PARAMS=$small
+	--wide | CLBLAS_SHIM_PARAMS=$small $basic
 	END
     [ -z "$openblas" ] || cat <<-END
-	--next $openblas | CLBLAS_SHIM_PARAMS=$small
+	--next $openblas | CLBLAS_SHIM_PARAMS=$small $basic
 	--next $openblas --threads 2 | CLBLAS_SHIM_PARAMS=getrf.nb=16
 	END
 }

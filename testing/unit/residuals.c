@@ -4,6 +4,7 @@
  *
  * usage: residuals [--sizes N,N,...] [--precisions s,d,c,z] [--kinds random,...] [--settings N,...]
  *                  [--peers reference,openblas,none] [--params KEY=VALUE,...] [--columns N]
+ *                  [--threads N]
  *
  * Without options small matrices in small blocks, where the CPU is the device; otherwise those that
  * are asked for, with the parameters given and no others, on the device of CLBLAS_SHIM_DEVICE.
@@ -15,7 +16,9 @@
  *   CLBLAS_SHIM_DEVICE=gpu residuals --sizes 46500 --precisions d --kinds random --settings 2
  *       --peers none --columns 1
  *
- * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. */
+ * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. With --threads the reference's
+ * products and triangular systems are computed by that many (bench/reference_sliced.c), which makes
+ * it bearable to n = 16384. */
 #include "bench/bench.h"
 #include "bench/lapack_peer.h"
 #include "bench/residual.h"
@@ -30,6 +33,7 @@
 static struct {
     const char *sizes, *precisions, *kinds, *settings, *peers, *params;
     size_t columns; /* of the matrices of a row of the table, together */
+    const char *threads;
 } options = {.sizes = "50,180",
              .precisions = "s,d,c,z",
              .peers = "reference",
@@ -217,6 +221,12 @@ static bool start(struct test *test)
     setenv("CLBLAS_SHIM_PARAMS", params, 1);
     if (bench_has_avx512())
         setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+    if (test->peer == REFERENCE && options.threads != NULL) {
+        setenv("REFERENCE_BLAS", bench_reference(), 1);
+        setenv("REFERENCE_THREADS", options.threads, 1);
+        if (bench_sliced() == NULL || dlopen(bench_sliced(), RTLD_NOW | RTLD_GLOBAL) == NULL)
+            bench_fail("reference_sliced is not built");
+    }
     if (test->peer == REFERENCE)
         bench_open(bench_reference()); /* the BLAS that its LAPACK asks for by name */
     test->library =
@@ -253,6 +263,109 @@ static void run(void *argument)
     }
 }
 
+static bool is_installed(enum peer peer)
+{
+    return peer == REFERENCE ? bench_reference() != NULL && bench_reference_lapack() != NULL
+                             : bench_openblas() != NULL;
+}
+
+/* ---- a sum that is not made ------------------------------------------------------------------ */
+
+/* An entry that an update by one panel makes b - 1*b - 1*1 of, where b + 1 is rounded to b: -1 when
+ * the products are subtracted one after the other, 0 when their sum is. */
+enum { ORDER = 40, SECOND = 16 };
+
+static void put_real(clb_precision precision, void *a, size_t i, size_t j, double value)
+{
+    const size_t at = (i + j * ORDER) * (size_t)bench_parts((int)precision);
+    if (clb_precision_real_size(precision) == sizeof(float))
+        ((float *)a)[at] = (float)value;
+    else
+        ((double *)a)[at] = value;
+}
+
+static double get_real(clb_precision precision, const void *a, size_t i, size_t j)
+{
+    const size_t at = (i + j * ORDER) * (size_t)bench_parts((int)precision);
+    return clb_precision_real_size(precision) == sizeof(float) ? ((const float *)a)[at]
+                                                               : ((const double *)a)[at];
+}
+
+static void make_order(clb_precision precision, void *a)
+{
+    const double large = clb_precision_real_size(precision) == sizeof(float) ? 0x1p24 : 0x1p53;
+    for (size_t i = 0; i < SECOND; i++)
+        put_real(precision, a, i, i, 1);
+    for (size_t j = 0; j < 2; j++) {
+        for (size_t i = SECOND; i < ORDER; i++)
+            put_real(precision, a, i, j, 1);
+    }
+    for (size_t j = SECOND; j < ORDER; j++) {
+        put_real(precision, a, 0, j, large);
+        put_real(precision, a, 1, j, 1);
+        for (size_t i = SECOND; i < ORDER; i++)
+            put_real(precision, a, i, j, large);
+    }
+}
+
+static void subtract_in_order(struct test *test, clb_precision precision)
+{
+    int64_t ipiv[ORDER];
+    void *a = calloc((size_t)ORDER * ORDER, clb_precision_size(precision));
+    peer_getrf_function *getrf = peer_getrf(test->library, precision);
+    const struct clb_getrf problem = {precision, ORDER, ORDER, a, ORDER};
+    const struct clb_lapack_next next = {&getrf, peer_next_getrf, NULL, NULL};
+    struct clb_getrf_result result = {.ipiv = ipiv};
+    const struct clb_gemm_variant *variant;
+    clb_status status = clb_gemm_variant_get(test->runtime, precision, &variant);
+    make_order(precision, a);
+    if (status == CLB_OK)
+        status = clb_getrf_run(test->runtime, variant, &problem, &next, &result);
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    expect(get_real(precision, a, SECOND, SECOND) == -1, "%c: %g", BENCH_PRECISIONS[precision],
+           get_real(precision, a, SECOND, SECOND));
+    free(a);
+}
+
+static void run_in_order(void *argument)
+{
+    struct test *test = argument;
+    if (!start(test))
+        return;
+    const char *family = getenv("CLBLAS_SHIM_KERNEL");
+    bool doubles = family != NULL && strcmp(family, "nv-dmma") == 0; /* it has no others */
+    for (int p = 0; p < CLB_PRECISIONS; p++) {
+        if (!doubles || clb_precision_real_size((clb_precision)p) == sizeof(double))
+            subtract_in_order(test, (clb_precision)p);
+    }
+}
+
+/* In the settings of this file, by the other families, and by LU's inner blocks of columns. */
+static void test_order(void)
+{
+    static const struct setting order[] = {
+        {"in place", "gemm.stream=0,getrf.panel=1", 0},
+        {"streamed", "gemm.stream=1,getrf.panel=1", 0},
+        {"panels by the device", "gemm.stream=1,getrf.panel=2", 0},
+        {"minimal tiles", "gemm.tile=min,gemm.stream=0,getrf.panel=1", 0},
+        {"portable", "gemm.tile=min,getrf.panel=1", 0},
+        {"nv-dmma", "gemm.tile=min,gemm.emulate=1,getrf.panel=1", 0},
+    };
+    options.params = "getrf.nb=16,trsm.nb=16";
+    for (size_t i = 0; i < CLB_COUNT_OF(order); i++) {
+        char name[64];
+        struct test test = {.setting = &order[i], .peer = REFERENCE};
+        unsetenv("CLBLAS_SHIM_KERNEL");
+        if (i >= 4)
+            setenv("CLBLAS_SHIM_KERNEL", order[i].name, 1);
+        snprintf(name, sizeof name, "products are subtracted in order, %s", order[i].name);
+        if (is_installed(REFERENCE))
+            tap_child(name, 120, run_in_order, &test);
+        else
+            tap_skip("not installed", "%s", name);
+    }
+}
+
 static void parse(int count, char **arguments)
 {
     if (count > 1) {
@@ -275,17 +388,13 @@ static void parse(int count, char **arguments)
             options.peers = value;
         else if (strcmp(name, "--columns") == 0)
             options.columns = strtoul(value, NULL, 10);
+        else if (strcmp(name, "--threads") == 0)
+            options.threads = value;
         else if (strcmp(name, "--params") == 0)
             options.params = value;
         else
             bench_fail("%s is no option; see the head of residuals.c", name);
     }
-}
-
-static bool is_installed(enum peer peer)
-{
-    return peer == REFERENCE ? bench_reference() != NULL && bench_reference_lapack() != NULL
-                             : bench_openblas() != NULL;
 }
 
 int main(int count, char **arguments)
@@ -307,5 +416,7 @@ int main(int count, char **arguments)
                 tap_skip("not installed", "%s", name);
         }
     }
+    if (count == 1)
+        test_order();
     return tap_done();
 }
