@@ -187,28 +187,24 @@ static void end_run(struct clb_inplace *run, bool enqueued)
         clb_lane_discard(run->lane);
 }
 
-/* Columns or rows of a part in place: looked at for what is not finite, then merged, and for that
- * in the cache still. */
+/* Columns of a part in place: looked at for what is not finite, then merged, and for that in the
+ * cache still. Rows are not cut so: their columns would be short runs. */
 #define PART_COLS ((size_t)32)
-#define PART_ROWS ((size_t)64)
 
 /* The parts of a tile; with `part` NULL only their number. */
 static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *rect,
                          struct clb_rect *part)
 {
     struct clb_rect few[2], one = *rect;
-    size_t count = 0;
-    bool columns = clb_gemm_has_whole_columns(problem);
-    if (!columns && !clb_gemm_has_whole_rows(problem)) {
+    size_t count = 0, end = rect->col + rect->cols;
+    if (!clb_gemm_has_whole_columns(problem)) {
         count = clb_region_parts(clb_gemm_region(problem), rect, few);
         if (part != NULL)
             memcpy(part, few, count * sizeof *part);
         return count;
     }
-    size_t *first = columns ? &one.col : &one.row, *extent = columns ? &one.cols : &one.rows;
-    size_t end = *first + *extent, most = columns ? PART_COLS : PART_ROWS;
-    for (; *first < end; *first += most, count++) {
-        *extent = clb_min(most, end - *first);
+    for (; one.col < end; one.col += PART_COLS, count++) {
+        one.cols = clb_min(PART_COLS, end - one.col);
         if (part != NULL)
             part[count] = one;
     }
