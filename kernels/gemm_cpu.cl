@@ -405,38 +405,46 @@ CLB_INLINE void transpose(vpack x[CLB_VP], const uint G)
     }
 }
 
-/* Packs G rows (rows of them exist) of a panel over depths p0 ... p1 - 1; k are valid. */
+/* Stores CLB_VP depths of G elements, which begin at `to` and are W apart. */
+CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const uint G)
+{
+#pragma unroll
+    for (uint i = 0; i < CLB_VP; i++) {
+        if (i >= G) {
+            continue;
+        } else if (G == W) {
+            store_pack(x[i], to + i * CLB_VP);
+        } else if (G == CLB_VP) {
+            store_pack(x[i], to + i * W);
+        } else {
+            real t[CLB_VP];
+            store_pack(x[i], t);
+            for (uint e = 0; e < CLB_VP; e++)
+                to[(i * CLB_VP + e) / G * W + e % G] = t[e];
+        }
+    }
+}
+
+/* Packs a panel over depths p0 ... p1 - 1, G rows at a time; `rows` of the panel exist, and k depths
+ * are valid. All of the panel before the next depths: lines are written one after the other. */
 CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0, uint p1, uint k,
                           global real *dst, const uint W, const uint G, const bool of_a,
                           uint conj)
 {
     uint p = p0;
     for (; p + CLB_VP <= min(p1, k); p += CLB_VP) {
-        vpack x[CLB_VP];
+        for (uint r = 0; r < W; r += G) {
+            vpack x[CLB_VP];
 #pragma unroll
-        for (uint i = 0; i < CLB_VP; i++)
-            if (i < G)
-                x[i] = i < rows ? load_row(src, ld, i, p, of_a, conj) : (vpack)(0);
-        transpose(x, G);
-        global real *to = dst + (size_t)p * W;
-#pragma unroll
-        for (uint i = 0; i < CLB_VP; i++) {
-            if (i >= G) {
-                continue;
-            } else if (G == W) {
-                store_pack(x[i], to + i * CLB_VP);
-            } else if (G == CLB_VP) {
-                store_pack(x[i], to + i * W);
-            } else {
-                real t[CLB_VP];
-                store_pack(x[i], t);
-                for (uint e = 0; e < CLB_VP; e++)
-                    to[(i * CLB_VP + e) / G * W + e % G] = t[e];
-            }
+            for (uint i = 0; i < CLB_VP; i++)
+                if (i < G)
+                    x[i] = r + i < rows ? load_row(src, ld, r + i, p, of_a, conj) : (vpack)(0);
+            transpose(x, G);
+            store_rows(x, dst + (size_t)p * W + r, W, G);
         }
     }
     for (; p < p1; p++)
-        for (uint i = 0; i < G; i++)
+        for (uint i = 0; i < W; i++)
             dst[(size_t)p * W + i] =
                 i < rows && p < k ? load_element(src, ld, i, p, of_a, conj) : 0;
 }
@@ -454,17 +462,14 @@ CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global
     const size_t panel = (size_t)W * round_up(k, CLB_KU);
 
     for (uint q = s.q0; q < s.q1; q++) {
-        for (uint r = 0; r < W; r += G) {
-            const uint i = min(q * W + r, w);
-            const uint rows = min(w - i, G);
-            global const real *from = src + (size_t)i * (of_a ? 1 : CLB_PARTS) * ld;
-            global real *to = dst + q * panel + r;
-            /* The usual case apart, so that its loads need no tests. */
-            if (rows == G)
-                pack_rows(from, ld, G, s.p0, s.p1, k, to, W, G, of_a, conj);
-            else
-                pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj);
-        }
+        const uint rows = min(w - q * W, W);
+        global const real *from = src + (size_t)(q * W) * (of_a ? 1 : CLB_PARTS) * ld;
+        global real *to = dst + q * panel;
+        /* The usual case apart, so that its loads need no tests. */
+        if (rows == W)
+            pack_rows(from, ld, W, s.p0, s.p1, k, to, W, G, of_a, conj);
+        else
+            pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj);
     }
 }
 

@@ -187,31 +187,56 @@ static void end_run(struct clb_inplace *run, bool enqueued)
         clb_lane_discard(run->lane);
 }
 
+/* Columns or rows of a part in place: looked at for what is not finite, then merged, and for that
+ * in the cache still. */
+#define PART_COLS ((size_t)32)
+#define PART_ROWS ((size_t)64)
+
+/* The parts of a tile; with `part` NULL only their number. */
+static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *rect,
+                         struct clb_rect *part)
+{
+    struct clb_rect few[2], one = *rect;
+    size_t count = 0;
+    bool columns = clb_gemm_has_whole_columns(problem);
+    if (!columns && !clb_gemm_has_whole_rows(problem)) {
+        count = clb_region_parts(clb_gemm_region(problem), rect, few);
+        if (part != NULL)
+            memcpy(part, few, count * sizeof *part);
+        return count;
+    }
+    size_t *first = columns ? &one.col : &one.row, *extent = columns ? &one.cols : &one.rows;
+    size_t end = *first + *extent, most = columns ? PART_COLS : PART_ROWS;
+    for (; *first < end; *first += most, count++) {
+        *extent = clb_min(most, end - *first);
+        if (part != NULL)
+            part[count] = one;
+    }
+    return count;
+}
+
 /* The tiles that the region of C has, and the parts of the progress that they are. */
 static clb_status make_tiles(struct clb_inplace *run, struct clb_gemm_progress *progress)
 {
     size_t blocks = run->plan.tile_rows * run->plan.tile_cols, parts = 0;
-    clb_region region = clb_gemm_region(run->problem);
-    struct clb_rect part[2];
     run->tile = calloc(blocks, sizeof *run->tile);
     if (run->tile == NULL)
         return CLB_ERR_NOMEM;
     for (size_t i = 0; i < blocks; i++) {
         struct clb_inplace_tile *tile = &run->tile[run->tiles];
         tile->block = clb_gemm_tile(&run->plan, run->problem, i);
-        tile->rect = clb_region_trim(region, tile->block);
+        tile->rect = clb_region_trim(clb_gemm_region(run->problem), tile->block);
         if (tile->rect.rows == 0)
             continue;
         tile->first_part = parts;
-        tile->parts = clb_region_parts(region, &tile->rect, part);
+        tile->parts = list_parts(run->problem, &tile->rect, NULL);
         parts += tile->parts;
         run->tiles++;
     }
     clb_status status = clb_gemm_progress_make(progress, parts);
-    for (size_t i = 0; i < run->tiles && status == CLB_OK; i++) {
-        size_t count = clb_region_parts(region, &run->tile[i].rect, part);
-        memcpy(&progress->part[run->tile[i].first_part], part, count * sizeof *part);
-    }
+    for (size_t i = 0; i < run->tiles && status == CLB_OK; i++)
+        (void)list_parts(run->problem, &run->tile[i].rect,
+                         &progress->part[run->tile[i].first_part]);
     return status;
 }
 

@@ -13,11 +13,11 @@ static clb_status move(struct clb_chol *chol, bool out, size_t cols)
     if (status != CLB_OK)
         return status;
     if (out)
-        clb_copy_triangle(problem->precision, part, chol->n, cols, memory, chol->x.ld,
-                          problem->a, problem->lda);
+        clb_copy_triangle(problem->precision, part, chol->n, cols, memory, chol->x.ld, problem->a,
+                          problem->lda);
     else
-        clb_copy_triangle(problem->precision, part, chol->n, cols, problem->a,
-                          problem->lda, memory, chol->x.ld);
+        clb_copy_triangle(problem->precision, part, chol->n, cols, problem->a, problem->lda, memory,
+                          chol->x.ld);
     if (out)
         chol->result->columns_written = cols;
     return clb_dmat_unmap(&chol->engine, &chol->x, memory);

@@ -14,7 +14,7 @@ struct run {
     struct clb_solve *solve;
     struct clb_engine engine;
     struct slot slot[2];
-    size_t ld; /* of a slot */
+    size_t ld;            /* of a slot */
     struct clb_loan loan; /* the caller's A */
 };
 

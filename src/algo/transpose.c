@@ -114,8 +114,9 @@ static void copy_lines(struct work *work, size_t line, size_t lines)
     const size_t element = clb_precision_size(work->precision);
     const bool upper = work->part == 'U' || work->part == 'u';
     const ptrdiff_t diagonal = (ptrdiff_t)line + (work->part == 'l') - (work->part == 'u');
-    clb_copy_trapezoid(work->precision, upper, diagonal, work->length, lines, work->from + line * work->from_ld,
-                       work->from_ld / element, work->to + line * work->to_ld, work->to_ld / element);
+    clb_copy_trapezoid(work->precision, upper, diagonal, work->length, lines,
+                       work->from + line * work->from_ld, work->from_ld / element,
+                       work->to + line * work->to_ld, work->to_ld / element);
 }
 
 static void take_shares(void *argument)

@@ -35,11 +35,11 @@ static struct clb_chol_call decode(struct clb_lapacke *lapacke, bool wide, int l
 static void add_a(struct clb_chol_call *call, int layout, char uplo, int64_t lda)
 {
     const char part = (char)(uplo & 0xdf);
-    call->lda = clb_lapacke_add(
-        call->lapacke, layout, clb_c_int(lda, call->wide),
-        (struct clb_lapacke_matrix){CLB_LAPACKE_KEPT,
-                                    .part = call->unit ? (char)(part | 0x20) : part,
-                                    .rows = call->n, .cols = call->n, .at = &call->a});
+    call->lda =
+        clb_lapacke_add(call->lapacke, layout, clb_c_int(lda, call->wide),
+                        (struct clb_lapacke_matrix){
+                            CLB_LAPACKE_KEPT, .part = call->unit ? (char)(part | 0x20) : part,
+                            .rows = call->n, .cols = call->n, .at = &call->a});
 }
 
 /* ---- potrf: A = U^H*U or A = L*L^H; potri: A^-1; lauum: U*U^H or L^H*L ----------------------- */
@@ -79,7 +79,8 @@ CLB_INLINE int64_t enter_factor(route *taken, work *work_of, struct clb_symbol *
     CLB_PUBLIC int64_t prefix##routine##suffix(int layout, char uplo, int64_t n, void *a,          \
                                                int64_t lda)                                        \
     {                                                                                              \
-        return enter_factor(taken, clb_work_##routine, &clb_symbols[CLB_SYMBOL_##routine##_##form],\
+        return enter_factor(taken, clb_work_##routine,                                             \
+                            &clb_symbols[CLB_SYMBOL_##routine##_##form],                           \
                             __builtin_return_address(0), layout, uplo, n, a, lda);                 \
     }
 #define CLB_EXPORT_POTRF(routine, form, prefix, suffix, abi, ilp64)                                \

@@ -1,5 +1,5 @@
-/* spotrf, dpotrf, cpotrf and zpotrf: A = U^H*U or A = L*L^H, A is n x n; spotri and so on: A^-1 from
- * the factor; slauum and so on: U*U^H or L^H*L. The arguments are the same.
+/* spotrf, dpotrf, cpotrf and zpotrf: A = U^H*U or A = L*L^H, A is n x n; spotri and so on: A^-1
+ * from the factor; slauum and so on: U*U^H or L^H*L. The arguments are the same.
  *
  * Source: LAPACK xPOTRF, xPOTRI, xLAUUM. */
 #include "abi.h"

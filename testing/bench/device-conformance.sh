@@ -138,7 +138,8 @@ fuzz()
         echo "# seed $((seed + 100 * $1 + turn)):$variables $params $arguments"
         # shellcheck disable=SC2086 # lists of words
         env $variables CLBLAS_SHIM_PARAMS="$params" timeout -k 4 $((end - SECONDS)) "$folder/testing/fuzz/fuzz" \
-            --seed $((seed + 100 * $1 + turn)) --count 1000000000 --next "$next" $arguments
+            --seed $((seed + 100 * $1 + turn)) --count 1000000000 --next "$next" \
+            --reference "$next" $arguments
         [ $? != 137 ] || echo "FAILED: did not end in time"
         turn=$((turn + 1))
     done >"$work/fuzz.$1" 2>&1

@@ -3,11 +3,14 @@
  * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N] [--largest
  * N]
  *             [--wide] [--first N] [--library FILE] [--next FILE[:FILE...]] [--run 'CASE']
+ *             [--reference FILE[:FILE]]
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
- * what the judges make of it. Its configuration is the environment's; CLBLAS_SHIM is `always`
- * unless it is set. A failure is made simpler and printed with the command that repeats it. SIGTERM
- * ends it as if the time were over. Exit status: 0, 1 after a failure, 2 for misuse. */
+ * what the judges make of it. --reference names the reference's BLAS and LAPACK where they are not
+ * installed as Debian does: an entry with NaN or infinity is what they or OpenBLAS make of it. Its
+ * configuration is the environment's; CLBLAS_SHIM is `always` unless it is set. A failure is made
+ * simpler and printed with the command that repeats it. SIGTERM ends it as if the time were over.
+ * Exit status: 0, 1 after a failure, 2 for misuse. */
 #include "worker.h"
 
 #include <getopt.h>
@@ -214,6 +217,7 @@ static const struct option options[] = {
     {"first", required_argument, NULL, 'f'},
     {"library", required_argument, NULL, 'L'},
     {"next", required_argument, NULL, 'n'},
+    {"reference", required_argument, NULL, 'R'},
     {"run", required_argument, NULL, 'x'},
     {"quiet", no_argument, NULL, 'q'},
     {NULL, 0, NULL, 0},
@@ -252,6 +256,9 @@ static bool read_options(int count, char **arguments, struct settings *s, const 
             break;
         case 'n':
             s->next = optarg;
+            break;
+        case 'R':
+            s->witnesses[0] = optarg;
             break;
         case 'x':
             *one_case = optarg;

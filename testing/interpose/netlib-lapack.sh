@@ -1,5 +1,5 @@
 # LAPACK's own tests of linear equations, xlintst*, for tests that run them with every call offloaded and
-# blocked by 8 columns; sourced after common.sh with $kinds set to what they test: GE, PO, or QR\|LS; the rest
+# blocked by 8 columns; sourced after common.sh with $kinds set to what they test: GE, PO, TR, or QR\|LS; the rest
 # is left out. They say what they say without the shim, and the report has the operations on the device.
 #
 # Products stay on the CPU: netlib-blas3.test has them, and here they would take minutes.
