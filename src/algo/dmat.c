@@ -68,6 +68,14 @@ static struct clb_cut cut_from(const struct clb_dmat_update *update, size_t row,
     return cut;
 }
 
+/* On a device with its own memory real precisions keep the sums of a block: LU's residual is at
+ * most 1.15 times the reference's there (H200, n = 4096 and 16384), and what the order costs is not
+ * measured. In complex precisions it would be 1.3 times. */
+static bool keeps_order(const struct clb_engine *engine)
+{
+    return engine->runtime->device.unified || clb_precision_parts(engine->variant->precision) > 1;
+}
+
 /* A slab of depth, from p0 on, for the part of C at `part`; the operands' packed columns begin with
  * j0. `direct` is B in memory from there, or NULL. */
 static clb_status multiply_part(struct clb_engine *engine, const struct clb_dmat_update *update,
@@ -90,7 +98,7 @@ static clb_status multiply_part(struct clb_engine *engine, const struct clb_dmat
         .ldc = update->c.ld,
         .add = update->assign && p0 > 0,
         .subtract = !update->assign,
-        .in_order = update->in_order,
+        .in_order = update->in_order && keeps_order(engine),
         .negate = update->negate,
         .cut = cut_from(update, part->row, j0 + part->col, p0)};
     return clb_gemm_multiply(engine->lane, engine->variant, &product,
