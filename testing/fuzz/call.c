@@ -63,14 +63,21 @@ void *find_symbol(const struct library *library, const char *name)
     return found;
 }
 
-void *find_routine(const struct library *library, const struct fuzz_case *c)
+static void *find_name(const struct library *library, const struct fuzz_case *c, const char *stem)
 {
-    const long routine = c->value[FIELD_ROUTINE], precision = c->value[FIELD_PRECISION];
     const bool c_name = c->value[FIELD_FORM] != 0;
     char name[40];
-    snprintf(name, sizeof name, "%s%c%s%s", c_name ? "cblas_" : "", precisions[precision].letter,
-             routines[routine].name, c_name ? "" : "_");
+    snprintf(name, sizeof name, "%s%c%s%s", c_name ? "cblas_" : "",
+             precisions[c->value[FIELD_PRECISION]].letter, stem, c_name ? "" : "_");
     return find_symbol(library, name);
+}
+
+/* In the place of gemm3m a library that has none does gemm, with the same arguments. */
+void *find_routine(const struct library *library, const struct fuzz_case *c)
+{
+    const char *stem = routines[c->value[FIELD_ROUTINE]].name;
+    void *found = find_name(library, c, stem);
+    return found == NULL && strcmp(stem, "gemm3m") == 0 ? find_name(library, c, "gemm") : found;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
