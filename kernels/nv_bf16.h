@@ -4,7 +4,7 @@
  * Each element is the exact sum of three bf16 pieces, x = x1 + x2 + x3 (8 significant bits each,
  * rounded to nearest, so |x2| <= 2^-8 |x|, |x3| <= 2^-16 |x|), and the product is
  *   x1*y1 + (x1*y2 + x2*y1) + (x1*y3 + x2*y2 + x3*y1) + (x2*y3 + x3*y2);
- * what is left out is below 2^-32 |x*y|, or 2^-24 |x*y| without the last two products.
+ * what is left out is below 2^-32 |x*y|, or 2^-23 |x*y| without the last two products.
  *
  * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
  * = blocks of CLB_KU depths, block = the image of the tile in local memory: piece 1, 2, 3, each
