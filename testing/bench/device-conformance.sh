@@ -9,9 +9,10 @@
 # the fuzzer, netlib's programs with their inputs and the reference libraries that they were made with. It
 # needs nothing of the machine but OpenCL, Fortran's run-time library, a C compiler and this tree's scripts.
 #
-# The device is CLBLAS_SHIM_DEVICE, `gpu` when that is not set. NETLIB_JOBS and FUZZ_JOBS are processes of
-# either kind, by the number of CPUs when they are not set; 0 leaves that out. SEED is the first seed, CACHE a
-# folder for compiled kernels that another run may use again.
+# The device is CLBLAS_SHIM_DEVICE; processes take NVIDIA's GPUs in turns when that is not set. PROGRAMS and
+# VARIANTS are netlib's, see ../netlib/netlib.sh. NETLIB_JOBS and FUZZ_JOBS are processes of either kind, by the
+# number of CPUs when they are not set; 0 leaves that out. SEED is the first seed, CACHE a folder for compiled
+# kernels that another run may use again.
 #
 # The linear programs go path by path, the most telling first, with fewer sizes in the test of least squares:
 # *parts* are those that came to their end. The exit status is 1 when anything is worse than without the shim
@@ -51,7 +52,7 @@ folder=$(readlink -f "${2:-device}")
 [ -e "$folder/.libs/libclblas_shim.so.0" ] && [ -x "$folder/netlib/lapack/xlintstd" ] ||
     die "$folder is not packed"
 unset LD_PRELOAD CLBLAS_SHIM CLBLAS_SHIM_KERNEL CLBLAS_SHIM_PARAMS CLBLAS_SHIM_MATH
-export CLBLAS_SHIM_DEVICE=${CLBLAS_SHIM_DEVICE:-gpu} OPENBLAS_NUM_THREADS=1
+export OPENBLAS_NUM_THREADS=1
 . "$here/nvidia-icd.sh" || exit 1
 . "$here/../blocks.sh" || exit 1
 small=$(small_blocks "$here/../..")
@@ -72,10 +73,10 @@ end=$((limit - 5))
 run_netlib()
 {
     cd "$work" || return
-    PROGRAMS='blas3-* cblas3-* lin-*.GE lin-*.PO lin-*.TR mixed-* lin-*.QR lin-*.LS lin-*.LQ lin-*.QP
-        lin-*.PS lin-*.PB lin-*.GB lin-*.SY lin-*.HE rfp-* lin-*' \
-        NEXT=reference VARIANTS='minimal own' SPLIT=1 NETLIB=$folder/netlib JOBS=$netlib_jobs UNTIL=$end \
-        "$here/../netlib/netlib.sh"
+    PROGRAMS=${PROGRAMS:-'blas3-* cblas3-* lin-*.GE lin-*.PO lin-*.TR mixed-* lin-*.QR lin-*.LS lin-*.LQ lin-*.QP
+        lin-*.PS lin-*.PB lin-*.GB lin-*.SY lin-*.HE rfp-* lin-*'} \
+        NEXT=reference VARIANTS=${VARIANTS:-minimal own} SPLIT=1 NETLIB=$folder/netlib JOBS=$netlib_jobs UNTIL=$end \
+        DEVICES=$(IFS=';' && echo "${devices[*]}") "$here/../netlib/netlib.sh"
 }
 
 # A row for each program and variant of NEXT VARIANT PROGRAM[.PART] TESTS FAILED ERRORS STATUS CALLS DEVICE FLOPS
@@ -119,7 +120,7 @@ configurations()
     cat <<-END
 	--largest 400 | getrf.nb=16,trsm.nb=16,potrf.nb=16,geqrf.nb=16
 	| $small
-	--threads 3 --largest 300 |
+	--threads 3 --largest 300 | $small
 	| $small,getrf.panel=1 CLBLAS_SHIM_KERNEL=portable
 	--threads 2 | $small CLBLAS_SHIM_MEMORY=64M
 	--largest 600 | getrf.nb=64 CLBLAS_SHIM_MATH=strict
@@ -129,7 +130,7 @@ configurations()
 # fuzz NUMBER: this configuration until time is up; after a failure the next one.
 fuzz()
 {
-    local turn=0 count line arguments params variables
+    local turn=0 count line arguments params variables device=${devices[$1 % ${#devices[@]}]}
     count=$(configurations | wc -l)
     while [ $((end - SECONDS)) -gt 10 ]; do
         line=$(configurations | sed -n "$((($1 + turn) % count + 1))p")
@@ -137,7 +138,8 @@ fuzz()
         params=${variables%% *} variables=${variables#"$params"}
         echo "# seed $((seed + 100 * $1 + turn)):$variables $params $arguments"
         # shellcheck disable=SC2086 # lists of words
-        env $variables CLBLAS_SHIM_PARAMS="$params" timeout -k 4 $((end - SECONDS)) "$folder/testing/fuzz/fuzz" \
+        env $variables CLBLAS_SHIM_PARAMS="$params" CLBLAS_SHIM_DEVICE="$device" \
+            timeout -k 4 $((end - SECONDS)) "$folder/testing/fuzz/fuzz" \
             --seed $((seed + 100 * $1 + turn)) --count 1000000000 --next "$next" \
             --reference "$next" $arguments
         [ $? != 137 ] || echo "FAILED: did not end in time"
@@ -167,9 +169,19 @@ fuzz_table()
         "$work"/fuzz.[0-9]*
 }
 
+# The GPUs as CLBLAS_SHIM_DEVICE names them.
+gpus()
+{
+    CLBLAS_SHIM_LOG=info CLBLAS_SHIM_DEVICE=gpu "$folder/testing/fuzz/fuzz" --count 1 --routines gemm 2>&1 |
+        sed -n 's/^clblas-shim: device \([0-9]*:[0-9]*\): .*(NVIDIA.*/\1/p' | sort -u
+}
+
 # ---- all of it ------------------------------------------------------------------------------------------
 
 register_nvidia
+mapfile -t devices < <(gpus)
+[ -z "${CLBLAS_SHIM_DEVICE:-}" ] || devices=("$CLBLAS_SHIM_DEVICE")
+[ ${#devices[@]} != 0 ] || die "there is no GPU; CLBLAS_SHIM_DEVICE names another device"
 uname -srm
 echo "$cpus CPUs; $netlib_jobs of netlib's programs and $fuzz_jobs fuzzers at a time"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
@@ -181,6 +193,7 @@ wait
 
 failed=0
 echo
+export CLBLAS_SHIM_DEVICE=${devices[0]}
 echo "== $(CLBLAS_SHIM_LOG=info "$folder/testing/fuzz/fuzz" --count 1 --routines gemm 2>&1 |
     sed -n 's/^clblas-shim: using //p')"
 if [ "$netlib_jobs" != 0 ]; then

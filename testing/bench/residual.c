@@ -4,11 +4,27 @@
 #include "bench.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *const residual_kinds[RESIDUAL_KINDS] = {"random", "graded", "singular",
                                                     "growth", "upper",  "lower"};
+
+int residual_threads = 1;
+
+/* Calls one function by all threads, each with its own of the tasks. */
+static void run_all(void *(*function)(void *), void *tasks, size_t size)
+{
+    pthread_t thread[RESIDUAL_MOST_THREADS];
+    for (int t = 1; t < residual_threads; t++) {
+        if (pthread_create(&thread[t], NULL, function, (char *)tasks + (size_t)t * size) != 0)
+            bench_fail("no thread");
+    }
+    function(tasks);
+    for (int t = 1; t < residual_threads; t++)
+        pthread_join(thread[t], NULL);
+}
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
@@ -133,10 +149,28 @@ void residual_column(const struct residual_matrix *matrix, size_t j, void *colum
     free(other);
 }
 
+/* The columns of one thread: every one of so many. */
+struct filling {
+    const struct residual_matrix *matrix;
+    char *a;
+    size_t first;
+};
+
+static void *fill_columns(void *task)
+{
+    const struct filling *filling = task;
+    const struct residual_matrix *matrix = filling->matrix;
+    for (size_t j = filling->first; j < matrix->n; j += (size_t)residual_threads)
+        residual_column(matrix, j, filling->a + j * column_bytes(matrix));
+    return NULL;
+}
+
 void residual_fill(const struct residual_matrix *matrix, void *a)
 {
-    for (size_t j = 0; j < matrix->n; j++)
-        residual_column(matrix, j, (char *)a + j * column_bytes(matrix));
+    struct filling tasks[RESIDUAL_MOST_THREADS];
+    for (int t = 0; t < residual_threads; t++)
+        tasks[t] = (struct filling){matrix, a, (size_t)t};
+    run_all(fill_columns, tasks, sizeof *tasks);
 }
 
 /* ---- products with vectors ------------------------------------------------------------------- */
@@ -183,38 +217,71 @@ static void add_column(int precision, const void *column, size_t begin, size_t e
     }
 }
 
-/* y = A*w; the result is A's norm. */
-static long double multiply(const struct residual_matrix *matrix, const struct lanes *w,
-                            struct lanes *y)
+enum part { WHOLE, UPPER, LOWER_UNIT };
+
+/* What the columns of one thread add to y = M*w for a part of a matrix, which is made by columns
+ * where no elements are given; of all of it also the sum of squares. */
+struct product {
+    const struct residual_matrix *matrix;
+    const char *elements;
+    enum part part;
+    const struct lanes *w;
+    struct lanes *y;
+    size_t first;
+    long double squares;
+};
+
+static long double squares_of(const struct residual_matrix *matrix, const void *column)
 {
-    void *column = allocate(column_bytes(matrix));
     long double sum = 0;
-    memset(y, 0, matrix->n * sizeof *y);
-    for (size_t j = 0; j < matrix->n; j++) {
-        residual_column(matrix, j, column);
-        add_column(matrix->precision, column, 0, matrix->n, y, &w[j]);
-        for (size_t i = 0; i < matrix->n; i++) {
-            long double re, im;
-            load(matrix->precision, column, i, &re, &im);
-            sum += re * re + im * im;
-        }
+    for (size_t i = 0; i < matrix->n; i++) {
+        long double re, im;
+        load(matrix->precision, column, i, &re, &im);
+        sum += re * re + im * im;
     }
-    free(column);
-    return sqrtl(sum);
+    return sum;
 }
 
-/* y = L*(U*w). */
-static void multiply_factors(const struct residual_matrix *matrix, const char *factors,
-                             const struct lanes *w, struct lanes *y)
+static void *multiply_columns(void *task)
 {
-    size_t n = matrix->n, bytes = column_bytes(matrix);
-    struct lanes *between = allocate(n * sizeof *between);
-    for (size_t j = 0; j < n; j++)
-        add_column(matrix->precision, factors + j * bytes, 0, j + 1, between, &w[j]);
-    memcpy(y, between, n * sizeof *y);
-    for (size_t j = 0; j < n; j++)
-        add_column(matrix->precision, factors + j * bytes, j + 1, n, y, &between[j]);
-    free(between);
+    struct product *product = task;
+    const struct residual_matrix *matrix = product->matrix;
+    const size_t n = matrix->n, bytes = column_bytes(matrix);
+    void *made = allocate(bytes);
+    for (size_t j = product->first; j < n; j += (size_t)residual_threads) {
+        const void *column = product->elements != NULL ? product->elements + j * bytes : made;
+        if (product->elements == NULL) {
+            residual_column(matrix, j, made);
+            product->squares += squares_of(matrix, made);
+        }
+        add_column(matrix->precision, column, product->part == LOWER_UNIT ? j + 1 : 0,
+                   product->part == UPPER ? j + 1 : n, product->y, &product->w[j]);
+        if (product->part == LOWER_UNIT)
+            add(&product->y[j], &product->w[j], 1, 0, true);
+    }
+    free(made);
+    return NULL;
+}
+
+/* y = M*w; the result is the norm of a matrix without elements. */
+static long double multiply(const struct residual_matrix *matrix, const char *elements,
+                            enum part part, const struct lanes *w, struct lanes *y)
+{
+    struct product tasks[RESIDUAL_MOST_THREADS];
+    const size_t n = matrix->n;
+    struct lanes *sums = allocate((size_t)residual_threads * n * sizeof *sums);
+    long double squares = 0;
+    for (int t = 0; t < residual_threads; t++)
+        tasks[t] = (struct product){matrix, elements, part, w, sums + (size_t)t * n, (size_t)t, 0};
+    run_all(multiply_columns, tasks, sizeof *tasks);
+    memset(y, 0, n * sizeof *y);
+    for (int t = 0; t < residual_threads; t++) {
+        squares += tasks[t].squares;
+        for (size_t i = 0; i < n; i++)
+            add(&y[i], &tasks[t].y[i], 1, 0, true);
+    }
+    free(sums);
+    return sqrtl(squares);
 }
 
 /* The norm of x - y. */
@@ -242,13 +309,13 @@ double residual_of_factors(const struct residual_matrix *matrix, const void *fac
                            const int64_t *ipiv, uint64_t seed)
 {
     size_t n = matrix->n;
-    struct lanes *memory = allocate(3 * n * sizeof *memory);
-    struct lanes *w = memory, *x = w + n, *y = x + n;
+    struct lanes *memory = allocate(4 * n * sizeof *memory);
+    struct lanes *w = memory, *x = w + n, *y = x + n, *between = y + n;
     for (size_t i = 0; i < n; i++) {
         for (size_t v = 0; v < RESIDUAL_LANES; v++)
             w[i].re[v] = bench_random(&seed) < 0 ? -1 : 1;
     }
-    long double norm = multiply(matrix, w, x);
+    long double norm = multiply(matrix, NULL, WHOLE, w, x);
     for (size_t i = 0; i < n; i++) {
         size_t other = (size_t)ipiv[i] - 1;
         if (other >= n)
@@ -257,7 +324,8 @@ double residual_of_factors(const struct residual_matrix *matrix, const void *fac
         x[i] = x[other];
         x[other] = held;
     }
-    multiply_factors(matrix, factors, w, y);
+    multiply(matrix, factors, UPPER, w, between);
+    multiply(matrix, factors, LOWER_UNIT, between, y);
     long double residual = distance(x, y, n) / sqrtl(RESIDUAL_LANES);
     free(memory);
     return in_units(matrix, residual, norm);
@@ -280,7 +348,8 @@ double residual_of_solution(const struct residual_matrix *matrix, const void *x,
                  *nothing = product + n;
     load_lanes(matrix, x, solution);
     load_lanes(matrix, b, given);
-    long double norm = multiply(matrix, solution, product) * distance(solution, nothing, n);
+    long double norm =
+        multiply(matrix, NULL, WHOLE, solution, product) * distance(solution, nothing, n);
     long double residual = distance(given, product, n);
     free(memory);
     return in_units(matrix, residual, norm);

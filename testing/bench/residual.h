@@ -27,6 +27,10 @@ struct residual_matrix {
     uint64_t seed;
 };
 
+/* Threads that compute what follows; 1 unless it is set. */
+enum { RESIDUAL_MOST_THREADS = 64 };
+extern int residual_threads;
+
 void residual_column(const struct residual_matrix *matrix, size_t j, void *column);
 
 /* All of it, with leading dimension n. */

@@ -3,6 +3,7 @@
 
 #include "../unit/report.h"
 
+#include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -222,6 +223,26 @@ static void warm_up(struct crew *crew)
     atomic_store(&crew->shared->calls, 0);
 }
 
+/* Whose code it was that crashed: the shim, a driver or a judge. The trace is made with what may be
+ * broken by then; the other process notices the signal in any case. */
+static void show_crash(int signal_number)
+{
+    void *frames[40];
+    const int count = backtrace(frames, sizeof frames / sizeof *frames);
+    backtrace_symbols_fd(frames, count, 2);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void show_crashes(void)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+    void *frame;
+    backtrace(&frame, 1); /* loads what it needs */
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], show_crash);
+}
+
 int work(const struct settings *settings, struct shared *shared)
 {
     struct crew crew;
@@ -232,6 +253,7 @@ int work(const struct settings *settings, struct shared *shared)
         return 2;
     }
     signal(SIGTERM, stop);
+    show_crashes();
     warm_up(&crew);
     for (long i = 0; i < settings->threads; i++) {
         members[i] = (struct member){&crew, (size_t)i};
@@ -254,6 +276,7 @@ int work_once(const struct settings *settings, const struct fuzz_case *c, struct
         fprintf(stderr, "%s has no such routine\n", settings->library);
         return 2;
     }
+    show_crashes();
     for (int i = 0; i < 3 && !atomic_load(&shared->has_failed); i++)
         run_one(&crew, 0, c, 0);
     return atomic_load(&shared->has_failed);

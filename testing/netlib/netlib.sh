@@ -9,6 +9,7 @@
 #   BIG        1: larger sizes than the packaged inputs, up to what the programs have room for; "0 1": both
 #   LIMIT      seconds for a program [1800]
 #   JOBS       programs at a time [as many as CPUs]
+#   DEVICES    values of CLBLAS_SHIM_DEVICE, with semicolons, that they take in turns
 #   UNTIL      seconds for all of it; what is not finished then is left out
 #   SPLIT      1: the linear programs path by path, as lin-d.GE ..., with fewer sizes of least squares
 #   NETLIB     a folder with blas/ and lapack/ that hold the programs, their inputs and the reference
@@ -29,6 +30,7 @@ work=$build/netlib
 programs=${PROGRAMS:-*}
 limit=${LIMIT:-1800}
 jobs=${JOBS:-$(nproc)}
+IFS=';' read -r -a devices <<<"${DEVICES:-}"
 suffix= # of the larger sizes' folders
 . "$source_dir/testing/blocks.sh"
 
@@ -268,7 +270,8 @@ with_shim()
     # shellcheck disable=SC2046 # a list of variables
     is_done "$folder/$name.row" "$(readlink -f "$shim")" ||
         run_program "$folder" "$@" "$(libraries_of "$next")" "$shim $(preload_of "$next" "$name")" \
-            CLBLAS_SHIM_THRESHOLD=0 CLBLAS_SHIM_STATS="$folder/$name/report.json" $(variant "$variant")
+            CLBLAS_SHIM_THRESHOLD=0 CLBLAS_SHIM_STATS="$folder/$name/report.json" $(variant "$variant") \
+            ${device:+"CLBLAS_SHIM_DEVICE=$device"}
     judge "$next" "$variant" "$name"
 }
 
@@ -335,12 +338,13 @@ parallel()
 
 run_all()
 {
-    local size next variant name program input
+    local size next variant name program input device= turn=0
     while read -r name program input; do
         for size in $sizes; do
             suffix=${size#0}
             for next in $nexts; do
                 for variant in $variants; do
+                    [ ${#devices[@]} = 0 ] || device=${devices[turn++ % ${#devices[@]}]}
                     parallel with_shim "$next" "$variant" "$name" "$program" "$input"
                 done
             done

@@ -16,9 +16,9 @@
  *   CLBLAS_SHIM_DEVICE=gpu residuals --sizes 46500 --precisions d --kinds random --settings 2
  *       --peers none --columns 1
  *
- * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. With --threads the reference's
- * products and triangular systems are computed by that many (bench/reference_sliced.c), which makes
- * it bearable to n = 16384. */
+ * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. With --threads the residuals and the
+ * reference's products and triangular systems are computed by that many
+ * (bench/reference_sliced.c), which makes it bearable to n = 16384. */
 #include "bench/bench.h"
 #include "bench/lapack_peer.h"
 #include "bench/residual.h"
@@ -395,6 +395,8 @@ static void parse(int count, char **arguments)
         else
             bench_fail("%s is no option; see the head of residuals.c", name);
     }
+    if (options.threads != NULL && atoi(options.threads) > 1)
+        residual_threads = (int)clb_min((size_t)atoi(options.threads), RESIDUAL_MOST_THREADS);
 }
 
 int main(int count, char **arguments)
