@@ -515,32 +515,78 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
 
 /* ---- multiplication ------------------------------------------------------------------------- */
 
+/* Where B is. */
+#define CLB_B_PACKED    0
+#define CLB_B_PLAIN     1 /* the caller's */
+#define CLB_B_OF_A      2 /* in the panels of A: B = A^T */
+#define CLB_B_OF_A_CONJ 3 /* B = A^H */
+
+/* Panels of A have whole panels of B in them. */
+#define CLB_SHARES_PANELS (CLB_MR % (CLB_PARTS * CLB_NR) == 0)
+
+/* From one depth of a panel with B in it to the next. */
+CLB_INLINE uint b_step(const uint source)
+{
+    return source == CLB_B_PACKED ? CLB_NR : CLB_MR;
+}
+
+/* Column j of B at depth u of an even one's panel: a block [re -im; im re] of A has it in its first
+ * column. */
+CLB_INLINE uint b_place(uint u, uint j, const uint source)
+{
+#if CLB_COMPLEX
+    if (source != CLB_B_PACKED)
+        return (u & ~1u) * CLB_MR + (u & 1) + 2 * j;
+#endif
+    return u * b_step(source) + j;
+}
+
+/* Where to ask for element i of B in the order of its own panels: of two depths of complex numbers,
+ * which lie side by side in A's, one half each. */
+CLB_INLINE uint b_line(uint i, const uint source)
+{
+    const uint u = i / CLB_NR;
+    const bool second = CLB_PARTS > 1 && source != CLB_B_PACKED && u % 2 == 1;
+    return b_place(u, second ? CLB_NR / 2 : i % CLB_NR, source);
+}
+
 /* acc += A*B over kc steps, kc a multiple of CLB_KU.  The panel of A stays in the first-level cache,
  * that of B is new in every micro-tile: it comes from the second level, and what the hardware
- * fetches ahead of so short a run is not enough. */
+ * fetches ahead of so short a run is not enough.  Behind its end follows b_next. */
 CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global const real *b,
-                         uint kc)
+                         global const real *b_next, uint kc, const uint source)
 {
+    /* What a line of B has, where it is packed, and depths where it is in the panels of A. */
+    const uint line = source == CLB_B_PACKED ? CLB_LINE : CLB_NR;
+    const uint ahead = source == CLB_B_PACKED ? CLB_AHEAD * CLB_LINE : CLB_AHEAD * CLB_MR;
+    const uint turn = kc - min(ahead / b_step(source), kc);
+    global const real *soon = b + ahead;
     for (uint p = 0; p < kc; p += CLB_KU) {
+        if (p == turn / CLB_KU * CLB_KU)
+            soon = b_next;
 #pragma unroll
-        for (uint i = 0; i < CLB_KU * CLB_NR; i += CLB_LINE)
-            CLB_PREFETCH_NEAR(b + CLB_AHEAD * CLB_LINE + i);
+        for (uint i = 0; i < CLB_KU * CLB_NR; i += line)
+            CLB_PREFETCH_NEAR(soon + b_line(i, source));
+        soon += CLB_KU * b_step(source);
 #pragma unroll
         for (uint u = 0; u < CLB_KU; u++) {
             vacc x[CLB_MV];
 #pragma unroll
-            for (uint i = 0; i < CLB_MV; i++)
+            for (uint i = 0; i < CLB_MV; i++) {
                 x[i] = load_acc(a + u * CLB_MR + i * CLB_VL);
+                if (source == CLB_B_OF_A_CONJ && u % 2 == 1)
+                    x[i] = -x[i];
+            }
 #pragma unroll
             for (uint j = 0; j < CLB_NR; j++) {
-                const vacc y = (vacc)(b[u * CLB_NR + j]);
+                const vacc y = (vacc)(b[b_place(u, j, source)]);
 #pragma unroll
                 for (uint i = 0; i < CLB_MV; i++)
                     acc[j][i] = fma(x[i], y, acc[j][i]);
             }
         }
         a += CLB_KU * CLB_MR;
-        b += CLB_KU * CLB_NR;
+        b += CLB_KU * b_step(source);
     }
 }
 
@@ -623,10 +669,10 @@ CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
     }
 }
 
-/* One micro-tile, of which rows x columns are valid, over kc steps. */
-CLB_INLINE void update_tile(global const real *a, global const real *b, size_t ldb, uint kc,
-                            real alpha, real beta, global real *c, size_t ldc, uint rows,
-                            uint columns, const bool direct)
+/* One micro-tile, of which rows x columns are valid, over kc steps; b_next is what follows b. */
+CLB_INLINE void update_tile(global const real *a, global const real *b, global const real *b_next,
+                            size_t ldb, uint kc, real alpha, real beta, global real *c, size_t ldc,
+                            uint rows, uint columns, const uint source)
 {
     const bool in_order = beta == CLB_IN_ORDER;
     vacc acc[CLB_NR][CLB_MV];
@@ -648,10 +694,10 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, size_t l
 #pragma unroll
         for (uint i = 0; i < CLB_MR; i += CLB_LINE)
             CLB_PREFETCH_WRITE(soon + j * ldc + i);
-    if (direct)
+    if (source == CLB_B_PLAIN)
         multiply_direct(acc, a, b, ldb, columns, kc);
     else
-        multiply(acc, a, b, kc);
+        multiply(acc, a, b, b_next, kc, source);
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
         if (j < columns)
@@ -692,6 +738,18 @@ CLB_INLINE int2 get_depths(cuts cut, uint i, uint j, uint kp)
     return (int2)(begin / CLB_KU * CLB_KU, (int)round_up((uint)max(end, 0), CLB_KU));
 }
 
+/* Columns from j on and depths from p on. */
+CLB_INLINE global const real *panel_of_b(global const real *pb, size_t ldb, size_t kp, uint j,
+                                         uint p, const uint source)
+{
+    if (source == CLB_B_PLAIN)
+        return pb + j * ldb + p;
+    if (source == CLB_B_PACKED)
+        return pb + j * kp + (size_t)p * CLB_NR;
+    const uint row = CLB_PARTS * j;
+    return pb + row / CLB_MR * CLB_MR * kp + (size_t)p * CLB_MR + row % CLB_MR;
+}
+
 /*
  * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not read
  * C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
@@ -702,7 +760,7 @@ CLB_INLINE int2 get_depths(cuts cut, uint i, uint j, uint kp)
  */
 CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
                                global const real *pa, global const real *pb, size_t ldb,
-                               global real *c, size_t ldc, const bool direct, cuts cut)
+                               global real *c, size_t ldc, const uint source, cuts cut)
 {
     const uint i0 = (uint)get_group_id(0) * CLB_MC, i1 = min(i0 + CLB_MC, m);
     const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
@@ -714,7 +772,6 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
     uint p = 0;
     do {
         const uint kc = min(step, kp - p);
-        const real pass_beta = p == 0 || beta == CLB_IN_ORDER ? beta : 1;
         const uint share = CLB_MR * kc / ((j1 - j0 + CLB_NR - 1) / CLB_NR) + 1;
         for (uint i = i0; i < i1; i += CLB_MR) {
             global const real *a = pa + (size_t)i * kp + (size_t)p * CLB_MR;
@@ -724,23 +781,25 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
                 next = p + kc < kp ? pa + (size_t)i0 * kp + (size_t)(p + kc) * CLB_MR
                                    : pa + (size_t)i1 * kp;
             for (uint j = j0; j < j1; j += CLB_NR) {
-                global const real *b =
-                    direct ? pb + j * ldb + p : pb + (size_t)j * kp + (size_t)p * CLB_NR;
+                global const real *b = panel_of_b(pb, ldb, kp, j, p, source);
+                global const real *b_next =
+                    panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, p, source);
+                uint first = p, last = source == CLB_B_PLAIN ? min(p + kc, k) : p + kc;
+                bool begins = p == 0;
                 prefetch_run(next, share);
                 next += share;
                 if (cut.kind != 0) {
                     /* Passes that begin before the first depth leave beta to a later one. */
                     const int2 depths = get_depths(cut, i, j, kp);
-                    const uint first = max(p, (uint)depths.x), last = min(p + kc, (uint)depths.y);
-                    if (first < last)
-                        update_tile(a + (size_t)(first - p) * CLB_MR,
-                                    b + (size_t)(first - p) * CLB_NR, ldb, last - first, alpha,
-                                    first == (uint)depths.x || beta == CLB_IN_ORDER ? beta : (real)1, c + j * ldc + i, ldc,
-                                    i1 - i, j1 - j, false);
-                    continue;
+                    first = max(first, (uint)depths.x);
+                    last = min(last, (uint)depths.y);
+                    begins = first == (uint)depths.x;
                 }
-                update_tile(a, b, ldb, direct ? min(kc, k - p) : kc, alpha, pass_beta,
-                            c + j * ldc + i, ldc, i1 - i, j1 - j, direct);
+                if (cut.kind == 0 || first < last)
+                    update_tile(a + (size_t)(first - p) * CLB_MR,
+                                b + (size_t)(first - p) * b_step(source), b_next, ldb,
+                                last - first, alpha, begins || beta == CLB_IN_ORDER ? beta : 1,
+                                c + j * ldc + i, ldc, i1 - i, j1 - j, source);
             }
         }
         p += kc;
@@ -756,8 +815,8 @@ CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global c
                          ulong pa_off, global const real *pb, ulong pb_off, global real *c,
                          ulong c_off, ulong ldc)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, false,
-                   (cuts){0, 0, 0, 0});
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc,
+                   CLB_B_PACKED, (cuts){0, 0, 0, 0});
 }
 
 /*
@@ -769,9 +828,33 @@ CLB_KERNEL void clb_gemm_cut(uint m, uint n, uint k, real alpha, real beta, glob
                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, false,
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc,
+                   CLB_B_PACKED, (cuts){kind, a_cut, b_cut, c_cut});
+}
+
+#if CLB_SHARES_PANELS
+/*
+ * The same with B in packed panels of A: the columns are rows that begin where a panel does.  B = A^T
+ * here and A^H in clb_gemm_herk.  `kind` may be 0.  The sums are the other kernel's, bit by bit.
+ */
+CLB_KERNEL void clb_gemm_syrk(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
+                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
+                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
+{
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_OF_A,
                    (cuts){kind, a_cut, b_cut, c_cut});
 }
+
+#if CLB_COMPLEX
+CLB_KERNEL void clb_gemm_herk(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
+                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
+                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
+{
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc,
+                   CLB_B_OF_A_CONJ, (cuts){kind, a_cut, b_cut, c_cut});
+}
+#endif
+#endif
 
 /*
  * A packed, B the caller's: element (p, j) is b[b_off + p + j*ldb], all in real numbers; nothing but
@@ -784,6 +867,6 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
                                 global const real *pa, ulong pa_off, global const real *b,
                                 ulong b_off, global real *c, ulong c_off, ulong ldc, ulong ldb)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc, true,
-                   (cuts){0, 0, 0, 0});
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc,
+                   CLB_B_PLAIN, (cuts){0, 0, 0, 0});
 }

@@ -55,7 +55,7 @@ struct clb_gemm_family {
      * for which the family keeps its promise. NULL: packed elements are like the operand's. */
     size_t (*block_bytes)(const size_t *value, size_t width);
     bool has_direct; /* a kernel that takes B as the caller has it, contiguous in depth */
-    bool has_cut;    /* one that leaves out what is zero or not wanted */
+    bool has_cut; /* one that leaves out what is zero or not wanted, or takes B from A's panels */
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -97,9 +97,12 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
 clb_status clb_gemm_widen(struct clb_runtime *runtime,
                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* The same for the kernel that leaves something out, which is not built before it is used. */
+/* The same for the kernel that leaves something out, and for that which takes B from A's panels,
+ * which are not built before they are used. */
 clb_status clb_gemm_widen_cut(struct clb_lane *lane,
                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_widen_shared(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                                 clb_op b_of_a) CLB_MUST_CHECK;
 
 /* ---- launch.c: the kernels of a variant ------------------------------------------------------
  *
@@ -118,6 +121,9 @@ size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
 /* Most rows of A or columns of B of one launch; SIZE_MAX where it does not matter. Wider launches
  * than those of widen.c must not occur. */
 size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
+
+/* Panels of A consist of whole panels of B, and a kernel takes them from there. */
+bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
 
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
                                            clb_operand_role role, size_t w, size_t k);
@@ -173,12 +179,14 @@ struct clb_cut {
 
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
  * c_offset of its buffer. With ldb, B is the caller's: element (p, j) is at b_offset + p + j*ldb,
- * counted in elements of the problem. */
+ * counted in elements of the problem. With b_of_a it is the transpose or the adjoint of what is
+ * packed as A in b: its columns are rows of that. */
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
+    clb_op b_of_a; /* CLB_OP_T or CLB_OP_C where clb_gemm_shares_panels; CLB_OP_N: not so */
     bool add, subtract;
     bool in_order; /* with subtract: one product after the other, by families that are not split */
     bool negate;   /* C = -A*B, C += -A*B */
@@ -202,13 +210,14 @@ struct clb_gemm_plan {
     size_t slabs;          /* of all terms */
     clb_operand_role kept; /* for a row of tiles; B where tiles are whole rows */
     size_t a_slots;        /* packed chunks of A: those of a row of tiles, or one */
-    size_t b_slots;        /* of B, of a column of tiles, or one; none when direct */
+    size_t b_slots;        /* of B, of a column of tiles, or one; none where it is not packed */
     size_t c_slots;        /* tiles of C in flight */
     size_t queues;         /* two when all slots of `kept` are there: the next tile's work fills the
                             * end of the last one's. Each has slots of its own for the other operand. */
     size_t a_bytes, b_bytes, c_bytes; /* of one slot */
     size_t mixed_w, mixed_bytes;      /* for each queue, of operands made on the device; or 0 */
     bool direct;                      /* B is not packed */
+    clb_op b_of_a;                    /* nor here: A's panels are B's, see clb_product */
     size_t ldc;                       /* of a tile */
     uint64_t bytes;                   /* device memory in all */
 };

@@ -55,7 +55,9 @@ static clb_status launch(struct clb_inplace *run, const struct clb_inplace_tile 
             product.a_offset =
                 clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
             product.b_offset = b_offset;
-            if (product.ldb == 0)
+            if (product.b_of_a != CLB_OP_N)
+                product.b_offset = clb_packed_offset(variant, CLB_OPERAND_A, col, product.k);
+            else if (product.ldb == 0)
                 product.b_offset =
                     clb_packed_offset(variant, CLB_OPERAND_B, col - tile->block.col, product.k);
             product.c_offset = row - tile->rect.row + (col - tile->rect.col) * product.ldc;

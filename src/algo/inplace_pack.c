@@ -215,6 +215,22 @@ static clb_status take_direct(struct clb_inplace *run, const struct clb_rect *bl
     return status;
 }
 
+/* The product takes B from the panels of its twin, another term's A or this one's. They are packed
+ * before this term's, so that who waits for those need not wait for these. */
+static clb_status take_twin(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
+                            size_t index, struct clb_product *product)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    size_t terms = clb_gemm_terms(run->problem), slabs = plan->slabs / terms;
+    size_t twin = (terms - 1 - slab / slabs) * slabs + slab % slabs;
+    const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, twin);
+    struct clb_inplace_slot *slot;
+    clb_status status = ensure_kept(run, block, twin, &pass, index, &slot);
+    product->b = slot->buffer->mem;
+    product->b_of_a = plan->b_of_a;
+    return status;
+}
+
 clb_status clb_inplace_operands(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
                                 const struct clb_pass *pass, size_t index,
                                 struct clb_product *product, const cl_event **wait)
@@ -222,16 +238,19 @@ clb_status clb_inplace_operands(struct clb_inplace *run, const struct clb_rect *
     const struct clb_gemm_plan *plan = &run->plan;
     size_t turn = index % plan->queues;
     bool a_kept = plan->kept == CLB_OPERAND_A;
+    bool twin = plan->b_of_a != CLB_OP_N;
     struct clb_inplace_slot *kept, *own = NULL;
-    clb_status status = ensure_kept(run, block, slab, pass, index, &kept);
+    clb_status status = twin ? take_twin(run, block, slab, index, product) : CLB_OK;
+    if (status == CLB_OK)
+        status = ensure_kept(run, block, slab, pass, index, &kept);
     if (status == CLB_OK && plan->direct)
         status = take_direct(run, block, pass, turn, product);
-    else if (status == CLB_OK)
+    else if (status == CLB_OK && !twin)
         status = ensure_own(run, block, slab, pass, turn, &own);
     if (status != CLB_OK)
         return status;
     product->a = (a_kept ? kept : own)->buffer->mem;
-    if (!plan->direct)
+    if (!plan->direct && !twin)
         product->b = (a_kept ? own : kept)->buffer->mem;
     *wait = kept->ready != NULL && kept->turn != turn ? &kept->ready : NULL;
     return CLB_OK;

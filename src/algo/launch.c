@@ -36,6 +36,14 @@ size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role 
     return wanted == 0 ? SIZE_MAX : clb_round_up(wanted, clb_gemm_unit(variant, role));
 }
 
+bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant)
+{
+    return variant->family->has_cut &&
+           panel_width(variant, CLB_OPERAND_A) %
+                   (parts(variant) * panel_width(variant, CLB_OPERAND_B)) ==
+               0;
+}
+
 /* Kernel units, bytes or real elements, of one panel k elements deep. */
 static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_role role, size_t k)
 {
@@ -145,12 +153,13 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     if (product->ldb != 0) {
         arguments[count++] = CLB_ARG(ldb);
         name = "clb_gemm_direct";
-    } else if (kind != 0) {
+    } else if (kind != 0 || product->b_of_a != CLB_OP_N) {
+        static const char *const names[] = {"clb_gemm_cut", "clb_gemm_syrk", "clb_gemm_herk"};
         arguments[count++] = CLB_ARG(kind);
         arguments[count++] = CLB_ARG(a_cut);
         arguments[count++] = CLB_ARG(b_cut);
         arguments[count++] = CLB_ARG(c_cut);
-        name = "clb_gemm_cut";
+        name = names[product->b_of_a];
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
     return launch(lane, variant, name, arguments, count, &geometry, order);

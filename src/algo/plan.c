@@ -44,6 +44,27 @@ static bool is_direct(const struct clb_gemm_variant *variant, const struct clb_g
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
+/* How B is A's twin in every term, so that the panels of A are all that is packed: where they have
+ * all of B, and are all kept. */
+static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                          const struct clb_gemm_plan *plan)
+{
+    size_t terms = clb_gemm_terms(problem);
+    bool adjoint = false;
+    if (clb_gemm_region(problem) == CLB_REGION_FULL || !clb_gemm_shares_panels(variant) ||
+        plan->kept != CLB_OPERAND_A || plan->tile_rows > 1 ||
+        (terms > 1 && plan->a_slots < plan->slabs) || problem->m != problem->n)
+        return CLB_OP_N;
+    for (size_t t = 0; t < terms; t++) {
+        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+        if (clb_gemm_twin(problem, t) == CLB_MAX_TERMS || a.scale != NULL || b.scale != NULL)
+            return CLB_OP_N;
+        adjoint = a.conjugated != b.conjugated;
+    }
+    return adjoint && clb_precision_parts(problem->precision) > 1 ? CLB_OP_C : CLB_OP_T;
+}
+
 /* Bytes of the raw chunk through which an operand is copied that is larger than a buffer may be. */
 static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role, size_t chunk,
                           uint64_t max_alloc)
@@ -57,14 +78,15 @@ static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role,
 
 /* Count the bytes for a choice of slots of the operand that is kept. The other one's chunks are
  * used again where all tiles have them in common; otherwise one slot, which stays in the cache. */
-static bool fits(const struct clb_gemm *problem, struct clb_gemm_plan *plan, size_t slots,
-                 uint64_t budget, uint64_t max_alloc)
+static bool fits(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                 struct clb_gemm_plan *plan, size_t slots, uint64_t budget, uint64_t max_alloc)
 {
     bool a_kept = !clb_gemm_has_whole_rows(problem);
     size_t others = a_kept && plan->tile_cols == 1 ? slots : 1;
     plan->kept = a_kept ? CLB_OPERAND_A : CLB_OPERAND_B;
     plan->a_slots = a_kept ? slots : others;
-    plan->b_slots = plan->direct ? 0 : a_kept ? others : slots;
+    plan->b_of_a = find_b_of_a(variant, problem, plan);
+    plan->b_slots = plan->direct || plan->b_of_a != CLB_OP_N ? 0 : a_kept ? others : slots;
     plan->queues = slots == plan->slabs ? plan->c_slots : 1;
     size_t own_a = plan->kept == CLB_OPERAND_B ? plan->queues : 1;
     size_t own_b = plan->kept == CLB_OPERAND_A ? plan->queues : 1;
@@ -134,7 +156,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     do {
         set_tiles(problem, &cut, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
-        if (fits(problem, plan, plan->slabs, budget, max_alloc))
+        if (fits(variant, problem, plan, plan->slabs, budget, max_alloc))
             return true;
         wanted_m = plan->tile_m / 2;
     } while (wanted_m >= SMALLEST_BLOCK && !cut.whole_m && !cut.whole_n);
@@ -143,7 +165,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     for (;;) {
         set_tiles(problem, &cut, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
-        if (fits(problem, plan, 1, budget, max_alloc))
+        if (fits(variant, problem, plan, 1, budget, max_alloc))
             return true;
         /* Halve the longer side that the kernel's own tile still allows to be halved. */
         bool long_m = !cut.whole_m && plan->tile_m > (cut.square ? plan->tile_n : cut.unit_m);

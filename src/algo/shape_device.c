@@ -200,15 +200,17 @@ static void fill_source(const struct product_check *check, unsigned kind)
     }
 }
 
-static clb_status multiply(const struct product_check *check, unsigned kind, unsigned char *to)
+static clb_status multiply(const struct product_check *check, unsigned kind, clb_op b_of_a,
+                           unsigned char *to)
 {
     struct clb_product product = {.m = check->n,
                                   .n = check->n,
                                   .k = check->n,
                                   .a = check->a->mem,
-                                  .b = check->b->mem,
+                                  .b = b_of_a != CLB_OP_N ? check->a->mem : check->b->mem,
                                   .c = check->c->mem,
                                   .ldc = check->n,
+                                  .b_of_a = b_of_a,
                                   .cut.kind = kind};
     clb_status status =
         clb_gemm_multiply(check->lane, check->variant, &product, (struct clb_order){0});
@@ -222,13 +224,13 @@ static clb_status multiply(const struct product_check *check, unsigned kind, uns
     return status;
 }
 
-static clb_status check_cut(const struct product_check *check, unsigned kind)
+/* Packs A as it is stored, and B. */
+static clb_status pack_both(const struct product_check *check, unsigned kind,
+                            const struct clb_chunk *b)
 {
     static const struct clb_order order = {0};
     const struct clb_chunk a = {check->source->mem, 0, check->n, false, false};
-    const struct clb_chunk b = {check->source->mem, 0, check->n, true, false};
-    size_t n = check->n, element = clb_precision_size(check->variant->precision);
-    unsigned char *cut = check->host + check->bytes, *all = cut + check->bytes;
+    size_t n = check->n;
     fill_source(check, kind);
     clb_status status =
         clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE, 0,
@@ -238,20 +240,46 @@ static clb_status check_cut(const struct product_check *check, unsigned kind)
         status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_A, &a, n, n, check->a->mem,
                                0, NULL, order);
     if (status == CLB_OK)
-        status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_B, &b, n, n, check->b->mem,
+        status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_B, b, n, n, check->b->mem,
                                0, NULL, order);
+    return status;
+}
+
+/* The product by another kernel is the same bits where it is wanted. */
+static clb_status compare(const struct product_check *check, unsigned kind, clb_op b_of_a)
+{
+    size_t n = check->n, element = clb_precision_size(check->variant->precision);
+    unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
+    clb_status status = multiply(check, 0, CLB_OP_N, all);
     if (status == CLB_OK)
-        status = multiply(check, 0, all);
-    if (status == CLB_OK)
-        status = multiply(check, kind, cut);
+        status = multiply(check, kind, b_of_a, other);
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
         bool wanted = kind == CLB_CUT_LOWER   ? e % n >= e / n
                       : kind == CLB_CUT_UPPER ? e % n <= e / n
                                               : true;
-        if (wanted && memcmp(cut + e * element, all + e * element, element) != 0)
+        if (wanted && memcmp(other + e * element, all + e * element, element) != 0)
             status = CLB_ERR_BUILD;
     }
     return status;
+}
+
+static clb_status check_cut(const struct product_check *check, unsigned kind)
+{
+    const struct clb_chunk b = {check->source->mem, 0, check->n, true, false};
+    clb_status status = pack_both(check, kind, &b);
+    return status == CLB_OK ? compare(check, kind, CLB_OP_N) : status;
+}
+
+/* B is A's transpose or adjoint, and comes from the panels of A. */
+static clb_status check_shared(const struct product_check *check, clb_op op)
+{
+    const struct clb_chunk b = {check->source->mem, 0, check->n, false, op == CLB_OP_C};
+    clb_status status = clb_gemm_widen_shared(check->lane, check->variant, op);
+    if (status == CLB_OK)
+        status = pack_both(check, 0, &b);
+    if (status == CLB_OK)
+        status = compare(check, 0, op);
+    return status == CLB_OK ? compare(check, CLB_CUT_UPPER, op) : status;
 }
 
 /* Sizes with several micro-tiles and passes. */
@@ -264,6 +292,9 @@ static clb_status run_product_check(struct clb_runtime *runtime,
     size_t n = clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
     struct product_check check = {
         .variant = variant, .n = n, .bytes = n * n * clb_precision_size(variant->precision)};
+    int last_op = !clb_gemm_shares_panels(variant)              ? CLB_OP_N
+                  : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
+                                                                : CLB_OP_T;
     check.host = calloc(3, check.bytes);
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
@@ -282,6 +313,8 @@ static clb_status run_product_check(struct clb_runtime *runtime,
         status = clb_gemm_widen_cut(check.lane, variant);
     for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
         status = check_cut(&check, kinds[i]);
+    for (int op = CLB_OP_T; op <= last_op && status == CLB_OK; op++)
+        status = check_shared(&check, (clb_op)op);
     bool idle = end_lane(check.lane);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.a, idle);

@@ -100,9 +100,11 @@ static struct shape widest_product(const struct clb_gemm_variant *variant)
     return chosen;
 }
 
+/* By the kernel that the product is for. */
 static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                                bool direct, bool cut)
+                                struct clb_product product)
 {
+    clb_operand_role role = product.b_of_a != CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
     struct shape shape = widest_product(variant);
     size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
     struct clb_buffer *a = NULL, *b = NULL, *c = NULL;
@@ -110,20 +112,17 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
                                        clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k), &a);
     if (status == CLB_OK)
         status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(variant, CLB_OPERAND_B, shape.cols, k), &b);
+                                clb_packed_bytes(variant, role, shape.cols, k), &b);
     if (status == CLB_OK)
         status =
             clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE, shape.rows * shape.cols * element, &c);
     if (status == CLB_OK) {
-        const struct clb_product product = {.m = shape.rows,
-                                            .n = shape.cols,
-                                            .k = k,
-                                            .a = a->mem,
-                                            .b = b->mem,
-                                            .c = c->mem,
-                                            .ldb = direct ? 1 : 0,
-                                            .ldc = shape.rows,
-                                            .cut.kind = cut ? CLB_CUT_LOWER : 0};
+        product.m = product.ldc = shape.rows;
+        product.n = shape.cols;
+        product.k = k;
+        product.a = a->mem;
+        product.b = b->mem;
+        product.c = c->mem;
         status = clb_gemm_multiply(lane, variant, &product, (struct clb_order){0});
         if (clb_lane_finish(lane) != CLB_OK)
             return CLB_ERR_OPENCL;
@@ -141,7 +140,15 @@ static bool is_pocl(const struct clb_runtime *runtime)
 
 clb_status clb_gemm_widen_cut(struct clb_lane *lane, const struct clb_gemm_variant *variant)
 {
-    return is_pocl(lane->runtime) ? widen_product(lane, variant, false, true) : CLB_OK;
+    const struct clb_product cut = {.cut.kind = CLB_CUT_LOWER};
+    return is_pocl(lane->runtime) ? widen_product(lane, variant, cut) : CLB_OK;
+}
+
+clb_status clb_gemm_widen_shared(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                                 clb_op b_of_a)
+{
+    const struct clb_product shared = {.b_of_a = b_of_a};
+    return is_pocl(lane->runtime) ? widen_product(lane, variant, shared) : CLB_OK;
 }
 
 clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
@@ -156,9 +163,9 @@ clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_var
         status = widen_pack(lane, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
                             kernel % 2 != 0);
     if (status == CLB_OK)
-        status = widen_product(lane, variant, false, false);
+        status = widen_product(lane, variant, (struct clb_product){0});
     if (status == CLB_OK && variant->family->has_direct)
-        status = widen_product(lane, variant, true, false);
+        status = widen_product(lane, variant, (struct clb_product){.ldb = 1});
     if (status == CLB_ERR_OPENCL)
         clb_lane_discard(lane);
     else
