@@ -51,8 +51,8 @@ static struct model *ask(struct problem *p, const struct library *library, const
     return result;
 }
 
-/* OpenBLAS's gemmt is no witness: from 0.3.22 to 0.3.28 it conjugates its input, refuses valid
- * arguments or crashes (github.com/OpenMathLib/OpenBLAS/issues/5111). */
+/* OpenBLAS's gemmt is no witness: in 0.3.26 it refuses valid arguments or crashes, and until 2025
+ * it conjugated its input (github.com/OpenMathLib/OpenBLAS/issues/5111). */
 static void ask_all(struct problem *p, struct witness *w, const struct operand *x)
 {
     if (w->asked)
