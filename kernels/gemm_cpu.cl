@@ -530,8 +530,8 @@ CLB_INLINE uint b_step(const uint source)
     return source == CLB_B_PACKED ? CLB_NR : CLB_MR;
 }
 
-/* Column j of B at depth u of an even one's panel: a block [re -im; im re] of A has it in its first
- * column. */
+/* Column j of B, u depths behind an even one. Of complex numbers the first column of A's block
+ * [re -im; im re] is B's. */
 CLB_INLINE uint b_place(uint u, uint j, const uint source)
 {
 #if CLB_COMPLEX

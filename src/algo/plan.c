@@ -53,12 +53,12 @@ static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct c
     bool adjoint = false;
     if (clb_gemm_region(problem) == CLB_REGION_FULL || !clb_gemm_shares_panels(variant) ||
         plan->kept != CLB_OPERAND_A || plan->tile_rows > 1 ||
-        (terms > 1 && plan->a_slots < plan->slabs) || problem->m != problem->n)
+        (terms > 1 && plan->a_slots < plan->slabs))
         return CLB_OP_N;
     for (size_t t = 0; t < terms; t++) {
         const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
         const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
-        if (clb_gemm_twin(problem, t) == CLB_MAX_TERMS || a.scale != NULL || b.scale != NULL)
+        if (clb_gemm_twin(problem, t) == CLB_MAX_TERMS || a.scale != NULL)
             return CLB_OP_N;
         adjoint = a.conjugated != b.conjugated;
     }

@@ -236,11 +236,15 @@ static void show_crash(int signal_number)
 
 static void show_crashes(void)
 {
+#ifndef __SANITIZE_ADDRESS__ /* which shows more */
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     void *frame;
     backtrace(&frame, 1); /* loads what it needs */
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], show_crash);
+#else
+    (void)show_crash;
+#endif
 }
 
 int work(const struct settings *settings, struct shared *shared)
