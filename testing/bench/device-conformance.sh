@@ -15,7 +15,7 @@
 # kernels that another run may use again.
 #
 # The linear programs go path by path, the most telling first, with fewer sizes in the test of least squares:
-# *parts* are those that came to their end. The exit status is 1 when anything is worse than without the shim
+# *parts* are those that came to their end; a list after the table names them. The exit status is 1 when anything is worse than without the shim
 # or a random call failed.
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -112,6 +112,19 @@ netlib_table()
         }' "$work/netlib/selected" "$work/netlib/rows"
 }
 
+# The paths of the linear programs that came to their end, a line for each program and variant.
+ended_paths()
+{
+    awk 'split($3, name, ".") == 2 {
+            key = name[1] " " $2
+            if (!(key in paths))
+                order[++rows] = key
+            paths[key] = paths[key] " " name[2]
+        }
+        END { for (row = 1; row <= rows; row++) print "ended:", order[row] ":" paths[order[row]] }' \
+        "$work/netlib/rows"
+}
+
 # ---- random calls ---------------------------------------------------------------------------------------
 
 # A configuration a line: arguments, then parameters and other variables.
@@ -200,6 +213,7 @@ if [ "$netlib_jobs" != 0 ]; then
     grep -v '^ok ' "$work/netlib.log"
     ! grep -q '^WORSE' "$work/netlib.log" || failed=1
     netlib_table || failed=1
+    ended_paths
 fi
 if [ "$fuzz_jobs" != 0 ]; then
     grep -hE -A 2 '^(FAILED|repeat|there)' "$work"/fuzz.[0-9]*
