@@ -25,6 +25,12 @@
 #define CLB_DOUBLE 0
 #endif
 
+/* 0: the kernels of plain products, 1: those that know triangles and B in the panels of A.  They are
+ * programs of their own, since compilers for CPUs take seconds for either. */
+#ifndef CLB_SHAPES
+#define CLB_SHAPES 0
+#endif
+
 /* 1: the packing kernels read complex operands. */
 #ifndef CLB_COMPLEX
 #define CLB_COMPLEX 0
@@ -269,9 +275,8 @@ CLB_INLINE void copy_pairs(global real *even, global real *odd, global const rea
 /* Element (i, p) is src[2*(i + p*ld)] and the next; w and k are the real operand's.  Two depths after
  * the other, so that a column of the source is read in one go over all panels of the work-group. */
 CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
-                       const uint W, const bool of_a, uint conj)
+                       const uint W, const bool of_a, uint conj, pack_share s)
 {
-    const pack_share s = get_pack_share(w, k, W);
     const size_t panel = (size_t)W * round_up(k, CLB_KU);
     const uint S = of_a ? 1 : 2; /* real numbers of the source for each element of a panel's row */
     const uint full = min(s.q1, w / W);
@@ -316,9 +321,8 @@ CLB_INLINE void copy_row(global real *dst, global const real *src, uint count)
 /* Element (i, p) is src[i + p*ld].  One depth after the other, so that a column of the source is
  * read in one go over all panels of the work-group. */
 CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
-                       const uint W, const bool of_a, uint conj)
+                       const uint W, const bool of_a, uint conj, pack_share s)
 {
-    const pack_share s = get_pack_share(w, k, W);
     const size_t panel = (size_t)W * round_up(k, CLB_KU);
     const uint full = min(s.q1, w / W);
     const uint rest = w % W;
@@ -360,15 +364,16 @@ CLB_INLINE vpack load_row(global const real *src, size_t ld, uint i, uint p, con
 #endif
 }
 
-CLB_INLINE real load_element(global const real *src, size_t ld, uint i, uint p, const bool of_a,
-                             uint conj)
+/* Element (i, p), rows or depths contiguous. */
+CLB_INLINE real load_element(global const real *src, size_t ld, uint i, uint p, const bool by_rows,
+                             const bool of_a, uint conj)
 {
 #if CLB_COMPLEX
-    if (of_a)
-        return element_of_a(src + (i & ~1u) * ld + (p & ~1u), i, p, conj);
-    return element_of_b(src + i * 2 * ld + (p & ~1u), p, conj);
+    const uint pair = of_a ? i & ~1u : 2 * i, depth = p & ~1u;
+    global const real *at = src + (by_rows ? pair + depth * ld : pair * ld + depth);
+    return of_a ? element_of_a(at, i, p, conj) : element_of_b(at, p, conj);
 #else
-    return src[i * ld + p];
+    return src[by_rows ? i + p * ld : i * ld + p];
 #endif
 }
 
@@ -446,7 +451,7 @@ CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0,
     for (; p < p1; p++)
         for (uint i = 0; i < W; i++)
             dst[(size_t)p * W + i] =
-                i < rows && p < k ? load_element(src, ld, i, p, of_a, conj) : 0;
+                i < rows && p < k ? load_element(src, ld, i, p, false, of_a, conj) : 0;
 }
 
 /* The largest power of two that divides the panel's width, at most a vector. */
@@ -456,9 +461,8 @@ CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0,
 /* Element (i, p) is src[p + i*ld], where elements are pairs src[2*(p + i*ld)] and the next; w and k
  * are the real operand's. */
 CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global real *dst,
-                       const uint W, const uint G, const bool of_a, uint conj)
+                       const uint W, const uint G, const bool of_a, uint conj, pack_share s)
 {
-    const pack_share s = get_pack_share(w, k, W);
     const size_t panel = (size_t)W * round_up(k, CLB_KU);
 
     for (uint q = s.q0; q < s.q1; q++) {
@@ -473,6 +477,7 @@ CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global
     }
 }
 
+#if !CLB_SHAPES
 /*
  * Operand A (w = m) or B (w = n) of op(A)*op(B), k deep, from src + src_off into the packed form at
  * dst + dst_off, which must be aligned to 128 bytes and has
@@ -489,29 +494,148 @@ CLB_KERNEL void clb_pack_a_n(global const real *src, ulong src_off, ulong ld, ui
                              global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
     pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR, true,
-           CLB_CONJ);
+           CLB_CONJ, get_pack_share(CLB_PARTS * w, CLB_PARTS * k, CLB_MR));
 }
 
 CLB_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
                              global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
-    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR, CLB_PIECE(CLB_MR), true,
-           CLB_CONJ);
+    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR,
+           CLB_PIECE(CLB_MR), true, CLB_CONJ, get_pack_share(CLB_PARTS * w, CLB_PARTS * k, CLB_MR));
 }
 
 CLB_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
                              global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
-    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR, false,
-           CLB_CONJ);
+    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR, false, CLB_CONJ,
+           get_pack_share(w, CLB_PARTS * k, CLB_NR));
 }
 
 CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
                              global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
-    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR, CLB_PIECE(CLB_NR), false,
-           CLB_CONJ);
+    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
+           CLB_PIECE(CLB_NR), false, CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_NR));
 }
+
+#endif
+
+/* ---- packing triangles ---------------------------------------------------------------------- */
+
+/* Kinds: element (i, p) is zero for p > i + diagonal, or for p < i + diagonal; ones on the diagonal. */
+#define CLB_TRIANGLE_LOW  1
+#define CLB_TRIANGLE_HIGH 2
+#define CLB_TRIANGLE_UNIT 4
+typedef struct {
+    uint kind;
+    int diagonal;
+} triangle;
+
+/* Element (i, p), which exists; nothing is read where it is not stored. */
+CLB_INLINE real triangle_element(global const real *src, size_t ld, uint i, uint p, triangle shape,
+                                 const bool by_rows, const bool of_a, uint conj)
+{
+    const int behind = (int)(p / CLB_PARTS) - (int)(of_a ? i / CLB_PARTS : i) - shape.diagonal;
+    if (shape.kind & CLB_TRIANGLE_LOW ? behind > 0 : behind < 0)
+        return 0;
+    if (behind == 0 && shape.kind & CLB_TRIANGLE_UNIT)
+        return CLB_PARTS == 1 || ((of_a ? i ^ p : p) & 1) == 0;
+    return load_element(src, ld, i, p, by_rows, of_a, conj);
+}
+
+/* A panel over depths p0 ... p1 - 1. */
+CLB_INLINE void pack_crossing(global const real *src, size_t ld, uint w, uint k, global real *dst,
+                              const uint W, uint q, uint p0, uint p1, triangle shape,
+                              const bool by_rows, const bool of_a, uint conj)
+{
+    global real *to = dst + (size_t)q * W * round_up(k, CLB_KU);
+    for (uint p = p0; p < p1; p++)
+        for (uint i = 0; i < W; i++)
+            to[(size_t)p * W + i] =
+                q * W + i < w && p < k
+                    ? triangle_element(src, ld, q * W + i, p, shape, by_rows, of_a, conj)
+                    : 0;
+}
+
+/* A depth, as far as it lies in [p0, p1), in steps of CLB_KU; p0 and p1 are such. */
+CLB_INLINE uint down_to_step(int p, int p0, int p1)
+{
+    return (uint)(clamp(p, p0, p1) / CLB_KU * CLB_KU);
+}
+
+CLB_INLINE uint up_to_step(int p, int p0, int p1)
+{
+    return round_up((uint)clamp(p, p0, p1), CLB_KU);
+}
+
+/* What is not zero, and as much of the zeros beside it as clb_gemm_cut reads: panels up to where they
+ * meet the diagonal, in steps of CLB_KU, and where they cross it element by element. */
+CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k, global real *dst,
+                              const uint W, const uint G, const bool by_rows, const bool of_a,
+                              uint conj, triangle shape)
+{
+    const pack_share all = get_pack_share(w, k, W);
+    const int each = of_a ? 1 : CLB_PARTS, diagonal = CLB_PARTS * shape.diagonal;
+    const int p0 = (int)all.p0, p1 = (int)all.p1;
+    const bool low = shape.kind & CLB_TRIANGLE_LOW;
+    /* Depths from the first panel's beginning and to the last one's end. */
+    const uint first = down_to_step((int)(all.q0 * W) * each + diagonal, p0, p1);
+    const uint last = up_to_step((int)(all.q1 * W) * each + diagonal, p0, p1);
+    /* In the last turn what all panels have, in one go. */
+    for (uint q = all.q0; q <= all.q1; q++) {
+        const int meets = (int)(q * W) * each + diagonal;
+        const uint near = down_to_step(meets, p0, p1);
+        const uint far = up_to_step(meets + (int)W * each, p0, p1);
+        pack_share s = {q, q + 1, low ? first : far, low ? near : last};
+        if (q == all.q1)
+            s = (pack_share){all.q0, all.q1, low ? all.p0 : last, low ? first : all.p1};
+        else
+            pack_crossing(src, ld, w, k, dst, W, q, near, far, shape, by_rows, of_a, conj);
+        if (s.p0 < s.p1 && by_rows)
+            pack_n(src, ld, w, k, dst, W, of_a, conj, s);
+        else if (s.p0 < s.p1)
+            pack_t(src, ld, w, k, dst, W, G, of_a, conj, s);
+    }
+}
+
+#if CLB_SHAPES
+/*
+ * The same for triangular operands, of `kind`, with the diagonal at p = i + diagonal in elements. What
+ * clb_gemm_cut does not read is not packed, and of the source only the triangle is read.
+ */
+CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                      global real *dst, ulong dst_off, uint kind,
+                                      int diagonal CLB_CONJ_PARAMETER)
+{
+    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR,
+                  CLB_PIECE(CLB_MR), true, true, CLB_CONJ, (triangle){kind, diagonal});
+}
+
+CLB_KERNEL void clb_pack_triangle_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                      global real *dst, ulong dst_off, uint kind,
+                                      int diagonal CLB_CONJ_PARAMETER)
+{
+    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR,
+                  CLB_PIECE(CLB_MR), false, true, CLB_CONJ, (triangle){kind, diagonal});
+}
+
+CLB_KERNEL void clb_pack_triangle_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                      global real *dst, ulong dst_off, uint kind,
+                                      int diagonal CLB_CONJ_PARAMETER)
+{
+    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
+                  CLB_PIECE(CLB_NR), true, false, CLB_CONJ, (triangle){kind, diagonal});
+}
+
+CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                      global real *dst, ulong dst_off, uint kind,
+                                      int diagonal CLB_CONJ_PARAMETER)
+{
+    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
+                  CLB_PIECE(CLB_NR), false, false, CLB_CONJ, (triangle){kind, diagonal});
+}
+
+#endif
 
 /* ---- multiplication ------------------------------------------------------------------------- */
 
@@ -550,11 +674,12 @@ CLB_INLINE uint b_line(uint i, const uint source)
     return b_place(u, second ? CLB_NR / 2 : i % CLB_NR, source);
 }
 
-/* acc += A*B over kc steps, kc a multiple of CLB_KU.  The panel of A stays in the first-level cache,
+/* acc += A*B over kc steps, kc a multiple of CLB_KU, in vectors v0 ... v1 - 1 of every column.  The panel of A stays in the first-level cache,
  * that of B is new in every micro-tile: it comes from the second level, and what the hardware
  * fetches ahead of so short a run is not enough.  Behind its end follows b_next. */
 CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global const real *b,
-                         global const real *b_next, uint kc, const uint source)
+                         global const real *b_next, uint kc, const uint source, const uint v0,
+                         const uint v1)
 {
     /* What a line of B has, where it is packed, and depths where it is in the panels of A. */
     const uint line = source == CLB_B_PACKED ? CLB_LINE : CLB_NR;
@@ -572,7 +697,7 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
         for (uint u = 0; u < CLB_KU; u++) {
             vacc x[CLB_MV];
 #pragma unroll
-            for (uint i = 0; i < CLB_MV; i++) {
+            for (uint i = v0; i < v1; i++) {
                 x[i] = load_acc(a + u * CLB_MR + i * CLB_VL);
                 if (source == CLB_B_OF_A_CONJ && u % 2 == 1)
                     x[i] = -x[i];
@@ -581,13 +706,34 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
             for (uint j = 0; j < CLB_NR; j++) {
                 const vacc y = (vacc)(b[b_place(u, j, source)]);
 #pragma unroll
-                for (uint i = 0; i < CLB_MV; i++)
+                for (uint i = v0; i < v1; i++)
                     acc[j][i] = fma(x[i], y, acc[j][i]);
             }
         }
         a += CLB_KU * CLB_MR;
         b += CLB_KU * b_step(source);
     }
+}
+
+/* Where the first vector of a micro-tile's columns is alone, and where it is no more there, for the
+ * second one's rows of A have not begun or its own have ended: in [0, begin) and [end, kc). */
+typedef struct {
+    uint begin, end;
+} halves;
+
+CLB_INLINE void multiply_halves(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                                global const real *b, global const real *b_next, uint kc,
+                                halves ends, const uint source)
+{
+    const uint step = b_step(source);
+    if (ends.begin > 0)
+        multiply(acc, a, b, b + ends.begin * step, ends.begin, source, 0, 1);
+    multiply(acc, a + ends.begin * CLB_MR, b + ends.begin * step,
+             ends.end < kc ? b + ends.end * step : b_next, ends.end - ends.begin, source, 0,
+             CLB_MV);
+    if (ends.end < kc)
+        multiply(acc, a + ends.end * CLB_MR, b + ends.end * step, b_next, kc - ends.end, source,
+                 CLB_MV / 2, CLB_MV);
 }
 
 /* One step of depth: column j of B is at column[j]. */
@@ -671,8 +817,9 @@ CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
 
 /* One micro-tile, of which rows x columns are valid, over kc steps; b_next is what follows b. */
 CLB_INLINE void update_tile(global const real *a, global const real *b, global const real *b_next,
-                            size_t ldb, uint kc, real alpha, real beta, global real *c, size_t ldc,
-                            uint rows, uint columns, const uint source)
+                            size_t ldb, uint kc, halves ends, real alpha, real beta,
+                            global real *c, size_t ldc, uint rows, uint columns,
+                            const uint source)
 {
     const bool in_order = beta == CLB_IN_ORDER;
     vacc acc[CLB_NR][CLB_MV];
@@ -697,7 +844,7 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, global c
     if (source == CLB_B_PLAIN)
         multiply_direct(acc, a, b, ldb, columns, kc);
     else
-        multiply(acc, a, b, b_next, kc, source);
+        multiply_halves(acc, a, b, b_next, kc, ends, source);
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
         if (j < columns)
@@ -717,25 +864,41 @@ typedef struct {
     int a, b, c;
 } cuts;
 
-/* The depths of a micro-tile whose products are not all zero, as (begin, end); or none. */
-CLB_INLINE int2 get_depths(cuts cut, uint i, uint j, uint kp)
+/* The depths at which products of rows [row, row_end) and columns [col, col_end) are not all zero, as
+ * (begin, end); all are in real numbers. */
+CLB_INLINE int2 get_depths(cuts cut, uint row, uint row_end, uint col, uint col_end, uint kp)
 {
-    const int row = (int)i, row_end = row + CLB_MR;
-    const int col = (int)(CLB_PARTS * j), col_end = col + CLB_PARTS * CLB_NR;
     int begin = 0, end = (int)kp;
-
-    if ((cut.kind & CLB_CUT_LOWER && row_end + cut.c <= col) ||
-        (cut.kind & CLB_CUT_UPPER && row + cut.c >= col_end))
-        return (int2)(0, 0);
     if (cut.kind & CLB_CUT_A_END)
-        end = min(end, row_end + cut.a);
+        end = min(end, (int)row_end + cut.a);
     if (cut.kind & CLB_CUT_B_END)
-        end = min(end, col_end + cut.b);
+        end = min(end, (int)col_end + cut.b);
     if (cut.kind & CLB_CUT_A_BEGIN)
-        begin = max(begin, row + cut.a);
+        begin = max(begin, (int)row + cut.a);
     if (cut.kind & CLB_CUT_B_BEGIN)
-        begin = max(begin, col + cut.b);
+        begin = max(begin, (int)col + cut.b);
     return (int2)(begin / CLB_KU * CLB_KU, (int)round_up((uint)max(end, 0), CLB_KU));
+}
+
+/* Anything of the micro-tile is wanted. */
+CLB_INLINE bool is_wanted(cuts cut, uint row, uint col)
+{
+    return !(cut.kind & CLB_CUT_LOWER && (int)row + CLB_MR + cut.c <= (int)col) &&
+           !(cut.kind & CLB_CUT_UPPER && (int)row + cut.c >= (int)(col + CLB_PARTS * CLB_NR));
+}
+
+/* Of the micro-tile's depths first ... last - 1, for a product with a triangular A. */
+CLB_INLINE halves get_halves(cuts cut, uint row, uint first, uint last)
+{
+    halves ends = {0, last - first};
+    if (CLB_MV == 2 && cut.kind & (CLB_CUT_A_END | CLB_CUT_A_BEGIN)) {
+        const int middle = (int)row + CLB_VL + cut.a, p0 = (int)first, p1 = (int)last;
+        if (cut.kind & CLB_CUT_A_BEGIN)
+            ends.begin = down_to_step(middle, p0, p1) - first;
+        else
+            ends.end = up_to_step(middle, p0, p1) - first;
+    }
+    return ends;
 }
 
 /* Columns from j on and depths from p on. */
@@ -766,45 +929,55 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
     const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
     const uint kp = round_up(k, CLB_KU);
 
+    int2 depths = (int2)(0, (int)kp);
+    if (cut.kind != 0)
+        depths = get_depths(cut, i0, i1, CLB_PARTS * j0, CLB_PARTS * j1, kp);
+
     /* Passes of equal depth.  The first applies beta, the others add; k = 0 is one pass of none. */
-    const uint passes = max((kp + CLB_KC - 1) / CLB_KC, 1u);
-    const uint step = round_up((kp + passes - 1) / passes, CLB_KU);
-    uint p = 0;
+    const uint begin = (uint)depths.x, end = min((uint)depths.y, kp);
+    if (begin > end)
+        return;
+    const uint passes = max((end - begin + CLB_KC - 1) / CLB_KC, 1u);
+    const uint step = round_up((end - begin + passes - 1) / passes, CLB_KU);
+    uint p = begin;
     do {
-        const uint kc = min(step, kp - p);
+        const uint kc = min(step, end - p);
         const uint share = CLB_MR * kc / ((j1 - j0 + CLB_NR - 1) / CLB_NR) + 1;
         for (uint i = i0; i < i1; i += CLB_MR) {
-            global const real *a = pa + (size_t)i * kp + (size_t)p * CLB_MR;
+            global const real *a = pa + (size_t)i * kp;
             /* The panel that follows: in this pass, in the next, in the next work-group. */
-            global const real *next = a + (size_t)kp * CLB_MR;
+            global const real *next = a + (size_t)(kp + p) * CLB_MR;
             if (i + CLB_MR >= i1)
-                next = p + kc < kp ? pa + (size_t)i0 * kp + (size_t)(p + kc) * CLB_MR
-                                   : pa + (size_t)i1 * kp;
+                next = p + kc < end ? pa + (size_t)i0 * kp + (size_t)(p + kc) * CLB_MR
+                                    : pa + (size_t)i1 * kp;
             for (uint j = j0; j < j1; j += CLB_NR) {
-                global const real *b = panel_of_b(pb, ldb, kp, j, p, source);
-                global const real *b_next =
-                    panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, p, source);
                 uint first = p, last = source == CLB_B_PLAIN ? min(p + kc, k) : p + kc;
                 bool begins = p == 0;
                 prefetch_run(next, share);
                 next += share;
                 if (cut.kind != 0) {
                     /* Passes that begin before the first depth leave beta to a later one. */
-                    const int2 depths = get_depths(cut, i, j, kp);
+                    depths = get_depths(cut, i, i + CLB_MR, CLB_PARTS * j,
+                                        CLB_PARTS * (j + CLB_NR), kp);
                     first = max(first, (uint)depths.x);
                     last = min(last, (uint)depths.y);
                     begins = first == (uint)depths.x;
                 }
-                if (cut.kind == 0 || first < last)
-                    update_tile(a + (size_t)(first - p) * CLB_MR,
-                                b + (size_t)(first - p) * b_step(source), b_next, ldb,
-                                last - first, alpha, begins || beta == CLB_IN_ORDER ? beta : 1,
-                                c + j * ldc + i, ldc, i1 - i, j1 - j, source);
+                if (cut.kind == 0 || (first < last && is_wanted(cut, i, CLB_PARTS * j)))
+                    update_tile(a + (size_t)first * CLB_MR,
+                                panel_of_b(pb, ldb, kp, j, first, source),
+                                panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, first,
+                                           source),
+                                ldb, last - first, get_halves(cut, i, first, last), alpha,
+                                begins || beta == CLB_IN_ORDER ? beta : 1, c + j * ldc + i, ldc,
+                                i1 - i, j1 - j, source);
             }
         }
         p += kc;
-    } while (p < kp);
+    } while (p < end);
 }
+
+#if !CLB_SHAPES
 
 /*
  * Both operands packed.
@@ -818,6 +991,23 @@ CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global c
     multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc,
                    CLB_B_PACKED, (cuts){0, 0, 0, 0});
 }
+
+/*
+ * A packed, B the caller's: element (p, j) is b[b_off + p + j*ldb], all in real numbers; nothing but
+ * its k x n elements is read.  Worth it where C has few rows: packing B then costs more than it
+ * gains.  The sums are the other kernel's, bit by bit.
+ *
+ * Global size, exactly: (ceil(m / CLB_MC), ceil(n / CLB_NC)).
+ */
+CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
+                                global const real *pa, ulong pa_off, global const real *b,
+                                ulong b_off, global real *c, ulong c_off, ulong ldc, ulong ldb)
+{
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc,
+                   CLB_B_PLAIN, (cuts){0, 0, 0, 0});
+}
+
+#else
 
 /*
  * The same where an operand is triangular or only a triangle of C is wanted: `kind` of the cuts
@@ -856,17 +1046,4 @@ CLB_KERNEL void clb_gemm_herk(uint m, uint n, uint k, real alpha, real beta, glo
 #endif
 #endif
 
-/*
- * A packed, B the caller's: element (p, j) is b[b_off + p + j*ldb], all in real numbers; nothing but
- * its k x n elements is read.  Worth it where C has few rows: packing B then costs more than it
- * gains.  The sums are the other kernel's, bit by bit.
- *
- * Global size, exactly: (ceil(m / CLB_MC), ceil(n / CLB_NC)).
- */
-CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
-                                global const real *pa, ulong pa_off, global const real *b,
-                                ulong b_off, global real *c, ulong c_off, ulong ldc, ulong ldb)
-{
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc,
-                   CLB_B_PLAIN, (cuts){0, 0, 0, 0});
-}
+#endif

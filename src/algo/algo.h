@@ -67,7 +67,8 @@ struct clb_gemm_variant {
     struct clb_gemm_tuning tuning;
     const struct clb_gemm_family *family;
     struct clb_program *program;
-    char name[32]; /* "gemm-cpu-32x8", for reports */
+    struct clb_program **shapes; /* where the family has_cut: of those kernels, once it is built */
+    char name[32];               /* "gemm-cpu-32x8", for reports */
     /* Split families: what computes problems and operands that they can't. */
     const struct clb_gemm_variant *plain;
 };
@@ -82,6 +83,10 @@ static inline bool clb_gemm_is_split(const struct clb_gemm_variant *variant)
  * of the table is tried; CLB_ERR_UNSUPPORTED when none is left. */
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+
+/* Build the kernels that has_cut means, and put them at *variant->shapes. */
+clb_status clb_gemm_variant_get_shapes(struct clb_runtime *runtime,
+                                       const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* A variant from explicit values, built and self-checked now: what the tuner tries. A split family
  * made this way has no plain one beside it. CLB_ERR_UNSUPPORTED when the family can't be so,
@@ -137,6 +142,15 @@ struct clb_chunk {
     cl_ulong offset, ld;
     bool depth_contiguous; /* dp is 1 */
     bool conjugated;       /* the operand's elements are the conjugates; no matter when real */
+    unsigned triangle;     /* CLB_TRIANGLE_...; 0: it is general */
+    ptrdiff_t diagonal;    /* of the triangle, at p = i + diagonal */
+};
+
+/* Triangular chunks, as in kernels/gemm_cpu.cl, for families that leave out what is zero. */
+enum {
+    CLB_TRIANGLE_LOW = 1,  /* element (i, p) is zero for p > i + diagonal */
+    CLB_TRIANGLE_HIGH = 2, /* for p < i + diagonal */
+    CLB_TRIANGLE_UNIT = 4  /* ones on the diagonal */
 };
 
 /* Where a command goes, what it waits for, and its event where that is wanted. */

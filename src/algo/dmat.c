@@ -7,7 +7,11 @@ static struct clb_chunk chunk_of(const struct clb_dmat *x, clb_operand_role role
 {
     bool depth_contiguous = (role == CLB_OPERAND_A) == (op != CLB_OP_N);
     size_t first = depth_contiguous ? p0 + i0 * x->ld : i0 + p0 * x->ld;
-    return (struct clb_chunk){x->mem, x->offset + first, x->ld, depth_contiguous, op == CLB_OP_C};
+    return (struct clb_chunk){.mem = x->mem,
+                              .offset = x->offset + first,
+                              .ld = x->ld,
+                              .depth_contiguous = depth_contiguous,
+                              .conjugated = op == CLB_OP_C};
 }
 
 static cl_mem packed_a(const struct clb_engine *engine, const struct clb_dmat_update *update)

@@ -8,7 +8,8 @@
  * kernel of the same queue that reads it has been enqueued.
  *
  * Operands with a shape are packed in pieces: from either triangle as it is stored, and through a
- * buffer where they cross the diagonal (shape.h). */
+ * buffer where they cross the diagonal (shape.h); triangular ones in one piece by a kernel of
+ * their own where the family has one. */
 #include "inplace.h"
 
 #include <stdlib.h>
@@ -241,8 +242,9 @@ static clb_status make_tiles(struct clb_inplace *run, struct clb_gemm_progress *
 static clb_status open_operands(struct clb_inplace *run)
 {
     clb_status status = clb_operands_open(run->runtime, run->problem, &run->plan, &run->operands);
-    /* What is made on the device is made of operands in place. */
-    if (status == CLB_OK && run->plan.mixed_bytes > 0 && !clb_operands_in_place(&run->operands))
+    /* Of those with a shape only one triangle may be read: they are not copied. */
+    if (status == CLB_OK && clb_gemm_is_shaped(run->problem) &&
+        !clb_operands_in_place(&run->operands))
         status = CLB_ERR_NOMEM;
     if (status == CLB_OK)
         status = clb_shape_prepare(run->runtime, run->variant, run->problem, true, &run->shape);

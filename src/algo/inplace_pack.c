@@ -87,16 +87,22 @@ static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *o
 {
     cl_command_queue queue = clb_inplace_queue(run, turn);
     struct clb_operand mirrored;
+    clb_status status;
     switch (piece->kind) {
     case CLB_PIECE_STORED:
         return clb_operand_chunk(queue, operand, piece->i0, pass->p0, piece->w, pass->k, chunk);
     case CLB_PIECE_MIRRORED:
         mirrored = clb_operand_mirrored(operand);
         return clb_operand_chunk(queue, &mirrored, piece->i0, pass->p0, piece->w, pass->k, chunk);
+    case CLB_PIECE_TRIANGLE:
+        status = clb_operand_chunk(queue, operand, piece->i0, pass->p0, piece->w, pass->k, chunk);
+        clb_operand_set_triangle(operand, piece->i0, pass->p0, chunk);
+        return status;
     default:
-        *chunk = (struct clb_chunk){run->mixed[turn]->mem, 0,
-                                    operand->depth_contiguous ? pass->k : piece->w,
-                                    operand->depth_contiguous, operand->conjugated};
+        *chunk = (struct clb_chunk){.mem = run->mixed[turn]->mem,
+                                    .ld = operand->depth_contiguous ? pass->k : piece->w,
+                                    .depth_contiguous = operand->depth_contiguous,
+                                    .conjugated = operand->conjugated};
         return clb_shape_make(run->lane, run->shape, run->variant, operand, piece->i0, pass->p0,
                               piece->w, pass->k, chunk->mem, queue);
     }
@@ -111,9 +117,11 @@ static clb_status pack(struct clb_inplace *run, const struct clb_operand *operan
     size_t unit = clb_gemm_unit(run->variant, operand->role), count;
     size_t widest = clb_gemm_widest(run->variant, operand->role);
     struct clb_span span = clb_operand_support(operand, i0, w, pass->p0, pass->k, unit);
-    struct clb_piece piece[3];
+    struct clb_piece piece[3] = {{CLB_PIECE_TRIANGLE, span.first, span.end - span.first}};
     clb_status status = CLB_OK;
-    count = clb_operand_pieces(operand, i0, span, pass->p0, pass->k, unit, piece);
+    count = clb_operand_packs_triangle(run->variant, operand)
+                ? span.first < span.end
+                : clb_operand_pieces(operand, i0, span, pass->p0, pass->k, unit, piece);
     for (size_t p = 0; p < count; p++) {
         size_t most = piece[p].kind == CLB_PIECE_MIXED ? run->plan.mixed_w : widest;
         for (size_t at = 0; at < piece[p].w && status == CLB_OK; at += most) {

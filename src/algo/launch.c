@@ -82,12 +82,12 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
     return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
 }
 
-static clb_status launch(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                         const char *name, const struct clb_argument *arguments, size_t count,
+static clb_status launch(struct clb_lane *lane, struct clb_program *program, const char *name,
+                         const struct clb_argument *arguments, size_t count,
                          const struct clb_geometry *geometry, struct clb_order order)
 {
     cl_kernel kernel;
-    clb_status status = clb_lane_kernel(lane, variant->program, name, &kernel);
+    clb_status status = clb_lane_kernel(lane, program, name, &kernel);
     if (status != CLB_OK)
         return status;
     return clb_lane_launch(order.queue != NULL ? order.queue : lane->queue, kernel, name, arguments,
@@ -99,19 +99,28 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag, struct clb_order order)
 {
-    static const char *const names[2][2] = {{"clb_pack_a_n", "clb_pack_a_t"},
-                                            {"clb_pack_b_n", "clb_pack_b_t"}};
+    static const char *const names[2][2][2] = {
+        {{"clb_pack_a_n", "clb_pack_a_t"}, {"clb_pack_b_n", "clb_pack_b_t"}},
+        {{"clb_pack_triangle_a_n", "clb_pack_triangle_a_t"},
+         {"clb_pack_triangle_b_n", "clb_pack_triangle_b_t"}}};
     const cl_uint width = (cl_uint)w, depth = (cl_uint)k, conjugate = chunk->conjugated;
-    struct clb_argument arguments[9] = {
+    const cl_uint kind = chunk->triangle;
+    const cl_int diagonal = (cl_int)chunk->diagonal;
+    struct clb_argument arguments[11] = {
         CLB_ARG(chunk->mem), CLB_ARG(chunk->offset), CLB_ARG(chunk->ld), CLB_ARG(width),
         CLB_ARG(depth),      CLB_ARG(packed),        CLB_ARG(offset)};
     size_t count = 7;
     if (clb_gemm_is_split(variant))
         arguments[count++] = CLB_ARG(flag);
+    if (kind != 0) {
+        arguments[count++] = CLB_ARG(kind);
+        arguments[count++] = CLB_ARG(diagonal);
+    }
     if (parts(variant) > 1)
         arguments[count++] = CLB_ARG(conjugate);
     struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
-    return launch(lane, variant, names[role][chunk->depth_contiguous], arguments, count, &geometry,
+    return launch(lane, kind != 0 ? *variant->shapes : variant->program,
+                  names[kind != 0][role][chunk->depth_contiguous], arguments, count, &geometry,
                   order);
 }
 
@@ -150,6 +159,7 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
                                          CLB_ARG(ldc)};
     size_t count = 12;
     const char *name = "clb_gemm";
+    struct clb_program *program = variant->program;
     if (product->ldb != 0) {
         arguments[count++] = CLB_ARG(ldb);
         name = "clb_gemm_direct";
@@ -160,7 +170,8 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
         arguments[count++] = CLB_ARG(b_cut);
         arguments[count++] = CLB_ARG(c_cut);
         name = names[product->b_of_a];
+        program = *variant->shapes;
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
-    return launch(lane, variant, name, arguments, count, &geometry, order);
+    return launch(lane, program, name, arguments, count, &geometry, order);
 }

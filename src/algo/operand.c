@@ -179,16 +179,21 @@ clb_status clb_operand_chunk(cl_command_queue queue, const struct clb_operand *o
     size_t rows = operand->depth_contiguous ? k : w, cols = operand->depth_contiguous ? w : k;
     size_t first = row + col * operand->ld;
     if (operand->mem != NULL) {
-        *chunk = (struct clb_chunk){operand->mem, operand->offset + first, operand->ld,
-                                    operand->depth_contiguous, operand->conjugated};
+        *chunk = (struct clb_chunk){.mem = operand->mem,
+                                    .offset = operand->offset + first,
+                                    .ld = operand->ld,
+                                    .depth_contiguous = operand->depth_contiguous,
+                                    .conjugated = operand->conjugated};
         return CLB_OK;
     }
     const size_t origin[3] = {0, 0, 0};
     const size_t region[3] = {rows * operand->element, cols, 1};
     /* The pitch must not be below the region's width; with one column it is not used otherwise. */
     size_t pitch = clb_max(operand->ld * operand->element, region[0]);
-    *chunk = (struct clb_chunk){operand->raw->mem, 0, rows, operand->depth_contiguous,
-                                operand->conjugated};
+    *chunk = (struct clb_chunk){.mem = operand->raw->mem,
+                                .ld = rows,
+                                .depth_contiguous = operand->depth_contiguous,
+                                .conjugated = operand->conjugated};
     return clb_cl_check(clb_cl.EnqueueWriteBufferRect(
                             queue, operand->raw->mem, CL_FALSE, origin, origin, region, region[0],
                             0, pitch, 0, operand->host + first * operand->element, 0, NULL, NULL),

@@ -30,7 +30,7 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
         clb_packed_bytes(variant, CLB_OPERAND_B, clb_min(plan->tile_n, problem->n), depth);
     plan->c_bytes = plan->ldc * clb_min(plan->tile_n, problem->n) * element;
     plan->c_slots = clb_min(plan->tile_rows * plan->tile_cols, 2);
-    if (clb_gemm_is_shaped(problem)) {
+    if (clb_gemm_is_mixed(variant, problem)) {
         size_t widest = clb_min(clb_max(plan->tile_m, plan->tile_n), MIXED);
         plan->mixed_w = clb_round_up(widest, clb_gemm_square_unit(variant));
         plan->mixed_bytes = plan->mixed_w * depth * element;

@@ -51,6 +51,19 @@ size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_spa
     return count;
 }
 
+bool clb_operand_packs_triangle(const struct clb_gemm_variant *variant, const struct clb_operand *x)
+{
+    return x->shape == CLB_SHAPE_TRIANGULAR && x->scale == NULL && variant->family->has_cut;
+}
+
+void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
+                              struct clb_chunk *chunk)
+{
+    chunk->triangle =
+        (is_low(x) ? CLB_TRIANGLE_LOW : CLB_TRIANGLE_HIGH) | (x->unit ? CLB_TRIANGLE_UNIT : 0);
+    chunk->diagonal = (ptrdiff_t)i0 - (ptrdiff_t)p0;
+}
+
 struct clb_operand clb_operand_mirrored(const struct clb_operand *x)
 {
     struct clb_operand mirrored = *x;
@@ -158,19 +171,32 @@ void clb_operand_make(clb_precision precision, const struct clb_operand *x, size
         make_block(x, &block, sizeof(double), 2);
 }
 
-static bool is_shaped(const struct clb_gemm *problem, clb_operand_role role, size_t term)
+static bool is_shaped(const struct clb_operand *x)
 {
-    const struct clb_operand x = clb_operand_of_term(problem, role, term);
-    return x.shape != CLB_SHAPE_GENERAL || x.scale != NULL;
+    return x->shape != CLB_SHAPE_GENERAL || x->scale != NULL;
 }
 
 bool clb_gemm_is_shaped(const struct clb_gemm *problem)
 {
     bool shaped = false;
-    for (size_t t = 0; t < clb_gemm_terms(problem); t++)
-        shaped =
-            shaped || is_shaped(problem, CLB_OPERAND_A, t) || is_shaped(problem, CLB_OPERAND_B, t);
+    for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
+        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+        shaped = shaped || is_shaped(&a) || is_shaped(&b);
+    }
     return shaped;
+}
+
+bool clb_gemm_is_mixed(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+{
+    bool mixed = false;
+    for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
+        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+        mixed = mixed || (is_shaped(&a) && !clb_operand_packs_triangle(variant, &a)) ||
+                (is_shaped(&b) && !clb_operand_packs_triangle(variant, &b));
+    }
+    return mixed;
 }
 
 static bool are_twins(const struct clb_operand *a, const struct clb_operand *b)
@@ -261,8 +287,7 @@ struct clb_cut clb_gemm_cut(const struct clb_gemm_variant *variant, const struct
 #define OPENING_SLAB ((size_t)4096)
 
 /* The least depth of a slab that pays: of CPUs' kernels one pass, whose operands fit their caches
- * (trmm in double precision, n = 1024, one thread: 2 to 4 % faster than 256; Xeon, PoCL 3.1,
- * 2026-11). */
+ * (2 to 4 % faster than 256 at n = 1024, one thread; Xeon, PoCL 3.1, 2026-11). */
 static size_t least_slab(const struct clb_gemm_variant *variant)
 {
     size_t pass = variant->tuning.value[CLB_PARAM_KC] / clb_precision_parts(variant->precision);
@@ -276,11 +301,13 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
     if (problem->level3 == NULL && k * parts >= OPENING_MIN)
         wanted = clb_min(wanted, OPENING_SLAB / parts);
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
-        clb_shape shape = clb_operand_describe(problem, (clb_operand_role)role).shape;
-        size_t unit = clb_gemm_unit(variant, (clb_operand_role)role);
-        if (shape == CLB_SHAPE_TRIANGULAR && !variant->family->has_cut)
+        const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
+        size_t unit = clb_gemm_unit(variant, x.role);
+        if (x.shape == CLB_SHAPE_GENERAL || clb_operand_packs_triangle(variant, &x))
+            continue;
+        if (x.shape == CLB_SHAPE_TRIANGULAR)
             wanted = clb_min(wanted, clb_round_up(clb_div_up(k, SHARES), unit));
-        else if (shape != CLB_SHAPE_GENERAL)
+        else
             wanted =
                 clb_min(wanted, clb_min(clb_max(k / SHARES, least_slab(variant)), MIRRORED_MAX));
     }

@@ -19,8 +19,14 @@ struct clb_span clb_operand_support(const struct clb_operand *x, size_t i0, size
                                     size_t k, size_t unit);
 
 /* How a piece of such a span is had: as it is stored, from the other triangle, or it has to be made
- * element by element, because it crosses the diagonal or is to be scaled. */
-typedef enum { CLB_PIECE_STORED, CLB_PIECE_MIRRORED, CLB_PIECE_MIXED } clb_piece_kind;
+ * element by element, because it crosses the diagonal or is to be scaled; or the packing kernel
+ * knows triangles. */
+typedef enum {
+    CLB_PIECE_STORED,
+    CLB_PIECE_MIRRORED,
+    CLB_PIECE_MIXED,
+    CLB_PIECE_TRIANGLE
+} clb_piece_kind;
 
 struct clb_piece {
     clb_piece_kind kind;
@@ -30,6 +36,13 @@ struct clb_piece {
 /* At most three pieces, in order; each begins a multiple of `unit` behind i0. */
 size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_span span, size_t p0,
                           size_t k, size_t unit, struct clb_piece piece[3]);
+
+/* The variant packs the operand as a triangle, in one piece. */
+bool clb_operand_packs_triangle(const struct clb_gemm_variant *variant,
+                                const struct clb_operand *x);
+/* What its packing kernel has to know of the chunk that begins at i0 and p0. */
+void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
+                              struct clb_chunk *chunk);
 
 /* The operand whose stored elements are the other triangle's. */
 struct clb_operand clb_operand_mirrored(const struct clb_operand *x);
@@ -64,6 +77,8 @@ size_t clb_gemm_twin(const struct clb_gemm *problem, size_t term);
 
 /* Any operand is scaled or not general. */
 bool clb_gemm_is_shaped(const struct clb_gemm *problem);
+/* And has pieces that the variant can't pack as they are. */
+bool clb_gemm_is_mixed(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
 
 /* ---- the depth ------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include "kernels.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,25 +183,35 @@ struct product_check {
     unsigned char *host; /* the source, C with the cut, C without */
 };
 
+static void put_number(const struct product_check *check, size_t e, float value)
+{
+    if (clb_precision_real_size(check->variant->precision) == sizeof(float))
+        ((float *)(void *)check->host)[e] = value;
+    else
+        ((double *)(void *)check->host)[e] = value;
+}
+
 /* Elements (i, p) of the source for A and (p, j) for B. */
 static void fill_source(const struct product_check *check, unsigned kind)
 {
     size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
-    bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
     for (size_t e = 0; e < n * n * parts; e++) {
         size_t row = e / parts % n, col = e / parts / n;
         bool zero = (kind & (CLB_CUT_A_END | CLB_CUT_B_BEGIN)) != 0   ? col > row
                     : (kind & (CLB_CUT_A_BEGIN | CLB_CUT_B_END)) != 0 ? col < row
                                                                       : false;
-        int value = zero ? 0 : (int)((e * 7 + row * 5) % 13) - 6;
-        if (single)
-            ((float *)(void *)check->host)[e] = (float)value;
-        else
-            ((double *)(void *)check->host)[e] = value;
+        put_number(check, e, zero ? 0 : (float)((int)((e * 7 + row * 5) % 13) - 6));
     }
 }
 
-static clb_status multiply(const struct product_check *check, unsigned kind, clb_op b_of_a,
+static clb_status write_source(const struct product_check *check)
+{
+    return clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE,
+                                                  0, check->bytes, check->host, 0, NULL, NULL),
+                        "clEnqueueWriteBuffer");
+}
+
+static clb_status multiply(const struct product_check *check, struct clb_cut cut, clb_op b_of_a,
                            unsigned char *to)
 {
     struct clb_product product = {.m = check->n,
@@ -211,7 +222,7 @@ static clb_status multiply(const struct product_check *check, unsigned kind, clb
                                   .c = check->c->mem,
                                   .ldc = check->n,
                                   .b_of_a = b_of_a,
-                                  .cut.kind = kind};
+                                  .cut = cut};
     clb_status status =
         clb_gemm_multiply(check->lane, check->variant, &product, (struct clb_order){0});
     product.add = true; /* twice, for beta */
@@ -229,13 +240,10 @@ static clb_status pack_both(const struct product_check *check, unsigned kind,
                             const struct clb_chunk *b)
 {
     static const struct clb_order order = {0};
-    const struct clb_chunk a = {check->source->mem, 0, check->n, false, false};
+    const struct clb_chunk a = {.mem = check->source->mem, .ld = check->n};
     size_t n = check->n;
     fill_source(check, kind);
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE, 0,
-                                               check->bytes, check->host, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer");
+    clb_status status = write_source(check);
     if (status == CLB_OK)
         status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_A, &a, n, n, check->a->mem,
                                0, NULL, order);
@@ -250,9 +258,9 @@ static clb_status compare(const struct product_check *check, unsigned kind, clb_
 {
     size_t n = check->n, element = clb_precision_size(check->variant->precision);
     unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
-    clb_status status = multiply(check, 0, CLB_OP_N, all);
+    clb_status status = multiply(check, (struct clb_cut){0}, CLB_OP_N, all);
     if (status == CLB_OK)
-        status = multiply(check, kind, b_of_a, other);
+        status = multiply(check, (struct clb_cut){.kind = kind}, b_of_a, other);
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
         bool wanted = kind == CLB_CUT_LOWER   ? e % n >= e / n
                       : kind == CLB_CUT_UPPER ? e % n <= e / n
@@ -265,7 +273,8 @@ static clb_status compare(const struct product_check *check, unsigned kind, clb_
 
 static clb_status check_cut(const struct product_check *check, unsigned kind)
 {
-    const struct clb_chunk b = {check->source->mem, 0, check->n, true, false};
+    const struct clb_chunk b = {
+        .mem = check->source->mem, .ld = check->n, .depth_contiguous = true};
     clb_status status = pack_both(check, kind, &b);
     return status == CLB_OK ? compare(check, kind, CLB_OP_N) : status;
 }
@@ -273,13 +282,85 @@ static clb_status check_cut(const struct product_check *check, unsigned kind)
 /* B is A's transpose or adjoint, and comes from the panels of A. */
 static clb_status check_shared(const struct product_check *check, clb_op op)
 {
-    const struct clb_chunk b = {check->source->mem, 0, check->n, false, op == CLB_OP_C};
+    const struct clb_chunk b = {
+        .mem = check->source->mem, .ld = check->n, .conjugated = op == CLB_OP_C};
     clb_status status = clb_gemm_widen_shared(check->lane, check->variant, op);
     if (status == CLB_OK)
         status = pack_both(check, 0, &b);
     if (status == CLB_OK)
         status = compare(check, 0, op);
     return status == CLB_OK ? compare(check, CLB_CUT_UPPER, op) : status;
+}
+
+/* Element (i, p) of a triangular operand of ones and threes; not a number is what must not be read,
+ * unless `made`: then it is what stands for it. */
+static float triangle_element(const struct clb_chunk *x, size_t i, size_t p, size_t part, bool made)
+{
+    ptrdiff_t behind = (ptrdiff_t)p - (ptrdiff_t)i - x->diagonal;
+    if (x->triangle & CLB_TRIANGLE_LOW ? behind > 0 : behind < 0)
+        return made ? 0 : NAN;
+    if (behind == 0 && x->triangle & CLB_TRIANGLE_UNIT)
+        return !made ? NAN : part == 0 ? 1 : 0;
+    return (float)((i * 3 + p * 7 + part) % 4) - 1.5F;
+}
+
+static void fill_triangle(const struct product_check *check, const struct clb_chunk *x, bool made)
+{
+    size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
+    for (size_t e = 0; e < n * n * parts; e++) {
+        size_t row = e / parts % n, col = e / parts / n;
+        put_number(check, e,
+                   triangle_element(x, x->depth_contiguous ? col : row,
+                                    x->depth_contiguous ? row : col, e % parts, made));
+    }
+}
+
+/* A triangle that is packed as such, and of which nothing else is read, gives the product of the
+ * general matrix that stands for it. The other operand is what was packed before. */
+static clb_status check_triangle(const struct product_check *check, clb_operand_role role,
+                                 const struct clb_chunk *x)
+{
+    static const struct clb_order order = {0};
+    bool of_a = role == CLB_OPERAND_A, low = (x->triangle & CLB_TRIANGLE_LOW) != 0;
+    const struct clb_cut cut = {.kind = of_a ? (low ? CLB_CUT_A_END : CLB_CUT_A_BEGIN)
+                                             : (low ? CLB_CUT_B_END : CLB_CUT_B_BEGIN),
+                                .a = x->diagonal,
+                                .b = x->diagonal};
+    cl_mem packed = of_a ? check->a->mem : check->b->mem;
+    unsigned char *triangle = check->host + check->bytes, *general = triangle + check->bytes;
+    clb_status status = CLB_OK;
+    for (int made = 0; made < 2 && status == CLB_OK; made++) {
+        struct clb_chunk chunk = *x;
+        chunk.triangle = made ? 0 : x->triangle;
+        fill_triangle(check, x, made);
+        status = write_source(check);
+        if (status == CLB_OK)
+            status = clb_gemm_pack(check->lane, check->variant, role, &chunk, check->n, check->n,
+                                   packed, 0, NULL, order);
+        if (status == CLB_OK)
+            status = multiply(check, cut, CLB_OP_N, made ? general : triangle);
+    }
+    if (status == CLB_OK && memcmp(triangle, general, check->bytes) != 0)
+        status = CLB_ERR_BUILD;
+    return status;
+}
+
+static clb_status check_triangles(const struct product_check *check)
+{
+    static const ptrdiff_t diagonals[] = {0, 5, -1};
+    clb_status status = check_cut(check, 0);
+    for (unsigned i = 0; i < 16 && status == CLB_OK; i++) {
+        const struct clb_chunk x = {.mem = check->source->mem,
+                                    .ld = check->n,
+                                    .depth_contiguous = i & 2,
+                                    .conjugated = i & 8,
+                                    .triangle = (i & 4 ? CLB_TRIANGLE_LOW : CLB_TRIANGLE_HIGH) |
+                                                (i % 3 == 0 ? CLB_TRIANGLE_UNIT : 0),
+                                    .diagonal = i & 4 ? diagonals[i % CLB_COUNT_OF(diagonals)]
+                                                      : -diagonals[i % 2]};
+        status = check_triangle(check, i & 1 ? CLB_OPERAND_B : CLB_OPERAND_A, &x);
+    }
+    return status;
 }
 
 /* Sizes with several micro-tiles and passes. */
@@ -310,9 +391,13 @@ static clb_status run_product_check(struct clb_runtime *runtime,
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.c);
     if (status == CLB_OK)
+        status = clb_gemm_variant_get_shapes(runtime, variant);
+    if (status == CLB_OK)
         status = clb_gemm_widen_cut(check.lane, variant);
     for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
         status = check_cut(&check, kinds[i]);
+    if (status == CLB_OK)
+        status = check_triangles(&check);
     for (int op = CLB_OP_T; op <= last_op && status == CLB_OK; op++)
         status = check_shared(&check, (clb_op)op);
     bool idle = end_lane(check.lane);
@@ -406,7 +491,7 @@ clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_
         return CLB_OK;
     if (has_triangle(problem))
         status = clb_cut_prepare(runtime, variant);
-    if (status == CLB_OK && on_device && clb_gemm_is_shaped(problem)) {
+    if (status == CLB_OK && on_device && clb_gemm_is_mixed(variant, problem)) {
         status = check_once(runtime, variant, MAKE);
         *program = checks[variant->precision].program;
     }

@@ -62,9 +62,10 @@ static clb_status pack_for(struct clb_stream *stream, size_t index, const struct
     const struct clb_load *load = &stream->schedule.load[index];
     const struct clb_buffer *packed =
         (target->role == CLB_OPERAND_A ? stream->packed_a : stream->packed_b)[target->slab];
-    const struct clb_chunk chunk = {stream->raw[index % stream->plan.raw_slots]->mem, 0,
-                                    load->depth_contiguous ? load->k : load->w,
-                                    load->depth_contiguous, target->conjugated};
+    const struct clb_chunk chunk = {.mem = stream->raw[index % stream->plan.raw_slots]->mem,
+                                    .ld = load->depth_contiguous ? load->k : load->w,
+                                    .depth_contiguous = load->depth_contiguous,
+                                    .conjugated = target->conjugated};
     return clb_gemm_pack(
         stream->lane, stream->variant, target->role, &chunk, load->w, load->k, packed->mem,
         clb_packed_offset(stream->variant, target->role, load->i0 - load->origin, load->k),

@@ -11,6 +11,7 @@ struct selection {
     clb_status status;
     bool done;
     struct clb_gemm_variant variant, plain;
+    struct clb_program *shapes;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -182,7 +183,7 @@ static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-static char *build_options(const struct clb_gemm_variant *variant)
+static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
 {
     struct clb_text options = {0};
     clb_text_addf(&options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d",
@@ -193,9 +194,22 @@ static char *build_options(const struct clb_gemm_variant *variant)
         if (define != NULL && variant->tuning.value[i] != 0)
             clb_text_addf(&options, " -D%s=%zu", define, variant->tuning.value[i]);
     }
+    if (shapes)
+        clb_text_addf(&options, " -DCLB_SHAPES=1");
     if (options.failed)
         clb_text_free(&options);
     return options.data;
+}
+
+static clb_status build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        bool shapes, struct clb_program **program)
+{
+    char *options = build_options(variant, shapes);
+    if (options == NULL)
+        return CLB_ERR_NOMEM;
+    clb_status status = clb_program_get(runtime, variant->family->source, options, program);
+    free(options);
+    return status;
 }
 
 static clb_status prepare(struct clb_runtime *runtime, struct clb_gemm_variant *variant)
@@ -209,13 +223,7 @@ static clb_status prepare(struct clb_runtime *runtime, struct clb_gemm_variant *
                                clb_precision_real_size(variant->precision)) ||
         value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
         return CLB_ERR_UNSUPPORTED;
-    char *options = build_options(variant);
-    if (options == NULL)
-        return CLB_ERR_NOMEM;
-    clb_status status =
-        clb_program_get(runtime, variant->family->source, options, &variant->program);
-    free(options);
-    return status;
+    return build(runtime, variant, false, &variant->program);
 }
 
 clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
@@ -258,10 +266,19 @@ static clb_status select_variant(struct clb_runtime *runtime, clb_precision prec
                                  struct selection *selection)
 {
     clb_status status = choose(runtime, precision, clb_config_get()->math, &selection->variant);
+    selection->variant.shapes = &selection->shapes;
     if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
         return status;
     selection->variant.plain = &selection->plain;
     return choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
+}
+
+clb_status clb_gemm_variant_get_shapes(struct clb_runtime *runtime,
+                                       const struct clb_gemm_variant *variant)
+{
+    if (variant->shapes == NULL || !variant->family->has_cut)
+        return CLB_ERR_UNSUPPORTED;
+    return build(runtime, variant, true, variant->shapes);
 }
 
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,

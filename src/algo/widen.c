@@ -42,7 +42,7 @@ static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n
 }
 
 static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                             clb_operand_role role, bool depth_contiguous)
+                             clb_operand_role role, bool depth_contiguous, unsigned triangle)
 {
     size_t m, n, k, panel = clb_gemm_unit(variant, role);
     largest(variant, &m, &n, &k);
@@ -63,7 +63,10 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
     if (status == CLB_OK && clb_gemm_is_split(variant))
         status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
     if (status == CLB_OK) {
-        struct clb_chunk chunk = {source->mem, 0, 1, depth_contiguous, false};
+        struct clb_chunk chunk = {.mem = source->mem,
+                                  .ld = 1,
+                                  .depth_contiguous = depth_contiguous,
+                                  .triangle = triangle};
         status = clb_gemm_pack(lane, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
                                flag != NULL ? flag->mem : NULL, (struct clb_order){0});
         if (clb_lane_finish(lane) != CLB_OK)
@@ -72,6 +75,16 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
     clb_buffer_put(lane->runtime, flag);
     clb_buffer_put(lane->runtime, packed);
     clb_buffer_put(lane->runtime, source);
+    return status;
+}
+
+static clb_status widen_packs(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+                              unsigned triangle)
+{
+    clb_status status = CLB_OK;
+    for (int kernel = 0; kernel < 4 && status == CLB_OK; kernel++)
+        status = widen_pack(lane, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
+                            kernel % 2 != 0, triangle);
     return status;
 }
 
@@ -141,7 +154,10 @@ static bool is_pocl(const struct clb_runtime *runtime)
 clb_status clb_gemm_widen_cut(struct clb_lane *lane, const struct clb_gemm_variant *variant)
 {
     const struct clb_product cut = {.cut.kind = CLB_CUT_LOWER};
-    return is_pocl(lane->runtime) ? widen_product(lane, variant, cut) : CLB_OK;
+    if (!is_pocl(lane->runtime))
+        return CLB_OK;
+    clb_status status = widen_packs(lane, variant, CLB_TRIANGLE_LOW);
+    return status == CLB_OK ? widen_product(lane, variant, cut) : status;
 }
 
 clb_status clb_gemm_widen_shared(struct clb_lane *lane, const struct clb_gemm_variant *variant,
@@ -159,9 +175,7 @@ clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_var
     clb_status status = clb_lane_acquire(runtime, &lane);
     if (status != CLB_OK)
         return status;
-    for (int kernel = 0; kernel < 4 && status == CLB_OK; kernel++)
-        status = widen_pack(lane, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
-                            kernel % 2 != 0);
+    status = widen_packs(lane, variant, 0);
     if (status == CLB_OK)
         status = widen_product(lane, variant, (struct clb_product){0});
     if (status == CLB_OK && variant->family->has_direct)
