@@ -157,6 +157,26 @@ make_input()
     esac
 }
 
+# Twenty matrices of the largest size in the place of those of several sizes, where a list of N is.
+make_many()
+{
+    awk 'held != "" {
+            largest = 0
+            for (i = 1; i <= NF && $i ~ /^[0-9]+$/; i++)
+                largest = $i > largest ? $i : largest
+            if (/Matrix dimensions|Values of N/) {
+                sub(/^[0-9]+/, "20", held)
+                $0 = ""
+                for (i = 0; i < 20; i++)
+                    $0 = $0 largest " "
+            }
+            print held
+            held = ""
+        }
+        /^[0-9]+ .*Number of (matrix dimensions|values of N)/ { held = $0; next }
+        { print }' "$1"
+}
+
 # The path's part of a linear program's input; least squares are most of all calls, in the smallest sizes.
 make_part()
 {
@@ -222,10 +242,31 @@ new_failures()
             END { exit !found }' without=1 /dev/stdin without=0 "$folder/$name.failures"
 }
 
+# The numbers of the tests that failed.
+failed_tests()
+{
+    grep -hoE 'result +[0-9]+ is|test\( *[0-9]+\)' "$@" 2>/dev/null | grep -oE '[0-9]+' | sort -u
+}
+
+# What failed is a matter of chance: the same tests of the same groups fail without the shim as well, on other
+# random matrices.
+is_chance()
+{
+    local name=$1 folder=$2 next group others=()
+    for next in $known; do
+        others+=("$work/$next$suffix/many/$name" "$work/$next$suffix/none/$name")
+    done
+    while read -r _ group; do
+        cat "${others[@]/%/.failures}" 2>/dev/null | grep -q "^[0-9]* $group\$" || return 1
+    done < <(new_failures "$name" "$folder")
+    [ -z "$(comm -23 <(failed_tests "$folder/$name.output") \
+        <(failed_tests "${others[@]/%/.output}"))" ]
+}
+
 # Worse than without the shim: failures, errors, tests that were not run, the exit status.
 is_worse()
 {
-    new_failures "$3" "$4" >/dev/null || awk -v run="$1" -v base="$2" 'BEGIN {
+    { new_failures "$3" "$4" >/dev/null && ! is_chance "$3" "$4"; } || awk -v run="$1" -v base="$2" 'BEGIN {
         split(run, r, " "); split(base, b, " ")
         exit !(r[1] < b[1] || r[3] > b[3] || r[4] != b[4])
     }'
@@ -261,6 +302,24 @@ without_shim()
     done
 }
 
+# many_without NAME PROGRAM INPUT: more matrices, to see what fails by chance.
+many_without()
+{
+    local next folder input
+    for next in $known; do
+        folder=$work/$next$suffix/many
+        mkdir -p "$folder"
+        (
+            flock 9
+            make_input "$1" "$3" >"$folder/$1.sizes"
+            make_many "$folder/$1.sizes" >"$folder/$1.input"
+            is_done "$folder/$1.row" "$2" || suffix='' \
+                run_program "$folder" "$1" "$2" "$folder/$1.input" "$(libraries_of "$next")" \
+                    "$(preload_of "$next" "$1")"
+        ) 9>"$folder/$1.lock"
+    done
+}
+
 # with_shim NEXT VARIANT NAME PROGRAM INPUT: its row, and a line that says what it is.
 with_shim()
 {
@@ -272,6 +331,9 @@ with_shim()
         run_program "$folder" "$@" "$(libraries_of "$next")" "$shim $(preload_of "$next" "$name")" \
             CLBLAS_SHIM_THRESHOLD=0 CLBLAS_SHIM_STATS="$folder/$name/report.json" $(variant "$variant") \
             ${device:+"CLBLAS_SHIM_DEVICE=$device"}
+    case $name in
+    eig-*) ! new_failures "$name" "$folder" >/dev/null || many_without "$@" ;;
+    esac
     judge "$next" "$variant" "$name"
 }
 
@@ -307,7 +369,9 @@ write_document()
 	with alpha = 0, which are quick returns. A line of the eigenvalue programs is the sum of their inputs.
 
 	A test that fails over another of these libraries without the shim too may fail: LAPACK's test of xTFSM
-	compares two solutions of random systems and passes or not by their rounding.
+	compares two solutions of random systems and passes or not by their rounding. Where a test of the eigenvalue
+	programs fails, the program is run without the shim on twenty matrices of the largest size for each of one:
+	what fails there as well is a matter of chance.
 
 	The table is made by
 
