@@ -164,7 +164,7 @@ make_many()
             largest = 0
             for (i = 1; i <= NF && $i ~ /^[0-9]+$/; i++)
                 largest = $i > largest ? $i : largest
-            if (/Matrix dimensions|Values of N/) {
+            if (/Matrix dimensions|[Vv]alues of N([^A-Z]|$)/) {
                 sub(/^[0-9]+/, "20", held)
                 $0 = ""
                 for (i = 0; i < 20; i++)
@@ -173,7 +173,7 @@ make_many()
             print held
             held = ""
         }
-        /^[0-9]+ .*Number of (matrix dimensions|values of N)/ { held = $0; next }
+        /^[0-9]+ .*Number of (matrix dimensions|values of N) *$/ { held = $0; next }
         { print }' "$1"
 }
 
