@@ -333,12 +333,12 @@ CLB_INLINE void keep_block(const real held[], local real *t)
     }
 }
 
-/* x -= t*y */
+/* x -= t*y, a complex product before it is subtracted, as above. */
 CLB_INLINE void subtract(real *x, local const real *t, const real *y)
 {
 #if CLB_COMPLEX
-    x[0] = fma(-t[0], y[0], fma(t[1], y[1], x[0]));
-    x[1] = fma(-t[0], y[1], fma(-t[1], y[0], x[1]));
+    x[0] -= fma(t[0], y[0], -t[1] * y[1]);
+    x[1] -= fma(t[0], y[1], t[1] * y[0]);
 #else
     x[0] = fma(-t[0], y[0], x[0]);
 #endif

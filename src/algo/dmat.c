@@ -139,11 +139,12 @@ static clb_status multiply(struct clb_engine *engine, const struct clb_dmat_upda
 clb_status clb_dmat_update(struct clb_engine *engine, const struct clb_dmat_update *update)
 {
     size_t k = update->op_a == CLB_OP_N ? update->a.cols : update->a.rows;
+    size_t most = clb_min(engine->cut_k, update->depth != 0 ? update->depth : k);
     clb_status status = CLB_OK;
     if (update->c.rows == 0 || update->c.cols == 0)
         return CLB_OK;
     for (size_t p0 = 0; p0 < k && status == CLB_OK;) {
-        size_t depth = clb_min(engine->cut_k, k - p0);
+        size_t depth = clb_min(most, k - p0);
         if (!update->kept || depth < k)
             status = pack_a(engine, update, p0, depth);
         for (size_t j0 = 0; j0 < update->c.cols && status == CLB_OK;) {
