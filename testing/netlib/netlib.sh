@@ -242,18 +242,26 @@ new_failures()
             END { exit !found }' without=1 /dev/stdin without=0 "$folder/$name.failures"
 }
 
-# The types of matrices for which tests failed; the tests' numbers where there are none.
-failed_types()
+# The numbers of tests that failed, or of the types of matrices: failed number|type FILE...
+failed()
 {
-    cat "$@" 2>/dev/null | awk '/result +[0-9]+ is|test\( *[0-9]+\)/ {
-            if (!match($0, /type[= ]+[0-9]+/))
-                match($0, /(result +|test\( *)[0-9]+/)
-            print substr($0, RSTART, RLENGTH)
-        }' | tr -d ' =' | sort -u
+    local -A patterns=([number]='(result +|test\( *)[0-9]+' [type]='type[= ]+[0-9]+')
+    local pattern=${patterns[$1]}
+    shift
+    cat "$@" 2>/dev/null | grep -E 'result +[0-9]+ is|test\( *[0-9]+\)' | grep -oE "$pattern" |
+        grep -oE '[0-9]+' | sort -u
 }
 
-# What failed is a matter of chance: tests of the same group fail without the shim as well, on other random matrices
-# of the same type.
+# all_failed number|type FILE OTHER...: what failed in the one file failed in the others, too.
+all_failed()
+{
+    local here
+    here=$(failed "$1" "$2")
+    [ -n "$here" ] && [ -z "$(comm -23 <(echo "$here") <(failed "$1" "${@:3}"))" ]
+}
+
+# What failed is a matter of chance: without the shim tests of the same group fail as well on other random matrices,
+# the same tests or tests of matrices of the same types.
 is_chance()
 {
     local name=$1 folder=$2 next group others=()
@@ -263,8 +271,9 @@ is_chance()
     while read -r _ group; do
         cat "${others[@]/%/.failures}" 2>/dev/null | grep -q "^[0-9]* $group\$" || return 1
     done < <(new_failures "$name" "$folder")
-    [ -z "$(comm -23 <(failed_types "$folder/$name.output") \
-        <(failed_types "${others[@]/%/.output}"))" ]
+    others=("${others[@]/%/.output}")
+    all_failed number "$folder/$name.output" "${others[@]}" ||
+        all_failed type "$folder/$name.output" "${others[@]}"
 }
 
 # Worse than without the shim: failures, errors, tests that were not run, the exit status.
@@ -375,7 +384,7 @@ write_document()
 	A test that fails over another of these libraries without the shim too may fail: LAPACK's test of xTFSM
 	compares two solutions of random systems and passes or not by their rounding. Where a test of the eigenvalue
 	programs fails, the program is run without the shim on twenty matrices of the largest size for each of one:
-	what fails there as well, with matrices of the same type, is a matter of chance.
+	what fails there as well, the same tests or those of matrices of the same type, is a matter of chance.
 
 	The table is made by
 
