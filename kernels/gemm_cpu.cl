@@ -674,9 +674,10 @@ CLB_INLINE uint b_line(uint i, const uint source)
     return b_place(u, second ? CLB_NR / 2 : i % CLB_NR, source);
 }
 
-/* acc += A*B over kc steps, kc a multiple of CLB_KU, in vectors v0 ... v1 - 1 of every column.  The panel of A stays in the first-level cache,
- * that of B is new in every micro-tile: it comes from the second level, and what the hardware
- * fetches ahead of so short a run is not enough.  Behind its end follows b_next. */
+/* acc += A*B over kc steps, kc a multiple of CLB_KU, in vectors v0 ... v1 - 1 of every column.  The
+ * panel of A stays in the first-level cache, that of B is new in every micro-tile: it comes from the
+ * second level, and what the hardware fetches ahead of so short a run is not enough.  Behind its end
+ * follows b_next. */
 CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global const real *b,
                          global const real *b_next, uint kc, const uint source, const uint v0,
                          const uint v1)
@@ -715,8 +716,8 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
     }
 }
 
-/* Where the first vector of a micro-tile's columns is alone, and where it is no more there, for the
- * second one's rows of A have not begun or its own have ended: in [0, begin) and [end, kc). */
+/* Where A is triangular in a micro-tile of two vectors a column: in [0, begin) the second one's rows
+ * are zero still, in [end, kc) the first one's are zero again. */
 typedef struct {
     uint begin, end;
 } halves;

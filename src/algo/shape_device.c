@@ -292,7 +292,7 @@ static clb_status check_shared(const struct product_check *check, clb_op op)
     return status == CLB_OK ? compare(check, CLB_CUT_UPPER, op) : status;
 }
 
-/* Element (i, p) of a triangular operand of ones and threes; not a number is what must not be read,
+/* Element (i, p) of a triangular operand of small numbers; not a number is what must not be read,
  * unless `made`: then it is what stands for it. */
 static float triangle_element(const struct clb_chunk *x, size_t i, size_t p, size_t part, bool made)
 {
@@ -357,7 +357,7 @@ static clb_status check_triangles(const struct product_check *check)
                                     .triangle = (i & 4 ? CLB_TRIANGLE_LOW : CLB_TRIANGLE_HIGH) |
                                                 (i % 3 == 0 ? CLB_TRIANGLE_UNIT : 0),
                                     .diagonal = i & 4 ? diagonals[i % CLB_COUNT_OF(diagonals)]
-                                                      : -diagonals[i % 2]};
+                                                      : -diagonals[i / 8]};
         status = check_triangle(check, i & 1 ? CLB_OPERAND_B : CLB_OPERAND_A, &x);
     }
     return status;

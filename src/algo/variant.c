@@ -270,7 +270,9 @@ static clb_status select_variant(struct clb_runtime *runtime, clb_precision prec
     if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
         return status;
     selection->variant.plain = &selection->plain;
-    return choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
+    status = choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
+    selection->plain.shapes = &selection->shapes; /* split families have none */
+    return status;
 }
 
 clb_status clb_gemm_variant_get_shapes(struct clb_runtime *runtime,
