@@ -1,0 +1,301 @@
+/* Packing of gemm_cpu.cl: panels of an operand, from rows or from depths that are contiguous. */
+
+/* Real numbers in an element; where there are two the packing kernels have a last argument more. */
+#if CLB_COMPLEX
+#define CLB_CONJ_PARAMETER , uint conj
+#define CLB_CONJ           conj
+#define CLB_PARTS          2
+#else
+#define CLB_CONJ_PARAMETER
+#define CLB_CONJ           0
+#define CLB_PARTS          1
+#endif
+
+/* The share of one work-group: panels q0 ... q1 - 1, depths p0 ... p1 - 1 (p1 counts padding). */
+typedef struct {
+    uint q0, q1, p0, p1;
+} pack_share;
+
+CLB_INLINE pack_share get_pack_share(uint w, uint k, uint W)
+{
+    pack_share s;
+    s.q0 = (uint)get_group_id(0) * CLB_PACK_PANELS;
+    s.q1 = min(s.q0 + CLB_PACK_PANELS, (w + W - 1) / W);
+    s.p0 = (uint)get_group_id(1) * CLB_PACK_K;
+    s.p1 = min(s.p0 + CLB_PACK_K, round_up(k, CLB_KU));
+    return s;
+}
+
+CLB_INLINE void zero_row(global real *dst, uint count)
+{
+    for (uint i = 0; i < count; i++)
+        dst[i] = 0;
+}
+
+#if CLB_COMPLEX
+
+/* Signs to be changed in a run of pairs, as bits for xor: those of the first and of the second numbers. */
+typedef CLB_JOIN(CLB_BITS, CLB_VPN) vbits;
+#define CLB_SIGN      ((CLB_BITS)1 << (8 * sizeof(real) - 1))
+#define as_vbits(x)   CLB_JOIN(as_, CLB_JOIN(CLB_BITS, CLB_VPN))(x)
+#define as_vpack(x)   CLB_JOIN(as_, CLB_JOIN(CLB_REAL, CLB_VPN))(x)
+#define CLB_FLIP(x, bits) as_vpack(as_vbits(x) ^ (bits))
+
+#if CLB_VPN == 16
+#define CLB_PAIRS(a, b) (vbits)(a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b)
+#define CLB_SWAP(x)     (x).s1032547698badcfe
+#elif CLB_VPN == 8
+#define CLB_PAIRS(a, b) (vbits)(a, b, a, b, a, b, a, b)
+#define CLB_SWAP(x)     (x).s10325476
+#else
+#define CLB_PAIRS(a, b) (vbits)(a, b, a, b)
+#define CLB_SWAP(x)     (x).s1032
+#endif
+
+/* The real number at row i and depth p of the operand, which stands at src in pairs: of A the block
+ * [re -im; im re], of B the column (re, im). */
+CLB_INLINE real element_of_a(global const real *src, uint i, uint p, uint conj)
+{
+    const real x = src[(i ^ p) & 1];
+    return (i ^ p) & 1 && (i & 1) == conj ? -x : x;
+}
+
+CLB_INLINE real element_of_b(global const real *src, uint p, uint conj)
+{
+    const real x = src[p & 1];
+    return p & conj & 1 ? -x : x;
+}
+
+/* A run of count real numbers, pairs of A or B, at two successive depths. */
+CLB_INLINE void copy_pairs(global real *even, global real *odd, global const real *src, uint count,
+                           uint conj, const bool of_a)
+{
+    const CLB_BITS kept = conj ? CLB_SIGN : 0, turned = conj ? 0 : CLB_SIGN;
+    uint i = 0;
+    if (of_a) {
+        for (; i + CLB_VP <= count; i += CLB_VP) {
+            const vpack x = load_pack(src + i);
+            store_pack(CLB_FLIP(x, CLB_PAIRS(0, kept)), even + i);
+            store_pack(CLB_FLIP(CLB_SWAP(x), CLB_PAIRS(turned, 0)), odd + i);
+        }
+        for (; i < count; i++) {
+            even[i] = element_of_a(src + (i & ~1u), i, 0, conj);
+            odd[i] = element_of_a(src + (i & ~1u), i, 1, conj);
+        }
+    } else {
+        for (; i + CLB_VP <= count; i += CLB_VP) {
+            const vpack x = CLB_FLIP(load_pack(src + i), CLB_PAIRS(0, kept));
+            store_half(x.even, even + i / 2);
+            store_half(x.odd, odd + i / 2);
+        }
+        for (; i < count; i += 2) {
+            even[i / 2] = element_of_b(src + i, 0, conj);
+            odd[i / 2] = element_of_b(src + i, 1, conj);
+        }
+    }
+}
+
+/* Element (i, p) is src[2*(i + p*ld)] and the next; w and k are the real operand's.  Two depths after
+ * the other, so that a column of the source is read in one go over all panels of the work-group. */
+CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
+                       const uint W, const bool of_a, uint conj, pack_share s)
+{
+    const size_t panel = (size_t)W * round_up(k, CLB_KU);
+    const uint S = of_a ? 1 : 2; /* real numbers of the source for each element of a panel's row */
+    const uint full = min(s.q1, w / W);
+    const uint rest = w % W;
+    const uint width = min(s.q1 * W, w) - s.q0 * W;
+
+    for (uint p = s.p0; p < min(s.p1, k); p += 2) {
+        global const real *from = src + (size_t)p * ld;
+        global real *even = dst + (size_t)p * W, *odd = even + W;
+        if (p + 2 * CLB_PACK_AHEAD < k)
+            prefetch_run(from + 2 * CLB_PACK_AHEAD * ld + (size_t)s.q0 * W * S, width * S);
+        for (uint q = s.q0; q < full; q++)
+            copy_pairs(even + q * panel, odd + q * panel, from + (size_t)q * W * S, W * S, conj,
+                       of_a);
+        if (full < s.q1) {
+            copy_pairs(even + full * panel, odd + full * panel, from + (size_t)full * W * S,
+                       rest * S, conj, of_a);
+            zero_row(even + full * panel + rest, W - rest);
+            zero_row(odd + full * panel + rest, W - rest);
+        }
+    }
+    for (uint p = max(s.p0, k); p < s.p1; p++)
+        for (uint q = s.q0; q < s.q1; q++)
+            zero_row(dst + q * panel + (size_t)p * W, W);
+}
+
+#else
+
+CLB_INLINE void copy_row(global real *dst, global const real *src, uint count)
+{
+    uint i = 0;
+    for (; i + CLB_VP <= count; i += CLB_VP)
+        store_pack(load_pack(src + i), dst + i);
+    for (; i + 8 <= count; i += 8)
+        vstore8(vload8(0, src + i), 0, dst + i);
+    for (; i + 4 <= count; i += 4)
+        vstore4(vload4(0, src + i), 0, dst + i);
+    for (; i < count; i++)
+        dst[i] = src[i];
+}
+
+/* Element (i, p) is src[i + p*ld].  One depth after the other, so that a column of the source is
+ * read in one go over all panels of the work-group. */
+CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
+                       const uint W, const bool of_a, uint conj, pack_share s)
+{
+    const size_t panel = (size_t)W * round_up(k, CLB_KU);
+    const uint full = min(s.q1, w / W);
+    const uint rest = w % W;
+    const uint width = min(s.q1 * W, w) - s.q0 * W;
+
+    for (uint p = s.p0; p < min(s.p1, k); p++) {
+        global const real *from = src + p * ld;
+        global real *to = dst + (size_t)p * W;
+        if (p + CLB_PACK_AHEAD < k)
+            prefetch_run(from + CLB_PACK_AHEAD * ld + (size_t)s.q0 * W, width);
+        for (uint q = s.q0; q < full; q++)
+            copy_row(to + q * panel, from + (size_t)q * W, W);
+        if (full < s.q1) {
+            copy_row(to + full * panel, from + (size_t)full * W, rest);
+            zero_row(to + full * panel + rest, W - rest);
+        }
+    }
+    for (uint p = max(s.p0, k); p < s.p1; p++)
+        for (uint q = s.q0; q < s.q1; q++)
+            zero_row(dst + q * panel + (size_t)p * W, W);
+}
+
+#endif
+
+/* CLB_VP depths of row i of an operand, of which element (0, 0) is at src; p, the first, is even
+ * where elements are pairs. Row i of A is the real or the imaginary part of a row of pairs. */
+CLB_INLINE vpack load_row(global const real *src, size_t ld, uint i, uint p, const bool of_a,
+                          uint conj)
+{
+#if CLB_COMPLEX
+    const CLB_BITS kept = conj ? CLB_SIGN : 0, turned = conj ? 0 : CLB_SIGN;
+    if (of_a && i % 2 == 0)
+        return CLB_FLIP(load_pack(src + i * ld + p), CLB_PAIRS(0, turned));
+    if (of_a)
+        return CLB_FLIP(CLB_SWAP(load_pack(src + (i - 1) * ld + p)), CLB_PAIRS(kept, 0));
+    return CLB_FLIP(load_pack(src + i * 2 * ld + p), CLB_PAIRS(0, kept));
+#else
+    return load_pack(src + i * ld + p);
+#endif
+}
+
+/* Element (i, p), rows or depths contiguous. */
+CLB_INLINE real load_element(global const real *src, size_t ld, uint i, uint p, const bool by_rows,
+                             const bool of_a, uint conj)
+{
+#if CLB_COMPLEX
+    const uint pair = of_a ? i & ~1u : 2 * i, depth = p & ~1u;
+    global const real *at = src + (by_rows ? pair + depth * ld : pair * ld + depth);
+    return of_a ? element_of_a(at, i, p, conj) : element_of_b(at, p, conj);
+#else
+    return src[by_rows ? i + p * ld : i * ld + p];
+#endif
+}
+
+/* Element 0 of a, of b, element 1 of a, of b, ...: half a vector of each. */
+#if CLB_VPN == 16
+#define CLB_INTERLEAVE(a, b) ((vpack)(a, b)).s08192a3b4c5d6e7f
+#elif CLB_VPN == 8
+#define CLB_INTERLEAVE(a, b) ((vpack)(a, b)).s04152637
+#else
+#define CLB_INTERLEAVE(a, b) ((vpack)(a, b)).s0213
+#endif
+
+/* Turns G rows of CLB_VP depths into CLB_VP depths of G elements, in place.  With the element's
+ * row as the high and its depth as the low digits of an address over all of x, every step rotates
+ * that address by one bit; log2(G) steps swap row and depth. */
+CLB_INLINE void transpose(vpack x[CLB_VP], const uint G)
+{
+#pragma unroll
+    for (uint step = 1; step < CLB_VP; step *= 2) {
+        if (step < G) {
+            vpack y[CLB_VP];
+#pragma unroll
+            for (uint i = 0; i < CLB_VP / 2; i++) {
+                if (i < G / 2) {
+                    y[2 * i] = CLB_INTERLEAVE(x[i].lo, x[i + G / 2].lo);
+                    y[2 * i + 1] = CLB_INTERLEAVE(x[i].hi, x[i + G / 2].hi);
+                }
+            }
+#pragma unroll
+            for (uint i = 0; i < CLB_VP; i++)
+                if (i < G)
+                    x[i] = y[i];
+        }
+    }
+}
+
+/* Stores CLB_VP depths of G elements, which begin at `to` and are W apart. */
+CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const uint G)
+{
+#pragma unroll
+    for (uint i = 0; i < CLB_VP; i++) {
+        if (i >= G) {
+            continue;
+        } else if (G == W) {
+            store_pack(x[i], to + i * CLB_VP);
+        } else if (G == CLB_VP) {
+            store_pack(x[i], to + i * W);
+        } else {
+            real t[CLB_VP];
+            store_pack(x[i], t);
+            for (uint e = 0; e < CLB_VP; e++)
+                to[(i * CLB_VP + e) / G * W + e % G] = t[e];
+        }
+    }
+}
+
+/* Packs a panel over depths p0 ... p1 - 1, G rows at a time; `rows` of the panel exist, and k depths
+ * are valid. All of the panel before the next depths: lines are written one after the other. */
+CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0, uint p1, uint k,
+                          global real *dst, const uint W, const uint G, const bool of_a,
+                          uint conj)
+{
+    uint p = p0;
+    for (; p + CLB_VP <= min(p1, k); p += CLB_VP) {
+        for (uint r = 0; r < W; r += G) {
+            vpack x[CLB_VP];
+#pragma unroll
+            for (uint i = 0; i < CLB_VP; i++)
+                if (i < G)
+                    x[i] = r + i < rows ? load_row(src, ld, r + i, p, of_a, conj) : (vpack)(0);
+            transpose(x, G);
+            store_rows(x, dst + (size_t)p * W + r, W, G);
+        }
+    }
+    for (; p < p1; p++)
+        for (uint i = 0; i < W; i++)
+            dst[(size_t)p * W + i] =
+                i < rows && p < k ? load_element(src, ld, i, p, false, of_a, conj) : 0;
+}
+
+/* The largest power of two that divides the panel's width, at most a vector. */
+#define CLB_PIECE(W) \
+    ((W) % CLB_VP == 0 ? CLB_VP : (W) % 8 == 0 ? 8 : (W) % 4 == 0 ? 4 : (W) % 2 == 0 ? 2 : 1)
+
+/* Element (i, p) is src[p + i*ld], where elements are pairs src[2*(p + i*ld)] and the next; w and k
+ * are the real operand's. */
+CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global real *dst,
+                       const uint W, const uint G, const bool of_a, uint conj, pack_share s)
+{
+    const size_t panel = (size_t)W * round_up(k, CLB_KU);
+
+    for (uint q = s.q0; q < s.q1; q++) {
+        const uint rows = min(w - q * W, W);
+        global const real *from = src + (size_t)(q * W) * (of_a ? 1 : CLB_PARTS) * ld;
+        global real *to = dst + q * panel;
+        /* The usual case apart, so that its loads need no tests. */
+        if (rows == W)
+            pack_rows(from, ld, W, s.p0, s.p1, k, to, W, G, of_a, conj);
+        else
+            pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj);
+    }
+}

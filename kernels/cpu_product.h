@@ -1,0 +1,340 @@
+/* The product of packed panels for gemm_cpu.cl: micro-tiles in registers, and a work-group's block of C. */
+
+/* Where B is. */
+#define CLB_B_PACKED    0
+#define CLB_B_PLAIN     1 /* the caller's */
+#define CLB_B_OF_A      2 /* in the panels of A: B = A^T */
+#define CLB_B_OF_A_CONJ 3 /* B = A^H */
+
+/* Panels of A have whole panels of B in them. */
+#define CLB_SHARES_PANELS (CLB_MR % (CLB_PARTS * CLB_NR) == 0)
+
+/* From one depth of a panel with B in it to the next. */
+CLB_INLINE uint b_step(const uint source)
+{
+    return source == CLB_B_PACKED ? CLB_NR : CLB_MR;
+}
+
+/* Column j of B, u depths behind an even one. Of complex numbers the first column of A's block
+ * [re -im; im re] is B's. */
+CLB_INLINE uint b_place(uint u, uint j, const uint source)
+{
+#if CLB_COMPLEX
+    if (source != CLB_B_PACKED)
+        return (u & ~1u) * CLB_MR + (u & 1) + 2 * j;
+#endif
+    return u * b_step(source) + j;
+}
+
+/* Where to ask for element i of B in the order of its own panels: of two depths of complex numbers,
+ * which lie side by side in A's, one half each. */
+CLB_INLINE uint b_line(uint i, const uint source)
+{
+    const uint u = i / CLB_NR;
+    const bool second = CLB_PARTS > 1 && source != CLB_B_PACKED && u % 2 == 1;
+    return b_place(u, second ? CLB_NR / 2 : i % CLB_NR, source);
+}
+
+/* acc += A*B over kc steps, kc a multiple of CLB_KU, in vectors v0 ... v1 - 1 of every column.  The
+ * panel of A stays in the first-level cache, that of B is new in every micro-tile: it comes from the
+ * second level, and what the hardware fetches ahead of so short a run is not enough.  Behind its end
+ * follows b_next. */
+CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global const real *b,
+                         global const real *b_next, uint kc, const uint source, const uint v0,
+                         const uint v1)
+{
+    /* What a line of B has, where it is packed, and depths where it is in the panels of A. */
+    const uint line = source == CLB_B_PACKED ? CLB_LINE : CLB_NR;
+    const uint ahead = source == CLB_B_PACKED ? CLB_AHEAD * CLB_LINE : CLB_AHEAD * CLB_MR;
+    const uint turn = kc - min(ahead / b_step(source), kc);
+    global const real *soon = b + ahead;
+    for (uint p = 0; p < kc; p += CLB_KU) {
+        if (p == turn / CLB_KU * CLB_KU)
+            soon = b_next;
+#pragma unroll
+        for (uint i = 0; i < CLB_KU * CLB_NR; i += line)
+            CLB_PREFETCH_NEAR(soon + b_line(i, source));
+        soon += CLB_KU * b_step(source);
+#pragma unroll
+        for (uint u = 0; u < CLB_KU; u++) {
+            vacc x[CLB_MV];
+#pragma unroll
+            for (uint i = v0; i < v1; i++) {
+                x[i] = load_acc(a + u * CLB_MR + i * CLB_VL);
+                if (source == CLB_B_OF_A_CONJ && u % 2 == 1)
+                    x[i] = -x[i];
+            }
+#pragma unroll
+            for (uint j = 0; j < CLB_NR; j++) {
+                const vacc y = (vacc)(b[b_place(u, j, source)]);
+#pragma unroll
+                for (uint i = v0; i < v1; i++)
+                    acc[j][i] = fma(x[i], y, acc[j][i]);
+            }
+        }
+        a += CLB_KU * CLB_MR;
+        b += CLB_KU * b_step(source);
+    }
+}
+
+/* Where A is triangular in a micro-tile of two vectors a column: in [0, begin) the second one's rows
+ * are zero still, in [end, kc) the first one's are zero again. */
+typedef struct {
+    uint begin, end;
+} halves;
+
+CLB_INLINE void multiply_halves(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                                global const real *b, global const real *b_next, uint kc,
+                                halves ends, const uint source)
+{
+    const uint step = b_step(source);
+    if (ends.begin > 0)
+        multiply(acc, a, b, b + ends.begin * step, ends.begin, source, 0, 1);
+    multiply(acc, a + ends.begin * CLB_MR, b + ends.begin * step,
+             ends.end < kc ? b + ends.end * step : b_next, ends.end - ends.begin, source, 0,
+             CLB_MV);
+    if (ends.end < kc)
+        multiply(acc, a + ends.end * CLB_MR, b + ends.end * step, b_next, kc - ends.end, source,
+                 CLB_MV / 2, CLB_MV);
+}
+
+/* One step of depth: column j of B is at column[j]. */
+CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                              global const real *const column[CLB_NR], uint p)
+{
+    vacc x[CLB_MV];
+#pragma unroll
+    for (uint i = 0; i < CLB_MV; i++)
+        x[i] = load_acc(a + i * CLB_VL);
+#pragma unroll
+    for (uint j = 0; j < CLB_NR; j++) {
+        const vacc y = (vacc)(column[j][p]);
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            acc[j][i] = fma(x[i], y, acc[j][i]);
+    }
+}
+
+/* The same for a B that is not packed: element (p, j) is b[p + j*ldb], of `columns` columns and
+ * exactly kc rows.  Columns that don't exist are computed as the last one. */
+CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                                global const real *b, size_t ldb, uint columns, uint kc)
+{
+    global const real *column[CLB_NR];
+#pragma unroll
+    for (uint j = 0; j < CLB_NR; j++)
+        column[j] = b + min(j, columns - 1) * ldb;
+    uint p = 0;
+    for (; p + CLB_KU <= kc; p += CLB_KU)
+#pragma unroll
+        for (uint u = 0; u < CLB_KU; u++)
+            multiply_step(acc, a + (p + u) * CLB_MR, column, p + u);
+#pragma unroll 1
+    for (; p < kc; p++)
+        multiply_step(acc, a + p * CLB_MR, column, p);
+}
+
+/* One column of the micro-tile, rows of it valid: c = alpha*acc + beta*c. */
+CLB_INLINE void update_column(const vacc acc[CLB_MV], real alpha, real beta, global real *c,
+                              uint rows)
+{
+    if (rows >= CLB_MR) {
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++) {
+            vacc v = fma((vacc)(alpha), acc[i], (vacc)(0)); /* no negative zeros */
+            if (beta != 0)
+                v = fma((vacc)(beta), load_acc(c + i * CLB_VL), v);
+            store_acc(v, c + i * CLB_VL);
+        }
+    } else {
+        real t[CLB_MR];
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            store_acc(fma((vacc)(alpha), acc[i], (vacc)(0)), t + i * CLB_VL);
+        for (uint i = 0; i < rows; i++)
+            c[i] = beta == 0 ? t[i] : fma(beta, c[i], t[i]);
+    }
+}
+
+/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the other
+ * (clb_dmat_update). */
+#define CLB_IN_ORDER 2
+
+/* One column of -C, rows of it valid. */
+CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
+{
+    if (rows >= CLB_MR) {
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            acc[i] = -load_acc(c + i * CLB_VL);
+    } else {
+        real t[CLB_MR];
+        for (uint i = 0; i < CLB_MR; i++)
+            t[i] = i < rows ? -c[i] : 0;
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            acc[i] = load_acc(t + i * CLB_VL);
+    }
+}
+
+/* One micro-tile, of which rows x columns are valid, over kc steps; b_next is what follows b. */
+CLB_INLINE void update_tile(global const real *a, global const real *b, global const real *b_next,
+                            size_t ldb, uint kc, halves ends, real alpha, real beta,
+                            global real *c, size_t ldc, uint rows, uint columns,
+                            const uint source)
+{
+    const bool in_order = beta == CLB_IN_ORDER;
+    vacc acc[CLB_NR][CLB_MV];
+#pragma unroll
+    for (uint j = 0; j < CLB_NR; j++)
+#pragma unroll
+        for (uint i = 0; i < CLB_MV; i++)
+            acc[j][i] = (vacc)(0);
+    if (in_order) {
+#pragma unroll
+        for (uint j = 0; j < CLB_NR; j++)
+            if (j < columns)
+                load_column(acc[j], c + j * ldc, rows);
+    }
+    /* What is read in the end; in order, what is read of the next tile in the beginning. */
+    global const real *soon = c + (in_order ? CLB_NR * ldc : 0);
+#pragma unroll
+    for (uint j = 0; j < CLB_NR; j++)
+#pragma unroll
+        for (uint i = 0; i < CLB_MR; i += CLB_LINE)
+            CLB_PREFETCH_WRITE(soon + j * ldc + i);
+    if (source == CLB_B_PLAIN)
+        multiply_direct(acc, a, b, ldb, columns, kc);
+    else
+        multiply_halves(acc, a, b, b_next, kc, ends, source);
+#pragma unroll
+    for (uint j = 0; j < CLB_NR; j++)
+        if (j < columns)
+            update_column(acc[j], alpha, in_order ? 0 : beta, c + j * ldc, rows);
+}
+
+/* What of a product is zero or not wanted, in real rows and depths, which are CLB_PARTS as many where
+ * elements are complex; columns count as many. */
+#define CLB_CUT_A_END 1   /* A(i, p) is zero for p > i + a */
+#define CLB_CUT_A_BEGIN 2 /* for p < i + a */
+#define CLB_CUT_B_END 4   /* B(p, j) is zero for p > j + b */
+#define CLB_CUT_B_BEGIN 8 /* for p < j + b */
+#define CLB_CUT_LOWER 16  /* C(i, j) is wanted for i + c >= j */
+#define CLB_CUT_UPPER 32  /* for i + c <= j */
+typedef struct {
+    uint kind;
+    int a, b, c;
+} cuts;
+
+/* The depths at which products of rows [row, row_end) and columns [col, col_end) are not all zero, as
+ * (begin, end); all are in real numbers. */
+CLB_INLINE int2 get_depths(cuts cut, uint row, uint row_end, uint col, uint col_end, uint kp)
+{
+    int begin = 0, end = (int)kp;
+    if (cut.kind & CLB_CUT_A_END)
+        end = min(end, (int)row_end + cut.a);
+    if (cut.kind & CLB_CUT_B_END)
+        end = min(end, (int)col_end + cut.b);
+    if (cut.kind & CLB_CUT_A_BEGIN)
+        begin = max(begin, (int)row + cut.a);
+    if (cut.kind & CLB_CUT_B_BEGIN)
+        begin = max(begin, (int)col + cut.b);
+    return (int2)(begin / CLB_KU * CLB_KU, (int)round_up((uint)max(end, 0), CLB_KU));
+}
+
+/* Anything of the micro-tile is wanted. */
+CLB_INLINE bool is_wanted(cuts cut, uint row, uint col)
+{
+    return !(cut.kind & CLB_CUT_LOWER && (int)row + CLB_MR + cut.c <= (int)col) &&
+           !(cut.kind & CLB_CUT_UPPER && (int)row + cut.c >= (int)(col + CLB_PARTS * CLB_NR));
+}
+
+/* Of the micro-tile's depths first ... last - 1, for a product with a triangular A. */
+CLB_INLINE halves get_halves(cuts cut, uint row, uint first, uint last)
+{
+    halves ends = {0, last - first};
+    if (CLB_MV == 2 && cut.kind & (CLB_CUT_A_END | CLB_CUT_A_BEGIN)) {
+        const int middle = (int)row + CLB_VL + cut.a, p0 = (int)first, p1 = (int)last;
+        if (cut.kind & CLB_CUT_A_BEGIN)
+            ends.begin = down_to_step(middle, p0, p1) - first;
+        else
+            ends.end = up_to_step(middle, p0, p1) - first;
+    }
+    return ends;
+}
+
+/* Columns from j on and depths from p on. */
+CLB_INLINE global const real *panel_of_b(global const real *pb, size_t ldb, size_t kp, uint j,
+                                         uint p, const uint source)
+{
+    if (source == CLB_B_PLAIN)
+        return pb + j * ldb + p;
+    if (source == CLB_B_PACKED)
+        return pb + j * kp + (size_t)p * CLB_NR;
+    const uint row = CLB_PARTS * j;
+    return pb + row / CLB_MR * CLB_MR * kp + (size_t)p * CLB_MR + row % CLB_MR;
+}
+
+/*
+ * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not read
+ * C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
+ *
+ * A work-group takes its block of C in passes of CLB_KC steps of depth.  In a pass a panel of A
+ * (CLB_MR x CLB_KC, first-level cache) meets every panel of B in turn (CLB_KC x CLB_NC, second
+ * level), while the next panel of A is fetched piece by piece.
+ */
+CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
+                               global const real *pa, global const real *pb, size_t ldb,
+                               global real *c, size_t ldc, const uint source, cuts cut)
+{
+    const uint i0 = (uint)get_group_id(0) * CLB_MC, i1 = min(i0 + CLB_MC, m);
+    const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
+    const uint kp = round_up(k, CLB_KU);
+
+    int2 depths = (int2)(0, (int)kp);
+    if (cut.kind != 0)
+        depths = get_depths(cut, i0, i1, CLB_PARTS * j0, CLB_PARTS * j1, kp);
+
+    /* Passes of equal depth.  The first applies beta, the others add; k = 0 is one pass of none. */
+    const uint begin = (uint)depths.x, end = min((uint)depths.y, kp);
+    if (begin > end)
+        return;
+    const uint passes = max((end - begin + CLB_KC - 1) / CLB_KC, 1u);
+    const uint step = round_up((end - begin + passes - 1) / passes, CLB_KU);
+    uint p = begin;
+    do {
+        const uint kc = min(step, end - p);
+        const uint share = CLB_MR * kc / ((j1 - j0 + CLB_NR - 1) / CLB_NR) + 1;
+        for (uint i = i0; i < i1; i += CLB_MR) {
+            global const real *a = pa + (size_t)i * kp;
+            /* The panel that follows: in this pass, in the next, in the next work-group. */
+            global const real *next = a + (size_t)(kp + p) * CLB_MR;
+            if (i + CLB_MR >= i1)
+                next = p + kc < end ? pa + (size_t)i0 * kp + (size_t)(p + kc) * CLB_MR
+                                    : pa + (size_t)i1 * kp;
+            for (uint j = j0; j < j1; j += CLB_NR) {
+                uint first = p, last = source == CLB_B_PLAIN ? min(p + kc, k) : p + kc;
+                bool begins = p == 0;
+                prefetch_run(next, share);
+                next += share;
+                if (cut.kind != 0) {
+                    /* Passes that begin before the first depth leave beta to a later one. */
+                    depths = get_depths(cut, i, i + CLB_MR, CLB_PARTS * j,
+                                        CLB_PARTS * (j + CLB_NR), kp);
+                    first = max(first, (uint)depths.x);
+                    last = min(last, (uint)depths.y);
+                    begins = first == (uint)depths.x;
+                }
+                if (cut.kind == 0 || (first < last && is_wanted(cut, i, CLB_PARTS * j)))
+                    update_tile(a + (size_t)first * CLB_MR,
+                                panel_of_b(pb, ldb, kp, j, first, source),
+                                panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, first,
+                                           source),
+                                ldb, last - first, get_halves(cut, i, first, last), alpha,
+                                begins || beta == CLB_IN_ORDER ? beta : 1, c + j * ldc + i, ldc,
+                                i1 - i, j1 - j, source);
+            }
+        }
+        p += kc;
+    } while (p < end);
+}
