@@ -4,7 +4,10 @@
 static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restrict p, size_t ldp,
                       CLB_REAL beta, CLB_REAL *restrict c, size_t ldc)
 {
+    const bool ahead = m * sizeof *c <= SHORT_COLUMN;
     for (size_t j = 0; j < n; j++, p += ldp, c += ldc) {
+        if (ahead && j + COLUMNS_AHEAD < n)
+            fetch_column(c + COLUMNS_AHEAD * ldc, m * sizeof *c);
         if (beta == 0 && alpha == 1) {
             memcpy(c, p, m * sizeof *c);
         } else if (beta == 0) {
