@@ -1,4 +1,5 @@
-/* The product of packed panels for gemm_cpu.cl: micro-tiles in registers, and a work-group's block of C. */
+/* The product of packed panels for gemm_cpu.cl: micro-tiles in registers, and a work-group's block
+ * of C. */
 
 /* Where B is. */
 #define CLB_B_PACKED    0

@@ -146,7 +146,7 @@ struct clb_chunk {
     ptrdiff_t diagonal;    /* of the triangle, at p = i + diagonal */
 };
 
-/* Triangular chunks, as in kernels/gemm_cpu.cl, for families that leave out what is zero. */
+/* Triangular chunks, as in kernels/cpu_triangle.h, for families that leave out what is zero. */
 enum {
     CLB_TRIANGLE_LOW = 1,  /* element (i, p) is zero for p > i + diagonal */
     CLB_TRIANGLE_HIGH = 2, /* for p < i + diagonal */
@@ -176,8 +176,8 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
-/* What of a product is zero or not wanted, as in kernels/gemm_cpu.cl, for families that have such a
- * kernel. Elements (i, p) of A, (p, j) of B, (i, j) of C. */
+/* What of a product is zero or not wanted, as in kernels/cpu_product.h, for families that have such
+ * a kernel. Elements (i, p) of A, (p, j) of B, (i, j) of C. */
 enum {
     CLB_CUT_A_END = 1,   /* A is zero for p > i + a */
     CLB_CUT_A_BEGIN = 2, /* for p < i + a */
