@@ -7,8 +7,8 @@
 #define CLB_PARTS          2
 #else
 #define CLB_CONJ_PARAMETER
-#define CLB_CONJ           0
-#define CLB_PARTS          1
+#define CLB_CONJ  0
+#define CLB_PARTS 1
 #endif
 
 /* The share of one work-group: panels q0 ... q1 - 1, depths p0 ... p1 - 1 (p1 counts padding). */
@@ -34,11 +34,12 @@ CLB_INLINE void zero_row(global real *dst, uint count)
 
 #if CLB_COMPLEX
 
-/* Signs to be changed in a run of pairs, as bits for xor: those of the first and of the second numbers. */
+/* Signs to be changed in a run of pairs, as bits for xor: those of the first and of the second
+ * numbers. */
 typedef CLB_JOIN(CLB_BITS, CLB_VPN) vbits;
-#define CLB_SIGN      ((CLB_BITS)1 << (8 * sizeof(real) - 1))
-#define as_vbits(x)   CLB_JOIN(as_, CLB_JOIN(CLB_BITS, CLB_VPN))(x)
-#define as_vpack(x)   CLB_JOIN(as_, CLB_JOIN(CLB_REAL, CLB_VPN))(x)
+#define CLB_SIGN          ((CLB_BITS)1 << (8 * sizeof(real) - 1))
+#define as_vbits(x)       CLB_JOIN(as_, CLB_JOIN(CLB_BITS, CLB_VPN))(x)
+#define as_vpack(x)       CLB_JOIN(as_, CLB_JOIN(CLB_REAL, CLB_VPN))(x)
 #define CLB_FLIP(x, bits) as_vpack(as_vbits(x) ^ (bits))
 
 #if CLB_VPN == 16
@@ -95,8 +96,9 @@ CLB_INLINE void copy_pairs(global real *even, global real *odd, global const rea
     }
 }
 
-/* Element (i, p) is src[2*(i + p*ld)] and the next; w and k are the real operand's.  Two depths after
- * the other, so that a column of the source is read in one go over all panels of the work-group. */
+/* Element (i, p) is src[2*(i + p*ld)] and the next; w and k are the real operand's.  Two depths
+ * after the other, so that a column of the source is read in one go over all panels of the
+ * work-group. */
 CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
                        const uint W, const bool of_a, uint conj, pack_share s)
 {
@@ -253,11 +255,11 @@ CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const
     }
 }
 
-/* Packs a panel over depths p0 ... p1 - 1, G rows at a time; `rows` of the panel exist, and k depths
- * are valid. All of the panel before the next depths: lines are written one after the other. */
+/* Packs a panel over depths p0 ... p1 - 1, G rows at a time; `rows` of the panel exist, and k
+ * depths are valid. All of the panel before the next depths: lines are written one after the other.
+ */
 CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0, uint p1, uint k,
-                          global real *dst, const uint W, const uint G, const bool of_a,
-                          uint conj)
+                          global real *dst, const uint W, const uint G, const bool of_a, uint conj)
 {
     uint p = p0;
     for (; p + CLB_VP <= min(p1, k); p += CLB_VP) {
@@ -278,7 +280,7 @@ CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0,
 }
 
 /* The largest power of two that divides the panel's width, at most a vector. */
-#define CLB_PIECE(W) \
+#define CLB_PIECE(W)                                                                               \
     ((W) % CLB_VP == 0 ? CLB_VP : (W) % 8 == 0 ? 8 : (W) % 4 == 0 ? 4 : (W) % 2 == 0 ? 2 : 1)
 
 /* Element (i, p) is src[p + i*ld], where elements are pairs src[2*(p + i*ld)] and the next; w and k

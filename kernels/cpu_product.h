@@ -37,9 +37,9 @@ CLB_INLINE uint b_line(uint i, const uint source)
 }
 
 /* acc += A*B over kc steps, kc a multiple of CLB_KU, in vectors v0 ... v1 - 1 of every column.  The
- * panel of A stays in the first-level cache, that of B is new in every micro-tile: it comes from the
- * second level, and what the hardware fetches ahead of so short a run is not enough.  Behind its end
- * follows b_next. */
+ * panel of A stays in the first-level cache, that of B is new in every micro-tile: it comes from
+ * the second level, and what the hardware fetches ahead of so short a run is not enough.  Behind
+ * its end follows b_next. */
 CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global const real *b,
                          global const real *b_next, uint kc, const uint source, const uint v0,
                          const uint v1)
@@ -78,8 +78,8 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
     }
 }
 
-/* Where A is triangular in a micro-tile of two vectors a column: in [0, begin) the second one's rows
- * are zero still, in [end, kc) the first one's are zero again. */
+/* Where A is triangular in a micro-tile of two vectors a column: in [0, begin) the second one's
+ * rows are zero still, in [end, kc) the first one's are zero again. */
 typedef struct {
     uint begin, end;
 } halves;
@@ -157,8 +157,8 @@ CLB_INLINE void update_column(const vacc acc[CLB_MV], real alpha, real beta, glo
     }
 }
 
-/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the other
- * (clb_dmat_update). */
+/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the
+ * other (clb_dmat_update). */
 #define CLB_IN_ORDER 2
 
 /* One column of -C, rows of it valid. */
@@ -180,9 +180,8 @@ CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
 
 /* One micro-tile, of which rows x columns are valid, over kc steps; b_next is what follows b. */
 CLB_INLINE void update_tile(global const real *a, global const real *b, global const real *b_next,
-                            size_t ldb, uint kc, halves ends, real alpha, real beta,
-                            global real *c, size_t ldc, uint rows, uint columns,
-                            const uint source)
+                            size_t ldb, uint kc, halves ends, real alpha, real beta, global real *c,
+                            size_t ldc, uint rows, uint columns, const uint source)
 {
     const bool in_order = beta == CLB_IN_ORDER;
     vacc acc[CLB_NR][CLB_MV];
@@ -214,21 +213,21 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, global c
             update_column(acc[j], alpha, in_order ? 0 : beta, c + j * ldc, rows);
 }
 
-/* What of a product is zero or not wanted, in real rows and depths, which are CLB_PARTS as many where
- * elements are complex; columns count as many. */
-#define CLB_CUT_A_END 1   /* A(i, p) is zero for p > i + a */
-#define CLB_CUT_A_BEGIN 2 /* for p < i + a */
-#define CLB_CUT_B_END 4   /* B(p, j) is zero for p > j + b */
-#define CLB_CUT_B_BEGIN 8 /* for p < j + b */
-#define CLB_CUT_LOWER 16  /* C(i, j) is wanted for i + c >= j */
-#define CLB_CUT_UPPER 32  /* for i + c <= j */
+/* What of a product is zero or not wanted, in real rows and depths, which are CLB_PARTS as many
+ * where elements are complex; columns count as many. */
+#define CLB_CUT_A_END   1  /* A(i, p) is zero for p > i + a */
+#define CLB_CUT_A_BEGIN 2  /* for p < i + a */
+#define CLB_CUT_B_END   4  /* B(p, j) is zero for p > j + b */
+#define CLB_CUT_B_BEGIN 8  /* for p < j + b */
+#define CLB_CUT_LOWER   16 /* C(i, j) is wanted for i + c >= j */
+#define CLB_CUT_UPPER   32 /* for i + c <= j */
 typedef struct {
     uint kind;
     int a, b, c;
 } cuts;
 
-/* The depths at which products of rows [row, row_end) and columns [col, col_end) are not all zero, as
- * (begin, end); all are in real numbers. */
+/* The depths at which products of rows [row, row_end) and columns [col, col_end) are not all zero,
+ * as (begin, end); all are in real numbers. */
 CLB_INLINE int2 get_depths(cuts cut, uint row, uint row_end, uint col, uint col_end, uint kp)
 {
     int begin = 0, end = (int)kp;
@@ -277,16 +276,16 @@ CLB_INLINE global const real *panel_of_b(global const real *pb, size_t ldb, size
 }
 
 /*
- * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not read
- * C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
+ * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not
+ * read C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
  *
  * A work-group takes its block of C in passes of CLB_KC steps of depth.  In a pass a panel of A
  * (CLB_MR x CLB_KC, first-level cache) meets every panel of B in turn (CLB_KC x CLB_NC, second
  * level), while the next panel of A is fetched piece by piece.
  */
-CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
-                               global const real *pa, global const real *pb, size_t ldb,
-                               global real *c, size_t ldc, const uint source, cuts cut)
+CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
+                               global const real *pb, size_t ldb, global real *c, size_t ldc,
+                               const uint source, cuts cut)
 {
     const uint i0 = (uint)get_group_id(0) * CLB_MC, i1 = min(i0 + CLB_MC, m);
     const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
@@ -320,20 +319,19 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta,
                 next += share;
                 if (cut.kind != 0) {
                     /* Passes that begin before the first depth leave beta to a later one. */
-                    depths = get_depths(cut, i, i + CLB_MR, CLB_PARTS * j,
-                                        CLB_PARTS * (j + CLB_NR), kp);
+                    depths =
+                        get_depths(cut, i, i + CLB_MR, CLB_PARTS * j, CLB_PARTS * (j + CLB_NR), kp);
                     first = max(first, (uint)depths.x);
                     last = min(last, (uint)depths.y);
                     begins = first == (uint)depths.x;
                 }
                 if (cut.kind == 0 || (first < last && is_wanted(cut, i, CLB_PARTS * j)))
-                    update_tile(a + (size_t)first * CLB_MR,
-                                panel_of_b(pb, ldb, kp, j, first, source),
-                                panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, first,
-                                           source),
-                                ldb, last - first, get_halves(cut, i, first, last), alpha,
-                                begins || beta == CLB_IN_ORDER ? beta : 1, c + j * ldc + i, ldc,
-                                i1 - i, j1 - j, source);
+                    update_tile(
+                        a + (size_t)first * CLB_MR, panel_of_b(pb, ldb, kp, j, first, source),
+                        panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, first, source),
+                        ldb, last - first, get_halves(cut, i, first, last), alpha,
+                        begins || beta == CLB_IN_ORDER ? beta : 1, c + j * ldc + i, ldc, i1 - i,
+                        j1 - j, source);
             }
         }
         p += kc;

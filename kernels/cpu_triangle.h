@@ -1,6 +1,7 @@
 /* Packing of triangular operands for gemm_cpu.cl, without what is zero. */
 
-/* Kinds: element (i, p) is zero for p > i + diagonal, or for p < i + diagonal; ones on the diagonal. */
+/* Kinds: element (i, p) is zero for p > i + diagonal, or for p < i + diagonal; ones on the
+ * diagonal. */
 #define CLB_TRIANGLE_LOW  1
 #define CLB_TRIANGLE_HIGH 2
 #define CLB_TRIANGLE_UNIT 4
@@ -35,8 +36,8 @@ CLB_INLINE void pack_crossing(global const real *src, size_t ld, uint w, uint k,
                     : 0;
 }
 
-/* What is not zero, and as much of the zeros beside it as clb_gemm_cut reads: panels up to where they
- * meet the diagonal, in steps of CLB_KU, and where they cross it element by element. */
+/* What is not zero, and as much of the zeros beside it as clb_gemm_cut reads: panels up to where
+ * they meet the diagonal, in steps of CLB_KU, and where they cross it element by element. */
 CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k, global real *dst,
                               const uint W, const uint G, const bool by_rows, const bool of_a,
                               uint conj, triangle shape)
