@@ -5,12 +5,12 @@
  *
  *   C = alpha*A*B + beta*C,   A m x k, B k x n, C m x n column-major
  *
- * Packed layout (private to this file and those it includes).  An operand of width w (the rows of A, the columns of B)
- * and depth k is cut into panels of W = CLB_MR or CLB_NR; panel q holds i = q*W ... q*W + W - 1 and
- * starts q*W*kp elements after the operand's offset, where kp is k rounded up to CLB_KU; in it,
- * element (i, p) stands at p*W + i - q*W.  Width and depth are padded with zeros in *both*
- * operands: padded depth adds 0*0, never 0*Inf, and a NaN made by a padded row or column lies in a
- * row or column of C that is never stored.
+ * Packed layout (private to this file and those it includes).  An operand of width w (the rows of
+ * A, the columns of B) and depth k is cut into panels of W = CLB_MR or CLB_NR; panel q holds
+ * i = q*W ... q*W + W - 1 and starts q*W*kp elements after the operand's offset, where kp is k
+ * rounded up to CLB_KU; in it, element (i, p) stands at p*W + i - q*W.  Width and depth are padded
+ * with zeros in *both* operands: padded depth adds 0*0, never 0*Inf, and a NaN made by a padded row
+ * or column lies in a row or column of C that is never stored.
  *
  * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), and write
  * the packed form of real ones whose product is the complex one, interleaved: A, m x k, becomes
@@ -25,8 +25,8 @@
 #define CLB_DOUBLE 0
 #endif
 
-/* 0: the kernels of plain products, 1: those that know triangles and B in the panels of A.  They are
- * programs of their own, since compilers for CPUs take seconds for either. */
+/* 0: the kernels of plain products, 1: those that know triangles and B in the panels of A.  They
+ * are programs of their own, since compilers for CPUs take seconds for either. */
 #ifndef CLB_SHAPES
 #define CLB_SHAPES 0
 #endif
@@ -122,7 +122,7 @@
 #endif
 
 #define CLB_JOIN_(a, b) a##b
-#define CLB_JOIN(a, b) CLB_JOIN_(a, b)
+#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
 
 /* CLB_VP may be an expression, so it is evaluated before it becomes part of a name. */
 #if CLB_VP == 16
@@ -141,9 +141,9 @@
 typedef CLB_REAL real;
 typedef CLB_JOIN(CLB_REAL, CLB_VL) vacc;
 typedef CLB_JOIN(CLB_REAL, CLB_VPN) vpack;
-#define load_acc(p) CLB_JOIN(vload, CLB_VL)(0, p)
-#define store_acc(v, p) CLB_JOIN(vstore, CLB_VL)(v, 0, p)
-#define load_pack(p) CLB_JOIN(vload, CLB_VPN)(0, p)
+#define load_acc(p)      CLB_JOIN(vload, CLB_VL)(0, p)
+#define store_acc(v, p)  CLB_JOIN(vstore, CLB_VL)(v, 0, p)
+#define load_pack(p)     CLB_JOIN(vload, CLB_VPN)(0, p)
 #define store_pack(v, p) CLB_JOIN(vstore, CLB_VPN)(v, 0, p)
 #define store_half(v, p) CLB_JOIN(vstore, CLB_VPH)(v, 0, p)
 
@@ -241,35 +241,35 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
 
 #if CLB_SHAPES
 /*
- * The same for triangular operands, of `kind`, with the diagonal at p = i + diagonal in elements. What
- * clb_gemm_cut does not read is not packed, and of the source only the triangle is read.
+ * The same for triangular operands, of `kind`, with the diagonal at p = i + diagonal in elements.
+ * What clb_gemm_cut does not read is not packed, and of the source only the triangle is read.
  */
-CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                      global real *dst, ulong dst_off, uint kind,
+CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulong ld, uint w,
+                                      uint k, global real *dst, ulong dst_off, uint kind,
                                       int diagonal CLB_CONJ_PARAMETER)
 {
-    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR,
-                  CLB_PIECE(CLB_MR), true, true, CLB_CONJ, (triangle){kind, diagonal});
+    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off,
+                  CLB_MR, CLB_PIECE(CLB_MR), true, true, CLB_CONJ, (triangle){kind, diagonal});
 }
 
-CLB_KERNEL void clb_pack_triangle_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                      global real *dst, ulong dst_off, uint kind,
+CLB_KERNEL void clb_pack_triangle_a_t(global const real *src, ulong src_off, ulong ld, uint w,
+                                      uint k, global real *dst, ulong dst_off, uint kind,
                                       int diagonal CLB_CONJ_PARAMETER)
 {
-    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR,
-                  CLB_PIECE(CLB_MR), false, true, CLB_CONJ, (triangle){kind, diagonal});
+    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off,
+                  CLB_MR, CLB_PIECE(CLB_MR), false, true, CLB_CONJ, (triangle){kind, diagonal});
 }
 
-CLB_KERNEL void clb_pack_triangle_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                      global real *dst, ulong dst_off, uint kind,
+CLB_KERNEL void clb_pack_triangle_b_n(global const real *src, ulong src_off, ulong ld, uint w,
+                                      uint k, global real *dst, ulong dst_off, uint kind,
                                       int diagonal CLB_CONJ_PARAMETER)
 {
     pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
                   CLB_PIECE(CLB_NR), true, false, CLB_CONJ, (triangle){kind, diagonal});
 }
 
-CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                      global real *dst, ulong dst_off, uint kind,
+CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulong ld, uint w,
+                                      uint k, global real *dst, ulong dst_off, uint kind,
                                       int diagonal CLB_CONJ_PARAMETER)
 {
     pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
@@ -291,13 +291,13 @@ CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global c
                          ulong pa_off, global const real *pb, ulong pb_off, global real *c,
                          ulong c_off, ulong ldc)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc,
-                   CLB_B_PACKED, (cuts){0, 0, 0, 0});
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_PACKED,
+                   (cuts){0, 0, 0, 0});
 }
 
 /*
- * A packed, B the caller's: element (p, j) is b[b_off + p + j*ldb], all in real numbers; nothing but
- * its k x n elements is read.  Worth it where C has few rows: packing B then costs more than it
+ * A packed, B the caller's: element (p, j) is b[b_off + p + j*ldb], all in real numbers; nothing
+ * but its k x n elements is read.  Worth it where C has few rows: packing B then costs more than it
  * gains.  The sums are the other kernel's, bit by bit.
  *
  * Global size, exactly: (ceil(m / CLB_MC), ceil(n / CLB_NC)).
@@ -306,29 +306,30 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
                                 global const real *pa, ulong pa_off, global const real *b,
                                 ulong b_off, global real *c, ulong c_off, ulong ldc, ulong ldb)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc,
-                   CLB_B_PLAIN, (cuts){0, 0, 0, 0});
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc, CLB_B_PLAIN,
+                   (cuts){0, 0, 0, 0});
 }
 
 #else
 
 /*
  * The same where an operand is triangular or only a triangle of C is wanted: `kind` of the cuts
- * above.  Micro-tiles that are not wanted are not written.  Each other must have a depth at which it
- * is not zero; what is packed of its operands at others is not read.
+ * above.  Micro-tiles that are not wanted are not written.  Each other must have a depth at which
+ * it is not zero; what is packed of its operands at others is not read.
  */
 CLB_KERNEL void clb_gemm_cut(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
 {
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc,
-                   CLB_B_PACKED, (cuts){kind, a_cut, b_cut, c_cut});
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_PACKED,
+                   (cuts){kind, a_cut, b_cut, c_cut});
 }
 
 #if CLB_SHARES_PANELS
 /*
- * The same with B in packed panels of A: the columns are rows that begin where a panel does.  B = A^T
- * here and A^H in clb_gemm_herk.  `kind` may be 0.  The sums are the other kernel's, bit by bit.
+ * The same with B in packed panels of A: the columns are rows that begin where a panel does.
+ * B = A^T here and A^H in clb_gemm_herk.  `kind` may be 0.  The sums are the other kernel's, bit by
+ * bit.
  */
 CLB_KERNEL void clb_gemm_syrk(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
                               ulong pa_off, global const real *pb, ulong pb_off, global real *c,

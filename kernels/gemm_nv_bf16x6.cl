@@ -40,7 +40,8 @@
 /*
  * 8: x2*y3 and x3*y2 as well; 6: without them; 0: with them where a block of either operand is
  * sparse. Without them the rms error of an entry of C that is a single product is 1.014 times plain
- * FMA's, and the largest 1.3 times; where two products count the sum's roundings are more than that.
+ * FMA's, and the largest 1.3 times; where two products count the sum's roundings are more than
+ * that.
  */
 #ifndef CLB_PRODUCTS
 #define CLB_PRODUCTS 0

@@ -6,7 +6,8 @@
  * 8.0 and later: copies of 16 bytes and m8n8k4, two of which side by side are 4 depths of the
  * other; packing is the same.
  *
- * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand; beta = CLB_IN_ORDER see below.
+ * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand; beta = CLB_IN_ORDER see
+ * below.
  *
  * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
  * = blocks of CLB_KU depths, block = the image of the tile in local memory: for each 16 depths, for
@@ -225,8 +226,8 @@ static inline void prefetch_tile(global const double *c, ulong ldc, uint m, uint
     }
 }
 
-/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the other
- * (clb_dmat_update). */
+/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the
+ * other (clb_dmat_update). */
 #define CLB_IN_ORDER 2
 
 /* acc = -C. */

@@ -2,7 +2,8 @@
  * GEMM by plain fused multiply-add: any OpenCL 1.2 GPU, float or double. The `strict` path and the
  * fallback of the split kernels.
  *
- * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand; beta = CLB_IN_ORDER see below.
+ * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand; beta = CLB_IN_ORDER see
+ * below.
  *
  * Packed layout: operand = panels of W rows (columns for B; W = CLB_MR for A, CLB_NR for B), panel
  * q holding rows q*W .. q*W+W-1 for all depths: element (r, p) of panel q is at (q*KP + p)*W + r,
@@ -19,10 +20,10 @@
  *
  * Every entry of C is one chain of fused multiply-adds in ascending depth, whatever the tile.
  *
- * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), as the real
- * ones whose product is the complex one, interleaved: A, m x k, is 2m x 2k with blocks
+ * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), as the
+ * real ones whose product is the complex one, interleaved: A, m x k, is 2m x 2k with blocks
  * [re -im; im re], B, k x n, is 2k x n with the rows re and im in turn. Their src_off, ld, w and k
- * count complex elements, and `conj` asks for the conjugates; everything else is the real operand's.
+ * count complex elements, and `conj` asks for the conjugates; all else is the real operand's.
  */
 
 #ifndef CLB_DOUBLE
@@ -207,8 +208,8 @@ static inline void pack_t(global const T *src, ulong ld, uint w, uint k, global 
 #define CLB_PARTS          2
 #else
 #define CLB_CONJ_PARAMETER
-#define CLB_CONJ           0
-#define CLB_PARTS          1
+#define CLB_CONJ  0
+#define CLB_PARTS 1
 #endif
 
 CLB_PACK_KERNEL void clb_pack_a_n(global const T *src, ulong src_off, ulong ld, uint w, uint k,
@@ -230,8 +231,8 @@ CLB_PACK_KERNEL void clb_pack_a_t(global const T *src, ulong src_off, ulong ld, 
 CLB_PACK_KERNEL void clb_pack_b_n(global const T *src, ulong src_off, ulong ld, uint w, uint k,
                                   global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
-    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k,
-           dst + pack_base(dst_off, CLB_NR), CLB_NR, false, CLB_CONJ);
+    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
+           CLB_NR, false, CLB_CONJ);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_t(global const T *src, ulong src_off, ulong ld, uint w, uint k,
@@ -239,8 +240,8 @@ CLB_PACK_KERNEL void clb_pack_b_t(global const T *src, ulong src_off, ulong ld, 
 {
     local T block[CLB_KU * (CLB_NR + 1)];
 
-    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k,
-           dst + pack_base(dst_off, CLB_NR), CLB_NR, block, false, CLB_CONJ);
+    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
+           CLB_NR, block, false, CLB_CONJ);
 }
 
 #include "tile.h"
@@ -271,8 +272,8 @@ static inline void multiply_tile(local const T *la, local const T *lb, uint x, u
     }
 }
 
-/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the other
- * (clb_dmat_update). */
+/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the
+ * other (clb_dmat_update). */
 #define CLB_IN_ORDER 2
 
 /* acc = -C. */

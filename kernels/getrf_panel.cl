@@ -1,13 +1,13 @@
 /* A panel of the LU factorisation with partial pivoting (LAPACK xGETF2) in one launch.
  *
- * Every work-item holds the columns of one row of the m x n panel, n <= CLB_WIDTH, that are not done
- * yet, in registers, the current one first. Rows never move: a work-item keeps the position that its
- * row has got by the interchanges so far, puts finished elements aside, and writes them there at the
- * end. For each column the work-groups agree on the pivot: each publishes its best row, all read the
- * rows of all, and each takes the best of them and eliminates.
+ * Every work-item holds the columns of one row of the m x n panel, n <= CLB_WIDTH, that are not
+ * done yet, in registers, the current one first. Rows never move: a work-item keeps the position
+ * that its row has got by the interchanges so far, puts finished elements aside, and writes them
+ * there at the end. For each column the work-groups agree on the pivot: each publishes its best
+ * row, all read the rows of all, and each takes the best of them and eliminates.
  *
- * Work-groups: ceil(m / CLB_PANEL_WG), one-dimensional. More than one of them wait for each other, so
- * all must be resident: never more than the device has compute units, never two such launches at
+ * Work-groups: ceil(m / CLB_PANEL_WG), one-dimensional. More than one of them wait for each other,
+ * so all must be resident: never more than the device has compute units, never two such launches at
  * once, and never on a device without independent progress of work-groups (CPU devices). One group
  * alone waits for nobody.
  *
@@ -17,7 +17,8 @@
  *            or not. Columns take the two halves of `exchange` in turn: who publishes column j + 2
  *            has read column j + 1 of everybody, who had read column j before.
  * tag        larger than 0; every launch takes the CLB_WIDTH next ones, so nothing is ever reset
- * state      [0] first column + 1 whose pivot is zero, `column` being the panel's first; kept when not 0
+ * state      [0] first column + 1 whose pivot is zero, `column` being the panel's first; kept
+ *            when not 0
  *            [1] set to 1 when somebody was waited for in vain; everything is undefined then
  *            [2 + column ...] the interchanges, 1-based
  * order,     what the interchanges do to rows, for those who apply them later: see "moves" below
@@ -26,8 +27,8 @@
  * The panel is on the diagonal of a matrix: `column` is its first row as well, and interchanges and
  * moves count from the matrix's first row.
  *
- * Pivots as LAPACK's: the largest |x|, for complex numbers |re| + |im|, the first among equals; a NaN
- * counts only in the first place. Multipliers are divided, which needs no sfmin. */
+ * Pivots as LAPACK's: the largest |x|, for complex numbers |re| + |im|, the first among equals; a
+ * NaN counts only in the first place. Multipliers are divided, which needs no sfmin. */
 
 #ifndef CLB_DOUBLE
 #define CLB_DOUBLE 0
@@ -49,7 +50,7 @@
 #ifndef CLB_SHUFFLE
 #define CLB_SHUFFLE 0
 #endif
-/* 1: the shorter the rest of a row, the less is exchanged and subtracted; four copies of the code. */
+/* 1: the shorter the rest of a row, the less is exchanged and subtracted; four copies of code. */
 #ifndef CLB_TAPER
 #define CLB_TAPER 0
 #endif
@@ -63,26 +64,26 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double real;
 typedef double2 wide;
-#define REAL_WORDS 2
-#define WIDE 2
+#define REAL_WORDS   2
+#define WIDE         2
 #define make_wide(x) ((double2)((x)[0], (x)[1]))
 #else
 typedef float real;
 typedef float4 wide;
-#define REAL_WORDS 1
-#define WIDE 4
+#define REAL_WORDS   1
+#define WIDE         4
 #define make_wide(x) ((float4)((x)[0], (x)[1], (x)[2], (x)[3]))
 #endif
 
 #define PARTS     (CLB_COMPLEX ? 2 : 1)
-#define REALS     (CLB_WIDTH * PARTS)      /* in a row */
+#define REALS     (CLB_WIDTH * PARTS) /* in a row */
 #define ROW_WORDS (REALS * REAL_WORDS)
-#define SLOT      (ROW_WORDS + 4)          /* and the row's position; whole vectors */
-#define NOBODY    0xffffffffu              /* position: the group has no candidate */
-#define BATCH     4                        /* words that a work-item has in flight */
+#define SLOT      (ROW_WORDS + 4) /* and the row's position; whole vectors */
+#define NOBODY    0xffffffffu     /* position: the group has no candidate */
+#define BATCH     4               /* words that a work-item has in flight */
 
 /* Words of the first `width` columns. */
-#define WORDS_OF(width) ((width) * PARTS * REAL_WORDS)
+#define WORDS_OF(width) ((width)*PARTS * REAL_WORDS)
 
 /* Rows stay in registers only when everything is inlined and every loop over a row has bounds that
  * are constants before that: `width` is compared inside. */
@@ -109,8 +110,8 @@ INLINE real magnitude(const real *x)
 #endif
 }
 
-/* What rows are compared by: the bits of a magnitude order as it does. The smallest is for rows that
- * were pivots and for those that don't exist, then comes NaN. */
+/* What rows are compared by: the bits of a magnitude order as it does. The smallest is for rows
+ * that were pivots and for those that don't exist, then comes NaN. */
 #if CLB_DOUBLE
 typedef ulong code;
 #define bits_of(x) as_ulong(x)
@@ -248,8 +249,7 @@ INLINE uint word_number(uint w, uint words)
 }
 
 /* Publish this group's candidate. */
-INLINE void publish(volatile __global ulong *turn, const __local uint *slot, uint words,
-                           uint tag)
+INLINE void publish(volatile __global ulong *turn, const __local uint *slot, uint words, uint tag)
 {
     volatile __global ulong *to = turn + (ulong)get_group_id(0) * SLOT;
     for (uint w = get_local_id(0); w <= words; w += CLB_PANEL_WG)
@@ -265,23 +265,23 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
         uint at[BATCH];
         ulong word[BATCH];
         bool all = false;
-        #pragma unroll
+#pragma unroll
         for (uint b = 0; b < BATCH; b++) {
             uint i = min(base + b * CLB_PANEL_WG, count - 1);
             at[b] = i / each * SLOT + word_number(i % each, words);
         }
         for (uint look = 0; !all && look < patience; look++) {
-            #pragma unroll
+#pragma unroll
             for (uint b = 0; b < BATCH; b++)
                 word[b] = turn[at[b]];
             all = true;
-            #pragma unroll
+#pragma unroll
             for (uint b = 0; b < BATCH; b++)
                 all = all && (uint)(word[b] >> 32) == tag;
         }
         if (!all)
             return false;
-        #pragma unroll
+#pragma unroll
         for (uint b = 0; b < BATCH; b++)
             slots[at[b]] = (uint)word[b];
     }
@@ -351,14 +351,14 @@ INLINE void subtract_product(real *c, const real *l, const real *u)
         __local uint *lost
 #define SHARED_AS_IS keys, poss, mine, slots, lost
 
-/* This group's best row, `best` being this work-item's: its first `width` columns and its position go
- * to `mine`. */
+/* This group's best row, `best` being this work-item's: its first `width` columns and its position
+ * go to `mine`. */
 INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
 {
     const uint pos = best.pos;
     best_of_group(&best, keys, poss);
     if (pos == best.pos && pos != NOBODY) {
-        #pragma unroll
+#pragma unroll
         for (uint c = 0; c < REALS / WIDE; c++)
             if (c < width * PARTS / WIDE)
                 ((__local wide *)mine)[c] = make_wide(r + c * WIDE);
@@ -386,7 +386,7 @@ INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint
 /* The next column becomes the first. */
 INLINE void shift(real *r, const uint width)
 {
-    #pragma unroll
+#pragma unroll
     for (uint c = 0; c < REALS - PARTS; c++) {
         if (c < (width - 1) * PARTS)
             r[c] = r[c + PARTS];
@@ -397,19 +397,19 @@ INLINE void shift(real *r, const uint width)
 INLINE void eliminate(real *r, const uint width, const __local uint *pivot_row)
 {
     real l[PARTS];
-    #pragma unroll
+#pragma unroll
     for (uint part = 0; part < PARTS; part++)
         l[part] = r[part];
-    #pragma unroll
+#pragma unroll
     for (uint v = 0; v < REALS / WIDE; v++) {
         if (v * WIDE < width * PARTS) {
             real u[WIDE];
             take_wide(((const __local wide *)pivot_row)[v], u);
-            #pragma unroll
+#pragma unroll
             for (uint w = 0; w < WIDE; w += PARTS) {
                 const uint c = v * WIDE + w;
                 if (c >= PARTS && c < width * PARTS) {
-                    #pragma unroll
+#pragma unroll
                     for (uint part = 0; part < PARTS; part++)
                         r[c - PARTS + part] = r[c + part];
                     subtract_product(r + c - PARTS, l, u + w);
@@ -421,14 +421,14 @@ INLINE void eliminate(real *r, const uint width, const __local uint *pivot_row)
 
 INLINE void put_aside(const real *x, __global real *aside)
 {
-    #pragma unroll
+#pragma unroll
     for (uint part = 0; part < PARTS; part++)
         aside[part] = x[part];
 }
 
 /* Columns j ... end-1 of which those before `steps` have a pivot; `width` is not less than what is
- * left of a row. Returns the position of this work-item's row, the first column + 1 with a zero pivot
- * goes to *zero. (Barriers are in no conditional code: PoCL.) */
+ * left of a row. Returns the position of this work-item's row, the first column + 1 with a zero
+ * pivot goes to *zero. (Barriers are in no conditional code: PoCL.) */
 INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, bool exists, uint pos,
                     uint *zero, __global real *aside, __global int *ipiv, uint first,
                     volatile __global ulong *exchange, uint tag, SHARED)
@@ -443,7 +443,7 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
             break;
         const uint pivot_pos = pivot_row[ROW_WORDS];
         real pivot[PARTS];
-        #pragma unroll
+#pragma unroll
         for (uint part = 0; part < PARTS; part++)
             pivot[part] = ((const __local real *)pivot_row)[part];
         /* Rows are interchanged by their positions. */
@@ -474,10 +474,10 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
-/* Panels are strips of blocks, and these of larger panels: three ranges of columns that begin and end
- * at strips. For each the sum of its interchanges so far is kept as 2 x width moves (to, from): first
- * what comes to each of the range's rows, then where each of these rows goes, or NOBODY when it stays
- * within the range. All other rows stay where they are. */
+/* Panels are strips of blocks, and these of larger panels: three ranges of columns that begin and
+ * end at strips. For each the sum of its interchanges so far is kept as 2 x width moves (to, from):
+ * first what comes to each of the range's rows, then where each of these rows goes, or NOBODY when
+ * it stays within the range. All other rows stay where they are. */
 struct range {
     uint first, width;
 };
@@ -500,12 +500,11 @@ INLINE uint row_before(const __global uint *order, uint row, uint column, struct
 
 /* `order`: one for the block, one for the larger panel, of `rows` rows each. `moves`: those of the
  * strip, the block, and all larger panels. */
-__attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1)))
-__kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda,
-                              __global int *state, uint column, __global real *aside,
-                              volatile __global ulong *exchange, uint tag, __global uint *order,
-                              uint rows, __global uint2 *moves, uint block_first, uint block_width,
-                              uint panel_first, uint panel_width, __local uint4 *slot_memory)
+__attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1))) __kernel void
+clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda, __global int *state,
+                uint column, __global real *aside, volatile __global ulong *exchange, uint tag,
+                __global uint *order, uint rows, __global uint2 *moves, uint block_first,
+                uint block_width, uint panel_first, uint panel_width, __local uint4 *slot_memory)
 {
     __local code keys[REDUCED];
     __local uint poss[REDUCED], lost[1];
@@ -522,7 +521,7 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
 
     a += offset * PARTS;
     aside += (ulong)row * PARTS;
-    #pragma unroll
+#pragma unroll
     for (uint c = 0; c < REALS; c++)
         r[c] = exists && c / PARTS < n ? a[(row + c / PARTS * lda) * PARTS + c % PARTS] : 0;
     if (exists) {
@@ -547,12 +546,12 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
     }
     /* What is overwritten here has been read: everybody took part in the first column. */
     if (exists) {
-        #pragma unroll 1
+#pragma unroll 1
         for (uint first = 0; first < n; first += 8) {
-            #pragma unroll
+#pragma unroll
             for (uint c = 0; c < 8 * PARTS; c++)
                 r[c] = first + c / PARTS < n ? aside[(first + c / PARTS) * stride + c % PARTS] : 0;
-            #pragma unroll
+#pragma unroll
             for (uint c = 0; c < 8 * PARTS; c++)
                 if (first + c / PARTS < n)
                     a[(pos + (first + c / PARTS) * lda) * PARTS + c % PARTS] = r[c];
@@ -575,13 +574,13 @@ __kernel void clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ul
 #error "CLB_WIDTH is too large"
 #endif
 
-/* Move rows of the other columns of a strip's block, and solve L*X = B for their first `width` rows in
- * those on its right, L being the strip's unit lower triangle. A work-group has a column at a time.
- * a + offset is row 0 of the block's first column, `strip` the number of columns before the strip and
- * `cols` that of all others; any number of groups. */
-__attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1)))
-__kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint strip,
-                               uint width, uint column, __global const uint2 *moves)
+/* Move rows of the other columns of a strip's block, and solve L*X = B for their first `width` rows
+ * in those on its right, L being the strip's unit lower triangle. A work-group has a column at a
+ * time. a + offset is row 0 of the block's first column, `strip` the number of columns before the
+ * strip and `cols` that of all others; any number of groups. */
+__attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1))) __kernel void
+clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint strip, uint width,
+                 uint column, __global const uint2 *moves)
 {
     __local real top[CLB_WIDTH * PARTS];
     const uint id = get_local_id(0);
@@ -589,7 +588,7 @@ __kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint c
     real l[CLB_WIDTH * PARTS]; /* row id of L */
 
     a += offset * PARTS;
-    #pragma unroll
+#pragma unroll
     for (uint e = 0; e < CLB_WIDTH * PARTS; e++)
         l[e] = id < width && e / PARTS < id
                    ? a[(column + id + (ulong)(strip + e / PARTS) * lda) * PARTS + e % PARTS]
@@ -610,9 +609,9 @@ __kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint c
         }
         /* Copies of a barrier make PoCL compile for long. */
 #if CLB_SHUFFLE
-        #pragma unroll
+#pragma unroll
 #else
-        #pragma unroll 1
+#pragma unroll 1
 #endif
         for (uint j = 0; j < CLB_WIDTH; j++) {
             barrier(CLK_LOCAL_MEM_FENCE); /* element j is in `top` */
@@ -637,11 +636,11 @@ __kernel void clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint c
 #define UPDATE_ROWS 64 /* of a tile; 4 x 4 elements for each work-item */
 #define UPDATE_COLS 32
 
-/* C -= L*U for what is below the strip's first `width` rows and right of it, `rows` x `cols`: L is at
- * a + l, U at a + u, C at a + c. Any number of groups. */
-__attribute__((reqd_work_group_size(UPDATE_WG, 1, 1)))
-__kernel void clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows,
-                               uint cols, uint width)
+/* C -= L*U for what is below the strip's first `width` rows and right of it, `rows` x `cols`: L is
+ * at a + l, U at a + u, C at a + c. Any number of groups. */
+__attribute__((reqd_work_group_size(UPDATE_WG, 1, 1))) __kernel void
+clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows, uint cols,
+                 uint width)
 {
     __local real left[CLB_WIDTH * UPDATE_ROWS * PARTS];
     __local real top[CLB_WIDTH * (UPDATE_COLS + 1) * PARTS];
@@ -653,7 +652,7 @@ __kernel void clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulon
         const uint row = tile % high * UPDATE_ROWS, col = tile / high * UPDATE_COLS;
         real x[16 * PARTS];
 
-        #pragma unroll
+#pragma unroll
         for (uint e = 0; e < 16 * PARTS; e++) {
             const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
             x[e] = r < rows && s < cols ? a[(c + r + s * lda) * PARTS + e % PARTS] : 0;
@@ -671,21 +670,21 @@ __kernel void clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulon
                     p < width && col + s < cols ? a[(u + p + (col + s) * lda) * PARTS + part] : 0;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll 4
+#pragma unroll 4
         for (uint p = 0; p < CLB_WIDTH; p++) {
             const __local real *of_row = top + (p * (UPDATE_COLS + 1) + j) * PARTS;
             real f[4 * PARTS], g[4 * PARTS];
 
-            #pragma unroll
+#pragma unroll
             for (uint e = 0; e < 4 * PARTS; e++) {
                 f[e] = left[(p * UPDATE_ROWS + i + e / PARTS * 16) * PARTS + e % PARTS];
                 g[e] = of_row[e];
             }
-            #pragma unroll
+#pragma unroll
             for (uint e = 0; e < 16; e++)
                 subtract_product(x + e * PARTS, f + e % 4 * PARTS, g + e / 4 * PARTS);
         }
-        #pragma unroll
+#pragma unroll
         for (uint e = 0; e < 16 * PARTS; e++) {
             const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
             if (r < rows && s < cols)

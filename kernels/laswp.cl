@@ -2,8 +2,8 @@
  * Elements of column-major matrices put in other places.
  *
  * Row interchanges are a list of moves: element `from` of a column goes to place `to`, all read
- * before any is written. A step of LU with nb interchanges is at most 2*nb moves, of which the first
- * nb, to the top rows, are written side by side.
+ * before any is written. A step of LU with nb interchanges is at most 2*nb moves, of which the
+ * first nb, to the top rows, are written side by side.
  *
  * Elements are copied as they are, CLB_SIZE bytes each. Offsets and leading dimensions count
  * elements. The grids have any number of work-groups: each takes a share of the columns.
@@ -37,7 +37,7 @@ typedef uint4 element;
 #else
 #define CLB_GROUP CLB_WG
 #endif
-#define NOBODY 0xffffffffu
+#define NOBODY     0xffffffffu
 #define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
 
 /* The caller's complex numbers are aligned to their parts only. */
@@ -152,8 +152,8 @@ CLB_KERNEL void clb_permute_rows(global const uint *x, ulong x_off, ulong ldx, g
             store_element(load_element(x, x_off + j * ldx + order[i]), y, y_off + j * ldy + i);
 }
 
-/* y = the unit lower trapezoid of x, of its shape: zeros above the diagonal and `one` on it. Below it
- * what x has, or zeros too. */
+/* y = the unit lower trapezoid of x, of its shape: zeros above the diagonal and `one` on it. Below
+ * it what x has, or zeros too. */
 CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, global uint *y,
                               ulong y_off, ulong ldy, ulong rows, ulong cols, element one,
                               uint below)

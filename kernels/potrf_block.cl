@@ -2,13 +2,13 @@
  * A small diagonal block of Cholesky's factorisation, A = L*L^H, by one work-group in local memory:
  * right-looking, a column at a time.
  *
- * A(i, p) is x[x_off + i*xi + p*xp] for i >= p; offsets and strides count elements. What is stored as
- * U of A = U^H*U comes with its strides exchanged: its transpose is the factor of conj(A). Imaginary
- * parts on the diagonal are not read and get zero.
+ * A(i, p) is x[x_off + i*xi + p*xp] for i >= p; offsets and strides count elements. What is stored
+ * as U of A = U^H*U comes with its strides exchanged: its transpose is the factor of conj(A).
+ * Imaginary parts on the diagonal are not read and get zero.
  *
  * A pivot that is not positive (or NaN) goes into `state`, unless there is one already: the number
- * of its column, counted from 1, for a block that begins with column `first`. What is in that column
- * and behind it is undefined then; the columns before it are right.
+ * of its column, counted from 1, for a block that begins with column `first`. What is in that
+ * column and behind it is undefined then; the columns before it are right.
  */
 
 /* 0: float, 1: double. */
@@ -56,7 +56,8 @@ static inline real get_root(real x)
 }
 
 kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1))) void
-clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint first, global int *state)
+clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint first,
+                global int *state)
 {
     local real a[CLB_AT(0, CLB_NB)];
     local real root_of[CLB_NB];

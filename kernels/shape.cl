@@ -4,9 +4,10 @@
  * read, into a rows x cols matrix of which packing kernels make what they need. Also blocks of a
  * general matrix times a number.
  *
- * CLB_CPU = 1: local size 1, CLB_CPU = 0: local size CLB_WG. The grid has any number of work-groups:
- * a work-item takes every so-many-th square of CLB_SIDE x CLB_SIDE elements. That is for devices that
- * share the host's memory; for others the host makes such blocks when it copies them.
+ * CLB_CPU = 1: local size 1, CLB_CPU = 0: local size CLB_WG. The grid has any number of
+ * work-groups: a work-item takes every so-many-th square of CLB_SIDE x CLB_SIDE elements. That is
+ * for devices that share the host's memory; for others the host makes such blocks when it copies
+ * them.
  */
 
 /* 0: float, 1: double. */
@@ -38,16 +39,16 @@ typedef float2 pair;
 #else
 #define CLB_GROUP CLB_WG
 #endif
-#define CLB_SIDE 16
+#define CLB_SIDE   16
 #define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
 #define CLB_INLINE static inline __attribute__((always_inline))
 
 /* The kinds of matrices, as src/algo/shape_device.c has them. */
-#define CLB_UPPER 1
-#define CLB_HERMITIAN 2
+#define CLB_UPPER      1
+#define CLB_HERMITIAN  2
 #define CLB_TRIANGULAR 4
-#define CLB_UNIT 8
-#define CLB_SCALED 16
+#define CLB_UNIT       8
+#define CLB_SCALED     16
 
 /* The caller's complex numbers are aligned to their parts only. */
 #if CLB_COMPLEX
@@ -165,7 +166,8 @@ CLB_KERNEL void clb_shape(global const real *a, ulong a_off, ulong ld, ulong row
         } else {
             for (uint v = c; v < c_end; v++)
                 for (uint u = r; u < r_end; u++)
-                    store_element(get(a, a_off, ld, row + u, col + v, kind), x, u + (ulong)v * rows);
+                    store_element(get(a, a_off, ld, row + u, col + v, kind), x,
+                                  u + (ulong)v * rows);
         }
     }
 }

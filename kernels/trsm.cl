@@ -6,12 +6,12 @@
  * divisions, no inverse is formed, so the error is that of substitution.
  *
  * Packed triangle (private to this file): blocks of CLB_NB x CLB_NB, the diagonal blocks of one
- * matrix one after the other; in a block, element (i, p) is at (i / R * CLB_NB + p) * R + i % R with
- * R = CLB_R, as pairs where elements are complex. Above the diagonal are zeros; rows beyond the
- * matrix are those of the identity, so that loops may run over whole groups of R rows.
+ * matrix one after the other; in a block, element (i, p) is at (i / R * CLB_NB + p) * R + i % R
+ * with R = CLB_R, as pairs where elements are complex. Above the diagonal are zeros; rows beyond
+ * the matrix are those of the identity, so that loops may run over whole groups of R rows.
  *
- * CLB_CPU = 1, for devices that are CPUs (local size 1): a work-group takes CLB_W right-hand sides at
- * a time into a private array, lanes of vectors run across them, R rows are eliminated at once.
+ * CLB_CPU = 1, for devices that are CPUs (local size 1): a work-group takes CLB_W right-hand sides
+ * at a time into a private array, lanes of vectors run across them, R rows are eliminated at once.
  * CLB_CPU = 0, for others (local size CLB_WG): a work-group has CLB_RHS right-hand sides in local
  * memory and goes through T in sub-blocks: those on the diagonal by a work-item for each right-hand
  * side, which has its elements in registers, what is below them by all work-items.
@@ -48,10 +48,10 @@ typedef float real;
 #pragma OPENCL FP_CONTRACT OFF
 
 #if CLB_CPU
-#define CLB_R 8
+#define CLB_R     8
 #define CLB_GROUP 1
 #else
-#define CLB_R CLB_NB
+#define CLB_R     CLB_NB
 #define CLB_GROUP CLB_WG
 #endif
 #define CLB_PARTS (CLB_COMPLEX ? 2 : 1)
@@ -64,12 +64,12 @@ typedef float real;
 #define CLB_INLINE static inline __attribute__((always_inline))
 
 /*
- * The diagonal blocks of T, n x n, into the packed form at `packed + packed_off` elements. T(i, p) is
- * a[a_off + i*ai + p*ap], of which i >= p is read, with `unit` i > p. Offsets and strides count
+ * The diagonal blocks of T, n x n, into the packed form at `packed + packed_off` elements. T(i, p)
+ * is a[a_off + i*ai + p*ap], of which i >= p is read, with `unit` i > p. Offsets and strides count
  * elements.
  */
-CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long ap, uint n, uint conj,
-                              uint unit, global real *packed, ulong packed_off)
+CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long ap, uint n,
+                              uint conj, uint unit, global real *packed, ulong packed_off)
 {
     const uint blocks = (n + CLB_NB - 1) / CLB_NB;
     const uint shares = blocks * CLB_NB;
@@ -97,7 +97,8 @@ CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long a
 }
 
 #if CLB_COMPLEX
-/* What division by t = (re, im) needs, by Smith's method: x / t = (x * (1, -q) or x * (q, -1)) / d. */
+/* What division by t = (re, im) needs, by Smith's method:
+ * x / t = (x * (1, -q) or x * (q, -1)) / d. */
 typedef struct {
     real q, d;
     bool real_is_larger;
@@ -117,23 +118,23 @@ CLB_INLINE divisor get_divisor(real re, real im)
 #if CLB_CPU
 
 #define CLB_JOIN_(a, b) a##b
-#define CLB_JOIN(a, b) CLB_JOIN_(a, b)
+#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
 #if CLB_DOUBLE
 typedef double8 vec;
-#define load_vec(p) vload8(0, p)
+#define load_vec(p)     vload8(0, p)
 #define store_vec(v, p) vstore8(v, 0, p)
 #else
 typedef float16 vec;
-#define load_vec(p) vload16(0, p)
+#define load_vec(p)     vload16(0, p)
 #define store_vec(v, p) vstore16(v, 0, p)
 #endif
 
 /* Vectors of a row: two of real numbers, or one of real and one of imaginary parts. */
-#define CLB_V 2
-#define CLB_W (CLB_COMPLEX ? CLB_VL : 2 * CLB_VL)
+#define CLB_V   2
+#define CLB_W   (CLB_COMPLEX ? CLB_VL : 2 * CLB_VL)
 #define CLB_ROW (CLB_V * CLB_VL)
 
-/* Row i of x holds CLB_W right-hand sides, where complex first the real, then the imaginary parts. */
+/* Row i of x holds CLB_W right-hand sides, where complex the real parts before the imaginary. */
 
 CLB_INLINE void load_tile(real *x, global const real *b, long bi, long br, uint nb, uint width)
 {
@@ -195,8 +196,8 @@ CLB_INLINE void store_tile(const real *x, global real *b, long bi, long br, uint
     }
 }
 
-/* acc -= t*x for one row of R; t is an element of T.  A complex product is made before it is subtracted,
- * so that the larger numbers are rounded once. */
+/* acc -= t*x for one row of R; t is an element of T.  A complex product is made before it is
+ * subtracted, so that the larger numbers are rounded once. */
 CLB_INLINE void subtract(vec acc[CLB_V], global const real *t, const vec x[CLB_V])
 {
 #if CLB_COMPLEX
@@ -298,8 +299,8 @@ CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint
 #define CLB_RHS   32
 #define CLB_PITCH (CLB_RHS + 2) /* of a row of the tile: rows begin in different banks */
 /* Of a sub-block of T, and right-hand sides of a row, for each work-item. */
-#define CLB_HELD (CLB_SUB * CLB_SUB / CLB_WG > 0 ? CLB_SUB * CLB_SUB / CLB_WG : 1)
-#define CLB_MINE (CLB_RHS * CLB_SUB / CLB_WG)
+#define CLB_HELD  (CLB_SUB * CLB_SUB / CLB_WG > 0 ? CLB_SUB * CLB_SUB / CLB_WG : 1)
+#define CLB_MINE  (CLB_RHS * CLB_SUB / CLB_WG)
 
 #if CLB_WG % CLB_SUB || CLB_RHS * CLB_SUB % CLB_WG || CLB_WG < CLB_RHS
 #error "CLB_WG must be a multiple of a sub-block's rows"
@@ -408,7 +409,7 @@ CLB_INLINE void update_sub(local real *to, local const real *from, local const r
         row[e] = x[e];
 }
 
-/* A tile of right-hand sides, from or to the matrix: consecutive work-items, consecutive elements. */
+/* A tile of right-hand sides, from or to the matrix: consecutive work-items and elements. */
 CLB_INLINE void copy_tile(local real *tile, global real *b, long start, long bi, long br, uint nb,
                           uint width, bool out)
 {
@@ -428,8 +429,8 @@ CLB_INLINE void copy_tile(local real *tile, global real *b, long start, long bi,
     }
 }
 
-/* As above; local size CLB_WG. Sub-blocks of T come one after the other, column by column, each while
- * the one before it is used. */
+/* As above; local size CLB_WG. Sub-blocks of T come one after the other, column by column, each
+ * while the one before it is used. */
 CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint nb, uint unit,
                                ulong nrhs, global real *b, ulong b_off, long bi, long br)
 {
