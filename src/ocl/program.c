@@ -196,6 +196,10 @@ static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
     }
     clb_dispositions_restore(dispositions);
     free(key);
+    /* What a driver makes of a program says nothing about the device: only what needs it is lost.
+     */
+    if (status == CLB_ERR_OPENCL)
+        status = CLB_ERR_BUILD;
     clb_log(CLB_LOG_INFO, "%s from %s: %s, %.0f ms (%s)", program->source->name, origin,
             clb_status_name(status), 1e3 * (clb_now() - begin), program->options);
     return status;
@@ -223,6 +227,11 @@ static clb_status add(struct clb_runtime *runtime, const struct clb_source *sour
     program->source = source;
     program->options = copy;
     program->status = make(runtime, program);
+    if (program->status == CLB_ERR_NOMEM) { /* there may be more another time */
+        free(program);
+        free(copy);
+        return CLB_ERR_NOMEM;
+    }
     program->next = programs;
     programs = program;
     *out = program;

@@ -532,6 +532,37 @@ static void fail_every_call(void *argument)
     expect_sums(name);
 }
 
+/* Kernels that don't build cost the routines that need them, never the device. */
+static void build_failure(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
+    setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
+    set_up("always");
+    for (int i = 0; i < 6; i++) {
+        bool builds = i == 0 || i == 5; /* of these symm has had its kernels built */
+        level3_routine routine = builds ? LEVEL3_SYMM : i % 2 != 0 ? LEVEL3_SYRK : LEVEL3_TRMM;
+        struct level3_case x;
+        do {
+            level3_make(&x, routine, CLB_D, 40, &seed);
+            if (x.problem.m > 10 && x.problem.n > 10)
+                break;
+            level3_free(&x);
+        } while (true);
+        bool taken = route(&x);
+        check(&x, taken, "a call");
+        expect(taken == builds, "call %d was%s taken", i, taken ? "" : " not");
+        level3_free(&x);
+        fake_cl.only = 1ull << FAKE_BuildProgram;
+        if (i == 0)
+            fake_cl_arm(1, CL_BUILD_PROGRAM_FAILURE, true);
+    }
+    expect(fake_cl.failures == 1, "%ld builds failed", fake_cl.failures);
+    expect_only("dsyrk_", "cost", 2);
+    expect_only("dtrmm_", "cost", 2);
+    expect(reported("dsymm_", "device") == 2, "the device was not used any more");
+}
+
 /* ---- xGEMMTR from products ------------------------------------------------------------------- */
 
 static void compose(void *unused)
@@ -590,6 +621,7 @@ int main(void)
     tap_child("invalid", 60, reason_invalid, NULL);
     tap_child("ops in rows", 60, ops_in_rows, NULL);
     tap_child("no products", 60, no_products, NULL);
+    tap_child("kernels that do not build", 60, build_failure, NULL);
     tap_child("a triangle composed of products", 60, compose, NULL);
     tap_child("positions of wrong arguments", 60, positions, NULL);
     for (int i = 0; i < LEVEL3_ROUTINES; i++) {
