@@ -55,7 +55,9 @@ struct clb_gemm_family {
      * for which the family keeps its promise. NULL: packed elements are like the operand's. */
     size_t (*block_bytes)(const size_t *value, size_t width);
     bool has_direct; /* a kernel that takes B as the caller has it, contiguous in depth */
-    bool has_cut; /* one that leaves out what is zero or not wanted, or takes B from A's panels */
+    /* Kernels that leave out what is zero or not wanted, pack triangles, or take B from A's panels.
+     */
+    bool has_cut;
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -67,8 +69,10 @@ struct clb_gemm_variant {
     struct clb_gemm_tuning tuning;
     const struct clb_gemm_family *family;
     struct clb_program *program;
-    struct clb_program **shapes; /* where the family has_cut: of those kernels, once it is built */
-    char name[32];               /* "gemm-cpu-32x8", for reports */
+    /* Where the family has_cut: of those kernels, once it is built. NULL in variants made by hand,
+     * which compute plain products only. */
+    struct clb_program **shapes;
+    char name[32]; /* "gemm-cpu-32x8", for reports */
     /* Split families: what computes problems and operands that they can't. */
     const struct clb_gemm_variant *plain;
 };
@@ -97,13 +101,16 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
 
 /* ---- widen.c --------------------------------------------------------------------------------- */
 
+/* Order of the products by which shape_device.c checks kernels: several micro-tiles and passes. */
+size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
+
 /* Launch every kernel of a new variant once, as wide as it will ever be. Only PoCL needs it, before
  * anything else runs them. */
 clb_status clb_gemm_widen(struct clb_runtime *runtime,
                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* The same for the kernel that leaves something out, and for that which takes B from A's panels,
- * which are not built before they are used. */
+/* The same for the kernels that leave something out or pack triangles, and for that which takes B
+ * from A's panels, which are not built before they are used. */
 clb_status clb_gemm_widen_cut(struct clb_lane *lane,
                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_gemm_widen_shared(struct clb_lane *lane, const struct clb_gemm_variant *variant,

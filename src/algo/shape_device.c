@@ -363,14 +363,18 @@ static clb_status check_triangles(const struct product_check *check)
     return status;
 }
 
-/* Sizes with several micro-tiles and passes. */
+size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    return clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
+}
+
 static clb_status run_product_check(struct clb_runtime *runtime,
                                     const struct clb_gemm_variant *variant)
 {
     static const unsigned kinds[] = {CLB_CUT_A_END,   CLB_CUT_A_BEGIN, CLB_CUT_B_END,
                                      CLB_CUT_B_BEGIN, CLB_CUT_LOWER,   CLB_CUT_UPPER};
-    const size_t *value = variant->tuning.value;
-    size_t n = clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
+    size_t n = clb_gemm_check_order(variant);
     struct product_check check = {
         .variant = variant, .n = n, .bytes = n * n * clb_precision_size(variant->precision)};
     int last_op = !clb_gemm_shares_panels(variant)              ? CLB_OP_N
@@ -390,8 +394,6 @@ static clb_status run_product_check(struct clb_runtime *runtime,
                                 clb_packed_bytes(variant, CLB_OPERAND_B, n, n), &check.b);
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.c);
-    if (status == CLB_OK)
-        status = clb_gemm_variant_get_shapes(runtime, variant);
     if (status == CLB_OK)
         status = clb_gemm_widen_cut(check.lane, variant);
     for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
@@ -419,18 +421,17 @@ static struct {
     bool done[CHECKS], good[CHECKS];
 } checks[CLB_PRECISIONS];
 
-static clb_status check_making(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+static clb_status build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        int which)
 {
     clb_precision precision = variant->precision;
     char options[80];
+    if (which == CUT)
+        return clb_gemm_variant_get_shapes(runtime, variant);
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_WG=%zu",
              clb_precision_real_size(precision) == sizeof(double),
              clb_precision_parts(precision) > 1, variant->tuning.family == CLB_FAMILY_CPU, GROUP);
-    clb_status status =
-        clb_program_get(runtime, &clb_kernel_shape, options, &checks[precision].program);
-    if (status == CLB_OK)
-        status = run_check(runtime, variant, checks[precision].program);
-    return status;
+    return clb_program_get(runtime, &clb_kernel_shape, options, &checks[precision].program);
 }
 
 /* A driver may compile at the first launch, and compilers install signal handlers, so the program's
@@ -439,9 +440,11 @@ static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_v
                             int which)
 {
     struct clb_dispositions *dispositions = clb_dispositions_save();
+    clb_status status = build(runtime, variant, which);
     clb_load_begin(); /* CPU devices load what they compiled */
-    clb_status status =
-        which == MAKE ? check_making(runtime, variant) : run_product_check(runtime, variant);
+    if (status == CLB_OK)
+        status = which == MAKE ? run_check(runtime, variant, checks[variant->precision].program)
+                               : run_product_check(runtime, variant);
     clb_load_end();
     clb_dispositions_restore(dispositions);
     if (status == CLB_ERR_BUILD)

@@ -31,14 +31,16 @@ static size_t width_of(const struct clb_geometry *geometry)
 static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n, size_t *k)
 {
     const size_t *value = variant->tuning.value;
-    size_t least = clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0 ? STREAMED : 1;
+    bool streams = clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0;
+    size_t checked = variant->family->has_cut ? clb_gemm_check_order(variant) : 1;
+    size_t least = streams ? clb_max(STREAMED, checked) : checked;
     size_t of_a = clb_gemm_unit(variant, CLB_OPERAND_A);
     size_t of_b = clb_gemm_unit(variant, CLB_OPERAND_B);
     *m = clb_gemm_widest(variant, CLB_OPERAND_A);
     *n = clb_gemm_widest(variant, CLB_OPERAND_B);
     *m = clb_max(*m == SIZE_MAX ? of_a : *m, clb_round_up(least, of_a));
     *n = clb_max(*n == SIZE_MAX ? of_b : *n, clb_round_up(least, of_b));
-    *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], 1), clb_gemm_depth_unit(variant));
+    *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], least), clb_gemm_depth_unit(variant));
 }
 
 static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
