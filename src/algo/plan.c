@@ -116,9 +116,9 @@ struct cut {
     size_t tile_m, tile_n;         /* wanted */
 };
 
-/* Of a tile of whole columns or rows the CPU's second-level cache holds half the width, but not all
- * of it: next to other programs' data trmm is 2 to 4 % faster so (double precision, n = 1024; Xeon,
- * PoCL 3.1, 2026-11). Narrower ones lose as much where no tile fits (n = 2000). */
+/* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds that
+ * and not the whole: next to other programs' data trmm is 2 to 4 % faster so (double precision, n =
+ * 1024; Xeon, PoCL 3.1, 2026-11). Narrower ones lose as much where no tile fits (n = 2000). */
 #define IN_CACHE ((size_t)1 << 20)
 
 static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
@@ -126,7 +126,7 @@ static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_
 {
     size_t line = clb_gemm_has_whole_columns(problem) ? problem->m : problem->n;
     size_t most = IN_CACHE / clb_precision_size(variant->precision) / clb_max(line, 1);
-    return width > most && width / 2 <= most;
+    return variant->family->has_cut && width > most && width / 2 <= most;
 }
 
 static struct cut get_cut(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
@@ -207,9 +207,10 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                               uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
     uint64_t modest = modest_budget(problem);
-    *plan = (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem),
-                                                     clb_gemm_depth_unit(variant)),
-                                   .direct = is_direct(variant, problem)};
+    *plan =
+        (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem, true),
+                                                 clb_gemm_depth_unit(variant)),
+                               .direct = is_direct(variant, problem)};
     if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
         plan_within(variant, problem, available, max_alloc, plan))
         return CLB_OK;

@@ -294,7 +294,8 @@ static size_t least_slab(const struct clb_gemm_variant *variant)
     return pass != 0 ? clb_min(pass, MIRRORED_MIN) : MIRRORED_MIN;
 }
 
-size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                     bool in_place)
 {
     size_t wanted = clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1), k = problem->k;
     size_t parts = clb_precision_parts(problem->precision);
@@ -303,7 +304,7 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
         size_t unit = clb_gemm_unit(variant, x.role);
-        if (x.shape == CLB_SHAPE_GENERAL || clb_operand_packs_triangle(variant, &x))
+        if (x.shape == CLB_SHAPE_GENERAL || (in_place && clb_operand_packs_triangle(variant, &x)))
             continue;
         if (x.shape == CLB_SHAPE_TRIANGULAR)
             wanted = clb_min(wanted, clb_round_up(clb_div_up(k, SHARES), unit));

@@ -94,7 +94,8 @@ struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_
 
 /* The depth of a slab that suits the problem, at most the tuning's: what crosses the diagonal is a
  * small part of the whole. It depends on nothing else, so that results don't. */
-size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
+size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                     bool in_place);
 
 /* What is left out of the product of a pass for the rectangle of C that begins at row and col;
  * nothing where nothing could be, or where the family has no kernel for it. */

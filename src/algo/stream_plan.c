@@ -250,8 +250,9 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
     struct clb_stream_plan plan = {
         .band_m = band(problem->m, problem->transa == CLB_OP_N, unit_m, value[CLB_PARAM_BAND_M]),
         .band_n = band(problem->n, problem->transb != CLB_OP_N, unit_n, value[CLB_PARAM_BAND_N]),
-        .slab = clb_min(clb_round_up(clb_gemm_slab(variant, problem), clb_gemm_depth_unit(variant)),
-                        problem->k),
+        .slab = clb_min(
+            clb_round_up(clb_gemm_slab(variant, problem, false), clb_gemm_depth_unit(variant)),
+            problem->k),
         .porters = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_PORTERS), CLB_MAX_PORTERS),
         .unit_m = unit_m,
         .unit_n = unit_n,
