@@ -97,10 +97,11 @@ struct clb_dmat_update {
 clb_status clb_dmat_update(struct clb_engine *engine,
                            const struct clb_dmat_update *update) CLB_MUST_CHECK;
 
-/* op(A)*X = B or X*op(A) = B; X overwrites B. */
+/* op(A)*X = B or X*op(A) = B; X overwrites B. For right-hand sides, whose AX - B is to be the
+ * reference's, `short_sums` cuts the products' sums where that needs it (trsm.c). */
 struct clb_dmat_triangle {
     struct clb_dmat a;
-    bool right, upper, unit;
+    bool right, upper, unit, short_sums;
     clb_op op;
     size_t at; /* where its packed blocks are, in rows of triangles; a multiple of engine->block */
 };

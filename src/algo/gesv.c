@@ -13,8 +13,8 @@
 clb_status clb_lu_solve(struct clb_lu *lu)
 {
     size_t n = lu->problem->n;
-    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, 0, 0, n, n),
-                                               .upper = true};
+    const struct clb_dmat_triangle triangle = {
+        .a = clb_dmat_part(&lu->x, 0, 0, n, n), .upper = true, .short_sums = true};
     const struct clb_dmat b = clb_dmat_part(&lu->x, 0, n, n, lu->x.cols - n);
     clb_status status = clb_dmat_pack_triangle(&lu->engine, &triangle);
     return status == CLB_OK ? clb_dmat_solve(&lu->engine, &triangle, &b) : status;

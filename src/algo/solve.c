@@ -45,6 +45,7 @@ static clb_status pack(struct clb_solve *solve, struct clb_engine *engine, const
                                        .right = solve->right,
                                        .upper = triangles->step[i].upper,
                                        .unit = triangles->step[i].unit,
+                                       .short_sums = true,
                                        .op = triangles->step[i].op,
                                        .at = i * clb_round_up(a->rows, engine->block)};
         status = clb_dmat_pack_triangle(engine, &triangles->packed[i]);

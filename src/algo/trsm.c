@@ -86,7 +86,8 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
 static size_t sum_depth(const struct solve *solve)
 {
     const struct clb_gemm_variant *variant = solve->engine->variant;
-    if (clb_precision_parts(variant->precision) == 1 || variant->tuning.value[CLB_PARAM_KC] != 0)
+    if (!solve->triangle->short_sums || clb_precision_parts(variant->precision) == 1 ||
+        variant->tuning.family == CLB_FAMILY_CPU)
         return 0;
     return clb_round_up(clb_max(solve->n / SUM_SHARE, SUM_MIN), clb_gemm_depth_unit(variant));
 }
