@@ -227,7 +227,7 @@ typedef struct {
 } cuts;
 
 /* The depths at which products of rows [row, row_end) and columns [col, col_end) are not all zero,
- * as (begin, end); all are in real numbers. */
+ * as (begin, end), or none where begin > end; all are in real numbers. */
 CLB_INLINE int2 get_depths(cuts cut, uint row, uint row_end, uint col, uint col_end, uint kp)
 {
     int begin = 0, end = (int)kp;
@@ -297,7 +297,7 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
 
     /* Passes of equal depth.  The first applies beta, the others add; k = 0 is one pass of none. */
     const uint begin = (uint)depths.x, end = min((uint)depths.y, kp);
-    if (begin > end)
+    if (begin > end) /* nothing of it is wanted: what is has depths (clb_gemm_cut) */
         return;
     const uint passes = max((end - begin + CLB_KC - 1) / CLB_KC, 1u);
     const uint step = round_up((end - begin + passes - 1) / passes, CLB_KU);

@@ -235,14 +235,12 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
            CLB_PIECE(CLB_NR), false, CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_NR));
 }
 
-#endif
+#else
 
-/* ---- packing triangles ---------------------------------------------------------------------- */
-
-#if CLB_SHAPES
 /*
- * The same for triangular operands, of `kind`, with the diagonal at p = i + diagonal in elements.
- * What clb_gemm_cut does not read is not packed, and of the source only the triangle is read.
+ * As the packing kernels of the other program, for triangular operands of `kind` with the diagonal
+ * at p = i + diagonal in elements.  What clb_gemm_cut does not read is not packed, and of the
+ * source only the triangle is read.
  */
 CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulong ld, uint w,
                                       uint k, global real *dst, ulong dst_off, uint kind,
@@ -313,9 +311,9 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
 #else
 
 /*
- * The same where an operand is triangular or only a triangle of C is wanted: `kind` of the cuts
- * above.  Micro-tiles that are not wanted are not written.  Each other must have a depth at which
- * it is not zero; what is packed of its operands at others is not read.
+ * As clb_gemm where an operand is triangular or only a triangle of C is wanted: `kind` of the cuts
+ * (cpu_product.h).  Micro-tiles that are not wanted are not written.  Each other must have a depth
+ * at which it is not zero; what is packed of its operands at others is not read.
  */
 CLB_KERNEL void clb_gemm_cut(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
