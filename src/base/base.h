@@ -86,7 +86,7 @@ typedef enum clb_log_level {
 /* What a kernel family promises, and CLBLAS_SHIM_MATH the most that is allowed. */
 typedef enum clb_math {
     CLB_MATH_STRICT,  /* plain fused multiply-add */
-    CLB_MATH_DEFAULT, /* errors at most plain multiply-add's (contract 5) */
+    CLB_MATH_DEFAULT, /* errors at most plain multiply-add's */
     CLB_MATH_FAST     /* neither */
 } clb_math;
 

@@ -12,7 +12,7 @@ struct clb_assist {
 };
 
 /* Around a call of the next library, `work` its work. While the device is used, calls that it makes
- * through our names go straight back to it (contract 9), also from another thread of ours. */
+ * through our names go straight back to it, also from another thread of ours. */
 bool clb_assist_begin(struct clb_assist *assist, double work);
 void clb_assist_end(bool before);
 

@@ -18,8 +18,7 @@ struct clb_offer_type {
     /* Run on the device, with the thread guarded, and fill in the offer's progress. */
     clb_status (*run)(struct clb_offer *offer, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant);
-    /* After run, unguarded: the next library computes what is missing (contract 2). True when it
-     * had to. */
+    /* After run, unguarded: the next library computes what is missing. True when it had to. */
     bool (*complete)(struct clb_offer *offer, clb_status status);
     /* Options and sizes for the log, "NT m=5 n=6 k=7". */
     void (*describe)(const struct clb_offer *offer, char *text, size_t size);

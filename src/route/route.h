@@ -335,7 +335,7 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
 double clb_next_begin(void);
 void clb_next_end(const struct clb_symbol *symbol, double begin);
 
-/* The report as JSON, as docs/report.md defines it, and as a table for people. */
+/* The report as JSON, as the README defines it, and as a table for people. */
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
 

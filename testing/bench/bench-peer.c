@@ -9,9 +9,10 @@
  * there is an untimed product, entries of which are compared with sums in extended precision. What
  * goes wrong is said on stderr and ends the process.
  *
- *   shim       xGEMM of BENCH_SHIM on memory of the host; its report must say that the device did
- * it next       the same of BENCH_OPENBLAS preloaded  the same of whatever LD_PRELOAD put there
- * (NVBLAS) resident   the shim's kernels, packing included, on operands that are on the device
+ *   shim       xGEMM of BENCH_SHIM on memory of the host; its report must name the device
+ *   next       the same of BENCH_OPENBLAS
+ *   preloaded  the same of whatever LD_PRELOAD put there (NVBLAS)
+ *   resident   the shim's kernels, packing included, on operands that are on the device
  *   clblast    CLBlast on such operands
  *   link       `run` answers with the seconds that M MiB of pinned memory take up, `fresh`: down
  *   where      prints the paths of the shim and OpenBLAS and ends */

@@ -15,8 +15,8 @@
 # kernels that another run may use again.
 #
 # The linear programs go path by path, the most telling first, with fewer sizes in the test of least squares:
-# *parts* are those that came to their end; a list after the table names them. The exit status is 1 when anything is worse than without the shim
-# or a random call failed.
+# *parts* are those that came to their end; a list after the table names them. The exit status is 1 when
+# anything is worse than without the shim or a random call failed.
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 

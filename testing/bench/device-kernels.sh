@@ -25,7 +25,7 @@ export XDG_CACHE_HOME=$work/cache CLBLAS_SHIM_LOG=warn OPENBLAS_NUM_THREADS=1
 export LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 mkdir -p "$XDG_CACHE_HOME"
 
-# precision, family, judge of the results (accuracy: contract 5 too), parameters
+# precision, family, judge of the results (accuracy: also no worse than plain multiply-add), parameters
 async=gemm.copy=2,gemm.ku=16
 families="
 s nv-bf16x6    accuracy

@@ -6,8 +6,8 @@
 # Needs no network and no libtool: a built tree needs its programs only (`make bench` and
 # `make check TESTS=` made them), a tarball also gcc, make and the OpenCL headers. The device is
 # CLBLAS_SHIM_DEVICE, `gpu` when that is not set; the kernel families are KERNELS, "portable auto" when
-# that is not set; `auto` is the device's own choice. SIZES are the sizes for the rates. A GPU of NVIDIA's is registered in
-# /etc/OpenCL/vendors when it is not and the script runs as root. The last lines are a short table;
+# that is not set; `auto` is the device's own choice. SIZES are the sizes for the rates. A GPU of NVIDIA's is
+# registered in /etc/OpenCL/vendors when it is not and the script runs as root. The last lines are a short table;
 # the exit status is 1 when a result is wrong.
 set -u -o pipefail
 given=$(readlink -f "${1:-.}")

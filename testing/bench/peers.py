@@ -6,7 +6,9 @@ usage: peers.py [options] [BUILD-FOLDER]         (default: the current folder, a
 Every peer is a process of its own (bench-peer.c, peer-cublas.py) that multiplies when told to; the
 peers of a shape take turns, forwards and backwards, and the ratio is the median of the ratios of one
 round, because speeds drift. On the device each works untimed for a while before it is timed: at the
-limit of its power the device's clock depends on what it has just done. A peer that is missing is left out with a message.
+limit of its power the device's clock depends on what it has just done. A peer that is missing is left
+out with a message. The last table has limits that this project has set itself for an H200: what the
+shim must reach, and what it should.
 
   on the device    operands there already, the shim's packing included: shim, shim strict, shim fast
                    (single precision), CLBlast, cuBLAS through PyTorch (without TF32)

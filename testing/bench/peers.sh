@@ -1,6 +1,6 @@
 #!/bin/bash
 # The shim next to its peers on a GPU machine, from a built tree: everything that peers.py measures, a
-# short table of what is required last. Options go to peers.py.
+# short table of ratios next to this project's own limits last. Options go to peers.py.
 #
 # usage: peers.sh [OPTION...] [BUILD-FOLDER]           (default: the current folder, after `make bench`)
 set -u

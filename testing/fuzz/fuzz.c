@@ -1,9 +1,8 @@
 /* Random calls of all routines through a library's public names.
  *
- * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N] [--largest
- * N]
- *             [--wide] [--first N] [--library FILE] [--next FILE[:FILE...]] [--run 'CASE']
- *             [--reference FILE[:FILE]]
+ * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N]
+ *             [--largest N] [--wide] [--first N] [--library FILE] [--next FILE[:FILE...]]
+ *             [--run 'CASE'] [--reference FILE[:FILE]]
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
  * what the judges make of it. --reference names the reference's BLAS and LAPACK where they are not

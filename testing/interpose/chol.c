@@ -3,8 +3,10 @@
  * ||A - L*L^H|| / (n ||A|| u) and ||A*X - B|| / (n ||A|| ||X|| u) in 1-norms, info, and that
  * nothing else was read or written.
  *
- * usage: chol SEED LARGEST [nan]   matrices of up to LARGEST rows; nan: also with NaN on the
- * diagonal, which OpenBLAS takes for a pivot */
+ * usage: chol SEED LARGEST [nan]
+ *
+ * for matrices of up to LARGEST rows; nan: also with NaN on the diagonal, which OpenBLAS takes for
+ * a pivot */
 #include "matrices.h"
 
 #ifndef ROUTINE /* what it is called */

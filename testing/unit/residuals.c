@@ -8,6 +8,8 @@
  *
  * Without options small matrices in small blocks, where the CPU is the device; otherwise those that
  * are asked for, with the parameters given and no others, on the device of CLBLAS_SHIM_DEVICE.
+ * Settings: 1 in place, 2 streamed with panels by the CPU, 3 streamed with panels by the device, 4
+ * streamed in blocks of columns.
  * Residuals are in units of n|A|u and n|A||X|u, in Frobenius norms, over as many matrices as have
  * --columns columns together. The peer is also the next library, which factors the CPU's panels.
  * Without one OpenBLAS does that, and residuals are to be at most 1, which is what very large
