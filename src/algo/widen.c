@@ -28,10 +28,12 @@ static size_t width_of(const struct clb_geometry *geometry)
 }
 
 /* The largest sizes of a launch and of a slab. */
-static void largest(const struct clb_gemm_variant *variant, size_t *m, size_t *n, size_t *k)
+static void largest(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                    size_t *m, size_t *n, size_t *k)
 {
     const size_t *value = variant->tuning.value;
-    bool streams = clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0;
+    bool streams =
+        !runtime->device.unified || clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0;
     size_t checked = variant->family->has_cut ? clb_gemm_check_order(variant) : 1;
     size_t least = streams ? clb_max(STREAMED, checked) : checked;
     size_t of_a = clb_gemm_unit(variant, CLB_OPERAND_A);
@@ -47,7 +49,7 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
                              clb_operand_role role, bool depth_contiguous, unsigned triangle)
 {
     size_t m, n, k, panel = clb_gemm_unit(variant, role);
-    largest(variant, &m, &n, &k);
+    largest(lane->runtime, variant, &m, &n, &k);
     size_t extent = role == CLB_OPERAND_A ? m : n;
     struct shape shape = {extent, clb_gemm_depth_unit(variant)}, deep = {panel, k};
     struct clb_geometry wide = clb_gemm_pack_geometry(variant, role, shape.rows, shape.cols);
@@ -91,12 +93,13 @@ static clb_status widen_packs(struct clb_lane *lane, const struct clb_gemm_varia
 }
 
 /* The shape of the widest launch, and of those the smallest. */
-static struct shape widest_product(const struct clb_gemm_variant *variant)
+static struct shape widest_product(const struct clb_runtime *runtime,
+                                   const struct clb_gemm_variant *variant)
 {
     size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
     size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
     size_t m, n, k, best = 0;
-    largest(variant, &m, &n, &k);
+    largest(runtime, variant, &m, &n, &k);
     const struct shape shapes[] = {{m, unit_n}, {unit_m, n}, {m, n}};
     struct shape chosen = shapes[0];
     for (size_t i = 0; i < CLB_COUNT_OF(shapes); i++) {
@@ -120,7 +123,7 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
                                 struct clb_product product)
 {
     clb_operand_role role = product.b_of_a != CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
-    struct shape shape = widest_product(variant);
+    struct shape shape = widest_product(lane->runtime, variant);
     size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
     struct clb_buffer *a = NULL, *b = NULL, *c = NULL;
     clb_status status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
