@@ -11,9 +11,11 @@
 #define CLB_PARTS 1
 #endif
 
-/* The share of one work-group: panels q0 ... q1 - 1, depths p0 ... p1 - 1 (p1 counts padding). */
+/* The share of one work-group: panels q0 ... q1 - 1, depths p0 ... p1 - 1 (p1 counts padding).
+ * `past`: past the caches, which takes panels of whole vectors. */
 typedef struct {
     uint q0, q1, p0, p1;
+    bool past;
 } pack_share;
 
 CLB_INLINE pack_share get_pack_share(uint w, uint k, uint W)
@@ -23,7 +25,16 @@ CLB_INLINE pack_share get_pack_share(uint w, uint k, uint W)
     s.q1 = min(s.q0 + CLB_PACK_PANELS, (w + W - 1) / W);
     s.p0 = (uint)get_group_id(1) * CLB_PACK_K;
     s.p1 = min(s.p0 + CLB_PACK_K, round_up(k, CLB_KU));
+    s.past = W % CLB_VP == 0 && (size_t)w * k * sizeof(real) >= CLB_PACK_PAST;
     return s;
+}
+
+CLB_INLINE void store_panel(vpack x, global real *to, bool past)
+{
+    if (past)
+        stream_pack(x, to);
+    else
+        store_pack(x, to);
 }
 
 CLB_INLINE void zero_row(global real *dst, uint count)
@@ -69,15 +80,15 @@ CLB_INLINE real element_of_b(global const real *src, uint p, uint conj)
 
 /* A run of count real numbers, pairs of A or B, at two successive depths. */
 CLB_INLINE void copy_pairs(global real *even, global real *odd, global const real *src, uint count,
-                           uint conj, const bool of_a)
+                           uint conj, const bool of_a, bool past)
 {
     const CLB_BITS kept = conj ? CLB_SIGN : 0, turned = conj ? 0 : CLB_SIGN;
     uint i = 0;
     if (of_a) {
         for (; i + CLB_VP <= count; i += CLB_VP) {
             const vpack x = load_pack(src + i);
-            store_pack(CLB_FLIP(x, CLB_PAIRS(0, kept)), even + i);
-            store_pack(CLB_FLIP(CLB_SWAP(x), CLB_PAIRS(turned, 0)), odd + i);
+            store_panel(CLB_FLIP(x, CLB_PAIRS(0, kept)), even + i, past);
+            store_panel(CLB_FLIP(CLB_SWAP(x), CLB_PAIRS(turned, 0)), odd + i, past);
         }
         for (; i < count; i++) {
             even[i] = element_of_a(src + (i & ~1u), i, 0, conj);
@@ -115,10 +126,10 @@ CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global
             prefetch_run(from + 2 * CLB_PACK_AHEAD * ld + (size_t)s.q0 * W * S, width * S);
         for (uint q = s.q0; q < full; q++)
             copy_pairs(even + q * panel, odd + q * panel, from + (size_t)q * W * S, W * S, conj,
-                       of_a);
+                       of_a, s.past);
         if (full < s.q1) {
             copy_pairs(even + full * panel, odd + full * panel, from + (size_t)full * W * S,
-                       rest * S, conj, of_a);
+                       rest * S, conj, of_a, s.past);
             zero_row(even + full * panel + rest, W - rest);
             zero_row(odd + full * panel + rest, W - rest);
         }
@@ -126,15 +137,17 @@ CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global
     for (uint p = max(s.p0, k); p < s.p1; p++)
         for (uint q = s.q0; q < s.q1; q++)
             zero_row(dst + q * panel + (size_t)p * W, W);
+    if (s.past)
+        order_streams();
 }
 
 #else
 
-CLB_INLINE void copy_row(global real *dst, global const real *src, uint count)
+CLB_INLINE void copy_row(global real *dst, global const real *src, uint count, bool past)
 {
     uint i = 0;
     for (; i + CLB_VP <= count; i += CLB_VP)
-        store_pack(load_pack(src + i), dst + i);
+        store_panel(load_pack(src + i), dst + i, past);
     for (; i + 8 <= count; i += 8)
         vstore8(vload8(0, src + i), 0, dst + i);
     for (; i + 4 <= count; i += 4)
@@ -159,15 +172,17 @@ CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global
         if (p + CLB_PACK_AHEAD < k)
             prefetch_run(from + CLB_PACK_AHEAD * ld + (size_t)s.q0 * W, width);
         for (uint q = s.q0; q < full; q++)
-            copy_row(to + q * panel, from + (size_t)q * W, W);
+            copy_row(to + q * panel, from + (size_t)q * W, W, s.past);
         if (full < s.q1) {
-            copy_row(to + full * panel, from + (size_t)full * W, rest);
+            copy_row(to + full * panel, from + (size_t)full * W, rest, s.past);
             zero_row(to + full * panel + rest, W - rest);
         }
     }
     for (uint p = max(s.p0, k); p < s.p1; p++)
         for (uint q = s.q0; q < s.q1; q++)
             zero_row(dst + q * panel + (size_t)p * W, W);
+    if (s.past)
+        order_streams();
 }
 
 #endif
@@ -236,16 +251,16 @@ CLB_INLINE void transpose(vpack x[CLB_VP], const uint G)
 }
 
 /* Stores CLB_VP depths of G elements, which begin at `to` and are W apart. */
-CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const uint G)
+CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const uint G, bool past)
 {
 #pragma unroll
     for (uint i = 0; i < CLB_VP; i++) {
         if (i >= G) {
             continue;
         } else if (G == W) {
-            store_pack(x[i], to + i * CLB_VP);
+            store_panel(x[i], to + i * CLB_VP, past);
         } else if (G == CLB_VP) {
-            store_pack(x[i], to + i * W);
+            store_panel(x[i], to + i * W, past);
         } else {
             real t[CLB_VP];
             store_pack(x[i], t);
@@ -259,7 +274,8 @@ CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const
  * depths are valid. All of the panel before the next depths: lines are written one after the other.
  */
 CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0, uint p1, uint k,
-                          global real *dst, const uint W, const uint G, const bool of_a, uint conj)
+                          global real *dst, const uint W, const uint G, const bool of_a, uint conj,
+                          bool past)
 {
     uint p = p0;
     for (; p + CLB_VP <= min(p1, k); p += CLB_VP) {
@@ -270,7 +286,7 @@ CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0,
                 if (i < G)
                     x[i] = r + i < rows ? load_row(src, ld, r + i, p, of_a, conj) : (vpack)(0);
             transpose(x, G);
-            store_rows(x, dst + (size_t)p * W + r, W, G);
+            store_rows(x, dst + (size_t)p * W + r, W, G, past);
         }
     }
     for (; p < p1; p++)
@@ -296,8 +312,10 @@ CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global
         global real *to = dst + q * panel;
         /* The usual case apart, so that its loads need no tests. */
         if (rows == W)
-            pack_rows(from, ld, W, s.p0, s.p1, k, to, W, G, of_a, conj);
+            pack_rows(from, ld, W, s.p0, s.p1, k, to, W, G, of_a, conj, s.past);
         else
-            pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj);
+            pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj, s.past);
     }
+    if (s.past)
+        order_streams();
 }

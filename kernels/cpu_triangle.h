@@ -54,9 +54,9 @@ CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k,
         const int meets = (int)(q * W) * each + diagonal;
         const uint near = down_to_step(meets, p0, p1);
         const uint far = up_to_step(meets + (int)W * each, p0, p1);
-        pack_share s = {q, q + 1, low ? first : far, low ? near : last};
+        pack_share s = {q, q + 1, low ? first : far, low ? near : last, all.past};
         if (q == all.q1)
-            s = (pack_share){all.q0, all.q1, low ? all.p0 : last, low ? first : all.p1};
+            s = (pack_share){all.q0, all.q1, low ? all.p0 : last, low ? first : all.p1, all.past};
         else
             pack_crossing(src, ld, w, k, dst, W, q, near, far, shape, by_rows, of_a, conj);
         if (s.p0 < s.p1 && by_rows)
