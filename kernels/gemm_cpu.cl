@@ -86,8 +86,8 @@
 
 /* From how many bytes on panels are written past the caches. Otherwise every line is fetched before
  * it is written: complex A of n = 1024 takes 4.5 ms instead of 2.0 in double precision, and the
- * product is no faster for it. At n = 512, where a second-level cache holds real ones, they lose 1
- * % (Xeon, PoCL 3.1, 2026-11). */
+ * product is no faster for it. Smaller ones stay in a second-level cache, and real products of
+ * n = 512 would lose 1 % (Xeon, PoCL 3.1, 2026-11). */
 #ifndef CLB_PACK_PAST
 #define CLB_PACK_PAST (4 << 20)
 #endif
