@@ -155,34 +155,24 @@ typedef CLB_JOIN(CLB_REAL, CLB_VPN) vpack;
 #define store_pack(v, p) CLB_JOIN(vstore, CLB_VPN)(v, 0, p)
 #define store_half(v, p) CLB_JOIN(vstore, CLB_VPH)(v, 0, p)
 
-/* Past the caches, to an aligned place, and what orders such stores; where the compiler has none,
- * plainly. */
-#ifdef __has_builtin
-#if __has_builtin(__builtin_nontemporal_store) && __has_builtin(__sync_synchronize)
-#define CLB_PAST_CACHE 1
-#endif
-#endif
-#ifdef CLB_PAST_CACHE
-#define stream_pack(v, p) __builtin_nontemporal_store(v, (global vpack *)(p))
-#define order_streams()   __sync_synchronize()
-#else
-#define stream_pack(v, p) store_pack(v, p)
-#define order_streams()   ((void)0)
-#endif
-
 #define CLB_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 #define CLB_INLINE static inline __attribute__((always_inline))
 
-/* A hint that the cache line at p is needed soon.  It may point anywhere: it cannot fault.  A
- * compiler for another device gets none. */
+/* CLB_PREFETCH is a hint that the cache line at p is needed soon.  It may point anywhere: it cannot
+ * fault.  stream_pack stores past the caches, to an aligned place; order_streams orders such
+ * stores.  A compiler for another device gets no hints and plain stores. */
 #if defined(__x86_64__) || defined(__aarch64__)
 #define CLB_PREFETCH(p)       __builtin_prefetch((const void *)(size_t)(p), 0, 2)
 #define CLB_PREFETCH_NEAR(p)  __builtin_prefetch((const void *)(size_t)(p), 0, 3)
 #define CLB_PREFETCH_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
+#define stream_pack(v, p)     __builtin_nontemporal_store(v, (global vpack *)(p))
+#define order_streams()       __sync_synchronize()
 #else
 #define CLB_PREFETCH(p)       ((void)(p))
 #define CLB_PREFETCH_NEAR(p)  ((void)(p))
 #define CLB_PREFETCH_WRITE(p) ((void)(p))
+#define stream_pack(v, p)     store_pack(v, p)
+#define order_streams()       ((void)0)
 #endif
 #define CLB_LINE (64 / (uint)sizeof(real))
 
