@@ -9,8 +9,9 @@
  * Without options small matrices in small blocks, where the CPU is the device; otherwise those that
  * are asked for, with the parameters given and no others, on the device of CLBLAS_SHIM_DEVICE.
  * Settings: 1 in place, 2 streamed with panels by the CPU, 3 streamed with panels by the device, 4
- * streamed in blocks of columns.
- * Residuals are in units of n|A|u and n|A||X|u, in Frobenius norms, over as many matrices as have
+ * streamed in blocks of columns. On a CPU device a panel's rows are one work-group, so that the
+ * third needs --params getrf.group=1024 for matrices of up to 1000 rows. Residuals are in units of
+ * n|A|u and n|A||X|u, in Frobenius norms, over as many matrices as have
  * --columns columns together. The peer is also the next library, which factors the CPU's panels.
  * Without one OpenBLAS does that, and residuals are to be at most 1, which is what very large
  * matrices are for: 17.3 GB and entries behind the 2^31st with
@@ -48,7 +49,7 @@ static const struct setting {
 } settings[] = {
     {"in place", "gemm.stream=0,getrf.panel=1", 0},
     {"streamed", "gemm.stream=1,getrf.panel=1", 0},
-    {"panels by the device", "gemm.stream=1,getrf.panel=2", 300},
+    {"panels by the device", "gemm.stream=1,getrf.panel=2", 1000},
     {"blocks of columns", "gemm.stream=1,getrf.block=100", 0},
 };
 
