@@ -97,6 +97,10 @@ struct clb_dmat_update {
 clb_status clb_dmat_update(struct clb_engine *engine,
                            const struct clb_dmat_update *update) CLB_MUST_CHECK;
 
+/* The most products of a system of order n that are summed before they are subtracted from
+ * right-hand sides, where that matters; 0: any number. */
+size_t clb_dmat_sum_depth(const struct clb_engine *engine, size_t n);
+
 /* op(A)*X = B or X*op(A) = B; X overwrites B. For right-hand sides, whose AX - B is to be the
  * reference's, `short_sums` cuts the products' sums where that needs it (trsm.c). */
 struct clb_dmat_triangle {

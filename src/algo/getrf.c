@@ -42,12 +42,21 @@ void clb_lu_shape(struct clb_lu *lu, const struct clb_gemm_variant *variant)
         lu->x.cols += lu->system->nrhs;
 }
 
+/* Whether the sums for right-hand sides are others than those for the matrix's columns, see
+ * clb_dmat_update. Real ones are no worse in the order of the matrix. */
+static bool has_own_sums(const struct clb_lu *lu)
+{
+    return clb_precision_parts(lu->problem->precision) > 1;
+}
+
 /* With right-hand sides there is a solve with the whole triangle. */
 static void add_solve(const struct clb_lu *lu, struct clb_engine_limits *limits)
 {
     const struct clb_engine_limits solve =
         clb_solve_limits(lu->problem->n, false, lu->system->nrhs);
     limits->m = clb_max(limits->m, solve.m);
+    if (has_own_sums(lu)) /* a panel is packed for them beside the one that is kept */
+        limits->m = clb_max(limits->m, lu->x.rows);
     limits->n = clb_max(limits->n, solve.n);
     limits->k = clb_max(limits->k, solve.k);
     limits->triangle = clb_max(limits->triangle, solve.triangle);
@@ -154,23 +163,40 @@ clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *mov
     return status;
 }
 
+/* Of some columns those at the end that are right-hand sides with sums of their own. */
+static size_t count_rhs(const struct clb_lu *lu, size_t first, size_t count)
+{
+    size_t n = lu->problem->n;
+    if (!has_own_sums(lu) || first + count <= n)
+        return 0;
+    return clb_min(first + count - n, count);
+}
+
 clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine,
                          const struct clb_dmat *panel, size_t k, size_t first, size_t count,
                          bool keep, bool kept)
 {
-    size_t width = panel->cols, below = panel->rows - width;
+    size_t width = panel->cols, below = panel->rows - width, rhs = count_rhs(lu, first, count);
     const struct clb_dmat top = clb_dmat_part(&lu->x, k, first, width, count);
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(panel, 0, 0, width, width),
                                                .unit = true};
-    const struct clb_dmat_update update = {
+    struct clb_dmat_update update = {
         .a = clb_dmat_part(panel, width, 0, below, width),
-        .b = top,
-        .c = clb_dmat_part(&lu->x, k + width, first, below, count),
+        .b = clb_dmat_part(&top, 0, 0, width, count - rhs),
+        .c = clb_dmat_part(&lu->x, k + width, first, below, count - rhs),
         .keep = keep,
         .kept = kept,
         .in_order = true};
     clb_status status = clb_dmat_solve(engine, &triangle, &top);
-    return status == CLB_OK ? clb_dmat_update(engine, &update) : status;
+    if (status == CLB_OK)
+        status = clb_dmat_update(engine, &update);
+    if (rhs == 0 || status != CLB_OK)
+        return status;
+    update.b = clb_dmat_part(&top, 0, count - rhs, width, rhs);
+    update.c = clb_dmat_part(&lu->x, k + width, first + count - rhs, below, rhs);
+    update.keep = update.kept = update.in_order = false;
+    update.depth = clb_dmat_sum_depth(engine, lu->x.rows);
+    return clb_dmat_update(engine, &update);
 }
 
 clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,

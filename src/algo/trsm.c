@@ -83,13 +83,12 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
 #define SUM_MIN   ((size_t)64)
 #define SUM_SHARE ((size_t)8)
 
-static size_t sum_depth(const struct solve *solve)
+size_t clb_dmat_sum_depth(const struct clb_engine *engine, size_t n)
 {
-    const struct clb_gemm_variant *variant = solve->engine->variant;
-    if (!solve->triangle->short_sums || clb_precision_parts(variant->precision) == 1 ||
-        variant->tuning.family == CLB_FAMILY_CPU)
+    const struct clb_gemm_variant *variant = engine->variant;
+    if (clb_precision_parts(variant->precision) == 1 || variant->tuning.family == CLB_FAMILY_CPU)
         return 0;
-    return clb_round_up(clb_max(solve->n / SUM_SHARE, SUM_MIN), clb_gemm_depth_unit(variant));
+    return clb_round_up(clb_max(n / SUM_SHARE, SUM_MIN), clb_gemm_depth_unit(variant));
 }
 
 /* B2 -= T21*X1 for [i0, i0 + n1) and [i0 + n1, i0 + n), in the order of elimination. */
@@ -115,7 +114,7 @@ static clb_status update(const struct solve *solve, size_t i0, size_t n1, size_t
                                           .b = clb_dmat_part(b, first1, 0, n1, b->cols),
                                           .c = clb_dmat_part(b, first2, 0, n2, b->cols)};
     }
-    update.depth = sum_depth(solve);
+    update.depth = triangle->short_sums ? clb_dmat_sum_depth(solve->engine, solve->n) : 0;
     return clb_dmat_update(solve->engine, &update);
 }
 
