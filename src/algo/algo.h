@@ -55,8 +55,7 @@ struct clb_gemm_family {
      * for which the family keeps its promise. NULL: packed elements are like the operand's. */
     size_t (*block_bytes)(const size_t *value, size_t width);
     bool has_direct; /* a kernel that takes B as the caller has it, contiguous in depth */
-    /* Kernels that leave out what is zero or not wanted, pack triangles, or take B from A's panels.
-     */
+    /* Kernels that leave out what is zero or not wanted, pack triangles, take B from A's panels. */
     bool has_cut;
 };
 

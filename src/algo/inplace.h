@@ -28,8 +28,7 @@ struct clb_inplace {
     struct clb_operands operands;
     struct clb_inplace_slot *a, *b; /* one array of a_count + b_count */
     size_t a_count, b_count;
-    struct clb_program
-        *shape; /* makes pieces that can't be packed as they are; NULL: there are none */
+    struct clb_program *shape; /* makes what can't be packed as it is; NULL: there is nothing */
     struct clb_buffer *mixed[2];
     struct clb_inplace_tile *tile;
     size_t tiles;

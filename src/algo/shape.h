@@ -93,7 +93,8 @@ size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab);
 struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_t index);
 
 /* The depth of a slab that suits the problem, at most the tuning's: what crosses the diagonal is a
- * small part of the whole. It depends on nothing else, so that results don't. */
+ * small part of the whole, but where operands in place are packed as triangles. It depends on
+ * nothing else, so that results don't. */
 size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                      bool in_place);
 

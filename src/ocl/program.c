@@ -196,8 +196,7 @@ static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
     }
     clb_dispositions_restore(dispositions);
     free(key);
-    /* What a driver makes of a program says nothing about the device: only what needs it is lost.
-     */
+    /* What a driver makes of a program is no failure of the device: only what needs it is lost. */
     if (status == CLB_ERR_OPENCL)
         status = CLB_ERR_BUILD;
     clb_log(CLB_LOG_INFO, "%s from %s: %s, %.0f ms (%s)", program->source->name, origin,
