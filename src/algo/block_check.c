@@ -1,8 +1,8 @@
 /* Diagonal blocks on the device: one is factored and checked before any other is. */
 #include "block.h"
+#include "check.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 /* Two matrices of order n in one of 2n + 1 columns: one of its lower triangle is factored, one of
@@ -15,33 +15,25 @@ struct check {
 
 static double get(const struct check *check, const void *x, size_t i, size_t j, size_t part)
 {
-    size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
-    if (part >= parts)
-        return 0;
-    return clb_precision_real_size(check->precision) == sizeof(float)
-               ? (double)((const float *)x)[at]
-               : ((const double *)x)[at];
+    size_t parts = clb_precision_parts(check->precision);
+    return part < parts ? clb_check_get(check->precision, x, (i + j * check->ld) * parts + part)
+                        : 0;
 }
 
 /* Positive definite, because the diagonal dominates; what is not to be read is NaN. */
 static void fill(const struct check *check)
 {
     size_t parts = clb_precision_parts(check->precision), n = check->n;
-    bool single = clb_precision_real_size(check->precision) == sizeof(float);
     uint64_t state = 20261122;
     for (size_t at = 0; at < check->ld * (2 * n + 1) * parts; at++) {
         size_t i = at / parts % check->ld, j = at / parts / check->ld, k = j < n ? j : j - n;
         bool inside = i < n && j < 2 * n && (j < n ? i >= k : i <= k);
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        double value = (double)(state >> 40) / (double)(1 << 24) - 0.5;
+        double value = clb_check_random(&state);
         if (!inside || (i == k && at % parts == 1))
             value = NAN;
         else if (i == k)
             value += (double)n;
-        if (single)
-            ((float *)check->before)[at] = (float)value;
-        else
-            ((double *)check->before)[at] = value;
+        clb_check_put(check->precision, check->before, at, value);
     }
 }
 
@@ -56,7 +48,7 @@ static double factor(const struct check *check, bool upper, size_t i, size_t p, 
 static bool entry_is_right(const struct check *check, bool upper, size_t i, size_t j)
 {
     size_t row = upper ? j : i, col = upper ? check->n + i : j;
-    double unit = clb_precision_real_size(check->precision) == sizeof(float) ? 0x1p-24 : 0x1p-53;
+    double unit = clb_check_unit(check->precision);
     double re = get(check, check->before, row, col, 0);
     double im = i == j ? 0 : get(check, check->before, row, col, 1);
     double size = fabs(re) + fabs(im);
@@ -111,8 +103,16 @@ static clb_status run(const struct check *check, struct clb_block *block, struct
     return status;
 }
 
-static clb_status factor_random(struct clb_block *block, struct clb_engine *engine)
+struct task {
+    struct clb_block *block;
+    struct clb_engine *engine;
+};
+
+static clb_status factor_random(void *argument)
 {
+    const struct task *task = argument;
+    struct clb_block *block = task->block;
+    struct clb_engine *engine = task->engine;
     struct clb_buffer *memory = NULL;
     struct check check = {.precision = engine->variant->precision, .n = block->most - 1};
     check.ld = check.n + 2;
@@ -130,30 +130,10 @@ static clb_status factor_random(struct clb_block *block, struct clb_engine *engi
     return status;
 }
 
-/* What a lack of memory or a failing call say is no judgement about the kernel. */
 clb_status clb_block_check(struct clb_block *block, struct clb_engine *engine)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct {
-        bool done;
-        clb_status status;
-    } checked[CLB_PRECISIONS];
-    clb_precision precision = engine->variant->precision;
-    pthread_mutex_lock(&lock);
-    clb_status status = checked[precision].status;
-    if (!checked[precision].done) {
-        /* The first launches may compile, and compilers install signal handlers. */
-        struct clb_dispositions *dispositions = clb_dispositions_save();
-        clb_load_begin(); /* CPU devices load what they compiled */
-        status = factor_random(block, engine);
-        clb_load_end();
-        clb_dispositions_restore(dispositions);
-        checked[precision].done = status == CLB_OK || status == CLB_ERR_BUILD;
-        checked[precision].status = status;
-        if (status == CLB_ERR_BUILD)
-            clb_log(CLB_LOG_WARN, "the device's diagonal blocks are not used: %s",
-                    clb_status_name(status));
-    }
-    pthread_mutex_unlock(&lock);
-    return status == CLB_ERR_BUILD ? CLB_ERR_UNSUPPORTED : status;
+    static struct clb_check checks[CLB_PRECISIONS];
+    struct task task = {block, engine};
+    return clb_check_once(&checks[engine->variant->precision],
+                          "the device's diagonal blocks are not used", factor_random, &task);
 }

@@ -1,10 +1,9 @@
 /* The first use of the kernels for triangular systems and interchanges, of each precision: built,
- * launched and checked once. A driver may compile at the first launch, and compilers install signal
- * handlers, so the program's are put back afterwards. */
+ * launched and checked once. */
+#include "check.h"
 #include "dmat.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,24 +18,19 @@ struct check {
     struct clb_engine *engine;
     struct clb_buffer *buffer;
     struct clb_dmat all;
+    clb_precision precision;
     size_t n, parts, bytes;
-    bool single;
     void *before, *after;
 };
 
 static double get(const struct check *check, const void *x, size_t i, size_t j, size_t part)
 {
-    size_t at = (i + j * check->all.ld) * check->parts + part;
-    return check->single ? (double)((const float *)x)[at] : ((const double *)x)[at];
+    return clb_check_get(check->precision, x, (i + j * check->all.ld) * check->parts + part);
 }
 
 static void put(const struct check *check, void *x, size_t i, size_t j, size_t part, double value)
 {
-    size_t at = (i + j * check->all.ld) * check->parts + part;
-    if (check->single)
-        ((float *)x)[at] = (float)value;
-    else
-        ((double *)x)[at] = value;
+    clb_check_put(check->precision, x, (i + j * check->all.ld) * check->parts + part, value);
 }
 
 static void fill(const struct check *check)
@@ -45,8 +39,7 @@ static void fill(const struct check *check)
     for (size_t j = 0; j < check->n + RHS; j++) {
         for (size_t i = 0; i < check->n; i++) {
             for (size_t part = 0; part < check->parts; part++) {
-                state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-                double value = (double)(float)((double)(state >> 40) / (double)(1 << 24) - 0.5);
+                double value = clb_check_random(&state);
                 bool diagonal = i == j && part == 0;
                 put(check, check->before, i, j, part,
                     diagonal       ? 2 + value
@@ -123,7 +116,7 @@ static clb_status run(const struct check *check)
 static bool entry_is_right(const struct check *check, size_t i, size_t j, size_t part)
 {
     double sum = get(check, check->before, i, j, part), size = fabs(sum);
-    double unit = check->single ? 0x1p-24 : 0x1p-53;
+    double unit = clb_check_unit(check->precision);
     for (size_t p = i; p < check->n; p++) {
         double re = get(check, check->before, p, i, 0), x = get(check, check->after, p, j, part);
         double im = 0, y = 0;
@@ -177,8 +170,8 @@ static clb_status check_kernels(struct clb_engine *engine)
     size_t n = engine->block + 5;
     struct check check = {.engine = engine,
                           .n = n,
+                          .precision = precision,
                           .parts = clb_precision_parts(precision),
-                          .single = clb_precision_real_size(precision) == sizeof(float),
                           .all = {.rows = n, .cols = n + BEHIND + n, .ld = n + 1}};
     check.bytes = check.all.ld * check.all.cols * clb_precision_size(precision);
     check.before = calloc(2, check.bytes);
@@ -201,42 +194,28 @@ static clb_status check_kernels(struct clb_engine *engine)
 
 /* ---- once for each precision ----------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    clb_status status;
-    bool done;
-} checks[CLB_PRECISIONS];
+struct task {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+};
 
-static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+static clb_status open_and_check(void *argument)
 {
+    const struct task *task = argument;
     struct clb_engine engine;
-    struct clb_dispositions *dispositions = clb_dispositions_save();
     const struct clb_engine_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, RHS);
-    clb_load_begin(); /* CPU devices load what they compiled */
-    clb_status status = clb_engine_open_unchecked(&engine, runtime, variant, &limits);
+    clb_status status = clb_engine_open_unchecked(&engine, task->runtime, task->variant, &limits);
     if (status == CLB_OK) {
         status = check_kernels(&engine);
         clb_engine_close(&engine, clb_engine_finish(&engine));
     }
-    clb_load_end();
-    clb_dispositions_restore(dispositions);
-    if (status == CLB_ERR_BUILD)
-        clb_log(CLB_LOG_WARN, "triangular systems with %s are not solved on %s: %s", variant->name,
-                runtime->device.name, clb_status_name(status));
     return status;
 }
 
-/* What a lack of memory or a failing call say is no judgement about the kernels. */
 clb_status clb_engine_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    clb_precision precision = variant->precision;
-    pthread_mutex_lock(&lock);
-    if (!checks[precision].done) {
-        checks[precision].status = check_now(runtime, variant);
-        checks[precision].done =
-            checks[precision].status == CLB_OK || checks[precision].status == CLB_ERR_BUILD;
-    }
-    clb_status status = checks[precision].status;
-    pthread_mutex_unlock(&lock);
-    return status == CLB_ERR_BUILD ? CLB_ERR_UNSUPPORTED : status;
+    static struct clb_check checks[CLB_PRECISIONS];
+    struct task task = {runtime, variant};
+    return clb_check_once(&checks[variant->precision], "triangular systems are not the device's",
+                          open_and_check, &task);
 }

@@ -1,8 +1,8 @@
 /* Panels of LU on the device: one that is random is factored and checked before any other is. */
+#include "check.h"
 #include "panel.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 /* Complex numbers throughout, as pairs; the imaginary parts of real precisions are zero. */
@@ -17,20 +17,13 @@ struct check {
 static double get_part(const struct check *check, size_t i, size_t j, size_t part)
 {
     size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
-    if (part >= parts)
-        return 0;
-    return clb_precision_real_size(check->precision) == sizeof(float)
-               ? (double)((const float *)check->typed)[at]
-               : ((const double *)check->typed)[at];
+    return part < parts ? clb_check_get(check->precision, check->typed, at) : 0;
 }
 
 static void set_part(struct check *check, size_t i, size_t j, size_t part, double value)
 {
     size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
-    if (clb_precision_real_size(check->precision) == sizeof(float))
-        ((float *)check->typed)[at] = (float)value;
-    else
-        ((double *)check->typed)[at] = value;
+    clb_check_put(check->precision, check->typed, at, value);
 }
 
 static void set_panel(struct check *check)
@@ -39,8 +32,7 @@ static void set_panel(struct check *check)
     for (size_t j = 0; j < check->n; j++) {
         for (size_t i = 0; i < check->m; i++) {
             for (size_t part = 0; part < clb_precision_parts(check->precision); part++) {
-                state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-                set_part(check, i, j, part, (double)(state >> 40) / (double)(1 << 24) - 0.5);
+                set_part(check, i, j, part, clb_check_random(&state));
                 check->a[2 * (i + j * check->m) + part] = get_part(check, i, j, part);
             }
         }
@@ -84,8 +76,7 @@ static double residual(const struct check *check, size_t i, size_t j)
 
 static bool is_right(struct check *check)
 {
-    double unit =
-        clb_precision_real_size(check->precision) == sizeof(float) ? ldexp(1, -24) : ldexp(1, -53);
+    double unit = clb_check_unit(check->precision);
     if (!interchange(check))
         return false;
     for (size_t j = 0; j < check->n; j++) {
@@ -154,40 +145,38 @@ static clb_status factor_random(struct clb_engine *engine, const struct check *s
     return status;
 }
 
-clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_panel *like)
+struct task {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    const struct clb_panel *like;
+};
+
+/* A launch whose groups wait for each other in vain fails, so failures are verdicts here. */
+static clb_status open_and_check(void *argument)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct {
-        bool done;
-        clb_status status;
-    } checked[CLB_PRECISIONS];
+    const struct task *task = argument;
+    const struct clb_panel *like = task->like;
     /* Several groups if they may be, several strips and blocks, nothing even. */
-    const struct check size = {.precision = variant->precision,
+    const struct check size = {.precision = task->variant->precision,
                                .m = like->most_groups > 1 ? 2 * like->group + like->group / 3
                                                           : like->group - 3,
                                .n = like->block + like->width + like->width / 2 + 1};
     const struct clb_engine_limits limits = {
         .m = size.m, .n = size.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
     struct clb_engine engine;
-    pthread_mutex_lock(&lock);
-    clb_status status = checked[variant->precision].status;
-    if (!checked[variant->precision].done) {
-        /* The first launches may compile, and compilers install signal handlers. */
-        struct clb_dispositions *dispositions = clb_dispositions_save();
-        clb_load_begin(); /* CPU devices load what they compiled */
-        status = clb_engine_open(&engine, runtime, variant, &limits);
-        if (status == CLB_OK) {
-            status = factor_random(&engine, &size);
-            clb_engine_close(&engine, clb_engine_finish(&engine));
-        }
-        clb_load_end();
-        clb_dispositions_restore(dispositions);
-        checked[variant->precision].done = status != CLB_ERR_NOMEM;
-        checked[variant->precision].status = status;
-        if (status != CLB_OK)
-            clb_log(CLB_LOG_WARN, "the device's panels are not used: %s", clb_status_name(status));
+    clb_status status = clb_engine_open(&engine, task->runtime, task->variant, &limits);
+    if (status == CLB_OK) {
+        status = factor_random(&engine, &size);
+        clb_engine_close(&engine, clb_engine_finish(&engine));
     }
-    pthread_mutex_unlock(&lock);
-    return status;
+    return status == CLB_ERR_OPENCL ? CLB_ERR_BUILD : status;
+}
+
+clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_panel *like)
+{
+    static struct clb_check checks[CLB_PRECISIONS];
+    struct task task = {runtime, variant, like};
+    return clb_check_once(&checks[variant->precision], "the device's panels are not used",
+                          open_and_check, &task);
 }

@@ -1,10 +1,10 @@
 /* Operands that are stored by half, made general on a device that shares the host's memory. */
 #include "shape.h"
 
+#include "check.h"
 #include "kernels.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,17 +80,11 @@ struct check {
 /* Small integers, which a factor of small integers does not round. */
 static void fill(const struct check *check)
 {
-    bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
-    size_t count = check->bytes / clb_precision_real_size(check->variant->precision);
-    uint32_t state = 20261121;
-    for (size_t i = 0; i < count; i++) {
-        state = state * UINT32_C(1664525) + UINT32_C(1013904223);
-        int value = (int)(state >> 20) - 2048;
-        if (single)
-            ((float *)(void *)check->host)[i] = (float)value;
-        else
-            ((double *)(void *)check->host)[i] = value;
-    }
+    clb_precision precision = check->variant->precision;
+    size_t count = check->bytes / clb_precision_real_size(precision);
+    uint64_t state = 20261121;
+    for (size_t i = 0; i < count; i++)
+        clb_check_put(precision, check->host, i, floor(4096 * clb_check_random(&state)));
 }
 
 static clb_status check_one(const struct check *check, struct clb_operand *x)
@@ -183,14 +177,6 @@ struct product_check {
     unsigned char *host; /* the source, C with the cut, C without */
 };
 
-static void put_number(const struct product_check *check, size_t e, float value)
-{
-    if (clb_precision_real_size(check->variant->precision) == sizeof(float))
-        ((float *)(void *)check->host)[e] = value;
-    else
-        ((double *)(void *)check->host)[e] = value;
-}
-
 /* Elements (i, p) of the source for A and (p, j) for B. */
 static void fill_source(const struct product_check *check, unsigned kind)
 {
@@ -200,7 +186,8 @@ static void fill_source(const struct product_check *check, unsigned kind)
         bool zero = (kind & (CLB_CUT_A_END | CLB_CUT_B_BEGIN)) != 0   ? col > row
                     : (kind & (CLB_CUT_A_BEGIN | CLB_CUT_B_END)) != 0 ? col < row
                                                                       : false;
-        put_number(check, e, zero ? 0 : (float)((int)((e * 7 + row * 5) % 13) - 6));
+        clb_check_put(check->variant->precision, check->host, e,
+                      zero ? 0 : (double)((e * 7 + row * 5) % 13) - 6);
     }
 }
 
@@ -309,9 +296,9 @@ static void fill_triangle(const struct product_check *check, const struct clb_ch
     size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
     for (size_t e = 0; e < n * n * parts; e++) {
         size_t row = e / parts % n, col = e / parts / n;
-        put_number(check, e,
-                   triangle_element(x, x->depth_contiguous ? col : row,
-                                    x->depth_contiguous ? row : col, e % parts, made));
+        clb_check_put(check->variant->precision, check->host, e,
+                      triangle_element(x, x->depth_contiguous ? col : row,
+                                       x->depth_contiguous ? row : col, e % parts, made));
     }
 }
 
@@ -413,63 +400,30 @@ static clb_status run_product_check(struct clb_runtime *runtime,
 
 /* ---- once for each precision ----------------------------------------------------------------- */
 
-enum { MAKE, CUT, CHECKS };
+struct task {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    struct clb_program **program;
+};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    struct clb_program *program;
-    bool done[CHECKS], good[CHECKS];
-} checks[CLB_PRECISIONS];
-
-static clb_status build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                        int which)
+static clb_status build_and_check(void *argument)
 {
+    const struct task *task = argument;
+    const struct clb_gemm_variant *variant = task->variant;
     clb_precision precision = variant->precision;
     char options[80];
-    if (which == CUT)
-        return clb_gemm_variant_get_shapes(runtime, variant);
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_WG=%zu",
              clb_precision_real_size(precision) == sizeof(double),
              clb_precision_parts(precision) > 1, variant->tuning.family == CLB_FAMILY_CPU, GROUP);
-    return clb_program_get(runtime, &clb_kernel_shape, options, &checks[precision].program);
+    clb_status status = clb_program_get(task->runtime, &clb_kernel_shape, options, task->program);
+    return status == CLB_OK ? run_check(task->runtime, variant, *task->program) : status;
 }
 
-/* A driver may compile at the first launch, and compilers install signal handlers, so the program's
- * are put back afterwards. */
-static clb_status check_now(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                            int which)
+static clb_status build_and_check_cut(void *argument)
 {
-    struct clb_dispositions *dispositions = clb_dispositions_save();
-    clb_status status = build(runtime, variant, which);
-    clb_load_begin(); /* CPU devices load what they compiled */
-    if (status == CLB_OK)
-        status = which == MAKE ? run_check(runtime, variant, checks[variant->precision].program)
-                               : run_product_check(runtime, variant);
-    clb_load_end();
-    clb_dispositions_restore(dispositions);
-    if (status == CLB_ERR_BUILD)
-        clb_log(CLB_LOG_WARN, "symmetric and triangular products are not for %s: %s",
-                runtime->device.name, clb_status_name(status));
-    return status;
-}
-
-/* What a lack of memory or a failing call say is no judgement about the kernel. */
-static clb_status check_once(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                             int which)
-{
-    bool *done = &checks[variant->precision].done[which];
-    bool *good = &checks[variant->precision].good[which];
-    clb_status status = CLB_OK;
-    pthread_mutex_lock(&lock);
-    if (!*done) {
-        status = check_now(runtime, variant, which);
-        *done = status == CLB_OK || status == CLB_ERR_BUILD;
-        *good = status == CLB_OK;
-    }
-    if (*done)
-        status = *good ? CLB_OK : CLB_ERR_UNSUPPORTED;
-    pthread_mutex_unlock(&lock);
-    return status;
+    const struct task *task = argument;
+    clb_status status = clb_gemm_variant_get_shapes(task->runtime, task->variant);
+    return status == CLB_OK ? run_product_check(task->runtime, task->variant) : status;
 }
 
 static bool has_triangle(const struct clb_gemm *problem)
@@ -481,13 +435,21 @@ static bool has_triangle(const struct clb_gemm *problem)
 
 clb_status clb_cut_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    return variant->family->has_cut ? check_once(runtime, variant, CUT) : CLB_OK;
+    static struct clb_check checks[CLB_PRECISIONS];
+    struct task task = {.runtime = runtime, .variant = variant};
+    if (!variant->family->has_cut)
+        return CLB_OK;
+    return clb_check_once(&checks[variant->precision], "triangular products are not the device's",
+                          build_and_check_cut, &task);
 }
 
 clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                              const struct clb_gemm *problem, bool on_device,
                              struct clb_program **program)
 {
+    static struct clb_check checks[CLB_PRECISIONS];
+    static struct clb_program *programs[CLB_PRECISIONS];
+    struct task task = {runtime, variant, &programs[variant->precision]};
     clb_status status = CLB_OK;
     *program = NULL;
     if (problem->level3 == NULL)
@@ -495,8 +457,10 @@ clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_
     if (has_triangle(problem))
         status = clb_cut_prepare(runtime, variant);
     if (status == CLB_OK && on_device && clb_gemm_is_mixed(variant, problem)) {
-        status = check_once(runtime, variant, MAKE);
-        *program = checks[variant->precision].program;
+        status =
+            clb_check_once(&checks[variant->precision],
+                           "symmetric operands are not made on the device", build_and_check, &task);
+        *program = programs[variant->precision];
     }
     return status;
 }

@@ -1,20 +1,18 @@
 /* A kernel family with its parameters, built and checked on the device at its first use. */
 #include "algo.h"
+#include "check.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct selection {
-    clb_status status;
-    bool done;
+    struct clb_check check;
     struct clb_gemm_variant variant, plain;
     struct clb_program *shapes;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct selection selections[CLB_PRECISIONS];
 
 /* ---- self-check: C = op(A)*op(B) on random data, against sums in double ---------------------- */
@@ -30,35 +28,14 @@ struct check {
     void *a_typed, *b_typed, *c_typed;
 };
 
-static double check_value(uint64_t *state)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (double)(float)((double)(*state >> 40) / (double)(1 << 24) - 0.5);
-}
-
-static bool is_single(const struct check *check)
-{
-    return clb_precision_real_size(check->precision) == sizeof(float);
-}
-
-static double get_typed(const struct check *check, const void *matrix, size_t index)
-{
-    return is_single(check) ? (double)((const float *)matrix)[index]
-                            : ((const double *)matrix)[index];
-}
-
 /* A random element of an operand and its conjugate, if that is what the device is to read. */
 static void set_element(const struct check *check, double *value, void *typed, size_t index,
                         clb_op op, uint64_t *state)
 {
     for (size_t part = 0; part < check->parts; part++) {
-        double number = value[part] = check_value(state);
-        if (part == 1 && op == CLB_OP_C)
-            number = -number;
-        if (is_single(check))
-            ((float *)typed)[index * check->parts + part] = (float)number;
-        else
-            ((double *)typed)[index * check->parts + part] = number;
+        double number = value[part] = clb_check_random(state);
+        clb_check_put(check->precision, typed, index * check->parts + part,
+                      part == 1 && op == CLB_OP_C ? -number : number);
     }
 }
 
@@ -95,12 +72,13 @@ static double sum_entry(const struct check *check, size_t i, size_t j, size_t pa
 
 static bool check_result(const struct check *check)
 {
-    double unit = is_single(check) ? ldexp(1, -24) : ldexp(1, -53);
+    double unit = clb_check_unit(check->precision);
     double depth = (double)(check->k * check->parts);
     for (size_t j = 0; j < check->n; j++) {
         for (size_t i = 0; i < check->m * check->parts; i++) {
             double size, sum = sum_entry(check, i / check->parts, j, i % check->parts, &size);
-            double got = get_typed(check, check->c_typed, i + j * check->m * check->parts);
+            double got =
+                clb_check_get(check->precision, check->c_typed, i + j * check->m * check->parts);
             if (!(fabs(got - sum) <= 2 * depth * unit * size))
                 return false;
         }
@@ -111,9 +89,7 @@ static bool check_result(const struct check *check)
 static clb_status check_ops(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             struct check *check, clb_op op)
 {
-    static const double one_d[2] = {1, 0}, zero_d[2] = {0, 0};
-    static const float one_s[2] = {1, 0}, zero_s[2] = {0, 0};
-    bool single = is_single(check), plain = op == CLB_OP_N;
+    bool plain = op == CLB_OP_N;
     set_operands(check, op);
     memset(check->c_typed, 0xff, check->m * check->n * clb_precision_size(check->precision));
     struct clb_gemm problem = {.precision = check->precision,
@@ -122,8 +98,8 @@ static clb_status check_ops(struct clb_runtime *runtime, const struct clb_gemm_v
                                .m = check->m,
                                .n = check->n,
                                .k = check->k,
-                               .alpha = single ? (const void *)one_s : one_d,
-                               .beta = single ? (const void *)zero_s : zero_d,
+                               .alpha = clb_scalar_one(check->precision),
+                               .beta = clb_scalar_zero(check->precision),
                                .a = check->a_typed,
                                .b = check->b_typed,
                                .c = check->c_typed,
@@ -226,22 +202,29 @@ static clb_status prepare(struct clb_runtime *runtime, struct clb_gemm_variant *
     return build(runtime, variant, false, &variant->program);
 }
 
+struct task {
+    struct clb_runtime *runtime;
+    struct clb_gemm_variant *variant;
+};
+
+static clb_status make(void *argument)
+{
+    const struct task *task = argument;
+    clb_status status = prepare(task->runtime, task->variant);
+    if (status == CLB_OK)
+        status = clb_gemm_widen(task->runtime, task->variant);
+    if (status == CLB_OK)
+        status = self_check(task->runtime, task->variant);
+    return status;
+}
+
 clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
                                  const struct clb_gemm_tuning *tuning,
                                  struct clb_gemm_variant *variant)
 {
+    struct task task = {.runtime = runtime, .variant = variant};
     *variant = (struct clb_gemm_variant){.precision = precision, .tuning = *tuning};
-    clb_status status = prepare(runtime, variant);
-    /* The first launch of a kernel may compile, and compilers install signal handlers. */
-    struct clb_dispositions *dispositions = clb_dispositions_save();
-    clb_load_begin(); /* CPU devices load what they compiled */
-    if (status == CLB_OK)
-        status = clb_gemm_widen(runtime, variant);
-    if (status == CLB_OK)
-        status = self_check(runtime, variant);
-    clb_load_end();
-    clb_dispositions_restore(dispositions);
-    return status;
+    return clb_check_run(make, &task);
 }
 
 /* The first row of the table, with families of at most `math`, that works on the device. */
@@ -261,10 +244,19 @@ static clb_status choose(struct clb_runtime *runtime, clb_precision precision, c
     }
 }
 
+struct choice {
+    struct clb_runtime *runtime;
+    clb_precision precision;
+    struct selection *selection;
+};
+
 /* A split family needs another one for what it can't compute. */
-static clb_status select_variant(struct clb_runtime *runtime, clb_precision precision,
-                                 struct selection *selection)
+static clb_status select_variant(void *argument)
 {
+    const struct choice *choice = argument;
+    struct clb_runtime *runtime = choice->runtime;
+    clb_precision precision = choice->precision;
+    struct selection *selection = choice->selection;
     clb_status status = choose(runtime, precision, clb_config_get()->math, &selection->variant);
     selection->variant.shapes = &selection->shapes;
     if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
@@ -287,12 +279,7 @@ clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision preci
                                 const struct clb_gemm_variant **variant)
 {
     struct selection *selection = &selections[precision];
-    pthread_mutex_lock(&lock);
-    if (!selection->done) {
-        selection->status = select_variant(runtime, precision, selection);
-        selection->done = selection->status != CLB_ERR_NOMEM; /* there may be more another time */
-    }
-    pthread_mutex_unlock(&lock);
+    struct choice choice = {runtime, precision, selection};
     *variant = &selection->variant;
-    return selection->status;
+    return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice);
 }

@@ -1,0 +1,95 @@
+/* Checks: how they are run, once, and what they share. */
+#include "check.h"
+
+#include <pthread.h>
+
+/* A driver may compile at the first launch of a kernel, and compilers install signal handlers, so
+ * the program's are put back afterwards. CPU devices load what they compiled. */
+clb_status clb_check_run(clb_check_task *task, void *argument)
+{
+    struct clb_dispositions *dispositions = clb_dispositions_save();
+    clb_load_begin();
+    clb_status status = task(argument);
+    clb_load_end();
+    clb_dispositions_restore(dispositions);
+    return status;
+}
+
+/* ---- once ------------------------------------------------------------------------------------ */
+
+struct attempt {
+    struct clb_check *check;
+    const char *lost;
+    clb_check_task *task;
+    void *argument;
+};
+
+/* Recursive, for checks that have others run. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* With the lock held. */
+static clb_status judge(const struct attempt *attempt)
+{
+    struct clb_check *check = attempt->check;
+    clb_status status = attempt->task(attempt->argument);
+    if (status == CLB_ERR_BUILD || status == CLB_ERR_UNSUPPORTED) {
+        clb_log(CLB_LOG_WARN, "%s: %s", attempt->lost, clb_status_name(status));
+        status = CLB_ERR_UNSUPPORTED;
+    }
+    if (status == CLB_OK || status == CLB_ERR_UNSUPPORTED) {
+        check->status = status;
+        atomic_store_explicit(&check->done, true, memory_order_release);
+    }
+    return status;
+}
+
+/* Nothing is held by a caller who waits for this. */
+static clb_status attempt_once(void *argument)
+{
+    const struct attempt *attempt = argument;
+    struct clb_check *check = attempt->check;
+    pthread_mutex_lock(&lock);
+    clb_status status = atomic_load(&check->done) ? check->status : judge(attempt);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
+                          void *argument)
+{
+    struct attempt attempt = {check, lost, task, argument};
+    if (atomic_load_explicit(&check->done, memory_order_acquire))
+        return check->status;
+    return clb_check_run(attempt_once, &attempt);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+double clb_check_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(*state >> 40) / (double)(1 << 24) - 0.5;
+}
+
+static bool is_single(clb_precision precision)
+{
+    return clb_precision_real_size(precision) == sizeof(float);
+}
+
+double clb_check_get(clb_precision precision, const void *x, size_t at)
+{
+    return is_single(precision) ? (double)((const float *)x)[at] : ((const double *)x)[at];
+}
+
+void clb_check_put(clb_precision precision, void *x, size_t at, double value)
+{
+    if (is_single(precision))
+        ((float *)x)[at] = (float)value;
+    else
+        ((double *)x)[at] = value;
+}
+
+double clb_check_unit(clb_precision precision)
+{
+    return is_single(precision) ? 0x1p-24 : 0x1p-53;
+}
