@@ -1,18 +1,26 @@
 /* Checks: how they are run, once, and what they share. */
 #include "check.h"
 
-#include <pthread.h>
+struct run {
+    clb_check_task *task;
+    void *argument;
+};
 
-/* A driver may compile at the first launch of a kernel, and compilers install signal handlers, so
- * the program's are put back afterwards. CPU devices load what they compiled. */
+/* CPU devices load what they compiled. */
+static clb_status run_loading(void *argument)
+{
+    const struct run *run = argument;
+    clb_load_begin();
+    clb_status status = run->task(run->argument);
+    clb_load_end();
+    return status;
+}
+
+/* On the driver thread, because a driver may compile at the first launch of a kernel. */
 clb_status clb_check_run(clb_check_task *task, void *argument)
 {
-    struct clb_dispositions *dispositions = clb_dispositions_save();
-    clb_load_begin();
-    clb_status status = task(argument);
-    clb_load_end();
-    clb_dispositions_restore(dispositions);
-    return status;
+    struct run run = {task, argument};
+    return clb_driver_call(run_loading, &run);
 }
 
 /* ---- once ------------------------------------------------------------------------------------ */
@@ -24,10 +32,6 @@ struct attempt {
     void *argument;
 };
 
-/* Recursive, for checks that have others run. */
-static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-
-/* With the lock held. */
 static clb_status judge(const struct attempt *attempt)
 {
     struct clb_check *check = attempt->check;
@@ -43,15 +47,12 @@ static clb_status judge(const struct attempt *attempt)
     return status;
 }
 
-/* Nothing is held by a caller who waits for this. */
+/* On the driver thread, so one at a time: another caller may have been first. */
 static clb_status attempt_once(void *argument)
 {
     const struct attempt *attempt = argument;
-    struct clb_check *check = attempt->check;
-    pthread_mutex_lock(&lock);
-    clb_status status = atomic_load(&check->done) ? check->status : judge(attempt);
-    pthread_mutex_unlock(&lock);
-    return status;
+    const struct clb_check *check = attempt->check;
+    return atomic_load(&check->done) ? check->status : judge(attempt);
 }
 
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,

@@ -151,15 +151,10 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
     return status;
 }
 
-static bool is_pocl(const struct clb_runtime *runtime)
-{
-    return strcmp(runtime->device.platform_name, "Portable Computing Language") == 0;
-}
-
 clb_status clb_gemm_widen_cut(struct clb_lane *lane, const struct clb_gemm_variant *variant)
 {
     const struct clb_product cut = {.cut.kind = CLB_CUT_LOWER};
-    if (!is_pocl(lane->runtime))
+    if (!clb_device_is_pocl(&lane->runtime->device))
         return CLB_OK;
     clb_status status = widen_packs(lane, variant, CLB_TRIANGLE_LOW);
     return status == CLB_OK ? widen_product(lane, variant, cut) : status;
@@ -169,13 +164,14 @@ clb_status clb_gemm_widen_shared(struct clb_lane *lane, const struct clb_gemm_va
                                  clb_op b_of_a)
 {
     const struct clb_product shared = {.b_of_a = b_of_a};
-    return is_pocl(lane->runtime) ? widen_product(lane, variant, shared) : CLB_OK;
+    return clb_device_is_pocl(&lane->runtime->device) ? widen_product(lane, variant, shared)
+                                                      : CLB_OK;
 }
 
 clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct clb_lane *lane;
-    if (!is_pocl(runtime))
+    if (!clb_device_is_pocl(&runtime->device))
         return CLB_OK;
     clb_status status = clb_lane_acquire(runtime, &lane);
     if (status != CLB_OK)

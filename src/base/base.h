@@ -209,11 +209,18 @@ struct clb_guest {
 void clb_guest_enter(struct clb_guest *guest);
 void clb_guest_leave(const struct clb_guest *guest);
 
-/* Around driver start and kernel builds, in one thread: put back every signal disposition and the
- * alternate signal stack where they changed inside. */
-struct clb_dispositions;
-struct clb_dispositions *clb_dispositions_save(void);
-void clb_dispositions_restore(struct clb_dispositions *saved);
+/* ---- signals.c: the program's signals while the driver works ----------------------------------
+ */
+
+/* Make the thread that ends or stops the program at once for a signal whose disposition is the
+ * default, and that undoes what drivers do to dispositions. CLB_ERR_NOMEM: it can't be made, and no
+ * driver should be entered. */
+clb_status clb_signals_watch(void) CLB_MUST_CHECK;
+
+/* Around whatever may make a driver install signal handlers (its start, compiling); one at a time.
+ * When the task ends none of them is left. */
+void clb_signals_begin_task(void);
+void clb_signals_end_task(void);
 
 /* ---- fork (fork.c) --------------------------------------------------------------------------- */
 
@@ -229,6 +236,10 @@ void clb_load_end(void);
 /* ---- worker threads (workers.c) -------------------------------------------------------------- */
 
 #define CLB_MAX_WORKERS 16
+
+/* A detached thread with all asynchronous signals blocked and the default floating-point
+ * environment. CLB_ERR_NOMEM when the system gives none. */
+clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument) CLB_MUST_CHECK;
 
 /* Threads lent to one call. */
 struct clb_workers {

@@ -1,14 +1,16 @@
 /* Worker threads: created when a call first needs them, kept for later calls, lent to one call at a
  * time. A call gets those that are free at once and never waits for more.
  *
- * They are created by a thread inside the guest guard, so they start with all asynchronous signals
- * blocked and the default floating-point environment. After a fork they exist in the parent only;
- * the child never uses them, because it has abandoned the device. */
+ * After a fork they exist in the parent only; the child never uses them, because it has abandoned
+ * the device. */
 #include "base.h"
+#include "guests.h"
 
 #include <dlfcn.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +25,27 @@ struct worker {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
 static struct worker workers[CLB_MAX_WORKERS];
+
+clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t block, before;
+    fenv_t environment;
+    if (pthread_attr_init(&attributes) != 0)
+        return CLB_ERR_NOMEM;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, stack);
+    clb_signals_list_asynchronous(&block);
+    pthread_sigmask(SIG_BLOCK, &block, &before);
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    int error = pthread_create(&thread, &attributes, run, argument);
+    fesetenv(&environment);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error == 0 ? CLB_OK : CLB_ERR_NOMEM;
+}
 
 static void *run_worker(void *argument)
 {
@@ -44,15 +67,8 @@ static void *run_worker(void *argument)
 
 static bool create(struct worker *worker)
 {
-    pthread_t thread;
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, (size_t)512 << 10);
     pthread_cond_init(&worker->wake, NULL);
-    worker->exists = pthread_create(&thread, &attributes, run_worker, worker) == 0;
-    pthread_attr_destroy(&attributes);
+    worker->exists = clb_thread_start((size_t)512 << 10, run_worker, worker) == CLB_OK;
     return worker->exists;
 }
 

@@ -50,7 +50,7 @@ static bool make_directories(const char *path)
     return true;
 }
 
-static bool usable(const char *path)
+bool clb_cache_usable(const char *path)
 {
     return make_directories(path) && access(path, R_OK | W_OK | X_OK) == 0;
 }
@@ -69,7 +69,7 @@ static bool format_path(char *path, size_t size, const char *format, const char 
 }
 
 /* $XDG_CACHE_HOME/name, $HOME/.cache/name; false when neither variable is set. */
-static bool user_cache_path(char *path, size_t size, const char *name)
+bool clb_cache_user_path(char *path, size_t size, const char *name)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (xdg != NULL && xdg[0] == '/')
@@ -89,11 +89,11 @@ static void find_directory(void)
     if (wanted != NULL) {
         if (strcmp(wanted, "none") == 0)
             return;
-        directory_found =
-            format_path(directory, sizeof directory, "%s%s", wanted, "") && usable(directory);
+        directory_found = format_path(directory, sizeof directory, "%s%s", wanted, "") &&
+                          clb_cache_usable(directory);
     } else {
-        directory_found = user_cache_path(directory, sizeof directory, "clblas-shim") &&
-                          usable(directory) && private_to_us(directory);
+        directory_found = clb_cache_user_path(directory, sizeof directory, "clblas-shim") &&
+                          clb_cache_usable(directory) && private_to_us(directory);
     }
     if (!directory_found)
         clb_log(CLB_LOG_INFO, "no writable cache directory, compiled kernels are not kept");
@@ -111,50 +111,6 @@ bool clb_cache_has_room(const char *path)
     if (path == NULL || statvfs(path, &info) != 0)
         return true; /* nothing is written there */
     return (uint64_t)info.f_bavail * info.f_frsize >= ROOM_FOR_BUILD;
-}
-
-/* ---- PoCL's cache directory ------------------------------------------------------------------ */
-
-/* Where PoCL will keep its files: $POCL_CACHE_DIR or pocl/kcache in the user's cache. */
-static bool pocl_directory_usable(void)
-{
-    char path[PATH_MAX];
-    const char *wanted = getenv("POCL_CACHE_DIR");
-    bool known = wanted != NULL ? format_path(path, sizeof path, "%s%s", wanted, "")
-                                : user_cache_path(path, sizeof path, "pocl/kcache");
-    return known && usable(path) && clb_cache_has_room(path);
-}
-
-/* A private directory below our own cache or the temporary directory. */
-static bool substitute_directory(char *path, size_t size)
-{
-    char uid[24];
-    const char *own = clb_cache_directory(), *temporary = getenv("TMPDIR");
-    if (own != NULL && format_path(path, size, "%s/%s", own, "pocl") && usable(path) &&
-        clb_cache_has_room(path))
-        return true;
-    snprintf(uid, sizeof uid, "%lu", (unsigned long)geteuid());
-    return format_path(path, size, "%s/clblas-shim-%s", temporary != NULL ? temporary : "/tmp",
-                       uid) &&
-           usable(path) && private_to_us(path) && clb_cache_has_room(path);
-}
-
-/* The variable is set only while the driver starts, and only where PoCL could not work without it:
- * children of the program never see it. */
-void clb_cache_guard_enter(struct clb_cache_guard *guard)
-{
-    char path[PATH_MAX];
-    guard->replaced = false;
-    if (pocl_directory_usable() || getenv("POCL_CACHE_DIR") != NULL)
-        return;
-    if (substitute_directory(path, sizeof path))
-        guard->replaced = setenv("POCL_CACHE_DIR", path, 1) == 0;
-}
-
-void clb_cache_guard_leave(const struct clb_cache_guard *guard)
-{
-    if (guard->replaced)
-        unsetenv("POCL_CACHE_DIR");
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */

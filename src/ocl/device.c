@@ -74,14 +74,12 @@ struct listed {
     unsigned platform, index;
 };
 
-/* PoCL ends the process when it can't see the machine's memory, which it looks up in /sys: chroots
- * and some containers have none. */
-static bool would_abort(cl_platform_id platform)
+/* NULL, or why a platform's devices must not be asked for. */
+static const char *refusal(cl_platform_id platform)
 {
-    char name[128];
-    platform_text(platform, CL_PLATFORM_NAME, name, sizeof name);
-    return strcmp(name, "Portable Computing Language") == 0 &&
-           access("/sys/devices/system/cpu", X_OK) != 0;
+    struct clb_device device;
+    platform_text(platform, CL_PLATFORM_NAME, device.platform_name, sizeof device.platform_name);
+    return clb_device_is_pocl(&device) ? clb_pocl_refusal() : NULL;
 }
 
 static size_t list_devices(struct listed *list, size_t capacity)
@@ -94,8 +92,9 @@ static size_t list_devices(struct listed *list, size_t capacity)
     for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS; p++) {
         cl_device_id ids[MAX_DEVICES];
         cl_uint found = 0;
-        if (would_abort(platforms[p])) {
-            clb_log(CLB_LOG_WARN, "PoCL is not used: it needs /sys");
+        const char *reason = refusal(platforms[p]);
+        if (reason != NULL) {
+            clb_log(CLB_LOG_WARN, "PoCL is not used: %s", reason);
             continue;
         }
         if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &found) !=

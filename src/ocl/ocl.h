@@ -62,6 +62,29 @@ struct clb_device {
 /* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 
+/* ---- pocl.c: what is peculiar to PoCL ---------------------------------------------------------
+ */
+
+bool clb_device_is_pocl(const struct clb_device *device);
+/* NULL, or why PoCL must not be asked for its devices. Throws away what is damaged in its cache. */
+const char *clb_pocl_refusal(void);
+/* Around its start: what it puts into the environment is taken back. */
+char *clb_pocl_save_environment(void);
+void clb_pocl_restore_environment(char *saved);
+
+/* ---- limits.c: room for a driver under the process's resource limits ------------------------- */
+
+/* NULL, or what keeps this process from starting a driver, and from building. */
+const char *clb_limits_on_start(void);
+const char *clb_limits_on_build(void);
+
+/* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
+
+/* Run a task on the driver thread and wait for it; at once when this is that thread. The caller
+ * holds no lock that a task may take. CLB_ERR_NOMEM when there can be no such thread, otherwise
+ * what the task returns. */
+clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
+
 /* ---- spread.c: the worker threads of a CPU device ---------------------------------------------
  */
 
@@ -231,12 +254,10 @@ const char *clb_cache_directory(void);
  * the disk fills while it compiles). */
 bool clb_cache_has_room(const char *directory);
 
-/* Make PoCL's own cache directory usable for the time of the driver's start. */
-struct clb_cache_guard {
-    bool replaced;
-};
-void clb_cache_guard_enter(struct clb_cache_guard *guard);
-void clb_cache_guard_leave(const struct clb_cache_guard *guard);
+/* Make the directory `path`, with those above it, and say whether it can be used. */
+bool clb_cache_usable(const char *path);
+/* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set. */
+bool clb_cache_user_path(char *path, size_t size, const char *name);
 
 /* The entry stored under `key` (any text); *data is malloc'ed. CLB_ERR_IO when there is none or it
  * is damaged. */

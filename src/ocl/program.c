@@ -14,7 +14,7 @@ struct clb_program {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct clb_program *programs;
+static struct clb_program *programs; /* under `lock`; only the driver thread adds */
 
 cl_program clb_program_handle(const struct clb_program *program)
 {
@@ -181,10 +181,14 @@ static char *cache_key(const struct clb_runtime *runtime, const struct clb_progr
 static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
 {
     double begin = clb_now();
+    const char *limit = clb_limits_on_build();
+    if (limit != NULL) {
+        clb_log(CLB_LOG_WARN, "%s is not built in this process: %s", program->source->name, limit);
+        return CLB_ERR_NOMEM;
+    }
     char *key = cache_key(runtime, program);
     if (key == NULL)
         return CLB_ERR_NOMEM;
-    struct clb_dispositions *dispositions = clb_dispositions_save();
     const char *origin = "disk";
     clb_status status = build_from_cache(runtime, program, key);
     if (status != CLB_OK) {
@@ -194,7 +198,6 @@ static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
         if (status == CLB_OK)
             store_binary(program, key);
     }
-    clb_dispositions_restore(dispositions);
     free(key);
     /* What a driver makes of a program is no failure of the device: only what needs it is lost. */
     if (status == CLB_ERR_OPENCL)
@@ -231,23 +234,49 @@ static clb_status add(struct clb_runtime *runtime, const struct clb_source *sour
         free(copy);
         return CLB_ERR_NOMEM;
     }
+    pthread_mutex_lock(&lock);
     program->next = programs;
     programs = program;
+    pthread_mutex_unlock(&lock);
     *out = program;
     return CLB_OK;
 }
 
-/* The lock is held while building: a second thread that needs the same program would otherwise
- * build it too. Nothing of the host program runs meanwhile in this thread. */
-clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
-                           const char *options, struct clb_program **out)
+static struct clb_program *find_locked(const struct clb_source *source, const char *options)
 {
     pthread_mutex_lock(&lock);
     struct clb_program *program = find(source, options);
-    clb_status status = program != NULL ? CLB_OK : add(runtime, source, options, &program);
     pthread_mutex_unlock(&lock);
+    return program;
+}
+
+struct wanted {
+    struct clb_runtime *runtime;
+    const struct clb_source *source;
+    const char *options;
+    struct clb_program *program;
+};
+
+/* On the driver thread: what another thread wanted too is there by now. */
+static clb_status add_wanted(void *argument)
+{
+    struct wanted *wanted = argument;
+    wanted->program = find_locked(wanted->source, wanted->options);
+    if (wanted->program != NULL)
+        return CLB_OK;
+    return add(wanted->runtime, wanted->source, wanted->options, &wanted->program);
+}
+
+clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
+                           const char *options, struct clb_program **out)
+{
+    struct wanted wanted = {.runtime = runtime, .source = source, .options = options};
+    clb_status status = CLB_OK;
+    wanted.program = find_locked(source, options);
+    if (wanted.program == NULL)
+        status = clb_driver_call(add_wanted, &wanted);
     if (status == CLB_OK)
-        status = program->status;
-    *out = program;
+        status = wanted.program->status;
+    *out = wanted.program;
     return status;
 }

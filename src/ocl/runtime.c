@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* After so many calls in a row that failed on the device, calls go straight to the next BLAS. */
@@ -18,13 +17,10 @@ enum { STARTING = CLB_RUNTIME_QUARANTINED + 1 };
 static struct clb_runtime runtime;
 static _Atomic int state = CLB_RUNTIME_IDLE;
 static _Atomic int failures;
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void abandon_in_child(void)
 {
-    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     int now = atomic_load(&state);
-    start_lock = unlocked; /* whoever held it is not in this process */
     if (now == CLB_RUNTIME_READY || now == STARTING || now == CLB_RUNTIME_QUARANTINED)
         atomic_store(&state, CLB_RUNTIME_ABANDONED);
 }
@@ -45,6 +41,11 @@ static clb_status start(const struct clb_config *config)
 {
     if (config->device != NULL && strcmp(config->device, "none") == 0)
         return CLB_ERR_NODEVICE;
+    const char *limit = clb_limits_on_start();
+    if (limit != NULL) {
+        clb_log(CLB_LOG_WARN, "no device is started in this process: %s", limit);
+        return CLB_ERR_NODEVICE;
+    }
     clb_status status = clb_cl_load();
     if (status == CLB_OK)
         status = clb_device_select(config->device, &runtime.device);
@@ -64,50 +65,27 @@ static clb_status start(const struct clb_config *config)
     return CLB_OK;
 }
 
-/* What drivers put into the environment for libraries of theirs, and children would inherit: PoCL
- * keeps hwloc from loading plugins. */
-static const char *const driver_variable = "HWLOC_PLUGINS_PATH";
-
-/* The program's value, owned; NULL when it has none. */
-static char *save_driver_variable(void)
+/* On the driver thread, so one at a time. */
+static clb_status start_once(void *unused)
 {
-    const char *value = getenv(driver_variable);
-    return value != NULL ? strdup(value) : NULL;
-}
-
-static void restore_driver_variable(char *value)
-{
-    const char *now = getenv(driver_variable);
-    if (value == NULL && now != NULL)
-        unsetenv(driver_variable);
-    else if (value != NULL && (now == NULL || strcmp(now, value) != 0))
-        setenv(driver_variable, value, 1);
-    free(value);
-}
-
-/* Starting a driver may replace signal handlers, and PoCL refuses to start or fails later when its
- * cache directory can't be written. */
-static void start_as_guest(void)
-{
-    static struct clb_thread_list threads; /* one start at a time */
-    struct clb_cache_guard cache;
-    struct clb_dispositions *dispositions = clb_dispositions_save();
-    char *variable = save_driver_variable();
+    static struct clb_thread_list threads;
+    (void)unused;
+    if (atomic_load(&state) != CLB_RUNTIME_IDLE)
+        return CLB_OK;
+    char *environment = clb_pocl_save_environment();
     double begin = clb_now();
     atomic_store(&state, STARTING);
     clb_load_begin();
-    clb_cache_guard_enter(&cache);
     clb_threads_note(&threads);
     clb_status status = start(clb_config_get());
-    clb_cache_guard_leave(&cache);
-    restore_driver_variable(variable);
-    clb_dispositions_restore(dispositions);
+    clb_pocl_restore_environment(environment);
     if (status == CLB_OK)
         clb_threads_spread(&runtime.device, &threads);
     clb_load_end();
     atomic_store(&state, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
     clb_log(CLB_LOG_INFO, "device start: %s, %.0f ms", clb_status_name(status),
             1e3 * (clb_now() - begin));
+    return status;
 }
 
 struct clb_runtime *clb_runtime_get(clb_runtime_state *why)
@@ -116,10 +94,8 @@ struct clb_runtime *clb_runtime_get(clb_runtime_state *why)
     if (now == CLB_RUNTIME_IDLE || now == STARTING) {
         static pthread_once_t watching = PTHREAD_ONCE_INIT;
         pthread_once(&watching, watch_forks);
-        pthread_mutex_lock(&start_lock);
-        if (atomic_load(&state) == CLB_RUNTIME_IDLE)
-            start_as_guest();
-        pthread_mutex_unlock(&start_lock);
+        if (clb_driver_call(start_once, NULL) != CLB_OK && atomic_load(&state) == CLB_RUNTIME_IDLE)
+            atomic_store(&state, CLB_RUNTIME_FAILED); /* there is no thread for it */
         now = atomic_load(&state);
     }
     *why = (clb_runtime_state)now;

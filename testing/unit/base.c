@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "tap.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fenv.h>
 #include <locale.h>
@@ -306,7 +307,6 @@ static void guest(void *unused)
 {
     struct clb_guest saved;
     sigset_t mask, now;
-    struct sigaction action = {.sa_handler = handler}, other = {.sa_handler = SIG_IGN}, got, before;
     (void)unused;
     sigemptyset(&mask);
     sigaddset(&mask, SIGUSR2);
@@ -327,16 +327,86 @@ static void guest(void *unused)
     expect(fetestexcept(FE_ALL_EXCEPT) == FE_INEXACT, "the flags");
     pthread_sigmask(SIG_SETMASK, NULL, &now);
     expect(sigismember(&now, SIGUSR2) == 1 && sigismember(&now, SIGTERM) == 0, "the mask");
-    sigaction(SIGUSR1, &action, NULL);
-    sigaction(SIGFPE, NULL, &before);
-    struct clb_dispositions *dispositions = clb_dispositions_save();
-    sigaction(SIGUSR1, &other, NULL);
-    sigaction(SIGFPE, &other, NULL);
-    clb_dispositions_restore(dispositions);
+}
+
+/* A module that is loaded while a task runs stands for a driver. */
+static void install_from_module(int number)
+{
+    char path[4096];
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    snprintf(path, sizeof path, "%s/testing/unit/.libs/next32.so", getenv("builddir"));
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *function = module == NULL ? NULL : dlsym(module, "sgemm_");
+    expect(function != NULL, "a function of %s", path);
+    memcpy(&action.sa_handler, &function, sizeof function);
+    sigaction(number, &action, NULL);
+}
+
+static void *set_handler(void *number)
+{
+    sigaction(*(int *)number, &(struct sigaction){.sa_handler = handler}, NULL);
+    return NULL;
+}
+
+static void task_dispositions(void *unused)
+{
+    int term = SIGTERM, hup = SIGHUP;
+    pthread_t thread;
+    struct sigaction got;
+    (void)unused;
+    set_handler(&hup);
+    expect(clb_signals_watch() == CLB_OK, "no watcher");
+    clb_signals_begin_task();
+    install_from_module(SIGHUP);
+    install_from_module(SIGINT);
+    install_from_module(SIGTERM);
+    usleep(100000); /* the watcher has put back what it finds, or the task's end does */
+    pthread_create(&thread, NULL, set_handler, &term);
+    pthread_join(thread, NULL);
+    signal(SIGUSR1, SIG_IGN);
+    clb_signals_end_task();
+    sigaction(SIGHUP, NULL, &got);
+    expect(got.sa_handler == handler, "the program's handler is back");
+    sigaction(SIGINT, NULL, &got);
+    expect(got.sa_handler == SIG_DFL, "the default is back");
+    sigaction(SIGTERM, NULL, &got);
+    expect(got.sa_handler == handler, "what another thread installed stays");
     sigaction(SIGUSR1, NULL, &got);
-    expect(got.sa_handler == handler, "SIGUSR1");
-    sigaction(SIGFPE, NULL, &got);
-    expect(got.sa_handler == before.sa_handler, "SIGFPE");
+    expect(got.sa_handler == SIG_IGN, "what was ignored meanwhile is");
+}
+
+/* The signal is pending for the process, because its only thread blocks it inside the guard. */
+static void pending_default(void *unused)
+{
+    struct clb_guest saved;
+    (void)unused;
+    expect(clb_signals_watch() == CLB_OK, "no watcher");
+    clb_guest_enter(&saved);
+    kill(getpid(), SIGTERM);
+    sleep(20);
+    clb_guest_leave(&saved);
+}
+
+static void pending_for_program(void *unused)
+{
+    struct clb_guest saved;
+    sigset_t term, now;
+    (void)unused;
+    expect(clb_signals_watch() == CLB_OK, "no watcher");
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, NULL);
+    signal(SIGINT, handler);
+    clb_guest_enter(&saved);
+    kill(getpid(), SIGTERM);
+    kill(getpid(), SIGINT);
+    usleep(300000);
+    sigpending(&now);
+    expect(sigismember(&now, SIGTERM) == 1, "SIGTERM is still there for the program");
+    expect(sigismember(&now, SIGINT) == 1, "and SIGINT for its handler");
+    clb_guest_leave(&saved);
+    sigpending(&now);
+    expect(sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 0, "after the guard");
 }
 
 /* ---- forks ----------------------------------------------------------------------------------- */
@@ -461,6 +531,11 @@ int main(void)
     tap_child("text", 30, text, NULL);
     test_log();
     tap_child("guest guard", 30, guest, NULL);
+    tap_child("only a driver's signal handlers are undone", 30, task_dispositions, NULL);
+    int ended = run_child(30, pending_default, NULL, NULL, 0);
+    tap_ok(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGTERM,
+           "a signal at its default ends a program that is inside the guard");
+    tap_child("signals that the program blocks or handles wait", 30, pending_for_program, NULL);
     tap_child("a fork while a library is loaded: the child's dynamic linker is whole", 60, forks,
               NULL);
     tap_child("names", 30, names, NULL);

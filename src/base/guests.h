@@ -1,0 +1,15 @@
+/* Between guest.c, signals.c and workers.c: signals of threads that are inside the driver. */
+#ifndef CLB_GUESTS_H
+#define CLB_GUESTS_H
+
+#include <signal.h>
+
+/* What threads inside the driver, and threads of ours, block. */
+void clb_signals_list_asynchronous(sigset_t *set);
+
+/* This thread, whose own signal mask is given, enters the driver with signals blocked. Returns what
+ * clb_guests_remove wants. */
+int clb_guests_add(const sigset_t *mask);
+void clb_guests_remove(int slot);
+
+#endif

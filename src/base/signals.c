@@ -1,0 +1,358 @@
+/* The program's signals while one of its threads is inside the OpenCL driver.
+ *
+ * A thread that enters the driver blocks all asynchronous signals (guest.c), because a handler must
+ * not run there: it may jump out, and threads that the driver makes inherit the mask. Two things
+ * would be lost by that, and a thread of ours, the watcher, sees to both:
+ *
+ * - A signal whose disposition is the default ends or stops the program at once. When one is
+ *   pending for the process and a thread inside the driver had not blocked it, the watcher unblocks
+ *   it in itself: the system then does what it would have done. Handlers wait until the thread has
+ *   left the driver.
+ *
+ * - What a driver does to signal dispositions is undone: LLVM's start replaces 15 of them. Only
+ *   handlers that lie in objects which were loaded by a driver task (clb_signals_begin_task) are
+ *   undone, and the program's latest disposition is put back; what another thread of the program
+ *   installs meanwhile stays.
+ *
+ * The watcher sleeps unless a thread is inside the driver or was a moment ago. */
+#include "base.h"
+#include "guests.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Signals 1 to 64 on Linux; numbers that the C library keeps for itself fail in sigaction and are
+ * skipped. */
+#define SIGNALS 64
+
+/* Between looks while a task runs, in which a driver may install handlers, and otherwise. */
+#define TASK_INTERVAL_NS  1000000L
+#define GUEST_INTERVAL_NS 50000000L
+
+/* Looks that find no thread inside the driver before the watcher goes to sleep. */
+#define IDLE_LOOKS 4
+
+/* Threads inside the driver that are seen; those beyond are not. Their masks are kept here and not
+ * on their stacks, because a handler of SIGSEGV may jump out of the driver. */
+#define MAX_GUESTS 256
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static struct {
+    bool used;
+    sigset_t mask; /* the thread's own, before it entered */
+} guests[MAX_GUESTS];
+static int guest_count;
+static bool watcher_exists;
+static bool asleep; /* the watcher waits for `wake` */
+
+static _Atomic bool task_runs;
+
+/* ---- what the driver did to dispositions ----------------------------------------------------- */
+
+struct object {
+    uintptr_t address;
+    const ElfW(Phdr) * headers;
+};
+
+struct objects {
+    size_t count, capacity;
+    struct object *object;
+    bool failed;
+};
+
+static pthread_mutex_t task_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static struct sigaction program[SIGNALS + 1];                 /* as the program set them */
+static bool known[SIGNALS + 1];
+static struct objects programs; /* objects that were loaded when the task began */
+static struct objects drivers;  /* objects that tasks have loaded */
+
+static bool contains(const struct objects *objects, const struct object *object)
+{
+    for (size_t i = 0; i < objects->count; i++) {
+        if (objects->object[i].address == object->address &&
+            objects->object[i].headers == object->headers)
+            return true;
+    }
+    return false;
+}
+
+static void add_object(struct objects *objects, const struct object *object)
+{
+    if (objects->count == objects->capacity) {
+        size_t capacity = 2 * objects->capacity + 64;
+        struct object *larger = realloc(objects->object, capacity * sizeof *larger);
+        if (larger == NULL) {
+            objects->failed = true;
+            return;
+        }
+        objects->object = larger;
+        objects->capacity = capacity;
+    }
+    objects->object[objects->count++] = *object;
+}
+
+static int note_program(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    (void)unused;
+    if (!contains(&drivers, &object))
+        add_object(&programs, &object);
+    return 0;
+}
+
+static int note_driver(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    (void)unused;
+    if (!contains(&programs, &object) && !contains(&drivers, &object))
+        add_object(&drivers, &object);
+    return 0;
+}
+
+struct owner {
+    uintptr_t address;
+    bool found, is_driver;
+};
+
+static int find_owner(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct owner *owner = argument;
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    for (size_t i = 0; i < info->dlpi_phnum && !owner->found; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + header->p_vaddr;
+        owner->found = header->p_type == PT_LOAD && owner->address >= begin &&
+                       owner->address < begin + header->p_memsz;
+    }
+    owner->is_driver = owner->found && !contains(&programs, &object);
+    return owner->found;
+}
+
+static bool has_handler(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 ||
+           (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
+static bool is_default(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == SIG_DFL;
+}
+
+/* A handler in memory that no object has is the program's: made by a just-in-time compiler. */
+static bool is_drivers(const struct sigaction *action)
+{
+    struct owner owner = {.address = (action->sa_flags & SA_SIGINFO) != 0
+                                         ? (uintptr_t)action->sa_sigaction
+                                         : (uintptr_t)action->sa_handler};
+    if (!has_handler(action) || programs.failed)
+        return false;
+    dl_iterate_phdr(find_owner, &owner);
+    return owner.is_driver;
+}
+
+static bool is_same(const struct sigaction *a, const struct sigaction *b)
+{
+    /* The kernel fills in 64 signals of the mask, the C library leaves the rest as it was. */
+    return a->sa_flags == b->sa_flags && a->sa_handler == b->sa_handler &&
+           memcmp(&a->sa_mask, &b->sa_mask, SIGNALS / 8) == 0;
+}
+
+/* What is there now is the driver's: put the program's back. When the program has installed a
+ * handler between the look and this, that one is its latest. */
+static void put_back(int number)
+{
+    struct sigaction replaced;
+    if (sigaction(number, &program[number], &replaced) != 0 || is_drivers(&replaced))
+        return;
+    program[number] = replaced;
+    sigaction(number, &replaced, NULL);
+}
+
+static void look_at_dispositions(void)
+{
+    for (int number = 1; number <= SIGNALS; number++) {
+        struct sigaction now;
+        if (!known[number] || sigaction(number, NULL, &now) != 0 || is_same(&now, &program[number]))
+            continue;
+        if (is_drivers(&now))
+            put_back(number);
+        else
+            program[number] = now;
+    }
+}
+
+void clb_signals_begin_task(void)
+{
+    pthread_mutex_lock(&task_lock);
+    programs.count = 0;
+    programs.failed = false;
+    dl_iterate_phdr(note_program, NULL);
+    for (int number = 1; number <= SIGNALS; number++)
+        known[number] = sigaction(number, NULL, &program[number]) == 0;
+    pthread_mutex_unlock(&task_lock);
+    atomic_store(&task_runs, true);
+    pthread_mutex_lock(&lock);
+    pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_signals_end_task(void)
+{
+    atomic_store(&task_runs, false);
+    pthread_mutex_lock(&task_lock);
+    dl_iterate_phdr(note_driver, NULL);
+    look_at_dispositions();
+    pthread_mutex_unlock(&task_lock);
+}
+
+/* ---- the watcher ----------------------------------------------------------------------------- */
+
+/* Signals that a thread inside the driver would have got now. */
+static void list_awaited(sigset_t *awaited)
+{
+    sigset_t pending;
+    sigemptyset(awaited);
+    if (sigpending(&pending) != 0 || sigisemptyset(&pending))
+        return;
+    for (int i = 0; i < MAX_GUESTS; i++) {
+        for (int number = 1; guests[i].used && number <= SIGNALS; number++) {
+            if (sigismember(&pending, number) == 1 && sigismember(&guests[i].mask, number) == 0)
+                sigaddset(awaited, number);
+        }
+    }
+}
+
+/* The default action of what is awaited happens here: this thread lets it through. */
+static void let_defaults_through(const sigset_t *awaited)
+{
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    for (int number = 1; number <= SIGNALS; number++) {
+        struct sigaction now;
+        if (sigismember(awaited, number) == 1 && sigaction(number, NULL, &now) == 0 &&
+            is_default(&now))
+            sigaddset(&defaults, number);
+    }
+    if (sigisemptyset(&defaults))
+        return;
+    pthread_sigmask(SIG_UNBLOCK, &defaults, NULL);
+    pthread_sigmask(SIG_BLOCK, &defaults, NULL);
+}
+
+static void sleep_for(long nanoseconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += nanoseconds;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_cond_clockwait(&wake, &lock, CLOCK_MONOTONIC, &until);
+}
+
+static void *watch(void *unused)
+{
+    double last = 0;
+    int idle = 0;
+    (void)unused;
+    pthread_setname_np(pthread_self(), "clblas-shim");
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        sigset_t awaited;
+        bool task = atomic_load(&task_runs), looks = clb_now() - last > 0.9e-9 * GUEST_INTERVAL_NS;
+        idle = task || guest_count > 0 ? 0 : idle + 1;
+        if (looks)
+            list_awaited(&awaited);
+        pthread_mutex_unlock(&lock);
+        if (task && pthread_mutex_trylock(&task_lock) == 0) {
+            if (atomic_load(&task_runs))
+                look_at_dispositions();
+            pthread_mutex_unlock(&task_lock);
+        }
+        if (looks) {
+            let_defaults_through(&awaited);
+            last = clb_now();
+        }
+        pthread_mutex_lock(&lock);
+        if (idle < IDLE_LOOKS) {
+            sleep_for(task ? TASK_INTERVAL_NS : GUEST_INTERVAL_NS);
+        } else if (guest_count == 0 && !atomic_load(&task_runs)) {
+            asleep = true;
+            pthread_cond_wait(&wake, &lock);
+            asleep = false;
+            idle = 0;
+        }
+    }
+    return NULL;
+}
+
+/* The child has neither the watcher nor other threads' guests. Its own thread is inside the driver
+ * only where the driver forks. */
+static void forget_in_child(void)
+{
+    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
+    lock = task_lock = unlocked;
+    wake = unwaited;
+    memset(guests, 0, sizeof guests);
+    guest_count = 0;
+    watcher_exists = asleep = false;
+    atomic_store(&task_runs, false);
+}
+
+static void watch_forks(void)
+{
+    clb_fork_on_child(forget_in_child);
+}
+
+clb_status clb_signals_watch(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    if (!watcher_exists)
+        watcher_exists = clb_thread_start((size_t)256 << 10, watch, NULL) == CLB_OK;
+    clb_status status = watcher_exists ? CLB_OK : CLB_ERR_NOMEM;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* ---- threads inside the driver --------------------------------------------------------------- */
+
+int clb_guests_add(const sigset_t *mask)
+{
+    int slot = 0;
+    pthread_mutex_lock(&lock);
+    while (slot < MAX_GUESTS && guests[slot].used)
+        slot++;
+    if (slot < MAX_GUESTS) {
+        guests[slot].used = true;
+        guests[slot].mask = *mask;
+        guest_count++;
+    }
+    if (asleep)
+        pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+    return slot;
+}
+
+void clb_guests_remove(int slot)
+{
+    pthread_mutex_lock(&lock);
+    if (slot < MAX_GUESTS && guests[slot].used) { /* not so in a forked child */
+        guests[slot].used = false;
+        guest_count--;
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,226 @@
+/* What is peculiar to PoCL's driver.
+ *
+ * It ends the process when it can't see the machine's memory, and when a file of its own cache of
+ * compiled kernels is damaged; it runs whatever code lies there. So its cache directory is used
+ * only where it belongs to the user alone, and what is damaged is thrown away before it looks. */
+#include "ocl.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool clb_device_is_pocl(const struct clb_device *device)
+{
+    return strcmp(device->platform_name, "Portable Computing Language") == 0;
+}
+
+/* ---- the directory of its cache -------------------------------------------------------------- */
+
+/* A folder that others may change, or may put another in the place of. The user's own group counts
+ * as the user. */
+static bool others_may_write(const struct stat *info)
+{
+    bool own_group = info->st_gid == getegid() && info->st_gid == info->st_uid;
+    mode_t others = own_group ? S_IWOTH : S_IWGRP | S_IWOTH;
+    return (info->st_mode & others) != 0;
+}
+
+static bool belongs_to_us(const struct stat *info)
+{
+    return info->st_uid == geteuid() && !others_may_write(info);
+}
+
+/* Every folder above is ours or root's, and what others may write to is sticky, as /tmp is. */
+static bool is_private(const char *path)
+{
+    char real[PATH_MAX];
+    struct stat info;
+    if (realpath(path, real) == NULL || stat(real, &info) != 0 || !belongs_to_us(&info))
+        return false;
+    for (char *slash = strrchr(real, '/'); slash != NULL; slash = strrchr(real, '/')) {
+        *slash = '\0';
+        if (stat(slash == real ? "/" : real, &info) != 0 ||
+            (info.st_uid != geteuid() && info.st_uid != 0) ||
+            (others_may_write(&info) && (info.st_mode & S_ISVTX) == 0))
+            return false;
+        if (slash == real)
+            return true;
+    }
+    return false;
+}
+
+/* Where PoCL keeps its files; false where that can't be said. */
+static bool find_directory(char *path, size_t size)
+{
+    const char *wanted = getenv("POCL_CACHE_DIR");
+    int length = 0;
+    if (wanted == NULL)
+        return clb_cache_user_path(path, size, "pocl/kcache");
+    length = snprintf(path, size, "%s", wanted);
+    return length > 0 && (size_t)length < size;
+}
+
+/* ---- damage ---------------------------------------------------------------------------------- */
+
+static bool read_at(int fd, void *data, size_t size, off_t where)
+{
+    return pread(fd, data, size, where) == (ssize_t)size;
+}
+
+/* A shared object's section headers stand at its end: one that is cut off lacks them. */
+static bool is_whole_object(int fd, off_t size)
+{
+    Elf64_Ehdr header;
+    if (!read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return false;
+    if (header.e_ident[EI_CLASS] != ELFCLASS64)
+        return true;
+    uint64_t sections = (uint64_t)header.e_shnum * header.e_shentsize;
+    return header.e_shoff <= (uint64_t)size && sections <= (uint64_t)size - header.e_shoff;
+}
+
+/* LLVM bitcode is a magic number and blocks, whose second word is their length in words; the first
+ * has the block's number and is not looked at (LLVM Bitcode File Format, "Blocks"). */
+static bool is_whole_bitcode(int fd, off_t size)
+{
+    uint32_t word[2];
+    off_t at = 4;
+    if (!read_at(fd, word, 4, 0) || memcmp(word, "BC\xc0\xde", 4) != 0)
+        return false;
+    while (at + 8 <= size && read_at(fd, word, sizeof word, at))
+        at += 8 + 4 * (off_t)word[1];
+    return at == size;
+}
+
+/* Only names that PoCL reads. */
+static bool is_damaged(int folder, const char *name)
+{
+    struct stat info;
+    const char *ending = strrchr(name, '.');
+    bool object = ending != NULL && strcmp(ending, ".so") == 0;
+    bool bitcode = ending != NULL && strcmp(ending, ".bc") == 0;
+    if (!object && !bitcode)
+        return false;
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno != ENOENT;
+    bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && belongs_to_us(&info) &&
+                 (object ? is_whole_object(fd, info.st_size) : is_whole_bitcode(fd, info.st_size));
+    close(fd);
+    return !whole;
+}
+
+static DIR *open_folder(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (folder == NULL && fd >= 0)
+        close(fd);
+    return folder;
+}
+
+static bool is_folder(const struct dirent *entry)
+{
+    return entry->d_type == DT_DIR && entry->d_name[0] != '.';
+}
+
+/* Folders below the cache: two letters, a program, a kernel, a size of its work-groups. */
+#define DEEPEST 4
+
+static bool has_damage(int parent, const char *name, int depth)
+{
+    bool damaged = false;
+    DIR *folder = open_folder(parent, name);
+    for (struct dirent *entry; folder != NULL && !damaged && (entry = readdir(folder)) != NULL;) {
+        if (!is_folder(entry))
+            damaged = is_damaged(dirfd(folder), entry->d_name);
+        else if (depth < DEEPEST)
+            damaged = has_damage(dirfd(folder), entry->d_name, depth + 1);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return damaged;
+}
+
+static void remove_folder(int parent, const char *name, int depth)
+{
+    DIR *folder = open_folder(parent, name);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (is_folder(entry) && depth < DEEPEST)
+            remove_folder(dirfd(folder), entry->d_name, depth + 1);
+        else if (!is_folder(entry))
+            unlinkat(dirfd(folder), entry->d_name, 0); /* fails for . and .. */
+    }
+    if (folder != NULL)
+        closedir(folder);
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* A program is removed whole, and made again when it is wanted. */
+static void throw_away_damage(const char *path)
+{
+    DIR *cache = open_folder(AT_FDCWD, path);
+    for (struct dirent *letters; cache != NULL && (letters = readdir(cache)) != NULL;) {
+        DIR *programs = is_folder(letters) ? open_folder(dirfd(cache), letters->d_name) : NULL;
+        for (struct dirent *program; programs != NULL && (program = readdir(programs)) != NULL;) {
+            if (!is_folder(program) || !has_damage(dirfd(programs), program->d_name, 2))
+                continue;
+            clb_log(CLB_LOG_WARN, "%s/%s/%s is damaged, it is removed and made again", path,
+                    letters->d_name, program->d_name);
+            remove_folder(dirfd(programs), program->d_name, 2);
+        }
+        if (programs != NULL)
+            closedir(programs);
+    }
+    if (cache != NULL)
+        closedir(cache);
+}
+
+/* ---- before its devices are asked for -------------------------------------------------------- */
+
+const char *clb_pocl_refusal(void)
+{
+    char path[PATH_MAX];
+    if (access("/sys/devices/system/cpu", X_OK) != 0)
+        return "it needs /sys";
+    if (!find_directory(path, sizeof path))
+        return "it has no directory for its cache (HOME, XDG_CACHE_HOME, POCL_CACHE_DIR)";
+    if (!clb_cache_usable(path))
+        return "the directory of its cache can't be written";
+    if (!is_private(path))
+        return "the directory of its cache is not the user's alone";
+    if (!clb_cache_has_room(path))
+        return "the disk of its cache is full";
+    throw_away_damage(path);
+    return NULL;
+}
+
+/* ---- what it puts into the environment ------------------------------------------------------- */
+
+/* PoCL keeps hwloc from loading plugins, and the program's children would inherit that. */
+static const char *const variable = "HWLOC_PLUGINS_PATH";
+
+char *clb_pocl_save_environment(void)
+{
+    const char *value = getenv(variable);
+    return value != NULL ? strdup(value) : NULL;
+}
+
+/* Neither moves the environment: a name that is there gets another value, and one that PoCL added
+ * stands at the end. */
+void clb_pocl_restore_environment(char *value)
+{
+    const char *now = getenv(variable);
+    if (value == NULL && now != NULL)
+        unsetenv(variable);
+    else if (value != NULL && (now == NULL || strcmp(now, value) != 0))
+        setenv(variable, value, 1);
+    free(value);
+}
