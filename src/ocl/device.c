@@ -129,8 +129,26 @@ static double capability(const struct clb_device *device)
     return rank * 1e8 + (device->fp64 ? 1e7 : 0) + (double)device->units;
 }
 
+/* What the words of CLBLAS_SHIM_DEVICE may be part of: the first in which any device has the word.
+ */
+enum name { NAME_DEVICE, NAME_PLATFORM, NAME_VENDOR, NAMES };
+
+static bool has_name(const struct clb_device *device, enum name name, const char *word)
+{
+    char vendor[128];
+    switch (name) {
+    case NAME_DEVICE:
+        return strcasestr(device->name, word) != NULL;
+    case NAME_PLATFORM:
+        return strcasestr(device->platform_name, word) != NULL;
+    default:
+        platform_text(device->platform, CL_PLATFORM_VENDOR, vendor, sizeof vendor);
+        return strcasestr(device->vendor, word) != NULL || strcasestr(vendor, word) != NULL;
+    }
+}
+
 /* Does one item of CLBLAS_SHIM_DEVICE name this device? */
-static bool matches(const char *item, size_t length, const struct listed *entry)
+static bool matches(const char *item, size_t length, enum name name, const struct listed *entry)
 {
     char word[128];
     if (length == 0 || length >= sizeof word)
@@ -145,18 +163,20 @@ static bool matches(const char *item, size_t length, const struct listed *entry)
         return (entry->device.type & CL_DEVICE_TYPE_GPU) != 0;
     if (strcasecmp(word, "cpu") == 0)
         return (entry->device.type & CL_DEVICE_TYPE_CPU) != 0;
-    return strcasestr(entry->device.name, word) != NULL;
+    return has_name(&entry->device, name, word);
 }
 
 static const struct listed *best_match(const struct listed *list, size_t count, const char *item,
                                        size_t length)
 {
     const struct listed *best = NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (item != NULL && !matches(item, length, &list[i]))
-            continue;
-        if (best == NULL || capability(&list[i].device) > capability(&best->device))
-            best = &list[i];
+    for (int name = 0; name < NAMES && best == NULL; name++) {
+        for (size_t i = 0; i < count; i++) {
+            if (item != NULL && !matches(item, length, (enum name)name, &list[i]))
+                continue;
+            if (best == NULL || capability(&list[i].device) > capability(&best->device))
+                best = &list[i];
+        }
     }
     return best;
 }

@@ -390,6 +390,8 @@ static void test_choices(void)
         {"gpu,cpu", true},
         {"nothing,0:0", true},
         {"pthread", true},
+        {"portable computing", true}, /* the platform's name */
+        {"the pocl", true},           /* and its vendor */
         {"7:0", false},
         {"0:7", false},
         {"no such device", false},
