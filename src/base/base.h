@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define CLB_MUST_CHECK   __attribute__((warn_unused_result))
 #define CLB_NOINLINE     __attribute__((noinline))
@@ -131,6 +132,13 @@ const struct clb_config *clb_config_get(void);
  * ("dgemm"), as the cube root of the work; negative when neither is set. */
 double clb_config_threshold(const char *routine);
 
+/* Whether CLBLAS_SHIM_STATS is `-` now. Nothing else is read, for a process that made no call. */
+bool clb_config_asks_for_table(void);
+
+/* One line on stderr for every CLBLAS_SHIM... of the environment that is no variable of ours.
+ * `routine` has the names of routines for CLBLAS_SHIM_THRESHOLD_<NAME>, NULL after the last. */
+void clb_config_check_names(const char *(*routine)(size_t index));
+
 /* Parse one configuration from `lookup` (getenv in the library, a table in the tests). Every value
  * that is not valid is reported by one line and replaced by its default. */
 void clb_config_parse(struct clb_config *config, const char *(*lookup)(const char *name));
@@ -147,11 +155,29 @@ bool clb_log_wanted(clb_log_level level);
 /* One line, written with a single write(2), prefixed with "clblas-shim: ". */
 void clb_log(clb_log_level level, const char *format, ...) CLB_PRINTF(2, 3);
 
-/* One line on stderr whatever the log level: for invalid configuration values and fatal errors. */
+/* One line on stderr whatever the log level, and in the log file when one is open: for invalid
+ * configuration values and fatal errors. */
 void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
 
 /* Open the log file and take the level from the configuration. Called once, by clb_config_get. */
 void clb_log_open(clb_log_level level, const char *file);
+
+/* ---- files (file.c): in a process that is not ours --------------------------------------------
+ */
+
+/* open(2) that waits for nobody (a FIFO without a reader is ENXIO), takes none of the descriptors 0
+ * to 2, also where they are closed, and is not inherited by other programs. */
+int clb_file_open(const char *path, int flags, unsigned mode);
+/* A regular file opened so for reading; NULL when it is none or can't be read. */
+FILE *clb_file_read(const char *path);
+/* A new file for writing in the folder of `path`; its name, of at most `size` characters, goes into
+ * `name`. -1 and errno on failure. */
+int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode);
+/* Write all of it; 0 or the error. No SIGPIPE, no SIGXFSZ. Where the descriptor does not block, its
+ * reader gets `patience` seconds to take the next piece, or it is EAGAIN. */
+int clb_file_write(int fd, const char *data, size_t length, double patience);
+/* What such an error means to the user. */
+const char *clb_file_error(int error);
 
 /* ---- text (text.c): locale-independent formatting into a growing buffer ---------------------- */
 
@@ -173,10 +199,12 @@ void clb_text_add_double(struct clb_text *text, double value);
 /* ---- output (output.c): files that are written when the process ends --------------------------
  */
 
-/* Keep the working directory for a relative name; called at the first intercepted call. */
+/* Keep the working directory for a relative name, and when the run began; called at the first
+ * intercepted call. */
 void clb_output_note(const char *name);
-/* Write the text: %p in the name is the process id, `-` is stderr, and a file that exists is kept,
- * the process id being appended to the name. Failures are one line that names the variable. */
+/* Write the text: %p in the name is the process id and `-` is stderr. A file that was written
+ * before the run began is replaced; one that was written since is kept, the process id being
+ * appended to the name. Failures are one line that names the variable. */
 void clb_output_write(const char *variable, const char *name, const struct clb_text *text);
 
 /* ---- trace (trace.c): CLBLAS_SHIM_TRACE, what happened when -----------------------------------

@@ -68,14 +68,37 @@ static bool format_path(char *path, size_t size, const char *format, const char 
     return length > 0 && (size_t)length < size;
 }
 
-/* $XDG_CACHE_HOME/name, $HOME/.cache/name; false when neither variable is set. */
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Whether the folder that the path lies in exists. */
+static bool is_in_folder(const char *path)
+{
+    char parent[PATH_MAX];
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 1 && path[length - 1] != '/')
+        length--;
+    if (length >= sizeof parent)
+        return false;
+    memcpy(parent, path, length);
+    parent[length] = '\0';
+    return is_folder(parent);
+}
+
+/* $XDG_CACHE_HOME/name, $HOME/.cache/name; false when neither variable is set, or what it names
+ * does not exist: a home folder that is not there is nobody's, and root could make it. */
 bool clb_cache_user_path(char *path, size_t size, const char *name)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (xdg != NULL && xdg[0] == '/')
-        return format_path(path, size, "%s/%s", xdg, name);
+        return is_in_folder(xdg) && format_path(path, size, "%s/%s", xdg, name);
     if (home != NULL && home[0] == '/')
-        return format_path(path, size, "%s/.cache/%s", home, name);
+        return is_folder(home) && format_path(path, size, "%s/.cache/%s", home, name);
     return false;
 }
 
@@ -169,7 +192,7 @@ clb_status clb_cache_load(const char *key, unsigned char **data, size_t *size)
     char path[PATH_MAX];
     if (!entry_path(path, sizeof path, key))
         return CLB_ERR_IO;
-    FILE *file = fopen(path, "rbe");
+    FILE *file = clb_file_read(path);
     if (file == NULL)
         return CLB_ERR_IO;
     bool good = read_entry(file, key, data, size);
@@ -185,10 +208,9 @@ void clb_cache_store(const char *key, const unsigned char *data, size_t size)
     struct header header = {.key_size = strlen(key), .data_size = size};
     memcpy(header.magic, magic, sizeof magic);
     header.checksum = checksum(key, header.key_size, data, size);
-    if (!entry_path(path, sizeof path, key) || !clb_cache_has_room(clb_cache_directory()) ||
-        !format_path(temporary, sizeof temporary, "%s.%s", path, "XXXXXX"))
+    if (!entry_path(path, sizeof path, key) || !clb_cache_has_room(clb_cache_directory()))
         return;
-    int fd = mkostemp(temporary, O_CLOEXEC);
+    int fd = clb_file_temporary(temporary, sizeof temporary, path, 0600);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
     if (file == NULL) {
         if (fd >= 0)

@@ -42,7 +42,7 @@ static bool host_has(size_t size)
 {
     char line[128];
     unsigned long long available = 0;
-    FILE *file = size < ((size_t)64 << 20) ? NULL : fopen("/proc/meminfo", "re");
+    FILE *file = size < ((size_t)64 << 20) ? NULL : clb_file_read("/proc/meminfo");
     if (file == NULL)
         return true;
     bool known = false;

@@ -8,16 +8,19 @@
 #include "ocl.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Ids of this process's threads. */
 static size_t list_threads(pid_t *ids, size_t capacity)
 {
     size_t count = 0;
-    DIR *tasks = opendir("/proc/self/task");
+    int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
+    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
     for (struct dirent *entry; tasks != NULL && count < capacity;) {
         entry = readdir(tasks);
         if (entry == NULL)
@@ -28,6 +31,8 @@ static size_t list_threads(pid_t *ids, size_t capacity)
     }
     if (tasks != NULL)
         closedir(tasks);
+    else if (fd >= 0)
+        close(fd);
     return count;
 }
 
@@ -38,7 +43,7 @@ static bool is_drivers(pid_t id)
     char path[64], line[128];
     unsigned long long blocked = 0;
     snprintf(path, sizeof path, "/proc/self/task/%ld/status", (long)id);
-    FILE *file = fopen(path, "re");
+    FILE *file = clb_file_read(path);
     bool known = false;
     while (file != NULL && !known && fgets(line, sizeof line, file) != NULL)
         known = sscanf(line, "SigBlk: %llx", &blocked) == 1;

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
@@ -296,6 +297,120 @@ static void test_log(void)
            "log lines to a file");
 }
 
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static _Atomic int caught;
+
+static void count_signal(int number)
+{
+    (void)number;
+    caught++;
+}
+
+static bool is_pending(int number)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, number) == 1;
+}
+
+/* A write to a pipe that nobody reads raises nothing, and takes nothing that the program waits for:
+ * with the signal handled, ignored, blocked, and blocked and pending. */
+static void closed_pipes(void *unused)
+{
+    int ends[2];
+    sigset_t pipe_signal, now;
+    (void)unused;
+    expect(pipe(ends) == 0 && close(ends[0]) == 0, "a pipe");
+    signal(SIGPIPE, count_signal);
+    expect(clb_file_write(ends[1], "x", 1, 0) == EPIPE && caught == 0, "handled");
+    signal(SIGPIPE, SIG_DFL);
+    expect(clb_file_write(ends[1], "x", 1, 0) == EPIPE, "default");
+    signal(SIGPIPE, SIG_IGN);
+    expect(clb_file_write(ends[1], "x", 1, 0) == EPIPE, "ignored");
+    signal(SIGPIPE, count_signal);
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, NULL);
+    expect(clb_file_write(ends[1], "x", 1, 0) == EPIPE && !is_pending(SIGPIPE), "blocked");
+    raise(SIGPIPE);
+    expect(clb_file_write(ends[1], "x", 1, 0) == EPIPE && is_pending(SIGPIPE), "the program's own");
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    expect(sigismember(&now, SIGPIPE) == 1 && sigismember(&now, SIGXFSZ) == 0, "the mask");
+    expect(caught == 0, "%d signals too early", caught);
+    pthread_sigmask(SIG_UNBLOCK, &pipe_signal, NULL);
+    expect(caught == 1, "%d signals", caught);
+    dup2(ends[1], STDERR_FILENO);
+    errno = 5;
+    clb_complain("to nobody");
+    expect(caught == 1 && errno == 5, "a complaint");
+}
+
+/* A pipe that is full and not read: as much as it takes, and no more than the time allowed. */
+static void full_pipes(void *unused)
+{
+    int ends[2];
+    char read_back[4096];
+    static char data[1 << 20];
+    (void)unused;
+    expect(pipe2(ends, O_NONBLOCK) == 0, "a pipe");
+    double begin = clb_now();
+    expect(clb_file_write(ends[1], data, sizeof data, 0.1) == EAGAIN, "a full pipe");
+    expect(clb_now() - begin >= 0.1, "it was not waited for");
+    expect(read(ends[0], read_back, sizeof read_back) == (ssize_t)sizeof read_back, "read");
+    expect(clb_file_write(ends[1], data, sizeof read_back, 0) == 0, "room for a piece");
+}
+
+static void *drain(void *argument)
+{
+    char data[4096];
+    size_t total = 0;
+    ssize_t got;
+    while ((got = read(*(int *)argument, data, sizeof data)) > 0) {
+        total += (size_t)got;
+        usleep(100);
+    }
+    return (void *)(uintptr_t)total;
+}
+
+/* More than a pipe holds reaches a slow reader. */
+static void slow_readers(void *unused)
+{
+    int ends[2];
+    pthread_t thread;
+    void *total;
+    static char data[1 << 20];
+    (void)unused;
+    expect(pipe(ends) == 0 && fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, "a pipe");
+    expect(pthread_create(&thread, NULL, drain, &ends[0]) == 0, "thread");
+    expect(clb_file_write(ends[1], data, sizeof data, 20) == 0, "all of it");
+    close(ends[1]);
+    pthread_join(thread, &total);
+    expect((uintptr_t)total == sizeof data, "%zu bytes", (size_t)(uintptr_t)total);
+}
+
+/* With all descriptors free, a file gets none of the first. */
+static void low_descriptors(void *unused)
+{
+    (void)unused;
+    closefrom(0);
+    int fd = clb_file_open("/dev/null", O_WRONLY, 0);
+    FILE *file = clb_file_read("/proc/self/stat");
+    bool good = fd >= 10 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 && file != NULL;
+    for (int i = 0; i <= STDERR_FILENO; i++)
+        good = good && fcntl(i, F_GETFD) < 0;
+    good = good && clb_file_read("/dev/null") == NULL;
+    _exit(good ? 0 : 1);
+}
+
+static void test_files(void)
+{
+    tap_child("a closed pipe raises no SIGPIPE", 30, closed_pipes, NULL);
+    tap_child("a full pipe is not waited for without end", 30, full_pipes, NULL);
+    tap_child("a slow reader gets everything", 60, slow_readers, NULL);
+    tap_child("closed standard descriptors stay closed", 30, low_descriptors, NULL);
+}
+
 /* ---- guest ----------------------------------------------------------------------------------- */
 
 static void handler(int number)
@@ -530,6 +645,7 @@ int main(void)
     tap_child("extents", 30, extents, NULL);
     tap_child("text", 30, text, NULL);
     test_log();
+    test_files();
     tap_child("guest guard", 30, guest, NULL);
     tap_child("only a driver's signal handlers are undone", 30, task_dispositions, NULL);
     int ended = run_child(30, pending_default, NULL, NULL, 0);
