@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #define PREFIX "CLBLAS_SHIM"
 
@@ -209,14 +210,107 @@ const struct clb_config *clb_config_get(void)
     return &process_config;
 }
 
+bool clb_config_asks_for_table(void)
+{
+    const char *value = getauxval(AT_SECURE) != 0 ? NULL : getenv(PREFIX "_STATS");
+    return value != NULL && strcmp(value, "-") == 0;
+}
+
+/* ---- names of variables ---------------------------------------------------------------------- */
+
+#define MAX_NAME 64
+
+static void format_threshold_name(char name[MAX_NAME], const char *routine)
+{
+    static const char prefix[] = PREFIX "_THRESHOLD_";
+    size_t used = sizeof prefix - 1;
+    memcpy(name, prefix, used);
+    for (const char *c = routine; *c != '\0' && used + 1 < MAX_NAME; c++)
+        name[used++] = (*c >= 'a' && *c <= 'z') ? (char)(*c - 'a' + 'A') : *c;
+    name[used] = '\0';
+}
+
+/* The name of the i-th variable that exists, NULL after the last. */
+static const char *name_variable(size_t i, const char *(*routine)(size_t index),
+                                 char buffer[MAX_NAME])
+{
+    if (i < CLB_COUNT_OF(variables))
+        return variables[i].name;
+    const char *name = routine(i - CLB_COUNT_OF(variables));
+    if (name == NULL)
+        return NULL;
+    format_threshold_name(buffer, name);
+    return buffer;
+}
+
+/* Characters to insert, remove, replace or swap with the next one until a is b, in any case. */
+static size_t count_edits(const char *a, const char *b)
+{
+    size_t edits[MAX_NAME + 1][MAX_NAME + 1];
+    size_t rows = clb_min(strlen(a), MAX_NAME), columns = clb_min(strlen(b), MAX_NAME);
+    for (size_t i = 0; i <= rows; i++) {
+        for (size_t j = 0; j <= columns; j++) {
+            if (i == 0 || j == 0) {
+                edits[i][j] = i + j;
+                continue;
+            }
+            int p = toupper((unsigned char)a[i - 1]), q = toupper((unsigned char)b[j - 1]);
+            size_t best = clb_min(edits[i - 1][j], edits[i][j - 1]) + 1;
+            best = clb_min(best, edits[i - 1][j - 1] + (p != q));
+            if (i > 1 && j > 1 && p == toupper((unsigned char)b[j - 2]) &&
+                toupper((unsigned char)a[i - 2]) == q)
+                best = clb_min(best, edits[i - 2][j - 2] + 1);
+            edits[i][j] = best;
+        }
+    }
+    return edits[rows][columns];
+}
+
+/* One line for a variable of our prefix that does not exist, with one that is spelt nearly so. */
+static CLB_COLD void complain_of(const char *name, const char *(*routine)(size_t index))
+{
+    char buffer[MAX_NAME], nearest[MAX_NAME] = "";
+    size_t fewest = strlen(name) < strlen(PREFIX) + 7 ? 2 : 3;
+    const char *other;
+    for (size_t i = 0; (other = name_variable(i, routine, buffer)) != NULL; i++) {
+        size_t edits = count_edits(name, other);
+        if (edits < fewest) {
+            fewest = edits;
+            strcpy(nearest, other);
+        }
+    }
+    clb_complain("unknown variable %s%s%s%s", name, *nearest == '\0' ? "" : ", did you mean ",
+                 nearest, *nearest == '\0' ? "" : "?");
+}
+
+/* The environment is walked as getenv does it, which the configuration has just done. */
+void clb_config_check_names(const char *(*routine)(size_t index))
+{
+    if (getauxval(AT_SECURE) != 0)
+        return;
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        char name[2 * MAX_NAME], buffer[MAX_NAME];
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || (*entry)[length] == '\0' ||
+            (*entry)[length + 1] == '\0')
+            continue;
+        length = clb_min(length, sizeof name - 1);
+        memcpy(name, *entry, length);
+        name[length] = '\0';
+        const char *other;
+        size_t i = 0;
+        while ((other = name_variable(i, routine, buffer)) != NULL && strcmp(name, other) != 0)
+            i++;
+        if (other == NULL)
+            complain_of(name, routine);
+    }
+}
+
 double clb_config_threshold(const char *routine)
 {
     const struct clb_config *config = clb_config_get();
-    char name[64] = PREFIX "_THRESHOLD_";
-    size_t used = strlen(name);
-    for (const char *c = routine; *c != '\0' && used + 1 < sizeof name; c++)
-        name[used++] = (*c >= 'a' && *c <= 'z') ? (char)(*c - 'a' + 'A') : *c;
-    name[used] = '\0';
+    char name[MAX_NAME];
+    format_threshold_name(name, routine);
     const char *value = getauxval(AT_SECURE) != 0 ? NULL : getenv(name);
     double number;
     if (value == NULL || *value == '\0')

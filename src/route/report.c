@@ -1,24 +1,72 @@
-/* The report at exit: a plain write, no OpenCL call, no lock. */
+/* The report at exit: plain writes, no OpenCL call, no lock. */
 #include "route.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
+
+#define VARIABLE "CLBLAS_SHIM_STATS"
+
+static bool forked;
+
+static void note_fork(void)
+{
+    forked = true;
+}
 
 void clb_report_configure(void)
 {
-    clb_output_note(clb_config_get()->stats);
+    const char *name = clb_config_get()->stats;
+    clb_output_note(name);
+    if (name != NULL)
+        clb_fork_on_child(note_fork);
+}
+
+/* Whether the process that started this one was given the variable, too. */
+static bool is_inherited(void)
+{
+    static const char wanted[] = VARIABLE "=";
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)getppid());
+    FILE *file = clb_file_read(path);
+    size_t same = 0;
+    bool at_start = true;
+    for (int c; file != NULL && wanted[same] != '\0' && (c = fgetc(file)) != EOF;) {
+        bool goes_on = (at_start || same > 0) && c == wanted[same];
+        same = goes_on ? same + 1 : 0;
+        at_start = c == '\0';
+    }
+    if (file != NULL)
+        fclose(file);
+    return wanted[same] == '\0';
+}
+
+/* Who asks for a table learns that there is nothing in it, also where nothing has reached the
+ * library and the configuration was never read. Only from the program that was started with the
+ * variable: its children, which have inherited it and perhaps a place for their own messages, are
+ * silent. */
+static bool must_say_nothing_came(void)
+{
+    return clb_config_asks_for_table() && !forked && !is_inherited();
 }
 
 __attribute__((destructor)) static void write_report_at_exit(void)
 {
-    if (!clb_stats_wanted() || !clb_stats_any())
-        return;
-    const char *name = clb_config_get()->stats;
     struct clb_text report = {0};
-    bool table = strcmp(name, "-") == 0;
-    if (table)
-        clb_stats_format_table(&report);
-    else
-        clb_stats_format_json(&report);
-    clb_output_write("CLBLAS_SHIM_STATS", name, &report);
+    const char *name = "-";
+    if (clb_stats_wanted() && clb_stats_any()) {
+        name = clb_config_get()->stats;
+        if (strcmp(name, "-") == 0)
+            clb_stats_format_table(&report);
+        else
+            clb_stats_format_json(&report);
+    } else if (must_say_nothing_came()) {
+        clb_text_addf(&report,
+                      "clblas-shim " CLB_VERSION ": no BLAS or LAPACK call of %s (process %ld) "
+                      "reached the library\n",
+                      program_invocation_short_name, (long)getpid());
+    }
+    if (report.data != NULL)
+        clb_output_write(VARIABLE, name, &report);
     clb_text_free(&report);
 }

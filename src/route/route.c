@@ -84,9 +84,15 @@ static double work_threshold(const char *routine)
 static double thresholds[CLB_ROUTINES];
 static double lowest[CLB_WORKS];
 
+static const char *routine_name(size_t index)
+{
+    return index < CLB_ROUTINES ? clb_routine_get((clb_routine)index)->name : NULL;
+}
+
 static void configure(void)
 {
     clb_tuning_check_config(clb_config_get());
+    clb_config_check_names(routine_name);
     clb_stats_configure();
     clb_report_configure();
     for (int w = 0; w < CLB_WORKS; w++)
