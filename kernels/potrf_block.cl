@@ -6,6 +6,10 @@
  * as U of A = U^H*U comes with its strides exchanged: its transpose is the factor of conj(A).
  * Imaginary parts on the diagonal are not read and get zero.
  *
+ * Every loop has the same bounds for all work-items, and what a work-item has no part in is left
+ * out by a condition inside: PoCL 7.1 miscompiles loops that begin at a column of the work-item's
+ * own where a row of work-items has none (blocks of 1 to 7 columns).
+ *
  * A pivot that is not positive (or NaN) goes into `state`, unless there is one already: the number
  * of its column, counted from 1, for a block that begins with column `first`. What is in that
  * column and behind it is undefined then; the columns before it are right.
@@ -40,6 +44,8 @@ typedef float real;
 #endif
 
 #define CLB_PARTS (CLB_COMPLEX ? 2 : 1)
+/* Columns that the work-items have at once. */
+#define CLB_COLS (CLB_WG / CLB_NB)
 /* Where element (i, p) is in local memory; an odd column length keeps rows in different banks. */
 #define CLB_AT(i, p) (((i) + (p) * (CLB_NB + 1)) * CLB_PARTS)
 
@@ -65,7 +71,8 @@ clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint firs
     const uint row = id % CLB_NB, col = id / CLB_NB;
     uint bad = 0;
 
-    for (uint p = col; p < n; p += CLB_WG / CLB_NB) {
+    for (uint p0 = 0; p0 < n; p0 += CLB_COLS) {
+        const uint p = p0 + col;
         const long at = ((long)x_off + (long)row * xi + (long)p * xp) * CLB_PARTS;
 
         for (uint part = 0; part < CLB_PARTS; part++)
@@ -80,11 +87,13 @@ clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint firs
             bad = j + 1;
         if (id == 0)
             root_of[j] = root;
-        for (uint i = j + 1 + id; i < n; i += CLB_WG)
-            for (uint part = 0; part < CLB_PARTS; part++)
-                a[CLB_AT(i, j) + part] /= root;
+        for (uint part = 0; part < CLB_PARTS; part++)
+            if (id > j && id < n)
+                a[CLB_AT(id, j) + part] /= root;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint p = j + 1 + col; p < n; p += CLB_WG / CLB_NB) {
+        for (uint p0 = j + 1; p0 < n; p0 += CLB_COLS) {
+            const uint p = p0 + col;
+
             if (row < p || row >= n)
                 continue;
             const real re = a[CLB_AT(row, j)], other = a[CLB_AT(p, j)];
@@ -99,7 +108,8 @@ clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint firs
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint p = col; p < n; p += CLB_WG / CLB_NB) {
+    for (uint p0 = 0; p0 < n; p0 += CLB_COLS) {
+        const uint p = p0 + col;
         const long at = ((long)x_off + (long)row * xi + (long)p * xp) * CLB_PARTS;
 
         for (uint part = 0; part < CLB_PARTS; part++)
