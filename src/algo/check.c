@@ -36,7 +36,7 @@ static clb_status judge(const struct attempt *attempt)
 {
     struct clb_check *check = attempt->check;
     clb_status status = attempt->task(attempt->argument);
-    if (status == CLB_ERR_BUILD || status == CLB_ERR_UNSUPPORTED) {
+    if (status == CLB_ERR_BUILD || status == CLB_ERR_LAUNCH || status == CLB_ERR_UNSUPPORTED) {
         clb_log(CLB_LOG_WARN, "%s: %s", attempt->lost, clb_status_name(status));
         status = CLB_ERR_UNSUPPORTED;
     }

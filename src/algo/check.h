@@ -18,9 +18,9 @@ struct clb_check {
 typedef clb_status clb_check_task(void *argument);
 
 /* The verdict of `task`, which the first caller has it give. CLB_OK, or CLB_ERR_UNSUPPORTED for
- * CLB_ERR_BUILD and CLB_ERR_UNSUPPORTED: the kernels don't build, can't be launched or miscalculate
- * here, which is logged as "`lost`: why". Any other status, a lack of memory or a failing device,
- * is no verdict: it is returned, and the next caller has the task run again.
+ * CLB_ERR_BUILD, CLB_ERR_LAUNCH and CLB_ERR_UNSUPPORTED: the kernels don't build, can't be launched
+ * or miscalculate here, which is logged as "`lost`: why". Any other status, a lack of memory or a
+ * failing device, is no verdict: it is returned, and the next caller has the task run again.
  *
  * Checks run one at a time. A task may have others run: never itself. */
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,

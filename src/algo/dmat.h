@@ -46,17 +46,20 @@ struct clb_engine {
     struct clb_lane *lane;
     cl_command_queue queue; /* the lane's, for kernels */
     struct clb_program *trsm, *laswp;
-    size_t groups;                /* of a launch of these: always the same, see widen.c */
-    size_t solve_item, move_item; /* their local sizes */
-    size_t block;                 /* order of a diagonal block */
-    size_t cut_m, cut_n, cut_k;   /* most of one launch of the product's kernels */
+    size_t groups, group;       /* of a launch of these, always the same, see widen.c; work-items */
+    size_t block;               /* order of a diagonal block */
+    size_t cut_m, cut_n, cut_k; /* most of one launch of the product's kernels */
     /* So many of the next launches of products have at most so many tiles: the rest of the device
      * is for another queue. */
     size_t small_launches, most_tiles;
     struct clb_buffer *packed_a, *packed_b, *kept_a, *triangles, *moves, *moves_host;
 };
 
-/* On failure nothing is held. CLB_ERR_UNSUPPORTED when the kernels don't build or miscalculate. */
+/* Whether the engine's kernels are good: once it is known that they are not, a call is declined by
+ * this before anything is prepared. CLB_ERR_UNSUPPORTED when they don't build or miscalculate. */
+clb_status clb_engine_prepare(struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* On failure nothing is held. */
 clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtime,
                            const struct clb_gemm_variant *variant,
                            const struct clb_engine_limits *limits) CLB_MUST_CHECK;

@@ -15,21 +15,46 @@ size_t clb_dmat_ld(size_t rows, size_t element)
 /* ---- programs -------------------------------------------------------------------------------- */
 
 /* A group has one work-item on CPUs. Elsewhere a tile of right-hand sides and a sub-block of the
- * triangle are in less than 48 KiB of local memory; half as large a block fits 32 KiB. */
-#define SOLVE_GROUP ((size_t)128)
-#define MOVE_GROUP  ((size_t)128)
+ * triangle are in less than 48 KiB of local memory; half as large a block fits 32 KiB, and smaller
+ * devices get what fits them. */
+#define GROUP       ((size_t)128)
+#define LEAST_GROUP ((size_t)32) /* as many as right-hand sides of a tile */
 #define CPU_BLOCK   ((size_t)128)
 #define GPU_BLOCK   ((size_t)128)
 #define GPU_BLOCK_Z ((size_t)64)
 #define GPU_MEMORY  ((uint64_t)48 << 10)
+#define GPU_STEP    ((size_t)16)
 #define BLOCK_UNIT  ((size_t)8)
+
+/* As the arrays of clb_trsm_solve in kernels/trsm.cl: a block's rows of right-hand sides, and a
+ * sub-block. */
+static uint64_t solve_memory(clb_precision precision, size_t block)
+{
+    enum { PITCH = 34 };
+    size_t sub = block % 32 == 0 && precision != CLB_Z ? 32 : block % 16 == 0 ? 16 : 8;
+    return (block * PITCH + sub * sub) * clb_precision_size(precision);
+}
 
 static size_t largest_block(const struct clb_engine *engine, bool cpu)
 {
-    size_t block = engine->variant->precision == CLB_Z ? GPU_BLOCK_Z : GPU_BLOCK;
+    clb_precision precision = engine->variant->precision;
+    uint64_t memory = engine->runtime->device.local_memory;
+    size_t block = precision == CLB_Z ? GPU_BLOCK_Z : GPU_BLOCK;
     if (cpu)
         return CLB_MAX_BLOCK;
-    return engine->runtime->device.local_memory < GPU_MEMORY ? block / 2 : block;
+    if (memory < GPU_MEMORY)
+        block /= 2;
+    while (block > GPU_STEP && solve_memory(precision, block) > memory)
+        block -= GPU_STEP;
+    return block;
+}
+
+static size_t largest_group(const struct clb_engine *engine)
+{
+    size_t group = GROUP;
+    while (group > LEAST_GROUP && group > engine->runtime->device.max_group)
+        group /= 2;
+    return group;
 }
 
 static clb_status get_programs(struct clb_engine *engine)
@@ -42,17 +67,18 @@ static clb_status get_programs(struct clb_engine *engine)
     if (wanted == 0)
         wanted = cpu ? CPU_BLOCK : most;
     engine->block = clb_round_up(clb_min(wanted, most), BLOCK_UNIT);
-    engine->solve_item = cpu ? 1 : SOLVE_GROUP;
-    engine->move_item = cpu ? 1 : MOVE_GROUP;
+    size_t group = largest_group(engine);
+    engine->group = cpu ? 1 : group;
     engine->groups = clb_max(64, 8 * (size_t)engine->runtime->device.units);
-    snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu",
+    snprintf(options, sizeof options,
+             "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu -DCLB_WG=%zu",
              clb_precision_real_size(precision) == sizeof(double),
-             clb_precision_parts(precision) > 1, cpu, engine->block);
+             clb_precision_parts(precision) > 1, cpu, engine->block, group);
     clb_status status = clb_program_get(engine->runtime, &clb_kernel_trsm, options, &engine->trsm);
     if (status != CLB_OK)
         return status;
-    snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu",
-             clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS);
+    snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu -DCLB_WG=%zu",
+             clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS, group);
     return clb_program_get(engine->runtime, &clb_kernel_laswp, options, &engine->laswp);
 }
 
@@ -137,17 +163,26 @@ clb_status clb_engine_open_unchecked(struct clb_engine *engine, struct clb_runti
     return status;
 }
 
+static const struct clb_gemm_variant *plain_of(const struct clb_gemm_variant *variant)
+{
+    return clb_gemm_is_split(variant) ? variant->plain : variant;
+}
+
+clb_status clb_engine_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    const struct clb_gemm_variant *plain = plain_of(variant);
+    return plain == NULL ? CLB_ERR_UNSUPPORTED : clb_engine_check(runtime, plain);
+}
+
 clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtime,
                            const struct clb_gemm_variant *variant,
                            const struct clb_engine_limits *limits)
 {
     *engine = (struct clb_engine){0};
-    if (clb_gemm_is_split(variant))
-        variant = variant->plain;
-    if (variant == NULL)
-        return CLB_ERR_UNSUPPORTED;
-    clb_status status = clb_engine_check(runtime, variant);
-    return status == CLB_OK ? clb_engine_open_unchecked(engine, runtime, variant, limits) : status;
+    clb_status status = clb_engine_prepare(runtime, variant);
+    if (status != CLB_OK)
+        return status;
+    return clb_engine_open_unchecked(engine, runtime, plain_of(variant), limits);
 }
 
 /* Twice, because a failure that a command left behind is reported once. */

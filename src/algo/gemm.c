@@ -42,6 +42,10 @@ static clb_status run_one(struct clb_runtime *runtime, const struct clb_gemm_var
 {
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0 ||
                   clb_gemm_is_split(variant) || !can_be_in_place(runtime, problem);
+    struct clb_program *shapes; /* nothing is prepared for kernels that are known to be bad */
+    clb_status status = clb_shape_prepare(runtime, variant, problem, !stream, &shapes);
+    if (status != CLB_OK)
+        return status;
     return stream ? clb_gemm_run_stream(runtime, variant, problem, progress)
                   : clb_gemm_run_inplace(runtime, variant, problem, progress);
 }

@@ -61,7 +61,7 @@ clb_status clb_dmat_send_moves(struct clb_engine *engine, size_t count)
 static clb_status launch(struct clb_engine *engine, const char *name,
                          const struct clb_argument *arguments, size_t count)
 {
-    size_t global = engine->groups * engine->move_item, local = engine->move_item;
+    size_t global = engine->groups * engine->group, local = engine->group;
     cl_kernel kernel;
     clb_status status = clb_lane_kernel(engine->lane, engine->laswp, name, &kernel);
     if (status != CLB_OK)

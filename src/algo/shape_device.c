@@ -25,6 +25,11 @@ static cl_uint kind_of(const struct clb_operand *x)
            (x->shape == CLB_SHAPE_TRIANGULAR ? KIND_TRIANGULAR | (x->unit ? KIND_UNIT : 0) : 0);
 }
 
+static size_t group_of(const struct clb_device *device)
+{
+    return clb_min(GROUP, device->max_group);
+}
+
 clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
                           const struct clb_gemm_variant *variant, const struct clb_operand *x,
                           size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
@@ -51,7 +56,8 @@ clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
                                              single ? CLB_ARG(factor.s[1]) : CLB_ARG(factor.d[1]),
                                              CLB_ARG(to)};
     /* Always the same number of groups, see widen.c. */
-    const size_t local = variant->tuning.family == CLB_FAMILY_CPU ? 1 : GROUP;
+    const size_t local =
+        variant->tuning.family == CLB_FAMILY_CPU ? 1 : group_of(&lane->runtime->device);
     const size_t global = local * clb_max(64, 8 * (size_t)lane->runtime->device.units);
     cl_kernel kernel;
     clb_status status = clb_lane_kernel(lane, program, "clb_shape", &kernel);
@@ -414,7 +420,8 @@ static clb_status build_and_check(void *argument)
     char options[80];
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_WG=%zu",
              clb_precision_real_size(precision) == sizeof(double),
-             clb_precision_parts(precision) > 1, variant->tuning.family == CLB_FAMILY_CPU, GROUP);
+             clb_precision_parts(precision) > 1, variant->tuning.family == CLB_FAMILY_CPU,
+             group_of(&task->runtime->device));
     clb_status status = clb_program_get(task->runtime, &clb_kernel_shape, options, task->program);
     return status == CLB_OK ? run_check(task->runtime, variant, *task->program) : status;
 }

@@ -86,8 +86,11 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 {
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
     solve->progress->kernel = variant->name;
-    clb_status status = make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
-                                   runtime->device.unified ? PART_SHARED : PART_OWN);
+    clb_status status = clb_engine_prepare(runtime, variant);
+    if (status != CLB_OK)
+        return status;
+    status = make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
+                        runtime->device.unified ? PART_SHARED : PART_OWN);
     if (status != CLB_OK)
         return status;
     return stream ? clb_solve_run_stream(runtime, variant, solve)

@@ -23,7 +23,7 @@ static bool is_reversed(const struct clb_dmat_triangle *triangle)
 static clb_status launch(struct clb_engine *engine, const char *name,
                          const struct clb_argument *arguments, size_t count)
 {
-    size_t global = engine->groups * engine->solve_item, local = engine->solve_item;
+    size_t global = engine->groups * engine->group, local = engine->group;
     cl_kernel kernel;
     clb_status status = clb_lane_kernel(engine->lane, engine->trsm, name, &kernel);
     if (status != CLB_OK)

@@ -26,6 +26,7 @@ typedef enum clb_status {
     CLB_OK = 0,
     CLB_ERR_NOMEM,       /* host or device memory, or an allowance, is used up */
     CLB_ERR_OPENCL,      /* an OpenCL call failed */
+    CLB_ERR_LAUNCH,      /* a kernel needs more than the device has */
     CLB_ERR_NODEVICE,    /* no usable device */
     CLB_ERR_BUILD,       /* a kernel does not build or fails its self-check */
     CLB_ERR_RANGE,       /* a size or value is out of range */

@@ -9,6 +9,7 @@ const char *clb_status_name(clb_status status)
         [CLB_OK] = "ok",
         [CLB_ERR_NOMEM] = "out of memory",
         [CLB_ERR_OPENCL] = "OpenCL failure",
+        [CLB_ERR_LAUNCH] = "a kernel needs more than the device has",
         [CLB_ERR_NODEVICE] = "no device",
         [CLB_ERR_BUILD] = "kernel build failure",
         [CLB_ERR_RANGE] = "out of range",

@@ -10,6 +10,8 @@
 #define MAX_PLATFORMS 16
 #define MAX_DEVICES   64
 
+#define MAX_DIMENSIONS 8
+
 static void device_text(cl_device_id id, cl_device_info what, char *text, size_t size)
 {
     if (clb_cl.GetDeviceInfo(id, what, size - 1, text, NULL) != CL_SUCCESS)
@@ -44,6 +46,7 @@ static void describe(cl_platform_id platform, cl_device_id id, struct clb_device
     cl_device_fp_config fp64 = 0;
     cl_uint floats = 0;
     cl_ulong memory = 0, max_alloc = 0, local_memory = 0;
+    size_t items[MAX_DIMENSIONS]; /* a device with more does not answer */
     *device = (struct clb_device){.platform = platform, .id = id};
     device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
     device_text(id, CL_DEVICE_VENDOR, device->vendor, sizeof device->vendor);
@@ -60,6 +63,9 @@ static void describe(cl_platform_id platform, cl_device_id id, struct clb_device
     DEVICE_NUMBER(id, CL_DEVICE_LOCAL_MEM_SIZE, local_memory);
     DEVICE_NUMBER(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, device->max_group);
     DEVICE_NUMBER(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, floats);
+    if (clb_cl.GetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL) ==
+        CL_SUCCESS)
+        device->max_group = clb_min(device->max_group, items[0]);
     device->vector_bytes = floats * 4;
     device->fp64 = fp64 != 0;
     device->unified = unified || (device->type & CL_DEVICE_TYPE_CPU) != 0;

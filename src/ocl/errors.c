@@ -69,3 +69,11 @@ clb_status clb_cl_check(cl_int status, const char *what)
         return CLB_ERR_OPENCL;
     }
 }
+
+clb_status clb_cl_check_launch(cl_int status, const char *name)
+{
+    clb_status checked = clb_cl_check(status, name);
+    bool refused = status == CL_OUT_OF_RESOURCES || status == CL_INVALID_WORK_GROUP_SIZE ||
+                   status == CL_INVALID_WORK_ITEM_SIZE;
+    return refused ? CLB_ERR_LAUNCH : checked;
+}

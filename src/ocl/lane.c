@@ -87,6 +87,35 @@ void clb_lane_discard(struct clb_lane *lane)
     (void)lane;
 }
 
+/* NVIDIA's devices have more local memory than they report. */
+static bool has_local_memory(const struct clb_device *device, cl_ulong bytes)
+{
+    return bytes <= device->local_memory || strcasestr(device->vendor, "nvidia") != NULL;
+}
+
+/* What the compiler made of a kernel may need more than the device has: by the sizes that all our
+ * kernels require of their groups. A driver that does not answer is believed. */
+static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
+{
+    size_t group[3] = {1, 1, 1}, most = SIZE_MAX;
+    cl_ulong bytes = 0;
+    bool known =
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
+                                      &most, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                      sizeof group, group, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes,
+                                      &bytes, NULL) == CL_SUCCESS;
+    size_t items = group[0] * group[1] * group[2];
+    if (!known || (items <= most && items <= device->max_group && has_local_memory(device, bytes)))
+        return CLB_OK;
+    clb_log(CLB_LOG_WARN,
+            "%s: groups of %zu with %llu bytes of local memory, the device has %zu and %llu", name,
+            items, (unsigned long long)bytes, clb_min(most, device->max_group),
+            (unsigned long long)device->local_memory);
+    return CLB_ERR_LAUNCH;
+}
+
 clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, const char *name,
                            cl_kernel *kernel)
 {
@@ -104,7 +133,11 @@ clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, c
     cl_int error;
     entry->kernel = clb_cl.CreateKernel(clb_program_handle(program), name, &error);
     clb_status status = clb_cl_check(error, name);
+    if (status == CLB_OK)
+        status = check_needs(&lane->runtime->device, entry->kernel, name);
     if (status != CLB_OK) {
+        if (entry->kernel != NULL)
+            clb_cl.ReleaseKernel(entry->kernel);
         free(entry);
         return status;
     }
@@ -127,7 +160,7 @@ clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char 
         if (status != CLB_OK)
             return status;
     }
-    return clb_cl_check(clb_cl.EnqueueNDRangeKernel(queue, kernel, dimensions, NULL, global, local,
-                                                    waits, wait_list, event),
-                        name);
+    return clb_cl_check_launch(clb_cl.EnqueueNDRangeKernel(queue, kernel, dimensions, NULL, global,
+                                                           local, waits, wait_list, event),
+                               name);
 }

@@ -34,6 +34,10 @@ const char *clb_cl_error_name(cl_int status);
  * CLB_ERR_NOMEM. */
 clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
 
+/* The same for the launch of a kernel: CLB_ERR_LAUNCH when the device has not the local memory, the
+ * work-items or the registers for it. */
+clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
+
 /* trace.c: have the table's functions note when the device ran what they enqueue. Called once after
  * loading, where a trace is wanted; otherwise nothing of it is in the way. */
 void clb_cl_trace(struct clb_cl *table);
@@ -56,7 +60,7 @@ struct clb_device {
     uint64_t memory;      /* bytes; of the host where unified */
     uint64_t max_alloc;   /* bytes of one buffer */
     uint64_t local_memory;
-    size_t max_group;
+    size_t max_group; /* work-items of a group, all in the first dimension */
 };
 
 /* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
@@ -225,7 +229,9 @@ void clb_lane_release(struct clb_lane *lane);
 clb_status clb_lane_finish(struct clb_lane *lane) CLB_MUST_CHECK;
 void clb_lane_discard(struct clb_lane *lane);
 
-/* The lane's own kernel object (argument setting is not thread-safe on a shared one). */
+/* The lane's own kernel object (argument setting is not thread-safe on a shared one).
+ * CLB_ERR_LAUNCH when its work-groups are larger than the device runs, or need more local memory.
+ */
 clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, const char *name,
                            cl_kernel *kernel) CLB_MUST_CHECK;
 

@@ -285,7 +285,8 @@ static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
         outcome.reason = CLB_REASON_NOMEMORY;
     else if (outcome.status == CLB_ERR_UNSUPPORTED && offer->parts == 0)
         outcome.reason = CLB_REASON_COST;
-    else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL)
+    else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL ||
+             outcome.status == CLB_ERR_LAUNCH)
         clb_runtime_report(outcome.status == CLB_OK);
     return outcome;
 }
