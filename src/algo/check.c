@@ -64,6 +64,23 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
     return clb_check_run(attempt_once, &attempt);
 }
 
+/* ---- which sizes ----------------------------------------------------------------------------- */
+
+bool clb_check_tries_all(const struct clb_check_programs *check)
+{
+    bool known = true;
+    for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++)
+        known = known && clb_program_is_checked(check->runtime, check->program[i], check->name);
+    clb_log(CLB_LOG_INFO, "check of %s: %s", check->name, known ? "a small size" : "all sizes");
+    return !known;
+}
+
+void clb_check_note_passed(const struct clb_check_programs *check)
+{
+    for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++)
+        clb_program_set_checked(check->runtime, check->program[i], check->name);
+}
+
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 double clb_check_random(uint64_t *state)

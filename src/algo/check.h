@@ -26,6 +26,17 @@ typedef clb_status clb_check_task(void *argument);
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
                           void *argument) CLB_MUST_CHECK;
 
+/* A check of one or two programs, by name; the name changes with what it tries. A new program is
+ * checked at all the sizes at which its code takes another way; when it has passed, later processes
+ * try a single small one. */
+struct clb_check_programs {
+    const char *name;
+    const struct clb_runtime *runtime;
+    const struct clb_program *program[2]; /* the second may be NULL */
+};
+bool clb_check_tries_all(const struct clb_check_programs *check);
+void clb_check_note_passed(const struct clb_check_programs *check);
+
 /* Have a task that checks something run now. */
 clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
 

@@ -7,19 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A system of one block and a bit, so that all kernels and the product between blocks take part:
- * A^H*X = B with A lower triangular, which reverses, transposes and conjugates. Behind A in one
- * matrix stand B, its copy with the rows reversed, that permuted back, the trapezoid of B, and A's
- * upper triangle. */
-#define RHS    ((size_t)3)
-#define BEHIND (4 * RHS) /* columns before the triangle */
-
+/* Systems of up to one block and a bit, so that all kernels and the product between blocks take
+ * part: A^H*X = B with A lower triangular, which reverses, transposes and conjugates, and Y*A = C.
+ * Behind A in one matrix stand B, its copy with the rows reversed, that permuted back, the
+ * trapezoid of B, A's upper triangle, and C. */
 struct check {
     struct clb_engine *engine;
     struct clb_buffer *buffer;
     struct clb_dmat all;
     clb_precision precision;
-    size_t n, parts, bytes;
+    size_t n, rhs, parts, bytes;
     void *before, *after;
 };
 
@@ -36,8 +33,8 @@ static void put(const struct check *check, void *x, size_t i, size_t j, size_t p
 static void fill(const struct check *check)
 {
     uint64_t state = 20261121;
-    for (size_t j = 0; j < check->n + RHS; j++) {
-        for (size_t i = 0; i < check->n; i++) {
+    for (size_t j = 0; j < check->all.cols; j++) {
+        for (size_t i = 0; i < check->all.rows; i++) {
             for (size_t part = 0; part < check->parts; part++) {
                 double value = clb_check_random(&state);
                 bool diagonal = i == j && part == 0;
@@ -50,10 +47,25 @@ static void fill(const struct check *check)
     }
 }
 
-/* Columns of RHS columns each behind A. */
+/* Where of right-hand sides and their copies behind A one begins, and A's upper triangle, and C. */
+static size_t column_of(const struct check *check, size_t index)
+{
+    return check->n + index * check->rhs;
+}
+
+static size_t triangle_column(const struct check *check)
+{
+    return column_of(check, 4);
+}
+
+static size_t right_column(const struct check *check)
+{
+    return triangle_column(check) + check->n;
+}
+
 static struct clb_dmat columns(const struct check *check, size_t index)
 {
-    return clb_dmat_part(&check->all, 0, check->n + index * RHS, check->n, RHS);
+    return clb_dmat_part(&check->all, 0, column_of(check, index), check->n, check->rhs);
 }
 
 /* Rows i and n-1-i change places. */
@@ -91,8 +103,11 @@ static clb_status run(const struct check *check)
     const struct clb_dmat b = columns(check, 0);
     const struct clb_dmat_triangle triangle = {
         .a = clb_dmat_part(&check->all, 0, 0, check->n, check->n), .op = CLB_OP_C};
+    const struct clb_dmat_triangle on_right = {.a = triangle.a, .right = true};
     const struct clb_dmat copy =
-        clb_dmat_part(&check->all, 0, check->n + BEHIND, check->n, check->n);
+        clb_dmat_part(&check->all, 0, triangle_column(check), check->n, check->n);
+    const struct clb_dmat c =
+        clb_dmat_part(&check->all, 0, right_column(check), check->rhs, check->n);
     clb_status status =
         clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, check->all.mem, CL_TRUE, 0,
                                                check->bytes, check->before, 0, NULL, NULL),
@@ -101,6 +116,10 @@ static clb_status run(const struct check *check)
         status = clb_dmat_pack_triangle(engine, &triangle);
     if (status == CLB_OK)
         status = clb_dmat_solve(engine, &triangle, &b);
+    if (status == CLB_OK)
+        status = clb_dmat_pack_triangle(engine, &on_right);
+    if (status == CLB_OK)
+        status = clb_dmat_solve(engine, &on_right, &c);
     if (status == CLB_OK)
         status = enqueue_moves(check);
     if (status == CLB_OK)
@@ -112,17 +131,27 @@ static clb_status run(const struct check *check)
     return status;
 }
 
-/* |b - sum of conj(A(p, i))*x(p)| of either part of an entry, within twice substitution's bound. */
-static bool entry_is_right(const struct check *check, size_t i, size_t j, size_t part)
+/* Right-hand side j as it was or as it is solved: element i of B's column, or of C's row. */
+static double get_rhs(const struct check *check, const void *x, bool right, size_t i, size_t j,
+                      size_t part)
 {
-    double sum = get(check, check->before, i, j, part), size = fabs(sum);
-    double unit = clb_check_unit(check->precision);
+    return right ? get(check, x, j, right_column(check) + i, part)
+                 : get(check, x, i, check->n + j, part);
+}
+
+/* |b - sum of conj(A(p, i))*x(p)|, or of A(p, i)*y(p), of either part of an entry, within twice
+ * substitution's bound. */
+static bool entry_is_right(const struct check *check, bool right, size_t i, size_t j, size_t part)
+{
+    double sum = get_rhs(check, check->before, right, i, j, part), size = fabs(sum);
+    double unit = clb_check_unit(check->precision), sign = right ? -1 : 1;
     for (size_t p = i; p < check->n; p++) {
-        double re = get(check, check->before, p, i, 0), x = get(check, check->after, p, j, part);
+        double re = get(check, check->before, p, i, 0);
+        double x = get_rhs(check, check->after, right, p, j, part);
         double im = 0, y = 0;
-        if (check->parts > 1) { /* (re - i*im) * (x + i*y), or the imaginary part of that */
-            im = get(check, check->before, p, i, 1) * (part == 0 ? 1 : -1);
-            y = get(check, check->after, p, j, 1 - part);
+        if (check->parts > 1) { /* (re -+ i*im) * (x + i*y), or the imaginary part of that */
+            im = get(check, check->before, p, i, 1) * (part == 0 ? sign : -sign);
+            y = get_rhs(check, check->after, right, p, j, 1 - part);
         }
         sum -= re * x + im * y;
         size += fabs(re * x) + fabs(im * y);
@@ -135,7 +164,7 @@ static bool triangle_is_right(const struct check *check)
     for (size_t j = 0; j < check->n; j++) {
         for (size_t e = 0; e < check->n * check->parts; e++) {
             size_t i = e / check->parts, part = e % check->parts;
-            if (get(check, check->after, i, check->n + BEHIND + j, part) !=
+            if (get(check, check->after, i, triangle_column(check) + j, part) !=
                 (i <= j ? get(check, check->before, i, j, part) : 0))
                 return false;
         }
@@ -143,36 +172,39 @@ static bool triangle_is_right(const struct check *check)
     return true;
 }
 
+/* The copies of an entry of X: reversed, permuted back, in a trapezoid. */
+static bool copies_are_right(const struct check *check, size_t i, size_t j, size_t part)
+{
+    double x = get(check, check->after, i, check->n + j, part);
+    double below = i > j ? x : i == j && part == 0 ? 1 : 0;
+    return get(check, check->after, check->n - 1 - i, column_of(check, 1) + j, part) == x &&
+           get(check, check->after, i, column_of(check, 2) + j, part) == x &&
+           get(check, check->after, i, column_of(check, 3) + j, part) == below;
+}
+
 static bool is_right(const struct check *check)
 {
-    for (size_t j = check->n; j < check->n + RHS; j++) {
-        for (size_t i = 0; i < check->n; i++) {
-            for (size_t part = 0; part < check->parts; part++) {
-                double x = get(check, check->after, i, j, part);
-                size_t diagonal = j - check->n;
-                if (!entry_is_right(check, i, j, part) ||
-                    get(check, check->after, check->n - 1 - i, j + RHS, part) != x ||
-                    get(check, check->after, i, j + 2 * RHS, part) != x ||
-                    get(check, check->after, i, j + 3 * RHS, part) != (i > diagonal ? x
-                                                                       : i == diagonal && part == 0
-                                                                           ? 1
-                                                                           : 0))
-                    return false;
-            }
+    for (size_t j = 0; j < check->rhs; j++) {
+        for (size_t e = 0; e < check->n * check->parts; e++) {
+            size_t i = e / check->parts, part = e % check->parts;
+            if (!entry_is_right(check, false, i, j, part) ||
+                !entry_is_right(check, true, i, j, part) || !copies_are_right(check, i, j, part))
+                return false;
         }
     }
     return triangle_is_right(check);
 }
 
-static clb_status check_kernels(struct clb_engine *engine)
+static clb_status check_kernels(struct clb_engine *engine, size_t n, size_t rhs)
 {
     clb_precision precision = engine->variant->precision;
-    size_t n = engine->block + 5;
+    size_t rows = clb_max(n, rhs);
     struct check check = {.engine = engine,
                           .n = n,
+                          .rhs = rhs,
                           .precision = precision,
                           .parts = clb_precision_parts(precision),
-                          .all = {.rows = n, .cols = n + BEHIND + n, .ld = n + 1}};
+                          .all = {.rows = rows, .cols = 3 * n + 4 * rhs, .ld = rows + 1}};
     check.bytes = check.all.ld * check.all.cols * clb_precision_size(precision);
     check.before = calloc(2, check.bytes);
     if (check.before == NULL)
@@ -192,6 +224,30 @@ static clb_status check_kernels(struct clb_engine *engine)
     return status;
 }
 
+/* Orders about a vector, a sub-block and a block; right-hand sides about those of a tile, which are
+ * 8 to 32. */
+#define MOST_RHS ((size_t)33)
+
+static clb_status check_sizes(struct clb_engine *engine)
+{
+    size_t block = engine->block;
+    const struct {
+        size_t n, rhs;
+    } sizes[] = {{9, 3},         {1, 1},          {1, 32},         {2, 16},
+                 {7, 8},         {8, 7},          {15, 17},        {16, 9},
+                 {33, 15},       {block - 1, 31}, {block, 16},     {block, MOST_RHS},
+                 {block + 1, 1}, {block + 1, 8},  {block + 5, 32}, {block + 5, 3}};
+    const struct clb_check_programs programs = {
+        "triangular systems 1", engine->runtime, {engine->trsm, engine->laswp}};
+    bool all = clb_check_tries_all(&programs);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
+        status = check_kernels(engine, sizes[i].n, sizes[i].rhs);
+    if (all && status == CLB_OK)
+        clb_check_note_passed(&programs);
+    return status;
+}
+
 /* ---- once for each precision ----------------------------------------------------------------- */
 
 struct task {
@@ -203,10 +259,14 @@ static clb_status open_and_check(void *argument)
 {
     const struct task *task = argument;
     struct clb_engine engine;
-    const struct clb_engine_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, RHS);
+    const struct clb_engine_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
+    struct clb_engine_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS);
+    limits.other_m = right.m;
+    limits.other_n = right.n;
+    limits.other_k = right.k;
     clb_status status = clb_engine_open_unchecked(&engine, task->runtime, task->variant, &limits);
     if (status == CLB_OK) {
-        status = check_kernels(&engine);
+        status = check_sizes(&engine);
         clb_engine_close(&engine, clb_engine_finish(&engine));
     }
     return status;

@@ -83,7 +83,7 @@ static bool is_right(struct check *check)
         for (size_t i = 0; i < check->m; i++) {
             /* Partial pivoting: |re| + |im| of a multiplier is at most 2 when complex. */
             double multiplier = fabs(get_part(check, i, j, 0)) + fabs(get_part(check, i, j, 1));
-            if (!(residual(check, i, j) <= 4 * (double)check->n * unit) ||
+            if (!(residual(check, i, j) <= 4 * (double)(check->n + 1) * unit) ||
                 (i > j && multiplier > 2))
                 return false;
         }
@@ -115,12 +115,18 @@ static clb_status run(struct check *check, struct clb_panel *panel, struct clb_e
     return status;
 }
 
-static clb_status factor_random(struct clb_engine *engine, const struct check *size)
+struct size {
+    size_t m, n;
+};
+
+static clb_status factor_random(struct clb_engine *engine, struct size size)
 {
     struct clb_panel panel;
     struct clb_buffer *memory = NULL;
-    struct check check = *size;
-    check.ld = check.m + 1;
+    struct check check = {.precision = engine->variant->precision,
+                          .m = size.m,
+                          .n = clb_min(size.m, size.n),
+                          .ld = size.m + 1};
     check.typed = calloc(check.ld * check.n, clb_precision_size(check.precision));
     check.a = calloc(check.m * check.n, 2 * sizeof *check.a);
     check.ipiv = calloc(check.n, sizeof *check.ipiv);
@@ -151,22 +157,48 @@ struct task {
     const struct clb_panel *like;
 };
 
+/* The edges of strips, blocks and groups. The last, several groups if they may be, several strips
+ * and blocks, nothing even, is the largest. */
+static clb_status factor_sizes(struct clb_engine *engine, const struct clb_panel *like,
+                               struct size largest)
+{
+    size_t width = like->width, block = like->block, group = like->group;
+    const struct size sizes[] = {{5, 3},
+                                 {1, 1},
+                                 {2, 1},
+                                 {3, 3},
+                                 {width, width - 1},
+                                 {width + 1, width},
+                                 {2 * width + 3, width + 1},
+                                 {block, block - 1},
+                                 {group - 1, block},
+                                 {group, block + 1},
+                                 {clb_min(group + 1, largest.m), 1},
+                                 largest};
+    const struct clb_check_programs programs = {"panels 1", engine->runtime, {like->program}};
+    bool all = clb_check_tries_all(&programs);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
+        status = factor_random(engine, sizes[i]);
+    if (all && status == CLB_OK)
+        clb_check_note_passed(&programs);
+    return status;
+}
+
 /* A launch whose groups wait for each other in vain fails, so failures are verdicts here. */
 static clb_status open_and_check(void *argument)
 {
     const struct task *task = argument;
     const struct clb_panel *like = task->like;
-    /* Several groups if they may be, several strips and blocks, nothing even. */
-    const struct check size = {.precision = task->variant->precision,
-                               .m = like->most_groups > 1 ? 2 * like->group + like->group / 3
-                                                          : like->group - 3,
-                               .n = like->block + like->width + like->width / 2 + 1};
+    const struct size largest = {like->most_groups > 1 ? 2 * like->group + like->group / 3
+                                                       : like->group,
+                                 like->block + like->width + like->width / 2 + 1};
     const struct clb_engine_limits limits = {
-        .m = size.m, .n = size.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
+        .m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
     struct clb_engine engine;
     clb_status status = clb_engine_open(&engine, task->runtime, task->variant, &limits);
     if (status == CLB_OK) {
-        status = factor_random(&engine, &size);
+        status = factor_sizes(&engine, like, largest);
         clb_engine_close(&engine, clb_engine_finish(&engine));
     }
     return status == CLB_ERR_OPENCL ? CLB_ERR_BUILD : status;

@@ -70,9 +70,10 @@ clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
 /* ---- the check: a part across the diagonal is what the CPU makes of it ------------------------
  */
 
+/* Parts begin here, of a matrix of this order. */
+#define I0    ((size_t)3)
+#define P0    ((size_t)11)
 #define ORDER ((size_t)45)
-#define WIDTH ((size_t)40)
-#define DEPTH ((size_t)21)
 
 struct check {
     struct clb_lane *lane;
@@ -93,35 +94,36 @@ static void fill(const struct check *check)
         clb_check_put(precision, check->host, i, floor(4096 * clb_check_random(&state)));
 }
 
-static clb_status check_one(const struct check *check, struct clb_operand *x)
+/* Of a part. */
+struct part {
+    size_t width, depth;
+};
+
+static clb_status check_one(const struct check *check, struct clb_operand *x, struct part part)
 {
     clb_precision precision = check->variant->precision;
     unsigned char *device = check->host + check->bytes, *cpu = device + check->bytes;
-    size_t used = WIDTH * DEPTH * x->element, i0 = 3, p0 = 11;
+    size_t w = part.width, k = part.depth, used = w * k * x->element;
     x->host = (const char *)check->host;
     x->mem = check->source->mem;
-    clb_status status = clb_shape_make(check->lane, check->program, check->variant, x, i0, p0,
-                                       WIDTH, DEPTH, check->result->mem, check->lane->queue);
+    clb_status status = clb_shape_make(check->lane, check->program, check->variant, x, I0, P0, w, k,
+                                       check->result->mem, check->lane->queue);
     if (status == CLB_OK)
         status = clb_cl_check(clb_cl.EnqueueReadBuffer(check->lane->queue, check->result->mem,
                                                        CL_TRUE, 0, used, device, 0, NULL, NULL),
                               "clEnqueueReadBuffer");
     if (status != CLB_OK)
         return status;
-    clb_operand_make(precision, x, i0, p0, WIDTH, DEPTH, 0, x->depth_contiguous ? WIDTH : DEPTH,
-                     cpu);
+    clb_operand_make(precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k, cpu);
     return memcmp(device, cpu, used) == 0 ? CLB_OK : CLB_ERR_BUILD;
 }
 
-static clb_status check_all(const struct check *check)
+static clb_status check_part(const struct check *check, struct part part)
 {
     static const float factor_s[2] = {2, -3};
     static const double factor_d[2] = {2, -3};
     bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE, 0,
-                                               check->bytes, check->host, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer");
+    clb_status status = CLB_OK;
     for (int i = 0; i < 16 && status == CLB_OK; i++) {
         struct clb_operand x = {.ld = ORDER,
                                 .element = clb_precision_size(check->variant->precision),
@@ -131,8 +133,27 @@ static clb_status check_all(const struct check *check)
                                 .shape = (clb_shape)(i / 4)};
         if (x.shape == CLB_SHAPE_GENERAL)
             x.scale = single ? (const void *)factor_s : factor_d;
-        status = check_one(check, &x);
+        status = check_one(check, &x, part);
     }
+    return status;
+}
+
+/* About the squares that work-items make, of order 16. */
+static clb_status check_parts(const struct check *check)
+{
+    static const struct part parts[] = {{5, 3},   {1, 1},   {1, 21},  {17, 1},  {33, 2}, {15, 16},
+                                        {16, 15}, {16, 17}, {17, 16}, {32, 33}, {40, 21}};
+    const struct clb_check_programs programs = {
+        "operands 1", check->lane->runtime, {check->program}};
+    bool all = clb_check_tries_all(&programs);
+    clb_status status =
+        clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE, 0,
+                                               check->bytes, check->host, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer");
+    for (size_t i = 0; i < (all ? CLB_COUNT_OF(parts) : 1) && status == CLB_OK; i++)
+        status = check_part(check, parts[i]);
+    if (all && status == CLB_OK)
+        clb_check_note_passed(&programs);
     return status;
 }
 
@@ -163,7 +184,7 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.result);
     if (status == CLB_OK)
-        status = check_all(&check);
+        status = check_parts(&check);
     bool idle = end_lane(check.lane);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.result, idle);
@@ -277,9 +298,7 @@ static clb_status check_shared(const struct product_check *check, clb_op op)
 {
     const struct clb_chunk b = {
         .mem = check->source->mem, .ld = check->n, .conjugated = op == CLB_OP_C};
-    clb_status status = clb_gemm_widen_shared(check->lane, check->variant, op);
-    if (status == CLB_OK)
-        status = pack_both(check, 0, &b);
+    clb_status status = pack_both(check, 0, &b);
     if (status == CLB_OK)
         status = compare(check, 0, op);
     return status == CLB_OK ? compare(check, CLB_CUT_UPPER, op) : status;
@@ -362,17 +381,56 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
     return clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
 }
 
-static clb_status run_product_check(struct clb_runtime *runtime,
-                                    const struct clb_gemm_variant *variant)
+/* The last of the ways in which B may be A: transposed, or adjoint. CLB_OP_N: in none. */
+static clb_op last_shared(const struct clb_gemm_variant *variant)
+{
+    return !clb_gemm_shares_panels(variant)              ? CLB_OP_N
+           : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
+                                                         : CLB_OP_T;
+}
+
+/* Everything with operands of order n. */
+static clb_status check_order(const struct product_check *of, size_t n)
 {
     static const unsigned kinds[] = {CLB_CUT_A_END,   CLB_CUT_A_BEGIN, CLB_CUT_B_END,
                                      CLB_CUT_B_BEGIN, CLB_CUT_LOWER,   CLB_CUT_UPPER};
+    const struct clb_gemm_variant *variant = of->variant;
+    struct product_check check = *of;
+    clb_status status = CLB_OK;
+    check.n = n;
+    check.bytes = n * n * clb_precision_size(variant->precision);
+    for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
+        status = check_cut(&check, kinds[i]);
+    if (status == CLB_OK)
+        status = check_triangles(&check);
+    for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
+        status = check_shared(&check, (clb_op)op);
+    return status;
+}
+
+/* About the edges of micro-tiles; the last has several of them and several passes of depth. */
+static clb_status check_orders(const struct product_check *check)
+{
+    const struct clb_gemm_variant *variant = check->variant;
+    size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    const size_t orders[] = {n + 1, 1, 2, n - 1, n, m - 1, m, m + 1, 2 * m + 3, check->n};
+    const struct clb_check_programs programs = {
+        "triangular products 1", check->lane->runtime, {variant->program, *variant->shapes}};
+    bool all = clb_check_tries_all(&programs);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < (all ? CLB_COUNT_OF(orders) : 1) && status == CLB_OK; i++)
+        status = check_order(check, clb_min(clb_max(orders[i], 1), check->n));
+    if (all && status == CLB_OK)
+        clb_check_note_passed(&programs);
+    return status;
+}
+
+static clb_status run_product_check(struct clb_runtime *runtime,
+                                    const struct clb_gemm_variant *variant)
+{
     size_t n = clb_gemm_check_order(variant);
     struct product_check check = {
         .variant = variant, .n = n, .bytes = n * n * clb_precision_size(variant->precision)};
-    int last_op = !clb_gemm_shares_panels(variant)              ? CLB_OP_N
-                  : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
-                                                                : CLB_OP_T;
     check.host = calloc(3, check.bytes);
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
@@ -389,12 +447,10 @@ static clb_status run_product_check(struct clb_runtime *runtime,
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.c);
     if (status == CLB_OK)
         status = clb_gemm_widen_cut(check.lane, variant);
-    for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
-        status = check_cut(&check, kinds[i]);
+    for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
+        status = clb_gemm_widen_shared(check.lane, variant, (clb_op)op);
     if (status == CLB_OK)
-        status = check_triangles(&check);
-    for (int op = CLB_OP_T; op <= last_op && status == CLB_OK; op++)
-        status = check_shared(&check, (clb_op)op);
+        status = check_orders(&check);
     bool idle = end_lane(check.lane);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.a, idle);

@@ -125,17 +125,34 @@ static clb_status check_variant(struct clb_runtime *runtime, const struct clb_ge
     return status;
 }
 
-/* Sizes that cross the edges of the kernel's tile and of its depth steps; every way to take B. */
-static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+struct size {
+    size_t m, n, k;
+};
+
+/* With B packed and, where the kernel may do without, in place. */
+static clb_status check_memory(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                               struct check *check)
+{
+    struct clb_gemm_variant other = *variant;
+    other.tuning.value[CLB_PARAM_DIRECT] = 0;
+    clb_status status = check_variant(runtime, &other, check);
+    other.tuning.value[CLB_PARAM_DIRECT] = check->m;
+    if (status == CLB_OK && variant->family->has_direct &&
+        variant->tuning.value[CLB_PARAM_DIRECT] != 0)
+        status = check_ops(runtime, &other, check, CLB_OP_N);
+    return status;
+}
+
+static clb_status check_size(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                             struct size size)
 {
     const size_t *value = variant->tuning.value;
-    struct check check = {
-        .precision = variant->precision,
-        .parts = clb_precision_parts(variant->precision),
-        .m = clb_min(value[CLB_PARAM_MR] + 3, CHECK_MAX),
-        .n = clb_min(2 * value[CLB_PARAM_NR] + 1, CHECK_MAX),
-        .k = clb_min(clb_max(value[CLB_PARAM_KC], value[CLB_PARAM_MIN_K]) + value[CLB_PARAM_KU] + 1,
-                     CHECK_MAX)};
+    struct check check = {.precision = variant->precision,
+                          .parts = clb_precision_parts(variant->precision),
+                          .m = clb_min(clb_max(size.m, 1), CHECK_MAX),
+                          .n = clb_min(clb_max(size.n, 1), CHECK_MAX),
+                          .k = clb_min(clb_max(size.k, 1), CHECK_MAX)};
+    check.k = clb_max(check.k, value[CLB_PARAM_MIN_K]); /* below, it is another kernel's */
     size_t a = check.m * check.k * check.parts, b = check.k * check.n * check.parts;
     size_t c = check.m * check.n * check.parts;
     double *memory = calloc(2 * (a + b) + c, sizeof *memory);
@@ -146,14 +163,42 @@ static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_
     check.a_typed = check.b + b;
     check.b_typed = (double *)check.a_typed + a;
     check.c_typed = (double *)check.b_typed + b;
-    struct clb_gemm_variant other = *variant;
-    other.tuning.value[CLB_PARAM_DIRECT] = 0;
-    clb_status status = check_variant(runtime, &other, &check);
-    other.tuning.value[CLB_PARAM_DIRECT] = check.m;
-    if (status == CLB_OK && variant->family->has_direct &&
-        variant->tuning.value[CLB_PARAM_DIRECT] != 0)
-        status = check_ops(runtime, &other, &check, CLB_OP_N);
+    clb_status status = check_memory(runtime, variant, &check);
     free(memory);
+    return status;
+}
+
+/* Sizes about the edges of the kernel's tile, of its depth steps and of a work-group's part; every
+ * way to take B. The first is the small one. */
+static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    size_t parts = clb_precision_parts(variant->precision);
+    size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    size_t step = clb_gemm_depth_unit(variant);
+    size_t deep = clb_max(value[CLB_PARAM_KC] / parts, value[CLB_PARAM_MIN_K]);
+    size_t rows = clb_max(value[CLB_PARAM_MC] / parts, m), cols = clb_max(value[CLB_PARAM_NC], n);
+    const struct size sizes[] = {{m + 1, n + 1, step + 1},
+                                 {1, 1, 1},
+                                 {3, 2, step - 1},
+                                 {m - 1, n + 1, step},
+                                 {m, n, 2 * step + 1},
+                                 {m + 1, n - 1, deep - 1},
+                                 {m + 1, 1, deep},
+                                 {1, n, deep + 1},
+                                 {rows, cols - 1, 1},
+                                 {rows + 1, cols + 1, step + 1},
+                                 {m + 3, 2 * n + 1, deep + step + 1}};
+    const struct clb_check_programs programs = {value[CLB_PARAM_DIRECT] != 0 ? "products in place 1"
+                                                                             : "products 1",
+                                                runtime,
+                                                {variant->program}};
+    bool all = clb_check_tries_all(&programs);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
+        status = check_size(runtime, variant, sizes[i]);
+    if (all && status == CLB_OK)
+        clb_check_note_passed(&programs);
     return status;
 }
 

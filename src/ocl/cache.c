@@ -156,8 +156,10 @@ static bool entry_path(char *path, size_t size, const char *key)
 {
     char name[40];
     const char *where = clb_cache_directory();
-    snprintf(name, sizeof name, "%016llx.bin",
-             (unsigned long long)hash(UINT64_C(0x84222325cbf29ce4), key, strlen(key)));
+    bool record = strncmp(key, CLB_CACHE_RECORD, strlen(CLB_CACHE_RECORD)) == 0;
+    snprintf(name, sizeof name, "%016llx.%s",
+             (unsigned long long)hash(UINT64_C(0x84222325cbf29ce4), key, strlen(key)),
+             record ? "ok" : "bin");
     return where != NULL && format_path(path, size, "%s/%s", where, name);
 }
 

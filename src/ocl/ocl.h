@@ -205,6 +205,13 @@ struct clb_source {
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
 
+/* Whether the program has passed a check, of this name, in an earlier process that had it compiled
+ * by the same driver; and a note that it has. Never for what this process compiled itself. */
+bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_program *program,
+                            const char *check);
+void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
+                             const char *check);
+
 /* ---- lane.c: in-order queues and their kernels, leased to one call --------------------------- */
 
 struct clb_lane {
@@ -264,6 +271,9 @@ bool clb_cache_has_room(const char *directory);
 bool clb_cache_usable(const char *path);
 /* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set. */
 bool clb_cache_user_path(char *path, size_t size, const char *name);
+
+/* Keys of records about programs begin with this: they are in files of another kind. */
+#define CLB_CACHE_RECORD "record: "
 
 /* The entry stored under `key` (any text); *data is malloc'ed. CLB_ERR_IO when there is none or it
  * is damaged. */

@@ -10,6 +10,7 @@ struct clb_program {
     char *options;
     cl_program handle;
     clb_status status;
+    bool is_new; /* compiled by this process */
     struct clb_program *next;
 };
 
@@ -193,6 +194,7 @@ static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
     clb_status status = build_from_cache(runtime, program, key);
     if (status != CLB_OK) {
         origin = "source";
+        program->is_new = true;
         status = clb_cache_has_room(clb_cache_directory()) ? build_from_source(runtime, program)
                                                            : CLB_ERR_BUILD;
         if (status == CLB_OK)
@@ -206,6 +208,50 @@ static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
             clb_status_name(status), 1e3 * (clb_now() - begin), program->options);
     return status;
 }
+
+/* ---- records of checks ----------------------------------------------------------------------- */
+
+static const unsigned char passed[] = "passed";
+
+/* The program's own key behind the check's name. */
+static char *record_key(const struct clb_runtime *runtime, const struct clb_program *program,
+                        const char *check)
+{
+    struct clb_text text = {0};
+    char *key = cache_key(runtime, program);
+    if (key == NULL)
+        return NULL;
+    clb_text_addf(&text, "%s%s\n", CLB_CACHE_RECORD, check);
+    clb_text_add(&text, key);
+    free(key);
+    if (text.failed)
+        clb_text_free(&text);
+    return text.data;
+}
+
+bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_program *program,
+                            const char *check)
+{
+    unsigned char *data = NULL;
+    size_t size = 0;
+    char *key = program->is_new ? NULL : record_key(runtime, program, check);
+    bool found = key != NULL && clb_cache_load(key, &data, &size) == CLB_OK &&
+                 size == sizeof passed && memcmp(data, passed, size) == 0;
+    free(data);
+    free(key);
+    return found;
+}
+
+void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
+                             const char *check)
+{
+    char *key = record_key(runtime, program, check);
+    if (key != NULL)
+        clb_cache_store(key, passed, sizeof passed);
+    free(key);
+}
+
+/* ---- all programs ---------------------------------------------------------------------------- */
 
 static struct clb_program *find(const struct clb_source *source, const char *options)
 {
