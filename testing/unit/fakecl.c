@@ -94,7 +94,101 @@ static cl_int CL_API_CALL disguised_device_info(cl_device_id device, cl_device_i
         put(value, &fake_cl.max_alloc, sizeof fake_cl.max_alloc, size);
     if (fake_cl.vector_floats != 0 && name == CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT)
         put(value, &fake_cl.vector_floats, sizeof fake_cl.vector_floats, size);
+    if (fake_cl.local_memory != 0 && name == CL_DEVICE_LOCAL_MEM_SIZE)
+        put(value, &fake_cl.local_memory, sizeof fake_cl.local_memory, size);
+    if (fake_cl.max_group != 0 && name == CL_DEVICE_MAX_WORK_GROUP_SIZE)
+        put(value, &fake_cl.max_group, sizeof fake_cl.max_group, size);
     return result;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+#define MAX_KERNELS   1024
+#define MAX_ARGUMENTS 24
+
+static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    cl_kernel kernel;
+    char name[32];
+} kernels[MAX_KERNELS];
+static CLB_THREAD cl_ulong argument[MAX_ARGUMENTS]; /* set last, by this thread */
+
+static cl_kernel CL_API_CALL named_kernel(cl_program program, const char *name, cl_int *status)
+{
+    cl_kernel kernel = fake_CreateKernel(program, name, status);
+    pthread_mutex_lock(&kernel_lock);
+    for (size_t i = 0; kernel != NULL && i < MAX_KERNELS; i++) {
+        if (kernels[i].kernel != NULL && kernels[i].kernel != kernel)
+            continue;
+        kernels[i].kernel = kernel;
+        strncpy(kernels[i].name, name, sizeof kernels[i].name - 1);
+        break;
+    }
+    pthread_mutex_unlock(&kernel_lock);
+    return kernel;
+}
+
+static const char *name_of(cl_kernel kernel)
+{
+    const char *name = "";
+    pthread_mutex_lock(&kernel_lock);
+    for (size_t i = 0; i < MAX_KERNELS; i++) {
+        if (kernels[i].kernel == kernel)
+            name = kernels[i].name;
+    }
+    pthread_mutex_unlock(&kernel_lock);
+    return name;
+}
+
+static cl_int CL_API_CALL seen_argument(cl_kernel kernel, cl_uint index, size_t size,
+                                        const void *value)
+{
+    if (index < MAX_ARGUMENTS && size <= sizeof argument[0] && value != NULL) {
+        argument[index] = 0;
+        memcpy(&argument[index], value, size);
+    }
+    return fake_SetKernelArg(kernel, index, size, value);
+}
+
+static cl_int CL_API_CALL limited_kernel(cl_kernel kernel, cl_device_id device,
+                                         cl_kernel_work_group_info name, size_t size, void *value,
+                                         size_t *needed)
+{
+    cl_int result = fake_GetKernelWorkGroupInfo(kernel, device, name, size, value, needed);
+    if (result == CL_SUCCESS && fake_cl.max_group != 0 && name == CL_KERNEL_WORK_GROUP_SIZE)
+        put(value, &fake_cl.max_group, sizeof fake_cl.max_group, size);
+    return result;
+}
+
+/* What a device of these limits says of a launch. */
+static cl_int limited_launch(cl_kernel kernel, cl_uint dimensions, const size_t *local)
+{
+    size_t items = 1;
+    cl_ulong bytes = 0;
+    for (cl_uint i = 0; local != NULL && i < dimensions; i++)
+        items *= local[i];
+    if (fake_cl.max_group != 0 && items > fake_cl.max_group)
+        return CL_INVALID_WORK_GROUP_SIZE;
+    if (fake_cl.local_memory != 0 &&
+        real.GetKernelWorkGroupInfo(kernel, NULL, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes, &bytes,
+                                    NULL) == CL_SUCCESS &&
+        bytes > fake_cl.local_memory)
+        return CL_OUT_OF_RESOURCES;
+    return fake_cl.launch != NULL ? fake_cl.launch(name_of(kernel), argument) : CL_SUCCESS;
+}
+
+/* What gives an event is never lost. */
+static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                 const size_t *offset, const size_t *global, const size_t *local,
+                                 cl_uint waits, const cl_event *wait_list, cl_event *event)
+{
+    cl_int status = limited_launch(kernel, dimensions, local);
+    if (status == FAKE_LOST && event == NULL)
+        return CL_SUCCESS;
+    if (status != CL_SUCCESS && status != FAKE_LOST)
+        return status;
+    return fake_EnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
+                                     wait_list, event);
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -151,6 +245,10 @@ static void install(struct clb_cl *table)
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
     table->GetDeviceInfo = disguised_device_info;
+    table->CreateKernel = named_kernel;
+    table->SetKernelArg = seen_argument;
+    table->GetKernelWorkGroupInfo = limited_kernel;
+    table->EnqueueNDRangeKernel = launch;
     table->CreateBuffer = counted_create_buffer;
     table->ReleaseMemObject = counted_release;
 }

@@ -32,10 +32,19 @@ struct fake_cl {
     bool no_fp64;
     cl_ulong max_alloc; /* 0: as it is */
     cl_uint vector_floats;
+    size_t max_group;      /* 0: as it is; launches of larger groups fail, */
+    cl_ulong local_memory; /* of kernels with more too */
+
+    /* Called before a kernel is launched, with its arguments of at most 8 bytes as numbers:
+     * CL_SUCCESS, what the launch returns instead, or FAKE_LOST: it says that it is made. NULL by
+     * default. */
+    cl_int (*launch)(const char *kernel, const cl_ulong *argument);
 
     /* Buffers as the driver sees them. */
     _Atomic long long live_bytes, peak_bytes; /* not those over the caller's memory */
 };
+
+#define FAKE_LOST 1
 
 extern struct fake_cl fake_cl;
 
