@@ -38,9 +38,10 @@ AC_DEFUN([CLB_COMPILER_FLAGS], [
 ])
 
 # CLB_LINKER_FLAGS
-# The library stays loaded once it is, and refers to nothing that it does not name.
+# The library stays loaded once it is, refers to nothing that it does not name, and is bound when it
+# is loaded: binding at a call may wait for the dynamic linker's lock.
 AC_DEFUN([CLB_LINKER_FLAGS], [
-    CLB_LDFLAGS="-Wl,-z,nodelete -Wl,--as-needed -Wl,--no-undefined-version"
+    CLB_LDFLAGS="-Wl,-z,nodelete -Wl,-z,now -Wl,--as-needed -Wl,--no-undefined-version"
     AS_VAR_IF([enable_sanitizers], [yes], [], [CLB_LDFLAGS="$CLB_LDFLAGS -Wl,-z,defs"])
     AC_SUBST([CLB_LDFLAGS])
 ])

@@ -5,8 +5,8 @@
  * the device. */
 #include "base.h"
 #include "guests.h"
+#include "symbols.h"
 
-#include <dlfcn.h>
 #include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
@@ -76,7 +76,7 @@ static bool create(struct worker *worker)
  * has a thread on every CPU already. */
 static bool inside_parallel_region(void)
 {
-    void *address = dlsym(RTLD_DEFAULT, "omp_in_parallel");
+    const void *address = clb_loaded_symbol("omp_in_parallel");
     int (*in_parallel)(void);
     if (address == NULL)
         return false;
