@@ -1,9 +1,11 @@
-/* Finding the next library, in the order of docs/design.md: CLBLAS_SHIM_NEXT, RTLD_NEXT, the
- * calling object's own dependencies, the configured soname. */
+/* Finding the next library, in the order of docs/design.md. Names are looked up in what is loaded
+ * without the dynamic linker's lock (base/symbols.h): a constructor may wait for a thread that
+ * comes here. Only CLBLAS_SHIM_NEXT, the configured sonames and the search of all that is loaded,
+ * when nothing else has the name, use dlopen. */
+#include "keep.h"
 #include "next.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,67 +22,241 @@
 
 typedef void (*function)(void);
 
-/* A pointer to an object from dlsym as a pointer to a function, as POSIX intends. */
-static function as_function(void *address)
+static function as_function(const void *address)
 {
     function result;
     memcpy(&result, &address, sizeof result);
     return result;
 }
 
-static void *as_address(function f)
+static const void *as_address(function f)
 {
-    void *address;
+    const void *address;
     memcpy(&address, &f, sizeof address);
     return address;
 }
 
-static bool is_own(function f)
+/* ---- one search ------------------------------------------------------------------------------ */
+
+/* What is searched for, for whom, and what was found; passed through clb_objects_visit. */
+struct search {
+    const struct clb_next_symbol *symbol;
+    const void *caller;
+    struct clb_place place; /* the caller's object */
+    bool linked;            /* the caller needs the shim, and may have no other BLAS */
+    bool below;             /* the caller was itself to serve the call: see is_dispatching */
+    bool dispatchers;       /* in that case, such libraries are considered, too */
+    const char *path;       /* what is asked for of dlopen, */
+    const void *handle;     /* and an address in what that returned */
+    size_t skip;            /* so many finds are passed over */
+    uint64_t loads, unloads;
+    struct clb_found found;
+    struct clb_place found_place;
+    bool everyone; /* the answer is that of all callers */
+};
+
+/* NULL: memory is short, and only the first objects are known. */
+static struct clb_object *own_object(const struct clb_objects *objects)
 {
-    Dl_info theirs, ours;
-    return dladdr(as_address(f), &theirs) != 0 &&
-           dladdr(as_address((function)clb_next_find), &ours) != 0 &&
-           theirs.dli_fbase == ours.dli_fbase;
+    return clb_object_at(objects, as_address((function)clb_next_find));
 }
 
-/* dlsym that refuses the shim's own functions. */
-static function lookup(void *handle, const char *name)
+static bool opens_libraries(struct clb_object *object)
 {
-    function f = handle == NULL ? NULL : as_function(dlsym(handle, name));
-    return f != NULL && !is_own(f) ? f : NULL;
+    return clb_object_imports(object, "dlsym") || clb_object_imports(object, "dlopen");
 }
 
-/* A handle for the object that contains `address`, without loading anything. The object stays
- * loaded from then on, so that what is remembered about its addresses stays true. */
-static void *handle_of(const void *address)
+static bool is_startup(const struct clb_objects *objects, const struct clb_object *object)
 {
-    Dl_info info;
-    struct link_map *map;
-    if (dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL)
-        return NULL;
-    const char *path = map->l_name[0] != '\0' ? map->l_name : NULL;
-    return dlopen(path, RTLD_LAZY | RTLD_NOLOAD | (path != NULL ? RTLD_NODELETE : 0));
+    return (size_t)(object - objects->object) < objects->startup;
+}
+
+/* The answer is never the shim, or another copy of it. For a caller that dispatches it is neither
+ * that one nor, at first, another that may, nor ever one that the program was started with: that
+ * is where the call came from. */
+static bool is_refused(const struct search *search, const struct clb_objects *objects,
+                       struct clb_object *object)
+{
+    if (object == own_object(objects) ||
+        clb_object_find(object, "clblas_shim_version").address != NULL)
+        return true;
+    if (!search->below)
+        return false;
+    return object == clb_object_at(objects, search->caller) ||
+           (opens_libraries(object) && (!search->dispatchers || is_startup(objects, object)));
+}
+
+/* Take an object's function as the answer. */
+static bool take(struct search *search, const struct clb_objects *objects,
+                 struct clb_object *object)
+{
+    struct clb_found found = clb_object_find(object, search->symbol->name);
+    if (found.address == NULL || is_refused(search, objects, object))
+        return false;
+    if (search->skip > 0) {
+        search->skip--;
+        return false;
+    }
+    search->found = found;
+    clb_place_note(&search->found_place, objects, object);
+    return true;
+}
+
+static bool take_from_closure(struct search *search, const struct clb_objects *objects,
+                              struct clb_object *root)
+{
+    struct clb_closure closure = clb_object_closure(objects, root);
+    for (size_t i = 0; i < closure.count; i++) {
+        if (take(search, objects, closure.member[i]))
+            return true;
+    }
+    return false;
+}
+
+/* True when an object has the routine itself and calls it nevertheless: FlexiBLAS, and whoever else
+ * finds a back end by dlsym, when the back end is the shim or needs it. A cblas_dgemm that calls
+ * its own library's dgemm_ does so, too, but by way of the dynamic linker, and it has another name.
+ */
+static bool is_dispatching(struct clb_object *object, const char *name, const void *caller)
+{
+    return clb_object_find(object, name).address != NULL &&
+           (!clb_object_binds(object, name) || clb_object_runs(object, name, caller));
+}
+
+static bool closure_has(const struct clb_objects *objects, struct clb_object *root,
+                        const struct clb_object *object)
+{
+    struct clb_closure closure = clb_object_closure(objects, root);
+    for (size_t i = 0; i < closure.count; i++) {
+        if (closure.member[i] == object)
+            return true;
+    }
+    return false;
+}
+
+/* What the program was started with, behind the shim, as RTLD_NEXT has it; behind a caller that
+ * dispatches, too. */
+static bool take_from_startup(struct search *search, const struct clb_objects *objects,
+                              const struct clb_object *caller)
+{
+    size_t i = (size_t)(own_object(objects) - objects->object);
+    if (search->below && caller != NULL && is_startup(objects, caller))
+        i = clb_max(i, (size_t)(caller - objects->object));
+    for (i++; i < objects->startup; i++) {
+        if (take(search, objects, &objects->object[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Libraries opened since that need the shim, and what else they need: a back end of a dispatcher,
+ * or the plugin that brought the shim. */
+static bool take_from_dependents(struct search *search, const struct clb_objects *objects)
+{
+    const struct clb_object *own = own_object(objects);
+    for (size_t i = objects->startup; i < objects->count; i++) {
+        struct clb_object *object = &objects->object[i];
+        if (object != own && closure_has(objects, object, own) &&
+            take_from_closure(search, objects, object))
+            return true;
+    }
+    return false;
+}
+
+/* What can be told of the caller, and the libraries that it or everybody reaches. */
+static void look(const struct clb_objects *objects, void *argument)
+{
+    struct search *search = argument;
+    struct clb_object *own = own_object(objects), *caller = clb_object_at(objects, search->caller);
+    const bool preloaded = own != NULL && is_startup(objects, own);
+    search->loads = objects->loads;
+    search->unloads = objects->unloads;
+    search->below = caller != NULL && caller != own &&
+                    is_dispatching(caller, search->symbol->name, search->caller);
+    clb_place_note(&search->place, objects, caller);
+    if (preloaded && !search->below && take_from_startup(search, objects, caller)) {
+        search->everyone = !opens_libraries(search->found.object);
+        return;
+    }
+    if (search->below && take_from_dependents(search, objects))
+        return;
+    if (caller != NULL && take_from_closure(search, objects, caller))
+        return;
+    search->linked = caller != NULL && closure_has(objects, caller, own);
+    if (preloaded && search->below && take_from_startup(search, objects, caller))
+        return;
+    if (!preloaded && !search->below)
+        take_from_dependents(search, objects);
+}
+
+static void look_in_handle(const struct clb_objects *objects, void *argument)
+{
+    struct search *search = argument;
+    struct clb_object *root = clb_object_at(objects, search->handle);
+    if (root != NULL && take_from_closure(search, objects, root))
+        search->everyone = !opens_libraries(search->found.object);
+}
+
+static void look_anywhere(const struct clb_objects *objects, void *argument)
+{
+    struct search *search = argument;
+    for (size_t i = 0; i < objects->count; i++) {
+        if (take(search, objects, &objects->object[i]))
+            return;
+    }
+}
+
+static void look_in_named(const struct clb_objects *objects, void *argument)
+{
+    struct search *search = argument;
+    for (size_t i = 0; i < objects->count; i++) {
+        struct clb_object *root = &objects->object[i];
+        if (!clb_object_is_named(root, search->path))
+            continue;
+        clb_place_note(&search->found_place, objects, root);
+        if (clb_place_stays(&search->found_place) && take_from_closure(search, objects, root))
+            search->everyone = !opens_libraries(search->found.object);
+        return;
+    }
+}
+
+/* From a library that stays loaded, or from what dlopen loads or has loaded: it is never closed, so
+ * that what it needs stays, too. */
+static bool find_in_opened(struct search *search, const char *path)
+{
+    search->path = path;
+    clb_objects_visit(look_in_named, search);
+    struct link_map *map =
+        search->found.address != NULL ? NULL : dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (map != NULL) {
+        search->handle = map->l_ld;
+        clb_objects_visit(look_in_handle, search);
+    }
+    if (search->found.address != NULL)
+        clb_place_is_kept(&search->found_place);
+    return search->found.address != NULL;
 }
 
 /* Libraries that can't be opened are named when the first symbol is looked up, not for each. */
-static function find_configured(const char *name)
+static bool find_configured(struct search *search)
 {
     static _Atomic bool named;
     const bool quiet = atomic_load(&named);
     const char *list = clb_config_get()->next;
-    function found = NULL;
-    while (list != NULL && *list != '\0' && found == NULL) {
+    bool found = false;
+    while (list != NULL && *list != '\0' && !found) {
         char path[4096];
         size_t length = strcspn(list, ":");
         if (length > 0 && length < sizeof path) {
             memcpy(path, list, length);
             path[length] = '\0';
-            void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-            if (handle == NULL && !quiet) {
-                clb_complain("CLBLAS_SHIM_NEXT: %s", dlerror());
+            dlerror();
+            found = find_in_opened(search, path);
+            const char *error = found || quiet ? NULL : dlerror();
+            if (error != NULL) {
+                clb_complain("CLBLAS_SHIM_NEXT: %s", error);
                 atomic_store(&named, true);
             }
-            found = lookup(handle, name);
         }
         list += length;
         list += *list == ':';
@@ -88,25 +264,88 @@ static function find_configured(const char *name)
     return found;
 }
 
-static function find_fallback(const struct clb_next_symbol *symbol)
+static bool find_fallback(struct search *search)
 {
+    const struct clb_next_symbol *symbol = search->symbol;
     const char *sonames[] = {symbol->abi == CLB_ABI_LAPACKE          ? CLB_NEXT_LAPACKE
                              : symbol->library == CLB_LIBRARY_LAPACK ? CLB_NEXT_LAPACK
                                                                      : CLB_NEXT_BLAS,
-                             symbol->abi == CLB_ABI_C ? "libcblas.so.3" : NULL};
-    function found = NULL;
-    for (size_t i = 0; i < CLB_COUNT_OF(sonames) && found == NULL; i++) {
-        if (sonames[i] != NULL)
-            found = lookup(dlopen(sonames[i], RTLD_LAZY | RTLD_LOCAL), symbol->name);
-    }
+                             symbol->abi == CLB_ABI_C ? "libcblas.so.3" : NULL,
+                             /* The configured one may be the dispatcher. */
+                             search->below ? "libopenblas.so.0" : NULL,
+                             search->below ? "libblis.so.4" : NULL};
+    bool found = false;
+    for (size_t i = 0; i < CLB_COUNT_OF(sonames) && !found; i++)
+        found = sonames[i] != NULL && find_in_opened(search, sonames[i]);
+    search->everyone = false;
     return found;
 }
 
-bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
+/* ---- what is asked of a library -------------------------------------------------------------- */
+
+/* A function's library and the one that is asked for its integers' width. */
+struct description {
+    const void *function;
+    const char *probe;
+    struct clb_found isamax, set_threads, get_threads;
+    bool optimised;
+    uint64_t unloads;
+    char library[256];
+};
+
+/* The names of what is asked: under the plain names, those of builds with 64-bit integers, and
+ * those in numpy's and scipy's wheels. */
+static const char *const thread_names[][2] = {
+    {"openblas_set_num_threads", "openblas_get_num_threads"},
+    {"openblas_set_num_threads64_", "openblas_get_num_threads64_"},
+    {"scipy_openblas_set_num_threads", "scipy_openblas_get_num_threads"},
+    {"scipy_openblas_set_num_threads64_", "scipy_openblas_get_num_threads64_"}};
+
+/* OpenBLAS, MKL, BLIS, AMD's and Arm's have functions that only they have. */
+static const char *const optimised_names[] = {"openblas_get_config",
+                                              "openblas_get_config64_",
+                                              "scipy_openblas_get_config",
+                                              "scipy_openblas_get_config64_",
+                                              "mkl_get_version",
+                                              "bli_info_get_version_str",
+                                              "armplversion"};
+
+static struct clb_found find_in(const struct clb_closure *closure, const char *name)
+{
+    struct clb_found found = {0};
+    for (size_t i = 0; i < closure->count && found.address == NULL; i++)
+        found = clb_object_find(closure->member[i], name);
+    return found;
+}
+
+static void describe(const struct clb_objects *objects, void *argument)
+{
+    struct description *what = argument;
+    struct clb_object *object = clb_object_at(objects, what->function);
+    what->unloads = objects->unloads;
+    if (object == NULL)
+        return;
+    const char *slash = strrchr(object->path, '/');
+    const char *name = slash != NULL ? slash + 1 : object->path;
+    const size_t length = clb_min(strlen(name), sizeof what->library - 1);
+    memcpy(what->library, name, length);
+    what->library[length] = '\0';
+    const struct clb_closure closure = clb_object_closure(objects, object);
+    what->isamax = find_in(&closure, what->probe);
+    for (size_t i = 0; i < CLB_COUNT_OF(thread_names) && what->set_threads.address == NULL; i++) {
+        what->set_threads = find_in(&closure, thread_names[i][0]);
+        what->get_threads = find_in(&closure, thread_names[i][1]);
+    }
+    what->optimised = what->set_threads.address != NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(optimised_names) && !what->optimised; i++)
+        what->optimised = find_in(&closure, optimised_names[i]).address != NULL;
+}
+
+/* i?amax is asked for the largest of three elements, the number of which has an upper half. */
+static bool is_wide(function isamax, clb_abi abi)
 {
     const float x[3] = {1, 3, 2};
     const int64_t n = (int64_t)UINT64_C(0xffffffff00000003), one = 1;
-    function isamax = lookup(handle_of(as_address(f)), probe);
     if (isamax == NULL)
         return false;
     /* The index sits in the low half of the result in both cases, and so do Fortran's arguments. */
@@ -115,55 +354,46 @@ bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
     return (int)((size_t(*)(int64_t, const float *, int64_t))isamax)(n, x, one) != 1;
 }
 
-/* Under the plain names, those of builds with 64-bit integers, and those in numpy's and scipy's
- * wheels. */
-static void find_threads(struct clb_target *target, void *handle)
+bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
 {
-    static const char *const names[][2] = {
-        {"openblas_set_num_threads", "openblas_get_num_threads"},
-        {"openblas_set_num_threads64_", "openblas_get_num_threads64_"},
-        {"scipy_openblas_set_num_threads", "scipy_openblas_get_num_threads"},
-        {"scipy_openblas_set_num_threads64_", "scipy_openblas_get_num_threads64_"}};
-    for (size_t i = 0; i < CLB_COUNT_OF(names) && target->set_threads == NULL; i++) {
-        target->set_threads = (void (*)(int))lookup(handle, names[i][0]);
-        target->get_threads = (int (*)(void))lookup(handle, names[i][1]);
-    }
+    struct description what = {.function = as_address(f), .probe = probe};
+    clb_objects_visit(describe, &what);
+    return is_wide(as_function(clb_found_address(&what.isamax)), abi);
 }
 
-/* Whether the library or one that it needs is OpenBLAS, MKL, BLIS, AMD's or Arm's: by functions
- * that only they have. */
-static bool is_optimised(const struct clb_target *target, void *handle)
-{
-    static const char *const names[] = {"openblas_get_config",
-                                        "openblas_get_config64_",
-                                        "scipy_openblas_get_config",
-                                        "scipy_openblas_get_config64_",
-                                        "mkl_get_version",
-                                        "bli_info_get_version_str",
-                                        "armplversion"};
-    bool found = target->set_threads != NULL;
-    for (size_t i = 0; i < CLB_COUNT_OF(names) && !found; i++)
-        found = lookup(handle, names[i]) != NULL;
-    return found;
-}
+/* ---- targets --------------------------------------------------------------------------------- */
 
-static const struct clb_target *known_target(const struct clb_next_symbol *symbol, function f)
+static struct clb_target *known_target(const struct clb_next_symbol *symbol, function f,
+                                       uint64_t unloads)
 {
-    const struct clb_target *target = atomic_load(&symbol->targets);
-    while (target != NULL && target->function != f)
+    struct clb_target *target = atomic_load(&symbol->targets);
+    while (target != NULL && (target->function != f ||
+                              (!atomic_load(&target->lasting) && target->unloads != unloads)))
         target = target->link;
     return target;
 }
 
-/* Publish a new target. Lock-free; a race may leave a duplicate, which does no harm. */
-static const struct clb_target *add_target(struct clb_next_symbol *symbol,
-                                           const struct clb_target *value)
+/* Memory for a target, from a reserve where there is none. NULL: that is used up. */
+static struct clb_target *allocate_target(void)
 {
+    static struct clb_target reserve[2048];
+    static _Atomic size_t used;
     struct clb_target *target = malloc(sizeof *target);
-    if (target == NULL) {
-        clb_complain("out of memory");
-        _exit(127);
-    }
+    if (target != NULL)
+        return target;
+    size_t number = atomic_load(&used);
+    while (number < CLB_COUNT_OF(reserve) &&
+           !atomic_compare_exchange_weak(&used, &number, number + 1))
+        ;
+    return number < CLB_COUNT_OF(reserve) ? &reserve[number] : NULL;
+}
+
+/* Publish a new target. Lock-free; a race may leave a duplicate, which does no harm. */
+static struct clb_target *add_target(struct clb_next_symbol *symbol, const struct clb_target *value)
+{
+    struct clb_target *target = allocate_target();
+    if (target == NULL)
+        return NULL;
     *target = *value;
     target->link = atomic_load(&symbol->targets);
     while (!atomic_compare_exchange_weak(&symbol->targets, &target->link, target))
@@ -171,23 +401,41 @@ static const struct clb_target *add_target(struct clb_next_symbol *symbol,
     return target;
 }
 
-/* The target for a function: the known one, or a new one. */
-static const struct clb_target *intern(struct clb_next_symbol *symbol, function f)
+/* A target that is not published yet, and whose library's name is not yet in memory of its own. */
+static struct clb_target make_target(const struct clb_next_symbol *symbol, function f,
+                                     struct description *what)
 {
-    const struct clb_target *known = known_target(symbol, f);
-    if (known != NULL)
+    *what = (struct description){.function = as_address(f), .probe = symbol->probe};
+    clb_objects_visit(describe, what);
+    return (struct clb_target){
+        .function = f,
+        .library = what->library,
+        .ilp64 = symbol->always_ilp64 ||
+                 is_wide(as_function(clb_found_address(&what->isamax)), symbol->abi),
+        .optimised = what->optimised,
+        .set_threads = (void (*)(int))as_function(clb_found_address(&what->set_threads)),
+        .get_threads = (int (*)(void))as_function(clb_found_address(&what->get_threads)),
+        .unloads = what->unloads};
+}
+
+/* The target for what was found: the known one, or a new one. `lasting`: its library stays. */
+static struct clb_target *intern(struct clb_next_symbol *symbol, const struct search *search,
+                                 function f, bool lasting)
+{
+    struct clb_target *known = known_target(symbol, f, search->unloads);
+    if (known != NULL) {
+        if (lasting)
+            atomic_store(&known->lasting, true);
         return known;
-    Dl_info info;
-    const char *path = dladdr(as_address(f), &info) != 0 ? info.dli_fname : "";
-    const char *slash = strrchr(path, '/');
-    struct clb_target target = {.function = f,
-                                .library = strdup(slash != NULL ? slash + 1 : path),
-                                .ilp64 = symbol->always_ilp64 ||
-                                         clb_next_probe_ilp64(f, symbol->probe, symbol->abi)};
-    void *handle = handle_of(as_address(f));
-    find_threads(&target, handle);
-    target.optimised = is_optimised(&target, handle);
-    clb_log(CLB_LOG_INFO, "%s -> %s%s", symbol->name, path,
+    }
+    struct description what;
+    struct clb_target target = make_target(symbol, f, &what);
+    target.library = strdup(what.library);
+    if (target.library == NULL)
+        target.library = "?";
+    atomic_init(&target.lasting, lasting);
+    clb_log(CLB_LOG_INFO, "%s -> %s%s", symbol->name,
+            search->found_place.path[0] != '\0' ? search->found_place.path : target.library,
             target.ilp64 ? " (64-bit integers)" : "");
     return add_target(symbol, &target);
 }
@@ -238,34 +486,99 @@ static void remember(const struct clb_next_symbol *symbol, const void *address,
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* NULL: no library has it. */
-static const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller)
+/* The function that was found. NULL where it is made by code of the library that only the dynamic
+ * linker knows how to call, and that one can't be asked. */
+static function resolve(struct search *search)
 {
-    const struct clb_target *target;
-    function found = find_configured(symbol->name);
-    if (found == NULL)
-        found = lookup(RTLD_NEXT, symbol->name);
-    if (found != NULL) {
-        target = intern(symbol, found);
-        atomic_store_explicit(&symbol->target, target, memory_order_release);
-        return target;
+    const void *address = clb_found_address(&search->found);
+    if (address == NULL && search->found_place.path[0] != '\0') {
+        void *handle = dlopen(search->found_place.path, RTLD_LAZY | RTLD_NOLOAD);
+        address = handle == NULL ? NULL : dlsym(handle, search->symbol->name);
     }
-    found = lookup(handle_of(caller), symbol->name);
-    if (found == NULL)
-        found = find_fallback(symbol);
-    if (found == NULL)
+    return as_function(address);
+}
+
+/* Publish the answer, as far as it stays true. */
+static const struct clb_target *answer(struct clb_next_symbol *symbol, struct search *search)
+{
+    function f = resolve(search);
+    if (f == NULL)
         return NULL;
-    target = intern(symbol, found);
-    remember(symbol, caller, target);
+    const bool lasting = clb_place_keep(&search->found_place);
+    struct clb_target *target = intern(symbol, search, f, lasting);
+    if (target == NULL || !lasting)
+        return target;
+    if (search->everyone)
+        atomic_store_explicit(&symbol->target, target, memory_order_release);
+    else if (clb_place_keep(&search->place))
+        remember(symbol, search->caller, target);
     return target;
+}
+
+/* All that is loaded, the libraries with 32-bit integers first where the name does not tell, in the
+ * order of loading. What is taken has been loaded completely: that is waited for. */
+static bool find_anywhere(struct search *search, bool any_width)
+{
+    for (size_t skip = 0;; skip++) {
+        struct description what;
+        search->skip = skip;
+        search->found.address = NULL;
+        clb_objects_visit(look_anywhere, search);
+        search->skip = 0;
+        if (search->found.address == NULL)
+            return false;
+        if (!clb_place_keep_now(&search->found_place))
+            continue;
+        function f = resolve(search);
+        if (f != NULL && (any_width || search->symbol->always_ilp64 ||
+                          !make_target(search->symbol, f, &what).ilp64)) {
+            clb_log(CLB_LOG_INFO, "%s is not in what its caller needs: taken from what is loaded",
+                    search->symbol->name);
+            return true;
+        }
+    }
+}
+
+/* Callers that need the shim may have no other BLAS: theirs is the configured one. Others have
+ * reached the name without the shim, so it is in something that is loaded. */
+static bool find_elsewhere(struct search *search)
+{
+    if (search->linked && find_fallback(search))
+        return true;
+    return find_anywhere(search, false) || (!search->linked && find_fallback(search)) ||
+           find_anywhere(search, true);
+}
+
+/* NULL: no library has it. `doubt`: even if that was so and nothing has been loaded since; memory
+ * may have been short. */
+static const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller,
+                                       bool doubt)
+{
+    struct search search = {.symbol = symbol, .caller = caller};
+    clb_objects_visit(look, &search);
+    if (search.found.address == NULL && !doubt && search.loads + 1 == atomic_load(&symbol->absent))
+        return NULL;
+    struct search configured = search;
+    configured.found.address = NULL;
+    configured.everyone = false;
+    if (find_configured(&configured))
+        return answer(symbol, &configured);
+    bool found = search.found.address != NULL || find_elsewhere(&search);
+    if (!found && search.below) {
+        search.dispatchers = true;
+        found = find_elsewhere(&search);
+    }
+    if (!found && !search.below)
+        atomic_store(&symbol->absent, search.loads + 1);
+    return found ? answer(symbol, &search) : NULL;
 }
 
 /* The search may open libraries. */
 static CLB_COLD const struct clb_target *search_unforked(struct clb_next_symbol *symbol,
-                                                         const void *caller)
+                                                         const void *caller, bool doubt)
 {
     clb_load_begin();
-    const struct clb_target *target = search(symbol, caller);
+    const struct clb_target *target = search(symbol, caller, doubt);
     clb_load_end();
     return target;
 }
@@ -276,15 +589,18 @@ const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void
     if (target == NULL)
         target = known_for(symbol, caller);
     if (target == NULL)
-        target = search_unforked(symbol, caller);
+        target = search_unforked(symbol, caller, false);
     return target != NULL && target->stand_in == 0 ? target : NULL;
 }
 
+/* As the dynamic linker does it, in the log file as well: a test runner may have taken stderr. */
 static CLB_COLD void fail_to_find(const struct clb_next_symbol *symbol)
 {
-    clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
-                 "one)",
-                 symbol->name);
+    static const char text[] = "symbol lookup error: no BLAS/LAPACK library has %s "
+                               "(CLBLAS_SHIM_NEXT can name one)";
+    clb_complain(text, symbol->name);
+    if (clb_config_get()->log_file != NULL)
+        clb_log(CLB_LOG_ERROR, text, symbol->name);
     _exit(127);
 }
 
@@ -292,26 +608,28 @@ const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const voi
 {
     const struct clb_target *target = known_for(symbol, caller);
     if (CLB_UNLIKELY(target == NULL))
-        target = search_unforked(symbol, caller);
+        target = search_unforked(symbol, caller, true);
     if (target == NULL)
         fail_to_find(symbol);
     return target;
 }
 
 /* Another symbol's target as this one's. For this caller only: others may reach a library that has
- * the symbol itself. */
+ * the symbol itself. Remembered if the other's is. */
 static const struct clb_target *stand_in(struct clb_next_symbol *symbol, const void *caller,
                                          const struct clb_next_symbol *other,
                                          const struct clb_target *found, unsigned number)
 {
-    const struct clb_target *target = known_target(symbol, found->function);
+    const struct clb_target *target = known_target(symbol, found->function, found->unloads);
     if (target == NULL) {
         struct clb_target copy = *found;
         copy.stand_in = number;
         target = add_target(symbol, &copy);
         clb_log(CLB_LOG_INFO, "%s -> %s's %s", symbol->name, found->library, other->name);
     }
-    remember(symbol, caller, target);
+    if (target != NULL &&
+        (atomic_load(&other->target) == found || known_for(other, caller) == found))
+        remember(symbol, caller, target);
     return target;
 }
 
@@ -321,12 +639,14 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
 {
     const struct clb_target *target = known_for(symbol, caller);
     if (CLB_UNLIKELY(target == NULL))
-        target = search_unforked(symbol, caller);
+        target = search_unforked(symbol, caller, false);
     for (unsigned i = 0; i < count && target == NULL; i++) {
         const struct clb_target *found = clb_next_try(others[i], caller);
         if (found != NULL)
             target = stand_in(symbol, caller, others[i], found, i + 1);
     }
+    if (target == NULL)
+        target = search_unforked(symbol, caller, true);
     if (target == NULL)
         fail_to_find(symbol);
     return target;

@@ -20,7 +20,7 @@ typedef enum clb_library {
     CLB_LIBRARY_LAPACKE = CLB_LIBRARY_LAPACK
 } clb_library;
 
-/* A function of the next library. Immutable once published, never freed. */
+/* A function of the next library. Immutable once published but for `lasting`, never freed. */
 struct clb_target {
     void (*function)(void);
     bool ilp64;          /* its integers are 64-bit */
@@ -30,6 +30,9 @@ struct clb_target {
     /* OpenBLAS's, of the library that has the function; NULL: it has none. */
     void (*set_threads)(int count);
     int (*get_threads)(void);
+    /* Its library can't be unloaded, or was not before the count of unloaded ones changes. */
+    _Atomic bool lasting;
+    uint64_t unloads;
     struct clb_target *link;
 };
 
@@ -41,7 +44,8 @@ struct clb_next_symbol {
     const char *probe;                         /* i?amax of the same naming scheme, "isamax_" */
     clb_abi abi;
     clb_library library;
-    bool always_ilp64; /* the naming scheme says 64-bit integers */
+    bool always_ilp64;       /* the naming scheme says 64-bit integers */
+    _Atomic uint64_t absent; /* no library had it when so many had been loaded; 0: not known */
 };
 
 /* The slow path of clb_next_get. Ends the process with status 127 when no library has the symbol,
