@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,6 +215,35 @@ static void no_threads(void *unused)
     expect(!clb_next_hold_threads(find(&fortran)) && !find(&fortran)->optimised, "held");
 }
 
+/* Without memory the search ends with an answer, not the process. */
+static void no_memory(void *unused)
+{
+    static struct clb_next_symbol nobody = {
+        .name = "nobody_has_this_", .probe = "isamax_", .abi = CLB_ABI_FORTRAN};
+    const struct rlimit none = {1 << 20, 1 << 20};
+    (void)unused;
+    setenv("CLBLAS_SHIM_NEXT", built("next32.so"), 1);
+    if (!expect(clb_next_try(&c_name, __builtin_return_address(0)) != NULL, "not found") ||
+        !expect(setrlimit(RLIMIT_AS, &none) == 0, "no limit"))
+        return;
+    void **blocks = NULL;
+    for (size_t size = 4096; size >= 16; size /= 2) {
+        for (void **block; (block = malloc(size)) != NULL; blocks = block)
+            *block = blocks;
+    }
+    const struct clb_target *target = find(&fortran);
+    const bool right = target != NULL && target->function != NULL && !target->ilp64;
+    const bool none_found = clb_next_try(&nobody, __builtin_return_address(0)) == NULL;
+    while (blocks != NULL) {
+        void **next = *blocks;
+        free(blocks);
+        blocks = next;
+    }
+    expect(right, "not found without memory");
+    expect(none_found, "found what there is not");
+    expect_library(&fortran, "", false);
+}
+
 static void absent_library(void *unused)
 {
     (void)unused;
@@ -238,6 +268,7 @@ int main(void)
     tap_ok(WIFEXITED(status) && WEXITSTATUS(status) == 127 &&
                strstr(text, "nobody_has_this_") != NULL && end != NULL && end[1] == '\0',
            "a name that nobody has ends with status 127 and one line");
+    tap_child("no memory", 30, no_memory, NULL);
     tap_child("stand-ins for what no library has", 30, stand_ins, NULL);
     tap_child("the next library's threads", 30, threads, NULL);
     tap_child("a next library without threads", 30, no_threads, NULL);
