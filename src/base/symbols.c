@@ -464,16 +464,16 @@ struct wanted {
     struct clb_found found;
 };
 
-static void find_anywhere(const struct clb_objects *objects, void *argument)
+static void find_in_startup(const struct clb_objects *objects, void *argument)
 {
     struct wanted *wanted = argument;
-    for (size_t i = 0; i < objects->count && wanted->found.address == NULL; i++)
+    for (size_t i = 0; i < objects->startup && wanted->found.address == NULL; i++)
         wanted->found = clb_object_find(&objects->object[i], wanted->name);
 }
 
 const void *clb_loaded_symbol(const char *name)
 {
     struct wanted wanted = {.name = name};
-    clb_objects_visit(find_anywhere, &wanted);
+    clb_objects_visit(find_in_startup, &wanted);
     return clb_found_address(&wanted.found);
 }

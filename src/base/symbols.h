@@ -85,7 +85,8 @@ bool clb_object_runs(struct clb_object *object, const char *name, const void *ad
  * dlsym. */
 const void *clb_found_address(const struct clb_found *found);
 
-/* The first function of that name, in the order of loading; NULL: none. */
+/* The first function of that name in what the program was started with; NULL: none. Others may not
+ * be ready to be called. */
 const void *clb_loaded_symbol(const char *name);
 
 #endif

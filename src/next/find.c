@@ -52,7 +52,8 @@ struct search {
     uint64_t loads, unloads;
     struct clb_found found;
     struct clb_place found_place;
-    bool everyone; /* the answer is that of all callers */
+    bool everyone;    /* the answer is that of all callers */
+    bool half_loaded; /* it may be that of a dlopen under way */
 };
 
 /* NULL: memory is short, and only the first objects are known. */
@@ -178,15 +179,17 @@ static void look(const struct clb_objects *objects, void *argument)
         search->everyone = !opens_libraries(search->found.object);
         return;
     }
-    if (search->below && take_from_dependents(search, objects))
+    if (search->below && take_from_dependents(search, objects)) {
+        search->half_loaded = true;
         return;
+    }
     if (caller != NULL && take_from_closure(search, objects, caller))
         return;
     search->linked = caller != NULL && closure_has(objects, caller, own);
     if (preloaded && search->below && take_from_startup(search, objects, caller))
         return;
     if (!preloaded && !search->below)
-        take_from_dependents(search, objects);
+        search->half_loaded = take_from_dependents(search, objects);
 }
 
 static void look_in_handle(const struct clb_objects *objects, void *argument)
@@ -505,12 +508,13 @@ static const struct clb_target *answer(struct clb_next_symbol *symbol, struct se
     if (f == NULL)
         return NULL;
     const bool lasting = clb_place_keep(&search->found_place);
+    const bool caller_lasts = search->everyone || clb_place_keep(&search->place);
     struct clb_target *target = intern(symbol, search, f, lasting);
     if (target == NULL || !lasting)
         return target;
     if (search->everyone)
         atomic_store_explicit(&symbol->target, target, memory_order_release);
-    else if (clb_place_keep(&search->place))
+    else if (caller_lasts)
         remember(symbol, search->caller, target);
     return target;
 }
@@ -527,7 +531,7 @@ static bool find_anywhere(struct search *search, bool any_width)
         search->skip = 0;
         if (search->found.address == NULL)
             return false;
-        if (!clb_place_keep_now(&search->found_place))
+        if (!clb_place_keep_now(&search->found_place) && !any_width)
             continue;
         function f = resolve(search);
         if (f != NULL && (any_width || search->symbol->always_ilp64 ||
@@ -563,6 +567,8 @@ static const struct clb_target *search(struct clb_next_symbol *symbol, const voi
     configured.everyone = false;
     if (find_configured(&configured))
         return answer(symbol, &configured);
+    if (search.half_loaded)
+        clb_place_keep_now(&search.found_place);
     bool found = search.found.address != NULL || find_elsewhere(&search);
     if (!found && search.below) {
         search.dispatchers = true;

@@ -143,16 +143,28 @@ static void closures(void *unused)
     expect(right, "liblapack.so.3 and what it needs");
 }
 
+static void find_threads(const struct clb_objects *objects, void *argument)
+{
+    const void **found = argument;
+    *found = NULL;
+    for (size_t i = 0; i < objects->count && *found == NULL; i++)
+        *found = clb_object_find(&objects->object[i], "openblas_set_num_threads").address;
+}
+
 static void unloading(void *unused)
 {
+    const void *found;
     (void)unused;
-    expect(clb_loaded_symbol("openblas_set_num_threads") == NULL, "found before");
+    clb_objects_visit(find_threads, &found);
+    expect(found == NULL, "found before");
     void *handle = dlopen(built("next32.so"), RTLD_NOW | RTLD_LOCAL);
-    expect(handle != NULL && clb_loaded_symbol("openblas_set_num_threads") ==
-                                 dlsym(handle, "openblas_set_num_threads"),
-           "not found");
+    clb_objects_visit(find_threads, &found);
+    expect(handle != NULL && found == dlsym(handle, "openblas_set_num_threads"), "not found");
+    expect(clb_loaded_symbol("openblas_set_num_threads") == NULL, "found as of the start");
+    expect(clb_loaded_symbol("fflush") == (const void *)(uintptr_t)fflush, "fflush is not found");
     dlclose(handle);
-    expect(clb_loaded_symbol("openblas_set_num_threads") == NULL, "found in what is gone");
+    clb_objects_visit(find_threads, &found);
+    expect(found == NULL, "found in what is gone");
 }
 
 int main(void)
