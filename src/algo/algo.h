@@ -161,7 +161,7 @@ enum {
 
 /* Where a command goes, what it waits for, and its event where that is wanted. */
 struct clb_order {
-    cl_command_queue queue; /* of the lane; NULL is its queue for kernels */
+    struct clb_queue *queue; /* of the lane; NULL is its queue for kernels */
     cl_uint waits;
     const cl_event *wait_list;
     cl_event *event;
@@ -268,6 +268,13 @@ struct clb_gemm_progress {
 
 clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
 void clb_gemm_progress_free(struct clb_gemm_progress *progress);
+
+/* At the end of a run it turns out that a command has failed, or clFinish. What is written came
+ * from commands that ended well by their own account; where C is not an operand all of it is
+ * computed again nevertheless, because some drivers say only in clFinish that a kernel was not run.
+ * Returns what the run returns. */
+clb_status clb_gemm_distrust(const struct clb_gemm *problem,
+                             struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* Run on the device. On failure, the parts of C that *progress does not call written are untouched
  * and must be computed elsewhere. When it returns no command that uses the caller's memory is
@@ -383,7 +390,7 @@ void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operan
 
 /* Where elements (i0.., p0..) of an operand are for the device: enqueues the copy if there is one.
  */
-clb_status clb_operand_chunk(cl_command_queue queue, const struct clb_operand *operand, size_t i0,
+clb_status clb_operand_chunk(struct clb_queue *queue, const struct clb_operand *operand, size_t i0,
                              size_t p0, size_t w, size_t k, struct clb_chunk *chunk) CLB_MUST_CHECK;
 
 /* An operand of a problem, not yet opened: of its first term, or of any. */

@@ -41,10 +41,8 @@ static clb_status get_memory(struct clb_block *block, struct clb_engine *engine)
     if (status != CLB_OK)
         return status;
     memset(block->state_host->host, 0, bytes);
-    return clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, block->state->mem, CL_TRUE, 0,
-                                                  sizeof(cl_int), block->state_host->host, 0, NULL,
-                                                  NULL),
-                        "clEnqueueWriteBuffer");
+    return clb_queue_write_now(engine->queue, block->state->mem, 0, sizeof(cl_int),
+                               block->state_host->host);
 }
 
 clb_status clb_block_open(struct clb_block *block, struct clb_engine *engine)
@@ -91,15 +89,13 @@ clb_status clb_block_factor(struct clb_block *block, struct clb_engine *engine,
 /* ---- the state ------------------------------------------------------------------------------- */
 
 /* What has come of a turn's copy; nothing where none was asked for. */
-static clb_status take(struct clb_block *block, size_t turn, size_t *info)
+static clb_status take(struct clb_block *block, struct clb_engine *engine, size_t turn,
+                       size_t *info)
 {
     const cl_int *state = block->state_host->host;
     if (block->seen[turn] == NULL)
         return CLB_OK;
-    clb_status status =
-        clb_cl_check(clb_cl.WaitForEvents(1, &block->seen[turn]), "clWaitForEvents");
-    clb_cl.ReleaseEvent(block->seen[turn]);
-    block->seen[turn] = NULL;
+    clb_status status = clb_lane_await(engine->lane, &block->seen[turn]);
     if (status == CLB_OK)
         *info = (size_t)state[turn];
     return status;
@@ -108,11 +104,9 @@ static clb_status take(struct clb_block *block, size_t turn, size_t *info)
 static clb_status ask(struct clb_block *block, struct clb_engine *engine, size_t turn)
 {
     cl_int *state = block->state_host->host;
-    clb_status status = clb_cl_check(
-        clb_cl.EnqueueReadBuffer(engine->queue, block->state->mem, CL_FALSE, 0, sizeof *state,
-                                 state + turn, 0, NULL, &block->seen[turn]),
-        "clEnqueueReadBuffer");
-    return status == CLB_OK ? clb_cl_check(clb_cl.Flush(engine->queue), "clFlush") : status;
+    clb_status status = clb_queue_read(engine->queue, block->state->mem, 0, sizeof *state,
+                                       state + turn, 0, NULL, &block->seen[turn]);
+    return status == CLB_OK ? clb_queue_flush(engine->queue) : status;
 }
 
 clb_status clb_block_look(struct clb_block *block, struct clb_engine *engine, size_t *info)
@@ -120,15 +114,15 @@ clb_status clb_block_look(struct clb_block *block, struct clb_engine *engine, si
     size_t turn = block->turn++ % CLB_COUNT_OF(block->seen);
     clb_status status = ask(block, engine, turn);
     *info = 0;
-    return status == CLB_OK ? take(block, 1 - turn, info) : status;
+    return status == CLB_OK ? take(block, engine, 1 - turn, info) : status;
 }
 
 clb_status clb_block_finish(struct clb_block *block, struct clb_engine *engine, size_t *info)
 {
     size_t turn = block->turn++ % CLB_COUNT_OF(block->seen), before = 0;
-    clb_status status = take(block, 1 - turn, &before);
+    clb_status status = take(block, engine, 1 - turn, &before);
     *info = 0;
     if (status == CLB_OK)
         status = ask(block, engine, turn);
-    return status == CLB_OK ? take(block, turn, info) : status;
+    return status == CLB_OK ? take(block, engine, turn, info) : status;
 }

@@ -84,18 +84,13 @@ static clb_status run(const struct check *check, struct clb_block *block, struct
     const struct clb_dmat lower = {mem, 0, check->n, check->n, check->ld};
     const struct clb_dmat upper = {mem, check->n * check->ld, check->n, check->n, check->ld};
     size_t info = 0;
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, mem, CL_TRUE, 0, check->bytes,
-                                               check->before, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer");
+    clb_status status = clb_queue_write_now(engine->queue, mem, 0, check->bytes, check->before);
     if (status == CLB_OK)
         status = clb_block_factor(block, engine, &lower, false, 0);
     if (status == CLB_OK)
         status = clb_block_factor(block, engine, &upper, true, 0);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, mem, CL_TRUE, 0, check->bytes,
-                                                       check->after, 0, NULL, NULL),
-                              "clEnqueueReadBuffer");
+        status = clb_queue_read_now(engine->queue, mem, 0, check->bytes, check->after);
     if (status == CLB_OK)
         status = clb_block_finish(block, engine, &info);
     if (status == CLB_OK && (info != 0 || !is_right(check)))

@@ -44,7 +44,7 @@ struct clb_engine {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant; /* never a split one */
     struct clb_lane *lane;
-    cl_command_queue queue; /* the lane's, for kernels */
+    struct clb_queue *queue; /* the lane's, for kernels */
     struct clb_program *trsm, *laswp;
     size_t groups, group;       /* of a launch of these, always the same, see widen.c; work-items */
     size_t block;               /* order of a diagonal block */
@@ -69,7 +69,7 @@ clb_status clb_engine_open_unchecked(struct clb_engine *engine, struct clb_runti
 /* engine_check.c: build, launch and check the kernels, by the first caller of each precision. */
 clb_status clb_engine_check(struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-/* Wait for the queue. False: what was enqueued may still be under way. */
+/* Wait for the lane. False: what was enqueued may still be under way. */
 bool clb_engine_finish(struct clb_engine *engine);
 /* `idle`: nothing is under way. */
 void clb_engine_close(struct clb_engine *engine, bool idle);

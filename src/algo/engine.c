@@ -185,11 +185,9 @@ clb_status clb_engine_open(struct clb_engine *engine, struct clb_runtime *runtim
     return clb_engine_open_unchecked(engine, runtime, plain_of(variant), limits);
 }
 
-/* Twice, because a failure that a command left behind is reported once. */
 bool clb_engine_finish(struct clb_engine *engine)
 {
-    return engine->lane == NULL || clb_lane_finish(engine->lane) == CLB_OK ||
-           clb_lane_finish(engine->lane) == CLB_OK;
+    return engine->lane == NULL || clb_lane_settle(engine->lane);
 }
 
 void clb_engine_close(struct clb_engine *engine, bool idle)

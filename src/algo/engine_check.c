@@ -85,7 +85,7 @@ static clb_status enqueue_moves(const struct check *check)
     if (status == CLB_OK)
         status = clb_dmat_move(engine, &copy, check->n);
     cl_uint *order = engine->moves_host->host;
-    status = status == CLB_OK ? clb_cl_check(clb_cl.Finish(engine->queue), "clFinish") : status;
+    status = status == CLB_OK ? clb_queue_finish(engine->queue) : status;
     for (size_t i = 0; i < check->n; i++)
         order[i] = (cl_uint)(check->n - 1 - i);
     if (status == CLB_OK)
@@ -109,9 +109,7 @@ static clb_status run(const struct check *check)
     const struct clb_dmat c =
         clb_dmat_part(&check->all, 0, right_column(check), check->rhs, check->n);
     clb_status status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, check->all.mem, CL_TRUE, 0,
-                                               check->bytes, check->before, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer");
+        clb_queue_write_now(engine->queue, check->all.mem, 0, check->bytes, check->before);
     if (status == CLB_OK)
         status = clb_dmat_pack_triangle(engine, &triangle);
     if (status == CLB_OK)
@@ -125,9 +123,7 @@ static clb_status run(const struct check *check)
     if (status == CLB_OK)
         status = clb_dmat_triangle_copy(engine, &triangle.a, &copy, true);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, check->all.mem, CL_TRUE, 0,
-                                                       check->bytes, check->after, 0, NULL, NULL),
-                              "clEnqueueReadBuffer");
+        status = clb_queue_read_now(engine->queue, check->all.mem, 0, check->bytes, check->after);
     return status;
 }
 

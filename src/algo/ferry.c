@@ -150,9 +150,7 @@ static clb_status wait_for_slot(struct clb_ferryman *man, size_t slot)
 {
     if (man->busy[slot] == NULL)
         return CLB_OK;
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &man->busy[slot]), "clWaitForEvents");
-    release_event(&man->busy[slot]);
-    return status;
+    return clb_lane_await(man->ferry->lane, &man->busy[slot]);
 }
 
 static clb_status bring_up(struct clb_ferryman *man, size_t piece)
@@ -181,7 +179,7 @@ static clb_status bring_up(struct clb_ferryman *man, size_t piece)
     status =
         clb_dmat_write(ferry->lane->upload, &x, ferry->element, slot, rect.rows, &man->busy[turn]);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(ferry->lane->upload), "clFlush");
+        status = clb_queue_flush(ferry->lane->upload);
     pthread_mutex_lock(&ferry->lock);
     /* Its last piece: what is asked for now is there when all of it is, but not more. */
     if (status == CLB_OK && cargo->done + 1 == cargo->pieces)
@@ -201,14 +199,12 @@ static clb_status bring_down(struct clb_ferryman *man, const struct clb_cargo *c
         clb_dmat_part(&cargo->x, rect->row, rect->col, rect->rows, rect->cols);
     clb_status status = wait_for_slot(man, turn);
     if (status == CLB_OK)
-        status = clb_cl_check(
-            clb_cl.EnqueueBarrierWithWaitList(ferry->lane->download, 1, &cargo->ready, NULL),
-            "clEnqueueBarrierWithWaitList");
+        status = clb_queue_barrier(ferry->lane->download, 1, &cargo->ready, NULL);
     if (status == CLB_OK)
         status = clb_dmat_read(ferry->lane->download, &x, ferry->element, man->slot[turn]->host,
                                rect->rows, &man->busy[turn]);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(ferry->lane->download), "clFlush");
+        status = clb_queue_flush(ferry->lane->download);
     if (status == CLB_OK)
         status = wait_for_slot(man, turn);
     return status;
@@ -338,13 +334,11 @@ static clb_status await_count(struct clb_ferry *ferry, const struct clb_cargo *c
     return status;
 }
 
-clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo, cl_command_queue queue)
+clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo, struct clb_queue *queue)
 {
     clb_status status = await_count(ferry, &ferry->cargo[cargo], &ferry->cargo[cargo].done);
     if (status == CLB_OK)
-        status = clb_cl_check(
-            clb_cl.EnqueueBarrierWithWaitList(queue, 1, &ferry->cargo[cargo].ready, NULL),
-            "clEnqueueBarrierWithWaitList");
+        status = clb_queue_barrier(queue, 1, &ferry->cargo[cargo].ready, NULL);
     return status;
 }
 
@@ -373,7 +367,7 @@ clb_status clb_ferry_await_written(struct clb_ferry *ferry, size_t cargo)
     return await_count(ferry, &ferry->cargo[cargo], &ferry->cargo[cargo].written);
 }
 
-clb_status clb_ferry_release(struct clb_ferry *ferry, size_t index, cl_command_queue queue)
+clb_status clb_ferry_release(struct clb_ferry *ferry, size_t index, struct clb_queue *queue)
 {
     const struct clb_cargo *cargo = &ferry->cargo[index];
     clb_status status = clb_queue_join(queue, ferry->lane->upload);
@@ -386,7 +380,7 @@ clb_status clb_ferry_release(struct clb_ferry *ferry, size_t index, cl_command_q
     return CLB_OK;
 }
 
-clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t index, cl_command_queue queue)
+clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t index, struct clb_queue *queue)
 {
     struct clb_cargo *cargo = &ferry->cargo[index];
     clb_status status = clb_queue_mark(queue, &cargo->ready);
@@ -416,56 +410,43 @@ clb_status clb_ferry_finish(struct clb_ferry *ferry, clb_status status)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-clb_status clb_queue_mark(cl_command_queue queue, cl_event *event)
+clb_status clb_queue_mark(struct clb_queue *queue, cl_event *event)
 {
-    clb_status status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 0, NULL, event),
-                                     "clEnqueueBarrierWithWaitList");
+    clb_status status = clb_queue_barrier(queue, 0, NULL, event);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+        status = clb_queue_flush(queue);
     return status;
 }
 
-clb_status clb_queue_join(cl_command_queue from, cl_command_queue to)
+clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
 {
     cl_event event = NULL;
     clb_status status = clb_queue_mark(from, &event);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(to, 1, &event, NULL),
-                              "clEnqueueBarrierWithWaitList");
+        status = clb_queue_barrier(to, 1, &event, NULL);
     release_event(&event);
     return status;
 }
 
-/* The rectangle of a device matrix: bytes of a column, columns. */
-struct region {
-    size_t origin[3], host[3], size[3], pitch, host_pitch;
-};
-
-static struct region region_of(const struct clb_dmat *x, size_t element, size_t ld)
+static struct clb_box box_of(const struct clb_dmat *x, size_t element, size_t ld)
 {
     size_t row = x->offset % x->ld, col = x->offset / x->ld;
-    return (struct region){.origin = {row * element, col, 0},
-                           .size = {x->rows * element, x->cols, 1},
-                           .pitch = x->ld * element,
-                           .host_pitch = ld * element};
+    return (struct clb_box){.origin = {row * element, col, 0},
+                            .size = {x->rows * element, x->cols, 1},
+                            .pitch = x->ld * element,
+                            .host_pitch = ld * element};
 }
 
-clb_status clb_dmat_write(cl_command_queue queue, const struct clb_dmat *x, size_t element,
+clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                           const void *host, size_t ld, cl_event *event)
 {
-    const struct region r = region_of(x, element, ld);
-    return clb_cl_check(clb_cl.EnqueueWriteBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host,
-                                                      r.size, r.pitch, 0, r.host_pitch, 0, host, 0,
-                                                      NULL, event),
-                        "clEnqueueWriteBufferRect");
+    const struct clb_box box = box_of(x, element, ld);
+    return clb_queue_write_rect(queue, x->mem, &box, host, event);
 }
 
-clb_status clb_dmat_read(cl_command_queue queue, const struct clb_dmat *x, size_t element,
+clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, cl_event *event)
 {
-    const struct region r = region_of(x, element, ld);
-    return clb_cl_check(clb_cl.EnqueueReadBufferRect(queue, x->mem, CL_FALSE, r.origin, r.host,
-                                                     r.size, r.pitch, 0, r.host_pitch, 0, host, 0,
-                                                     NULL, event),
-                        "clEnqueueReadBufferRect");
+    const struct clb_box box = box_of(x, element, ld);
+    return clb_queue_read_rect(queue, x->mem, &box, host, event);
 }

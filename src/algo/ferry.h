@@ -103,18 +103,18 @@ void clb_ferry_start(struct clb_ferry *ferry);
 
 /* Have commands that are enqueued on `queue` from now on wait until a load is on the device. */
 clb_status clb_ferry_await(struct clb_ferry *ferry, size_t cargo,
-                           cl_command_queue queue) CLB_MUST_CHECK;
+                           struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* A held load may go up when what `queue` has now is done; what it goes to and its order may be set
  * until then. In order. */
 clb_status clb_ferry_release(struct clb_ferry *ferry, size_t cargo,
-                             cl_command_queue queue) CLB_MUST_CHECK;
+                             struct clb_queue *queue) CLB_MUST_CHECK;
 /* Whether that would not wait: a load is under way, all of it, or the ferry has failed. */
 bool clb_ferry_has(struct clb_ferry *ferry, size_t cargo);
 
 /* A load may come down when what `queue` has now is done. In order. */
 clb_status clb_ferry_publish(struct clb_ferry *ferry, size_t cargo,
-                             cl_command_queue queue) CLB_MUST_CHECK;
+                             struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* Before anything is published: of a load that comes down only the first columns, at least one, are
  * wanted, and it will be the last that is published. */
@@ -136,14 +136,14 @@ void clb_ferry_close(struct clb_ferry *ferry, bool idle);
 struct clb_rect clb_cargo_piece(const struct clb_cargo *cargo, size_t piece);
 
 /* The event of what `queue` has now, for other queues. */
-clb_status clb_queue_mark(cl_command_queue queue, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_mark(struct clb_queue *queue, cl_event *event) CLB_MUST_CHECK;
 /* Enqueue a barrier on `to`: it goes on when what `from` has now is done. */
-clb_status clb_queue_join(cl_command_queue from, cl_command_queue to) CLB_MUST_CHECK;
+clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to) CLB_MUST_CHECK;
 
 /* Rectangular transfers between a device matrix and host memory of the same shape; not blocking. */
-clb_status clb_dmat_write(cl_command_queue queue, const struct clb_dmat *x, size_t element,
+clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                           const void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
-clb_status clb_dmat_read(cl_command_queue queue, const struct clb_dmat *x, size_t element,
+clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
 
 #endif

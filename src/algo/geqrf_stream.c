@@ -66,7 +66,7 @@ static clb_status apply_rest(struct run *run, size_t k, size_t first)
         first += count;
     }
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(qr->engine.queue), "clFlush");
+        status = clb_queue_flush(qr->engine.queue);
     return status;
 }
 
@@ -142,6 +142,8 @@ clb_status clb_geqrf_run_stream(struct clb_qr *qr, const struct clb_gemm_variant
     if (status == CLB_OK)
         status = run_all(&run);
     bool idle = clb_engine_finish(&qr->engine);
+    if (status == CLB_OK)
+        status = clb_lane_check(qr->engine.lane);
     clb_ferry_close(&run.ferry, idle);
     clb_shuttle_close(&run.shuttle, idle);
     clb_qr_close(qr, idle);

@@ -93,18 +93,9 @@ static void release(cl_event *event)
     *event = NULL;
 }
 
-static clb_status wait_in(cl_command_queue queue, const cl_event *event)
+static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
 {
-    return *event == NULL ? CLB_OK
-                          : clb_cl_check(clb_cl.EnqueueBarrierWithWaitList(queue, 1, event, NULL),
-                                         "clEnqueueBarrierWithWaitList");
-}
-
-static clb_status await(cl_event *event)
-{
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
-    release(event);
-    return status;
+    return *event == NULL ? CLB_OK : clb_queue_barrier(queue, 1, event, NULL);
 }
 
 /* Bring group s up to date and factor it; returns when the device has come so far. */
@@ -126,7 +117,7 @@ static clb_status factor(struct run *run, size_t s)
     if (status == CLB_OK && ahead != &run->lu->engine)
         status = clb_queue_join(ahead->queue, run->lu->engine.queue);
     if (begun != NULL) {
-        clb_status waited = await(&begun);
+        clb_status waited = clb_lane_await(ahead->lane, &begun);
         status = status != CLB_OK ? status : waited;
     }
     release(ready);
@@ -165,7 +156,7 @@ static clb_status update(struct run *run, size_t from, size_t steps, bool wait)
             status = clb_queue_mark(engine->queue, &run->ready[next % 2]);
     }
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(engine->queue), "clFlush");
+        status = clb_queue_flush(engine->queue);
     return status;
 }
 

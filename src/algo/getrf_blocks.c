@@ -72,25 +72,20 @@ static clb_status fetch(struct clb_block_run *run, const struct clb_block_panel 
     const struct clb_lu *lu = run->lu;
     size_t k = panel->first, rows = lu->x.rows - k;
     const struct clb_dmat x = clb_dmat_part(&lu->x, k, k, rows, panel->width);
-    cl_command_queue download = lu->engine.lane->download;
+    struct clb_queue *download = lu->engine.lane->download;
     if (clb_lu_is_on_device(lu, k))
         return CLB_OK;
     clb_status status = clb_queue_join(lu->engine.queue, download);
     if (status == CLB_OK)
         status = clb_dmat_read(download, &x, lu->element, run->staging->host, rows, event);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(download), "clFlush");
+        status = clb_queue_flush(download);
     return status;
 }
 
-static clb_status await(cl_event *event)
+static clb_status await(struct clb_block_run *run, cl_event *event)
 {
-    if (*event == NULL)
-        return CLB_OK;
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
-    clb_cl.ReleaseEvent(*event);
-    *event = NULL;
-    return status;
+    return *event == NULL ? CLB_OK : clb_lane_await(run->lu->engine.lane, event);
 }
 
 static clb_status factor(struct clb_block_run *run, const struct clb_block_panel *panel,
@@ -101,7 +96,7 @@ static clb_status factor(struct clb_block_run *run, const struct clb_block_panel
     const struct clb_dmat x = clb_dmat_part(&lu->x, k, k, rows, panel->width);
     if (clb_lu_is_on_device(lu, k))
         return clb_lu_factor_there(lu, k, panel->width);
-    clb_status status = await(fetched);
+    clb_status status = await(run, fetched);
     if (status != CLB_OK)
         return status;
     clb_lu_factor(lu, k, panel->width, run->staging->host, rows);
@@ -131,7 +126,7 @@ static clb_status step(struct clb_block_run *run, const struct clb_block *block,
         status =
             clb_lu_apply(lu, k, panel->width, first + next, block->end - first - next, moves, true);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(lu->engine.queue), "clFlush");
+        status = clb_queue_flush(lu->engine.queue);
     return status;
 }
 
@@ -151,7 +146,7 @@ static clb_status factor_block(struct clb_block_run *run, const struct clb_block
     }
     if (status == CLB_OK && block->rest > 0)
         status = clb_ferry_publish(&run->ferry, block->down_end - 1, lu->engine.queue);
-    clb_status waited = await(&fetched); /* of a panel that there was a failure behind */
+    clb_status waited = await(run, &fetched); /* of a panel that there was a failure behind */
     return status != CLB_OK ? status : waited;
 }
 
@@ -234,6 +229,9 @@ clb_status clb_getrf_run_blocks(struct clb_lu *lu, const struct clb_gemm_variant
         lu->begun = status == CLB_OK;
         if (status == CLB_OK)
             status = run_blocks(&run);
+        /* Complete, and known to be so, before anything is written. */
+        if (status == CLB_OK)
+            status = clb_lane_finish(lu->engine.lane);
         if (status == CLB_OK)
             status = finish(&run);
         clb_blocks_close(&run);

@@ -97,12 +97,12 @@ static clb_status run_steps(struct clb_lu *lu, const struct clb_dmat *caller)
 static clb_status take_out(struct clb_lu *lu)
 {
     void *mapped;
-    clb_status status = clb_dmat_map(&lu->engine, &lu->x, &mapped);
-    if (status == CLB_OK)
-        status = clb_lu_write_back(lu, mapped, lu->runtime->device.units);
-    if (status == CLB_OK)
-        status = clb_dmat_unmap(&lu->engine, &lu->x, mapped);
-    return status;
+    clb_status status = clb_dmat_map_result(&lu->engine, &lu->x, &mapped);
+    if (status != CLB_OK)
+        return status;
+    status = clb_lu_write_back(lu, mapped, lu->runtime->device.units);
+    clb_status unmapped = clb_dmat_unmap(&lu->engine, &lu->x, mapped);
+    return status != CLB_OK ? status : unmapped;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */

@@ -190,7 +190,7 @@ static clb_status apply_rest(struct run *run, size_t k, size_t width, size_t fir
         first += cols;
     }
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(lu->engine.queue), "clFlush");
+        status = clb_queue_flush(lu->engine.queue);
     return status;
 }
 
@@ -242,10 +242,8 @@ static clb_status send_order(struct run *run, size_t k, size_t width)
 {
     struct clb_lu *lu = run->lu;
     clb_lu_order(lu, k + width, lu->inner, run->order_host);
-    return clb_cl_check(clb_cl.EnqueueWriteBuffer(lu->engine.queue, run->order->mem, CL_TRUE, 0,
-                                                  lu->x.rows * sizeof(cl_uint), run->order_host, 0,
-                                                  NULL, NULL),
-                        "clEnqueueWriteBuffer");
+    return clb_queue_write_now(lu->engine.queue, run->order->mem, 0, lu->x.rows * sizeof(cl_uint),
+                               run->order_host);
 }
 
 static clb_status send_chunk(struct run *run, size_t index, size_t first)
@@ -259,6 +257,8 @@ static clb_status send_chunk(struct run *run, size_t index, size_t first)
     const struct clb_dmat from = clb_dmat_part(&lu->x, 0, first, lu->x.rows, cargo->x.cols);
     if (status == CLB_OK)
         status = clb_dmat_permute(&lu->engine, &from, &cargo->x, run->order->mem);
+    if (status == CLB_OK)
+        status = clb_queue_finish(lu->engine.queue);
     if (status == CLB_OK)
         status = clb_ferry_publish(&run->ferry, run->groups + index, lu->engine.queue);
     return status;
@@ -333,6 +333,8 @@ clb_status clb_getrf_run_stream(struct clb_lu *lu, const struct clb_gemm_variant
     if (status == CLB_OK)
         status = run_all(&run, variant);
     bool idle = clb_engine_finish(&lu->engine) && run.idle;
+    if (status == CLB_OK)
+        status = clb_lane_check(lu->engine.lane);
     clb_ferry_close(&run.ferry, idle);
     for (size_t i = 0; i < CHUNKS; i++)
         clb_buffer_end(lu->runtime, run.chunk[i], idle);

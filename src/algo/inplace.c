@@ -66,6 +66,7 @@ static clb_status launch(struct clb_inplace *run, const struct clb_inplace_tile 
                                        &(struct clb_rect){row, col, product.m, product.n});
             status = clb_gemm_multiply(run->lane, variant, &product, order);
             order.waits = 0;
+            order.wait_list = NULL;
         }
     }
     return status;
@@ -93,13 +94,11 @@ static clb_status multiply(struct clb_inplace *run, const struct clb_inplace_til
 
 /* Make the tile in a slot readable by the CPU: run->event[slot] says when. */
 static clb_status enqueue_fetch(struct clb_inplace *run, const struct clb_rect *tile, size_t slot,
-                                cl_command_queue queue)
+                                struct clb_queue *queue)
 {
     size_t bytes = run->plan.ldc * tile->cols * clb_precision_size(run->variant->precision);
-    cl_int error;
-    run->mapped[slot] = clb_cl.EnqueueMapBuffer(queue, run->c[slot]->mem, CL_FALSE, CL_MAP_READ, 0,
-                                                bytes, 0, NULL, &run->event[slot], &error);
-    return clb_cl_check(error, "clEnqueueMapBuffer");
+    return clb_queue_map(queue, run->c[slot]->mem, CL_MAP_READ, 0, bytes, &run->mapped[slot],
+                         &run->event[slot]);
 }
 
 static clb_status enqueue_tile(struct clb_inplace *run, size_t index)
@@ -113,8 +112,21 @@ static clb_status enqueue_tile(struct clb_inplace *run, size_t index)
     if (status == CLB_OK)
         status = enqueue_fetch(run, &tile->rect, slot, clb_inplace_queue(run, turn));
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(clb_inplace_queue(run, turn)), "clFlush");
+        status = clb_queue_flush(clb_inplace_queue(run, turn));
     return status;
+}
+
+/* Finishing a queue tells more of its commands than their events do where a driver reports a
+ * failure only so. It costs nothing when no later tile is in the queue. */
+static clb_status await_tile(struct clb_inplace *run, size_t index, size_t slot)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    size_t latest = clb_min(index + plan->c_slots - 1, run->tiles - 1);
+    clb_status status = CLB_OK;
+    if (index + plan->queues > latest)
+        status = clb_queue_finish(clb_inplace_queue(run, index % plan->queues));
+    clb_status waited = clb_lane_await(run->lane, &run->event[slot]);
+    return status != CLB_OK ? status : waited;
 }
 
 static clb_status write_tile(struct clb_inplace *run, size_t index,
@@ -122,9 +134,7 @@ static clb_status write_tile(struct clb_inplace *run, size_t index,
 {
     const struct clb_inplace_tile *tile = &run->tile[index];
     size_t slot = index % run->plan.c_slots, ldc = run->plan.ldc;
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &run->event[slot]), "clWaitForEvents");
-    clb_cl.ReleaseEvent(run->event[slot]);
-    run->event[slot] = NULL;
+    clb_status status = await_tile(run, index, slot);
     if (status != CLB_OK)
         return status;
     for (size_t p = tile->first_part; p < tile->first_part + tile->parts; p++) {
@@ -142,14 +152,15 @@ static clb_status write_tile(struct clb_inplace *run, size_t index,
     return CLB_OK;
 }
 
-/* The tile's memory back to the device. Not needed for the result, which is written already. */
-static clb_status unmap_tile(struct clb_inplace *run, size_t index)
+/* The tile's memory back to the device. Not needed for the result, which is written already; but
+ * the slot is for other tiles, and in the end for other calls. */
+static clb_status unmap_slot(struct clb_inplace *run, size_t slot)
 {
-    size_t slot = index % run->plan.c_slots;
-    return clb_cl_check(
-        clb_cl.EnqueueUnmapMemObject(clb_inplace_queue(run, index % run->plan.queues),
-                                     run->c[slot]->mem, run->mapped[slot], 0, NULL, NULL),
-        "clEnqueueUnmapMemObject");
+    void *mapped = run->mapped[slot];
+    run->mapped[slot] = NULL;
+    return mapped == NULL ? CLB_OK
+                          : clb_queue_unmap(clb_inplace_queue(run, slot % run->plan.queues),
+                                            run->c[slot]->mem, mapped);
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -165,7 +176,7 @@ static clb_status run_tiles(struct clb_inplace *run, struct clb_gemm_progress *p
         if (status == CLB_OK && step >= ahead) {
             status = write_tile(run, step - ahead, progress);
             if (status == CLB_OK)
-                status = unmap_tile(run, step - ahead);
+                status = unmap_slot(run, (step - ahead) % run->plan.c_slots);
         }
         if (status != CLB_OK)
             return status;
@@ -173,11 +184,15 @@ static clb_status run_tiles(struct clb_inplace *run, struct clb_gemm_progress *p
     return run->out_of_range ? CLB_ERR_RANGE : CLB_OK;
 }
 
-/* Nothing may be outstanding when the caller's memory goes back to the program. */
-static void end_run(struct clb_inplace *run, bool enqueued)
+/* Nothing may be outstanding when the caller's memory goes back to the program. False when a
+ * command has failed, or the wait. */
+static bool end_run(struct clb_inplace *run, bool enqueued)
 {
-    bool idle =
-        !enqueued || clb_lane_finish(run->lane) == CLB_OK || clb_lane_finish(run->lane) == CLB_OK;
+    bool idle = true;
+    for (size_t i = 0; enqueued && i < run->plan.c_slots; i++)
+        idle = unmap_slot(run, i) == CLB_OK && idle;
+    idle = (!enqueued || clb_lane_settle(run->lane)) && idle;
+    bool good = !enqueued || clb_lane_check(run->lane) == CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(run->event); i++) {
         if (run->event[i] != NULL)
             clb_cl.ReleaseEvent(run->event[i]);
@@ -188,6 +203,7 @@ static void end_run(struct clb_inplace *run, bool enqueued)
         clb_lane_release(run->lane);
     else if (run->lane != NULL)
         clb_lane_discard(run->lane);
+    return good;
 }
 
 /* Columns of a part in place: looked at for what is not finite, then merged, and for that in the
@@ -284,6 +300,5 @@ clb_status clb_gemm_run_inplace(struct clb_runtime *runtime, const struct clb_ge
     bool enqueued = status == CLB_OK;
     if (enqueued)
         status = run_tiles(&run, progress);
-    end_run(&run, enqueued);
-    return status;
+    return end_run(&run, enqueued) ? status : clb_gemm_distrust(problem, progress);
 }

@@ -34,7 +34,7 @@ struct clb_inplace {
     size_t tiles;
     struct clb_buffer *c[2];
     cl_event event[2]; /* the tile in the slot is readable */
-    void *mapped[2];
+    void *mapped[2];   /* NULL: the slot is the device's */
     bool out_of_range; /* parts were left out, see clb_part_is_exact */
 };
 
@@ -45,7 +45,7 @@ clb_status clb_inplace_get(struct clb_inplace *run) CLB_MUST_CHECK;
 void clb_inplace_put(struct clb_inplace *run, bool idle);
 
 /* Tile t runs on queue t % queues. */
-static inline cl_command_queue clb_inplace_queue(const struct clb_inplace *run, size_t turn)
+static inline struct clb_queue *clb_inplace_queue(const struct clb_inplace *run, size_t turn)
 {
     return turn == 0 ? run->lane->queue : run->lane->upload;
 }

@@ -85,7 +85,7 @@ static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *o
                             const struct clb_piece *piece, const struct clb_pass *pass, size_t turn,
                             struct clb_chunk *chunk)
 {
-    cl_command_queue queue = clb_inplace_queue(run, turn);
+    struct clb_queue *queue = clb_inplace_queue(run, turn);
     struct clb_operand mirrored;
     clb_status status;
     switch (piece->kind) {
@@ -188,7 +188,7 @@ static clb_status ensure_kept(struct clb_inplace *run, const struct clb_rect *bl
                                 .event = both ? &slot->ready : NULL});
     /* The other queue waits for it. */
     if (status == CLB_OK && both)
-        status = clb_cl_check(clb_cl.Flush(clb_inplace_queue(run, turn)), "clFlush");
+        status = clb_queue_flush(clb_inplace_queue(run, turn));
     return status;
 }
 

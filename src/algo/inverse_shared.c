@@ -39,7 +39,7 @@ static clb_status write_back(struct run *run)
     struct clb_inverting *inverting = run->inverting;
     const struct clb_dmat *result = clb_inverting_result(inverting);
     void *mapped;
-    clb_status status = clb_dmat_map(&inverting->engine, result, &mapped);
+    clb_status status = clb_dmat_map_result(&inverting->engine, result, &mapped);
     if (status != CLB_OK)
         return status;
     clb_loan_return(&run->loan, inverting->runtime, true);

@@ -59,7 +59,7 @@ static clb_status make_loads(struct run *run)
 static clb_status compute(struct run *run)
 {
     struct clb_inverting *inverting = run->inverting;
-    cl_command_queue queue = inverting->engine.queue;
+    struct clb_queue *queue = inverting->engine.queue;
     clb_status status = CLB_OK;
     clb_ferry_start(&run->ferry);
     for (size_t i = 0; i < run->loads && status == CLB_OK; i++)
@@ -87,6 +87,8 @@ clb_status clb_inverse_run_stream(struct clb_inverting *inverting,
         status = compute(&run);
     bool idle = clb_engine_finish(&inverting->engine);
     clb_ferry_close(&run.ferry, idle);
+    if (status == CLB_OK)
+        status = clb_lane_check(inverting->engine.lane);
     if (status == CLB_OK)
         status = clb_inverting_write(inverting, run.host, inverting->x.ld);
     free(run.cargo);

@@ -52,10 +52,8 @@ clb_status clb_dmat_send_moves(struct clb_engine *engine, size_t count)
 {
     if (count == 0)
         return CLB_OK;
-    return clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, engine->moves->mem, CL_FALSE, 0,
-                                                  count * sizeof(struct clb_move),
-                                                  engine->moves_host->host, 0, NULL, NULL),
-                        "clEnqueueWriteBuffer");
+    return clb_queue_write(engine->queue, engine->moves->mem, 0, count * sizeof(struct clb_move),
+                           engine->moves_host->host, 0, NULL, NULL);
 }
 
 static clb_status launch(struct clb_engine *engine, const char *name,

@@ -172,7 +172,7 @@ void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operan
     *operands = (struct clb_operands){0};
 }
 
-clb_status clb_operand_chunk(cl_command_queue queue, const struct clb_operand *operand, size_t i0,
+clb_status clb_operand_chunk(struct clb_queue *queue, const struct clb_operand *operand, size_t i0,
                              size_t p0, size_t w, size_t k, struct clb_chunk *chunk)
 {
     size_t row = operand->depth_contiguous ? p0 : i0, col = operand->depth_contiguous ? i0 : p0;
@@ -186,16 +186,14 @@ clb_status clb_operand_chunk(cl_command_queue queue, const struct clb_operand *o
                                     .conjugated = operand->conjugated};
         return CLB_OK;
     }
-    const size_t origin[3] = {0, 0, 0};
-    const size_t region[3] = {rows * operand->element, cols, 1};
     /* The pitch must not be below the region's width; with one column it is not used otherwise. */
-    size_t pitch = clb_max(operand->ld * operand->element, region[0]);
+    const struct clb_box box = {.size = {rows * operand->element, cols, 1},
+                                .pitch = rows * operand->element,
+                                .host_pitch = clb_max(operand->ld, rows) * operand->element};
     *chunk = (struct clb_chunk){.mem = operand->raw->mem,
                                 .ld = rows,
                                 .depth_contiguous = operand->depth_contiguous,
                                 .conjugated = operand->conjugated};
-    return clb_cl_check(clb_cl.EnqueueWriteBufferRect(
-                            queue, operand->raw->mem, CL_FALSE, origin, origin, region, region[0],
-                            0, pitch, 0, operand->host + first * operand->element, 0, NULL, NULL),
-                        "clEnqueueWriteBufferRect");
+    return clb_queue_write_rect(queue, operand->raw->mem, &box,
+                                operand->host + first * operand->element, NULL);
 }

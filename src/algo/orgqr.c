@@ -189,6 +189,8 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         status =
             stream ? run_stream(&run, variant->tuning.value[CLB_PARAM_THREADS]) : run_shared(&run);
     bool idle = clb_engine_finish(&run.engine);
+    if (status == CLB_OK)
+        status = clb_lane_check(run.engine.lane);
     clb_ferry_close(&run.ferry, idle);
     free(run.cargo);
     if (run.wrapped != NULL && idle)

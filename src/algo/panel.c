@@ -30,7 +30,7 @@ enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
  * panel that was enqueued before, if that is in another queue. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static cl_event last_strip;
-static cl_command_queue last_queue;
+static const struct clb_queue *last_queue;
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
@@ -92,9 +92,7 @@ static clb_status clear(struct clb_engine *engine, const struct clb_buffer *buff
     void *clean = calloc(1, bytes);
     clb_status status = CLB_ERR_NOMEM;
     if (clean != NULL)
-        status = clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, buffer->mem, CL_TRUE, 0,
-                                                        bytes, clean, 0, NULL, NULL),
-                              "clEnqueueWriteBuffer");
+        status = clb_queue_write_now(engine->queue, buffer->mem, 0, bytes, clean);
     free(clean);
     return status;
 }
@@ -349,7 +347,7 @@ static clb_status do_in_turn(struct work *work)
     const struct links links = {waits, waits ? &last_strip : NULL, &event};
     clb_status status = do_blocks(work, &links);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(work->engine->queue), "clFlush");
+        status = clb_queue_flush(work->engine->queue);
     /* Nobody may begin while the strips of a panel that can't be waited for are under way. */
     if (status != CLB_OK && !clb_engine_finish(work->engine))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
@@ -383,10 +381,8 @@ clb_status clb_panel_read(struct clb_panel *panel, struct clb_engine *engine, si
                           size_t count, int64_t *ipiv, size_t *info)
 {
     clb_status status =
-        clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, panel->state->mem, CL_TRUE, 0,
-                                              (STATE_IPIV + first + count) * sizeof(cl_int),
-                                              panel->state_host, 0, NULL, NULL),
-                     "clEnqueueReadBuffer");
+        clb_queue_read_now(engine->queue, panel->state->mem, 0,
+                           (STATE_IPIV + first + count) * sizeof(cl_int), panel->state_host);
     if (status != CLB_OK)
         return status;
     if (panel->state_host[STATE_FAILED] != 0) {

@@ -98,18 +98,13 @@ static clb_status run(struct check *check, struct clb_panel *panel, struct clb_e
 {
     size_t bytes = check->ld * check->n * clb_precision_size(check->precision), info = 0;
     const struct clb_dmat x = {memory->mem, 0, check->m, check->n, check->ld};
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(engine->queue, memory->mem, CL_TRUE, 0, bytes,
-                                               check->typed, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer");
+    clb_status status = clb_queue_write_now(engine->queue, memory->mem, 0, bytes, check->typed);
     if (status == CLB_OK)
         status = clb_panel_enqueue(panel, engine, &x, 0, check->n);
     if (status == CLB_OK)
         status = clb_panel_read(panel, engine, 0, check->n, check->ipiv, &info);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.EnqueueReadBuffer(engine->queue, memory->mem, CL_TRUE, 0,
-                                                       bytes, check->typed, 0, NULL, NULL),
-                              "clEnqueueReadBuffer");
+        status = clb_queue_read_now(engine->queue, memory->mem, 0, bytes, check->typed);
     if (status == CLB_OK && (info != 0 || !is_right(check)))
         status = CLB_ERR_BUILD;
     return status;

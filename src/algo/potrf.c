@@ -142,7 +142,7 @@ static clb_status step_there(struct clb_chol *chol, size_t k, size_t width)
     if (status == CLB_OK)
         status = factor_there(chol, k, width);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(chol->engine.queue), "clFlush");
+        status = clb_queue_flush(chol->engine.queue);
     if (status == CLB_OK)
         status = clb_block_look(&chol->block, &chol->engine, &chol->result->info);
     return status;
@@ -155,15 +155,7 @@ static clb_status bring_down(struct clb_chol *chol, const struct clb_dmat *diago
 {
     clb_status status = clb_dmat_read(chol->engine.queue, diagonal, chol->element, chol->hop->host,
                                       diagonal->rows, event);
-    return status == CLB_OK ? clb_cl_check(clb_cl.Flush(chol->engine.queue), "clFlush") : status;
-}
-
-static clb_status await(cl_event *event)
-{
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
-    clb_cl.ReleaseEvent(*event);
-    *event = NULL;
-    return status;
+    return status == CLB_OK ? clb_queue_flush(chol->engine.queue) : status;
 }
 
 /* The block that is on its way, and its way up. Where it has a pivot that is not positive, the
@@ -172,7 +164,7 @@ static clb_status factor_here(struct clb_chol *chol, size_t k, size_t *width, cl
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);
     size_t first_width = *width, info = 0;
-    clb_status status = await(event);
+    clb_status status = clb_lane_await(chol->engine.lane, event);
     while (status == CLB_OK) {
         const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
                                         chol->hop->host, *width};
@@ -185,7 +177,7 @@ static clb_status factor_here(struct clb_chol *chol, size_t k, size_t *width, cl
         diagonal = part(chol, k, k, *width, *width);
         status = bring_down(chol, &diagonal, event);
         if (status == CLB_OK)
-            status = await(event);
+            status = clb_lane_await(chol->engine.lane, event);
     }
     if (*width < first_width)
         chol->result->info = k + *width + 1;
@@ -207,7 +199,7 @@ static clb_status step_here(struct clb_chol *chol, size_t k, size_t width)
     if (status == CLB_OK && below < chol->n)
         status = update(chol, 0, k, below, chol->n - below, k, width);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(chol->engine.queue), "clFlush");
+        status = clb_queue_flush(chol->engine.queue);
     if (status == CLB_OK)
         status = factor_here(chol, k, &width, &event);
     if (event != NULL)

@@ -108,6 +108,8 @@ clb_status clb_potrf_run_stream(struct clb_chol *chol, const struct clb_gemm_var
     if (status == CLB_OK)
         status = run_all(&run);
     bool idle = clb_engine_finish(&chol->engine);
+    if (status == CLB_OK)
+        status = clb_lane_check(chol->engine.lane);
     clb_ferry_close(&run.ferry, idle);
     free(run.cargo);
     clb_chol_close(chol, idle);

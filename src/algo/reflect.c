@@ -110,7 +110,7 @@ static clb_status enqueue_s(struct clb_reflectors *reflectors, size_t k)
 
 clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, size_t end)
 {
-    cl_command_queue queue = reflectors->engine->queue;
+    struct clb_queue *queue = reflectors->engine->queue;
     const struct clb_dmat *t = &reflectors->t;
     size_t element = reflectors->element, bytes = (end - first) * t->ld * element;
     size_t offset = (t->offset + first * t->ld) * element;
@@ -119,17 +119,13 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
     for (size_t k = first; k < end && status == CLB_OK; k += reflectors->nb)
         status = enqueue_s(reflectors, k);
     if (status == CLB_OK)
-        status = clb_cl_check(
-            clb_cl.EnqueueReadBuffer(queue, t->mem, CL_TRUE, offset, bytes, host, 0, NULL, NULL),
-            "clEnqueueReadBuffer");
+        status = clb_queue_read_now(queue, t->mem, offset, bytes, host);
     for (size_t k = first; k < end && status == CLB_OK; k += reflectors->nb)
         clb_form_t(reflectors->engine->variant->precision, clb_reflectors_count(reflectors, k),
                    (const char *)reflectors->tau + k * element,
                    host + (k - first) * t->ld * element, t->ld);
     if (status == CLB_OK)
-        status = clb_cl_check(
-            clb_cl.EnqueueWriteBuffer(queue, t->mem, CL_FALSE, offset, bytes, host, 0, NULL, NULL),
-            "clEnqueueWriteBuffer");
+        status = clb_queue_write(queue, t->mem, offset, bytes, host, 0, NULL, NULL);
     return status;
 }
 

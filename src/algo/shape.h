@@ -57,7 +57,7 @@ void clb_operand_make(clb_precision precision, const struct clb_operand *x, size
 clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
                           const struct clb_gemm_variant *variant, const struct clb_operand *x,
                           size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
-                          cl_command_queue queue) CLB_MUST_CHECK;
+                          struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* Before a problem's kernels are used that plain products have not: those that they have for this
  * problem are built, launched and checked, once for each precision. *program makes operands, NULL

@@ -33,7 +33,7 @@ static size_t group_of(const struct clb_device *device)
 clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
                           const struct clb_gemm_variant *variant, const struct clb_operand *x,
                           size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
-                          cl_command_queue queue)
+                          struct clb_queue *queue)
 {
     clb_precision precision = variant->precision;
     bool single = clb_precision_real_size(precision) == sizeof(float);
@@ -109,9 +109,7 @@ static clb_status check_one(const struct check *check, struct clb_operand *x, st
     clb_status status = clb_shape_make(check->lane, check->program, check->variant, x, I0, P0, w, k,
                                        check->result->mem, check->lane->queue);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.EnqueueReadBuffer(check->lane->queue, check->result->mem,
-                                                       CL_TRUE, 0, used, device, 0, NULL, NULL),
-                              "clEnqueueReadBuffer");
+        status = clb_queue_read_now(check->lane->queue, check->result->mem, 0, used, device);
     if (status != CLB_OK)
         return status;
     clb_operand_make(precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k, cpu);
@@ -147,9 +145,7 @@ static clb_status check_parts(const struct check *check)
         "operands 1", check->lane->runtime, {check->program}};
     bool all = clb_check_tries_all(&programs);
     clb_status status =
-        clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE, 0,
-                                               check->bytes, check->host, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer");
+        clb_queue_write_now(check->lane->queue, check->source->mem, 0, check->bytes, check->host);
     for (size_t i = 0; i < (all ? CLB_COUNT_OF(parts) : 1) && status == CLB_OK; i++)
         status = check_part(check, parts[i]);
     if (all && status == CLB_OK)
@@ -160,7 +156,7 @@ static clb_status check_parts(const struct check *check)
 /* False: something may still be under way on it. */
 static bool end_lane(struct clb_lane *lane)
 {
-    bool idle = lane == NULL || clb_lane_finish(lane) == CLB_OK || clb_lane_finish(lane) == CLB_OK;
+    bool idle = lane == NULL || clb_lane_settle(lane);
     if (lane != NULL && idle)
         clb_lane_release(lane);
     else if (lane != NULL)
@@ -220,9 +216,8 @@ static void fill_source(const struct product_check *check, unsigned kind)
 
 static clb_status write_source(const struct product_check *check)
 {
-    return clb_cl_check(clb_cl.EnqueueWriteBuffer(check->lane->queue, check->source->mem, CL_TRUE,
-                                                  0, check->bytes, check->host, 0, NULL, NULL),
-                        "clEnqueueWriteBuffer");
+    return clb_queue_write_now(check->lane->queue, check->source->mem, 0, check->bytes,
+                               check->host);
 }
 
 static clb_status multiply(const struct product_check *check, struct clb_cut cut, clb_op b_of_a,
@@ -243,9 +238,7 @@ static clb_status multiply(const struct product_check *check, struct clb_cut cut
     if (status == CLB_OK)
         status = clb_gemm_multiply(check->lane, check->variant, &product, (struct clb_order){0});
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.EnqueueReadBuffer(check->lane->queue, check->c->mem, CL_TRUE,
-                                                       0, check->bytes, to, 0, NULL, NULL),
-                              "clEnqueueReadBuffer");
+        status = clb_queue_read_now(check->lane->queue, check->c->mem, 0, check->bytes, to);
     return status;
 }
 

@@ -7,17 +7,19 @@
 clb_status clb_dmat_map(struct clb_engine *engine, const struct clb_dmat *x, void **mapped)
 {
     size_t element = clb_precision_size(engine->variant->precision);
-    cl_int error;
-    *mapped = clb_cl.EnqueueMapBuffer(
-        engine->queue, x->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, x->offset * element,
-        ((x->cols - 1) * x->ld + x->rows) * element, 0, NULL, NULL, &error);
-    return clb_cl_check(error, "clEnqueueMapBuffer");
+    return clb_queue_map(engine->queue, x->mem, CL_MAP_READ | CL_MAP_WRITE, x->offset * element,
+                         ((x->cols - 1) * x->ld + x->rows) * element, mapped, NULL);
+}
+
+clb_status clb_dmat_map_result(struct clb_engine *engine, const struct clb_dmat *x, void **mapped)
+{
+    clb_status status = clb_lane_finish(engine->lane);
+    return status == CLB_OK ? clb_dmat_map(engine, x, mapped) : status;
 }
 
 clb_status clb_dmat_unmap(struct clb_engine *engine, const struct clb_dmat *x, void *mapped)
 {
-    return clb_cl_check(clb_cl.EnqueueUnmapMemObject(engine->queue, x->mem, mapped, 0, NULL, NULL),
-                        "clEnqueueUnmapMemObject");
+    return clb_queue_unmap(engine->queue, x->mem, mapped);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -73,7 +75,7 @@ clb_status clb_dmat_copy_out(struct clb_engine *engine, const struct clb_dmat *x
 {
     size_t element = clb_precision_size(engine->variant->precision);
     void *mapped;
-    clb_status status = clb_dmat_map(engine, x, &mapped);
+    clb_status status = clb_dmat_map_result(engine, x, &mapped);
     *written = status == CLB_OK;
     if (status != CLB_OK)
         return status;

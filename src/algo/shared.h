@@ -7,6 +7,10 @@
 /* Wait for the queue and have the CPU see x, which begins at *mapped. */
 clb_status clb_dmat_map(struct clb_engine *engine, const struct clb_dmat *x,
                         void **mapped) CLB_MUST_CHECK;
+/* The same for what is about to be written to the caller's memory: all commands before are known to
+ * have done what they were to do. */
+clb_status clb_dmat_map_result(struct clb_engine *engine, const struct clb_dmat *x,
+                               void **mapped) CLB_MUST_CHECK;
 clb_status clb_dmat_unmap(struct clb_engine *engine, const struct clb_dmat *x,
                           void *mapped) CLB_MUST_CHECK;
 

@@ -43,13 +43,13 @@ clb_status clb_shuttle_up(struct clb_shuttle *shuttle, const struct clb_dmat *pa
 clb_status clb_shuttle_down(struct clb_shuttle *shuttle, const struct clb_dmat *panel)
 {
     const struct clb_engine *engine = shuttle->engine;
-    cl_command_queue download = engine->lane->download;
+    struct clb_queue *download = engine->lane->download;
     clb_status status = clb_queue_join(engine->queue, download);
     if (status == CLB_OK)
         status = clb_dmat_read(download, panel, shuttle->element, shuttle->pinned->host,
                                panel->rows, &shuttle->down);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(download), "clFlush");
+        status = clb_queue_flush(download);
     return status;
 }
 
@@ -57,8 +57,5 @@ clb_status clb_shuttle_await(struct clb_shuttle *shuttle)
 {
     if (shuttle->down == NULL)
         return CLB_OK;
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &shuttle->down), "clWaitForEvents");
-    clb_cl.ReleaseEvent(shuttle->down);
-    shuttle->down = NULL;
-    return status;
+    return clb_lane_await(shuttle->engine->lane, &shuttle->down);
 }

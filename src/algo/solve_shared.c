@@ -5,7 +5,7 @@
 
 struct slot {
     struct clb_buffer *buffer;
-    void *mapped;
+    void *mapped;   /* NULL: it is the device's */
     cl_event ready; /* solved, and readable by the CPU */
 };
 
@@ -36,18 +36,15 @@ static char *part_of_b(const struct run *run, size_t index)
 
 static clb_status enqueue_map(struct run *run, struct slot *slot, bool blocking)
 {
-    cl_int error;
-    slot->mapped = clb_cl.EnqueueMapBuffer(run->engine.queue, slot->buffer->mem, blocking,
-                                           CL_MAP_READ | CL_MAP_WRITE, 0, slot->buffer->size, 0,
-                                           NULL, blocking ? NULL : &slot->ready, &error);
-    return clb_cl_check(error, "clEnqueueMapBuffer");
+    return clb_queue_map(run->engine.queue, slot->buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+                         slot->buffer->size, &slot->mapped, blocking ? NULL : &slot->ready);
 }
 
 static clb_status enqueue_unmap(struct run *run, struct slot *slot)
 {
-    return clb_cl_check(clb_cl.EnqueueUnmapMemObject(run->engine.queue, slot->buffer->mem,
-                                                     slot->mapped, 0, NULL, NULL),
-                        "clEnqueueUnmapMemObject");
+    void *mapped = slot->mapped;
+    slot->mapped = NULL;
+    return mapped == NULL ? CLB_OK : clb_queue_unmap(run->engine.queue, slot->buffer->mem, mapped);
 }
 
 static void copy_in(struct run *run, size_t index)
@@ -89,16 +86,17 @@ static clb_status enqueue_part(struct run *run, size_t index)
     if (status == CLB_OK)
         status = enqueue_map(run, slot, false);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(run->engine.queue), "clFlush");
+        status = clb_queue_flush(run->engine.queue);
     return status;
 }
 
 static clb_status write_part(struct run *run, size_t index)
 {
     struct slot *slot = &run->slot[index % 2];
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &slot->ready), "clWaitForEvents");
-    clb_cl.ReleaseEvent(slot->ready);
-    slot->ready = NULL;
+    bool last = index + 1 == run->solve->progress->parts;
+    clb_status status = last ? clb_queue_finish(run->engine.queue) : CLB_OK;
+    if (status == CLB_OK)
+        status = clb_lane_await(run->engine.lane, &slot->ready);
     if (status != CLB_OK)
         return status;
     copy_out(run, index);
@@ -150,9 +148,13 @@ static clb_status run_parts(struct run *run)
     return status;
 }
 
-static void end_run(struct run *run)
+static clb_status end_run(struct run *run)
 {
-    bool idle = clb_engine_finish(&run->engine);
+    bool idle = true;
+    for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++)
+        idle = enqueue_unmap(run, &run->slot[i]) == CLB_OK && idle;
+    idle = clb_engine_finish(&run->engine) && idle;
+    clb_status status = clb_lane_check(run->engine.lane);
     for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++) {
         if (run->slot[i].ready != NULL)
             clb_cl.ReleaseEvent(run->slot[i].ready);
@@ -162,6 +164,7 @@ static void end_run(struct run *run)
     if (run->solve->work->end != NULL)
         run->solve->work->end(run->solve, idle);
     clb_engine_close(&run->engine, idle);
+    return status;
 }
 
 clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
@@ -174,6 +177,6 @@ clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_ge
         return status;
     solve->progress->kernel = run.engine.variant->name;
     status = run_parts(&run);
-    end_run(&run);
-    return status;
+    clb_status ended = end_run(&run);
+    return status != CLB_OK ? status : ended;
 }

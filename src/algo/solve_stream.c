@@ -139,7 +139,7 @@ static clb_status release_part(struct run *run, size_t parts, size_t index)
 
 static clb_status solve_parts(struct run *run, size_t parts)
 {
-    cl_command_queue queue = run->engine.queue;
+    struct clb_queue *queue = run->engine.queue;
     run->begun = true;
     clb_ferry_start(&run->ferry);
     clb_status status = clb_ferry_await(&run->ferry, 0, queue);
@@ -167,6 +167,8 @@ static clb_status run_once(struct run *run, const struct clb_gemm_variant *varia
             run->solve->progress->written[i] = true;
     }
     bool idle = clb_engine_finish(&run->engine);
+    if (status == CLB_OK)
+        status = clb_lane_check(run->engine.lane);
     clb_ferry_close(&run->ferry, idle);
     free(run->cargo);
     for (size_t i = 0; i < CLB_COUNT_OF(run->memory); i++)

@@ -92,7 +92,7 @@ static clb_status pack(struct clb_stream *stream, size_t index, const cl_event *
     free(waits);
     if (status != CLB_OK)
         return status;
-    status = clb_cl_check(clb_cl.Flush(stream->lane->queue), "clFlush");
+    status = clb_queue_flush(stream->lane->queue);
     pthread_mutex_lock(&stream->lock);
     load->packed = done;
     pthread_cond_broadcast(&stream->work);
@@ -200,7 +200,7 @@ static clb_status multiply(struct clb_stream *stream, size_t number, cl_event pa
         last_slab = slab;
     }
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(stream->strip_lane[strip->queue]->queue), "clFlush");
+        status = clb_queue_flush(stream->strip_lane[strip->queue]->queue);
     return status;
 }
 
@@ -219,13 +219,10 @@ static clb_status read_flag(struct clb_stream *stream, size_t s)
     struct clb_step *step = &stream->schedule.step[s];
     if (stream->flag == NULL)
         return CLB_OK;
-    clb_status status =
-        clb_cl_check(clb_cl.EnqueueReadBuffer(stream->lane->queue, stream->flag->mem, CL_FALSE, 0,
-                                              sizeof(cl_uint), (cl_uint *)stream->words->host + s,
-                                              0, NULL, &step->checked),
-                     "clEnqueueReadBuffer");
+    clb_status status = clb_queue_read(stream->lane->queue, stream->flag->mem, 0, sizeof(cl_uint),
+                                       (cl_uint *)stream->words->host + s, 0, NULL, &step->checked);
     if (status == CLB_OK)
-        status = clb_cl_check(clb_cl.Flush(stream->lane->queue), "clFlush");
+        status = clb_queue_flush(stream->lane->queue);
     return status;
 }
 
@@ -262,9 +259,8 @@ static clb_status lower_flag(struct clb_stream *stream)
     static const cl_uint clean = 0;
     if (stream->flag == NULL)
         return CLB_OK;
-    return clb_cl_check(clb_cl.EnqueueWriteBuffer(stream->lane->queue, stream->flag->mem, CL_FALSE,
-                                                  0, sizeof clean, &clean, 0, NULL, NULL),
-                        "clEnqueueWriteBuffer");
+    return clb_queue_write(stream->lane->queue, stream->flag->mem, 0, sizeof clean, &clean, 0, NULL,
+                           NULL);
 }
 
 static clb_status run(struct clb_stream *stream)
@@ -366,7 +362,8 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
         status = run(&stream);
     }
     const struct clb_schedule counts = stream.schedule; /* its tables are gone in the report */
-    clb_stream_put(&stream, enqueued);
+    if (!clb_stream_put(&stream, enqueued))
+        status = clb_gemm_distrust(problem, progress);
     report(&stream, &counts);
     pthread_mutex_destroy(&stream.lock);
     pthread_cond_destroy(&stream.work);

@@ -243,8 +243,8 @@ static inline void clb_stream_mark(struct clb_stream *stream, enum clb_mark mark
 }
 
 /* The queue of a piece's transfer. */
-static inline cl_command_queue clb_stream_queue(const struct clb_stream *stream, bool up,
-                                                size_t piece)
+static inline struct clb_queue *clb_stream_queue(const struct clb_stream *stream, bool up,
+                                                 size_t piece)
 {
     size_t turn = piece % stream->queues;
     const struct clb_lane *lane = turn == 0 ? stream->lane : stream->strip_lane[turn - 1];
@@ -256,9 +256,12 @@ static inline cl_command_queue clb_stream_queue(const struct clb_stream *stream,
 
 /* Everything that the schedule of the run needs, at once. */
 clb_status clb_stream_get(struct clb_stream *stream) CLB_MUST_CHECK;
+/* Whether all commands that have ended did what they were to do: a piece of C depends on commands
+ * of all lanes, its loads', its packing's, its product's. */
+clb_status clb_stream_check(struct clb_stream *stream) CLB_MUST_CHECK;
 /* Whatever is held goes back when nothing is outstanding, and is left alone otherwise. `enqueued`:
- * commands may have been. */
-void clb_stream_put(struct clb_stream *stream, bool enqueued);
+ * commands may have been. False: a command has failed, or the wait. */
+bool clb_stream_put(struct clb_stream *stream, bool enqueued);
 /* The events of all loads, which nobody asks for once everything has been enqueued: while there is
  * time, because the driver takes a good part of a microsecond for each. */
 void clb_stream_release_loads(struct clb_stream *stream);

@@ -206,7 +206,7 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
     size_t turn = porter->turn_up++ % 2;
     const struct clb_load *before = predecessor(stream, portion.index);
     const cl_event *free_again = before != NULL ? &before->packed : NULL;
-    cl_command_queue queue = clb_stream_queue(stream, true, piece);
+    struct clb_queue *queue = clb_stream_queue(stream, true, piece);
     cl_event moved;
 
     clb_status status = CLB_OK;
@@ -220,18 +220,16 @@ static clb_status upload(struct clb_porter *porter, size_t piece)
         return status;
     copy_piece(porter, piece, &portion, turn);
     clb_porter_spent(porter, CLB_SPELL_COPY);
-    status = clb_cl_check(
-        clb_cl.EnqueueWriteBuffer(queue, stream->raw[portion.index % stream->plan.raw_slots]->mem,
-                                  CL_FALSE, portion.col * column, portion.cols * column,
-                                  porter->slot[turn]->host, free_again != NULL, free_again, &moved),
-        "clEnqueueWriteBuffer");
+    status = clb_queue_write(queue, stream->raw[portion.index % stream->plan.raw_slots]->mem,
+                             portion.col * column, portion.cols * column, porter->slot[turn]->host,
+                             free_again != NULL, free_again, &moved);
     if (status == CLB_OK) {
         pthread_mutex_lock(&stream->lock);
         load->upload[piece - load->first_piece] = moved; /* released with the load */
         bool all = ++load->enqueued == load->pieces;
         pthread_mutex_unlock(&stream->lock);
         porter->busy[turn] = moved;
-        status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+        status = clb_queue_flush(queue);
         if (all)
             pthread_cond_signal(&stream->advance);
     }
@@ -312,9 +310,11 @@ static clb_status end_download(struct clb_porter *porter)
         clb_cl_check(clb_cl.WaitForEvents(1, &porter->pending_event), "clWaitForEvents");
     clb_cl.ReleaseEvent(porter->pending_event);
     porter->pending = 0;
-    bool clean;
+    bool clean = true;
     if (status == CLB_OK)
         status = check_flag(stream, strip, &clean);
+    if (status == CLB_OK)
+        status = clb_stream_check(stream);
     clb_porter_spent(porter, CLB_SPELL_DOWN);
     if (status != CLB_OK || !clean)
         return status;
@@ -349,17 +349,15 @@ static clb_status download(struct clb_porter *porter, size_t piece)
     size_t offset = (piece - strip->first_piece) * strip->piece_cols * strip->ldc * element;
     offset += stream->whole ? strip->offset * element : 0;
     size_t number = (size_t)(strip - stream->schedule.strip);
-    cl_command_queue queue = clb_stream_queue(stream, false, piece);
+    struct clb_queue *queue = clb_stream_queue(stream, false, piece);
     cl_event moved;
     clb_status status =
-        clb_cl_check(clb_cl.EnqueueReadBuffer(
-                         queue, stream->strip_buffer[number % stream->plan.strip_slots]->mem,
-                         CL_FALSE, offset, rect->cols * strip->ldc * element,
-                         porter->slot[2 + porter->turn_down % 2]->host, 1, &strip->ready, &moved),
-                     "clEnqueueReadBuffer");
+        clb_queue_read(queue, stream->strip_buffer[number % stream->plan.strip_slots]->mem, offset,
+                       rect->cols * strip->ldc * element,
+                       porter->slot[2 + porter->turn_down % 2]->host, 1, &strip->ready, &moved);
     if (status != CLB_OK)
         return status;
-    status = clb_cl_check(clb_cl.Flush(queue), "clFlush");
+    status = clb_queue_flush(queue);
     clb_porter_spent(porter, CLB_SPELL_ENQUEUE);
     if (porter->pending != 0) {
         clb_status merged = end_download(porter);

@@ -172,9 +172,17 @@ static void put_or_leak(struct clb_stream *stream, struct clb_buffer *buffer, bo
         clb_buffer_leak(buffer);
 }
 
+clb_status clb_stream_check(struct clb_stream *stream)
+{
+    clb_status status = clb_lane_check(stream->lane);
+    for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++)
+        status = clb_lane_check(stream->strip_lane[i]);
+    return status;
+}
+
 static bool finish_lane(struct clb_lane *lane)
 {
-    return lane == NULL || clb_lane_finish(lane) == CLB_OK || clb_lane_finish(lane) == CLB_OK;
+    return lane == NULL || clb_lane_settle(lane);
 }
 
 static void give_lane(struct clb_lane *lane, bool idle)
@@ -185,12 +193,13 @@ static void give_lane(struct clb_lane *lane, bool idle)
         clb_lane_discard(lane);
 }
 
-void clb_stream_put(struct clb_stream *stream, bool enqueued)
+bool clb_stream_put(struct clb_stream *stream, bool enqueued)
 {
     clb_workers_return(&stream->workers);
     bool idle = !enqueued || finish_lane(stream->lane);
     for (size_t i = 0; i < CLB_STRIP_QUEUES && enqueued; i++)
         idle = finish_lane(stream->strip_lane[i]) && idle;
+    bool good = !enqueued || clb_stream_check(stream) == CLB_OK;
     release_events(stream);
     for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
         put_or_leak(stream, stream->buffers[i], idle);
@@ -205,4 +214,5 @@ void clb_stream_put(struct clb_stream *stream, bool enqueued)
     for (size_t i = 0; i < CLB_STRIP_QUEUES; i++)
         give_lane(stream->strip_lane[i], idle);
     clb_schedule_free(&stream->schedule);
+    return good;
 }

@@ -17,22 +17,13 @@ struct clb_lane_kernel {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct clb_lane *idle;
 
-static clb_status open_queue(const struct clb_runtime *runtime, cl_command_queue *queue)
-{
-    cl_int error;
-    cl_command_queue made =
-        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
-    *queue = error == CL_SUCCESS ? made : NULL;
-    return clb_cl_check(error, "clCreateCommandQueue");
-}
-
 clb_status clb_lane_open_queues(struct clb_lane *lane)
 {
     clb_status status = CLB_OK;
     if (lane->upload == NULL)
-        status = open_queue(lane->runtime, &lane->upload);
+        status = clb_queue_open(lane->runtime, &lane->upload);
     if (status == CLB_OK && lane->download == NULL)
-        status = open_queue(lane->runtime, &lane->download);
+        status = clb_queue_open(lane->runtime, &lane->download);
     return status;
 }
 
@@ -50,7 +41,7 @@ clb_status clb_lane_acquire(struct clb_runtime *runtime, struct clb_lane **out)
     if (lane == NULL)
         return CLB_ERR_NOMEM;
     lane->runtime = runtime;
-    clb_status status = open_queue(runtime, &lane->queue);
+    clb_status status = clb_queue_open(runtime, &lane->queue);
     if (status != CLB_OK) {
         free(lane);
         return status;
@@ -59,8 +50,21 @@ clb_status clb_lane_acquire(struct clb_runtime *runtime, struct clb_lane **out)
     return CLB_OK;
 }
 
+static bool is_clean(const struct clb_lane *lane)
+{
+    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
+    bool clean = true;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++)
+        clean = clean && (queues[i] == NULL || clb_queue_is_clean(queues[i]));
+    return clean;
+}
+
 void clb_lane_release(struct clb_lane *lane)
 {
+    if (!is_clean(lane)) {
+        clb_lane_discard(lane);
+        return;
+    }
     pthread_mutex_lock(&lock);
     lane->link = idle;
     idle = lane;
@@ -70,15 +74,45 @@ void clb_lane_release(struct clb_lane *lane)
 /* All queues are tried, so that what can end has ended even when one fails. */
 clb_status clb_lane_finish(struct clb_lane *lane)
 {
-    const cl_command_queue queues[] = {lane->upload, lane->queue, lane->download};
+    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
     clb_status result = CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
-        clb_status status =
-            queues[i] == NULL ? CLB_OK : clb_cl_check(clb_cl.Finish(queues[i]), "clFinish");
+        clb_status status = queues[i] == NULL ? CLB_OK : clb_queue_finish(queues[i]);
         if (status != CLB_OK)
             result = status;
     }
     return result;
+}
+
+bool clb_lane_settle(struct clb_lane *lane)
+{
+    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
+    bool stuck = false;
+    if (clb_lane_finish(lane) == CLB_OK)
+        return true;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++)
+        stuck = stuck || (queues[i] != NULL && clb_queue_is_stuck(queues[i]));
+    return !stuck;
+}
+
+clb_status clb_lane_check(struct clb_lane *lane)
+{
+    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
+    clb_status result = CLB_OK;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
+        clb_status status = queues[i] == NULL ? CLB_OK : clb_queue_check(queues[i]);
+        if (status != CLB_OK)
+            result = status;
+    }
+    return result;
+}
+
+clb_status clb_lane_await(struct clb_lane *lane, cl_event *event)
+{
+    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
+    clb_cl.ReleaseEvent(*event);
+    *event = NULL;
+    return status == CLB_OK ? clb_lane_check(lane) : status;
 }
 
 /* The queues may still hold commands, so nothing of it is released. */
@@ -149,7 +183,7 @@ clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, c
     return CLB_OK;
 }
 
-clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char *name,
+clb_status clb_lane_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                            const struct clb_argument *arguments, size_t count, cl_uint dimensions,
                            const size_t *global, const size_t *local, cl_uint waits,
                            const cl_event *wait_list, cl_event *event)
@@ -160,7 +194,6 @@ clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char 
         if (status != CLB_OK)
             return status;
     }
-    return clb_cl_check_launch(clb_cl.EnqueueNDRangeKernel(queue, kernel, dimensions, NULL, global,
-                                                           local, waits, wait_list, event),
-                               name);
+    return clb_queue_launch(queue, kernel, name, dimensions, global, local, waits, wait_list,
+                            event);
 }

@@ -109,11 +109,8 @@ static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buf
     clb_status status = clb_lane_acquire(runtime, &lane);
     if (status != CLB_OK)
         return status;
-    cl_int error;
-    buffer->host =
-        clb_cl.EnqueueMapBuffer(lane->queue, buffer->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                buffer->size, 0, NULL, NULL, &error);
-    status = clb_cl_check(error, "clEnqueueMapBuffer");
+    status = clb_queue_map(lane->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0, buffer->size,
+                           &buffer->host, NULL);
     if (status == CLB_OK)
         clb_lane_release(lane);
     else

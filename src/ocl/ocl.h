@@ -212,12 +212,73 @@ bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check);
 
-/* ---- lane.c: in-order queues and their kernels, leased to one call --------------------------- */
+/* ---- queue.c: in-order queues that know what has become of their commands ---------------------
+ */
+
+/* Whatever is enqueued goes through these functions. They keep each command's event until its
+ * execution status has been looked at. An event that a function returns is the caller's to release,
+ * NULL is allowed; it is untouched on failure. Several threads may use a queue. */
+struct clb_queue;
+
+clb_status clb_queue_open(const struct clb_runtime *runtime,
+                          struct clb_queue **queue) CLB_MUST_CHECK;
+
+/* A rectangle of a buffer and of the host's memory: bytes of a row, rows. */
+struct clb_box {
+    size_t origin[3], host[3], size[3], pitch, host_pitch;
+};
+
+clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
+                            cl_uint dimensions, const size_t *global, const size_t *local,
+                            cl_uint waits, const cl_event *wait_list,
+                            cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                           const void *host, cl_uint waits, const cl_event *wait_list,
+                           cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                          void *host, cl_uint waits, const cl_event *wait_list,
+                          cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
+                                const void *host, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
+                               void *host, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
+                             cl_event *event) CLB_MUST_CHECK;
+/* With event NULL this returns when the memory is mapped, and checks the queue. */
+clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
+                         size_t size, void **mapped, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CLB_MUST_CHECK;
+
+/* These return when it is done, and check the queue. */
+clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                               const void *host) CLB_MUST_CHECK;
+clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                              void *host) CLB_MUST_CHECK;
+
+clb_status clb_queue_flush(struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* Wait until nothing is outstanding. An error also when a command has failed, and from then on: a
+ * failure is reported once by drivers, and for ever here. */
+clb_status clb_queue_finish(struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* An error when a command that has ended by now has failed. Doesn't wait. */
+clb_status clb_queue_check(struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* The driver's, for measurements of other libraries: what they enqueue isn't known here. */
+cl_command_queue clb_queue_handle(const struct clb_queue *queue);
+
+/* clFinish has failed, so that something may be outstanding for ever. */
+bool clb_queue_is_stuck(struct clb_queue *queue);
+
+/* Nothing is outstanding and nothing has failed. */
+bool clb_queue_is_clean(struct clb_queue *queue);
+
+/* ---- lane.c: queues and their kernels, leased to one call ------------------------------------ */
 
 struct clb_lane {
     struct clb_runtime *runtime;
-    cl_command_queue queue;            /* kernels, and everything where memory is shared */
-    cl_command_queue upload, download; /* of transfers; NULL until clb_lane_open_queues */
+    struct clb_queue *queue;             /* kernels, and everything where memory is shared */
+    struct clb_queue *upload, *download; /* of transfers; NULL until clb_lane_open_queues */
     struct clb_lane_kernel *kernels;
     struct clb_lane *link; /* the free list's */
 };
@@ -228,17 +289,29 @@ clb_status clb_lane_acquire(struct clb_runtime *runtime, struct clb_lane **lane)
 /* Open all queues of a lane: transfers overlap with kernels only on queues of their own. */
 clb_status clb_lane_open_queues(struct clb_lane *lane) CLB_MUST_CHECK;
 
-/* Back to the free list; the queues must be idle. */
+/* Back to the free list; the queues must be idle. A lane on which a command has failed is
+ * discarded. */
 void clb_lane_release(struct clb_lane *lane);
 
-/* Wait until nothing is outstanding on the lane. When even that fails the lane must be discarded.
- */
+/* Wait until nothing is outstanding on the lane. An error also when a command has failed. */
 clb_status clb_lane_finish(struct clb_lane *lane) CLB_MUST_CHECK;
+
+/* The same at the end of a run, whatever has failed. False: something may still be outstanding, the
+ * lane must be discarded and its buffers left alone; asking again doesn't help. */
+bool clb_lane_settle(struct clb_lane *lane) CLB_MUST_CHECK;
 void clb_lane_discard(struct clb_lane *lane);
 
 /* The lane's own kernel object (argument setting is not thread-safe on a shared one).
  * CLB_ERR_LAUNCH when its work-groups are larger than the device runs, or need more local memory.
  */
+/* After waiting for a command and before its result is used: whether all commands of the lane that
+ * have ended did what they were to do, and so those that the result depends on. */
+clb_status clb_lane_check(struct clb_lane *lane) CLB_MUST_CHECK;
+
+/* Wait for an event of the lane, release it, and check the lane. *event becomes NULL. */
+clb_status clb_lane_await(struct clb_lane *lane, cl_event *event) CLB_MUST_CHECK;
+
+/* The lane's own kernel object (argument setting is not thread-safe on a shared one). */
 clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, const char *name,
                            cl_kernel *kernel) CLB_MUST_CHECK;
 
@@ -253,7 +326,7 @@ struct clb_argument {
 
 /* Set all arguments and enqueue on one of the lane's queues. `local` and `global` have `dimensions`
  * entries. */
-clb_status clb_lane_launch(cl_command_queue queue, cl_kernel kernel, const char *name,
+clb_status clb_lane_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                            const struct clb_argument *arguments, size_t count, cl_uint dimensions,
                            const size_t *global, const size_t *local, cl_uint waits,
                            const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;

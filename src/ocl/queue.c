@@ -1,0 +1,308 @@
+/* Queues that know what has become of their commands.
+ *
+ * clFinish and waiting for one event don't say that the commands before it were carried out: an
+ * in-order queue may go on after a command that failed (OpenCL 1.2, 5.12), and only that command's
+ * own event tells. So each command's event is kept here until its status has been looked at.
+ *
+ * A command is enqueued and its event is noted under the queue's lock, so the list has the queue's
+ * order although several threads may enqueue. Commands end in that order: looking stops at the
+ * first one that has not ended. */
+#include "ocl.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A list as long as this is looked at when a command is added, and again when it has doubled. */
+#define MANY ((size_t)64)
+
+struct clb_queue {
+    cl_command_queue handle;
+    pthread_mutex_t lock;
+    cl_event *events; /* [first, first + count) have not been looked at; a reference each */
+    size_t first, count, capacity, look_at;
+    bool failed; /* a command or clFinish has: never again false */
+    bool stuck;  /* clFinish has: commands may be outstanding for ever */
+};
+
+clb_status clb_queue_open(const struct clb_runtime *runtime, struct clb_queue **out)
+{
+    struct clb_queue *queue = *out = calloc(1, sizeof *queue);
+    if (queue == NULL)
+        return CLB_ERR_NOMEM;
+    cl_int error;
+    queue->handle = clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
+    queue->look_at = MANY;
+    pthread_mutex_init(&queue->lock, NULL);
+    clb_status status = clb_cl_check(error, "clCreateCommandQueue");
+    if (status != CLB_OK) {
+        pthread_mutex_destroy(&queue->lock);
+        free(queue);
+        *out = NULL;
+    }
+    return status;
+}
+
+cl_command_queue clb_queue_handle(const struct clb_queue *queue)
+{
+    return queue->handle;
+}
+
+/* ---- the list; with the lock held ------------------------------------------------------------ */
+
+/* Forget the commands that have ended. The status of one that can't be asked for stays unknown, and
+ * it stays in the list. */
+static clb_status look(struct clb_queue *queue)
+{
+    clb_status status = CLB_OK;
+    while (queue->count > 0 && status == CLB_OK) {
+        cl_event event = queue->events[queue->first];
+        cl_int state = CL_QUEUED;
+        status = clb_cl_check(clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                  sizeof state, &state, NULL),
+                              "clGetEventInfo");
+        if (status != CLB_OK || state > CL_COMPLETE)
+            break;
+        if (clb_cl_check(state, "a command") != CLB_OK)
+            queue->failed = true;
+        clb_cl.ReleaseEvent(event);
+        queue->first++;
+        queue->count--;
+    }
+    return queue->failed ? CLB_ERR_OPENCL : status;
+}
+
+/* For one more command. */
+static clb_status make_room(struct clb_queue *queue)
+{
+    clb_status status = CLB_OK;
+    if (queue->count >= queue->look_at) {
+        status = look(queue);
+        queue->look_at = clb_max(MANY, 2 * queue->count);
+    }
+    if (status != CLB_OK || queue->first + queue->count < queue->capacity)
+        return status;
+    if (queue->first < queue->capacity / 2 || queue->capacity == 0) {
+        size_t capacity = clb_max(2 * queue->capacity, 2 * MANY);
+        cl_event *larger = realloc(queue->events, capacity * sizeof *larger);
+        if (larger == NULL)
+            return CLB_ERR_NOMEM;
+        queue->events = larger;
+        queue->capacity = capacity;
+    }
+    memmove(queue->events, queue->events + queue->first, queue->count * sizeof *queue->events);
+    queue->first = 0;
+    return CLB_OK;
+}
+
+static clb_status begin(struct clb_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    clb_status status = make_room(queue);
+    if (status != CLB_OK)
+        pthread_mutex_unlock(&queue->lock);
+    return status;
+}
+
+/* A command was enqueued, or could not be. The list keeps its event; *callers, where wanted, is
+ * another reference. */
+static clb_status end(struct clb_queue *queue, clb_status status, cl_event event, cl_event *callers)
+{
+    if (status == CLB_OK) {
+        queue->events[queue->first + queue->count++] = event;
+        if (callers != NULL)
+            status = clb_cl_check(clb_cl.RetainEvent(event), "clRetainEvent");
+        if (callers != NULL && status == CLB_OK)
+            *callers = event;
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return status;
+}
+
+/* ---- waiting and looking --------------------------------------------------------------------- */
+
+clb_status clb_queue_check(struct clb_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    clb_status status = queue->failed ? CLB_ERR_OPENCL : look(queue);
+    pthread_mutex_unlock(&queue->lock);
+    return status;
+}
+
+bool clb_queue_is_stuck(struct clb_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool stuck = queue->stuck;
+    pthread_mutex_unlock(&queue->lock);
+    return stuck;
+}
+
+bool clb_queue_is_clean(struct clb_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool clean = !queue->failed && look(queue) == CLB_OK && queue->count == 0;
+    pthread_mutex_unlock(&queue->lock);
+    return clean;
+}
+
+/* What clFinish reports may be of any command before it, and it is reported once: asking again
+ * would hide it. */
+clb_status clb_queue_finish(struct clb_queue *queue)
+{
+    clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
+    pthread_mutex_lock(&queue->lock);
+    queue->stuck = queue->stuck || status != CLB_OK;
+    queue->failed = queue->failed || queue->stuck;
+    clb_status looked = look(queue);
+    pthread_mutex_unlock(&queue->lock);
+    return status != CLB_OK ? status : looked;
+}
+
+clb_status clb_queue_flush(struct clb_queue *queue)
+{
+    return clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
+}
+
+/* Memory of the host is the caller's again when this returns, unless the queue has failed. */
+static clb_status wait_for(struct clb_queue *queue, cl_event event)
+{
+    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &event), "clWaitForEvents");
+    clb_cl.ReleaseEvent(event);
+    if (status != CLB_OK) {
+        (void)!clb_queue_finish(queue);
+        return status;
+    }
+    return clb_queue_check(queue);
+}
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* No events is no list: drivers refuse anything else. */
+static const cl_event *list(cl_uint waits, const cl_event *wait_list)
+{
+    return waits > 0 ? wait_list : NULL;
+}
+
+clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
+                            cl_uint dimensions, const size_t *global, const size_t *local,
+                            cl_uint waits, const cl_event *wait_list, cl_event *event)
+{
+    cl_event own = NULL;
+    clb_status status = begin(queue);
+    if (status != CLB_OK)
+        return status;
+    cl_int error = clb_cl.EnqueueNDRangeKernel(queue->handle, kernel, dimensions, NULL, global,
+                                               local, waits, list(waits, wait_list), &own);
+    return end(queue, clb_cl_check_launch(error, name), own, event);
+}
+
+clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                           const void *host, cl_uint waits, const cl_event *wait_list,
+                           cl_event *event)
+{
+    cl_event own = NULL;
+    clb_status status = begin(queue);
+    if (status != CLB_OK)
+        return status;
+    cl_int error = clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_FALSE, offset, size, host,
+                                             waits, list(waits, wait_list), &own);
+    return end(queue, clb_cl_check(error, "clEnqueueWriteBuffer"), own, event);
+}
+
+clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                          void *host, cl_uint waits, const cl_event *wait_list, cl_event *event)
+{
+    cl_event own = NULL;
+    clb_status status = begin(queue);
+    if (status != CLB_OK)
+        return status;
+    cl_int error = clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_FALSE, offset, size, host, waits,
+                                            list(waits, wait_list), &own);
+    return end(queue, clb_cl_check(error, "clEnqueueReadBuffer"), own, event);
+}
+
+clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                               const void *host)
+{
+    cl_event written = NULL;
+    clb_status status = clb_queue_write(queue, mem, offset, size, host, 0, NULL, &written);
+    if (status == CLB_OK)
+        return wait_for(queue, written);
+    (void)!clb_queue_finish(queue);
+    return status;
+}
+
+clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                              void *host)
+{
+    cl_event read = NULL;
+    clb_status status = clb_queue_read(queue, mem, offset, size, host, 0, NULL, &read);
+    if (status == CLB_OK)
+        return wait_for(queue, read);
+    (void)!clb_queue_finish(queue);
+    return status;
+}
+
+clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
+                                const void *host, cl_event *event)
+{
+    cl_event own = NULL;
+    clb_status status = begin(queue);
+    if (status != CLB_OK)
+        return status;
+    cl_int error = clb_cl.EnqueueWriteBufferRect(queue->handle, mem, CL_FALSE, box->origin,
+                                                 box->host, box->size, box->pitch, 0,
+                                                 box->host_pitch, 0, host, 0, NULL, &own);
+    return end(queue, clb_cl_check(error, "clEnqueueWriteBufferRect"), own, event);
+}
+
+clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
+                               void *host, cl_event *event)
+{
+    cl_event own = NULL;
+    clb_status status = begin(queue);
+    if (status != CLB_OK)
+        return status;
+    cl_int error = clb_cl.EnqueueReadBufferRect(queue->handle, mem, CL_FALSE, box->origin,
+                                                box->host, box->size, box->pitch, 0,
+                                                box->host_pitch, 0, host, 0, NULL, &own);
+    return end(queue, clb_cl_check(error, "clEnqueueReadBufferRect"), own, event);
+}
+
+clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
+                             cl_event *event)
+{
+    cl_event own = NULL;
+    clb_status status = begin(queue);
+    if (status != CLB_OK)
+        return status;
+    cl_int error =
+        clb_cl.EnqueueBarrierWithWaitList(queue->handle, waits, list(waits, wait_list), &own);
+    return end(queue, clb_cl_check(error, "clEnqueueBarrierWithWaitList"), own, event);
+}
+
+clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
+                         size_t size, void **mapped, cl_event *event)
+{
+    cl_event own = NULL, now = NULL;
+    cl_int error;
+    clb_status status = begin(queue);
+    *mapped = NULL;
+    if (status != CLB_OK)
+        return status;
+    *mapped = clb_cl.EnqueueMapBuffer(queue->handle, mem, CL_FALSE, flags, offset, size, 0, NULL,
+                                      &own, &error);
+    status =
+        end(queue, clb_cl_check(error, "clEnqueueMapBuffer"), own, event != NULL ? event : &now);
+    return status == CLB_OK && event == NULL ? wait_for(queue, now) : status;
+}
+
+clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
+{
+    cl_event own = NULL;
+    clb_status status = begin(queue);
+    if (status != CLB_OK)
+        return status;
+    cl_int error = clb_cl.EnqueueUnmapMemObject(queue->handle, mem, mapped, 0, NULL, &own);
+    return end(queue, clb_cl_check(error, "clEnqueueUnmapMemObject"), own, NULL);
+}
