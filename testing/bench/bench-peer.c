@@ -221,13 +221,14 @@ static void start_clblast(void)
 #define CLBLAST_CALL(type, one, zero)                                                              \
     ((type *)function)(CLBLAST_COLUMNS, CLBLAST_NO_TRANSPOSE, CLBLAST_NO_TRANSPOSE, r->m, r->n,    \
                        r->k, one, r->raw[0]->mem, 0, r->m, r->raw[1]->mem, 0, r->k, zero,          \
-                       r->c->mem, 0, r->m, &r->lane->queue, NULL)
+                       r->c->mem, 0, r->m, &queue, NULL)
 
 static void enqueue_clblast(void *argument)
 {
     const struct task *task = argument;
     const struct resident *r = &resident;
     const cl_float2 one_c = {{1, 0}}, zero_c = {{0, 0}};
+    cl_command_queue queue = clb_queue_handle(r->lane->queue);
     const cl_double2 one_z = {{1, 0}}, zero_z = {{0, 0}};
     void (*function)(void) = clblast_gemm[task->precision];
     int status = 0;
@@ -284,11 +285,10 @@ static double run_link(const struct task *task)
 {
     size_t bytes = task->m << 20;
     double begin = bench_now();
-    cl_int status = task->fresh ? clb_cl.EnqueueReadBuffer(link_lane->queue, device->mem, CL_TRUE,
-                                                           0, bytes, pinned->host, 0, NULL, NULL)
-                                : clb_cl.EnqueueWriteBuffer(link_lane->queue, device->mem, CL_TRUE,
-                                                            0, bytes, pinned->host, 0, NULL, NULL);
-    resident_need(clb_cl_check(status, "transfer"), "link");
+    clb_status status =
+        task->fresh ? clb_queue_read_now(link_lane->queue, device->mem, 0, bytes, pinned->host)
+                    : clb_queue_write_now(link_lane->queue, device->mem, 0, bytes, pinned->host);
+    resident_need(status, "link");
     return bench_now() - begin;
 }
 

@@ -23,11 +23,8 @@ void resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
             bench_fail("out of memory");
         bench_fill(r->host[i], elements[i], (int)precision, (uint64_t)i + 1);
         resident_need(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, bytes, buffer), "memory");
-        resident_need(
-            clb_cl_check(clb_cl.EnqueueWriteBuffer(r->lane->queue, (*buffer)->mem, CL_TRUE, 0,
-                                                   bytes, r->host[i], 0, NULL, NULL),
-                         "clEnqueueWriteBuffer"),
-            "operands");
+        resident_need(clb_queue_write_now(r->lane->queue, (*buffer)->mem, 0, bytes, r->host[i]),
+                      "operands");
     }
 }
 
@@ -137,10 +134,7 @@ bool resident_right(struct resident *r, bool twice)
     size_t bytes = r->m * r->n * clb_precision_size(r->variant->precision);
     if (twice)
         resident_need(multiply(r, true), "kernel");
-    resident_need(clb_cl_check(clb_cl.EnqueueReadBuffer(r->lane->queue, r->c->mem, CL_TRUE, 0,
-                                                        bytes, r->host[2], 0, NULL, NULL),
-                               "clEnqueueReadBuffer"),
-                  "result");
+    resident_need(clb_queue_read_now(r->lane->queue, r->c->mem, 0, bytes, r->host[2]), "result");
     const struct bench_product product = {.precision = (int)r->variant->precision,
                                           .m = r->m,
                                           .n = r->n,

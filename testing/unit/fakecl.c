@@ -37,6 +37,9 @@ static bool should_fail(fake_function function)
     atomic_fetch_add(&fake_cl.of[function], 1);
     if (fake_cl.enter != NULL)
         fake_cl.enter(function);
+    /* How often events are asked depends on time. */
+    if (fake_cl.only == 0 && function == FAKE_GetEventInfo)
+        return false;
     if (fake_cl.only != 0 && (fake_cl.only >> function & 1) == 0)
         return false;
     long call = atomic_fetch_add(&fake_cl.calls, 1) + 1;
@@ -238,7 +241,9 @@ static cl_int CL_API_CALL counted_release(cl_mem mem)
 
 static void install(struct clb_cl *table)
 {
+    const struct clb_cl drivers = *table;
     real = *table;
+    fake_cl_add_skipping(&real);
 #define CLB_CL_STATUS(name, parameters, arguments)       table->name = fake_##name;
 #define CLB_CL_HANDLE(type, name, parameters, arguments) table->name = fake_##name;
 #include "ocl/functions.def"
@@ -251,6 +256,7 @@ static void install(struct clb_cl *table)
     table->EnqueueNDRangeKernel = launch;
     table->CreateBuffer = counted_create_buffer;
     table->ReleaseMemObject = counted_release;
+    fake_cl_add_rules(table, &drivers);
 }
 
 void fake_cl_install(void)

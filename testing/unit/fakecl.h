@@ -14,6 +14,14 @@ typedef enum fake_function {
     FAKE_FUNCTIONS
 } fake_function;
 
+/* A call fails; or a kernel is not run while its queue goes on, and its event or clFinish says so.
+ */
+typedef enum fake_failure_kind {
+    FAKE_CALL_FAILS,
+    FAKE_EVENT_REPORTS,
+    FAKE_FINISH_REPORTS
+} fake_failure_kind;
+
 struct fake_cl {
     _Atomic long calls;    /* so far; of the functions in `only` when that is set */
     long fail_at;          /* this call fails, 1 is the first; 0: none */
@@ -21,8 +29,19 @@ struct fake_cl {
     bool run_anyway;       /* the real call is made, its success is denied */
     cl_int code;           /* what a failing call returns; handles are NULL */
     uint64_t only;         /* a bit for each function that counts; 0: all */
+    long ended;            /* `calls` at the last fake_cl_end */
     _Atomic long failures; /* that were injected */
     _Atomic long of[FAKE_FUNCTIONS];
+
+    /* fakecl_rules.c */
+    bool breaches_wanted; /* only count them */
+    long breaches;
+
+    /* fakecl_skip.c */
+    _Atomic long launches;
+    long skip_at, skipped;
+    long missed; /* failures of kernels that were not launched: their number may depend on time */
+    fake_failure_kind skip_kind;
 
     /* Called first, in whatever thread calls; NULL by default. */
     void (*enter)(fake_function function);
@@ -57,5 +76,24 @@ const char *fake_cl_name(fake_function function);
 
 /* Count from zero and fail call number `at`. */
 void fake_cl_arm(long at, cl_int code, bool persistent);
+
+/* Have kernel number `at`, 1 is the first from now on, not be run; 0: none. Its queue goes on. */
+void fake_cl_skip(long at, fake_failure_kind kind);
+
+/* Call or kernel number `at`, 1 is the first; 0: no failure. */
+struct fake_failure {
+    long at;
+    fake_failure_kind kind;
+    cl_int code; /* of a call */
+};
+
+/* Before the library is called: *what describes the failure. After it: without a failure it has
+ * succeeded, and where a kernel was not run it has not. */
+void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size);
+void fake_cl_end(const struct fake_failure *failure, clb_status status, const char *what);
+
+/* The layers of the table: over the driver's, and over all others. */
+void fake_cl_add_skipping(struct clb_cl *table);
+void fake_cl_add_rules(struct clb_cl *table, const struct clb_cl *real);
 
 #endif

@@ -230,6 +230,75 @@ static void failing_pairs(void *unused)
     expect_sums(symbol_of(setting));
 }
 
+/* Asking what has become of a command fails. How often that is done depends on time. */
+static void failing_questions(void *unused)
+{
+    const struct setting *setting = &shared->setting;
+    uint64_t seed = shared->seed;
+    (void)unused;
+    start(setting);
+    run_case(setting, &seed, "first call");
+    long failures = 0;
+    for (long at = 1; at <= 60; at++) {
+        struct gemm_case g;
+        make_case(&g, setting, &seed);
+        fake_cl.only = 1ull << FAKE_GetEventInfo;
+        fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
+        routed_gemm(&g);
+        failures += fake_cl.failures;
+        fake_cl_arm(0, 0, false);
+        gemm_check(&g, "asking fails");
+        run_case(setting, &seed, "afterwards");
+    }
+    expect(failures > 10, "%ld questions failed", failures);
+    expect_sums(symbol_of(setting));
+}
+
+/* ---- kernels that are not run ---------------------------------------------------------------- */
+
+/* The result is right all the same, and the call is not counted as the device's. */
+static void skip_one(const struct setting *setting, uint64_t seed, long at, fake_failure_kind kind)
+{
+    struct gemm_case g;
+    char what[80];
+    snprintf(what, sizeof what, "kernel %ld is not run, %s says so", at,
+             kind == FAKE_EVENT_REPORTS ? "its event" : "clFinish");
+    double device = reported(symbol_of(setting), "device");
+    make_case(&g, setting, &seed);
+    fake_cl_skip(at, kind);
+    routed_gemm(&g);
+    expect(at == 0 || fake_cl.skipped == 1, "%s: it was not launched", what);
+    /* Of what comes by stream, parts are written before clFinish is asked. */
+    if (kind == FAKE_EVENT_REPORTS || !setting->discrete || g.beta == 0)
+        gemm_check(&g, what);
+    expect(reported(symbol_of(setting), "device") == device + (at == 0),
+           "%s: counted as the device's", what);
+    gemm_free(&g);
+}
+
+static void skip_every_kernel(void *unused)
+{
+    const struct setting *setting = &shared->setting;
+    uint64_t seed = shared->seed;
+    (void)unused;
+    start(setting);
+    run_case(setting, &seed, "first call");
+    for (int problem = 0; problem < 4; problem++) {
+        const uint64_t begin = random_bits(&seed);
+        skip_one(setting, begin, 0, FAKE_EVENT_REPORTS);
+        long launches = fake_cl.launches;
+        expect(launches > 2, "%ld kernels", launches);
+        for (long at = 1; at <= launches; at++) {
+            skip_one(setting, begin, at, FAKE_EVENT_REPORTS);
+            skip_one(setting, begin, 0, FAKE_EVENT_REPORTS);
+            skip_one(setting, begin, at, FAKE_FINISH_REPORTS);
+            skip_one(setting, begin, 0, FAKE_EVENT_REPORTS); /* three in a row would end it */
+        }
+        shared->calls += launches;
+    }
+    expect_sums(symbol_of(setting));
+}
+
 /* ---- quarantine ------------------------------------------------------------------------------ */
 
 static void broken_for_good(void *unused)
@@ -268,6 +337,13 @@ int main(void)
         tap_note("%ld calls", shared->calls);
         snprintf(name, sizeof name, "%s: waiting fails", settings[i].name);
         tap_child(name, 60, failing_pairs, NULL);
+        snprintf(name, sizeof name, "%s: asking for the status of commands fails",
+                 settings[i].name);
+        tap_child(name, 60, failing_questions, NULL);
+        shared->calls = 0;
+        snprintf(name, sizeof name, "%s: a kernel that is not run is noticed", settings[i].name);
+        tap_child(name, 120, skip_every_kernel, NULL);
+        tap_note("%ld kernels", shared->calls);
         snprintf(name, sizeof name, "%s: a device that fails for good is quarantined",
                  settings[i].name);
         tap_child(name, 60, broken_for_good, NULL);

@@ -1,0 +1,131 @@
+/* A kernel that is not run while its queue goes on: either its event says so, or nothing does but
+ * the next clFinish of that queue. */
+#include "fakecl.h"
+
+#include "tap.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#define MAX_SKIPPED 16
+
+static struct clb_cl below;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cl_event failed[MAX_SKIPPED]; /* a reference each, so that no other event has the address */
+static size_t failures;
+static cl_command_queue broken; /* its next clFinish fails */
+
+void fake_cl_skip(long at, fake_failure_kind kind)
+{
+    pthread_mutex_lock(&lock);
+    fake_cl.launches = 0;
+    fake_cl.skip_at = at;
+    fake_cl.skip_kind = kind;
+    fake_cl.skipped = 0;
+    broken = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size)
+{
+    bool call = failure->kind == FAKE_CALL_FAILS;
+    if (call)
+        snprintf(what, size, "call %ld fails with %d", failure->at, (int)failure->code);
+    else
+        snprintf(what, size, "kernel %ld is not run, %s says so", failure->at,
+                 failure->kind == FAKE_EVENT_REPORTS ? "its event" : "clFinish");
+    fake_cl_skip(call ? 0 : failure->at, failure->kind);
+    fake_cl_arm(call ? failure->at : 0, failure->code, false);
+}
+
+void fake_cl_end(const struct fake_failure *failure, clb_status status, const char *what)
+{
+    bool skips = failure->at != 0 && failure->kind != FAKE_CALL_FAILS;
+    expect(failure->at != 0 || status == CLB_OK, "%s: %s", what, clb_status_name(status));
+    fake_cl.missed += skips && fake_cl.skipped == 0;
+    expect(!skips || fake_cl.skipped == 0 || status != CLB_OK, "%s: success", what);
+    fake_cl.ended = fake_cl.calls;
+    fake_cl_arm(0, 0, false);
+    fake_cl.skip_at = 0;
+}
+
+static bool is_failed(cl_event event)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < failures && i < MAX_SKIPPED; i++)
+        found = found || failed[i] == event;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* With the lock held. */
+static void note_failed(cl_event event)
+{
+    cl_event *entry = &failed[failures++ % MAX_SKIPPED];
+    if (*entry != NULL)
+        (void)below.ReleaseEvent(*entry);
+    *entry = event;
+    (void)below.RetainEvent(event);
+}
+
+static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                 const size_t *offset, const size_t *global, const size_t *local,
+                                 cl_uint waits, const cl_event *wait_list, cl_event *event)
+{
+    pthread_mutex_lock(&lock);
+    bool skip = ++fake_cl.launches == fake_cl.skip_at;
+    pthread_mutex_unlock(&lock);
+    if (!skip)
+        return below.EnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
+                                          wait_list, event);
+    cl_int status = below.EnqueueBarrierWithWaitList(queue, waits, wait_list, event);
+    pthread_mutex_lock(&lock);
+    fake_cl.skipped += status == CL_SUCCESS;
+    if (status == CL_SUCCESS && fake_cl.skip_kind == FAKE_EVENT_REPORTS && event != NULL)
+        note_failed(*event);
+    if (status == CL_SUCCESS && fake_cl.skip_kind == FAKE_FINISH_REPORTS)
+        broken = queue;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static cl_int CL_API_CALL finish(cl_command_queue queue)
+{
+    cl_int status = below.Finish(queue);
+    pthread_mutex_lock(&lock);
+    bool reports = broken == queue;
+    if (reports)
+        broken = NULL;
+    pthread_mutex_unlock(&lock);
+    return reports ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : status;
+}
+
+static cl_int CL_API_CALL wait_for(cl_uint count, const cl_event *events)
+{
+    cl_int status = below.WaitForEvents(count, events);
+    for (cl_uint i = 0; i < count; i++) {
+        if (is_failed(events[i]))
+            status = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    }
+    return status;
+}
+
+static cl_int CL_API_CALL event_info(cl_event event, cl_event_info name, size_t size, void *value,
+                                     size_t *needed)
+{
+    cl_int status = below.GetEventInfo(event, name, size, value, needed);
+    if (status == CL_SUCCESS && name == CL_EVENT_COMMAND_EXECUTION_STATUS && value != NULL &&
+        *(cl_int *)value == CL_COMPLETE && is_failed(event))
+        *(cl_int *)value = CL_OUT_OF_RESOURCES;
+    return status;
+}
+
+void fake_cl_add_skipping(struct clb_cl *table)
+{
+    below = *table;
+    table->EnqueueNDRangeKernel = launch;
+    table->Finish = finish;
+    table->WaitForEvents = wait_for;
+    table->GetEventInfo = event_info;
+}
