@@ -276,9 +276,9 @@ void clb_gemm_progress_free(struct clb_gemm_progress *progress);
 clb_status clb_gemm_distrust(const struct clb_gemm *problem,
                              struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
-/* Run on the device. On failure, the parts of C that *progress does not call written are untouched
- * and must be computed elsewhere. When it returns no command that uses the caller's memory is
- * outstanding. The caller frees *progress. */
+/* Run on the device. On failure, the parts of C that *progress does not call written are untouched,
+ * or, where C is not read, perhaps not, and must be computed elsewhere. When it returns no command
+ * that uses the caller's memory is outstanding. The caller frees *progress. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;

@@ -49,8 +49,8 @@ struct clb_level3 {
 
 /* Run on the device. CLB_ERR_RANGE: of a triangular operand's product those parts were not written
  * that are not finite, because zeros beside the triangle were multiplied as well; the others are.
- * As with clb_gemm_run, the parts of C that *progress does not call written are
- * untouched, nothing is outstanding on return, and the caller frees *progress. The parts don't
+ * As with clb_gemm_run, the parts of C that *progress does not call written are untouched unless C
+ * is not read, nothing is outstanding on return, and the caller frees *progress. The parts don't
  * overlap and cover the region of C, and
  *   - of a triangular region each is wholly inside the triangle, or square and on the diagonal (its
  *     `row` is its `col`; such a part stands for its triangle only);
