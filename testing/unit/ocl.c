@@ -408,6 +408,59 @@ static void test_choices(void)
     }
 }
 
+/* ---- the tests' own OpenCL ------------------------------------------------------------------- */
+
+static void refuse(cl_int status, cl_int wanted, const char *what)
+{
+    expect(status == wanted, "%s: %d, not %d", what, (int)status, (int)wanted);
+}
+
+/* What strict drivers refuse and PoCL may not. */
+static void rules(void *unused)
+{
+    (void)unused;
+    struct clb_runtime *runtime = start_runtime("8M", false);
+    if (runtime == NULL)
+        return;
+    cl_int status;
+    char host[64] = "";
+    cl_event event = NULL;
+    const size_t zero[3] = {0}, box[3] = {8, 8, 1};
+    cl_command_queue queue =
+        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &status);
+    cl_mem mem = clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_WRITE, 64, NULL, &status);
+    refuse(status, CL_SUCCESS, "a buffer");
+    refuse(clb_cl.EnqueueReadBuffer(queue, mem, CL_TRUE, 0, 64, host, 0, NULL, &event), CL_SUCCESS,
+           "a transfer");
+    expect(fake_cl.breaches == 0, "%ld breaches of no rule", fake_cl.breaches);
+    fake_cl.breaches_wanted = true;
+    refuse(clb_cl.EnqueueBarrierWithWaitList(queue, 0, &event, NULL), CL_INVALID_EVENT_WAIT_LIST,
+           "a list of no events");
+    refuse(clb_cl.EnqueueBarrierWithWaitList(queue, 1, NULL, NULL), CL_INVALID_EVENT_WAIT_LIST,
+           "an event without a list");
+    refuse(clb_cl.EnqueueReadBuffer(queue, mem, CL_TRUE, 8, 64, host, 0, NULL, NULL),
+           CL_INVALID_VALUE, "behind the end");
+    refuse(clb_cl.EnqueueReadBuffer(queue, mem, CL_TRUE, 0, 0, host, 0, NULL, NULL),
+           CL_INVALID_VALUE, "nothing");
+    refuse(clb_cl.EnqueueReadBufferRect(queue, mem, CL_TRUE, zero, zero, box, 4, 0, 8, 0, host, 0,
+                                        NULL, NULL),
+           CL_INVALID_VALUE, "rows that overlap");
+    refuse(clb_cl.EnqueueUnmapMemObject(queue, mem, host, 0, NULL, NULL), CL_INVALID_VALUE,
+           "what is not mapped");
+    (void)clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_WRITE, 0, NULL, &status);
+    refuse(status, CL_INVALID_BUFFER_SIZE, "an empty buffer");
+    (void)clb_cl.CreateBuffer(runtime->context, CL_MEM_USE_HOST_PTR, 64, NULL, &status);
+    refuse(status, CL_INVALID_HOST_PTR, "no memory of the host");
+    refuse(clb_cl.WaitForEvents(0, NULL), CL_INVALID_VALUE, "no events");
+    refuse(clb_cl.ReleaseEvent(event), CL_SUCCESS, "an event");
+    refuse(clb_cl.WaitForEvents(1, &event), CL_INVALID_EVENT, "a released event");
+    refuse(clb_cl.ReleaseMemObject(mem), CL_SUCCESS, "a buffer");
+    refuse(clb_cl.EnqueueReadBuffer(queue, mem, CL_TRUE, 0, 64, host, 0, NULL, NULL),
+           CL_INVALID_MEM_OBJECT, "a released buffer");
+    expect(fake_cl.breaches == 11, "%ld breaches", fake_cl.breaches);
+    refuse(clb_cl.ReleaseCommandQueue(queue), CL_SUCCESS, "a queue");
+}
+
 int main(void)
 {
     seed = tap_seed();
@@ -428,6 +481,7 @@ int main(void)
     tap_child("a buffer takes at most an eighth more", 30, rounding, NULL);
     tap_child("failing creation, in place", 30, failing_creation, NULL);
     tap_child("failing creation, own memory", 30, failing_creation, &seed);
+    tap_child("the fake OpenCL keeps the rules", 30, rules, NULL);
     test_choices();
     return tap_done();
 }
