@@ -59,7 +59,7 @@ static bool entry_is_right(const struct check *check, bool upper, size_t i, size
         im -= x[1] * y[0] - x[0] * y[1];
         size += (fabs(x[0]) + fabs(x[1])) * (fabs(y[0]) + fabs(y[1]));
     }
-    return fabs(re) + fabs(im) <= 4 * (double)(check->n + 1) * unit * size;
+    return fabs(re) + fabs(im) <= 4 * (double)(check->n + 4) * unit * size;
 }
 
 static bool is_right(const struct check *check)

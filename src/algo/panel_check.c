@@ -83,7 +83,7 @@ static bool is_right(struct check *check)
         for (size_t i = 0; i < check->m; i++) {
             /* Partial pivoting: |re| + |im| of a multiplier is at most 2 when complex. */
             double multiplier = fabs(get_part(check, i, j, 0)) + fabs(get_part(check, i, j, 1));
-            if (!(residual(check, i, j) <= 4 * (double)(check->n + 1) * unit) ||
+            if (!(residual(check, i, j) <= 4 * (double)(check->n + 4) * unit) ||
                 (i > j && multiplier > 2))
                 return false;
         }
