@@ -57,7 +57,10 @@ clb_status clb_inverting_open(struct clb_inverting *inverting,
     inverting->a =
         (struct clb_dmat){.rows = n, .cols = n, .ld = clb_dmat_ld(n, inverting->element)};
     inverting->x = inverting->y = inverting->a;
-    clb_status status = clb_engine_open(&inverting->engine, inverting->runtime, variant, &limits);
+    /* Nothing is opened for a kernel that is known to be bad. */
+    clb_status status = clb_cut_prepare(inverting->runtime, variant);
+    if (status == CLB_OK)
+        status = clb_engine_open(&inverting->engine, inverting->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
     inverting->kernel = inverting->engine.variant->name;
