@@ -599,14 +599,12 @@ const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void
     return target != NULL && target->stand_in == 0 ? target : NULL;
 }
 
-/* As the dynamic linker does it, in the log file as well: a test runner may have taken stderr. */
+/* As the dynamic linker does it. The log file has it, too: a test runner may have taken stderr. */
 static CLB_COLD void fail_to_find(const struct clb_next_symbol *symbol)
 {
-    static const char text[] = "symbol lookup error: no BLAS/LAPACK library has %s "
-                               "(CLBLAS_SHIM_NEXT can name one)";
-    clb_complain(text, symbol->name);
-    if (clb_config_get()->log_file != NULL)
-        clb_log(CLB_LOG_ERROR, text, symbol->name);
+    clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
+                 "one)",
+                 symbol->name);
     _exit(127);
 }
 
