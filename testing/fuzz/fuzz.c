@@ -1,15 +1,15 @@
 /* Random calls of all routines through a library's public names.
  *
  * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N]
- *             [--largest N] [--wide] [--first N] [--library FILE] [--next FILE[:FILE...]]
+ *             [--largest N] [--wide] [--flush] [--first N] [--library FILE] [--next FILE[:FILE...]]
  *             [--run 'CASE'] [--reference FILE[:FILE]]
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
- * what the judges make of it. --reference names the reference's BLAS and LAPACK where they are not
- * installed as Debian does: an entry with NaN or infinity is what they or OpenBLAS make of it. Its
- * configuration is the environment's; CLBLAS_SHIM is `always` unless it is set. A failure is made
- * simpler and printed with the command that repeats it. SIGTERM ends it as if the time were over.
- * Exit status: 0, 1 after a failure, 2 for misuse. */
+ * what the judges make of it; --flush if it may take subnormal numbers for zero. --reference names
+ * the reference's BLAS and LAPACK where they are not installed as Debian does: an entry with NaN or
+ * infinity is what they or OpenBLAS make of it. Its configuration is the environment's; CLBLAS_SHIM
+ * is `always` unless it is set. A failure is made simpler and printed with the command that repeats
+ * it. SIGTERM ends it as if the time were over. Exit status: 0, 1 after a failure, 2 for misuse. */
 #include "worker.h"
 
 #include <getopt.h>
@@ -157,14 +157,15 @@ static void report_failure(const struct settings *settings, const char *program,
         memcpy(message, shared->message, sizeof message);
         simplify(settings, &c, message, shared);
         print_case(&c, text, sizeof text);
-        printf("%s --library %s --run '%s'\n", program, settings->library, text);
+        printf("%s --library %s%s --run '%s'\n", program, settings->library,
+               settings->flush ? " --flush" : "", text);
         printf("there:  %s\n", message);
         return;
     }
     /* Only behind others, or beside them. */
-    printf("%s --library %s --seed %llu --count %ld --threads %ld --largest %ld%s%s%s\n", program,
+    printf("%s --library %s --seed %llu --count %ld --threads %ld --largest %ld%s%s%s%s\n", program,
            settings->library, (unsigned long long)settings->seed, at, settings->threads,
-           settings->largest, settings->wide ? " --wide" : "",
+           settings->largest, settings->wide ? " --wide" : "", settings->flush ? " --flush" : "",
            settings->routines != NULL ? " --routines " : "",
            settings->routines != NULL ? settings->routines : "");
 }
@@ -213,6 +214,7 @@ static const struct option options[] = {
     {"threads", required_argument, NULL, 'j'},
     {"largest", required_argument, NULL, 'l'},
     {"wide", no_argument, NULL, 'w'},
+    {"flush", no_argument, NULL, 'F'},
     {"first", required_argument, NULL, 'f'},
     {"library", required_argument, NULL, 'L'},
     {"next", required_argument, NULL, 'n'},
@@ -246,6 +248,9 @@ static bool read_options(int count, char **arguments, struct settings *s, const 
             break;
         case 'w':
             s->wide = true;
+            break;
+        case 'F':
+            s->flush = true;
             break;
         case 'f':
             s->first = strtol(optarg, NULL, 10);

@@ -270,6 +270,8 @@ void judge_ormqr(struct problem *p);
 
 /* What is called is an OpenBLAS or rests on one: its known weaknesses are no failures. */
 extern bool lenient;
+/* What is called may take numbers below the smallest normal one for zero. */
+extern bool flushing;
 /* True when all is well; the message is in `message`. */
 bool run_case(const struct fuzz_case *c, const struct library *library,
               const struct library *const witnesses[2], char message[MESSAGE]);

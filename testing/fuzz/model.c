@@ -231,11 +231,12 @@ static real largest_of(const struct problem *p, const struct model *x)
     return largest;
 }
 
-/* Each product may underflow; with a scale also that of the scale and an operand. */
+/* Each product may underflow; with a scale also that of the scale and an operand. Where subnormal
+ * numbers are taken for zero, underflow loses more, and operands may. */
 static void add_slack(const struct problem *p, struct sums *s, struct term scale, long terms,
                       real operands)
 {
-    const real denormal = 2 * p->p->tiny * p->p->unit;
+    const real denormal = 2 * p->p->tiny * (flushing ? 1 : p->p->unit);
     const real slack = 4 * denormal * ((scale.size + operands) * (real)(terms + 1) + 2);
     s->slack += isfinite(slack) ? slack : 0;
 }
@@ -245,7 +246,7 @@ void add_product(const struct problem *p, struct sums *s, const char *alpha, con
                  const struct model *y)
 {
     const struct term scale = scalar_of(p, alpha);
-    const bool scaled = alpha != one && alpha != minus_one;
+    const bool scaled = flushing || (alpha != one && alpha != minus_one);
     if (scale.size == 0)
         return;
     for (long j = 0; j < s->cols; j++) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool lenient;
+bool lenient, flushing;
 
 static void open_pivots(struct problem *p)
 {

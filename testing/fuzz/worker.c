@@ -76,6 +76,7 @@ static bool open_crew(struct crew *crew, const struct settings *settings, struct
     const char *next = getenv("CLBLAS_SHIM_NEXT");
     lenient = strstr(settings->library, "openblas") != NULL ||
               (next != NULL && strstr(next, "openblas") != NULL);
+    flushing = settings->flush;
     crew->library = open_library(settings->library, false);
     clock_gettime(CLOCK_MONOTONIC, &crew->begin);
     return crew->library != NULL && allow_routines(crew);

@@ -15,7 +15,7 @@ struct settings {
     uint64_t seed;
     long first, count, threads, largest;
     double seconds;
-    bool wide, quiet;
+    bool wide, quiet, flush;
 };
 
 /* Between the two processes. */
