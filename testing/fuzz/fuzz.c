@@ -1,15 +1,16 @@
 /* Random calls of all routines through a library's public names.
  *
  * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N]
- *             [--largest N] [--wide] [--flush] [--first N] [--library FILE] [--next FILE[:FILE...]]
- *             [--run 'CASE'] [--reference FILE[:FILE]]
+ *             [--largest N] [--wide] [--flush] [--hang SECONDS] [--first N]
+ *             [--library FILE] [--next FILE[:FILE...]] [--run 'CASE'] [--reference FILE[:FILE]]
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
- * what the judges make of it; --flush if it may take subnormal numbers for zero. --reference names
- * the reference's BLAS and LAPACK where they are not installed as Debian does: an entry with NaN or
- * infinity is what they or OpenBLAS make of it. Its configuration is the environment's; CLBLAS_SHIM
- * is `always` unless it is set. A failure is made simpler and printed with the command that repeats
- * it. SIGTERM ends it as if the time were over. Exit status: 0, 1 after a failure, 2 for misuse. */
+ * what the judges make of it; --flush if it may take subnormal numbers for zero. A call that does
+ * not end in --hang seconds (120) has failed. --reference names the reference's BLAS and LAPACK
+ * where they are not installed as Debian does: an entry with NaN or infinity is what they or
+ * OpenBLAS make of it. Its configuration is the environment's; CLBLAS_SHIM is `always` unless it is
+ * set. A failure is made simpler and printed with the command that repeats it. SIGTERM ends it as
+ * if the time were over. Exit status: 0, 1 after a failure, 2 for misuse. */
 #include "worker.h"
 
 #include <getopt.h>
@@ -26,8 +27,6 @@
 
 extern char **environ;
 
-enum { HANG = 120 }; /* seconds without a call's end */
-
 /* ---- processes ------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t current_worker, stopped;
@@ -40,31 +39,33 @@ static void stop(int signal)
 }
 
 /* Waits for the worker; a negative status is the signal that ended it. */
-static int wait_for(pid_t child, const struct shared *shared)
+static int wait_for(pid_t child, const struct shared *shared, long hang)
 {
     long calls = -1;
-    int status = 0, still = 0;
+    int status = 0;
+    long still = 0;
     while (waitpid(child, &status, WNOHANG) == 0) {
         const struct timespec pause = {0, 20000000};
         nanosleep(&pause, NULL);
         const long now = atomic_load(&shared->calls);
         still = now == calls ? still + 1 : 0;
         calls = now;
-        if (still > HANG * 50)
+        if (still > hang * 50)
             kill(child, SIGKILL);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 /* What happened to a worker, as a failure; true when it failed. */
-static bool has_failed(struct shared *shared, int status)
+static bool has_failed(const struct settings *settings, struct shared *shared, int status)
 {
     if (status == -SIGTERM && stopped) /* before it could mind */
         return false;
     if (status >= 0)
         return atomic_load(&shared->has_failed) || status != 0;
-    snprintf(shared->message, MESSAGE, status == -SIGKILL ? "no call ended for %d s" : "signal %d",
-             status == -SIGKILL ? HANG : -status);
+    snprintf(shared->message, MESSAGE,
+             status == -SIGKILL ? "no call ended for %ld s" : "signal %ld",
+             status == -SIGKILL ? settings->hang : -(long)status);
     return true;
 }
 
@@ -84,7 +85,7 @@ static int run(const struct settings *settings, const struct fuzz_case *c, struc
     if (child < 0)
         return 2;
     current_worker = child;
-    int status = wait_for(child, shared);
+    int status = wait_for(child, shared, settings->hang);
     current_worker = 0;
     return status;
 }
@@ -95,7 +96,7 @@ static bool still_fails(const struct settings *settings, const struct fuzz_case 
                         struct shared *shared)
 {
     const int status = run(settings, c, shared);
-    return status != 2 && !stopped && has_failed(shared, status);
+    return status != 2 && !stopped && has_failed(settings, shared, status);
 }
 
 /* Takes the first simpler case that fails too, until none does or time is up. */
@@ -207,21 +208,14 @@ static char *find_shim(const char *program)
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static const struct option options[] = {
-    {"seed", required_argument, NULL, 's'},
-    {"count", required_argument, NULL, 'c'},
-    {"seconds", required_argument, NULL, 't'},
-    {"routines", required_argument, NULL, 'r'},
-    {"threads", required_argument, NULL, 'j'},
-    {"largest", required_argument, NULL, 'l'},
-    {"wide", no_argument, NULL, 'w'},
-    {"flush", no_argument, NULL, 'F'},
-    {"first", required_argument, NULL, 'f'},
-    {"library", required_argument, NULL, 'L'},
-    {"next", required_argument, NULL, 'n'},
-    {"reference", required_argument, NULL, 'R'},
-    {"run", required_argument, NULL, 'x'},
-    {"quiet", no_argument, NULL, 'q'},
-    {NULL, 0, NULL, 0},
+    {"seed", required_argument, NULL, 's'},      {"count", required_argument, NULL, 'c'},
+    {"seconds", required_argument, NULL, 't'},   {"routines", required_argument, NULL, 'r'},
+    {"threads", required_argument, NULL, 'j'},   {"largest", required_argument, NULL, 'l'},
+    {"hang", required_argument, NULL, 'H'},      {"wide", no_argument, NULL, 'w'},
+    {"flush", no_argument, NULL, 'F'},           {"first", required_argument, NULL, 'f'},
+    {"library", required_argument, NULL, 'L'},   {"next", required_argument, NULL, 'n'},
+    {"reference", required_argument, NULL, 'R'}, {"run", required_argument, NULL, 'x'},
+    {"quiet", no_argument, NULL, 'q'},           {NULL, 0, NULL, 0},
 };
 
 static bool read_options(int count, char **arguments, struct settings *s, const char **one_case)
@@ -245,6 +239,9 @@ static bool read_options(int count, char **arguments, struct settings *s, const 
             break;
         case 'l':
             s->largest = strtol(optarg, NULL, 10);
+            break;
+        case 'H':
+            s->hang = strtol(optarg, NULL, 10);
             break;
         case 'w':
             s->wide = true;
@@ -290,6 +287,7 @@ int main(int count, char **arguments)
                                 .count = 10000,
                                 .threads = 1,
                                 .largest = 200,
+                                .hang = 120,
                                 .seconds = 1e9};
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -303,7 +301,7 @@ int main(int count, char **arguments)
     if (text == NULL && !settings.quiet)
         printf("# seed %llu\n", (unsigned long long)settings.seed);
     int status = run(&settings, text != NULL ? &c : NULL, shared);
-    if (status != 2 && has_failed(shared, status)) {
+    if (status != 2 && has_failed(&settings, shared, status)) {
         status = 1;
         if (text != NULL)
             printf("FAILED: %s\n", shared->message);

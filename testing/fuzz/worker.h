@@ -14,6 +14,7 @@ struct settings {
     const char *routines; /* names with commas; NULL: all */
     uint64_t seed;
     long first, count, threads, largest;
+    long hang; /* seconds without a call's end */
     double seconds;
     bool wide, quiet, flush;
 };
