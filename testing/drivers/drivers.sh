@@ -393,7 +393,7 @@ test_broken()
 test_limited()
 {
     # Without double precision half of the calls are the next library's, and with them all that it calls.
-    for device in amd:50 intel:50 nofp64:5 memory:20 group128:1 group64:1 local16:1; do
+    for device in amd:50 intel:50 nofp64:5 memory:20 group128:50 group64:50 local16:50; do
         calls "${device%:*}" "${device#*:}" --seed 108 --count 2000 --seconds 200 -- LIMITS="${device%:*}"
     done
 }
