@@ -258,7 +258,7 @@ static clb_status send_chunk(struct run *run, size_t index, size_t first)
     if (status == CLB_OK)
         status = clb_dmat_permute(&lu->engine, &from, &cargo->x, run->order->mem);
     if (status == CLB_OK)
-        status = clb_queue_finish(lu->engine.queue);
+        status = clb_queue_confirm(lu->engine.queue);
     if (status == CLB_OK)
         status = clb_ferry_publish(&run->ferry, run->groups + index, lu->engine.queue);
     return status;

@@ -121,20 +121,13 @@ void clb_lane_discard(struct clb_lane *lane)
     (void)lane;
 }
 
-/* NVIDIA's driver says 256 work-items and 48 KiB of local memory of kernels that it runs with 512
- * and 180 KiB (H200, driver 580, 2026-11). Its launches fail where there is really too little. */
-static bool understates_limits(const struct clb_device *device)
-{
-    return strcasestr(device->vendor, "nvidia") != NULL;
-}
-
 /* What the compiler made of a kernel may need more than the device has: by the sizes that all our
  * kernels require of their groups. A driver that does not answer is believed. */
 static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
 {
     size_t group[3] = {1, 1, 1}, most = SIZE_MAX;
     cl_ulong bytes = 0;
-    if (understates_limits(device))
+    if (clb_device_understates_limits(device))
         return CLB_OK;
     bool known =
         clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,

@@ -63,6 +63,12 @@ struct clb_device {
     size_t max_group; /* work-items of a group, all in the first dimension */
 };
 
+/* nvidia.c: what is peculiar to NVIDIA's driver. After a command has failed all later ones fail
+ * too, and so does every wait. */
+bool clb_device_fails_for_good(const struct clb_device *device);
+/* It says less work-items and local memory of a kernel than it launches. */
+bool clb_device_understates_limits(const struct clb_device *device);
+
 /* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 
@@ -260,6 +266,10 @@ clb_status clb_queue_flush(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Wait until nothing is outstanding. An error also when a command has failed, and from then on: a
  * failure is reported once by drivers, and for ever here. */
 clb_status clb_queue_finish(struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* The same where only waiting for all of it tells that everything was carried out; where any later
+ * wait tells as well this does nothing. */
+clb_status clb_queue_confirm(struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* An error when a command that has ended by now has failed. Doesn't wait. */
 clb_status clb_queue_check(struct clb_queue *queue) CLB_MUST_CHECK;

@@ -2,7 +2,8 @@
  *
  * clFinish and waiting for one event don't say that the commands before it were carried out: an
  * in-order queue may go on after a command that failed (OpenCL 1.2, 5.12), and only that command's
- * own event tells. So each command's event is kept here until its status has been looked at.
+ * own event tells. So each command's event is kept here until its status has been looked at. That
+ * is left out where nothing works any more once a command has failed: there any wait tells.
  *
  * A command is enqueued and its event is noted under the queue's lock, so the list has the queue's
  * order although several threads may enqueue. Commands end in that order: looking stops at the
@@ -21,6 +22,7 @@ struct clb_queue {
     pthread_mutex_t lock;
     cl_event *events; /* [first, first + count) have not been looked at; a reference each */
     size_t first, count, capacity, look_at;
+    bool keeps;  /* the events of commands */
     bool failed; /* a command or clFinish has: never again false */
     bool stuck;  /* clFinish has: commands may be outstanding for ever */
 };
@@ -33,6 +35,7 @@ clb_status clb_queue_open(const struct clb_runtime *runtime, struct clb_queue **
     cl_int error;
     queue->handle = clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
     queue->look_at = MANY;
+    queue->keeps = !clb_device_fails_for_good(&runtime->device);
     pthread_mutex_init(&queue->lock, NULL);
     clb_status status = clb_cl_check(error, "clCreateCommandQueue");
     if (status != CLB_OK) {
@@ -104,13 +107,20 @@ static clb_status begin(struct clb_queue *queue)
     return status;
 }
 
-/* A command was enqueued, or could not be. The list keeps its event; *callers, where wanted, is
- * another reference. */
+/* Where the event of a command goes; NULL: it needs none. */
+static cl_event *event_of(const struct clb_queue *queue, cl_event *own, const cl_event *callers)
+{
+    return queue->keeps || callers != NULL ? own : NULL;
+}
+
+/* A command was enqueued, or could not be. Where the list keeps its event, *callers is another
+ * reference, if that is wanted. */
 static clb_status end(struct clb_queue *queue, clb_status status, cl_event event, cl_event *callers)
 {
     if (status == CLB_OK) {
-        queue->events[queue->first + queue->count++] = event;
-        if (callers != NULL)
+        if (queue->keeps)
+            queue->events[queue->first + queue->count++] = event;
+        if (queue->keeps && callers != NULL)
             status = clb_cl_check(clb_cl.RetainEvent(event), "clRetainEvent");
         if (callers != NULL && status == CLB_OK)
             *callers = event;
@@ -158,6 +168,11 @@ clb_status clb_queue_finish(struct clb_queue *queue)
     return status != CLB_OK ? status : looked;
 }
 
+clb_status clb_queue_confirm(struct clb_queue *queue)
+{
+    return queue->keeps ? clb_queue_finish(queue) : CLB_OK;
+}
+
 clb_status clb_queue_flush(struct clb_queue *queue)
 {
     return clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
@@ -191,8 +206,9 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
     clb_status status = begin(queue);
     if (status != CLB_OK)
         return status;
-    cl_int error = clb_cl.EnqueueNDRangeKernel(queue->handle, kernel, dimensions, NULL, global,
-                                               local, waits, list(waits, wait_list), &own);
+    cl_int error =
+        clb_cl.EnqueueNDRangeKernel(queue->handle, kernel, dimensions, NULL, global, local, waits,
+                                    list(waits, wait_list), event_of(queue, &own, event));
     return end(queue, clb_cl_check_launch(error, name), own, event);
 }
 
@@ -204,8 +220,9 @@ clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, s
     clb_status status = begin(queue);
     if (status != CLB_OK)
         return status;
-    cl_int error = clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_FALSE, offset, size, host,
-                                             waits, list(waits, wait_list), &own);
+    cl_int error =
+        clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_FALSE, offset, size, host, waits,
+                                  list(waits, wait_list), event_of(queue, &own, event));
     return end(queue, clb_cl_check(error, "clEnqueueWriteBuffer"), own, event);
 }
 
@@ -217,7 +234,7 @@ clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, si
     if (status != CLB_OK)
         return status;
     cl_int error = clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_FALSE, offset, size, host, waits,
-                                            list(waits, wait_list), &own);
+                                            list(waits, wait_list), event_of(queue, &own, event));
     return end(queue, clb_cl_check(error, "clEnqueueReadBuffer"), own, event);
 }
 
@@ -250,9 +267,9 @@ clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struc
     clb_status status = begin(queue);
     if (status != CLB_OK)
         return status;
-    cl_int error = clb_cl.EnqueueWriteBufferRect(queue->handle, mem, CL_FALSE, box->origin,
-                                                 box->host, box->size, box->pitch, 0,
-                                                 box->host_pitch, 0, host, 0, NULL, &own);
+    cl_int error = clb_cl.EnqueueWriteBufferRect(
+        queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
+        box->host_pitch, 0, host, 0, NULL, event_of(queue, &own, event));
     return end(queue, clb_cl_check(error, "clEnqueueWriteBufferRect"), own, event);
 }
 
@@ -263,9 +280,9 @@ clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct
     clb_status status = begin(queue);
     if (status != CLB_OK)
         return status;
-    cl_int error = clb_cl.EnqueueReadBufferRect(queue->handle, mem, CL_FALSE, box->origin,
-                                                box->host, box->size, box->pitch, 0,
-                                                box->host_pitch, 0, host, 0, NULL, &own);
+    cl_int error = clb_cl.EnqueueReadBufferRect(
+        queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
+        box->host_pitch, 0, host, 0, NULL, event_of(queue, &own, event));
     return end(queue, clb_cl_check(error, "clEnqueueReadBufferRect"), own, event);
 }
 
@@ -276,8 +293,8 @@ clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_ev
     clb_status status = begin(queue);
     if (status != CLB_OK)
         return status;
-    cl_int error =
-        clb_cl.EnqueueBarrierWithWaitList(queue->handle, waits, list(waits, wait_list), &own);
+    cl_int error = clb_cl.EnqueueBarrierWithWaitList(queue->handle, waits, list(waits, wait_list),
+                                                     event_of(queue, &own, event));
     return end(queue, clb_cl_check(error, "clEnqueueBarrierWithWaitList"), own, event);
 }
 
@@ -303,6 +320,7 @@ clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
     clb_status status = begin(queue);
     if (status != CLB_OK)
         return status;
-    cl_int error = clb_cl.EnqueueUnmapMemObject(queue->handle, mem, mapped, 0, NULL, &own);
+    cl_int error = clb_cl.EnqueueUnmapMemObject(queue->handle, mem, mapped, 0, NULL,
+                                                event_of(queue, &own, NULL));
     return end(queue, clb_cl_check(error, "clEnqueueUnmapMemObject"), own, NULL);
 }

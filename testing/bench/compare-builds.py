@@ -54,7 +54,7 @@ def lapack(builds, caches, routine, precision, n, rounds):
         for which in (0, 1) if turn % 2 == 0 else (1, 0):
             command = [os.path.join(builds[which], "testing/bench/bench-lu"), "--alone", "1",
                        "--threads", str(min(16, os.cpu_count())), "--routines", routine, "--sizes",
-                       str(n), "--precisions", precision, "--seconds", "2"]
+                       str(n), "--precisions", precision, "--seconds", "1"]
             if routine in ("syrk", "trmm"):
                 command += ["--forms", "LN" if routine == "syrk" else "LLN"]
             env = dict(os.environ, XDG_CACHE_HOME=caches[which])
