@@ -7,10 +7,12 @@
  *
  * A command is enqueued and its event is noted under the queue's lock, so the list has the queue's
  * order although several threads may enqueue. Commands end in that order: looking stops at the
- * first one that has not ended. */
+ * first one that has not ended. Where no events are kept there is no lock either: enqueueing blocks
+ * while the driver has as much as it takes, and threads that only look would wait for that. */
 #include "ocl.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +24,9 @@ struct clb_queue {
     pthread_mutex_t lock;
     cl_event *events; /* [first, first + count) have not been looked at; a reference each */
     size_t first, count, capacity, look_at;
-    bool keeps;  /* the events of commands */
-    bool failed; /* a command or clFinish has: never again false */
-    bool stuck;  /* clFinish has: commands may be outstanding for ever */
+    bool keeps;         /* the events of commands */
+    atomic_bool failed; /* a command or clFinish has: never again false */
+    atomic_bool stuck;  /* clFinish has: commands may be outstanding for ever */
 };
 
 clb_status clb_queue_open(const struct clb_runtime *runtime, struct clb_queue **out)
@@ -100,6 +102,8 @@ static clb_status make_room(struct clb_queue *queue)
 
 static clb_status begin(struct clb_queue *queue)
 {
+    if (!queue->keeps)
+        return CLB_OK;
     pthread_mutex_lock(&queue->lock);
     clb_status status = make_room(queue);
     if (status != CLB_OK)
@@ -117,15 +121,16 @@ static cl_event *event_of(const struct clb_queue *queue, cl_event *own, const cl
  * reference, if that is wanted. */
 static clb_status end(struct clb_queue *queue, clb_status status, cl_event event, cl_event *callers)
 {
-    if (status == CLB_OK) {
-        if (queue->keeps)
+    if (queue->keeps) {
+        if (status == CLB_OK) {
             queue->events[queue->first + queue->count++] = event;
-        if (queue->keeps && callers != NULL)
-            status = clb_cl_check(clb_cl.RetainEvent(event), "clRetainEvent");
-        if (callers != NULL && status == CLB_OK)
-            *callers = event;
+            if (callers != NULL)
+                status = clb_cl_check(clb_cl.RetainEvent(event), "clRetainEvent");
+        }
+        pthread_mutex_unlock(&queue->lock);
     }
-    pthread_mutex_unlock(&queue->lock);
+    if (status == CLB_OK && callers != NULL)
+        *callers = event;
     return status;
 }
 
@@ -133,6 +138,8 @@ static clb_status end(struct clb_queue *queue, clb_status status, cl_event event
 
 clb_status clb_queue_check(struct clb_queue *queue)
 {
+    if (!queue->keeps)
+        return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
     pthread_mutex_lock(&queue->lock);
     clb_status status = queue->failed ? CLB_ERR_OPENCL : look(queue);
     pthread_mutex_unlock(&queue->lock);
@@ -141,10 +148,7 @@ clb_status clb_queue_check(struct clb_queue *queue)
 
 bool clb_queue_is_stuck(struct clb_queue *queue)
 {
-    pthread_mutex_lock(&queue->lock);
-    bool stuck = queue->stuck;
-    pthread_mutex_unlock(&queue->lock);
-    return stuck;
+    return queue->stuck;
 }
 
 bool clb_queue_is_clean(struct clb_queue *queue)

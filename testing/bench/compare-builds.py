@@ -5,7 +5,7 @@ usage: compare-builds.py [--seconds S] OLD-BUILD NEW-BUILD       (build folders,
 
 Products host to host and of resident operands by bench-peer, factorisations and systems by bench-lu;
 every figure is measured by both builds in turns, forwards and backwards. Each build has a cache of its
-own. The table comes last: medians in milliseconds and old / new (above 1: the new one is faster).
+own. A line for each: medians in milliseconds and old / new (above 1: the new one is faster).
 """
 import argparse
 import os
@@ -67,6 +67,18 @@ def lapack(builds, caches, routine, precision, n, rounds):
     return times
 
 
+def show(what, p, n, old, new, ratio):
+    print(f"{what:10} {p:2} {n:>6} {old:>10} {new:>10} {ratio:>8}", flush=True)
+
+
+def compare(what, p, n, times):
+    if all(times):
+        old, new = map(median, times)
+        show(what, p, n, f"{old:.3f}", f"{new:.3f}", f"{old / new:.3f}")
+    else:
+        show(what, p, n, "failed", "", "")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=400)
@@ -79,27 +91,20 @@ def main():
         caches = [os.path.join(folder, name) for name in ("old", "new")]
         for cache in caches:
             os.mkdir(cache)
-        rows = []
+        show("", "", "", "old ms", "new ms", "old/new")
         for what, tasks in (("shim", PRODUCTS), ("resident", RESIDENT)):
             peers = [Peer(build, cache, what) for build, cache in zip(options.builds, caches)]
             for p, n in tasks:
                 if time.time() > end:
                     break
-                rows.append((what, p, n, measure(peers, f"run {p} {n} {n} {n} warm", options.reps)))
+                compare(what, p, n, measure(peers, f"run {p} {n} {n} {n} warm", options.reps))
             for peer in peers:
                 peer.process.communicate()
         for routine, p, n in LAPACK:
             if time.time() > end:
                 break
-            rows.append((routine, p, n,
-                         lapack(options.builds, caches, routine, p, n, options.rounds)))
-    print(f"{'':10} {'':2} {'n':>6} {'old ms':>10} {'new ms':>10} {'old/new':>8}")
-    for what, p, n, (old, new) in rows:
-        if old and new:
-            print(f"{what:10} {p:2} {n:6} {median(old):10.3f} {median(new):10.3f} "
-                  f"{median(old) / median(new):8.3f}")
-        else:
-            print(f"{what:10} {p:2} {n:6}  failed")
+            compare(routine, p, n,
+                    lapack(options.builds, caches, routine, p, n, options.rounds))
 
 
 main()
