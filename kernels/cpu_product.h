@@ -215,12 +215,12 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, global c
 
 /* What of a product is zero or not wanted, in real rows and depths, which are CLB_PARTS as many
  * where elements are complex; columns count as many. */
-#define CLB_CUT_A_END   1  /* A(i, p) is zero for p > i + a */
-#define CLB_CUT_A_BEGIN 2  /* for p < i + a */
-#define CLB_CUT_B_END   4  /* B(p, j) is zero for p > j + b */
-#define CLB_CUT_B_BEGIN 8  /* for p < j + b */
-#define CLB_CUT_LOWER   16 /* C(i, j) is wanted for i + c >= j */
-#define CLB_CUT_UPPER   32 /* for i + c <= j */
+#define CLB_SKIP_A_END   1  /* A(i, p) is zero for p > i + a */
+#define CLB_SKIP_A_BEGIN 2  /* for p < i + a */
+#define CLB_SKIP_B_END   4  /* B(p, j) is zero for p > j + b */
+#define CLB_SKIP_B_BEGIN 8  /* for p < j + b */
+#define CLB_SKIP_LOWER   16 /* C(i, j) is wanted for i + c >= j */
+#define CLB_SKIP_UPPER   32 /* for i + c <= j */
 typedef struct {
     uint kind;
     int a, b, c;
@@ -231,13 +231,13 @@ typedef struct {
 CLB_INLINE int2 get_depths(cuts cut, uint row, uint row_end, uint col, uint col_end, uint kp)
 {
     int begin = 0, end = (int)kp;
-    if (cut.kind & CLB_CUT_A_END)
+    if (cut.kind & CLB_SKIP_A_END)
         end = min(end, (int)row_end + cut.a);
-    if (cut.kind & CLB_CUT_B_END)
+    if (cut.kind & CLB_SKIP_B_END)
         end = min(end, (int)col_end + cut.b);
-    if (cut.kind & CLB_CUT_A_BEGIN)
+    if (cut.kind & CLB_SKIP_A_BEGIN)
         begin = max(begin, (int)row + cut.a);
-    if (cut.kind & CLB_CUT_B_BEGIN)
+    if (cut.kind & CLB_SKIP_B_BEGIN)
         begin = max(begin, (int)col + cut.b);
     return (int2)(begin / CLB_KU * CLB_KU, (int)round_up((uint)max(end, 0), CLB_KU));
 }
@@ -245,17 +245,17 @@ CLB_INLINE int2 get_depths(cuts cut, uint row, uint row_end, uint col, uint col_
 /* Anything of the micro-tile is wanted. */
 CLB_INLINE bool is_wanted(cuts cut, uint row, uint col)
 {
-    return !(cut.kind & CLB_CUT_LOWER && (int)row + CLB_MR + cut.c <= (int)col) &&
-           !(cut.kind & CLB_CUT_UPPER && (int)row + cut.c >= (int)(col + CLB_PARTS * CLB_NR));
+    return !(cut.kind & CLB_SKIP_LOWER && (int)row + CLB_MR + cut.c <= (int)col) &&
+           !(cut.kind & CLB_SKIP_UPPER && (int)row + cut.c >= (int)(col + CLB_PARTS * CLB_NR));
 }
 
 /* Of the micro-tile's depths first ... last - 1, for a product with a triangular A. */
 CLB_INLINE halves get_halves(cuts cut, uint row, uint first, uint last)
 {
     halves ends = {0, last - first};
-    if (CLB_MV == 2 && cut.kind & (CLB_CUT_A_END | CLB_CUT_A_BEGIN)) {
+    if (CLB_MV == 2 && cut.kind & (CLB_SKIP_A_END | CLB_SKIP_A_BEGIN)) {
         const int middle = (int)row + CLB_VL + cut.a, p0 = (int)first, p1 = (int)last;
-        if (cut.kind & CLB_CUT_A_BEGIN)
+        if (cut.kind & CLB_SKIP_A_BEGIN)
             ends.begin = down_to_step(middle, p0, p1) - first;
         else
             ends.end = up_to_step(middle, p0, p1) - first;
@@ -297,7 +297,7 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
 
     /* Passes of equal depth.  The first applies beta, the others add; k = 0 is one pass of none. */
     const uint begin = (uint)depths.x, end = min((uint)depths.y, kp);
-    if (begin > end) /* nothing of it is wanted: what is has depths (clb_gemm_cut) */
+    if (begin > end) /* nothing of it is wanted: what is has depths (clb_gemm_skip) */
         return;
     const uint passes = max((end - begin + CLB_KC - 1) / CLB_KC, 1u);
     const uint step = round_up((end - begin + passes - 1) / passes, CLB_KU);

@@ -36,7 +36,7 @@ CLB_INLINE void pack_crossing(global const real *src, size_t ld, uint w, uint k,
                     : 0;
 }
 
-/* What is not zero, and as much of the zeros beside it as clb_gemm_cut reads: panels up to where
+/* What is not zero, and as much of the zeros beside it as clb_gemm_skip reads: panels up to where
  * they meet the diagonal, in steps of CLB_KU, and where they cross it element by element. */
 CLB_INLINE void pack_triangle(global const real *src, size_t ld, uint w, uint k, global real *dst,
                               const uint W, const uint G, const bool by_rows, const bool of_a,

@@ -252,7 +252,7 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
 
 /*
  * As the packing kernels of the other program, for triangular operands of `kind` with the diagonal
- * at p = i + diagonal in elements.  What clb_gemm_cut does not read is not packed, and of the
+ * at p = i + diagonal in elements.  What clb_gemm_skip does not read is not packed, and of the
  * source only the triangle is read.
  */
 CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulong ld, uint w,
@@ -328,9 +328,9 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
  * (cpu_product.h).  Micro-tiles that are not wanted are not written.  Each other must have a depth
  * at which it is not zero; what is packed of its operands at others is not read.
  */
-CLB_KERNEL void clb_gemm_cut(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
-                             ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                             ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
+CLB_KERNEL void clb_gemm_skip(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
+                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
+                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
 {
     multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_PACKED,
                    (cuts){kind, a_cut, b_cut, c_cut});

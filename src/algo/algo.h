@@ -27,11 +27,11 @@ struct clb_gemm {
 /* What an operand's memory holds. Of the last three only one triangle is read; of a Hermitian
  * matrix's diagonal only the real parts, of a unit triangular one's nothing. */
 typedef enum {
-    CLB_SHAPE_GENERAL,
-    CLB_SHAPE_SYMMETRIC,
-    CLB_SHAPE_HERMITIAN,
-    CLB_SHAPE_TRIANGULAR
-} clb_shape;
+    CLB_STRUCTURE_GENERAL,
+    CLB_STRUCTURE_SYMMETRIC,
+    CLB_STRUCTURE_HERMITIAN,
+    CLB_STRUCTURE_TRIANGULAR
+} clb_structure;
 
 /* ---- family.c: what the host must know of a kernel family ------------------------------------ */
 
@@ -56,7 +56,7 @@ struct clb_gemm_family {
     size_t (*block_bytes)(const size_t *value, size_t width);
     bool has_direct; /* a kernel that takes B as the caller has it, contiguous in depth */
     /* Kernels that leave out what is zero or not wanted, pack triangles, take B from A's panels. */
-    bool has_cut;
+    bool has_skip;
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -68,7 +68,7 @@ struct clb_gemm_variant {
     struct clb_gemm_tuning tuning;
     const struct clb_gemm_family *family;
     struct clb_program *program;
-    /* Where the family has_cut: of those kernels, once it is built. NULL in variants made by hand,
+    /* Where the family has_skip: of those kernels, once it is built. NULL in variants made by hand,
      * which compute plain products only. */
     struct clb_program **shapes;
     char name[32]; /* "gemm-cpu-32x8", for reports */
@@ -87,9 +87,9 @@ static inline bool clb_gemm_is_split(const struct clb_gemm_variant *variant)
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
 
-/* Build the kernels that has_cut means, and put them at *variant->shapes. */
-clb_status clb_gemm_variant_get_shapes(struct clb_runtime *runtime,
-                                       const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* Build the kernels that has_skip means, and put them at *variant->shapes. */
+clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
+                                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* A variant from explicit values, built and self-checked now: what the tuner tries. A split family
  * made this way has no plain one beside it. CLB_ERR_UNSUPPORTED when the family can't be so,
@@ -98,22 +98,25 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
                                  const struct clb_gemm_tuning *tuning,
                                  struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* ---- widen.c --------------------------------------------------------------------------------- */
+/* ---- prelaunch.c
+ * --------------------------------------------------------------------------------- */
 
-/* Order of the products by which shape_device.c checks kernels: several micro-tiles and passes. */
+/* Order of the products by which structure_device.c checks kernels: several micro-tiles and passes.
+ */
 size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 
 /* Launch every kernel of a new variant once, as wide as it will ever be. Only PoCL needs it, before
  * anything else runs them. */
-clb_status clb_gemm_widen(struct clb_runtime *runtime,
-                          const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* The same for the kernels that leave something out or pack triangles, and for that which takes B
  * from A's panels, which are not built before they are used. */
-clb_status clb_gemm_widen_cut(struct clb_lane *lane,
-                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_gemm_widen_shared(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                                 clb_op b_of_a) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
+                                     const struct clb_gemm_variant *variant,
+                                     clb_op b_op_of_a) CLB_MUST_CHECK;
 
 /* ---- launch.c: the kernels of a variant ------------------------------------------------------
  *
@@ -130,7 +133,7 @@ size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role ro
 size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
 
 /* Most rows of A or columns of B of one launch; SIZE_MAX where it does not matter. Wider launches
- * than those of widen.c must not occur. */
+ * than those of prelaunch.c must not occur. */
 size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
 
 /* Panels of A consist of whole panels of B, and a kernel takes them from there. */
@@ -161,7 +164,7 @@ enum {
 
 /* Where a command goes, what it waits for, and its event where that is wanted. */
 struct clb_order {
-    struct clb_queue *queue; /* of the lane; NULL is its queue for kernels */
+    struct clb_queue *queue; /* of the queue_set; NULL is its queue for kernels */
     cl_uint waits;
     const cl_event *wait_list;
     cl_event *event;
@@ -177,7 +180,7 @@ cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_r
                            size_t k);
 
 /* `flag` is for split families, a cl_uint; NULL for others. */
-clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
@@ -185,34 +188,35 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
 /* What of a product is zero or not wanted, as in kernels/cpu_product.h, for families that have such
  * a kernel. Elements (i, p) of A, (p, j) of B, (i, j) of C. */
 enum {
-    CLB_CUT_A_END = 1,   /* A is zero for p > i + a */
-    CLB_CUT_A_BEGIN = 2, /* for p < i + a */
-    CLB_CUT_B_END = 4,   /* B is zero for p > j + b */
-    CLB_CUT_B_BEGIN = 8, /* for p < j + b */
-    CLB_CUT_LOWER = 16,  /* C is wanted for i + c >= j */
-    CLB_CUT_UPPER = 32   /* for i + c <= j */
+    CLB_SKIP_A_END = 1,   /* A is zero for p > i + a */
+    CLB_SKIP_A_BEGIN = 2, /* for p < i + a */
+    CLB_SKIP_B_END = 4,   /* B is zero for p > j + b */
+    CLB_SKIP_B_BEGIN = 8, /* for p < j + b */
+    CLB_SKIP_LOWER = 16,  /* C is wanted for i + c >= j */
+    CLB_SKIP_UPPER = 32   /* for i + c <= j */
 };
-struct clb_cut {
+struct clb_skip {
     unsigned kind; /* 0: nothing is */
     ptrdiff_t a, b, c;
 };
 
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
  * c_offset of its buffer. With ldb, B is the caller's: element (p, j) is at b_offset + p + j*ldb,
- * counted in elements of the problem. With b_of_a it is the transpose or the adjoint of what is
+ * counted in elements of the problem. With b_op_of_a it is the transpose or the adjoint of what is
  * packed as A in b: its columns are rows of that. */
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
-    clb_op b_of_a; /* CLB_OP_T or CLB_OP_C where clb_gemm_shares_panels; CLB_OP_N: not so */
+    clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C where clb_gemm_shares_panels; CLB_OP_N: not so */
     bool add, subtract;
     bool in_order; /* with subtract: one product after the other, by families that are not split */
     bool negate;   /* C = -A*B, C += -A*B */
-    struct clb_cut cut;
+    struct clb_skip cut;
 };
-clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
+                             const struct clb_gemm_variant *variant,
                              const struct clb_product *product,
                              struct clb_order order) CLB_MUST_CHECK;
 
@@ -237,7 +241,7 @@ struct clb_gemm_plan {
     size_t a_bytes, b_bytes, c_bytes; /* of one slot */
     size_t mixed_w, mixed_bytes;      /* for each queue, of operands made on the device; or 0 */
     bool direct;                      /* B is not packed */
-    clb_op b_of_a;                    /* nor here: A's panels are B's, see clb_product */
+    clb_op b_op_of_a;                 /* nor here: A's panels are B's, see clb_product */
     size_t ldc;                       /* of a tile */
     uint64_t bytes;                   /* device memory in all */
 };
@@ -335,10 +339,11 @@ bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const 
 void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols, const void *x,
                        size_t ldx, void *y, size_t ldy);
 
-/* ---- touch.c: C that the program never touched ----------------------------------------------- */
+/* ---- prefault.c: C that the program never touched -----------------------------------------------
+ */
 
 /* Whole columns of C that may be faulted in, in units, before results come. */
-struct clb_touch {
+struct clb_prefault {
     char *c;
     size_t bytes, step, columns; /* of a column; from one to the next; number */
     bool solid;                  /* every page between the first and the last byte holds entries */
@@ -348,9 +353,9 @@ struct clb_touch {
 
 /* What there is to do, nothing where pages are there, and the advice to the system that takes huge
  * pages for the faults; `mode` is the tuning's. */
-struct clb_touch clb_touch_begin(const struct clb_gemm *problem, size_t mode);
+struct clb_prefault clb_prefault_begin(const struct clb_gemm *problem, size_t mode);
 /* Have the pages of a unit made. */
-void clb_touch_unit(const struct clb_touch *touch, size_t unit);
+void clb_prefault_unit(const struct clb_prefault *prefault, size_t unit);
 
 /* ---- operand.c: the caller's matrices as the device sees them -------------------------------- */
 
@@ -361,7 +366,7 @@ struct clb_operand {
     size_t ld, element;
     bool depth_contiguous; /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
     bool conjugated;       /* its elements are the conjugates; no matter when real */
-    clb_shape shape;
+    clb_structure shape;
     bool upper, unit;       /* as stored */
     const void *scale;      /* times this number; NULL: one */
     cl_mem mem;             /* the whole operand in place, or NULL */

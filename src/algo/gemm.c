@@ -1,6 +1,6 @@
 /* GEMM from the caller's memory to the caller's memory: the executor for the device. */
 #include "level3.h"
-#include "shape.h"
+#include "structure.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ clb_status clb_gemm_distrust(const struct clb_gemm *problem, struct clb_gemm_pro
 /* Elements of operands with a shape can be made on the device where the operand is one buffer. */
 static bool can_be_in_place(const struct clb_runtime *runtime, const struct clb_gemm *problem)
 {
-    bool shaped = clb_gemm_is_shaped(problem), fits = true;
+    bool shaped = clb_gemm_is_structured(problem), fits = true;
     for (size_t t = 0; shaped && t < clb_gemm_terms(problem); t++) {
         const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
         const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
@@ -57,7 +57,7 @@ static clb_status run_one(struct clb_runtime *runtime, const struct clb_gemm_var
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0 ||
                   clb_gemm_is_split(variant) || !can_be_in_place(runtime, problem);
     struct clb_program *shapes; /* nothing is prepared for kernels that are known to be bad */
-    clb_status status = clb_shape_prepare(runtime, variant, problem, !stream, &shapes);
+    clb_status status = clb_structure_prepare(runtime, variant, problem, !stream, &shapes);
     if (status != CLB_OK)
         return status;
     return stream ? clb_gemm_run_stream(runtime, variant, problem, progress)

@@ -10,11 +10,11 @@ clb_status clb_qr_open(struct clb_qr *qr, const struct clb_gemm_variant *variant
     qr->inner = clb_min(m, n);
     qr->nb = clb_min(clb_reflectors_width(qr->runtime, variant), qr->inner);
     qr->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, qr->element)};
-    const struct clb_engine_limits limits = clb_reflectors_limits(m, qr->nb, false, n);
-    clb_status status = clb_engine_open(&qr->engine, qr->runtime, variant, &limits);
+    const struct clb_workspace_limits limits = clb_reflectors_limits(m, qr->nb, false, n);
+    clb_status status = clb_workspace_open(&qr->workspace, qr->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
-    qr->result->kernel = qr->engine.variant->name;
+    qr->result->kernel = qr->workspace.variant->name;
     status = clb_extent_bytes(qr->x.ld, n, qr->x.ld, qr->element, &bytes);
     if (status == CLB_OK)
         status = clb_buffer_get(qr->runtime, kind, bytes, &qr->memory);
@@ -23,14 +23,14 @@ clb_status clb_qr_open(struct clb_qr *qr, const struct clb_gemm_variant *variant
     qr->x.mem = qr->memory->mem;
     qr->reflectors = (struct clb_reflectors){
         .nb = qr->nb, .a = clb_dmat_part(&qr->x, 0, 0, m, qr->inner), .tau = qr->result->tau};
-    return clb_reflectors_open(&qr->reflectors, &qr->engine, n);
+    return clb_reflectors_open(&qr->reflectors, &qr->workspace, n);
 }
 
 void clb_qr_close(struct clb_qr *qr, bool idle)
 {
     clb_reflectors_close(&qr->reflectors, idle);
     clb_buffer_end(qr->runtime, qr->memory, idle);
-    clb_engine_close(&qr->engine, idle);
+    clb_workspace_close(&qr->workspace, idle);
 }
 
 size_t clb_qr_width(const struct clb_qr *qr, size_t k)
@@ -62,7 +62,7 @@ clb_status clb_qr_apply(struct clb_qr *qr, size_t k, size_t first, size_t count)
 }
 
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_geqrf *problem, const struct clb_qr_next *next,
+                         const struct clb_geqrf *problem, const struct clb_host_qr *next,
                          struct clb_geqrf_result *result)
 {
     struct clb_qr qr = {.runtime = runtime, .problem = problem, .next = next, .result = result};
@@ -73,7 +73,7 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     return clb_geqrf_run_shared(&qr, variant);
 }
 
-void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_qr_next *next,
+void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_qr *next,
                       struct clb_geqrf_result *result)
 {
     size_t element = clb_precision_size(problem->precision), written = result->columns_written;

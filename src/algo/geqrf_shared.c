@@ -7,23 +7,23 @@ static clb_status bring_in(struct clb_qr *qr, const struct clb_dmat *caller)
 {
     size_t m = qr->x.rows, n = qr->x.cols, first = clb_qr_width(qr, 0);
     const struct clb_dmat panel = clb_dmat_part(&qr->x, 0, 0, m, caller->mem != NULL ? first : n);
-    clb_status status = clb_dmat_copy_in(&qr->engine, &panel, qr->problem->a, qr->problem->lda);
+    clb_status status = clb_dmat_copy_in(&qr->workspace, &panel, qr->problem->a, qr->problem->lda);
     if (status != CLB_OK || panel.cols == n)
         return status;
     const struct clb_dmat from = clb_dmat_part(caller, 0, first, m, n - first);
     const struct clb_dmat to = clb_dmat_part(&qr->x, 0, first, m, n - first);
-    return clb_dmat_move_copy(&qr->engine, &from, &to, 0);
+    return clb_dmat_move_copy(&qr->workspace, &from, &to, 0);
 }
 
 static clb_status factor_panel(struct clb_qr *qr, size_t k)
 {
     const struct clb_dmat panel = clb_qr_panel(qr, k);
     void *mapped;
-    clb_status status = clb_dmat_map(&qr->engine, &panel, &mapped);
+    clb_status status = clb_dmat_map(&qr->workspace, &panel, &mapped);
     if (status != CLB_OK)
         return status;
     clb_qr_factor(qr, k, mapped, panel.ld);
-    return clb_dmat_unmap(&qr->engine, &panel, mapped);
+    return clb_dmat_unmap(&qr->workspace, &panel, mapped);
 }
 
 static clb_status run_steps(struct clb_qr *qr, const struct clb_dmat *caller)
@@ -62,9 +62,9 @@ clb_status clb_geqrf_run_shared(struct clb_qr *qr, const struct clb_gemm_variant
     if (status == CLB_OK)
         status = run_steps(qr, &caller);
     if (status == CLB_OK)
-        status = clb_dmat_copy_out(&qr->engine, &qr->x, problem->a, problem->lda, &written);
+        status = clb_dmat_copy_out(&qr->workspace, &qr->x, problem->a, problem->lda, &written);
     qr->result->columns_written = written ? problem->n : 0;
-    bool idle = clb_engine_finish(&qr->engine);
+    bool idle = clb_workspace_finish(&qr->workspace);
     if (caller.mem != NULL && idle)
         clb_cl.ReleaseMemObject(caller.mem);
     clb_qr_close(qr, idle);

@@ -3,10 +3,10 @@
  * The first panel is factored from a copy in pinned memory while the other columns are on their way
  * up; the first step goes over them in groups as they arrive. In step k the columns of the next
  * panel are updated first and come down, so that the CPU factors that panel while the device
- * updates the rest. Nothing comes back before the last step is done: then the ferry writes the
+ * updates the rest. Nothing comes back before the last step is done: then the transfers writes the
  * columns to the caller's matrix, from left to right. */
 #include "qr.h"
-#include "shuttle.h"
+#include "panel_staging.h"
 
 #include <stdlib.h>
 
@@ -15,26 +15,27 @@
 
 struct run {
     struct clb_qr *qr;
-    struct clb_ferry ferry;
-    struct clb_cargo cargo[GROUPS + 2]; /* groups that go up, then the matrix on its way down */
+    struct clb_transfer_queue transfers;
+    struct clb_transfer
+        transfer[GROUPS + 2]; /* groups that go up, then the matrix on its way down */
     size_t groups;
-    struct clb_shuttle shuttle;
+    struct clb_panel_staging staging;
 };
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
-static struct clb_cargo columns(const struct clb_qr *qr, size_t first, size_t count, bool down)
+static struct clb_transfer columns(const struct clb_qr *qr, size_t first, size_t count, bool down)
 {
-    return (struct clb_cargo){.down = down,
-                              .x = clb_dmat_part(&qr->x, 0, first, qr->x.rows, count),
-                              .host =
-                                  (char *)qr->problem->a + first * qr->problem->lda * qr->element,
-                              .ld = qr->problem->lda,
-                              .alpha = clb_scalar_one(qr->problem->precision)};
+    return (struct clb_transfer){.down = down,
+                                 .x = clb_dmat_part(&qr->x, 0, first, qr->x.rows, count),
+                                 .host = (char *)qr->problem->a +
+                                         first * qr->problem->lda * qr->element,
+                                 .ld = qr->problem->lda,
+                                 .alpha = clb_scalar_one(qr->problem->precision)};
 }
 
 /* The columns right of the first panel: the second panel, then shares of the rest. */
-static void make_cargo(struct run *run)
+static void make_transfer(struct run *run)
 {
     const struct clb_qr *qr = run->qr;
     size_t n = qr->x.cols, first = clb_qr_width(qr, 0);
@@ -42,11 +43,11 @@ static void make_cargo(struct run *run)
     for (size_t j = first; j < n;) {
         bool panel = j == first && j < qr->inner;
         size_t count = clb_min(panel ? clb_qr_width(qr, first) : share, n - j);
-        run->cargo[run->groups++] = columns(qr, j, count, false);
+        run->transfer[run->groups++] = columns(qr, j, count, false);
         j += count;
     }
-    run->cargo[run->groups] = columns(qr, 0, n, true);
-    run->cargo[run->groups].extent = clb_piece_columns(qr->x.rows * qr->element, qr->nb);
+    run->transfer[run->groups] = columns(qr, 0, n, true);
+    run->transfer[run->groups].extent = clb_piece_columns(qr->x.rows * qr->element, qr->nb);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -59,14 +60,14 @@ static clb_status apply_rest(struct run *run, size_t k, size_t first)
     if (k > 0 && first < qr->x.cols)
         status = clb_qr_apply(qr, k, first, qr->x.cols - first);
     for (size_t i = 1; k == 0 && i < run->groups && status == CLB_OK; i++) {
-        size_t count = run->cargo[i].x.cols;
-        status = clb_ferry_await(&run->ferry, i, qr->engine.queue);
+        size_t count = run->transfer[i].x.cols;
+        status = clb_transfer_queue_await(&run->transfers, i, qr->workspace.queue);
         if (status == CLB_OK)
             status = clb_qr_apply(qr, k, first, count);
         first += count;
     }
     if (status == CLB_OK)
-        status = clb_queue_flush(qr->engine.queue);
+        status = clb_queue_flush(qr->workspace.queue);
     return status;
 }
 
@@ -78,19 +79,19 @@ static clb_status step(struct run *run, size_t k)
     bool last = first >= qr->inner;
     size_t next = last ? 0 : clb_qr_width(qr, first);
     if (k == 0 && run->groups > 0)
-        next = run->cargo[0].x.cols;
+        next = run->transfer[0].x.cols;
     clb_status status = clb_qr_prepare(qr, k);
     if (status == CLB_OK && k == 0 && run->groups > 0)
-        status = clb_ferry_await(&run->ferry, 0, qr->engine.queue);
+        status = clb_transfer_queue_await(&run->transfers, 0, qr->workspace.queue);
     if (status == CLB_OK && next > 0)
         status = clb_qr_apply(qr, k, first, next);
     if (status == CLB_OK && !last) {
         const struct clb_dmat panel = clb_qr_panel(qr, first);
-        status = clb_shuttle_down(&run->shuttle, &panel);
+        status = clb_panel_staging_down(&run->staging, &panel);
     }
     if (status == CLB_OK)
         status = apply_rest(run, k, first + next);
-    clb_status waited = clb_shuttle_await(&run->shuttle);
+    clb_status waited = clb_panel_staging_await(&run->staging);
     return status == CLB_OK ? waited : status;
 }
 
@@ -98,12 +99,12 @@ static clb_status run_steps(struct run *run)
 {
     struct clb_qr *qr = run->qr;
     clb_status status = CLB_OK;
-    clb_shuttle_fill(&run->shuttle, qr->x.rows, clb_qr_width(qr, 0), qr->problem->a,
-                     qr->problem->lda);
+    clb_panel_staging_fill(&run->staging, qr->x.rows, clb_qr_width(qr, 0), qr->problem->a,
+                           qr->problem->lda);
     for (size_t k = 0; k < qr->inner && status == CLB_OK; k += qr->nb) {
         const struct clb_dmat panel = clb_qr_panel(qr, k);
-        clb_qr_factor(qr, k, run->shuttle.pinned->host, panel.rows);
-        status = clb_shuttle_up(&run->shuttle, &panel);
+        clb_qr_factor(qr, k, run->staging.pinned->host, panel.rows);
+        status = clb_panel_staging_up(&run->staging, &panel);
         if (status == CLB_OK)
             status = step(run, k);
     }
@@ -115,16 +116,16 @@ static clb_status run_steps(struct run *run)
 static clb_status run_all(struct run *run)
 {
     struct clb_qr *qr = run->qr;
-    clb_ferry_start(&run->ferry);
+    clb_transfer_queue_start(&run->transfers);
     clb_status status = run_steps(run);
     /* Complete, and known to be so, before anything is written. */
     if (status == CLB_OK)
-        status = clb_lane_finish(qr->engine.lane);
+        status = clb_queue_set_finish(qr->workspace.queue_set);
     if (status == CLB_OK)
-        status = clb_ferry_publish(&run->ferry, run->groups, qr->engine.queue);
-    status = clb_ferry_finish(&run->ferry, status);
+        status = clb_transfer_queue_publish(&run->transfers, run->groups, qr->workspace.queue);
+    status = clb_transfer_queue_finish(&run->transfers, status);
     qr->result->columns_written =
-        clb_min(run->ferry.arrived * run->cargo[run->groups].extent, qr->x.cols);
+        clb_min(run->transfers.arrived * run->transfer[run->groups].extent, qr->x.cols);
     return status;
 }
 
@@ -133,19 +134,20 @@ clb_status clb_geqrf_run_stream(struct clb_qr *qr, const struct clb_gemm_variant
     struct run run = {.qr = qr};
     clb_status status = clb_qr_open(qr, variant, CLB_MEMORY_DEVICE);
     if (status == CLB_OK)
-        status = clb_shuttle_open(&run.shuttle, &qr->engine, qr->x.rows, qr->nb);
+        status = clb_panel_staging_open(&run.staging, &qr->workspace, qr->x.rows, qr->nb);
     if (status == CLB_OK) {
-        make_cargo(&run);
-        status = clb_ferry_open(&run.ferry, qr->engine.lane, qr->problem->precision, run.cargo,
-                                run.groups + 1, variant->tuning.value[CLB_PARAM_THREADS]);
+        make_transfer(&run);
+        status = clb_transfer_queue_open(&run.transfers, qr->workspace.queue_set,
+                                         qr->problem->precision, run.transfer, run.groups + 1,
+                                         variant->tuning.value[CLB_PARAM_THREADS]);
     }
     if (status == CLB_OK)
         status = run_all(&run);
-    bool idle = clb_engine_finish(&qr->engine);
+    bool idle = clb_workspace_finish(&qr->workspace);
     if (status == CLB_OK)
-        status = clb_lane_check(qr->engine.lane);
-    clb_ferry_close(&run.ferry, idle);
-    clb_shuttle_close(&run.shuttle, idle);
+        status = clb_queue_set_check(qr->workspace.queue_set);
+    clb_transfer_queue_close(&run.transfers, idle);
+    clb_panel_staging_close(&run.staging, idle);
     clb_qr_close(qr, idle);
     return status;
 }

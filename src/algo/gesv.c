@@ -8,16 +8,16 @@
  *
  * A device that shares the host's memory solves with the caller's factors, and so does one whose
  * memory has not room for both matrices. */
-#include "lu.h"
+#include "getrf.h"
 
-clb_status clb_lu_solve(struct clb_lu *lu)
+clb_status clb_getrf_solve(struct clb_getrf_run *lu)
 {
     size_t n = lu->problem->n;
     const struct clb_dmat_triangle triangle = {
         .a = clb_dmat_part(&lu->x, 0, 0, n, n), .upper = true, .short_sums = true};
     const struct clb_dmat b = clb_dmat_part(&lu->x, 0, n, n, lu->x.cols - n);
-    clb_status status = clb_dmat_pack_triangle(&lu->engine, &triangle);
-    return status == CLB_OK ? clb_dmat_solve(&lu->engine, &triangle, &b) : status;
+    clb_status status = clb_dmat_pack_triangle(&lu->workspace, &triangle);
+    return status == CLB_OK ? clb_dmat_solve(&lu->workspace, &triangle, &b) : status;
 }
 
 /* From the factors in the caller's memory. */
@@ -32,15 +32,15 @@ static clb_status solve_again(struct clb_runtime *runtime, const struct clb_gemm
 
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_getrf *problem, const struct clb_getrs *system,
-                        const struct clb_lapack_next *next, struct clb_getrf_result *result,
+                        const struct clb_host_lu *next, struct clb_getrf_result *result,
                         struct clb_gemm_progress *progress)
 {
-    struct clb_lu lu = {.runtime = runtime,
-                        .problem = problem,
-                        .next = next,
-                        .result = result,
-                        .system = system,
-                        .progress = progress};
+    struct clb_getrf_run lu = {.runtime = runtime,
+                               .problem = problem,
+                               .next = next,
+                               .result = result,
+                               .system = system,
+                               .progress = progress};
     clb_status status = CLB_ERR_NOMEM;
     *progress = (struct clb_gemm_progress){0};
     *result = (struct clb_getrf_result){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};

@@ -1,5 +1,5 @@
-/* LU with partial pivoting: the steps on the device's matrix. lu.h has the scheme. */
-#include "lu.h"
+/* LU with partial pivoting: the steps on the device's matrix. getrf.h has the scheme. */
+#include "getrf.h"
 
 #include <string.h>
 
@@ -11,21 +11,21 @@
 #define LARGE         ((size_t)6144)
 
 /* Whether the device is to factor panels, by getrf.panel. */
-static bool wants_panel(const struct clb_lu *lu, size_t choice)
+static bool wants_panel(const struct clb_getrf_run *lu, size_t choice)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
-    return choice == BY_DEVICE || (choice == BY_KIND && clb_panel_is_faster(&lu->runtime->device));
+    return choice == BY_DEVICE || (choice == BY_KIND && clb_getf2_is_faster(&lu->runtime->device));
 }
 
 /* Strips pay where the device has more threads than the one that works on a panel. */
-static size_t strip_of(const struct clb_lu *lu, size_t wanted)
+static size_t strip_of(const struct clb_getrf_run *lu, size_t wanted)
 {
     if (wanted != 0)
         return wanted;
     return lu->runtime->device.units > 1 ? DEFAULT_STRIP : CLB_MAX_SWAPS;
 }
 
-void clb_lu_shape(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+void clb_getrf_shape(struct clb_getrf_run *lu, const struct clb_gemm_variant *variant)
 {
     const size_t *value = variant->tuning.value;
     size_t m = lu->problem->m, n = lu->problem->n;
@@ -44,15 +44,15 @@ void clb_lu_shape(struct clb_lu *lu, const struct clb_gemm_variant *variant)
 
 /* Whether the sums for right-hand sides are others than those for the matrix's columns, see
  * clb_dmat_update. Real ones are no worse in the order of the matrix. */
-static bool has_own_sums(const struct clb_lu *lu)
+static bool has_own_sums(const struct clb_getrf_run *lu)
 {
     return clb_precision_parts(lu->problem->precision) > 1;
 }
 
 /* With right-hand sides there is a solve with the whole triangle. */
-static void add_solve(const struct clb_lu *lu, struct clb_engine_limits *limits)
+static void add_solve(const struct clb_getrf_run *lu, struct clb_workspace_limits *limits)
 {
-    const struct clb_engine_limits solve =
+    const struct clb_workspace_limits solve =
         clb_solve_limits(lu->problem->n, false, lu->system->nrhs);
     limits->m = clb_max(limits->m, solve.m);
     if (has_own_sums(lu)) /* a panel is packed for them beside the one that is kept */
@@ -62,14 +62,14 @@ static void add_solve(const struct clb_lu *lu, struct clb_engine_limits *limits)
     limits->triangle = clb_max(limits->triangle, solve.triangle);
 }
 
-clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+clb_status clb_getrf_open(struct clb_getrf_run *lu, const struct clb_gemm_variant *variant)
 {
     const size_t *value = variant->tuning.value;
-    clb_lu_shape(lu, variant);
+    clb_getrf_shape(lu, variant);
     size_t m = lu->x.rows, n = lu->x.cols;
     size_t last = clb_min(clb_max(lu->nb, lu->tail), lu->inner); /* the widest panel */
     size_t cols = lu->most == 0 ? n : clb_min(clb_max(lu->most, last), n);
-    struct clb_engine_limits limits = clb_solve_limits(last, false, cols);
+    struct clb_workspace_limits limits = clb_solve_limits(last, false, cols);
     limits.k = last;
     limits.kept_m = m;
     if (wants_panel(lu, value[CLB_PARAM_GETRF_PANEL])) {
@@ -78,33 +78,33 @@ clb_status clb_lu_open(struct clb_lu *lu, const struct clb_gemm_variant *variant
     }
     if (lu->system != NULL)
         add_solve(lu, &limits);
-    clb_status status = clb_engine_open(&lu->engine, lu->runtime, variant, &limits);
+    clb_status status = clb_workspace_open(&lu->workspace, lu->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
-    lu->result->kernel = lu->engine.variant->name;
+    lu->result->kernel = lu->workspace.variant->name;
     if (wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]) &&
-        clb_panel_open(&lu->panel, &lu->engine, m, lu->inner) != CLB_OK)
+        clb_getf2_open(&lu->panel, &lu->workspace, m, lu->inner) != CLB_OK)
         clb_log(CLB_LOG_INFO, "getrf: the CPU factors the panels");
-    return clb_swapper_make(&lu->swapper, m);
+    return clb_row_permutation_make(&lu->permutation, m);
 }
 
-void clb_lu_close(struct clb_lu *lu, bool idle)
+void clb_getrf_close(struct clb_getrf_run *lu, bool idle)
 {
-    if (lu->engine.runtime != NULL)
-        clb_panel_close(&lu->panel, &lu->engine, idle);
+    if (lu->workspace.runtime != NULL)
+        clb_getf2_close(&lu->panel, &lu->workspace, idle);
     clb_buffer_end(lu->runtime, lu->memory, idle);
-    clb_swapper_free(&lu->swapper);
-    clb_engine_close(&lu->engine, idle);
+    clb_row_permutation_free(&lu->permutation);
+    clb_workspace_close(&lu->workspace, idle);
 }
 
-size_t clb_lu_width(const struct clb_lu *lu, size_t k)
+size_t clb_getrf_width(const struct clb_getrf_run *lu, size_t k)
 {
     size_t left = lu->inner - k;
     return left <= lu->tail ? left : lu->nb;
 }
 
 /* The panels of step k are final: its pivots count from the first row of the matrix. */
-static void take_pivots(struct clb_lu *lu, size_t k, size_t width, size_t info)
+static void take_pivots(struct clb_getrf_run *lu, size_t k, size_t width, size_t info)
 {
     for (size_t i = k; i < k + width; i++)
         lu->result->ipiv[i] += (int64_t)k;
@@ -112,7 +112,7 @@ static void take_pivots(struct clb_lu *lu, size_t k, size_t width, size_t info)
         lu->result->info = k + info;
 }
 
-void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_t ld)
+void clb_getrf_factor(struct clb_getrf_run *lu, size_t k, size_t width, void *panel, size_t ld)
 {
     int64_t *ipiv = lu->result->ipiv + k;
     double begin = clb_trace_wanted() ? clb_now() : 0;
@@ -122,49 +122,49 @@ void clb_lu_factor(struct clb_lu *lu, size_t k, size_t width, void *panel, size_
     take_pivots(lu, k, width, info);
 }
 
-bool clb_lu_is_on_device(const struct clb_lu *lu, size_t k)
+bool clb_getrf_is_on_device(const struct clb_getrf_run *lu, size_t k)
 {
-    return clb_panel_takes(&lu->panel, lu->x.rows - k);
+    return clb_getf2_accepts(&lu->panel, lu->x.rows - k);
 }
 
-clb_status clb_lu_read_pivots(struct clb_lu *lu, size_t k, size_t width)
+clb_status clb_getrf_read_pivots(struct clb_getrf_run *lu, size_t k, size_t width)
 {
     size_t info = 0;
     clb_status status =
-        clb_panel_read(&lu->panel, &lu->engine, k, width, lu->result->ipiv + k, &info);
+        clb_getf2_read(&lu->panel, &lu->workspace, k, width, lu->result->ipiv + k, &info);
     if (status == CLB_OK && lu->result->info == 0)
         lu->result->info = info;
     return status;
 }
 
-clb_status clb_lu_factor_there(struct clb_lu *lu, size_t k, size_t width)
+clb_status clb_getrf_factor_on_device(struct clb_getrf_run *lu, size_t k, size_t width)
 {
-    clb_status status = clb_panel_enqueue(&lu->panel, &lu->engine, &lu->x, k, width);
-    return status == CLB_OK ? clb_lu_read_pivots(lu, k, width) : status;
+    clb_status status = clb_getf2_enqueue(&lu->panel, &lu->workspace, &lu->x, k, width);
+    return status == CLB_OK ? clb_getrf_read_pivots(lu, k, width) : status;
 }
 
-clb_status clb_lu_send_moves(struct clb_lu *lu, size_t k, size_t width, size_t *moves)
+clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width, size_t *moves)
 {
-    *moves = clb_swapper_moves(&lu->swapper, lu->result->ipiv + k, k, width,
-                               lu->engine.moves_host->host);
-    return clb_dmat_send_moves(&lu->engine, *moves);
+    *moves = clb_row_permutation_moves(&lu->permutation, lu->result->ipiv + k, k, width,
+                                       lu->workspace.moves_host->host);
+    return clb_dmat_send_moves(&lu->workspace, *moves);
 }
 
-clb_status clb_lu_prepare(struct clb_lu *lu, size_t k, size_t width, size_t *moves)
+clb_status clb_getrf_prepare(struct clb_getrf_run *lu, size_t k, size_t width, size_t *moves)
 {
     *moves = 0;
     if (k + width == lu->x.cols)
         return CLB_OK;
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&lu->x, k, k, width, width),
                                                .unit = true};
-    clb_status status = clb_lu_send_moves(lu, k, width, moves);
+    clb_status status = clb_getrf_send_moves(lu, k, width, moves);
     if (status == CLB_OK)
-        status = clb_dmat_pack_triangle(&lu->engine, &triangle);
+        status = clb_dmat_pack_triangle(&lu->workspace, &triangle);
     return status;
 }
 
 /* Of some columns those at the end that are right-hand sides with sums of their own. */
-static size_t count_rhs(const struct clb_lu *lu, size_t first, size_t count)
+static size_t count_rhs(const struct clb_getrf_run *lu, size_t first, size_t count)
 {
     size_t n = lu->problem->n;
     if (!has_own_sums(lu) || first + count <= n)
@@ -172,9 +172,9 @@ static size_t count_rhs(const struct clb_lu *lu, size_t first, size_t count)
     return clb_min(first + count - n, count);
 }
 
-clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine,
-                         const struct clb_dmat *panel, size_t k, size_t first, size_t count,
-                         bool keep, bool kept)
+clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace *workspace,
+                            const struct clb_dmat *panel, size_t k, size_t first, size_t count,
+                            bool keep, bool kept)
 {
     size_t width = panel->cols, below = panel->rows - width, rhs = count_rhs(lu, first, count);
     const struct clb_dmat top = clb_dmat_part(&lu->x, k, first, width, count);
@@ -187,36 +187,36 @@ clb_status clb_lu_update(const struct clb_lu *lu, struct clb_engine *engine,
         .keep = keep,
         .kept = kept,
         .in_order = true};
-    clb_status status = clb_dmat_solve(engine, &triangle, &top);
+    clb_status status = clb_dmat_solve(workspace, &triangle, &top);
     if (status == CLB_OK)
-        status = clb_dmat_update(engine, &update);
+        status = clb_dmat_update(workspace, &update);
     if (rhs == 0 || status != CLB_OK)
         return status;
     update.b = clb_dmat_part(&top, 0, count - rhs, width, rhs);
     update.c = clb_dmat_part(&lu->x, k + width, first + count - rhs, below, rhs);
     update.keep = update.kept = update.in_order = false;
-    update.depth = clb_dmat_sum_depth(engine, lu->x.rows);
-    return clb_dmat_update(engine, &update);
+    update.depth = clb_dmat_sum_depth(workspace, lu->x.rows);
+    return clb_dmat_update(workspace, &update);
 }
 
-clb_status clb_lu_apply_panel(struct clb_lu *lu, const struct clb_dmat *panel, size_t k,
-                              size_t first, size_t count, size_t moves, bool kept)
+clb_status clb_getrf_apply_panel(struct clb_getrf_run *lu, const struct clb_dmat *panel, size_t k,
+                                 size_t first, size_t count, size_t moves, bool kept)
 {
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
-    clb_status status = clb_dmat_move(&lu->engine, &columns, moves);
+    clb_status status = clb_dmat_move(&lu->workspace, &columns, moves);
     if (status == CLB_OK)
-        status = clb_lu_update(lu, &lu->engine, panel, k, first, count, true, kept);
+        status = clb_getrf_update(lu, &lu->workspace, panel, k, first, count, true, kept);
     return status;
 }
 
-clb_status clb_lu_apply(struct clb_lu *lu, size_t k, size_t width, size_t first, size_t count,
-                        size_t moves, bool kept)
+clb_status clb_getrf_apply(struct clb_getrf_run *lu, size_t k, size_t width, size_t first,
+                           size_t count, size_t moves, bool kept)
 {
     const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
-    return clb_lu_apply_panel(lu, &panel, k, first, count, moves, kept);
+    return clb_getrf_apply_panel(lu, &panel, k, first, count, moves, kept);
 }
 
-void clb_lu_order(const struct clb_lu *lu, size_t first, size_t end, cl_uint *order)
+void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order)
 {
     const int64_t *ipiv = lu->result->ipiv;
     for (size_t i = 0; i < lu->x.rows; i++)
@@ -235,12 +235,12 @@ bool clb_getrf_streams(const struct clb_runtime *runtime, const struct clb_gemm_
 }
 
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrf *problem, const struct clb_lapack_next *next,
+                         const struct clb_getrf *problem, const struct clb_host_lu *next,
                          struct clb_getrf_result *result)
 {
-    const struct clb_lu fresh = {
+    const struct clb_getrf_run fresh = {
         .runtime = runtime, .problem = problem, .next = next, .result = result};
-    struct clb_lu lu = fresh;
+    struct clb_getrf_run lu = fresh;
     bool forced = variant->tuning.value[CLB_PARAM_GETRF_BLOCK] != 0;
     *result = (struct clb_getrf_result){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};
     if (!clb_getrf_streams(runtime, variant))

@@ -35,7 +35,7 @@ static void interchange(const struct clb_getrf *problem, const int64_t *ipiv, si
     }
 }
 
-static void look_left(const struct clb_getrf *problem, const struct clb_lapack_next *next, size_t k,
+static void look_left(const struct clb_getrf *problem, const struct clb_host_lu *next, size_t k,
                       size_t written)
 {
     static const float minus_one_s[2] = {-1};
@@ -68,7 +68,7 @@ static void look_left(const struct clb_getrf *problem, const struct clb_lapack_n
         next->gemm(next->context, &gemm);
 }
 
-static void factor_rest(const struct clb_getrf *problem, const struct clb_lapack_next *next,
+static void factor_rest(const struct clb_getrf *problem, const struct clb_host_lu *next,
                         struct clb_getrf_result *result, size_t k)
 {
     size_t inner = clb_min(problem->m, problem->n);
@@ -82,7 +82,7 @@ static void factor_rest(const struct clb_getrf *problem, const struct clb_lapack
         result->info = info != 0 ? k + info : 0;
 }
 
-void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_lapack_next *next,
+void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_lu *next,
                       struct clb_getrf_result *result)
 {
     size_t written = result->columns_written, inner = clb_min(problem->m, problem->n);

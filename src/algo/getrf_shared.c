@@ -2,42 +2,43 @@
  * reads and writes as well, so the panels are factored where they are. The device brings the
  * caller's columns in, with the first step's interchanges; the CPU takes them out, with those of
  * the later steps, so that neither costs a pass of its own. */
-#include "lu.h"
+#include "getrf.h"
 #include "shared.h"
 
 #include <string.h>
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static clb_status factor_here(struct clb_lu *lu, size_t k, size_t width)
+static clb_status factor_here(struct clb_getrf_run *lu, size_t k, size_t width)
 {
     const struct clb_dmat part = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     void *panel;
-    clb_status status = clb_dmat_map(&lu->engine, &part, &panel);
+    clb_status status = clb_dmat_map(&lu->workspace, &part, &panel);
     if (status != CLB_OK)
         return status;
-    clb_lu_factor(lu, k, width, panel, lu->x.ld);
-    return clb_dmat_unmap(&lu->engine, &part, panel);
+    clb_getrf_factor(lu, k, width, panel, lu->x.ld);
+    return clb_dmat_unmap(&lu->workspace, &part, panel);
 }
 
 /* Strip [j, j + width) of the panel [k, end) has been factored: its step on the rest of the panel,
  * and its interchanges on what lies left of it. */
-static clb_status follow_strip(struct clb_lu *lu, size_t k, size_t end, size_t j, size_t width)
+static clb_status follow_strip(struct clb_getrf_run *lu, size_t k, size_t end, size_t j,
+                               size_t width)
 {
     const struct clb_dmat left = clb_dmat_part(&lu->x, 0, k, lu->x.rows, j - k);
     size_t first = j + width, moves;
-    clb_status status = first < end ? clb_lu_prepare(lu, j, width, &moves)
-                                    : clb_lu_send_moves(lu, j, width, &moves);
+    clb_status status = first < end ? clb_getrf_prepare(lu, j, width, &moves)
+                                    : clb_getrf_send_moves(lu, j, width, &moves);
     if (status == CLB_OK)
-        status = clb_dmat_move(&lu->engine, &left, moves);
+        status = clb_dmat_move(&lu->workspace, &left, moves);
     if (status == CLB_OK && first < end)
-        status = clb_lu_apply(lu, j, width, first, end - first, moves, false);
+        status = clb_getrf_apply(lu, j, width, first, end - first, moves, false);
     return status;
 }
 
 /* The panel in strips: while the CPU works on one of its threads, the device's others wait. The
  * moves of a strip have been sent when the next one is mapped, and at the end. */
-static clb_status factor_strips(struct clb_lu *lu, size_t k, size_t width)
+static clb_status factor_strips(struct clb_getrf_run *lu, size_t k, size_t width)
 {
     clb_status status = CLB_OK;
     for (size_t j = k; j < k + width && status == CLB_OK; j += lu->strip) {
@@ -46,44 +47,45 @@ static clb_status factor_strips(struct clb_lu *lu, size_t k, size_t width)
         if (status == CLB_OK)
             status = follow_strip(lu, k, k + width, j, cols);
     }
-    return status == CLB_OK ? clb_lane_finish(lu->engine.lane) : status;
+    return status == CLB_OK ? clb_queue_set_finish(lu->workspace.queue_set) : status;
 }
 
-static clb_status factor_panel(struct clb_lu *lu, size_t k, size_t width)
+static clb_status factor_panel(struct clb_getrf_run *lu, size_t k, size_t width)
 {
-    if (clb_lu_is_on_device(lu, k))
-        return clb_lu_factor_there(lu, k, width);
+    if (clb_getrf_is_on_device(lu, k))
+        return clb_getrf_factor_on_device(lu, k, width);
     return width > lu->strip ? factor_strips(lu, k, width) : factor_here(lu, k, width);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static clb_status step(struct clb_lu *lu, const struct clb_dmat *caller, size_t k, size_t width)
+static clb_status step(struct clb_getrf_run *lu, const struct clb_dmat *caller, size_t k,
+                       size_t width)
 {
     size_t first = k + width, count = lu->x.cols - first, moves;
-    clb_status status = clb_lu_prepare(lu, k, width, &moves);
+    clb_status status = clb_getrf_prepare(lu, k, width, &moves);
     if (status != CLB_OK || count == 0)
         return status;
     if (k == 0 && caller->mem != NULL) {
         const struct clb_dmat from = clb_dmat_part(caller, 0, first, lu->x.rows, count);
         const struct clb_dmat to = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
-        status = clb_dmat_move_copy(&lu->engine, &from, &to, moves);
+        status = clb_dmat_move_copy(&lu->workspace, &from, &to, moves);
         moves = 0;
     }
     if (status == CLB_OK)
-        status = clb_lu_apply(lu, k, width, first, count, moves, false);
+        status = clb_getrf_apply(lu, k, width, first, count, moves, false);
     return status;
 }
 
-static clb_status run_steps(struct clb_lu *lu, const struct clb_dmat *caller)
+static clb_status run_steps(struct clb_getrf_run *lu, const struct clb_dmat *caller)
 {
     /* The first panel is brought in by the CPU, which factors it, and so is everything where the
      * device can't have the caller's matrix. */
     const struct clb_dmat part = clb_dmat_part(
-        &lu->x, 0, 0, lu->x.rows, caller->mem != NULL ? clb_lu_width(lu, 0) : lu->x.cols);
-    clb_status status = clb_dmat_copy_in(&lu->engine, &part, lu->problem->a, lu->problem->lda);
+        &lu->x, 0, 0, lu->x.rows, caller->mem != NULL ? clb_getrf_width(lu, 0) : lu->x.cols);
+    clb_status status = clb_dmat_copy_in(&lu->workspace, &part, lu->problem->a, lu->problem->lda);
     for (size_t k = 0; k < lu->inner && status == CLB_OK;) {
-        size_t width = clb_lu_width(lu, k);
+        size_t width = clb_getrf_width(lu, k);
         status = factor_panel(lu, k, width);
         if (status == CLB_OK)
             status = step(lu, caller, k, width);
@@ -94,20 +96,20 @@ static clb_status run_steps(struct clb_lu *lu, const struct clb_dmat *caller)
 
 /* ---- write-back ------------------------------------------------------------------------------ */
 
-static clb_status take_out(struct clb_lu *lu)
+static clb_status take_out(struct clb_getrf_run *lu)
 {
     void *mapped;
-    clb_status status = clb_dmat_map_result(&lu->engine, &lu->x, &mapped);
+    clb_status status = clb_dmat_map_result(&lu->workspace, &lu->x, &mapped);
     if (status != CLB_OK)
         return status;
-    status = clb_lu_write_back(lu, mapped, lu->runtime->device.units);
-    clb_status unmapped = clb_dmat_unmap(&lu->engine, &lu->x, mapped);
+    status = clb_getrf_write_back(lu, mapped, lu->runtime->device.units);
+    clb_status unmapped = clb_dmat_unmap(&lu->workspace, &lu->x, mapped);
     return status != CLB_OK ? status : unmapped;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static clb_status open_matrices(struct clb_lu *lu, struct clb_dmat *caller)
+static clb_status open_matrices(struct clb_getrf_run *lu, struct clb_dmat *caller)
 {
     const struct clb_getrf *problem = lu->problem;
     size_t bytes;
@@ -124,20 +126,20 @@ static clb_status open_matrices(struct clb_lu *lu, struct clb_dmat *caller)
     return status;
 }
 
-clb_status clb_getrf_run_shared(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+clb_status clb_getrf_run_shared(struct clb_getrf_run *lu, const struct clb_gemm_variant *variant)
 {
     struct clb_dmat caller = {
         .rows = lu->problem->m, .cols = lu->problem->n, .ld = lu->problem->lda};
-    clb_status status = clb_lu_open(lu, variant);
+    clb_status status = clb_getrf_open(lu, variant);
     if (status == CLB_OK)
         status = open_matrices(lu, &caller);
     if (status == CLB_OK)
         status = run_steps(lu, &caller);
     if (status == CLB_OK)
         status = take_out(lu);
-    bool idle = clb_engine_finish(&lu->engine);
+    bool idle = clb_workspace_finish(&lu->workspace);
     if (caller.mem != NULL && idle)
         clb_cl.ReleaseMemObject(caller.mem);
-    clb_lu_close(lu, idle);
+    clb_getrf_close(lu, idle);
     return status;
 }

@@ -5,14 +5,14 @@
  * panel are updated first and come down, so that the CPU factors that panel while the device
  * updates the rest; transfers have queues of their own. Nothing comes back before the last step is
  * done: then the device puts the rows of each column in their final order in one of a few chunks of
- * memory, from which the ferry writes them to the caller's matrix, from left to right.
+ * memory, from which the transfers writes them to the caller's matrix, from left to right.
  *
  * Right-hand sides are columns behind the matrix's, see gesv.c.
  *
- * Where the device factors the panels, the steps are those of getrf_ahead.c; all columns come up in
- * groups then. */
-#include "ahead.h"
-#include "shuttle.h"
+ * Where the device factors the panels, the steps are those of getrf_lookahead.c; all columns come
+ * up in groups then. */
+#include "lookahead.h"
+#include "panel_staging.h"
 
 #include <stdlib.h>
 
@@ -23,11 +23,11 @@
 #define FIRST_PIECES ((size_t)32)
 
 struct run {
-    struct clb_lu *lu;
-    struct clb_ferry ferry;
-    struct clb_cargo *cargo;              /* groups that go up, then chunks that come down */
+    struct clb_getrf_run *lu;
+    struct clb_transfer_queue transfers;
+    struct clb_transfer *transfer;        /* groups that go up, then chunks that come down */
     size_t groups, chunks, matrix_chunks; /* chunks of A, behind them B's */
-    struct clb_shuttle shuttle;
+    struct clb_panel_staging staging;
     struct clb_buffer *chunk[CHUNKS], *order;
     cl_uint *order_host; /* rows of a panel's columns as they are written back */
     size_t chunk_cols;
@@ -37,7 +37,7 @@ struct run {
 /* ---- loads ----------------------------------------------------------------------------------- */
 
 /* Column j is the caller's A's, or behind that B's. */
-static char *column(const struct clb_lu *lu, size_t j)
+static char *column(const struct clb_getrf_run *lu, size_t j)
 {
     const struct clb_getrf *problem = lu->problem;
     if (j < problem->n)
@@ -45,7 +45,7 @@ static char *column(const struct clb_lu *lu, size_t j)
     return (char *)lu->system->b + (j - problem->n) * lu->system->ldb * lu->element;
 }
 
-static size_t column_ld(const struct clb_lu *lu, size_t j)
+static size_t column_ld(const struct clb_getrf_run *lu, size_t j)
 {
     return j < lu->problem->n ? lu->problem->lda : lu->system->ldb;
 }
@@ -54,19 +54,19 @@ static size_t column_ld(const struct clb_lu *lu, size_t j)
  * panel by panel, the first one in small pieces. */
 static void make_groups(struct run *run)
 {
-    const struct clb_lu *lu = run->lu;
-    size_t m = lu->x.rows, n = lu->x.cols, first = run->ahead ? 0 : clb_lu_width(lu, 0);
+    const struct clb_getrf_run *lu = run->lu;
+    size_t m = lu->x.rows, n = lu->x.cols, first = run->ahead ? 0 : clb_getrf_width(lu, 0);
     size_t share = run->ahead ? lu->nb : clb_max(clb_div_up(n - first, GROUPS), lu->nb);
     for (size_t j = first; j < n;) {
         bool panel = j < lu->inner && (run->ahead || j == first);
-        size_t wanted = panel ? clb_lu_width(lu, j) : share;
+        size_t wanted = panel ? clb_getrf_width(lu, j) : share;
         size_t cols = clb_min(wanted, (j < lu->problem->n ? lu->problem->n : n) - j);
-        run->cargo[run->groups++] =
-            (struct clb_cargo){.x = clb_dmat_part(&lu->x, 0, j, m, cols),
-                               .host = column(lu, j),
-                               .ld = column_ld(lu, j),
-                               .alpha = clb_scalar_one(lu->problem->precision),
-                               .extent = run->ahead && j == 0 ? clb_div_up(cols, FIRST_PIECES) : 0};
+        run->transfer[run->groups++] = (struct clb_transfer){
+            .x = clb_dmat_part(&lu->x, 0, j, m, cols),
+            .host = column(lu, j),
+            .ld = column_ld(lu, j),
+            .alpha = clb_scalar_one(lu->problem->precision),
+            .extent = run->ahead && j == 0 ? clb_div_up(cols, FIRST_PIECES) : 0};
         j += cols;
     }
 }
@@ -75,18 +75,19 @@ static void make_groups(struct run *run)
  * there is none. */
 static void make_chunks(struct run *run)
 {
-    const struct clb_lu *lu = run->lu;
+    const struct clb_getrf_run *lu = run->lu;
     size_t m = lu->x.rows, n = lu->x.cols;
     for (size_t k = 0; k < n;) {
-        size_t end = k < lu->inner ? k + clb_lu_width(lu, k) : n;
+        size_t end = k < lu->inner ? k + clb_getrf_width(lu, k) : n;
         for (size_t j = k; j < end; j += run->chunk_cols) {
             size_t cols = clb_min(run->chunk_cols, end - j);
             const struct clb_dmat x = {NULL, 0, m, cols, m};
-            run->cargo[run->groups + run->chunks++] = (struct clb_cargo){.down = true,
-                                                                         .x = x,
-                                                                         .host = column(lu, j),
-                                                                         .ld = column_ld(lu, j),
-                                                                         .extent = cols};
+            run->transfer[run->groups + run->chunks++] =
+                (struct clb_transfer){.down = true,
+                                      .x = x,
+                                      .host = column(lu, j),
+                                      .ld = column_ld(lu, j),
+                                      .extent = cols};
         }
         k = end;
         if (k <= lu->problem->n)
@@ -97,25 +98,25 @@ static void make_chunks(struct run *run)
 /* The parts of B are its chunks. */
 static clb_status make_parts(struct run *run)
 {
-    const struct clb_lu *lu = run->lu;
+    const struct clb_getrf_run *lu = run->lu;
     if (lu->system == NULL)
         return CLB_OK;
     clb_status status = clb_gemm_progress_make(lu->progress, run->chunks - run->matrix_chunks);
     for (size_t i = 0, j = 0; i < lu->progress->parts; i++) {
-        size_t cols = run->cargo[run->groups + run->matrix_chunks + i].x.cols;
+        size_t cols = run->transfer[run->groups + run->matrix_chunks + i].x.cols;
         lu->progress->part[i] = (struct clb_rect){0, j, lu->x.rows, cols};
         j += cols;
     }
     return status;
 }
 
-static clb_status make_cargo(struct run *run)
+static clb_status make_transfer(struct run *run)
 {
-    const struct clb_lu *lu = run->lu;
+    const struct clb_getrf_run *lu = run->lu;
     size_t n = lu->x.cols, most = 3 + GROUPS + 2 * n;
     run->chunk_cols = clb_max(CLB_PIECE_BYTES / (lu->x.rows * lu->element), 1);
-    run->cargo = calloc(most, sizeof *run->cargo);
-    if (run->cargo == NULL)
+    run->transfer = calloc(most, sizeof *run->transfer);
+    if (run->transfer == NULL)
         return CLB_ERR_NOMEM;
     make_groups(run);
     make_chunks(run);
@@ -126,8 +127,8 @@ static clb_status make_cargo(struct run *run)
 
 static clb_status get_memory(struct run *run)
 {
-    struct clb_lu *lu = run->lu;
-    size_t m = lu->x.rows, width = clb_max(clb_lu_width(lu, 0), clb_min(lu->tail, lu->inner));
+    struct clb_getrf_run *lu = run->lu;
+    size_t m = lu->x.rows, width = clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner));
     size_t bytes;
     clb_status status = clb_extent_bytes(lu->x.ld, lu->x.cols, lu->x.ld, lu->element, &bytes);
     if (status == CLB_OK)
@@ -135,10 +136,10 @@ static clb_status get_memory(struct run *run)
     if (status == CLB_OK) {
         lu->x.mem = lu->memory->mem;
         if (!run->ahead)
-            status = clb_shuttle_open(&run->shuttle, &lu->engine, m, width);
+            status = clb_panel_staging_open(&run->staging, &lu->workspace, m, width);
     }
     if (status == CLB_OK)
-        status = make_cargo(run);
+        status = make_transfer(run);
     for (size_t i = 0; i < clb_min(CHUNKS, run->chunks) && status == CLB_OK; i++)
         status = clb_buffer_get(lu->runtime, CLB_MEMORY_DEVICE, m * run->chunk_cols * lu->element,
                                 &run->chunk[i]);
@@ -150,7 +151,7 @@ static clb_status get_memory(struct run *run)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static struct clb_dmat panel_of(const struct clb_lu *lu, size_t k, size_t width)
+static struct clb_dmat panel_of(const struct clb_getrf_run *lu, size_t k, size_t width)
 {
     return clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
 }
@@ -159,17 +160,17 @@ static struct clb_dmat panel_of(const struct clb_lu *lu, size_t k, size_t width)
  */
 static clb_status factor_panel(struct run *run, size_t k, size_t width)
 {
-    struct clb_lu *lu = run->lu;
-    bool there = clb_lu_is_on_device(lu, k);
+    struct clb_getrf_run *lu = run->lu;
+    bool there = clb_getrf_is_on_device(lu, k);
     clb_status status = CLB_OK;
     if (!there)
-        clb_lu_factor(lu, k, width, run->shuttle.pinned->host, lu->x.rows - k);
+        clb_getrf_factor(lu, k, width, run->staging.pinned->host, lu->x.rows - k);
     if (!there || k == 0) {
         const struct clb_dmat panel = panel_of(lu, k, width);
-        status = clb_shuttle_up(&run->shuttle, &panel);
+        status = clb_panel_staging_up(&run->staging, &panel);
     }
     if (status == CLB_OK && there)
-        status = clb_lu_factor_there(lu, k, width);
+        status = clb_getrf_factor_on_device(lu, k, width);
     return status;
 }
 
@@ -178,19 +179,19 @@ static clb_status factor_panel(struct run *run, size_t k, size_t width)
 /* The rest of a step, behind the columns of the next panel; in the first step as it arrives. */
 static clb_status apply_rest(struct run *run, size_t k, size_t width, size_t first, size_t moves)
 {
-    struct clb_lu *lu = run->lu;
+    struct clb_getrf_run *lu = run->lu;
     clb_status status = CLB_OK;
     if (k > 0 && first < lu->x.cols)
-        status = clb_lu_apply(lu, k, width, first, lu->x.cols - first, moves, true);
+        status = clb_getrf_apply(lu, k, width, first, lu->x.cols - first, moves, true);
     for (size_t i = 1; k == 0 && i < run->groups && status == CLB_OK; i++) {
-        size_t cols = run->cargo[i].x.cols;
-        status = clb_ferry_await(&run->ferry, i, lu->engine.queue);
+        size_t cols = run->transfer[i].x.cols;
+        status = clb_transfer_queue_await(&run->transfers, i, lu->workspace.queue);
         if (status == CLB_OK)
-            status = clb_lu_apply(lu, k, width, first, cols, moves, true);
+            status = clb_getrf_apply(lu, k, width, first, cols, moves, true);
         first += cols;
     }
     if (status == CLB_OK)
-        status = clb_queue_flush(lu->engine.queue);
+        status = clb_queue_flush(lu->workspace.queue);
     return status;
 }
 
@@ -198,35 +199,35 @@ static clb_status apply_rest(struct run *run, size_t k, size_t width, size_t fir
  * first call of the step takes where there is none. */
 static clb_status step(struct run *run, size_t k, size_t width, size_t next, bool last)
 {
-    struct clb_lu *lu = run->lu;
+    struct clb_getrf_run *lu = run->lu;
     size_t first = k + width, moves;
-    clb_status status = clb_lu_prepare(lu, k, width, &moves);
+    clb_status status = clb_getrf_prepare(lu, k, width, &moves);
     if (status == CLB_OK && k == 0 && run->groups > 0)
-        status = clb_ferry_await(&run->ferry, 0, lu->engine.queue);
+        status = clb_transfer_queue_await(&run->transfers, 0, lu->workspace.queue);
     if (status == CLB_OK && next > 0)
-        status = clb_lu_apply(lu, k, width, first, next, moves, false);
-    if (status == CLB_OK && !last && !clb_lu_is_on_device(lu, first)) {
+        status = clb_getrf_apply(lu, k, width, first, next, moves, false);
+    if (status == CLB_OK && !last && !clb_getrf_is_on_device(lu, first)) {
         const struct clb_dmat panel = panel_of(lu, first, next);
-        status = clb_shuttle_down(&run->shuttle, &panel);
+        status = clb_panel_staging_down(&run->staging, &panel);
     }
     if (status == CLB_OK)
         status = apply_rest(run, k, width, first + next, moves);
-    clb_status waited = clb_shuttle_await(&run->shuttle);
+    clb_status waited = clb_panel_staging_await(&run->staging);
     return status == CLB_OK ? waited : status;
 }
 
 static clb_status run_steps(struct run *run)
 {
-    struct clb_lu *lu = run->lu;
-    size_t k = 0, width = clb_lu_width(lu, 0);
+    struct clb_getrf_run *lu = run->lu;
+    size_t k = 0, width = clb_getrf_width(lu, 0);
     clb_status status = CLB_OK;
-    clb_shuttle_fill(&run->shuttle, lu->x.rows, width, lu->problem->a, lu->problem->lda);
+    clb_panel_staging_fill(&run->staging, lu->x.rows, width, lu->problem->a, lu->problem->lda);
     while (k < lu->inner && status == CLB_OK) {
         size_t first = k + width;
         bool last = first >= lu->inner;
-        size_t next = last ? lu->x.cols - first : clb_lu_width(lu, first);
+        size_t next = last ? lu->x.cols - first : clb_getrf_width(lu, first);
         if (k == 0 && run->groups > 0)
-            next = run->cargo[0].x.cols;
+            next = run->transfer[0].x.cols;
         status = factor_panel(run, k, width);
         if (status == CLB_OK)
             status = step(run, k, width, next, last);
@@ -240,40 +241,41 @@ static clb_status run_steps(struct run *run)
 
 static clb_status send_order(struct run *run, size_t k, size_t width)
 {
-    struct clb_lu *lu = run->lu;
-    clb_lu_order(lu, k + width, lu->inner, run->order_host);
-    return clb_queue_write_now(lu->engine.queue, run->order->mem, 0, lu->x.rows * sizeof(cl_uint),
-                               run->order_host);
+    struct clb_getrf_run *lu = run->lu;
+    clb_getrf_order(lu, k + width, lu->inner, run->order_host);
+    return clb_queue_write_now(lu->workspace.queue, run->order->mem, 0,
+                               lu->x.rows * sizeof(cl_uint), run->order_host);
 }
 
 static clb_status send_chunk(struct run *run, size_t index, size_t first)
 {
-    struct clb_lu *lu = run->lu;
-    struct clb_cargo *cargo = &run->cargo[run->groups + index];
+    struct clb_getrf_run *lu = run->lu;
+    struct clb_transfer *transfer = &run->transfer[run->groups + index];
     clb_status status = CLB_OK;
     if (index >= CHUNKS)
-        status = clb_ferry_await_arrival(&run->ferry, run->groups + index - CHUNKS);
-    cargo->x.mem = run->chunk[index % CHUNKS]->mem;
-    const struct clb_dmat from = clb_dmat_part(&lu->x, 0, first, lu->x.rows, cargo->x.cols);
+        status = clb_transfer_queue_await_arrival(&run->transfers, run->groups + index - CHUNKS);
+    transfer->x.mem = run->chunk[index % CHUNKS]->mem;
+    const struct clb_dmat from = clb_dmat_part(&lu->x, 0, first, lu->x.rows, transfer->x.cols);
     if (status == CLB_OK)
-        status = clb_dmat_permute(&lu->engine, &from, &cargo->x, run->order->mem);
+        status = clb_dmat_permute(&lu->workspace, &from, &transfer->x, run->order->mem);
     if (status == CLB_OK)
-        status = clb_queue_confirm(lu->engine.queue);
+        status = clb_queue_confirm(lu->workspace.queue);
     if (status == CLB_OK)
-        status = clb_ferry_publish(&run->ferry, run->groups + index, lu->engine.queue);
+        status =
+            clb_transfer_queue_publish(&run->transfers, run->groups + index, lu->workspace.queue);
     return status;
 }
 
 static clb_status write_back(struct run *run)
 {
-    struct clb_lu *lu = run->lu;
+    struct clb_getrf_run *lu = run->lu;
     size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->problem->n;
     clb_status status = CLB_OK;
     for (size_t k = 0; k < n && status == CLB_OK;) {
-        size_t width = k < lu->inner ? clb_lu_width(lu, k) : n - k;
+        size_t width = k < lu->inner ? clb_getrf_width(lu, k) : n - k;
         status = send_order(run, k, width);
         for (size_t j = k; j < k + width && status == CLB_OK; chunk++) {
-            size_t cols = run->cargo[run->groups + chunk].x.cols;
+            size_t cols = run->transfer[run->groups + chunk].x.cols;
             status = send_chunk(run, chunk, j);
             j += cols;
         }
@@ -287,10 +289,10 @@ static clb_status write_back(struct run *run)
 /* The first `arrived` chunks are in the caller's matrices. */
 static void note_progress(const struct run *run)
 {
-    const struct clb_lu *lu = run->lu;
-    for (size_t i = 0; i < run->ferry.arrived; i++) {
+    const struct clb_getrf_run *lu = run->lu;
+    for (size_t i = 0; i < run->transfers.arrived; i++) {
         if (i < run->matrix_chunks)
-            lu->result->columns_written += run->cargo[run->groups + i].x.cols;
+            lu->result->columns_written += run->transfer[run->groups + i].x.cols;
         else
             lu->progress->written[i - run->matrix_chunks] = true;
     }
@@ -303,45 +305,46 @@ static void note_progress(const struct run *run)
 static clb_status run_all(struct run *run, const struct clb_gemm_variant *variant)
 {
     run->lu->begun = true;
-    clb_ferry_start(&run->ferry);
-    clb_status status = run->ahead ? clb_lu_run_ahead(run->lu, variant, &run->ferry, run->cargo,
-                                                      run->groups, &run->idle)
+    clb_transfer_queue_start(&run->transfers);
+    clb_status status = run->ahead ? clb_getrf_run_lookahead(run->lu, variant, &run->transfers,
+                                                             run->transfer, run->groups, &run->idle)
                                    : run_steps(run);
     if (status == CLB_OK && run->lu->system != NULL && run->lu->result->info == 0)
-        status = clb_lu_solve(run->lu);
+        status = clb_getrf_solve(run->lu);
     /* Complete, and known to be so, before anything is written. */
     if (status == CLB_OK)
-        status = clb_lane_finish(run->lu->engine.lane);
+        status = clb_queue_set_finish(run->lu->workspace.queue_set);
     if (status == CLB_OK)
         status = write_back(run);
-    status = clb_ferry_finish(&run->ferry, status);
+    status = clb_transfer_queue_finish(&run->transfers, status);
     note_progress(run);
     return status;
 }
 
-clb_status clb_getrf_run_stream(struct clb_lu *lu, const struct clb_gemm_variant *variant)
+clb_status clb_getrf_run_stream(struct clb_getrf_run *lu, const struct clb_gemm_variant *variant)
 {
     struct run run = {.lu = lu, .idle = true};
-    clb_status status = clb_lu_open(lu, variant);
+    clb_status status = clb_getrf_open(lu, variant);
     if (status == CLB_OK) {
-        run.ahead = clb_lu_is_on_device(lu, 0);
+        run.ahead = clb_getrf_is_on_device(lu, 0);
         status = get_memory(&run);
     }
     if (status == CLB_OK)
-        status = clb_ferry_open(&run.ferry, lu->engine.lane, lu->problem->precision, run.cargo,
-                                run.groups + run.chunks, variant->tuning.value[CLB_PARAM_THREADS]);
+        status = clb_transfer_queue_open(
+            &run.transfers, lu->workspace.queue_set, lu->problem->precision, run.transfer,
+            run.groups + run.chunks, variant->tuning.value[CLB_PARAM_THREADS]);
     if (status == CLB_OK)
         status = run_all(&run, variant);
-    bool idle = clb_engine_finish(&lu->engine) && run.idle;
+    bool idle = clb_workspace_finish(&lu->workspace) && run.idle;
     if (status == CLB_OK)
-        status = clb_lane_check(lu->engine.lane);
-    clb_ferry_close(&run.ferry, idle);
+        status = clb_queue_set_check(lu->workspace.queue_set);
+    clb_transfer_queue_close(&run.transfers, idle);
     for (size_t i = 0; i < CHUNKS; i++)
         clb_buffer_end(lu->runtime, run.chunk[i], idle);
     clb_buffer_end(lu->runtime, run.order, idle);
-    clb_shuttle_close(&run.shuttle, idle);
+    clb_panel_staging_close(&run.staging, idle);
     free(run.order_host);
-    free(run.cargo);
-    clb_lu_close(lu, idle);
+    free(run.transfer);
+    clb_getrf_close(lu, idle);
     return status;
 }

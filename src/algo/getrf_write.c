@@ -1,6 +1,6 @@
 /* A complete factorisation from memory that the CPU reads to the caller's matrix, with the
  * interchanges that its columns still lack. */
-#include "lu.h"
+#include "getrf.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,18 +10,18 @@
 #define SHARE ((size_t)64)
 
 struct writer {
-    const struct clb_lu *lu;
+    const struct clb_getrf_run *lu;
     const char *from;
     atomic_size_t *next; /* column */
     cl_uint *order;      /* the writer's own */
 };
 
 /* The panel of a column. */
-static size_t panel_of(const struct clb_lu *lu, size_t column, size_t *width)
+static size_t panel_of(const struct clb_getrf_run *lu, size_t column, size_t *width)
 {
     size_t k = 0;
     for (;;) {
-        *width = clb_lu_width(lu, k);
+        *width = clb_getrf_width(lu, k);
         if (column < k + *width || k + *width >= lu->inner)
             return k;
         k += *width;
@@ -30,7 +30,7 @@ static size_t panel_of(const struct clb_lu *lu, size_t column, size_t *width)
 
 static void write_columns(const struct writer *writer, size_t begin, size_t end)
 {
-    const struct clb_lu *lu = writer->lu;
+    const struct clb_getrf_run *lu = writer->lu;
     const struct clb_getrf *problem = lu->problem;
     size_t ordered = 0, top = lu->x.rows; /* columns for which the order holds, rows that stay */
     for (size_t j = begin; j < end; j++) {
@@ -39,7 +39,7 @@ static void write_columns(const struct writer *writer, size_t begin, size_t end)
         if (j >= ordered) {
             size_t width, k = panel_of(lu, j, &width);
             bool later = k + width < lu->inner;
-            clb_lu_order(lu, k + width, lu->inner, writer->order);
+            clb_getrf_order(lu, k + width, lu->inner, writer->order);
             ordered = later ? k + width : lu->x.cols;
             top = later ? k + width : lu->x.rows;
         }
@@ -61,7 +61,7 @@ static void write_shares(void *argument)
     }
 }
 
-clb_status clb_lu_write_back(struct clb_lu *lu, const char *from, size_t threads)
+clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size_t threads)
 {
     struct clb_workers workers;
     struct writer writer[CLB_MAX_WORKERS + 1];

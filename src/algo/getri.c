@@ -71,20 +71,20 @@ struct inverting {
     size_t row;
 };
 
-static clb_status invert_rows(struct clb_solve *solve, struct clb_engine *engine,
+static clb_status invert_rows(struct clb_solve *solve, struct clb_workspace *workspace,
                               const struct clb_dmat *part)
 {
     struct inverting *inverting = solve->context;
     const struct clb_dmat_triangle *packed = inverting->triangles.packed;
-    size_t n = solve->n, first = inverting->row / engine->block * engine->block;
+    size_t n = solve->n, first = inverting->row / workspace->block * workspace->block;
     struct clb_dmat_triangle upper = packed[0];
     const struct clb_dmat y = clb_dmat_part(part, 0, first, part->rows, n - first);
     upper.a = clb_dmat_part(&upper.a, first, first, n - first, n - first);
     upper.at += first;
     inverting->row += part->rows;
-    clb_status status = clb_dmat_solve(engine, &upper, &y);
+    clb_status status = clb_dmat_solve(workspace, &upper, &y);
     if (status == CLB_OK)
-        status = clb_dmat_solve(engine, &packed[1], part);
+        status = clb_dmat_solve(workspace, &packed[1], part);
     return status;
 }
 

@@ -8,7 +8,7 @@
  * kernel of the same queue that reads it has been enqueued.
  *
  * Operands with a shape are packed in pieces: from either triangle as it is stored, and through a
- * buffer where they cross the diagonal (shape.h); triangular ones in one piece by a kernel of
+ * buffer where they cross the diagonal (structure.h); triangular ones in one piece by a kernel of
  * their own where the family has one. */
 #include "inplace.h"
 
@@ -56,15 +56,15 @@ static clb_status launch(struct clb_inplace *run, const struct clb_inplace_tile 
             product.a_offset =
                 clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
             product.b_offset = b_offset;
-            if (product.b_of_a != CLB_OP_N)
+            if (product.b_op_of_a != CLB_OP_N)
                 product.b_offset = clb_packed_offset(variant, CLB_OPERAND_A, col, product.k);
             else if (product.ldb == 0)
                 product.b_offset =
                     clb_packed_offset(variant, CLB_OPERAND_B, col - tile->block.col, product.k);
             product.c_offset = row - tile->rect.row + (col - tile->rect.col) * product.ldc;
-            product.cut = clb_gemm_cut(variant, run->problem, pass,
-                                       &(struct clb_rect){row, col, product.m, product.n});
-            status = clb_gemm_multiply(run->lane, variant, &product, order);
+            product.cut = clb_gemm_skip(variant, run->problem, pass,
+                                        &(struct clb_rect){row, col, product.m, product.n});
+            status = clb_gemm_multiply(run->queue_set, variant, &product, order);
             order.waits = 0;
             order.wait_list = NULL;
         }
@@ -125,7 +125,7 @@ static clb_status await_tile(struct clb_inplace *run, size_t index, size_t slot)
     clb_status status = CLB_OK;
     if (index + plan->queues > latest)
         status = clb_queue_finish(clb_inplace_queue(run, index % plan->queues));
-    clb_status waited = clb_lane_await(run->lane, &run->event[slot]);
+    clb_status waited = clb_queue_set_await(run->queue_set, &run->event[slot]);
     return status != CLB_OK ? status : waited;
 }
 
@@ -191,18 +191,18 @@ static bool end_run(struct clb_inplace *run, bool enqueued)
     bool idle = true;
     for (size_t i = 0; enqueued && i < run->plan.c_slots; i++)
         idle = unmap_slot(run, i) == CLB_OK && idle;
-    idle = (!enqueued || clb_lane_settle(run->lane)) && idle;
-    bool good = !enqueued || clb_lane_check(run->lane) == CLB_OK;
+    idle = (!enqueued || clb_queue_set_settle(run->queue_set)) && idle;
+    bool good = !enqueued || clb_queue_set_check(run->queue_set) == CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(run->event); i++) {
         if (run->event[i] != NULL)
             clb_cl.ReleaseEvent(run->event[i]);
     }
     clb_operands_close(run->runtime, &run->operands, idle);
     clb_inplace_put(run, idle);
-    if (run->lane != NULL && idle)
-        clb_lane_release(run->lane);
-    else if (run->lane != NULL)
-        clb_lane_discard(run->lane);
+    if (run->queue_set != NULL && idle)
+        clb_queue_set_release(run->queue_set);
+    else if (run->queue_set != NULL)
+        clb_queue_set_discard(run->queue_set);
     return good;
 }
 
@@ -259,19 +259,19 @@ static clb_status open_operands(struct clb_inplace *run)
 {
     clb_status status = clb_operands_open(run->runtime, run->problem, &run->plan, &run->operands);
     /* Of those with a shape only one triangle may be read: they are not copied. */
-    if (status == CLB_OK && clb_gemm_is_shaped(run->problem) &&
+    if (status == CLB_OK && clb_gemm_is_structured(run->problem) &&
         !clb_operands_in_place(&run->operands))
         status = CLB_ERR_NOMEM;
     if (status == CLB_OK)
-        status = clb_shape_prepare(run->runtime, run->variant, run->problem, true, &run->shape);
+        status = clb_structure_prepare(run->runtime, run->variant, run->problem, true, &run->shape);
     return status;
 }
 
 static clb_status begin_run(struct clb_inplace *run, struct clb_gemm_progress *progress)
 {
-    clb_status status = clb_lane_acquire(run->runtime, &run->lane);
+    clb_status status = clb_queue_set_acquire(run->runtime, &run->queue_set);
     if (status == CLB_OK && run->plan.queues > 1)
-        status = clb_lane_open_queues(run->lane);
+        status = clb_queue_set_open_queues(run->queue_set);
     if (status == CLB_OK)
         status = clb_inplace_get(run);
     if (status == CLB_OK)
@@ -283,7 +283,7 @@ static clb_status begin_run(struct clb_inplace *run, struct clb_gemm_progress *p
         status = make_tiles(run, progress);
     /* The device's threads have all CPUs: the merge faults C in, in huge pages. */
     if (status == CLB_OK)
-        (void)clb_touch_begin(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);
+        (void)clb_prefault_begin(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;
 }
 

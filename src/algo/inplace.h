@@ -3,7 +3,7 @@
 #ifndef CLB_INPLACE_H
 #define CLB_INPLACE_H
 
-#include "shape.h"
+#include "structure.h"
 
 /* A tile of C: the block for which operands are packed, and the part of it that is computed. */
 struct clb_inplace_tile {
@@ -24,7 +24,7 @@ struct clb_inplace {
     const struct clb_gemm_variant *variant;
     const struct clb_gemm *problem;
     struct clb_gemm_plan plan;
-    struct clb_lane *lane;
+    struct clb_queue_set *queue_set;
     struct clb_operands operands;
     struct clb_inplace_slot *a, *b; /* one array of a_count + b_count */
     size_t a_count, b_count;
@@ -47,7 +47,7 @@ void clb_inplace_put(struct clb_inplace *run, bool idle);
 /* Tile t runs on queue t % queues. */
 static inline struct clb_queue *clb_inplace_queue(const struct clb_inplace *run, size_t turn)
 {
-    return turn == 0 ? run->lane->queue : run->lane->upload;
+    return turn == 0 ? run->queue_set->queue : run->queue_set->upload;
 }
 
 /* What a product of the tile numbered `index` reads in pass number `slab`, packed on its queue if

@@ -91,8 +91,8 @@ static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *o
     switch (piece->kind) {
     case CLB_PIECE_STORED:
         return clb_operand_chunk(queue, operand, piece->i0, pass->p0, piece->w, pass->k, chunk);
-    case CLB_PIECE_MIRRORED:
-        mirrored = clb_operand_mirrored(operand);
+    case CLB_PIECE_TRANSPOSED:
+        mirrored = clb_operand_other_half(operand);
         return clb_operand_chunk(queue, &mirrored, piece->i0, pass->p0, piece->w, pass->k, chunk);
     case CLB_PIECE_TRIANGLE:
         status = clb_operand_chunk(queue, operand, piece->i0, pass->p0, piece->w, pass->k, chunk);
@@ -103,8 +103,8 @@ static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *o
                                     .ld = operand->depth_contiguous ? pass->k : piece->w,
                                     .depth_contiguous = operand->depth_contiguous,
                                     .conjugated = operand->conjugated};
-        return clb_shape_make(run->lane, run->shape, run->variant, operand, piece->i0, pass->p0,
-                              piece->w, pass->k, chunk->mem, queue);
+        return clb_structure_make(run->queue_set, run->shape, run->variant, operand, piece->i0,
+                                  pass->p0, piece->w, pass->k, chunk->mem, queue);
     }
 }
 
@@ -123,7 +123,7 @@ static clb_status pack(struct clb_inplace *run, const struct clb_operand *operan
                 ? span.first < span.end
                 : clb_operand_pieces(operand, i0, span, pass->p0, pass->k, unit, piece);
     for (size_t p = 0; p < count; p++) {
-        size_t most = piece[p].kind == CLB_PIECE_MIXED ? run->plan.mixed_w : widest;
+        size_t most = piece[p].kind == CLB_PIECE_EXPANDED ? run->plan.mixed_w : widest;
         for (size_t at = 0; at < piece[p].w && status == CLB_OK; at += most) {
             const struct clb_piece part = {piece[p].kind, piece[p].i0 + at,
                                            clb_min(most, piece[p].w - at)};
@@ -135,7 +135,7 @@ static clb_status pack(struct clb_inplace *run, const struct clb_operand *operan
             status = get_chunk(run, operand, &part, pass, turn, &chunk);
             if (status == CLB_OK)
                 status = clb_gemm_pack(
-                    run->lane, run->variant, operand->role, &chunk, part.w, pass->k, slot->mem,
+                    run->queue_set, run->variant, operand->role, &chunk, part.w, pass->k, slot->mem,
                     clb_packed_offset(run->variant, operand->role, part.i0 - i0, pass->k), NULL,
                     one);
         }
@@ -223,19 +223,19 @@ static clb_status take_direct(struct clb_inplace *run, const struct clb_rect *bl
     return status;
 }
 
-/* The product takes B from the panels of its twin, another term's A or this one's. They are packed
- * before this term's, so that who waits for those need not wait for these. */
-static clb_status take_twin(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
-                            size_t index, struct clb_product *product)
+/* The product takes B from the panels of its transposed_term, another term's A or this one's. They
+ * are packed before this term's, so that who waits for those need not wait for these. */
+static clb_status take_transposed(struct clb_inplace *run, const struct clb_rect *block,
+                                  size_t slab, size_t index, struct clb_product *product)
 {
     const struct clb_gemm_plan *plan = &run->plan;
     size_t terms = clb_gemm_terms(run->problem), slabs = plan->slabs / terms;
-    size_t twin = (terms - 1 - slab / slabs) * slabs + slab % slabs;
-    const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, twin);
+    size_t transposed_term = (terms - 1 - slab / slabs) * slabs + slab % slabs;
+    const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, transposed_term);
     struct clb_inplace_slot *slot;
-    clb_status status = ensure_kept(run, block, twin, &pass, index, &slot);
+    clb_status status = ensure_kept(run, block, transposed_term, &pass, index, &slot);
     product->b = slot->buffer->mem;
-    product->b_of_a = plan->b_of_a;
+    product->b_op_of_a = plan->b_op_of_a;
     return status;
 }
 
@@ -246,19 +246,20 @@ clb_status clb_inplace_operands(struct clb_inplace *run, const struct clb_rect *
     const struct clb_gemm_plan *plan = &run->plan;
     size_t turn = index % plan->queues;
     bool a_kept = plan->kept == CLB_OPERAND_A;
-    bool twin = plan->b_of_a != CLB_OP_N;
+    bool transposed_term = plan->b_op_of_a != CLB_OP_N;
     struct clb_inplace_slot *kept, *own = NULL;
-    clb_status status = twin ? take_twin(run, block, slab, index, product) : CLB_OK;
+    clb_status status =
+        transposed_term ? take_transposed(run, block, slab, index, product) : CLB_OK;
     if (status == CLB_OK)
         status = ensure_kept(run, block, slab, pass, index, &kept);
     if (status == CLB_OK && plan->direct)
         status = take_direct(run, block, pass, turn, product);
-    else if (status == CLB_OK && !twin)
+    else if (status == CLB_OK && !transposed_term)
         status = ensure_own(run, block, slab, pass, turn, &own);
     if (status != CLB_OK)
         return status;
     product->a = (a_kept ? kept : own)->buffer->mem;
-    if (!plan->direct && !twin)
+    if (!plan->direct && !transposed_term)
         product->b = (a_kept ? own : kept)->buffer->mem;
     *wait = kept->ready != NULL && kept->turn != turn ? &kept->ready : NULL;
     return CLB_OK;

@@ -2,7 +2,7 @@
  */
 #include "inverse.h"
 
-#include "shape.h"
+#include "structure.h"
 
 #include <string.h>
 
@@ -14,43 +14,43 @@
 
 /* Of a family that leaves zeros out, diagonal blocks need no more zeros beside them than
  * micro-tiles reach over the edge. */
-static void choose_blocks(struct clb_inverting *inverting)
+static void choose_blocks(struct clb_inverse_state *inverting)
 {
-    const struct clb_engine *engine = &inverting->engine;
-    const struct clb_gemm_variant *variant = engine->variant;
+    const struct clb_workspace *workspace = &inverting->workspace;
+    const struct clb_gemm_variant *variant = workspace->variant;
     size_t reach =
         clb_max(clb_gemm_unit(variant, CLB_OPERAND_A), clb_gemm_unit(variant, CLB_OPERAND_B)) +
         clb_gemm_depth_unit(variant);
-    inverting->base = clb_round_up(reach, engine->block);
-    inverting->strip = clb_max(STRIP * engine->block, inverting->base);
-    inverting->cuts = variant->family->has_cut && inverting->strip <= engine->cut_k;
+    inverting->base = clb_round_up(reach, workspace->block);
+    inverting->strip = clb_max(STRIP * workspace->block, inverting->base);
+    inverting->cuts = variant->family->has_skip && inverting->strip <= workspace->max_k;
     if (!inverting->cuts)
-        inverting->base = inverting->strip = STRIP * engine->block;
+        inverting->base = inverting->strip = STRIP * workspace->block;
 }
 
 /* Updates of the inverse are at most half as large as the matrix; those of the product have a
  * strip's rows (or columns). */
-static struct clb_engine_limits limits_of(const struct clb_inverse *problem)
+static struct clb_workspace_limits limits_of(const struct clb_inverse *problem)
 {
     size_t n = problem->n, half = clb_min(n / 2 + MOST_ROWS, n), strip = clb_min(n, MOST_ROWS);
-    struct clb_engine_limits limits = {0};
+    struct clb_workspace_limits limits = {0};
     if (problem->inverts)
-        limits = (struct clb_engine_limits){.m = half, .n = half, .k = half, .triangle = n};
+        limits = (struct clb_workspace_limits){.m = half, .n = half, .k = half, .triangle = n};
     if (problem->multiplies) {
         limits.other_m = problem->upper ? n : strip;
         limits.other_n = problem->upper ? strip : n;
         limits.other_k = n;
     }
     if (!problem->inverts)
-        limits = (struct clb_engine_limits){.m = limits.other_m, .n = limits.other_n, .k = n};
+        limits = (struct clb_workspace_limits){.m = limits.other_m, .n = limits.other_n, .k = n};
     return limits;
 }
 
-clb_status clb_inverting_open(struct clb_inverting *inverting,
+clb_status clb_inverting_open(struct clb_inverse_state *inverting,
                               const struct clb_gemm_variant *variant)
 {
     const struct clb_inverse *problem = inverting->problem;
-    const struct clb_engine_limits limits = limits_of(problem);
+    const struct clb_workspace_limits limits = limits_of(problem);
     size_t n = problem->n;
     inverting->element = clb_precision_size(problem->precision);
     inverting->n = n;
@@ -58,14 +58,14 @@ clb_status clb_inverting_open(struct clb_inverting *inverting,
         (struct clb_dmat){.rows = n, .cols = n, .ld = clb_dmat_ld(n, inverting->element)};
     inverting->x = inverting->y = inverting->a;
     /* Nothing is opened for a kernel that is known to be bad. */
-    clb_status status = clb_cut_prepare(inverting->runtime, variant);
+    clb_status status = clb_skip_prepare(inverting->runtime, variant);
     if (status == CLB_OK)
-        status = clb_engine_open(&inverting->engine, inverting->runtime, variant, &limits);
+        status = clb_workspace_open(&inverting->workspace, inverting->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
-    inverting->kernel = inverting->engine.variant->name;
+    inverting->kernel = inverting->workspace.variant->name;
     choose_blocks(inverting);
-    return clb_cut_prepare(inverting->runtime, inverting->engine.variant);
+    return clb_skip_prepare(inverting->runtime, inverting->workspace.variant);
 }
 
 /* ---- the inverse ----------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static struct clb_dmat square(const struct clb_dmat *x, size_t i, size_t order)
 
 /* The triangle of order m that begins at i, in the order of elimination, which is backwards: i + m
  * is n or a whole number of blocks before that. */
-static struct clb_dmat_triangle triangle_at(const struct clb_inverting *inverting, size_t i,
+static struct clb_dmat_triangle triangle_at(const struct clb_inverse_state *inverting, size_t i,
                                             size_t m)
 {
     const struct clb_inverse *problem = inverting->problem;
@@ -90,7 +90,7 @@ static struct clb_dmat_triangle triangle_at(const struct clb_inverting *invertin
                                       .at = inverting->n - i - m};
 }
 
-static clb_status invert_block(struct clb_inverting *inverting, size_t i, size_t m)
+static clb_status invert_block(struct clb_inverse_state *inverting, size_t i, size_t m)
 {
     bool upper = inverting->problem->upper;
     size_t beside = clb_min(inverting->base, inverting->n - i - m);
@@ -98,12 +98,13 @@ static clb_status invert_block(struct clb_inverting *inverting, size_t i, size_t
     const struct clb_dmat block = square(&inverting->x, i, m);
     const struct clb_dmat around =
         clb_dmat_part(&inverting->x, i, i, m + (upper ? beside : 0), m + (upper ? 0 : beside));
-    clb_status status = clb_dmat_trapezoid(&inverting->engine, &around, &around, false);
-    return status == CLB_OK ? clb_dmat_solve(&inverting->engine, &triangle, &block) : status;
+    clb_status status = clb_dmat_trapezoid(&inverting->workspace, &around, &around, false);
+    return status == CLB_OK ? clb_dmat_solve(&inverting->workspace, &triangle, &block) : status;
 }
 
 /* X21 = -X22*L21, or -U12*X22, where X22 begins at i + m1 and has order m2. */
-static clb_status multiply_beside(struct clb_inverting *inverting, size_t i, size_t m1, size_t m2)
+static clb_status multiply_beside(struct clb_inverse_state *inverting, size_t i, size_t m1,
+                                  size_t m2)
 {
     const struct clb_dmat *a = &inverting->a, *x = &inverting->x;
     bool upper = inverting->problem->upper;
@@ -116,22 +117,22 @@ static clb_status multiply_beside(struct clb_inverting *inverting, size_t i, siz
             update.a = clb_dmat_part(a, i, split, m1, r + h);
             update.b = clb_dmat_part(x, split, split + r, r + h, h);
             update.c = clb_dmat_part(x, i, split + r, m1, h);
-            update.cut = (struct clb_cut){.kind = CLB_CUT_B_END, .b = (ptrdiff_t)r};
+            update.cut = (struct clb_skip){.kind = CLB_SKIP_B_END, .b = (ptrdiff_t)r};
         } else {
             update.a = clb_dmat_part(x, split + r, split, h, r + h);
             update.b = clb_dmat_part(a, split, i, r + h, m1);
             update.c = clb_dmat_part(x, split + r, i, h, m1);
-            update.cut = (struct clb_cut){.kind = CLB_CUT_A_END, .a = (ptrdiff_t)r};
+            update.cut = (struct clb_skip){.kind = CLB_SKIP_A_END, .a = (ptrdiff_t)r};
         }
         if (!inverting->cuts)
             update.cut.kind = 0;
-        status = clb_dmat_update(&inverting->engine, &update);
+        status = clb_dmat_update(&inverting->workspace, &update);
     }
     return status;
 }
 
 /* The triangle of order m that begins at i; halves are whole blocks but for the first one. */
-static clb_status invert(struct clb_inverting *inverting, size_t i, size_t m)
+static clb_status invert(struct clb_inverse_state *inverting, size_t i, size_t m)
 {
     bool upper = inverting->problem->upper;
     if (m <= inverting->base)
@@ -144,7 +145,7 @@ static clb_status invert(struct clb_inverting *inverting, size_t i, size_t m)
     if (status == CLB_OK)
         status = multiply_beside(inverting, i, m1, m2);
     if (status == CLB_OK)
-        status = clb_dmat_solve(&inverting->engine, &triangle, &beside);
+        status = clb_dmat_solve(&inverting->workspace, &triangle, &beside);
     if (status == CLB_OK)
         status = invert(inverting, i, m1);
     return status;
@@ -153,7 +154,7 @@ static clb_status invert(struct clb_inverting *inverting, size_t i, size_t m)
 /* ---- the product ----------------------------------------------------------------------------- */
 
 /* Y = X^H*X or X*X^H, one triangle and what is within strips beside it. */
-static clb_status multiply(struct clb_inverting *inverting)
+static clb_status multiply(struct clb_inverse_state *inverting)
 {
     const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
     bool upper = inverting->problem->upper;
@@ -162,39 +163,40 @@ static clb_status multiply(struct clb_inverting *inverting)
     for (size_t i = 0, h; i < n && status == CLB_OK; i += h) {
         h = clb_min(inverting->strip, n - i);
         struct clb_dmat_update update = {.assign = true};
-        struct clb_cut *cut = &update.cut;
+        struct clb_skip *cut = &update.cut;
         if (upper) {
             update.a = clb_dmat_part(x, 0, i, i + h, n - i);
             update.b = clb_dmat_part(x, i, i, h, n - i);
             update.op_b = CLB_OP_C;
             update.c = clb_dmat_part(y, 0, i, i + h, h);
-            *cut = (struct clb_cut){.kind = CLB_CUT_UPPER, .a = -(ptrdiff_t)i, .c = -(ptrdiff_t)i};
+            *cut =
+                (struct clb_skip){.kind = CLB_SKIP_UPPER, .a = -(ptrdiff_t)i, .c = -(ptrdiff_t)i};
         } else {
             update.a = clb_dmat_part(x, i, i, n - i, h);
             update.op_a = CLB_OP_C;
             update.b = clb_dmat_part(x, i, 0, n - i, i + h);
             update.c = clb_dmat_part(y, i, 0, h, i + h);
-            *cut = (struct clb_cut){.kind = CLB_CUT_LOWER, .b = -(ptrdiff_t)i, .c = (ptrdiff_t)i};
+            *cut = (struct clb_skip){.kind = CLB_SKIP_LOWER, .b = -(ptrdiff_t)i, .c = (ptrdiff_t)i};
         }
-        cut->kind = inverting->cuts ? cut->kind | CLB_CUT_A_BEGIN | CLB_CUT_B_BEGIN : 0;
-        status = clb_dmat_update(&inverting->engine, &update);
+        cut->kind = inverting->cuts ? cut->kind | CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN : 0;
+        status = clb_dmat_update(&inverting->workspace, &update);
     }
     return status;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-clb_status clb_inverting_compute(struct clb_inverting *inverting)
+clb_status clb_inverting_compute(struct clb_inverse_state *inverting)
 {
     const struct clb_inverse *problem = inverting->problem;
     const struct clb_dmat_triangle all = triangle_at(inverting, 0, inverting->n);
     clb_status status;
     if (problem->inverts) {
-        status = clb_dmat_pack_triangle(&inverting->engine, &all);
+        status = clb_dmat_pack_triangle(&inverting->workspace, &all);
         if (status == CLB_OK)
             status = invert(inverting, 0, inverting->n);
     } else {
-        status = clb_dmat_triangle_copy(&inverting->engine, &inverting->a, &inverting->x,
+        status = clb_dmat_triangle_copy(&inverting->workspace, &inverting->a, &inverting->x,
                                         problem->upper);
     }
     if (status == CLB_OK && problem->multiplies)
@@ -202,7 +204,7 @@ clb_status clb_inverting_compute(struct clb_inverting *inverting)
     return status;
 }
 
-const struct clb_dmat *clb_inverting_result(const struct clb_inverting *inverting)
+const struct clb_dmat *clb_inverting_result(const struct clb_inverse_state *inverting)
 {
     return inverting->problem->multiplies ? &inverting->y : &inverting->x;
 }
@@ -215,7 +217,8 @@ static void make_real(const struct clb_inverse *problem)
         memset((char *)problem->a + i * (problem->lda + 1) * 2 * real + real, 0, real);
 }
 
-clb_status clb_inverting_write(const struct clb_inverting *inverting, const void *result, size_t ld)
+clb_status clb_inverting_write(const struct clb_inverse_state *inverting, const void *result,
+                               size_t ld)
 {
     const struct clb_inverse *problem = inverting->problem;
     size_t n = problem->n;
@@ -231,7 +234,7 @@ clb_status clb_inverting_write(const struct clb_inverting *inverting, const void
 clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_inverse *problem, const char **kernel)
 {
-    struct clb_inverting inverting = {.runtime = runtime, .problem = problem};
+    struct clb_inverse_state inverting = {.runtime = runtime, .problem = problem};
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
     inverting.kernel = variant->name;
     clb_status status = stream ? clb_inverse_run_stream(&inverting, variant)

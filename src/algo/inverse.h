@@ -31,7 +31,7 @@
 #include "dmat.h"
 #include "lapack.h"
 
-struct clb_inverting {
+struct clb_inverse_state {
     struct clb_runtime *runtime;
     const struct clb_inverse *problem;
     size_t element, n;
@@ -39,28 +39,28 @@ struct clb_inverting {
     size_t strip; /* rows (or columns) of a product; at most base where zeros are multiplied */
     bool cuts;    /* zeros are left out */
     const char *kernel; /* of the products, for reports */
-    struct clb_engine engine;
+    struct clb_workspace workspace;
     struct clb_dmat a, x, y; /* what is given; the inverse, or a copy; the product. n x n, there */
 };
 
-/* The engine, and the shapes of a, x and y, of which the memory is not this one's. */
-clb_status clb_inverting_open(struct clb_inverting *inverting,
+/* The workspace, and the shapes of a, x and y, of which the memory is not this one's. */
+clb_status clb_inverting_open(struct clb_inverse_state *inverting,
                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* Enqueue all of it. y may be a. */
-clb_status clb_inverting_compute(struct clb_inverting *inverting) CLB_MUST_CHECK;
+clb_status clb_inverting_compute(struct clb_inverse_state *inverting) CLB_MUST_CHECK;
 
 /* What the result is in: x or y. */
-const struct clb_dmat *clb_inverting_result(const struct clb_inverting *inverting);
+const struct clb_dmat *clb_inverting_result(const struct clb_inverse_state *inverting);
 
 /* From the host's memory to the caller's matrix, by as many threads as are free; CLB_ERR_RANGE when
  * it is not finite, and nothing is written. */
-clb_status clb_inverting_write(const struct clb_inverting *inverting, const void *result,
+clb_status clb_inverting_write(const struct clb_inverse_state *inverting, const void *result,
                                size_t ld) CLB_MUST_CHECK;
 
-clb_status clb_inverse_run_shared(struct clb_inverting *inverting,
+clb_status clb_inverse_run_shared(struct clb_inverse_state *inverting,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-clb_status clb_inverse_run_stream(struct clb_inverting *inverting,
+clb_status clb_inverse_run_stream(struct clb_inverse_state *inverting,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 #endif

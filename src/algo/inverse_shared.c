@@ -4,8 +4,8 @@
 #include "shared.h"
 
 struct run {
-    struct clb_inverting *inverting;
-    struct clb_loan loan;
+    struct clb_inverse_state *inverting;
+    struct clb_operand_view view;
     struct clb_buffer *x, *y;
 };
 
@@ -22,36 +22,36 @@ static clb_status get_matrix(struct run *run, struct clb_dmat *x, struct clb_buf
 
 static clb_status open_matrices(struct run *run)
 {
-    struct clb_inverting *inverting = run->inverting;
+    struct clb_inverse_state *inverting = run->inverting;
     const struct clb_inverse *problem = inverting->problem;
     clb_status status = get_matrix(run, &inverting->x, &run->x);
     if (status == CLB_OK && problem->multiplies)
         status = get_matrix(run, &inverting->y, &run->y);
     if (status == CLB_OK)
-        status =
-            clb_loan_take(&run->loan, &inverting->engine, problem->a, problem->lda, &inverting->a);
+        status = clb_operand_view_open(&run->view, &inverting->workspace, problem->a, problem->lda,
+                                       &inverting->a);
     return status;
 }
 
 /* The mapping ends when everything else has, so that the caller's matrix is nobody's then. */
 static clb_status write_back(struct run *run)
 {
-    struct clb_inverting *inverting = run->inverting;
+    struct clb_inverse_state *inverting = run->inverting;
     const struct clb_dmat *result = clb_inverting_result(inverting);
     void *mapped;
-    clb_status status = clb_dmat_map_result(&inverting->engine, result, &mapped);
+    clb_status status = clb_dmat_map_result(&inverting->workspace, result, &mapped);
     if (status != CLB_OK)
         return status;
-    clb_loan_return(&run->loan, inverting->runtime, true);
+    clb_operand_view_close(&run->view, inverting->runtime, true);
     status = clb_inverting_write(inverting, mapped, result->ld);
-    clb_status unmapped = clb_dmat_unmap(&inverting->engine, result, mapped);
+    clb_status unmapped = clb_dmat_unmap(&inverting->workspace, result, mapped);
     if (unmapped != CLB_OK)
         clb_log(CLB_LOG_INFO, "inverse: %s after the result was written",
                 clb_status_name(unmapped));
     return status;
 }
 
-clb_status clb_inverse_run_shared(struct clb_inverting *inverting,
+clb_status clb_inverse_run_shared(struct clb_inverse_state *inverting,
                                   const struct clb_gemm_variant *variant)
 {
     struct run run = {.inverting = inverting};
@@ -62,10 +62,10 @@ clb_status clb_inverse_run_shared(struct clb_inverting *inverting,
         status = clb_inverting_compute(inverting);
     if (status == CLB_OK)
         status = write_back(&run);
-    bool idle = clb_engine_finish(&inverting->engine);
-    clb_loan_return(&run.loan, inverting->runtime, idle);
+    bool idle = clb_workspace_finish(&inverting->workspace);
+    clb_operand_view_close(&run.view, inverting->runtime, idle);
     clb_buffer_end(inverting->runtime, run.x, idle);
     clb_buffer_end(inverting->runtime, run.y, idle);
-    clb_engine_close(&inverting->engine, idle);
+    clb_workspace_close(&inverting->workspace, idle);
     return status;
 }

@@ -1,7 +1,7 @@
 /* Inverses on a device with its own memory: block columns of the triangle go up, and those of the
  * result come down into memory of the host that the caller does not see. A product takes the place
  * of what was given. */
-#include "ferry.h"
+#include "transfer_queue.h"
 #include "inverse.h"
 
 #include <stdlib.h>
@@ -10,18 +10,18 @@
 #define COLUMNS ((size_t)512)
 
 struct run {
-    struct clb_inverting *inverting;
+    struct clb_inverse_state *inverting;
     struct clb_buffer *memory[2]; /* of a and y, of x */
     void *host;                   /* the result's, with the device's leading dimension */
     size_t bytes;                 /* of each */
-    struct clb_ferry ferry;
-    struct clb_cargo *cargo; /* those that go up, then those that come down */
+    struct clb_transfer_queue transfers;
+    struct clb_transfer *transfer; /* those that go up, then those that come down */
     size_t loads;
 };
 
 static clb_status get_memory(struct run *run)
 {
-    struct clb_inverting *inverting = run->inverting;
+    struct clb_inverse_state *inverting = run->inverting;
     size_t ld = inverting->x.ld;
     clb_status status = clb_extent_bytes(ld, inverting->n, ld, inverting->element, &run->bytes);
     for (size_t i = 0; i < CLB_COUNT_OF(run->memory) && status == CLB_OK; i++)
@@ -36,21 +36,21 @@ static clb_status get_memory(struct run *run)
 
 static clb_status make_loads(struct run *run)
 {
-    const struct clb_inverting *inverting = run->inverting;
+    const struct clb_inverse_state *inverting = run->inverting;
     const struct clb_inverse *problem = inverting->problem;
     const struct clb_dmat *result = clb_inverting_result(inverting);
     size_t n = inverting->n;
     run->loads = clb_div_up(n, COLUMNS);
-    run->cargo = calloc(2 * run->loads, sizeof *run->cargo);
-    if (run->cargo == NULL)
+    run->transfer = calloc(2 * run->loads, sizeof *run->transfer);
+    if (run->transfer == NULL)
         return CLB_ERR_NOMEM;
     for (size_t i = 0; i < run->loads; i++) {
         size_t k = i * COLUMNS, width = clb_min(COLUMNS, n - k);
-        struct clb_cargo *down = &run->cargo[run->loads + i];
-        run->cargo[i] = clb_cargo_of_triangle(&inverting->a, inverting->element, problem->upper, k,
-                                              width, problem->a, problem->lda);
-        *down = clb_cargo_of_triangle(result, inverting->element, problem->upper, k, width,
-                                      run->host, result->ld);
+        struct clb_transfer *down = &run->transfer[run->loads + i];
+        run->transfer[i] = clb_transfer_of_triangle(
+            &inverting->a, inverting->element, problem->upper, k, width, problem->a, problem->lda);
+        *down = clb_transfer_of_triangle(result, inverting->element, problem->upper, k, width,
+                                         run->host, result->ld);
         down->down = true;
     }
     return CLB_OK;
@@ -58,20 +58,20 @@ static clb_status make_loads(struct run *run)
 
 static clb_status compute(struct run *run)
 {
-    struct clb_inverting *inverting = run->inverting;
-    struct clb_queue *queue = inverting->engine.queue;
+    struct clb_inverse_state *inverting = run->inverting;
+    struct clb_queue *queue = inverting->workspace.queue;
     clb_status status = CLB_OK;
-    clb_ferry_start(&run->ferry);
+    clb_transfer_queue_start(&run->transfers);
     for (size_t i = 0; i < run->loads && status == CLB_OK; i++)
-        status = clb_ferry_await(&run->ferry, i, queue);
+        status = clb_transfer_queue_await(&run->transfers, i, queue);
     if (status == CLB_OK)
         status = clb_inverting_compute(inverting);
     for (size_t i = 0; i < run->loads && status == CLB_OK; i++)
-        status = clb_ferry_publish(&run->ferry, run->loads + i, queue);
-    return clb_ferry_finish(&run->ferry, status);
+        status = clb_transfer_queue_publish(&run->transfers, run->loads + i, queue);
+    return clb_transfer_queue_finish(&run->transfers, status);
 }
 
-clb_status clb_inverse_run_stream(struct clb_inverting *inverting,
+clb_status clb_inverse_run_stream(struct clb_inverse_state *inverting,
                                   const struct clb_gemm_variant *variant)
 {
     struct run run = {.inverting = inverting};
@@ -81,21 +81,22 @@ clb_status clb_inverse_run_stream(struct clb_inverting *inverting,
     if (status == CLB_OK)
         status = make_loads(&run);
     if (status == CLB_OK)
-        status = clb_ferry_open(&run.ferry, inverting->engine.lane, inverting->problem->precision,
-                                run.cargo, 2 * run.loads, variant->tuning.value[CLB_PARAM_THREADS]);
+        status = clb_transfer_queue_open(&run.transfers, inverting->workspace.queue_set,
+                                         inverting->problem->precision, run.transfer, 2 * run.loads,
+                                         variant->tuning.value[CLB_PARAM_THREADS]);
     if (status == CLB_OK)
         status = compute(&run);
-    bool idle = clb_engine_finish(&inverting->engine);
-    clb_ferry_close(&run.ferry, idle);
+    bool idle = clb_workspace_finish(&inverting->workspace);
+    clb_transfer_queue_close(&run.transfers, idle);
     if (status == CLB_OK)
-        status = clb_lane_check(inverting->engine.lane);
+        status = clb_queue_set_check(inverting->workspace.queue_set);
     if (status == CLB_OK)
         status = clb_inverting_write(inverting, run.host, inverting->x.ld);
-    free(run.cargo);
+    free(run.transfer);
     if (run.host != NULL)
         clb_host_unmap(run.host, run.bytes);
     for (size_t i = 0; i < CLB_COUNT_OF(run.memory); i++)
         clb_buffer_end(inverting->runtime, run.memory[i], idle);
-    clb_engine_close(&inverting->engine, idle);
+    clb_workspace_close(&inverting->workspace, idle);
     return status;
 }

@@ -10,10 +10,10 @@ extern const struct clb_source clb_kernel_gemm_nv_dmma;
 extern const struct clb_source clb_kernel_gemm_nv_bf16_sync;
 extern const struct clb_source clb_kernel_gemm_nv_bf16x6;
 extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
-extern const struct clb_source clb_kernel_getrf_panel;
+extern const struct clb_source clb_kernel_getf2;
 extern const struct clb_source clb_kernel_laswp;
-extern const struct clb_source clb_kernel_potrf_block;
-extern const struct clb_source clb_kernel_shape;
+extern const struct clb_source clb_kernel_potf2;
+extern const struct clb_source clb_kernel_structure;
 extern const struct clb_source clb_kernel_trsm;
 
 #endif

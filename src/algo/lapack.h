@@ -41,7 +41,7 @@ struct clb_getrf {
 
 /* What the algorithm asks of the next library, on column-major host memory: the panels, and the
  * rest after a failure of the device. */
-struct clb_lapack_next {
+struct clb_host_lu {
     const void *context;
     /* xGETRF; ipiv is 1-based and relative to the first row. Returns info >= 0. Where the device is
      * the CPU it had better use one thread, see src/next/threads.c: OpenBLAS's idle threads spin
@@ -62,11 +62,11 @@ struct clb_getrf_result {
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
  * columns_written, and when that is not 0 clb_getrf_resume must finish the factorisation. */
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrf *problem, const struct clb_lapack_next *next,
+                         const struct clb_getrf *problem, const struct clb_host_lu *next,
                          struct clb_getrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_getrf_run has left (getrf_resume.c). */
-void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_lapack_next *next,
+void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_lu *next,
                       struct clb_getrf_result *result);
 
 /* ---- geqrf.c --------------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ struct clb_ormqr {
 
 /* What the algorithm asks of the next library, on column-major host memory: the panels, and the
  * rest after a failure of the device. */
-struct clb_qr_next {
+struct clb_host_qr {
     const void *context;
     /* The results of xGEQRF, by whatever routine computes them fastest where n is small. */
     void (*panel)(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau);
@@ -114,12 +114,12 @@ struct clb_geqrf_result {
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
  * columns_written, and when that is not 0 clb_geqrf_resume must finish the factorisation. */
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_geqrf *problem, const struct clb_qr_next *next,
+                         const struct clb_geqrf *problem, const struct clb_host_qr *next,
                          struct clb_geqrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_geqrf_run has left. With w columns written and k = min(w, m): A2 =
  * H(k)^H*...*H(1)^H*A2 for the other columns, then the rows of these from k on are factored. */
-void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_qr_next *next,
+void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_qr *next,
                       struct clb_geqrf_result *result);
 
 /* ---- ormqr.c --------------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct cl
  * frees *progress, whose parts are columns of B; there are none where A is singular. */
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_getrf *problem, const struct clb_getrs *system,
-                        const struct clb_lapack_next *next, struct clb_getrf_result *result,
+                        const struct clb_host_lu *next, struct clb_getrf_result *result,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* ---- getri.c --------------------------------------------------------------------------------- */
@@ -216,7 +216,7 @@ struct clb_potrf {
 };
 
 /* What the algorithm asks of the next library, as for LU. */
-struct clb_potrf_next {
+struct clb_host_cholesky {
     const void *context;
     /* xPOTRF; returns info >= 0. */
     size_t (*potrf)(const void *context, const struct clb_potrf *problem);
@@ -234,11 +234,11 @@ struct clb_potrf_result {
  * before that one are. Otherwise the matrix is intact beyond columns_written, and when that is not
  * 0 clb_potrf_resume must finish the factorisation. */
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrf *problem, const struct clb_potrf_next *next,
+                         const struct clb_potrf *problem, const struct clb_host_cholesky *next,
                          struct clb_potrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_potrf_run has left (potrf_resume.c). */
-void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_potrf_next *next,
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
                       struct clb_potrf_result *result);
 
 /* ---- potrs.c --------------------------------------------------------------------------------- */

@@ -38,7 +38,7 @@ size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role 
 
 bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant)
 {
-    return variant->family->has_cut &&
+    return variant->family->has_skip &&
            panel_width(variant, CLB_OPERAND_A) %
                    (parts(variant) * panel_width(variant, CLB_OPERAND_B)) ==
                0;
@@ -82,20 +82,20 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
     return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
 }
 
-static clb_status launch(struct clb_lane *lane, struct clb_program *program, const char *name,
-                         const struct clb_argument *arguments, size_t count,
+static clb_status launch(struct clb_queue_set *queue_set, struct clb_program *program,
+                         const char *name, const struct clb_argument *arguments, size_t count,
                          const struct clb_geometry *geometry, struct clb_order order)
 {
     cl_kernel kernel;
-    clb_status status = clb_lane_kernel(lane, program, name, &kernel);
+    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_lane_launch(order.queue != NULL ? order.queue : lane->queue, kernel, name, arguments,
-                           count, geometry->dimensions, geometry->global, geometry->local,
-                           order.waits, order.wait_list, order.event);
+    return clb_queue_set_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                                arguments, count, geometry->dimensions, geometry->global,
+                                geometry->local, order.waits, order.wait_list, order.event);
 }
 
-clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag, struct clb_order order)
 {
@@ -119,7 +119,7 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
     if (parts(variant) > 1)
         arguments[count++] = CLB_ARG(conjugate);
     struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
-    return launch(lane, kind != 0 ? *variant->shapes : variant->program,
+    return launch(queue_set, kind != 0 ? *variant->shapes : variant->program,
                   names[kind != 0][role][chunk->depth_contiguous], arguments, count, &geometry,
                   order);
 }
@@ -127,7 +127,8 @@ clb_status clb_gemm_pack(struct clb_lane *lane, const struct clb_gemm_variant *v
 /* As beta with alpha = -1: subtract product by product (CLB_IN_ORDER in the kernels). */
 #define IN_ORDER 2
 
-clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_variant *variant,
+clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
+                             const struct clb_gemm_variant *variant,
                              const struct clb_product *product, struct clb_order order)
 {
     size_t each = parts(variant);
@@ -140,7 +141,7 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     const cl_double beta_d = product->in_order ? IN_ORDER : product->add || product->subtract;
     const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
     bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
-    const struct clb_cut *cut = &product->cut;
+    const struct clb_skip *cut = &product->cut;
     const cl_uint kind = cut->kind;
     const cl_int a_cut = (cl_int)((ptrdiff_t)each * cut->a);
     const cl_int b_cut = (cl_int)((ptrdiff_t)each * cut->b);
@@ -163,15 +164,15 @@ clb_status clb_gemm_multiply(struct clb_lane *lane, const struct clb_gemm_varian
     if (product->ldb != 0) {
         arguments[count++] = CLB_ARG(ldb);
         name = "clb_gemm_direct";
-    } else if (kind != 0 || product->b_of_a != CLB_OP_N) {
-        static const char *const names[] = {"clb_gemm_cut", "clb_gemm_syrk", "clb_gemm_herk"};
+    } else if (kind != 0 || product->b_op_of_a != CLB_OP_N) {
+        static const char *const names[] = {"clb_gemm_skip", "clb_gemm_syrk", "clb_gemm_herk"};
         arguments[count++] = CLB_ARG(kind);
         arguments[count++] = CLB_ARG(a_cut);
         arguments[count++] = CLB_ARG(b_cut);
         arguments[count++] = CLB_ARG(c_cut);
-        name = names[product->b_of_a];
+        name = names[product->b_op_of_a];
         program = *variant->shapes;
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
-    return launch(lane, program, name, arguments, count, &geometry, order);
+    return launch(queue_set, program, name, arguments, count, &geometry, order);
 }

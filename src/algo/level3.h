@@ -17,7 +17,7 @@ struct clb_level3_operand {
     const void *data;
     size_t ld;
     clb_op op; /* of symmetric and Hermitian operands: CLB_OP_N */
-    clb_shape shape;
+    clb_structure shape;
     bool upper, unit; /* as stored, before op */
 };
 

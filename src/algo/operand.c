@@ -4,7 +4,7 @@
  * memory; overlapping operands (A*A^T) share one, since buffers over overlapping memory are not
  * defined. Otherwise, and where an operand is larger than a buffer may be, chunks are copied by
  * rectangular transfers into a buffer of the shim's. */
-#include "shape.h"
+#include "structure.h"
 
 /* Where her2k's two factors differ one matrix is scaled instead: that which the first term takes
  * without op, and the second conjugate transposed. */

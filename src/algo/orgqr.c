@@ -1,6 +1,6 @@
 /* LAPACK xORGQR and xUNGQR: Q = H1*...*Hb*I, from the last block to the first, so that block k only
  * touches rows and columns from its first on. The result is made beside the vectors. */
-#include "ferry.h"
+#include "transfer_queue.h"
 #include "reflect.h"
 #include "shared.h"
 
@@ -11,14 +11,14 @@ struct run {
     const struct clb_orgqr *problem;
     struct clb_orgqr_result *result;
     size_t element, nb;
-    struct clb_engine engine;
+    struct clb_workspace workspace;
     struct clb_reflectors reflectors;
     struct clb_buffer *memory, *copy; /* of Q; of the vectors, NULL where they are used in place */
     struct clb_dmat q, vectors;
     cl_mem wrapped;
-    struct clb_ferry ferry;
-    struct clb_cargo *cargo; /* the vectors; columns of Q from the right to the left */
-    size_t cargoes;
+    struct clb_transfer_queue transfers;
+    struct clb_transfer *transfer; /* the vectors; columns of Q from the right to the left */
+    size_t transfer_count;
 };
 
 struct clb_orgqr clb_orgqr_rest(const struct clb_orgqr *problem,
@@ -50,12 +50,12 @@ static clb_status open_run(struct run *run, const struct clb_gemm_variant *varia
     const struct clb_orgqr *problem = run->problem;
     run->element = clb_precision_size(problem->precision);
     run->nb = clb_min(clb_reflectors_width(run->runtime, variant), problem->k);
-    const struct clb_engine_limits limits =
+    const struct clb_workspace_limits limits =
         clb_reflectors_limits(problem->m, run->nb, false, problem->n);
-    clb_status status = clb_engine_open(&run->engine, run->runtime, variant, &limits);
+    clb_status status = clb_workspace_open(&run->workspace, run->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
-    run->result->kernel = run->engine.variant->name;
+    run->result->kernel = run->workspace.variant->name;
     return get_matrix(run, kind, problem->n, &run->q, &run->memory);
 }
 
@@ -63,7 +63,7 @@ static clb_status open_reflectors(struct run *run)
 {
     run->reflectors =
         (struct clb_reflectors){.nb = run->nb, .a = run->vectors, .tau = run->problem->tau};
-    return clb_reflectors_open(&run->reflectors, &run->engine, run->problem->n);
+    return clb_reflectors_open(&run->reflectors, &run->workspace, run->problem->n);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ static clb_status make_q(struct run *run)
     size_t m = run->q.rows, n = run->q.cols, blocks = clb_div_up(run->problem->k, run->nb);
     clb_status status = clb_reflectors_form(&run->reflectors, 0, run->problem->k);
     if (status == CLB_OK)
-        status = clb_dmat_trapezoid(&run->engine, &run->q, &run->q, false);
+        status = clb_dmat_trapezoid(&run->workspace, &run->q, &run->q, false);
     for (size_t i = blocks; i-- > 0 && status == CLB_OK;) {
         size_t k = i * run->nb;
         const struct clb_dmat c = clb_dmat_part(&run->q, k, k, m - k, n - k);
@@ -99,7 +99,7 @@ static clb_status open_vectors(struct run *run)
     run->wrapped = NULL;
     status = get_matrix(run, CLB_MEMORY_HOST, problem->k, &run->vectors, &run->copy);
     if (status == CLB_OK)
-        status = clb_dmat_copy_in(&run->engine, &run->vectors, problem->a, problem->lda);
+        status = clb_dmat_copy_in(&run->workspace, &run->vectors, problem->a, problem->lda);
     return status;
 }
 
@@ -112,52 +112,53 @@ static clb_status run_shared(struct run *run)
     if (status == CLB_OK)
         status = make_q(run);
     if (status == CLB_OK)
-        status =
-            clb_dmat_copy_out(&run->engine, &run->q, run->problem->a, run->problem->lda, &written);
+        status = clb_dmat_copy_out(&run->workspace, &run->q, run->problem->a, run->problem->lda,
+                                   &written);
     run->result->columns_left = written ? 0 : run->problem->n;
     return status;
 }
 
 /* ---- a device with its own memory ------------------------------------------------------------ */
 
-static clb_status make_cargo(struct run *run)
+static clb_status make_transfer(struct run *run)
 {
     const struct clb_orgqr *problem = run->problem;
     size_t each = clb_piece_columns(problem->m * run->element, run->nb);
-    run->cargo = calloc(1 + clb_div_up(problem->n, each), sizeof *run->cargo);
-    if (run->cargo == NULL)
+    run->transfer = calloc(1 + clb_div_up(problem->n, each), sizeof *run->transfer);
+    if (run->transfer == NULL)
         return CLB_ERR_NOMEM;
-    run->cargo[run->cargoes++] = (struct clb_cargo){.x = run->vectors,
-                                                    .host = problem->a,
-                                                    .ld = problem->lda,
-                                                    .alpha = clb_scalar_one(problem->precision)};
+    run->transfer[run->transfer_count++] =
+        (struct clb_transfer){.x = run->vectors,
+                              .host = problem->a,
+                              .ld = problem->lda,
+                              .alpha = clb_scalar_one(problem->precision)};
     for (size_t end = problem->n; end > 0;) {
         size_t cols = clb_min(each, end);
         end -= cols;
-        run->cargo[run->cargoes++] =
-            (struct clb_cargo){.down = true,
-                               .x = clb_dmat_part(&run->q, 0, end, problem->m, cols),
-                               .host = (char *)problem->a + end * problem->lda * run->element,
-                               .ld = problem->lda,
-                               .extent = cols};
+        run->transfer[run->transfer_count++] =
+            (struct clb_transfer){.down = true,
+                                  .x = clb_dmat_part(&run->q, 0, end, problem->m, cols),
+                                  .host = (char *)problem->a + end * problem->lda * run->element,
+                                  .ld = problem->lda,
+                                  .extent = cols};
     }
     return CLB_OK;
 }
 
 static clb_status travel(struct run *run)
 {
-    clb_ferry_start(&run->ferry);
-    clb_status status = clb_ferry_await(&run->ferry, 0, run->engine.queue);
+    clb_transfer_queue_start(&run->transfers);
+    clb_status status = clb_transfer_queue_await(&run->transfers, 0, run->workspace.queue);
     if (status == CLB_OK)
         status = make_q(run);
     /* The columns are the vectors' until all is known to be well. */
     if (status == CLB_OK)
-        status = clb_lane_finish(run->engine.lane);
-    for (size_t i = 1; i < run->cargoes && status == CLB_OK; i++)
-        status = clb_ferry_publish(&run->ferry, i, run->engine.queue);
-    status = clb_ferry_finish(&run->ferry, status);
-    for (size_t i = 0; i < run->ferry.arrived; i++)
-        run->result->columns_left -= run->cargo[1 + i].x.cols;
+        status = clb_queue_set_finish(run->workspace.queue_set);
+    for (size_t i = 1; i < run->transfer_count && status == CLB_OK; i++)
+        status = clb_transfer_queue_publish(&run->transfers, i, run->workspace.queue);
+    status = clb_transfer_queue_finish(&run->transfers, status);
+    for (size_t i = 0; i < run->transfers.arrived; i++)
+        run->result->columns_left -= run->transfer[1 + i].x.cols;
     return status;
 }
 
@@ -168,10 +169,11 @@ static clb_status run_stream(struct run *run, size_t threads)
     if (status == CLB_OK)
         status = open_reflectors(run);
     if (status == CLB_OK)
-        status = make_cargo(run);
+        status = make_transfer(run);
     if (status == CLB_OK)
-        status = clb_ferry_open(&run->ferry, run->engine.lane, run->problem->precision, run->cargo,
-                                run->cargoes, threads);
+        status = clb_transfer_queue_open(&run->transfers, run->workspace.queue_set,
+                                         run->problem->precision, run->transfer,
+                                         run->transfer_count, threads);
     return status == CLB_OK ? travel(run) : status;
 }
 
@@ -188,16 +190,16 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (status == CLB_OK)
         status =
             stream ? run_stream(&run, variant->tuning.value[CLB_PARAM_THREADS]) : run_shared(&run);
-    bool idle = clb_engine_finish(&run.engine);
+    bool idle = clb_workspace_finish(&run.workspace);
     if (status == CLB_OK)
-        status = clb_lane_check(run.engine.lane);
-    clb_ferry_close(&run.ferry, idle);
-    free(run.cargo);
+        status = clb_queue_set_check(run.workspace.queue_set);
+    clb_transfer_queue_close(&run.transfers, idle);
+    free(run.transfer);
     if (run.wrapped != NULL && idle)
         clb_cl.ReleaseMemObject(run.wrapped);
     clb_reflectors_close(&run.reflectors, idle);
     clb_buffer_end(runtime, run.copy, idle);
     clb_buffer_end(runtime, run.memory, idle);
-    clb_engine_close(&run.engine, idle);
+    clb_workspace_close(&run.workspace, idle);
     return status;
 }

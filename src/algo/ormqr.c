@@ -19,7 +19,7 @@ struct clb_ormqr clb_ormqr_part(const struct clb_ormqr *problem, const struct cl
     return part;
 }
 
-static struct clb_engine_limits limits_of(const struct clb_solve *solve)
+static struct clb_workspace_limits limits_of(const struct clb_solve *solve)
 {
     struct product *product = solve->context;
     product->extent = clb_solve_part(solve);
@@ -27,18 +27,18 @@ static struct clb_engine_limits limits_of(const struct clb_solve *solve)
                                  product->extent);
 }
 
-static clb_status prepare(struct clb_solve *solve, struct clb_engine *engine,
+static clb_status prepare(struct clb_solve *solve, struct clb_workspace *workspace,
                           const struct clb_dmat *a)
 {
     struct product *product = solve->context;
     product->reflectors = (struct clb_reflectors){
         .nb = product->nb, .right = solve->right, .a = *a, .tau = product->problem->tau};
-    clb_status status = clb_reflectors_open(&product->reflectors, engine, product->extent);
+    clb_status status = clb_reflectors_open(&product->reflectors, workspace, product->extent);
     return status == CLB_OK ? clb_reflectors_form(&product->reflectors, 0, a->cols) : status;
 }
 
 /* Q = H1*...*Hb: Q^H*C and C*Q begin with H1, Q*C and C*Q^H with Hb. */
-static clb_status apply(struct clb_solve *solve, struct clb_engine *engine,
+static clb_status apply(struct clb_solve *solve, struct clb_workspace *workspace,
                         const struct clb_dmat *part)
 {
     struct product *product = solve->context;
@@ -46,7 +46,7 @@ static clb_status apply(struct clb_solve *solve, struct clb_engine *engine,
     bool forward = solve->right == (op == CLB_OP_N);
     size_t nb = product->nb, blocks = clb_div_up(solve->cols_a, nb);
     clb_status status = CLB_OK;
-    (void)engine;
+    (void)workspace;
     for (size_t i = 0; i < blocks && status == CLB_OK; i++) {
         size_t k = (forward ? i : blocks - 1 - i) * nb;
         const struct clb_dmat c = solve->right

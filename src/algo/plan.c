@@ -1,6 +1,6 @@
-/* How a GEMM is cut into tiles of C and slabs of the depth where the device shares the host's
+/* How a GEMM is limits into tiles of C and slabs of the depth where the device shares the host's
  * memory. */
-#include "shape.h"
+#include "structure.h"
 
 /* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and of
  * equal size, so that the last one is not a sliver. */
@@ -30,7 +30,7 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
         clb_packed_bytes(variant, CLB_OPERAND_B, clb_min(plan->tile_n, problem->n), depth);
     plan->c_bytes = plan->ldc * clb_min(plan->tile_n, problem->n) * element;
     plan->c_slots = clb_min(plan->tile_rows * plan->tile_cols, 2);
-    if (clb_gemm_is_mixed(variant, problem)) {
+    if (clb_gemm_is_expanded(variant, problem)) {
         size_t widest = clb_min(clb_max(plan->tile_m, plan->tile_n), MIXED);
         plan->mixed_w = clb_round_up(widest, clb_gemm_square_unit(variant));
         plan->mixed_bytes = plan->mixed_w * depth * element;
@@ -44,8 +44,8 @@ static bool is_direct(const struct clb_gemm_variant *variant, const struct clb_g
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
-/* How B is A's twin in every term, so that the panels of A are all that is packed: where they have
- * all of B, and are all kept. */
+/* How B is A's transposed_term in every term, so that the panels of A are all that is packed: where
+ * they have all of B, and are all kept. */
 static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct clb_gemm_plan *plan)
 {
@@ -58,7 +58,7 @@ static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct c
     for (size_t t = 0; t < terms; t++) {
         const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
         const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
-        if (clb_gemm_twin(problem, t) == CLB_MAX_TERMS || a.scale != NULL)
+        if (clb_gemm_transposed_term(problem, t) == CLB_MAX_TERMS || a.scale != NULL)
             return CLB_OP_N;
         adjoint = a.conjugated != b.conjugated;
     }
@@ -85,8 +85,8 @@ static bool fits(const struct clb_gemm_variant *variant, const struct clb_gemm *
     size_t others = a_kept && plan->tile_cols == 1 ? slots : 1;
     plan->kept = a_kept ? CLB_OPERAND_A : CLB_OPERAND_B;
     plan->a_slots = a_kept ? slots : others;
-    plan->b_of_a = find_b_of_a(variant, problem, plan);
-    plan->b_slots = plan->direct || plan->b_of_a != CLB_OP_N ? 0 : a_kept ? others : slots;
+    plan->b_op_of_a = find_b_of_a(variant, problem, plan);
+    plan->b_slots = plan->direct || plan->b_op_of_a != CLB_OP_N ? 0 : a_kept ? others : slots;
     plan->queues = slots == plan->slabs ? plan->c_slots : 1;
     size_t own_a = plan->kept == CLB_OPERAND_B ? plan->queues : 1;
     size_t own_b = plan->kept == CLB_OPERAND_A ? plan->queues : 1;
@@ -109,8 +109,8 @@ static bool fits(const struct clb_gemm_variant *variant, const struct clb_gemm *
 /* Columns of a triangular region, whose tiles on the diagonal are computed in full. */
 #define REGION_SHARES ((size_t)8)
 
-/* What tiles are multiples of, and those that are not cut. */
-struct cut {
+/* What tiles are multiples of, and those that are not limits. */
+struct tile_limits {
     size_t unit_m, unit_n;
     bool square, whole_m, whole_n; /* square: rows are a multiple of the columns */
     size_t tile_m, tile_n;         /* wanted */
@@ -126,39 +126,40 @@ static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_
 {
     size_t line = clb_gemm_has_whole_columns(problem) ? problem->m : problem->n;
     size_t most = IN_CACHE / clb_precision_size(variant->precision) / clb_max(line, 1);
-    return variant->family->has_cut && width > most && width / 2 <= most;
+    return variant->family->has_skip && width > most && width / 2 <= most;
 }
 
-static struct cut get_cut(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+static struct tile_limits get_limits(const struct clb_gemm_variant *variant,
+                                     const struct clb_gemm *problem)
 {
     const size_t *value = variant->tuning.value;
-    struct cut cut = {.unit_m = clb_gemm_unit(variant, CLB_OPERAND_A),
-                      .unit_n = clb_gemm_unit(variant, CLB_OPERAND_B),
-                      .square = clb_gemm_region(problem) != CLB_REGION_FULL,
-                      .whole_m = clb_gemm_has_whole_columns(problem),
-                      .whole_n = clb_gemm_has_whole_rows(problem),
-                      .tile_m = value[CLB_PARAM_TILE_M],
-                      .tile_n = value[CLB_PARAM_TILE_N]};
-    if (cut.square) {
-        cut.unit_m = cut.unit_n = clb_gemm_square_unit(variant);
-        if (!variant->family->has_cut)
-            cut.tile_n = clb_min(cut.tile_n, clb_div_up(problem->n, REGION_SHARES));
+    struct tile_limits limits = {.unit_m = clb_gemm_unit(variant, CLB_OPERAND_A),
+                                 .unit_n = clb_gemm_unit(variant, CLB_OPERAND_B),
+                                 .square = clb_gemm_region(problem) != CLB_REGION_FULL,
+                                 .whole_m = clb_gemm_has_whole_columns(problem),
+                                 .whole_n = clb_gemm_has_whole_rows(problem),
+                                 .tile_m = value[CLB_PARAM_TILE_M],
+                                 .tile_n = value[CLB_PARAM_TILE_N]};
+    if (limits.square) {
+        limits.unit_m = limits.unit_n = clb_gemm_square_unit(variant);
+        if (!variant->family->has_skip)
+            limits.tile_n = clb_min(limits.tile_n, clb_div_up(problem->n, REGION_SHARES));
     }
-    if ((cut.whole_m || cut.whole_n) && halves_fit(variant, problem, cut.tile_n))
-        cut.tile_n /= 2;
-    if (cut.whole_n)
-        cut.tile_m = cut.tile_n;
-    return cut;
+    if ((limits.whole_m || limits.whole_n) && halves_fit(variant, problem, limits.tile_n))
+        limits.tile_n /= 2;
+    if (limits.whole_n)
+        limits.tile_m = limits.tile_n;
+    return limits;
 }
 
-static void set_tiles(const struct clb_gemm *problem, const struct cut *cut, size_t wanted_m,
-                      size_t wanted_n, struct clb_gemm_plan *plan)
+static void set_tiles(const struct clb_gemm *problem, const struct tile_limits *limits,
+                      size_t wanted_m, size_t wanted_n, struct clb_gemm_plan *plan)
 {
-    plan->tile_n = cut->whole_n ? clb_round_up(problem->n, cut->unit_n)
-                                : even_tile(problem->n, wanted_n, cut->unit_n);
-    plan->tile_m = cut->whole_m
-                       ? clb_round_up(problem->m, cut->unit_m)
-                       : even_tile(problem->m, wanted_m, cut->square ? plan->tile_n : cut->unit_m);
+    plan->tile_n = limits->whole_n ? clb_round_up(problem->n, limits->unit_n)
+                                   : even_tile(problem->n, wanted_n, limits->unit_n);
+    plan->tile_m = limits->whole_m ? clb_round_up(problem->m, limits->unit_m)
+                                   : even_tile(problem->m, wanted_m,
+                                               limits->square ? plan->tile_n : limits->unit_m);
 }
 
 /* The largest block of rows of A whose chunks, and a column of B's, fit into the budget; otherwise
@@ -166,25 +167,26 @@ static void set_tiles(const struct clb_gemm *problem, const struct cut *cut, siz
 static bool plan_within(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                         uint64_t budget, uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
-    const struct cut cut = get_cut(variant, problem);
-    size_t wanted_m = cut.tile_m, wanted_n = cut.tile_n;
+    const struct tile_limits limits = get_limits(variant, problem);
+    size_t wanted_m = limits.tile_m, wanted_n = limits.tile_n;
     do {
-        set_tiles(problem, &cut, wanted_m, wanted_n, plan);
+        set_tiles(problem, &limits, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
         if (fits(variant, problem, plan, plan->slabs, budget, max_alloc))
             return true;
         wanted_m = plan->tile_m / 2;
-    } while (wanted_m >= SMALLEST_BLOCK && !cut.whole_m && !cut.whole_n);
-    wanted_m = cut.tile_m * (cut.whole_n ? WIDER : 1);
-    wanted_n *= cut.whole_m ? WIDER : 1;
+    } while (wanted_m >= SMALLEST_BLOCK && !limits.whole_m && !limits.whole_n);
+    wanted_m = limits.tile_m * (limits.whole_n ? WIDER : 1);
+    wanted_n *= limits.whole_m ? WIDER : 1;
     for (;;) {
-        set_tiles(problem, &cut, wanted_m, wanted_n, plan);
+        set_tiles(problem, &limits, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
         if (fits(variant, problem, plan, 1, budget, max_alloc))
             return true;
         /* Halve the longer side that the kernel's own tile still allows to be halved. */
-        bool long_m = !cut.whole_m && plan->tile_m > (cut.square ? plan->tile_n : cut.unit_m);
-        bool long_n = !cut.whole_n && plan->tile_n > cut.unit_n;
+        bool long_m =
+            !limits.whole_m && plan->tile_m > (limits.square ? plan->tile_n : limits.unit_m);
+        bool long_n = !limits.whole_n && plan->tile_n > limits.unit_n;
         if (!long_m && !long_n)
             return false;
         if (long_m && (!long_n || plan->tile_m >= plan->tile_n))

@@ -1,8 +1,8 @@
-/* Cholesky: the steps on the device's matrix. chol.h has the scheme.
+/* Cholesky: the steps on the device's matrix. potrf.h has the scheme.
  *
  * Everything is said of A = L*L^H; where A = U^H*U is stored, U^H is L and rows are columns. */
-#include "chol.h"
-#include "ferry.h"
+#include "potrf.h"
+#include "transfer_queue.h"
 
 /* For devices without values of their own. */
 #define DEFAULT_NB_SHARED ((size_t)128)
@@ -16,19 +16,19 @@ static bool wants_block(const struct clb_chol *chol, size_t choice)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
     return choice == BY_DEVICE ||
-           (choice == BY_KIND && clb_block_is_faster(&chol->runtime->device));
+           (choice == BY_KIND && clb_potf2_is_faster(&chol->runtime->device));
 }
 
 static clb_status open_blocks(struct clb_chol *chol, size_t choice)
 {
     size_t width = clb_chol_width(chol, 0);
     if (wants_block(chol, choice)) {
-        if (clb_block_open(&chol->block, &chol->engine) == CLB_OK)
+        if (clb_potf2_open(&chol->block, &chol->workspace) == CLB_OK)
             return CLB_OK;
         clb_log(CLB_LOG_INFO, "potrf: the CPU factors the diagonal blocks");
     }
     return clb_buffer_get(chol->runtime, CLB_MEMORY_HOST, width * width * chol->element,
-                          &chol->hop);
+                          &chol->host_block);
 }
 
 clb_status clb_chol_open(struct clb_chol *chol, const struct clb_gemm_variant *variant)
@@ -43,24 +43,24 @@ clb_status clb_chol_open(struct clb_chol *chol, const struct clb_gemm_variant *v
     chol->x = (struct clb_dmat){.rows = n, .cols = n, .ld = clb_dmat_ld(n, chol->element)};
     size_t width = clb_chol_width(chol, 0);
     bool upper = chol->problem->upper;
-    struct clb_engine_limits limits = clb_solve_limits(width, !upper, n);
+    struct clb_workspace_limits limits = clb_solve_limits(width, !upper, n);
     limits.m = upper ? width : n;
     limits.n = upper ? n : width;
     limits.k = n;
-    clb_status status = clb_engine_open(&chol->engine, chol->runtime, variant, &limits);
+    clb_status status = clb_workspace_open(&chol->workspace, chol->runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
-    chol->result->kernel = chol->engine.variant->name;
+    chol->result->kernel = chol->workspace.variant->name;
     return open_blocks(chol, value[CLB_PARAM_POTRF_BLOCK]);
 }
 
 void clb_chol_close(struct clb_chol *chol, bool idle)
 {
-    if (chol->engine.runtime != NULL)
-        clb_block_close(&chol->block, &chol->engine, idle);
-    clb_buffer_end(chol->runtime, chol->hop, idle);
+    if (chol->workspace.runtime != NULL)
+        clb_potf2_close(&chol->block, &chol->workspace, idle);
+    clb_buffer_end(chol->runtime, chol->host_block, idle);
     clb_buffer_end(chol->runtime, chol->memory, idle);
-    clb_engine_close(&chol->engine, idle);
+    clb_workspace_close(&chol->workspace, idle);
 }
 
 size_t clb_chol_width(const struct clb_chol *chol, size_t k)
@@ -100,7 +100,7 @@ static clb_status update(struct clb_chol *chol, size_t p, size_t depth, size_t r
                                            .b = upper ? left : right,
                                            .op_a = upper ? CLB_OP_C : CLB_OP_N,
                                            .op_b = upper ? CLB_OP_N : CLB_OP_C};
-    return depth > 0 ? clb_dmat_update(&chol->engine, &update) : CLB_OK;
+    return depth > 0 ? clb_dmat_update(&chol->workspace, &update) : CLB_OK;
 }
 
 /* L(k+w:n, k:k+w) = A(k+w:n, k:k+w)*L(k:k+w, k:k+w)^-H. */
@@ -113,8 +113,8 @@ static clb_status solve(struct clb_chol *chol, size_t k, size_t width)
         .a = part(chol, k, k, width, width), .right = !upper, .upper = upper, .op = CLB_OP_C};
     if (rest == 0)
         return CLB_OK;
-    clb_status status = clb_dmat_pack_triangle(&chol->engine, &triangle);
-    return status == CLB_OK ? clb_dmat_solve(&chol->engine, &triangle, &b) : status;
+    clb_status status = clb_dmat_pack_triangle(&chol->workspace, &triangle);
+    return status == CLB_OK ? clb_dmat_solve(&chol->workspace, &triangle, &b) : status;
 }
 
 /* On the device, halves recursively. */
@@ -124,7 +124,8 @@ static clb_status factor_there(struct clb_chol *chol, size_t k, size_t width)
     clb_status status;
     if (width <= most) {
         const struct clb_dmat diagonal = part(chol, k, k, width, width);
-        status = clb_block_factor(&chol->block, &chol->engine, &diagonal, chol->problem->upper, k);
+        status =
+            clb_potf2_factor(&chol->block, &chol->workspace, &diagonal, chol->problem->upper, k);
         return status == CLB_OK ? solve(chol, k, width) : status;
     }
     size_t half = clb_round_up(width / 2, most), second = k + half;
@@ -142,9 +143,9 @@ static clb_status step_there(struct clb_chol *chol, size_t k, size_t width)
     if (status == CLB_OK)
         status = factor_there(chol, k, width);
     if (status == CLB_OK)
-        status = clb_queue_flush(chol->engine.queue);
+        status = clb_queue_flush(chol->workspace.queue);
     if (status == CLB_OK)
-        status = clb_block_look(&chol->block, &chol->engine, &chol->result->info);
+        status = clb_potf2_look(&chol->block, &chol->workspace, &chol->result->info);
     return status;
 }
 
@@ -153,9 +154,9 @@ static clb_status step_there(struct clb_chol *chol, size_t k, size_t width)
 static clb_status bring_down(struct clb_chol *chol, const struct clb_dmat *diagonal,
                              cl_event *event)
 {
-    clb_status status = clb_dmat_read(chol->engine.queue, diagonal, chol->element, chol->hop->host,
-                                      diagonal->rows, event);
-    return status == CLB_OK ? clb_queue_flush(chol->engine.queue) : status;
+    clb_status status = clb_dmat_read(chol->workspace.queue, diagonal, chol->element,
+                                      chol->host_block->host, diagonal->rows, event);
+    return status == CLB_OK ? clb_queue_flush(chol->workspace.queue) : status;
 }
 
 /* The block that is on its way, and its way up. Where it has a pivot that is not positive, the
@@ -164,10 +165,10 @@ static clb_status factor_here(struct clb_chol *chol, size_t k, size_t *width, cl
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);
     size_t first_width = *width, info = 0;
-    clb_status status = clb_lane_await(chol->engine.lane, event);
+    clb_status status = clb_queue_set_await(chol->workspace.queue_set, event);
     while (status == CLB_OK) {
         const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
-                                        chol->hop->host, *width};
+                                        chol->host_block->host, *width};
         info = chol->next->potrf(chol->next->context, &block);
         if (info == 0)
             break;
@@ -177,13 +178,13 @@ static clb_status factor_here(struct clb_chol *chol, size_t k, size_t *width, cl
         diagonal = part(chol, k, k, *width, *width);
         status = bring_down(chol, &diagonal, event);
         if (status == CLB_OK)
-            status = clb_lane_await(chol->engine.lane, event);
+            status = clb_queue_set_await(chol->workspace.queue_set, event);
     }
     if (*width < first_width)
         chol->result->info = k + *width + 1;
     if (status == CLB_OK && *width > 0)
-        status = clb_dmat_write(chol->engine.queue, &diagonal, chol->element, chol->hop->host,
-                                *width, NULL);
+        status = clb_dmat_write(chol->workspace.queue, &diagonal, chol->element,
+                                chol->host_block->host, *width, NULL);
     return status;
 }
 
@@ -199,7 +200,7 @@ static clb_status step_here(struct clb_chol *chol, size_t k, size_t width)
     if (status == CLB_OK && below < chol->n)
         status = update(chol, 0, k, below, chol->n - below, k, width);
     if (status == CLB_OK)
-        status = clb_queue_flush(chol->engine.queue);
+        status = clb_queue_flush(chol->workspace.queue);
     if (status == CLB_OK)
         status = factor_here(chol, k, &width, &event);
     if (event != NULL)
@@ -226,14 +227,14 @@ clb_status clb_chol_factor(struct clb_chol *chol,
     }
     /* Complete, and known to be so, before anything is written. */
     if (status == CLB_OK)
-        status = clb_lane_finish(chol->engine.lane);
+        status = clb_queue_set_finish(chol->workspace.queue_set);
     if (status == CLB_OK && there)
-        status = clb_block_finish(&chol->block, &chol->engine, &chol->result->info);
+        status = clb_potf2_finish(&chol->block, &chol->workspace, &chol->result->info);
     return status;
 }
 
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrf *problem, const struct clb_potrf_next *next,
+                         const struct clb_potrf *problem, const struct clb_host_cholesky *next,
                          struct clb_potrf_result *result)
 {
     struct clb_chol chol = {.runtime = runtime, .problem = problem, .next = next, .result = result};

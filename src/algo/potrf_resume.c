@@ -14,7 +14,7 @@ static void *at(const struct clb_potrf *problem, size_t row, size_t col)
     return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
 }
 
-static void solve_right(const struct clb_potrf *problem, const struct clb_potrf_next *next,
+static void solve_right(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
                         size_t written)
 {
     const struct clb_trsm trsm = {.precision = problem->precision,
@@ -31,8 +31,8 @@ static void solve_right(const struct clb_potrf *problem, const struct clb_potrf_
 }
 
 /* A(row:row+rows, col:col+cols) less the product of the first `depth` rows of U or columns of L. */
-static void update(const struct clb_potrf *problem, const struct clb_potrf_next *next, size_t depth,
-                   size_t row, size_t rows, size_t col, size_t cols)
+static void update(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
+                   size_t depth, size_t row, size_t rows, size_t col, size_t cols)
 {
     static const float minus_one_s[2] = {-1};
     static const double minus_one_d[2] = {-1};
@@ -66,7 +66,7 @@ static void clear_imaginary(const struct clb_potrf *problem, size_t q)
         ((double *)element)[1] = 0;
 }
 
-static void update_triangle(const struct clb_potrf *problem, const struct clb_potrf_next *next,
+static void update_triangle(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
                             size_t written)
 {
     for (size_t j = written; j < problem->n; j += BLOCK) {
@@ -83,7 +83,7 @@ static void update_triangle(const struct clb_potrf *problem, const struct clb_po
     }
 }
 
-void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_potrf_next *next,
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
                       struct clb_potrf_result *result)
 {
     size_t written = result->columns_written, n = problem->n;

@@ -1,6 +1,6 @@
 /* Cholesky on a device that shares the host's memory: the matrix is in memory of the shim, into
  * which the CPU copies the stated triangle, and from which it copies the factor out. */
-#include "chol.h"
+#include "potrf.h"
 #include "shared.h"
 
 /* The stated triangle's columns [0, cols) from or to the caller's matrix. */
@@ -9,7 +9,7 @@ static clb_status move(struct clb_chol *chol, bool out, size_t cols)
     const struct clb_potrf *problem = chol->problem;
     const char part = problem->upper ? 'U' : 'L';
     void *memory;
-    clb_status status = clb_dmat_map(&chol->engine, &chol->x, &memory);
+    clb_status status = clb_dmat_map(&chol->workspace, &chol->x, &memory);
     if (status != CLB_OK)
         return status;
     if (out)
@@ -20,7 +20,7 @@ static clb_status move(struct clb_chol *chol, bool out, size_t cols)
                           chol->x.ld);
     if (out)
         chol->result->columns_written = cols;
-    return clb_dmat_unmap(&chol->engine, &chol->x, memory);
+    return clb_dmat_unmap(&chol->workspace, &chol->x, memory);
 }
 
 /* Everything is brought in with the first panel. */
@@ -45,6 +45,6 @@ clb_status clb_potrf_run_shared(struct clb_chol *chol, const struct clb_gemm_var
     }
     if (status == CLB_OK && clb_chol_columns(chol) > 0)
         status = move(chol, true, clb_chol_columns(chol));
-    clb_chol_close(chol, clb_engine_finish(&chol->engine));
+    clb_chol_close(chol, clb_workspace_finish(&chol->workspace));
     return status;
 }

@@ -15,10 +15,10 @@
 struct clb_qr {
     struct clb_runtime *runtime;
     const struct clb_geqrf *problem;
-    const struct clb_qr_next *next;
+    const struct clb_host_qr *next;
     struct clb_geqrf_result *result;
     size_t element, inner, nb; /* bytes; min(m, n) */
-    struct clb_engine engine;
+    struct clb_workspace workspace;
     struct clb_reflectors reflectors;
     struct clb_buffer *memory;
     struct clb_dmat x; /* m x n, there */

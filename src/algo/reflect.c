@@ -14,13 +14,14 @@ size_t clb_reflectors_width(const struct clb_runtime *runtime,
     return wanted;
 }
 
-struct clb_engine_limits clb_reflectors_limits(size_t order, size_t nb, bool right, size_t extent)
+struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool right,
+                                                  size_t extent)
 {
     size_t most = clb_max(extent, nb);
     if (right)
-        return (struct clb_engine_limits){
+        return (struct clb_workspace_limits){
             .m = most, .n = nb, .k = order, .other_m = most, .other_n = order, .other_k = nb};
-    return (struct clb_engine_limits){
+    return (struct clb_workspace_limits){
         .m = nb, .n = most, .k = order, .other_m = order, .other_n = most, .other_k = nb};
 }
 
@@ -34,23 +35,23 @@ static size_t place(struct clb_dmat *x, size_t at, size_t rows, size_t cols, siz
     return at + x->ld * cols;
 }
 
-clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_engine *engine,
+clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_workspace *workspace,
                                size_t extent)
 {
     size_t nb = reflectors->nb, count = reflectors->a.cols, at;
     bool right = reflectors->right;
-    reflectors->engine = engine;
-    reflectors->element = clb_precision_size(engine->variant->precision);
+    reflectors->workspace = workspace;
+    reflectors->element = clb_precision_size(workspace->variant->precision);
     reflectors->loaded = SIZE_MAX;
     at = place(&reflectors->v, 0, reflectors->a.rows, nb, reflectors->element);
     for (size_t i = 0; i < CLB_COUNT_OF(reflectors->w); i++)
         at = place(&reflectors->w[i], at, right ? extent : nb, right ? nb : extent,
                    reflectors->element);
     at = place(&reflectors->t, at, nb, count, reflectors->element);
-    clb_status status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, at * reflectors->element,
-                                       &reflectors->memory);
+    clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE,
+                                       at * reflectors->element, &reflectors->memory);
     if (status == CLB_OK)
-        status = clb_buffer_get(engine->runtime, CLB_MEMORY_HOST,
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST,
                                 reflectors->t.ld * count * reflectors->element, &reflectors->host);
     if (status != CLB_OK)
         return status;
@@ -61,10 +62,10 @@ clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_eng
 
 void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle)
 {
-    if (reflectors->engine == NULL)
+    if (reflectors->workspace == NULL)
         return;
-    clb_buffer_end(reflectors->engine->runtime, reflectors->memory, idle);
-    clb_buffer_end(reflectors->engine->runtime, reflectors->host, idle);
+    clb_buffer_end(reflectors->workspace->runtime, reflectors->memory, idle);
+    clb_buffer_end(reflectors->workspace->runtime, reflectors->host, idle);
 }
 
 /* ---- T --------------------------------------------------------------------------------------- */
@@ -94,7 +95,7 @@ static clb_status load(struct clb_reflectors *reflectors, size_t k)
     if (reflectors->loaded == k)
         return CLB_OK;
     reflectors->loaded = k;
-    return clb_dmat_trapezoid(reflectors->engine, &from, &v, true);
+    return clb_dmat_trapezoid(reflectors->workspace, &from, &v, true);
 }
 
 static clb_status enqueue_s(struct clb_reflectors *reflectors, size_t k)
@@ -105,12 +106,12 @@ static clb_status enqueue_s(struct clb_reflectors *reflectors, size_t k)
                                             .b = vectors(reflectors, k),
                                             .c = factor(reflectors, k),
                                             .assign = true};
-    return status == CLB_OK ? clb_dmat_update(reflectors->engine, &product) : status;
+    return status == CLB_OK ? clb_dmat_update(reflectors->workspace, &product) : status;
 }
 
 clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, size_t end)
 {
-    struct clb_queue *queue = reflectors->engine->queue;
+    struct clb_queue *queue = reflectors->workspace->queue;
     const struct clb_dmat *t = &reflectors->t;
     size_t element = reflectors->element, bytes = (end - first) * t->ld * element;
     size_t offset = (t->offset + first * t->ld) * element;
@@ -121,7 +122,7 @@ clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first, 
     if (status == CLB_OK)
         status = clb_queue_read_now(queue, t->mem, offset, bytes, host);
     for (size_t k = first; k < end && status == CLB_OK; k += reflectors->nb)
-        clb_form_t(reflectors->engine->variant->precision, clb_reflectors_count(reflectors, k),
+        clb_form_t(reflectors->workspace->variant->precision, clb_reflectors_count(reflectors, k),
                    (const char *)reflectors->tau + k * element,
                    host + (k - first) * t->ld * element, t->ld);
     if (status == CLB_OK)
@@ -169,6 +170,6 @@ clb_status clb_reflectors_apply(struct clb_reflectors *reflectors, size_t k, clb
         describe_left(&v, &t, op, reflectors->w, c, step);
     clb_status status = load(reflectors, k);
     for (size_t i = 0; i < CLB_COUNT_OF(step) && status == CLB_OK; i++)
-        status = clb_dmat_update(reflectors->engine, &step[i]);
+        status = clb_dmat_update(reflectors->workspace, &step[i]);
     return status;
 }

@@ -13,7 +13,7 @@
 #include "lapack.h"
 
 struct clb_reflectors {
-    struct clb_engine *engine;
+    struct clb_workspace *workspace;
     size_t element, nb;
     bool right;
     struct clb_dmat a; /* the vectors; (order of Q) x k, there */
@@ -28,11 +28,12 @@ struct clb_reflectors {
 size_t clb_reflectors_width(const struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant);
 
-/* What matrices of `extent` columns (or rows, from the right) ask of the engine. */
-struct clb_engine_limits clb_reflectors_limits(size_t order, size_t nb, bool right, size_t extent);
+/* What matrices of `extent` columns (or rows, from the right) ask of the workspace. */
+struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool right,
+                                                  size_t extent);
 
 /* Memory for them; a, tau, right and nb are set. On failure only the close is left to do. */
-clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_engine *engine,
+clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_workspace *workspace,
                                size_t extent) CLB_MUST_CHECK;
 /* `idle`: nothing that was enqueued is under way. */
 void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle);

@@ -4,22 +4,23 @@
 #include <stdatomic.h>
 #include <string.h>
 
-clb_status clb_dmat_map(struct clb_engine *engine, const struct clb_dmat *x, void **mapped)
+clb_status clb_dmat_map(struct clb_workspace *workspace, const struct clb_dmat *x, void **mapped)
 {
-    size_t element = clb_precision_size(engine->variant->precision);
-    return clb_queue_map(engine->queue, x->mem, CL_MAP_READ | CL_MAP_WRITE, x->offset * element,
+    size_t element = clb_precision_size(workspace->variant->precision);
+    return clb_queue_map(workspace->queue, x->mem, CL_MAP_READ | CL_MAP_WRITE, x->offset * element,
                          ((x->cols - 1) * x->ld + x->rows) * element, mapped, NULL);
 }
 
-clb_status clb_dmat_map_result(struct clb_engine *engine, const struct clb_dmat *x, void **mapped)
+clb_status clb_dmat_map_result(struct clb_workspace *workspace, const struct clb_dmat *x,
+                               void **mapped)
 {
-    clb_status status = clb_lane_finish(engine->lane);
-    return status == CLB_OK ? clb_dmat_map(engine, x, mapped) : status;
+    clb_status status = clb_queue_set_finish(workspace->queue_set);
+    return status == CLB_OK ? clb_dmat_map(workspace, x, mapped) : status;
 }
 
-clb_status clb_dmat_unmap(struct clb_engine *engine, const struct clb_dmat *x, void *mapped)
+clb_status clb_dmat_unmap(struct clb_workspace *workspace, const struct clb_dmat *x, void *mapped)
 {
-    return clb_queue_unmap(engine->queue, x->mem, mapped);
+    return clb_queue_unmap(workspace->queue, x->mem, mapped);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -57,68 +58,68 @@ static void copy_by_threads(struct copy *copy, size_t threads)
     clb_workers_return(&workers);
 }
 
-clb_status clb_dmat_copy_in(struct clb_engine *engine, const struct clb_dmat *x, const void *a,
-                            size_t lda)
+clb_status clb_dmat_copy_in(struct clb_workspace *workspace, const struct clb_dmat *x,
+                            const void *a, size_t lda)
 {
-    size_t element = clb_precision_size(engine->variant->precision);
+    size_t element = clb_precision_size(workspace->variant->precision);
     void *mapped;
-    clb_status status = clb_dmat_map(engine, x, &mapped);
+    clb_status status = clb_dmat_map(workspace, x, &mapped);
     if (status != CLB_OK)
         return status;
     struct copy copy = {a, mapped, lda * element, x->ld * element, x->rows * element, x->cols, 0};
-    copy_by_threads(&copy, engine->runtime->device.units);
-    return clb_dmat_unmap(engine, x, mapped);
+    copy_by_threads(&copy, workspace->runtime->device.units);
+    return clb_dmat_unmap(workspace, x, mapped);
 }
 
-clb_status clb_dmat_copy_out(struct clb_engine *engine, const struct clb_dmat *x, void *a,
+clb_status clb_dmat_copy_out(struct clb_workspace *workspace, const struct clb_dmat *x, void *a,
                              size_t lda, bool *written)
 {
-    size_t element = clb_precision_size(engine->variant->precision);
+    size_t element = clb_precision_size(workspace->variant->precision);
     void *mapped;
-    clb_status status = clb_dmat_map_result(engine, x, &mapped);
+    clb_status status = clb_dmat_map_result(workspace, x, &mapped);
     *written = status == CLB_OK;
     if (status != CLB_OK)
         return status;
     struct copy copy = {mapped, a, x->ld * element, lda * element, x->rows * element, x->cols, 0};
-    copy_by_threads(&copy, engine->runtime->device.units);
-    return clb_dmat_unmap(engine, x, mapped);
+    copy_by_threads(&copy, workspace->runtime->device.units);
+    return clb_dmat_unmap(workspace, x, mapped);
 }
 
 /* ---- loans ----------------------------------------------------------------------------------- */
 
-static clb_status copy_there(struct clb_loan *loan, struct clb_engine *engine, const void *a,
-                             size_t lda, struct clb_dmat *x)
+static clb_status copy_there(struct clb_operand_view *view, struct clb_workspace *workspace,
+                             const void *a, size_t lda, struct clb_dmat *x)
 {
-    size_t element = clb_precision_size(engine->variant->precision), bytes;
+    size_t element = clb_precision_size(workspace->variant->precision), bytes;
     x->ld = clb_dmat_ld(x->rows, element);
     clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, element, &bytes);
     if (status == CLB_OK)
-        status = clb_buffer_get(engine->runtime, CLB_MEMORY_HOST, bytes, &loan->copy);
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, bytes, &view->copy);
     if (status != CLB_OK)
         return status;
-    x->mem = loan->copy->mem;
-    return clb_dmat_copy_in(engine, x, a, lda);
+    x->mem = view->copy->mem;
+    return clb_dmat_copy_in(workspace, x, a, lda);
 }
 
-clb_status clb_loan_take(struct clb_loan *loan, struct clb_engine *engine, const void *a,
-                         size_t lda, struct clb_dmat *x)
+clb_status clb_operand_view_open(struct clb_operand_view *view, struct clb_workspace *workspace,
+                                 const void *a, size_t lda, struct clb_dmat *x)
 {
-    size_t element = clb_precision_size(engine->variant->precision), bytes;
+    size_t element = clb_precision_size(workspace->variant->precision), bytes;
     clb_status status = clb_extent_bytes(x->rows, x->cols, lda, element, &bytes);
-    *loan = (struct clb_loan){0};
+    *view = (struct clb_operand_view){0};
     if (status != CLB_OK)
         return status;
-    if (clb_buffer_wrap(engine->runtime, a, bytes, &loan->wrapped) != CLB_OK)
-        return copy_there(loan, engine, a, lda, x);
-    x->mem = loan->wrapped;
+    if (clb_buffer_wrap(workspace->runtime, a, bytes, &view->wrapped) != CLB_OK)
+        return copy_there(view, workspace, a, lda, x);
+    x->mem = view->wrapped;
     x->ld = lda;
     return CLB_OK;
 }
 
-void clb_loan_return(struct clb_loan *loan, struct clb_runtime *runtime, bool idle)
+void clb_operand_view_close(struct clb_operand_view *view, struct clb_runtime *runtime, bool idle)
 {
-    if (loan->wrapped != NULL && idle)
-        clb_cl.ReleaseMemObject(loan->wrapped);
-    clb_buffer_end(runtime, loan->copy, idle);
-    *loan = (struct clb_loan){0};
+    if (view->wrapped != NULL && idle)
+        clb_cl.ReleaseMemObject(view->wrapped);
+    clb_buffer_end(runtime, view->copy, idle);
+    *view = (struct clb_operand_view){0};
 }

@@ -26,16 +26,17 @@ size_t clb_solve_part(const struct clb_solve *solve)
 
 /* ---- triangles ------------------------------------------------------------------------------- */
 
-static struct clb_engine_limits limits_of(const struct clb_solve *solve)
+static struct clb_workspace_limits limits_of(const struct clb_solve *solve)
 {
     const struct clb_solve_triangles *triangles = solve->context;
     size_t n = clb_solve_order(solve);
-    struct clb_engine_limits limits = clb_solve_limits(n, solve->right, clb_solve_part(solve));
+    struct clb_workspace_limits limits = clb_solve_limits(n, solve->right, clb_solve_part(solve));
     limits.triangle = triangles->steps * clb_round_up(n, CLB_MAX_BLOCK);
     return limits;
 }
 
-static clb_status pack(struct clb_solve *solve, struct clb_engine *engine, const struct clb_dmat *a)
+static clb_status pack(struct clb_solve *solve, struct clb_workspace *workspace,
+                       const struct clb_dmat *a)
 {
     struct clb_solve_triangles *triangles = solve->context;
     clb_status status = CLB_OK;
@@ -47,19 +48,19 @@ static clb_status pack(struct clb_solve *solve, struct clb_engine *engine, const
                                        .unit = triangles->step[i].unit,
                                        .short_sums = true,
                                        .op = triangles->step[i].op,
-                                       .at = i * clb_round_up(a->rows, engine->block)};
-        status = clb_dmat_pack_triangle(engine, &triangles->packed[i]);
+                                       .at = i * clb_round_up(a->rows, workspace->block)};
+        status = clb_dmat_pack_triangle(workspace, &triangles->packed[i]);
     }
     return status;
 }
 
-static clb_status solve_part(struct clb_solve *solve, struct clb_engine *engine,
+static clb_status solve_part(struct clb_solve *solve, struct clb_workspace *workspace,
                              const struct clb_dmat *part)
 {
     const struct clb_solve_triangles *triangles = solve->context;
     clb_status status = CLB_OK;
     for (size_t i = 0; i < triangles->steps && status == CLB_OK; i++)
-        status = clb_dmat_solve(engine, &triangles->packed[i], part);
+        status = clb_dmat_solve(workspace, &triangles->packed[i], part);
     return status;
 }
 
@@ -86,7 +87,7 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 {
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
     solve->progress->kernel = variant->name;
-    clb_status status = clb_engine_prepare(runtime, variant);
+    clb_status status = clb_workspace_prepare(runtime, variant);
     if (status != CLB_OK)
         return status;
     status = make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],

@@ -16,11 +16,11 @@ struct clb_solve;
 /* What is done. */
 struct clb_solve_work {
     /* Of parts as the progress has them. */
-    struct clb_engine_limits (*limits)(const struct clb_solve *solve);
+    struct clb_workspace_limits (*limits)(const struct clb_solve *solve);
     /* Once A is on the device, and then to each part of B; enqueued. */
-    clb_status (*prepare)(struct clb_solve *solve, struct clb_engine *engine,
+    clb_status (*prepare)(struct clb_solve *solve, struct clb_workspace *workspace,
                           const struct clb_dmat *a);
-    clb_status (*apply)(struct clb_solve *solve, struct clb_engine *engine,
+    clb_status (*apply)(struct clb_solve *solve, struct clb_workspace *workspace,
                         const struct clb_dmat *part);
     /* Of whatever prepare has got; may be NULL. `idle`: nothing is under way. */
     void (*end)(struct clb_solve *solve, bool idle);

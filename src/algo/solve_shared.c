@@ -12,10 +12,10 @@ struct slot {
 struct run {
     struct clb_runtime *runtime;
     struct clb_solve *solve;
-    struct clb_engine engine;
+    struct clb_workspace workspace;
     struct slot slot[2];
-    size_t ld;            /* of a slot */
-    struct clb_loan loan; /* the caller's A */
+    size_t ld;                    /* of a slot */
+    struct clb_operand_view view; /* the caller's A */
 };
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static char *part_of_b(const struct run *run, size_t index)
 
 static clb_status enqueue_map(struct run *run, struct slot *slot, bool blocking)
 {
-    return clb_queue_map(run->engine.queue, slot->buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+    return clb_queue_map(run->workspace.queue, slot->buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
                          slot->buffer->size, &slot->mapped, blocking ? NULL : &slot->ready);
 }
 
@@ -44,7 +44,8 @@ static clb_status enqueue_unmap(struct run *run, struct slot *slot)
 {
     void *mapped = slot->mapped;
     slot->mapped = NULL;
-    return mapped == NULL ? CLB_OK : clb_queue_unmap(run->engine.queue, slot->buffer->mem, mapped);
+    return mapped == NULL ? CLB_OK
+                          : clb_queue_unmap(run->workspace.queue, slot->buffer->mem, mapped);
 }
 
 static void copy_in(struct run *run, size_t index)
@@ -82,11 +83,11 @@ static clb_status enqueue_part(struct run *run, size_t index)
     copy_in(run, index);
     clb_status status = enqueue_unmap(run, slot);
     if (status == CLB_OK)
-        status = run->solve->work->apply(run->solve, &run->engine, &x);
+        status = run->solve->work->apply(run->solve, &run->workspace, &x);
     if (status == CLB_OK)
         status = enqueue_map(run, slot, false);
     if (status == CLB_OK)
-        status = clb_queue_flush(run->engine.queue);
+        status = clb_queue_flush(run->workspace.queue);
     return status;
 }
 
@@ -94,9 +95,9 @@ static clb_status write_part(struct run *run, size_t index)
 {
     struct slot *slot = &run->slot[index % 2];
     bool last = index + 1 == run->solve->progress->parts;
-    clb_status status = last ? clb_queue_finish(run->engine.queue) : CLB_OK;
+    clb_status status = last ? clb_queue_finish(run->workspace.queue) : CLB_OK;
     if (status == CLB_OK)
-        status = clb_lane_await(run->engine.lane, &slot->ready);
+        status = clb_queue_set_await(run->workspace.queue_set, &slot->ready);
     if (status != CLB_OK)
         return status;
     copy_out(run, index);
@@ -126,9 +127,10 @@ static clb_status open_a(struct run *run)
 {
     struct clb_solve *solve = run->solve;
     struct clb_dmat a = {.rows = clb_solve_order(solve), .cols = solve->cols_a};
-    clb_status status = clb_loan_take(&run->loan, &run->engine, solve->a, solve->lda, &a);
+    clb_status status =
+        clb_operand_view_open(&run->view, &run->workspace, solve->a, solve->lda, &a);
     if (status == CLB_OK)
-        status = solve->work->prepare(solve, &run->engine, &a);
+        status = solve->work->prepare(solve, &run->workspace, &a);
     return status;
 }
 
@@ -153,17 +155,17 @@ static clb_status end_run(struct run *run)
     bool idle = true;
     for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++)
         idle = enqueue_unmap(run, &run->slot[i]) == CLB_OK && idle;
-    idle = clb_engine_finish(&run->engine) && idle;
-    clb_status status = clb_lane_check(run->engine.lane);
+    idle = clb_workspace_finish(&run->workspace) && idle;
+    clb_status status = clb_queue_set_check(run->workspace.queue_set);
     for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++) {
         if (run->slot[i].ready != NULL)
             clb_cl.ReleaseEvent(run->slot[i].ready);
         clb_buffer_end(run->runtime, run->slot[i].buffer, idle);
     }
-    clb_loan_return(&run->loan, run->runtime, idle);
+    clb_operand_view_close(&run->view, run->runtime, idle);
     if (run->solve->work->end != NULL)
         run->solve->work->end(run->solve, idle);
-    clb_engine_close(&run->engine, idle);
+    clb_workspace_close(&run->workspace, idle);
     return status;
 }
 
@@ -171,11 +173,11 @@ clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_ge
                                 struct clb_solve *solve)
 {
     struct run run = {.runtime = runtime, .solve = solve};
-    const struct clb_engine_limits limits = solve->work->limits(solve);
-    clb_status status = clb_engine_open(&run.engine, runtime, variant, &limits);
+    const struct clb_workspace_limits limits = solve->work->limits(solve);
+    clb_status status = clb_workspace_open(&run.workspace, runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
-    solve->progress->kernel = run.engine.variant->name;
+    solve->progress->kernel = run.workspace.variant->name;
     status = run_parts(&run);
     clb_status ended = end_run(&run);
     return status != CLB_OK ? status : ended;

@@ -2,7 +2,7 @@
  * is worked on as soon as it is there, and comes down while the device works on the next ones.
  * Where there is no room for all parts at once they take turns, and go up when the one that had the
  * memory before has come down. */
-#include "ferry.h"
+#include "transfer_queue.h"
 #include "solve.h"
 
 #include <stdlib.h>
@@ -13,9 +13,9 @@ struct run {
     size_t element;
     size_t resident; /* parts on the device at once */
     bool begun;
-    struct clb_engine engine;
-    struct clb_ferry ferry;
-    struct clb_cargo *cargo; /* A, the parts of B, the parts of X */
+    struct clb_workspace workspace;
+    struct clb_transfer_queue transfers;
+    struct clb_transfer *transfer; /* A, the parts of B, the parts of X */
     struct clb_buffer *memory[2];
     struct clb_dmat a, b;
 };
@@ -35,12 +35,12 @@ static clb_status get_matrix(struct run *run, struct clb_dmat *x, size_t rows, s
     return status;
 }
 
-static struct clb_cargo part_cargo(const struct run *run, size_t index, bool down)
+static struct clb_transfer part_transfer(const struct run *run, size_t index, bool down)
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *rect = &solve->progress->part[index];
     const struct clb_rect *place = &solve->progress->part[index % run->resident];
-    return (struct clb_cargo){
+    return (struct clb_transfer){
         .down = down,
         .held = !down && index >= run->resident,
         .by_rows = solve->right,
@@ -51,20 +51,20 @@ static struct clb_cargo part_cargo(const struct run *run, size_t index, bool dow
         .order = down ? solve->order_out : solve->order_in};
 }
 
-static clb_status make_cargo(struct run *run)
+static clb_status make_transfer(struct run *run)
 {
     const struct clb_solve *solve = run->solve;
     size_t parts = solve->progress->parts;
-    run->cargo = calloc(1 + 2 * parts, sizeof *run->cargo);
-    if (run->cargo == NULL)
+    run->transfer = calloc(1 + 2 * parts, sizeof *run->transfer);
+    if (run->transfer == NULL)
         return CLB_ERR_NOMEM;
-    run->cargo[0] = (struct clb_cargo){.x = run->a,
-                                       .host = (char *)(uintptr_t)solve->a,
-                                       .ld = solve->lda,
-                                       .alpha = clb_scalar_one(solve->precision)};
+    run->transfer[0] = (struct clb_transfer){.x = run->a,
+                                             .host = (char *)(uintptr_t)solve->a,
+                                             .ld = solve->lda,
+                                             .alpha = clb_scalar_one(solve->precision)};
     for (size_t i = 0; i < parts; i++) {
-        run->cargo[1 + i] = part_cargo(run, i, false);
-        run->cargo[1 + parts + i] = part_cargo(run, i, true);
+        run->transfer[1 + i] = part_transfer(run, i, false);
+        run->transfer[1 + parts + i] = part_transfer(run, i, true);
     }
     return CLB_OK;
 }
@@ -84,14 +84,14 @@ static clb_status make_parts(struct run *run)
     struct clb_gemm_progress *progress = run->solve->progress;
     struct clb_gemm_progress pieces = {.kernel = progress->kernel};
     size_t parts = progress->parts, at = 0;
-    clb_status status = clb_gemm_progress_make(&pieces, run->ferry.down_pieces);
+    clb_status status = clb_gemm_progress_make(&pieces, run->transfers.down_pieces);
     if (status != CLB_OK)
         return status;
     for (size_t i = 0; i < parts; i++) {
-        const struct clb_cargo *cargo = &run->cargo[1 + parts + i];
+        const struct clb_transfer *transfer = &run->transfer[1 + parts + i];
         const struct clb_rect *part = &progress->part[i];
-        for (size_t p = 0; p < cargo->pieces; p++) {
-            struct clb_rect rect = clb_cargo_piece(cargo, p);
+        for (size_t p = 0; p < transfer->pieces; p++) {
+            struct clb_rect rect = clb_transfer_piece(transfer, p);
             rect.row += part->row;
             rect.col += part->col;
             pieces.part[at++] = rect;
@@ -108,19 +108,20 @@ static clb_status begin(struct run *run, const struct clb_gemm_variant *variant)
 {
     const struct clb_solve *solve = run->solve;
     size_t n = clb_solve_order(solve), parts = solve->progress->parts;
-    const struct clb_engine_limits limits = solve->work->limits(solve);
-    clb_status status = clb_engine_open(&run->engine, run->runtime, variant, &limits);
+    const struct clb_workspace_limits limits = solve->work->limits(solve);
+    clb_status status = clb_workspace_open(&run->workspace, run->runtime, variant, &limits);
     if (status == CLB_OK)
         status = get_matrix(run, &run->a, n, solve->cols_a, &run->memory[0]);
     if (status == CLB_OK)
         status = get_parts(run);
     if (status == CLB_OK)
-        status = make_cargo(run);
+        status = make_transfer(run);
     if (status == CLB_OK)
-        status = clb_ferry_open(&run->ferry, run->engine.lane, solve->precision, run->cargo,
-                                1 + 2 * parts, variant->tuning.value[CLB_PARAM_THREADS]);
+        status = clb_transfer_queue_open(&run->transfers, run->workspace.queue_set,
+                                         solve->precision, run->transfer, 1 + 2 * parts,
+                                         variant->tuning.value[CLB_PARAM_THREADS]);
     if (status == CLB_OK) {
-        solve->progress->kernel = run->engine.variant->name;
+        solve->progress->kernel = run->workspace.variant->name;
         status = make_parts(run);
     }
     return status;
@@ -131,30 +132,31 @@ static clb_status release_part(struct run *run, size_t parts, size_t index)
 {
     if (index >= parts || index < run->resident)
         return CLB_OK;
-    clb_status status = clb_ferry_await_arrival(&run->ferry, 1 + parts + index - run->resident);
+    clb_status status =
+        clb_transfer_queue_await_arrival(&run->transfers, 1 + parts + index - run->resident);
     if (status == CLB_OK)
-        status = clb_ferry_release(&run->ferry, 1 + index, run->engine.queue);
+        status = clb_transfer_queue_release(&run->transfers, 1 + index, run->workspace.queue);
     return status;
 }
 
 static clb_status solve_parts(struct run *run, size_t parts)
 {
-    struct clb_queue *queue = run->engine.queue;
+    struct clb_queue *queue = run->workspace.queue;
     run->begun = true;
-    clb_ferry_start(&run->ferry);
-    clb_status status = clb_ferry_await(&run->ferry, 0, queue);
+    clb_transfer_queue_start(&run->transfers);
+    clb_status status = clb_transfer_queue_await(&run->transfers, 0, queue);
     if (status == CLB_OK)
-        status = run->solve->work->prepare(run->solve, &run->engine, &run->a);
+        status = run->solve->work->prepare(run->solve, &run->workspace, &run->a);
     for (size_t i = 0; i < parts && status == CLB_OK; i++) {
-        status = clb_ferry_await(&run->ferry, 1 + i, queue);
+        status = clb_transfer_queue_await(&run->transfers, 1 + i, queue);
         if (status == CLB_OK)
-            status = run->solve->work->apply(run->solve, &run->engine, &run->cargo[1 + i].x);
+            status = run->solve->work->apply(run->solve, &run->workspace, &run->transfer[1 + i].x);
         if (status == CLB_OK)
-            status = clb_ferry_publish(&run->ferry, 1 + parts + i, queue);
+            status = clb_transfer_queue_publish(&run->transfers, 1 + parts + i, queue);
         if (status == CLB_OK)
             status = release_part(run, parts, i + 1);
     }
-    return clb_ferry_finish(&run->ferry, status);
+    return clb_transfer_queue_finish(&run->transfers, status);
 }
 
 static clb_status run_once(struct run *run, const struct clb_gemm_variant *variant)
@@ -163,19 +165,19 @@ static clb_status run_once(struct run *run, const struct clb_gemm_variant *varia
     clb_status status = begin(run, variant);
     if (status == CLB_OK) {
         status = solve_parts(run, parts);
-        for (size_t i = 0; i < run->ferry.arrived; i++)
+        for (size_t i = 0; i < run->transfers.arrived; i++)
             run->solve->progress->written[i] = true;
     }
-    bool idle = clb_engine_finish(&run->engine);
+    bool idle = clb_workspace_finish(&run->workspace);
     if (status == CLB_OK)
-        status = clb_lane_check(run->engine.lane);
-    clb_ferry_close(&run->ferry, idle);
-    free(run->cargo);
+        status = clb_queue_set_check(run->workspace.queue_set);
+    clb_transfer_queue_close(&run->transfers, idle);
+    free(run->transfer);
     for (size_t i = 0; i < CLB_COUNT_OF(run->memory); i++)
         clb_buffer_end(run->runtime, run->memory[i], idle);
     if (run->solve->work->end != NULL)
         run->solve->work->end(run->solve, idle);
-    clb_engine_close(&run->engine, idle);
+    clb_workspace_close(&run->workspace, idle);
     return status;
 }
 

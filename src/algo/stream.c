@@ -1,5 +1,5 @@
 /* GEMM on a device with its own memory: the calling thread enqueues the kernels in order, while
- * porters (stream_copy.c) carry the data. stream.h has the scheme. */
+ * staging_threads (stream_copy.c) carry the data. stream.h has the scheme. */
 #include "stream.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static bool alone(const struct clb_stream *stream)
 static clb_status wait_for_load(struct clb_stream *stream, const struct clb_load *load)
 {
     if (alone(stream))
-        clb_stream_upload_now(&stream->porter[0], load->first_piece + load->pieces);
+        clb_stream_upload_now(&stream->thread[0], load->first_piece + load->pieces);
     pthread_mutex_lock(&stream->lock);
     while (load->enqueued < load->pieces && stream->status == CLB_OK && !stream->out_of_range)
         pthread_cond_wait(&stream->advance, &stream->lock);
@@ -56,8 +56,8 @@ static clb_status wait_for_load(struct clb_stream *stream, const struct clb_load
 }
 
 /* Enqueue one packing of what is in a load's raw buffer. */
-static clb_status pack_for(struct clb_stream *stream, size_t index, const struct clb_target *target,
-                           struct clb_order order)
+static clb_status pack_for(struct clb_stream *stream, size_t index,
+                           const struct clb_pack_target *target, struct clb_order order)
 {
     const struct clb_load *load = &stream->schedule.load[index];
     const struct clb_buffer *packed =
@@ -67,7 +67,7 @@ static clb_status pack_for(struct clb_stream *stream, size_t index, const struct
                                     .depth_contiguous = load->depth_contiguous,
                                     .conjugated = target->conjugated};
     return clb_gemm_pack(
-        stream->lane, stream->variant, target->role, &chunk, load->w, load->k, packed->mem,
+        stream->queue_set, stream->variant, target->role, &chunk, load->w, load->k, packed->mem,
         clb_packed_offset(stream->variant, target->role, load->i0 - load->origin, load->k),
         stream->flag != NULL ? stream->flag->mem : NULL, order);
 }
@@ -92,7 +92,7 @@ static clb_status pack(struct clb_stream *stream, size_t index, const cl_event *
     free(waits);
     if (status != CLB_OK)
         return status;
-    status = clb_queue_flush(stream->lane->queue);
+    status = clb_queue_flush(stream->queue_set->queue);
     pthread_mutex_lock(&stream->lock);
     load->packed = done;
     pthread_cond_broadcast(&stream->work);
@@ -119,7 +119,7 @@ static clb_status wait_for_slot(struct clb_stream *stream, size_t number)
         return CLB_OK;
     const struct clb_strip *before = &stream->schedule.strip[number - stream->plan.strip_slots];
     if (alone(stream))
-        clb_stream_download_now(&stream->porter[0]);
+        clb_stream_download_now(&stream->thread[0]);
     pthread_mutex_lock(&stream->lock);
     while (before->merged < before->pieces && stream->status == CLB_OK && !stream->out_of_range)
         pthread_cond_wait(&stream->advance, &stream->lock);
@@ -168,12 +168,13 @@ static clb_status multiply_slab(struct clb_stream *stream, size_t number, size_t
                     (rect->col - strip->rect.col) * strip->ldc,
         .ldc = strip->ldc,
         .add = slab > 0,
-        .cut = clb_gemm_cut(stream->variant, stream->problem, &pass, rect)};
-    return clb_gemm_multiply(stream->strip_lane[strip->queue], stream->variant, &product, order);
+        .cut = clb_gemm_skip(stream->variant, stream->problem, &pass, rect)};
+    return clb_gemm_multiply(stream->strip_queue_set[strip->queue], stream->variant, &product,
+                             order);
 }
 
 /* Enqueue the kernels of a strip after those that packed its operands, `packed` the last of them.
- * The first slab contributes to all of it. What adds to an opening follows it in its queue. */
+ * The first slab contributes to all of it. What adds to an first_slabs follows it in its queue. */
 static clb_status multiply(struct clb_stream *stream, size_t number, cl_event packed)
 {
     struct clb_strip *strip = &stream->schedule.strip[number];
@@ -200,7 +201,7 @@ static clb_status multiply(struct clb_stream *stream, size_t number, cl_event pa
         last_slab = slab;
     }
     if (status == CLB_OK)
-        status = clb_queue_flush(stream->strip_lane[strip->queue]->queue);
+        status = clb_queue_flush(stream->strip_queue_set[strip->queue]->queue);
     return status;
 }
 
@@ -219,10 +220,11 @@ static clb_status read_flag(struct clb_stream *stream, size_t s)
     struct clb_step *step = &stream->schedule.step[s];
     if (stream->flag == NULL)
         return CLB_OK;
-    clb_status status = clb_queue_read(stream->lane->queue, stream->flag->mem, 0, sizeof(cl_uint),
-                                       (cl_uint *)stream->words->host + s, 0, NULL, &step->checked);
+    clb_status status =
+        clb_queue_read(stream->queue_set->queue, stream->flag->mem, 0, sizeof(cl_uint),
+                       (cl_uint *)stream->words->host + s, 0, NULL, &step->checked);
     if (status == CLB_OK)
-        status = clb_queue_flush(stream->lane->queue);
+        status = clb_queue_flush(stream->queue_set->queue);
     return status;
 }
 
@@ -259,17 +261,17 @@ static clb_status lower_flag(struct clb_stream *stream)
     static const cl_uint clean = 0;
     if (stream->flag == NULL)
         return CLB_OK;
-    return clb_queue_write(stream->lane->queue, stream->flag->mem, 0, sizeof clean, &clean, 0, NULL,
-                           NULL);
+    return clb_queue_write(stream->queue_set->queue, stream->flag->mem, 0, sizeof clean, &clean, 0,
+                           NULL, NULL);
 }
 
 static clb_status run(struct clb_stream *stream)
 {
     clb_status status = lower_flag(stream);
-    for (size_t i = 0; i < stream->porters; i++)
-        stream->porter[i].since = stream->begin + stream->mark[CLB_MARK_HELD];
+    for (size_t i = 0; i < stream->staging_threads; i++)
+        stream->thread[i].since = stream->begin + stream->mark[CLB_MARK_HELD];
     for (size_t i = 0; i < stream->workers.count; i++)
-        clb_workers_start(&stream->workers, i, clb_stream_carry, &stream->porter[i]);
+        clb_workers_start(&stream->workers, i, clb_stream_carry, &stream->thread[i]);
     if (status == CLB_OK)
         status = enqueue_all(stream);
     if (status == CLB_OK)
@@ -278,7 +280,7 @@ static clb_status run(struct clb_stream *stream)
     if (status != CLB_OK && !(status == CLB_ERR_RANGE && stream->out_of_range))
         clb_stream_fail(stream, status);
     if (alone(stream))
-        clb_stream_download_now(&stream->porter[0]);
+        clb_stream_download_now(&stream->thread[0]);
     pthread_mutex_lock(&stream->lock);
     stream->complete = true;
     pthread_cond_broadcast(&stream->work);
@@ -297,21 +299,23 @@ static void report(const struct clb_stream *stream, const struct clb_schedule *s
     double spent[CLB_SPELLS] = {0}, ms = 1e3;
     if (!stream->timed)
         return;
-    for (size_t i = 0; i < stream->porters; i++) {
+    for (size_t i = 0; i < stream->staging_threads; i++) {
         for (int s = 0; s < CLB_SPELLS; s++)
-            spent[s] += ms * stream->porter[i].spent[s];
+            spent[s] += ms * stream->thread[i].spent[s];
     }
     clb_log(CLB_LOG_DEBUG,
-            "stream: %zux%zux%zu, %zu loads in %zu pieces, %zu strips in %zu, %zu porters%s; ms "
-            "held %.2f first %.2f loaded %.2f queued %.2f merged %.2f end %.2f; porters' idle %.1f "
-            "copy %.1f enqueue %.1f up %.1f down %.1f merge %.1f touch %.1f",
+            "stream: %zux%zux%zu, %zu loads in %zu pieces, %zu strips in %zu, %zu "
+            "staging_threads%s; ms "
+            "held %.2f first %.2f loaded %.2f queued %.2f merged %.2f end %.2f; staging_threads' "
+            "idle %.1f "
+            "copy %.1f enqueue %.1f up %.1f down %.1f merge %.1f prefault %.1f",
             stream->problem->m, stream->problem->n, stream->problem->k, schedule->loads,
-            schedule->load_pieces, schedule->strips, schedule->strip_pieces, stream->porters,
-            stream->whole ? ", C whole" : "", ms * mark[CLB_MARK_HELD], ms * mark[CLB_MARK_FIRST],
-            ms * mark[CLB_MARK_LOADED], ms * mark[CLB_MARK_QUEUED], ms * mark[CLB_MARK_MERGED],
-            ms * (clb_now() - stream->begin), spent[CLB_SPELL_IDLE], spent[CLB_SPELL_COPY],
-            spent[CLB_SPELL_ENQUEUE], spent[CLB_SPELL_UP], spent[CLB_SPELL_DOWN],
-            spent[CLB_SPELL_MERGE], spent[CLB_SPELL_TOUCH]);
+            schedule->load_pieces, schedule->strips, schedule->strip_pieces,
+            stream->staging_threads, stream->whole ? ", C whole" : "", ms * mark[CLB_MARK_HELD],
+            ms * mark[CLB_MARK_FIRST], ms * mark[CLB_MARK_LOADED], ms * mark[CLB_MARK_QUEUED],
+            ms * mark[CLB_MARK_MERGED], ms * (clb_now() - stream->begin), spent[CLB_SPELL_IDLE],
+            spent[CLB_SPELL_COPY], spent[CLB_SPELL_ENQUEUE], spent[CLB_SPELL_UP],
+            spent[CLB_SPELL_DOWN], spent[CLB_SPELL_MERGE], spent[CLB_SPELL_TOUCH]);
 }
 
 static clb_status begin_stream(struct clb_stream *stream)
@@ -319,7 +323,7 @@ static clb_status begin_stream(struct clb_stream *stream)
     const struct clb_device *device = &stream->runtime->device;
     struct clb_program *unused;
     clb_status status =
-        clb_shape_prepare(stream->runtime, stream->variant, stream->problem, false, &unused);
+        clb_structure_prepare(stream->runtime, stream->variant, stream->problem, false, &unused);
     if (status != CLB_OK)
         return status;
     status = clb_stream_make_plan(stream->variant, stream->problem,
@@ -333,8 +337,8 @@ static clb_status begin_stream(struct clb_stream *stream)
     if (status == CLB_OK)
         status = make_parts(stream);
     if (status == CLB_OK)
-        stream->touch =
-            clb_touch_begin(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
+        stream->prefault =
+            clb_prefault_begin(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;
 }
 

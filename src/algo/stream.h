@@ -13,8 +13,8 @@
  * Bound: with T the time to bring A and B in and W that of the kernels, no schedule over squares
  * ends before max over t of t*T + (1-t^2)*W.
  *
- * Where all of C is kept on the device and the depth is large, its first slab is an opening: it is
- * loaded of all bands and multiplied before anything of the others is loaded. So the device has
+ * Where all of C is kept on the device and the depth is large, its first slab is an first_slabs: it
+ * is loaded of all bands and multiplied before anything of the others is loaded. So the device has
  * work earlier: what can be computed after a fraction t of the operands is (t/s)^2 of the first
  * part's share s, and not t^2 of all.
  *
@@ -22,12 +22,12 @@
  * one run, in a serpentine, so that only one operand of the next block has to be loaded, band by
  * band with a strip of the whole height or width after each.
  *
- * Operands with a shape are loaded in pieces (shape.h): zeros are not, what is beside the stored
- * triangle is copied from the other side of the diagonal and packed transposed, and what crosses it
- * is made by the thread that copies it. Where both operands are one matrix, as in A*A^T, a load is
- * packed for both. Of a triangle of C only the strips in it are computed, and on the diagonal
- * squares of one piece. Where C is one of the operands (trmm) its strips are whole columns or rows,
- * of which each piece has all elements.
+ * Operands with a shape are loaded in pieces (structure.h): zeros are not, what is beside the
+ * stored triangle is copied from the other side of the diagonal and packed transposed, and what
+ * crosses it is made by the thread that copies it. Where both operands are one matrix, as in A*A^T,
+ * a load is packed for both. Of a triangle of C only the strips in it are computed, and on the
+ * diagonal squares of one piece. Where C is one of the operands (trmm) its strips are whole columns
+ * or rows, of which each piece has all elements.
  *
  * Queues: one packs, strips go round several others, because a strip alone may not fill the device,
  * and in either direction the pieces go round one or more. A device that has room keeps all of C,
@@ -40,7 +40,7 @@
 #ifndef CLB_STREAM_H
 #define CLB_STREAM_H
 
-#include "shape.h"
+#include "structure.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -49,15 +49,15 @@
 
 /* Most threads that carry the data of one call; and most as long as the tuning does not ask for
  * more. */
-#define CLB_MAX_PORTERS CLB_MAX_WORKERS
-#define CLB_PORTERS     12
+#define CLB_MAX_STAGING_THREADS CLB_MAX_WORKERS
+#define CLB_STAGING_THREADS     12
 
 /* Extents are multiples of the kernel's tile and depth step. */
 struct clb_stream_plan {
     size_t block_m, block_n; /* of C */
     size_t band_m, band_n, slab;
     size_t slabs;                /* of all terms */
-    size_t opening;              /* slabs that are loaded of all bands before the others */
+    size_t first_slabs;          /* slabs that are loaded of all bands before the others */
     size_t square;               /* on the diagonal of a triangular region; or 0 */
     size_t strip_m, strip_n;     /* of strips that are whole columns or rows; or 0 */
     bool shared;                 /* both operands are the same matrices: loads are for both */
@@ -65,7 +65,7 @@ struct clb_stream_plan {
     size_t a_bytes, b_bytes;     /* a block's packed operands, one buffer for each slab */
     size_t raw_bytes, raw_slots; /* loads on their way */
     size_t strip_bytes, strip_slots;
-    size_t porters;                     /* at most */
+    size_t staging_threads;             /* at most */
     size_t piece_bytes;                 /* of a pinned slot and of what goes through it at once */
     size_t unit_m, unit_n, strip_tiles; /* the kernel's tile, and most of them in a strip or 0 */
     uint64_t available;                 /* bytes of device memory that there were */
@@ -87,7 +87,7 @@ size_t clb_stream_ld(size_t rows, size_t element);
 /* ---- stream_schedule.c: what is done in which order ------------------------------------------ */
 
 /* Where a load is packed, as a slab of an operand. */
-struct clb_target {
+struct clb_pack_target {
     clb_operand_role role;
     size_t slab;
     bool conjugated;
@@ -99,7 +99,7 @@ struct clb_load {
     bool depth_contiguous; /* as it is copied */
     size_t i0, w, p0, k;
     size_t slab; /* of the operand, and of all terms */
-    struct clb_target target[2];
+    struct clb_pack_target target[2];
     size_t targets;
     size_t origin; /* where the operand's block begins: packed panels are relative to it */
     size_t step;
@@ -150,9 +150,9 @@ void clb_schedule_free(struct clb_schedule *schedule);
 /* ---- the run --------------------------------------------------------------------------------- */
 
 #define CLB_STRIP_QUEUES 3
-#define CLB_MAX_QUEUES   (1 + CLB_STRIP_QUEUES) /* in one direction: the lanes' */
+#define CLB_MAX_QUEUES   (1 + CLB_STRIP_QUEUES) /* in one direction: the queue_sets' */
 
-/* Where the time of a call goes, for the log: of a porter. */
+/* Where the time of a call goes, for the log: of a thread. */
 enum clb_spell {
     CLB_SPELL_IDLE,    /* nothing to do */
     CLB_SPELL_COPY,    /* into pinned memory */
@@ -175,7 +175,7 @@ enum clb_mark {
 };
 
 /* Two pinned slots for either direction, so that a copy overlaps with the transfer before it. */
-struct clb_porter {
+struct clb_staging_thread {
     struct clb_stream *stream;
     bool uploads_first;
     bool helps; /* no piece is left to take up */
@@ -198,8 +198,8 @@ struct clb_stream {
     struct clb_gemm_progress *progress; /* part p is download piece p */
     struct clb_stream_plan plan;
     struct clb_schedule schedule;
-    struct clb_lane *lane;
-    struct clb_lane *strip_lane[CLB_STRIP_QUEUES];
+    struct clb_queue_set *queue_set;
+    struct clb_queue_set *strip_queue_set[CLB_STRIP_QUEUES];
     size_t queues; /* for transfers, in either direction */
     struct clb_operand a[CLB_MAX_TERMS], b[CLB_MAX_TERMS];
     struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
@@ -209,15 +209,15 @@ struct clb_stream {
     struct clb_buffer *flag,
         *words; /* of split families: the flag, and as it was after each step */
     struct clb_workers workers;
-    struct clb_porter porter[CLB_MAX_PORTERS];
-    size_t porters;
-    struct clb_touch touch; /* its next unit under the lock */
+    struct clb_staging_thread thread[CLB_MAX_STAGING_THREADS];
+    size_t staging_threads;
+    struct clb_prefault prefault; /* its next unit under the lock */
     bool timed;
     double begin, mark[CLB_MARKS];
 
     /* Shared by the threads of the run, under the lock. */
     pthread_mutex_t lock;
-    pthread_cond_t work;               /* porters wait for something to do */
+    pthread_cond_t work;               /* staging_threads wait for something to do */
     pthread_cond_t advance;            /* the calling thread for loads and strips */
     size_t next_upload, next_download; /* pieces handed out */
     size_t published;                  /* download pieces whose kernel has been enqueued */
@@ -227,13 +227,13 @@ struct clb_stream {
     clb_status status;                 /* the first failure */
 };
 
-/* What the porter did until now was this. */
-void clb_porter_note(struct clb_porter *porter, enum clb_spell spell);
+/* What the thread did until now was this. */
+void clb_staging_thread_note(struct clb_staging_thread *thread, enum clb_spell spell);
 
-static inline void clb_porter_spent(struct clb_porter *porter, enum clb_spell spell)
+static inline void clb_staging_thread_spent(struct clb_staging_thread *thread, enum clb_spell spell)
 {
-    if (CLB_UNLIKELY(porter->stream->timed))
-        clb_porter_note(porter, spell);
+    if (CLB_UNLIKELY(thread->stream->timed))
+        clb_staging_thread_note(thread, spell);
 }
 
 static inline void clb_stream_mark(struct clb_stream *stream, enum clb_mark mark)
@@ -247,8 +247,9 @@ static inline struct clb_queue *clb_stream_queue(const struct clb_stream *stream
                                                  size_t piece)
 {
     size_t turn = piece % stream->queues;
-    const struct clb_lane *lane = turn == 0 ? stream->lane : stream->strip_lane[turn - 1];
-    return up ? lane->upload : lane->download;
+    const struct clb_queue_set *queue_set =
+        turn == 0 ? stream->queue_set : stream->strip_queue_set[turn - 1];
+    return up ? queue_set->upload : queue_set->download;
 }
 
 /* ---- stream_memory.c --------------------------------------------------------------------------
@@ -257,7 +258,7 @@ static inline struct clb_queue *clb_stream_queue(const struct clb_stream *stream
 /* Everything that the schedule of the run needs, at once. */
 clb_status clb_stream_get(struct clb_stream *stream) CLB_MUST_CHECK;
 /* Whether all commands that have ended did what they were to do: a piece of C depends on commands
- * of all lanes, its loads', its packing's, its product's. */
+ * of all queue_sets, its loads', its packing's, its product's. */
 clb_status clb_stream_check(struct clb_stream *stream) CLB_MUST_CHECK;
 /* Whatever is held goes back when nothing is outstanding, and is left alone otherwise. `enqueued`:
  * commands may have been. False: a command has failed, or the wait. */
@@ -266,15 +267,16 @@ bool clb_stream_put(struct clb_stream *stream, bool enqueued);
  * time, because the driver takes a good part of a microsecond for each. */
 void clb_stream_release_loads(struct clb_stream *stream);
 
-/* ---- stream_copy.c: what porters do ---------------------------------------------------------- */
+/* ---- stream_copy.c: what staging_threads do
+ * ---------------------------------------------------------- */
 
-/* A worker's task; the argument is its struct clb_porter. */
-void clb_stream_carry(void *porter);
+/* A worker's task; the argument is its struct clb_staging_thread. */
+void clb_stream_carry(void *thread);
 
 /* In the calling thread, where there are no workers: bring the pieces of one load up, or those of
  * all published strips down. */
-void clb_stream_upload_now(struct clb_porter *porter, size_t end_piece);
-void clb_stream_download_now(struct clb_porter *porter);
+void clb_stream_upload_now(struct clb_staging_thread *thread, size_t end_piece);
+void clb_stream_download_now(struct clb_staging_thread *thread);
 
 /* Record the first failure and wake everybody. */
 void clb_stream_fail(struct clb_stream *stream, clb_status status);

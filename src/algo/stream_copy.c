@@ -1,6 +1,6 @@
 /* Porters: CPU threads that carry pieces between the caller's memory and pinned memory.
  *
- * A porter copies a piece while the transfer of its other slot is under way. Uploads are handed out
+ * A thread copies a piece while the transfer of its other slot is under way. Uploads are handed out
  * in the order of the loads, downloads in the order of the strips; nobody waits for anything but
  * the device and commands that have been enqueued already, so there is always progress. */
 #include "stream.h"
@@ -19,7 +19,7 @@ void clb_stream_fail(struct clb_stream *stream, clb_status status)
     pthread_mutex_unlock(&stream->lock);
 }
 
-void clb_porter_note(struct clb_porter *porter, enum clb_spell spell)
+void clb_staging_thread_note(struct clb_staging_thread *thread, enum clb_spell spell)
 {
     static const char *const names[] = {[CLB_SPELL_IDLE] = "idle",
                                         [CLB_SPELL_COPY] = "copy in",
@@ -29,10 +29,10 @@ void clb_porter_note(struct clb_porter *porter, enum clb_spell spell)
                                         [CLB_SPELL_MERGE] = "copy out",
                                         [CLB_SPELL_TOUCH] = "fault in"};
     double now = clb_now();
-    porter->spent[spell] += now - porter->since;
+    thread->spent[spell] += now - thread->since;
     if (clb_trace_wanted())
-        clb_trace_since(names[spell], porter->since);
-    porter->since = now;
+        clb_trace_since(names[spell], thread->since);
+    thread->since = now;
 }
 
 /* ---- uploads --------------------------------------------------------------------------------- */
@@ -62,9 +62,9 @@ static bool all_uploaded(const struct clb_stream *stream)
     return stream->next_upload >= stream->schedule.load_pieces;
 }
 
-/* True when the next piece has a raw buffer: the kernel that empties it has been enqueued. A porter
+/* True when the next piece has a raw buffer: the kernel that empties it has been enqueued. A thread
  * never takes a piece that it would have to wait for, because the calling thread, which enqueues
- * that kernel, may be waiting for this very porter to bring a strip down. With the lock held. */
+ * that kernel, may be waiting for this very thread to bring a strip down. With the lock held. */
 static bool upload_is_ready(const struct clb_stream *stream)
 {
     if (all_uploaded(stream) || stream->out_of_range)
@@ -108,7 +108,7 @@ static void prefetch(const char *from, size_t bytes)
 static void look_for_infinite(const struct clb_stream *stream, const struct clb_load *load,
                               const char *column, size_t rows)
 {
-    if (load->operand->shape == CLB_SHAPE_GENERAL && clb_gemm_adds_zeros(stream->problem) &&
+    if (load->operand->shape == CLB_STRUCTURE_GENERAL && clb_gemm_adds_zeros(stream->problem) &&
         !clb_tile_is_finite(stream->problem->precision, rows, 1, column, rows))
         atomic_store_explicit(&stream->schedule.step[load->step].infinite, true,
                               memory_order_relaxed);
@@ -127,14 +127,14 @@ static void copy_in(const struct clb_stream *stream, const struct portion *porti
     size_t bytes = portion->rows * operand->element, step = operand->ld * operand->element;
     const char *from = operand->host + row0 * operand->element + col0 * step;
     bool cached = stream->variant->tuning.value[CLB_PARAM_PAST] != 1;
-    if (load->kind == CLB_PIECE_MIXED) {
+    if (load->kind == CLB_PIECE_EXPANDED) {
         clb_operand_make(stream->problem->precision, operand, load->i0, load->p0, load->w, load->k,
                          portion->col + begin, end - begin, slot + begin * bytes);
         return;
     }
     if (!cached) {
-        clb_copy_past_cache(slot + begin * bytes, bytes, from + begin * step, step, bytes,
-                            end - begin);
+        clb_copy_nontemporal(slot + begin * bytes, bytes, from + begin * step, step, bytes,
+                             end - begin);
         for (size_t j = begin; j < end; j++)
             look_for_infinite(stream, load, from + j * step, portion->rows);
         return;
@@ -147,13 +147,14 @@ static void copy_in(const struct clb_stream *stream, const struct portion *porti
     }
 }
 
-/* Columns that a porter copies at once. */
+/* Columns that a thread copies at once. */
 #define SHARE_BYTES ((size_t)256 << 10)
 
 /* Copy what is left of the piece that `owner` has in its hands, share by share: its own or, to
  * help, another's. The ticket has the piece in its high and the next column in its low half, so
  * that a share is never taken of another piece than was looked at. */
-static void copy_shares(struct clb_stream *stream, struct clb_porter *owner, uint64_t ticket)
+static void copy_shares(struct clb_stream *stream, struct clb_staging_thread *owner,
+                        uint64_t ticket)
 {
     size_t piece = (size_t)(ticket >> 32) - 1;
     const struct portion portion = portion_of(stream, piece);
@@ -170,70 +171,70 @@ static void copy_shares(struct clb_stream *stream, struct clb_porter *owner, uin
     }
 }
 
-static void copy_piece(struct clb_porter *porter, size_t piece, const struct portion *portion,
-                       size_t turn)
+static void copy_piece(struct clb_staging_thread *thread, size_t piece,
+                       const struct portion *portion, size_t turn)
 {
     uint64_t ticket = (uint64_t)(piece + 1) << 32;
-    atomic_store_explicit(&porter->at, turn, memory_order_relaxed);
-    atomic_store(&porter->copied, 0);
-    atomic_store(&porter->ticket, ticket);
-    copy_shares(porter->stream, porter, ticket);
+    atomic_store_explicit(&thread->at, turn, memory_order_relaxed);
+    atomic_store(&thread->copied, 0);
+    atomic_store(&thread->ticket, ticket);
+    copy_shares(thread->stream, thread, ticket);
     /* Helpers have at most a share each. */
-    while (atomic_load(&porter->copied) < portion->cols)
+    while (atomic_load(&thread->copied) < portion->cols)
         sched_yield();
-    atomic_store(&porter->ticket, 0);
+    atomic_store(&thread->ticket, 0);
 }
 
-/* A porter that is overtaken by all others holds up the load that its piece belongs to, and the
+/* A thread that is overtaken by all others holds up the load that its piece belongs to, and the
  * kernels: CPUs of virtual machines stop at times. Help it before taking a piece up later ones. */
-static void help_others(struct clb_porter *porter, size_t next_piece)
+static void help_others(struct clb_staging_thread *thread, size_t next_piece)
 {
-    struct clb_stream *stream = porter->stream;
-    for (size_t i = 0; i < stream->porters; i++) {
-        struct clb_porter *other = &stream->porter[i];
+    struct clb_stream *stream = thread->stream;
+    for (size_t i = 0; i < stream->staging_threads; i++) {
+        struct clb_staging_thread *other = &stream->thread[i];
         uint64_t ticket = atomic_load(&other->ticket);
-        if (ticket != 0 && (size_t)(ticket >> 32) + stream->porters <= next_piece)
+        if (ticket != 0 && (size_t)(ticket >> 32) + stream->staging_threads <= next_piece)
             copy_shares(stream, other, ticket);
     }
 }
 
-static clb_status upload(struct clb_porter *porter, size_t piece)
+static clb_status upload(struct clb_staging_thread *thread, size_t piece)
 {
-    struct clb_stream *stream = porter->stream;
+    struct clb_stream *stream = thread->stream;
     const struct portion portion = portion_of(stream, piece);
     struct clb_load *load = portion.load;
     size_t column = portion.rows * load->operand->element;
-    size_t turn = porter->turn_up++ % 2;
+    size_t turn = thread->turn_up++ % 2;
     const struct clb_load *before = predecessor(stream, portion.index);
     const cl_event *free_again = before != NULL ? &before->packed : NULL;
     struct clb_queue *queue = clb_stream_queue(stream, true, piece);
     cl_event moved;
 
     clb_status status = CLB_OK;
-    help_others(porter, piece);
-    clb_porter_spent(porter, CLB_SPELL_COPY);
-    if (porter->busy[turn] != NULL)
-        status = clb_cl_check(clb_cl.WaitForEvents(1, &porter->busy[turn]), "clWaitForEvents");
-    porter->busy[turn] = NULL;
-    clb_porter_spent(porter, CLB_SPELL_UP);
+    help_others(thread, piece);
+    clb_staging_thread_spent(thread, CLB_SPELL_COPY);
+    if (thread->busy[turn] != NULL)
+        status = clb_cl_check(clb_cl.WaitForEvents(1, &thread->busy[turn]), "clWaitForEvents");
+    thread->busy[turn] = NULL;
+    clb_staging_thread_spent(thread, CLB_SPELL_UP);
     if (status != CLB_OK)
         return status;
-    copy_piece(porter, piece, &portion, turn);
-    clb_porter_spent(porter, CLB_SPELL_COPY);
+    copy_piece(thread, piece, &portion, turn);
+    clb_staging_thread_spent(thread, CLB_SPELL_COPY);
     status = clb_queue_write(queue, stream->raw[portion.index % stream->plan.raw_slots]->mem,
-                             portion.col * column, portion.cols * column, porter->slot[turn]->host,
+                             portion.col * column, portion.cols * column, thread->slot[turn]->host,
                              free_again != NULL, free_again, &moved);
     if (status == CLB_OK) {
         pthread_mutex_lock(&stream->lock);
         load->upload[piece - load->first_piece] = moved; /* released with the load */
         bool all = ++load->enqueued == load->pieces;
         pthread_mutex_unlock(&stream->lock);
-        porter->busy[turn] = moved;
+        thread->busy[turn] = moved;
         status = clb_queue_flush(queue);
         if (all)
             pthread_cond_signal(&stream->advance);
     }
-    clb_porter_spent(porter, CLB_SPELL_ENQUEUE);
+    clb_staging_thread_spent(thread, CLB_SPELL_ENQUEUE);
     return status;
 }
 
@@ -296,37 +297,37 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
         return;
     }
     char *c = (char *)problem->c + (rect->row + rect->col * problem->ldc) * element;
-    clb_copy_past_cache(c, problem->ldc * element, p, ldp * element, rect->rows * element,
-                        rect->cols);
+    clb_copy_nontemporal(c, problem->ldc * element, p, ldp * element, rect->rows * element,
+                         rect->cols);
 }
 
 /* Merge the piece whose transfer is under way. */
-static clb_status end_download(struct clb_porter *porter)
+static clb_status end_download(struct clb_staging_thread *thread)
 {
-    struct clb_stream *stream = porter->stream;
-    size_t piece = porter->pending - 1;
+    struct clb_stream *stream = thread->stream;
+    size_t piece = thread->pending - 1;
     struct clb_strip *strip = strip_of_piece(stream, piece);
     clb_status status =
-        clb_cl_check(clb_cl.WaitForEvents(1, &porter->pending_event), "clWaitForEvents");
-    clb_cl.ReleaseEvent(porter->pending_event);
-    porter->pending = 0;
+        clb_cl_check(clb_cl.WaitForEvents(1, &thread->pending_event), "clWaitForEvents");
+    clb_cl.ReleaseEvent(thread->pending_event);
+    thread->pending = 0;
     bool clean = true;
     if (status == CLB_OK)
         status = check_flag(stream, strip, &clean);
     if (status == CLB_OK)
         status = clb_stream_check(stream);
-    clb_porter_spent(porter, CLB_SPELL_DOWN);
+    clb_staging_thread_spent(thread, CLB_SPELL_DOWN);
     if (status != CLB_OK || !clean)
         return status;
     const struct clb_gemm *problem = stream->problem;
     const struct clb_rect *rect = &stream->progress->part[piece];
-    const struct clb_buffer *slot = porter->slot[2 + (porter->turn_down + 1) % 2];
+    const struct clb_buffer *slot = thread->slot[2 + (thread->turn_down + 1) % 2];
     bool exact =
         !atomic_load_explicit(&stream->schedule.step[strip->step].infinite, memory_order_relaxed) ||
         clb_part_is_exact(problem, rect, slot->host, strip->ldc);
     if (exact)
         merge(problem, rect, slot->host, strip->ldc);
-    clb_porter_spent(porter, CLB_SPELL_MERGE);
+    clb_staging_thread_spent(thread, CLB_SPELL_MERGE);
     pthread_mutex_lock(&stream->lock);
     stream->progress->written[piece] = exact;
     stream->inexact = stream->inexact || !exact;
@@ -338,9 +339,9 @@ static clb_status end_download(struct clb_porter *porter)
 }
 
 /* Start the transfer of a piece, then merge the one before it. */
-static clb_status download(struct clb_porter *porter, size_t piece)
+static clb_status download(struct clb_staging_thread *thread, size_t piece)
 {
-    struct clb_stream *stream = porter->stream;
+    struct clb_stream *stream = thread->stream;
     struct clb_strip *strip = strip_of_piece(stream, piece);
     if (stream->progress->written[piece]) /* by the run that this one continues */
         return CLB_OK;
@@ -354,30 +355,30 @@ static clb_status download(struct clb_porter *porter, size_t piece)
     clb_status status =
         clb_queue_read(queue, stream->strip_buffer[number % stream->plan.strip_slots]->mem, offset,
                        rect->cols * strip->ldc * element,
-                       porter->slot[2 + porter->turn_down % 2]->host, 1, &strip->ready, &moved);
+                       thread->slot[2 + thread->turn_down % 2]->host, 1, &strip->ready, &moved);
     if (status != CLB_OK)
         return status;
     status = clb_queue_flush(queue);
-    clb_porter_spent(porter, CLB_SPELL_ENQUEUE);
-    if (porter->pending != 0) {
-        clb_status merged = end_download(porter);
+    clb_staging_thread_spent(thread, CLB_SPELL_ENQUEUE);
+    if (thread->pending != 0) {
+        clb_status merged = end_download(thread);
         status = status != CLB_OK ? status : merged;
     }
-    porter->turn_down++;
-    porter->pending = piece + 1;
-    porter->pending_event = moved;
+    thread->turn_down++;
+    thread->pending = piece + 1;
+    thread->pending_event = moved;
     return status;
 }
 
-/* ---- the porter's loop ----------------------------------------------------------------------- */
+/* ---- the thread's loop ----------------------------------------------------------------------- */
 
 enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
 
 /* Whether the slot of the next upload is still on its way; while there are uploads, because their
  * events go after the last one. */
-static bool would_wait(const struct clb_porter *porter)
+static bool would_wait(const struct clb_staging_thread *thread)
 {
-    cl_event event = porter->busy[porter->turn_up % 2];
+    cl_event event = thread->busy[thread->turn_up % 2];
     cl_int state = CL_COMPLETE;
     return event != NULL &&
            clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
@@ -386,30 +387,30 @@ static bool would_wait(const struct clb_porter *porter)
 }
 
 /* The next thing to do, a piece or a unit; waits for one. JOB_NONE: the run is over. */
-static enum job next_job(struct clb_porter *porter, size_t *piece)
+static enum job next_job(struct clb_staging_thread *thread, size_t *piece)
 {
-    struct clb_stream *stream = porter->stream;
+    struct clb_stream *stream = thread->stream;
     enum job job = JOB_NONE;
     pthread_mutex_lock(&stream->lock);
     while (stream->status == CLB_OK) {
         bool up = upload_is_ready(stream);
         bool down = stream->next_download < stream->published;
-        bool idle = !down && porter->pending == 0;
-        bool touch = stream->touch.next < stream->touch.units && !stream->complete;
-        if (touch && up && would_wait(porter)) {
-            *piece = stream->touch.next++;
+        bool idle = !down && thread->pending == 0;
+        bool prefault = stream->prefault.next < stream->prefault.units && !stream->complete;
+        if (prefault && up && would_wait(thread)) {
+            *piece = stream->prefault.next++;
             job = JOB_TOUCH;
-        } else if (up && (porter->uploads_first || idle)) {
+        } else if (up && (thread->uploads_first || idle)) {
             *piece = stream->next_upload++;
             job = JOB_UPLOAD;
-        } else if (touch && (!porter->uploads_first || (idle && all_uploaded(stream)))) {
-            *piece = stream->touch.next++;
+        } else if (prefault && (!thread->uploads_first || (idle && all_uploaded(stream)))) {
+            *piece = stream->prefault.next++;
             job = JOB_TOUCH;
         } else if (down) {
-            porter->helps = all_uploaded(stream);
+            thread->helps = all_uploaded(stream);
             *piece = stream->next_download++;
             job = JOB_DOWNLOAD;
-        } else if (porter->pending != 0) {
+        } else if (thread->pending != 0) {
             job = JOB_MERGE;
         } else if (!stream->complete) {
             pthread_cond_wait(&stream->work, &stream->lock);
@@ -418,57 +419,57 @@ static enum job next_job(struct clb_porter *porter, size_t *piece)
         break;
     }
     pthread_mutex_unlock(&stream->lock);
-    clb_porter_spent(porter, CLB_SPELL_IDLE);
+    clb_staging_thread_spent(thread, CLB_SPELL_IDLE);
     return job;
 }
 
 void clb_stream_carry(void *argument)
 {
-    struct clb_porter *porter = argument;
+    struct clb_staging_thread *thread = argument;
     clb_status status = CLB_OK;
     while (status == CLB_OK) {
         size_t piece = 0;
-        switch (next_job(porter, &piece)) {
+        switch (next_job(thread, &piece)) {
         case JOB_UPLOAD:
-            status = upload(porter, piece);
+            status = upload(thread, piece);
             break;
         case JOB_DOWNLOAD:
-            if (porter->helps)
-                help_others(porter, SIZE_MAX);
-            status = download(porter, piece);
+            if (thread->helps)
+                help_others(thread, SIZE_MAX);
+            status = download(thread, piece);
             break;
         case JOB_MERGE:
-            status = end_download(porter);
+            status = end_download(thread);
             break;
         case JOB_TOUCH:
-            clb_touch_unit(&porter->stream->touch, piece);
-            clb_porter_spent(porter, CLB_SPELL_TOUCH);
+            clb_prefault_unit(&thread->stream->prefault, piece);
+            clb_staging_thread_spent(thread, CLB_SPELL_TOUCH);
             break;
         case JOB_NONE:
             return;
         }
     }
-    clb_stream_fail(porter->stream, status);
+    clb_stream_fail(thread->stream, status);
 }
 
-void clb_stream_upload_now(struct clb_porter *porter, size_t end_piece)
+void clb_stream_upload_now(struct clb_staging_thread *thread, size_t end_piece)
 {
-    struct clb_stream *stream = porter->stream;
+    struct clb_stream *stream = thread->stream;
     while (stream->next_upload < end_piece && stream->status == CLB_OK) {
-        clb_status status = upload(porter, stream->next_upload++);
+        clb_status status = upload(thread, stream->next_upload++);
         if (status != CLB_OK)
             clb_stream_fail(stream, status);
     }
 }
 
-void clb_stream_download_now(struct clb_porter *porter)
+void clb_stream_download_now(struct clb_staging_thread *thread)
 {
-    struct clb_stream *stream = porter->stream;
+    struct clb_stream *stream = thread->stream;
     clb_status status = CLB_OK;
     while (stream->next_download < stream->published && status == CLB_OK)
-        status = download(porter, stream->next_download++);
-    if (status == CLB_OK && porter->pending != 0)
-        status = end_download(porter);
+        status = download(thread, stream->next_download++);
+    if (status == CLB_OK && thread->pending != 0)
+        status = end_download(thread);
     if (status != CLB_OK)
         clb_stream_fail(stream, status);
 }

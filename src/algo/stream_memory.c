@@ -28,12 +28,12 @@ static clb_status get_whole(struct clb_stream *stream, struct clb_buffer **buffe
     return get_some(stream, buffer, 1, bytes);
 }
 
-/* An opening is added to on the device: without all of C there is none. */
-static clb_status make_without_opening(struct clb_stream *stream)
+/* An first_slabs is added to on the device: without all of C there is none. */
+static clb_status make_in_one_part(struct clb_stream *stream)
 {
-    if (stream->plan.opening == 0)
+    if (stream->plan.first_slabs == 0)
         return CLB_OK;
-    stream->plan.opening = 0;
+    stream->plan.first_slabs = 0;
     clb_schedule_free(&stream->schedule);
     return clb_schedule_make(&stream->plan, stream->problem, stream->a, stream->b,
                              &stream->schedule);
@@ -44,7 +44,7 @@ static clb_status get_buffers(struct clb_stream *stream)
     struct clb_stream_plan *plan = &stream->plan;
     struct clb_buffer *whole = NULL;
     stream->whole = get_whole(stream, &whole) == CLB_OK;
-    clb_status status = stream->whole ? CLB_OK : make_without_opening(stream);
+    clb_status status = stream->whole ? CLB_OK : make_in_one_part(stream);
     plan->raw_slots = clb_min(plan->raw_slots, stream->schedule.loads);
     plan->strip_slots = stream->whole ? 1 : clb_min(plan->strip_slots, stream->schedule.strips);
     stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots;
@@ -79,45 +79,46 @@ static clb_status get_buffers(struct clb_stream *stream)
 static size_t upload_first(const struct clb_stream *stream)
 {
     if (stream->plan.strip_m != 0)
-        return clb_div_up(6 * stream->porters, 10);
-    return stream->whole ? clb_div_up(5 * stream->porters, 6) : clb_div_up(6 * stream->porters, 10);
+        return clb_div_up(6 * stream->staging_threads, 10);
+    return stream->whole ? clb_div_up(5 * stream->staging_threads, 6)
+                         : clb_div_up(6 * stream->staging_threads, 10);
 }
 
-/* As many porters as there are threads to be had and work for; with fewer than two threads the
- * calling thread carries everything itself. */
+/* As many staging_threads as there are threads to be had and work for; with fewer than two threads
+ * the calling thread carries everything itself. */
 static clb_status get_porters(struct clb_stream *stream)
 {
     size_t pieces = stream->schedule.load_pieces + stream->schedule.strip_pieces;
     size_t forced = stream->variant->tuning.value[CLB_PARAM_THREADS];
     size_t up = stream->variant->tuning.value[CLB_PARAM_UPLOADERS];
-    size_t wanted = clb_min(forced != 0 ? forced : pieces / 2, stream->plan.porters);
+    size_t wanted = clb_min(forced != 0 ? forced : pieces / 2, stream->plan.staging_threads);
     clb_workers_lend(&stream->workers, wanted, forced != 0);
     if (stream->workers.count < 2)
         clb_workers_return(&stream->workers);
-    stream->porters = clb_max(stream->workers.count, 1);
+    stream->staging_threads = clb_max(stream->workers.count, 1);
     clb_status status = CLB_OK;
-    for (size_t i = 0; i < stream->porters; i++) {
-        struct clb_porter *porter = &stream->porter[i];
-        porter->stream = stream;
-        porter->uploads_first = i < (up != 0 ? up : upload_first(stream));
-        for (size_t s = 0; s < CLB_COUNT_OF(porter->slot) && status == CLB_OK; s++)
+    for (size_t i = 0; i < stream->staging_threads; i++) {
+        struct clb_staging_thread *thread = &stream->thread[i];
+        thread->stream = stream;
+        thread->uploads_first = i < (up != 0 ? up : upload_first(stream));
+        for (size_t s = 0; s < CLB_COUNT_OF(thread->slot) && status == CLB_OK; s++)
             status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST, stream->plan.piece_bytes,
-                                    &porter->slot[s]);
+                                    &thread->slot[s]);
     }
     return status;
 }
 
 static clb_status get_lanes(struct clb_stream *stream)
 {
-    clb_status status = clb_lane_acquire(stream->runtime, &stream->lane);
+    clb_status status = clb_queue_set_acquire(stream->runtime, &stream->queue_set);
     size_t queues = stream->variant->tuning.value[CLB_PARAM_QUEUES];
     stream->queues = clb_min(clb_max(queues, 1), CLB_MAX_QUEUES);
     if (status == CLB_OK)
-        status = clb_lane_open_queues(stream->lane);
+        status = clb_queue_set_open_queues(stream->queue_set);
     for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++) {
-        status = clb_lane_acquire(stream->runtime, &stream->strip_lane[i]);
+        status = clb_queue_set_acquire(stream->runtime, &stream->strip_queue_set[i]);
         if (status == CLB_OK && i + 1 < stream->queues)
-            status = clb_lane_open_queues(stream->strip_lane[i]);
+            status = clb_queue_set_open_queues(stream->strip_queue_set[i]);
     }
     return status;
 }
@@ -160,8 +161,8 @@ static void release_events(struct clb_stream *stream)
         release_event(stream->schedule.strip[i].ready);
     for (size_t i = 0; i < stream->schedule.steps; i++)
         release_event(stream->schedule.step[i].checked);
-    for (size_t i = 0; i < stream->porters; i++)
-        release_event(stream->porter[i].pending != 0 ? stream->porter[i].pending_event : NULL);
+    for (size_t i = 0; i < stream->staging_threads; i++)
+        release_event(stream->thread[i].pending != 0 ? stream->thread[i].pending_event : NULL);
 }
 
 static void put_or_leak(struct clb_stream *stream, struct clb_buffer *buffer, bool idle)
@@ -174,45 +175,45 @@ static void put_or_leak(struct clb_stream *stream, struct clb_buffer *buffer, bo
 
 clb_status clb_stream_check(struct clb_stream *stream)
 {
-    clb_status status = clb_lane_check(stream->lane);
+    clb_status status = clb_queue_set_check(stream->queue_set);
     for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++)
-        status = clb_lane_check(stream->strip_lane[i]);
+        status = clb_queue_set_check(stream->strip_queue_set[i]);
     return status;
 }
 
-static bool finish_lane(struct clb_lane *lane)
+static bool finish_queue_set(struct clb_queue_set *queue_set)
 {
-    return lane == NULL || clb_lane_settle(lane);
+    return queue_set == NULL || clb_queue_set_settle(queue_set);
 }
 
-static void give_lane(struct clb_lane *lane, bool idle)
+static void give_queue_set(struct clb_queue_set *queue_set, bool idle)
 {
-    if (lane != NULL && idle)
-        clb_lane_release(lane);
-    else if (lane != NULL)
-        clb_lane_discard(lane);
+    if (queue_set != NULL && idle)
+        clb_queue_set_release(queue_set);
+    else if (queue_set != NULL)
+        clb_queue_set_discard(queue_set);
 }
 
 bool clb_stream_put(struct clb_stream *stream, bool enqueued)
 {
     clb_workers_return(&stream->workers);
-    bool idle = !enqueued || finish_lane(stream->lane);
+    bool idle = !enqueued || finish_queue_set(stream->queue_set);
     for (size_t i = 0; i < CLB_STRIP_QUEUES && enqueued; i++)
-        idle = finish_lane(stream->strip_lane[i]) && idle;
+        idle = finish_queue_set(stream->strip_queue_set[i]) && idle;
     bool good = !enqueued || clb_stream_check(stream) == CLB_OK;
     release_events(stream);
     for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
         put_or_leak(stream, stream->buffers[i], idle);
     put_or_leak(stream, stream->flag, idle);
     put_or_leak(stream, stream->words, idle);
-    for (size_t i = 0; i < stream->porters; i++) {
-        for (size_t s = 0; s < CLB_COUNT_OF(stream->porter[i].slot); s++)
-            put_or_leak(stream, stream->porter[i].slot[s], idle);
+    for (size_t i = 0; i < stream->staging_threads; i++) {
+        for (size_t s = 0; s < CLB_COUNT_OF(stream->thread[i].slot); s++)
+            put_or_leak(stream, stream->thread[i].slot[s], idle);
     }
     free(stream->buffers);
-    give_lane(stream->lane, idle);
+    give_queue_set(stream->queue_set, idle);
     for (size_t i = 0; i < CLB_STRIP_QUEUES; i++)
-        give_lane(stream->strip_lane[i], idle);
+        give_queue_set(stream->strip_queue_set[i], idle);
     clb_schedule_free(&stream->schedule);
     return good;
 }

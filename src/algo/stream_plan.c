@@ -36,16 +36,16 @@ static size_t band(size_t extent, bool short_pieces, size_t unit, size_t overrid
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* The porters' slots take at most a quarter of what there is. 4 MiB pieces move at the link's full
- * rate, 1 MiB ones at three quarters of it (H200, 2026-11): the link rests between two. Where there
- * are few pieces a late one costs more than that, so there are some hundreds if possible (2 MiB for
- * n = 8192 in single precision: 3 to 10 % faster). */
+/* The staging_threads' slots take at most a quarter of what there is. 4 MiB pieces move at the
+ * link's full rate, 1 MiB ones at three quarters of it (H200, 2026-11): the link rests between two.
+ * Where there are few pieces a late one costs more than that, so there are some hundreds if
+ * possible (2 MiB for n = 8192 in single precision: 3 to 10 % faster). */
 #define PIECE        ((size_t)4 << 20)
 #define PIECE_SMALL  ((size_t)2 << 20)
 #define PIECES_LARGE ((size_t)256)
 #define PIECE_MIN    ((size_t)64 << 10)
 
-static size_t piece(const struct clb_gemm *problem, uint64_t available, size_t porters,
+static size_t piece(const struct clb_gemm *problem, uint64_t available, size_t staging_threads,
                     size_t override)
 {
     double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
@@ -53,7 +53,7 @@ static size_t piece(const struct clb_gemm *problem, uint64_t available, size_t p
     size_t bytes = all < (double)(PIECES_LARGE * PIECE) ? PIECE_SMALL : PIECE;
     if (override != 0)
         bytes = clb_round_up(override, PIECE_MIN);
-    while (bytes > PIECE_MIN && (uint64_t)porters * 4 * bytes > available / 4)
+    while (bytes > PIECE_MIN && (uint64_t)staging_threads * 4 * bytes > available / 4)
         bytes /= 2;
     return bytes;
 }
@@ -105,7 +105,7 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     if (largest > limits->max_alloc - limits->max_alloc / 8)
         return false;
     uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
-    uint64_t fixed = (uint64_t)plan->porters * 4 * clb_buffer_rounded(plan->piece_bytes) +
+    uint64_t fixed = (uint64_t)plan->staging_threads * 4 * clb_buffer_rounded(plan->piece_bytes) +
                      (uint64_t)plan->slabs * packed;
     if (clb_gemm_is_split(variant)) /* the flag and its words; thousands of steps take more */
         fixed += 2 * clb_buffer_rounded(1);
@@ -155,7 +155,7 @@ static bool plan_squares(const struct clb_gemm_variant *variant, const struct cl
 }
 
 /* Strips of whole columns, of which a piece has some; strips of whole rows, each one piece, for
- * which pieces may have to be larger and porters fewer. */
+ * which pieces may have to be larger and staging_threads fewer. */
 static bool plan_whole(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                        struct clb_stream_plan *plan)
 {
@@ -170,9 +170,9 @@ static bool plan_whole(const struct clb_gemm_variant *variant, const struct clb_
     }
     size_t least = clb_stream_ld(plan->unit_m, element) * problem->n * element;
     plan->piece_bytes = clb_max(plan->piece_bytes, clb_round_up(least, PIECE_MIN));
-    while (plan->porters > 1 &&
-           (uint64_t)plan->porters * 4 * plan->piece_bytes > plan->available / 4)
-        plan->porters--;
+    while (plan->staging_threads > 1 &&
+           (uint64_t)plan->staging_threads * 4 * plan->piece_bytes > plan->available / 4)
+        plan->staging_threads--;
     plan->strip_n = clb_round_up(problem->n, plan->unit_n);
     plan->strip_m = plan->unit_m;
     while (plan->strip_m + plan->unit_m <= plan->band_m &&
@@ -227,13 +227,13 @@ static bool is_shared(const struct clb_gemm *problem)
 {
     bool shared = clb_gemm_region(problem) != CLB_REGION_FULL;
     for (size_t t = 0; t < clb_gemm_terms(problem); t++)
-        shared = shared && clb_gemm_twin(problem, t) < CLB_MAX_TERMS;
+        shared = shared && clb_gemm_transposed_term(problem, t) < CLB_MAX_TERMS;
     return shared;
 }
 
-/* Slabs that are an opening: one, of plain products that have at least two others. Results come
+/* Slabs that are an first_slabs: one, of plain products that have at least two others. Results come
  * down while these are multiplied; with fewer that would take longest. */
-static size_t opening_of(const struct clb_gemm *problem, const struct clb_stream_plan *plan)
+static size_t first_slabs_of(const struct clb_gemm *problem, const struct clb_stream_plan *plan)
 {
     return problem->level3 == NULL && plan->slabs > 2 ? 1 : 0;
 }
@@ -253,19 +253,20 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
         .slab = clb_min(
             clb_round_up(clb_gemm_slab(variant, problem, false), clb_gemm_depth_unit(variant)),
             problem->k),
-        .porters = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_PORTERS), CLB_MAX_PORTERS),
+        .staging_threads = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_STAGING_THREADS),
+                                   CLB_MAX_STAGING_THREADS),
         .unit_m = unit_m,
         .unit_n = unit_n,
         .strip_tiles = value[CLB_PARAM_STRIP] != 0 ? value[CLB_PARAM_STRIP]
                        : units >= MANY_UNITS       ? units
                                                    : 0,
         .available = available};
-    plan.piece_bytes = piece(problem, available, plan.porters, value[CLB_PARAM_PIECE]);
+    plan.piece_bytes = piece(problem, available, plan.staging_threads, value[CLB_PARAM_PIECE]);
     plan.slabs = clb_gemm_passes(problem, plan.slab);
     search_blocks(variant, problem, &limits, plan, &least, best);
     if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n) {
         best->shared = is_shared(problem);
-        best->opening = opening_of(problem, best);
+        best->first_slabs = first_slabs_of(problem, best);
         return CLB_OK;
     }
     /* Several blocks: narrow bands with room to run ahead, then what moves clearly less. */

@@ -41,11 +41,11 @@ static struct clb_step *add_step(struct builder *builder, bool new_block)
 /* One load of a piece of a band: the elements of one pass of an operand. */
 static void add_load(struct builder *builder, const struct clb_operand *operand,
                      const struct clb_piece *piece, const struct clb_pass *pass,
-                     const struct clb_target *target, size_t targets)
+                     const struct clb_pack_target *target, size_t targets)
 {
     struct clb_schedule *schedule = builder->schedule;
     const struct clb_stream_plan *plan = builder->plan;
-    bool mirrored = piece->kind == CLB_PIECE_MIRRORED;
+    bool mirrored = piece->kind == CLB_PIECE_TRANSPOSED;
     schedule->load = extend(builder, schedule->load, schedule->loads, sizeof *schedule->load);
     if (builder->failed)
         return;
@@ -64,7 +64,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
                             .first_piece = schedule->load_pieces};
     for (size_t t = 0; t < targets; t++) {
         load.target[t] = target[t];
-        load.target[t].conjugated ^= mirrored && operand->shape == CLB_SHAPE_HERMITIAN;
+        load.target[t].conjugated ^= mirrored && operand->shape == CLB_STRUCTURE_HERMITIAN;
     }
     size_t rows = load.depth_contiguous ? load.k : load.w;
     size_t cols = load.depth_contiguous ? load.w : load.k;
@@ -92,13 +92,14 @@ static void add_slab(struct builder *builder, const struct clb_operand *operands
     size_t end = is_a ? block->row + block->rows : block->col + block->cols;
     size_t w = clb_min(is_a ? plan->band_m : plan->band_n, end - i0);
     size_t unit = is_a ? plan->unit_m : plan->unit_n, per_term = plan->slabs;
-    struct clb_target target[2] = {{operand->role, slab, operand->conjugated}};
+    struct clb_pack_target target[2] = {{operand->role, slab, operand->conjugated}};
     struct clb_piece piece[3];
     if (plan->shared) {
-        size_t twin = clb_gemm_twin(builder->problem, pass.term);
+        size_t transposed_term = clb_gemm_transposed_term(builder->problem, pass.term);
         per_term /= clb_gemm_terms(builder->problem);
-        target[1] = (struct clb_target){CLB_OPERAND_B, slab % per_term + twin * per_term,
-                                        builder->b[twin].conjugated};
+        target[1] =
+            (struct clb_pack_target){CLB_OPERAND_B, slab % per_term + transposed_term * per_term,
+                                     builder->b[transposed_term].conjugated};
     }
     size_t count =
         clb_operand_pieces(operand, i0, clb_operand_support(operand, i0, w, pass.p0, pass.k, unit),
@@ -146,7 +147,7 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
     if (strip.end_slab == builder->plan->slabs)
         strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
     schedule->strip_pieces += strip.pieces;
-    /* Strips of all parts of the depth are the same: what the opening began is added to. */
+    /* Strips of all parts of the depth are the same: what the first_slabs began is added to. */
     if (strip.slab == 0)
         schedule->strip_elements += strip.ldc * rect.cols;
     else
@@ -269,11 +270,11 @@ static void add_squares(struct builder *builder)
 
 static void add_square_steps(struct builder *builder)
 {
-    size_t opening = builder->plan->opening;
-    if (opening > 0) {
-        builder->end_slab = opening;
+    size_t first_slabs = builder->plan->first_slabs;
+    if (first_slabs > 0) {
+        builder->end_slab = first_slabs;
         add_squares(builder);
-        builder->slab = opening;
+        builder->slab = first_slabs;
         builder->end_slab = builder->plan->slabs;
         builder->first_strip = builder->schedule->strips;
     }

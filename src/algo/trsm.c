@@ -7,7 +7,7 @@
 #include "dmat.h"
 
 struct solve {
-    struct clb_engine *engine;
+    struct clb_workspace *workspace;
     const struct clb_dmat_triangle *triangle;
     const struct clb_dmat *b;
     size_t n; /* order of A */
@@ -20,19 +20,19 @@ static bool is_reversed(const struct clb_dmat_triangle *triangle)
     return triangle->right ? triangle->upper != as_stored : triangle->upper == as_stored;
 }
 
-static clb_status launch(struct clb_engine *engine, const char *name,
+static clb_status launch(struct clb_workspace *workspace, const char *name,
                          const struct clb_argument *arguments, size_t count)
 {
-    size_t global = engine->groups * engine->group, local = engine->group;
+    size_t global = workspace->groups * workspace->group, local = workspace->group;
     cl_kernel kernel;
-    clb_status status = clb_lane_kernel(engine->lane, engine->trsm, name, &kernel);
+    clb_status status = clb_queue_set_kernel(workspace->queue_set, workspace->trsm, name, &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_lane_launch(engine->queue, kernel, name, arguments, count, 1, &global, &local, 0,
-                           NULL, NULL);
+    return clb_queue_set_launch(workspace->queue, kernel, name, arguments, count, 1, &global,
+                                &local, 0, NULL, NULL);
 }
 
-clb_status clb_dmat_pack_triangle(struct clb_engine *engine,
+clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
                                   const struct clb_dmat_triangle *triangle)
 {
     const struct clb_dmat *a = &triangle->a;
@@ -43,28 +43,28 @@ clb_status clb_dmat_pack_triangle(struct clb_engine *engine,
     const cl_long ai = reversed ? -row : row, ap = reversed ? -col : col;
     const cl_uint n = (cl_uint)a->rows, conjugate = triangle->op == CLB_OP_C;
     const cl_uint unit = triangle->unit;
-    const cl_ulong packed = triangle->at * engine->block;
+    const cl_ulong packed = triangle->at * workspace->block;
     const struct clb_argument arguments[] = {
         CLB_ARG(a->mem), CLB_ARG(offset),    CLB_ARG(ai),   CLB_ARG(ap),
-        CLB_ARG(n),      CLB_ARG(conjugate), CLB_ARG(unit), CLB_ARG(engine->triangles->mem),
+        CLB_ARG(n),      CLB_ARG(conjugate), CLB_ARG(unit), CLB_ARG(workspace->triangles->mem),
         CLB_ARG(packed)};
-    return launch(engine, "clb_trsm_pack", arguments, CLB_COUNT_OF(arguments));
+    return launch(workspace, "clb_trsm_pack", arguments, CLB_COUNT_OF(arguments));
 }
 
 /* Diagonal block [i0, i0 + n) in the order of elimination. */
 static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
 {
-    struct clb_engine *engine = solve->engine;
+    struct clb_workspace *workspace = solve->workspace;
     const struct clb_dmat *b = solve->b;
     bool right = solve->triangle->right;
     cl_long step = right ? (cl_long)b->ld : 1;
     size_t first = solve->reversed ? solve->n - 1 - i0 : i0;
-    const cl_ulong packed = (solve->triangle->at + i0) * engine->block,
+    const cl_ulong packed = (solve->triangle->at + i0) * workspace->block,
                    rhs = right ? b->rows : b->cols;
     const cl_ulong offset = b->offset + first * (right ? b->ld : 1);
     const cl_long bi = solve->reversed ? -step : step, br = right ? 1 : (cl_long)b->ld;
     const cl_uint order = (cl_uint)n, unit = solve->triangle->unit;
-    const struct clb_argument arguments[] = {CLB_ARG(engine->triangles->mem),
+    const struct clb_argument arguments[] = {CLB_ARG(workspace->triangles->mem),
                                              CLB_ARG(packed),
                                              CLB_ARG(order),
                                              CLB_ARG(unit),
@@ -73,7 +73,7 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
                                              CLB_ARG(offset),
                                              CLB_ARG(bi),
                                              CLB_ARG(br)};
-    return launch(engine, "clb_trsm_solve", arguments, CLB_COUNT_OF(arguments));
+    return launch(workspace, "clb_trsm_solve", arguments, CLB_COUNT_OF(arguments));
 }
 
 /* Complex products are sums of real ones, each of which is rounded, where the reference rounds
@@ -83,9 +83,9 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
 #define SUM_MIN   ((size_t)64)
 #define SUM_SHARE ((size_t)8)
 
-size_t clb_dmat_sum_depth(const struct clb_engine *engine, size_t n)
+size_t clb_dmat_sum_depth(const struct clb_workspace *workspace, size_t n)
 {
-    const struct clb_gemm_variant *variant = engine->variant;
+    const struct clb_gemm_variant *variant = workspace->variant;
     if (clb_precision_parts(variant->precision) == 1 || variant->tuning.family == CLB_FAMILY_CPU)
         return 0;
     return clb_round_up(clb_max(n / SUM_SHARE, SUM_MIN), clb_gemm_depth_unit(variant));
@@ -114,13 +114,13 @@ static clb_status update(const struct solve *solve, size_t i0, size_t n1, size_t
                                           .b = clb_dmat_part(b, first1, 0, n1, b->cols),
                                           .c = clb_dmat_part(b, first2, 0, n2, b->cols)};
     }
-    update.depth = triangle->short_sums ? clb_dmat_sum_depth(solve->engine, solve->n) : 0;
-    return clb_dmat_update(solve->engine, &update);
+    update.depth = triangle->short_sums ? clb_dmat_sum_depth(solve->workspace, solve->n) : 0;
+    return clb_dmat_update(solve->workspace, &update);
 }
 
 static clb_status solve_range(const struct solve *solve, size_t i0, size_t n)
 {
-    size_t block = solve->engine->block;
+    size_t block = solve->workspace->block;
     if (n <= block)
         return solve_block(solve, i0, n);
     size_t n1 = clb_round_up(n / 2, block);
@@ -132,19 +132,19 @@ static clb_status solve_range(const struct solve *solve, size_t i0, size_t n)
     return status;
 }
 
-clb_status clb_dmat_solve(struct clb_engine *engine, const struct clb_dmat_triangle *triangle,
+clb_status clb_dmat_solve(struct clb_workspace *workspace, const struct clb_dmat_triangle *triangle,
                           const struct clb_dmat *b)
 {
-    const struct solve solve = {engine, triangle, b, triangle->a.rows, is_reversed(triangle)};
+    const struct solve solve = {workspace, triangle, b, triangle->a.rows, is_reversed(triangle)};
     if (b->rows == 0 || b->cols == 0)
         return CLB_OK;
     return solve_range(&solve, 0, solve.n);
 }
 
 /* The halves are whole blocks, but for the last. */
-struct clb_engine_limits clb_solve_limits(size_t n, bool right, size_t rhs)
+struct clb_workspace_limits clb_solve_limits(size_t n, bool right, size_t rhs)
 {
     size_t half = clb_min(n / 2 + CLB_MAX_BLOCK, n);
-    return (struct clb_engine_limits){
+    return (struct clb_workspace_limits){
         .m = right ? rhs : half, .n = right ? half : rhs, .k = half, .triangle = n};
 }

@@ -263,7 +263,7 @@ static clb_status make(void *argument)
     const struct task *task = argument;
     clb_status status = prepare(task->runtime, task->variant);
     if (status == CLB_OK)
-        status = clb_gemm_widen(task->runtime, task->variant);
+        status = clb_gemm_prelaunch(task->runtime, task->variant);
     if (status == CLB_OK)
         status = self_check(task->runtime, task->variant);
     return status;
@@ -318,10 +318,10 @@ static clb_status select_variant(void *argument)
     return status;
 }
 
-clb_status clb_gemm_variant_get_shapes(struct clb_runtime *runtime,
-                                       const struct clb_gemm_variant *variant)
+clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
+                                           const struct clb_gemm_variant *variant)
 {
-    if (variant->shapes == NULL || !variant->family->has_cut)
+    if (variant->shapes == NULL || !variant->family->has_skip)
         return CLB_ERR_UNSUPPORTED;
     return build(runtime, variant, true, variant->shapes);
 }

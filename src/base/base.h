@@ -226,17 +226,18 @@ void clb_trace_offset(double offset);
 /* Called once, by clb_config_get. */
 void clb_trace_open(const char *file);
 
-/* ---- guest guard (guest.c): leave the host program's thread as it was found ------------------ */
+/* ---- guest guard (host_state.c): leave the host program's thread as it was found
+ * ------------------ */
 
-struct clb_guest {
+struct clb_host_state {
     uint64_t
         storage[64]; /* the saved signal mask, floating-point environment, cancel state, errno */
 };
 
 /* Around every stretch of code that may enter the OpenCL driver: asynchronous signals blocked (new
  * threads inherit that), floating-point environment default, cancellation off, errno kept. */
-void clb_guest_enter(struct clb_guest *guest);
-void clb_guest_leave(const struct clb_guest *guest);
+void clb_host_state_save(struct clb_host_state *guest);
+void clb_host_state_restore(const struct clb_host_state *guest);
 
 /* ---- signals.c: the program's signals while the driver works ----------------------------------
  */
@@ -288,8 +289,8 @@ void clb_workers_return(struct clb_workers *team);
 
 /* Copy `runs` runs of `bytes`, to_step and from_step bytes apart, for data that will not be read
  * soon (copy.c). */
-void clb_copy_past_cache(void *to, size_t to_step, const void *from, size_t from_step, size_t bytes,
-                         size_t runs);
+void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
+                          size_t bytes, size_t runs);
 
 /* ---- pages (pages.c): memory that the program may not have touched yet; all is best effort ----
  */

@@ -80,8 +80,8 @@ static void copy_run(copy_lines *copy, char *out, const char *in, size_t bytes, 
 }
 
 /* The fence is dear: one for all runs. */
-void clb_copy_past_cache(void *to, size_t to_step, const void *from, size_t from_step, size_t bytes,
-                         size_t runs)
+void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
+                          size_t bytes, size_t runs)
 {
     char *out = to;
     const char *in = from;
@@ -94,8 +94,8 @@ void clb_copy_past_cache(void *to, size_t to_step, const void *from, size_t from
     _mm_sfence();
 }
 #else
-void clb_copy_past_cache(void *to, size_t to_step, const void *from, size_t from_step, size_t bytes,
-                         size_t runs)
+void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
+                          size_t bytes, size_t runs)
 {
     for (size_t j = 0; j < runs; j++)
         memcpy((char *)to + j * to_step, (const char *)from + j * from_step, bytes);

@@ -1,8 +1,8 @@
 /* The program's signals while one of its threads is inside the OpenCL driver.
  *
- * A thread that enters the driver blocks all asynchronous signals (guest.c), because a handler must
- * not run there: it may jump out, and threads that the driver makes inherit the mask. Two things
- * would be lost by that, and a thread of ours, the watcher, sees to both:
+ * A thread that enters the driver blocks all asynchronous signals (host_state.c), because a handler
+ * must not run there: it may jump out, and threads that the driver makes inherit the mask. Two
+ * things would be lost by that, and a thread of ours, the watcher, sees to both:
  *
  * - A signal whose disposition is the default ends or stops the program at once. When one is
  *   pending for the process and a thread inside the driver had not blocked it, the watcher unblocks
@@ -16,7 +16,7 @@
  *
  * The watcher sleeps unless a thread is inside the driver or was a moment ago. */
 #include "base.h"
-#include "guests.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <link.h>
@@ -330,7 +330,7 @@ clb_status clb_signals_watch(void)
 
 /* ---- threads inside the driver --------------------------------------------------------------- */
 
-int clb_guests_add(const sigset_t *mask)
+int clb_signals_enter(const sigset_t *mask)
 {
     int slot = 0;
     pthread_mutex_lock(&lock);
@@ -347,7 +347,7 @@ int clb_guests_add(const sigset_t *mask)
     return slot;
 }
 
-void clb_guests_remove(int slot)
+void clb_signals_leave(int slot)
 {
     pthread_mutex_lock(&lock);
     if (slot < MAX_GUESTS && guests[slot].used) { /* not so in a forked child */

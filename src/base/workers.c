@@ -4,7 +4,7 @@
  * After a fork they exist in the parent only; the child never uses them, because it has abandoned
  * the device. */
 #include "base.h"
-#include "guests.h"
+#include "signals.h"
 #include "symbols.h"
 
 #include <fenv.h>

@@ -113,7 +113,7 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
 }
 
 /* targets.c: the target of a name for a call that returns to `caller`. Names that not every library
- * has get another's function where that is so (stand_in). */
+ * has get another's function where that is so (fallback). */
 const struct clb_target *clb_target_find(struct clb_symbol *symbol, const void *caller);
 
 CLB_INLINE const struct clb_target *clb_target_get(struct clb_symbol *symbol, const void *caller)
@@ -148,10 +148,11 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
 struct clb_next_qr clb_next_qr_for(const struct clb_symbol *symbol, const struct clb_target *target,
                                    const void *caller);
 
-/* True when the call is to be declined without another look: less work than the gate asks for. */
-CLB_INLINE bool clb_gate_closed(struct clb_symbol *symbol, double work)
+/* True when the call is to be declined without another look: less work than the min_work asks for.
+ */
+CLB_INLINE bool clb_work_is_small(struct clb_symbol *symbol, double work)
 {
-    return work < atomic_load_explicit(&symbol->gate, memory_order_relaxed);
+    return work < atomic_load_explicit(&symbol->min_work, memory_order_relaxed);
 }
 
 #endif

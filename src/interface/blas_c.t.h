@@ -28,11 +28,11 @@ static void CLB_CAT(next_c, CLB_KIND)(const struct clb_target *target, const C_P
         C_NEXT_ARGUMENTS(CLB_CAT(CLB_AT, CLB_ALPHA)(p->alpha), CLB_CAT(CLB_AT, CLB_BETA)(p->beta)));
 }
 
-/* A call that passed the gate, or that is observed. */
+/* A call that passed the min_work, or that is observed. */
 static CLB_NOINLINE void
-CLB_CAT(offer_c, CLB_KIND)(struct clb_symbol *symbol, const struct clb_target *target,
-                           const void *caller,
-                           C_PARAMETERS(CLB_CAT(CLB_TYPE, CLB_ALPHA), CLB_CAT(CLB_TYPE, CLB_BETA)))
+CLB_CAT(dispatch_c,
+        CLB_KIND)(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
+                  C_PARAMETERS(CLB_CAT(CLB_TYPE, CLB_ALPHA), CLB_CAT(CLB_TYPE, CLB_BETA)))
 {
     if (route_c(symbol, target, caller, CLB_CAT(next_c, CLB_KIND),
                 C_ARGUMENTS(CLB_CAT(CLB_ADDRESS, CLB_ALPHA)(alpha),
@@ -49,10 +49,10 @@ CLB_INLINE void CLB_CAT(enter_c, CLB_KIND)(struct clb_symbol *symbol, const void
                                                         CLB_CAT(CLB_TYPE, CLB_BETA)))
 {
     const struct clb_target *target = clb_target_get(symbol, caller);
-    if (!IS_COMPOSED(target) && clb_gate_closed(symbol, C_WORK(target->ilp64)))
+    if (!IS_COMPOSED(target) && clb_work_is_small(symbol, C_WORK(target->ilp64)))
         ((CLB_CAT(c, CLB_KIND) *)target->function)(C_ARGUMENTS(alpha, beta));
     else
-        CLB_CAT(offer_c, CLB_KIND)(symbol, target, caller, C_ARGUMENTS(alpha, beta));
+        CLB_CAT(dispatch_c, CLB_KIND)(symbol, target, caller, C_ARGUMENTS(alpha, beta));
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

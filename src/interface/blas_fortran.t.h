@@ -15,9 +15,10 @@
 typedef void fortran(FORTRAN_PARAMETERS);
 typedef void fortran_lengths(FORTRAN_PARAMETERS, FORTRAN_LENGTH_TYPES);
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE void offer_fortran(struct clb_symbol *symbol, const struct clb_target *target,
-                                       const void *caller, FORTRAN_PARAMETERS)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE void dispatch_fortran(struct clb_symbol *symbol,
+                                          const struct clb_target *target, const void *caller,
+                                          FORTRAN_PARAMETERS)
 {
     if (route_fortran(symbol, target, caller, FORTRAN_ARGUMENTS))
         return;
@@ -30,10 +31,10 @@ static CLB_NOINLINE void offer_fortran(struct clb_symbol *symbol, const struct c
 CLB_INLINE void enter_fortran(struct clb_symbol *symbol, const void *caller, FORTRAN_PARAMETERS)
 {
     const struct clb_target *target = clb_target_get(symbol, caller);
-    if (!IS_COMPOSED(target) && clb_gate_closed(symbol, FORTRAN_WORK(target->ilp64)))
+    if (!IS_COMPOSED(target) && clb_work_is_small(symbol, FORTRAN_WORK(target->ilp64)))
         ((fortran *)target->function)(FORTRAN_ARGUMENTS);
     else
-        offer_fortran(symbol, target, caller, FORTRAN_ARGUMENTS);
+        dispatch_fortran(symbol, target, caller, FORTRAN_ARGUMENTS);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -10,7 +10,7 @@
 #include "next.h"
 
 /* The second of the stand-ins in targets.c is a product. */
-#define IS_COMPOSED(target) ((target)->stand_in == 2)
+#define IS_COMPOSED(target) ((target)->fallback == 2)
 
 static struct clb_next_blas3 next_for(const struct clb_symbol *symbol,
                                       const struct clb_target *target, const void *caller,

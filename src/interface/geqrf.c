@@ -6,12 +6,12 @@
 typedef void geqrf(const void *m, const void *n, void *a, const void *lda, void *tau, void *work,
                    const void *lwork, void *info);
 
-/* A call that passed the gate, or that is observed. The best size of the workspace, WORK(1) of a
- * call that has been computed, and INFO are what the next library says to a query. */
-static CLB_NOINLINE void offer(struct clb_symbol *symbol, const struct clb_target *target,
-                               const void *caller, const void *m, const void *n, void *a,
-                               const void *lda, void *tau, void *work, const void *lwork,
-                               void *info)
+/* A call that passed the min_work, or that is observed. The best size of the workspace, WORK(1) of
+ * a call that has been computed, and INFO are what the next library says to a query. */
+static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                  const void *caller, const void *m, const void *n, void *a,
+                                  const void *lda, void *tau, void *work, const void *lwork,
+                                  void *info)
 {
     static const int64_t query = -1;
     const bool wide = target->ilp64;
@@ -41,10 +41,10 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     const double rows = (double)clb_int(m, wide), cols = (double)clb_int(n, wide);
-    if (clb_gate_closed(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
+    if (clb_work_is_small(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
         ((geqrf *)target->function)(m, n, a, lda, tau, work, lwork, info);
     else
-        offer(symbol, target, caller, m, n, a, lda, tau, work, lwork, info);
+        dispatch(symbol, target, caller, m, n, a, lda, tau, work, lwork, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -6,10 +6,10 @@
 typedef void gesv(const void *n, const void *nrhs, void *a, const void *lda, void *ipiv, void *b,
                   const void *ldb, void *info);
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE void offer(struct clb_symbol *symbol, const struct clb_target *target,
-                               const void *caller, const void *n, const void *nrhs, void *a,
-                               const void *lda, void *ipiv, void *b, const void *ldb, void *info)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                  const void *caller, const void *n, const void *nrhs, void *a,
+                                  const void *lda, void *ipiv, void *b, const void *ldb, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -39,10 +39,10 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     const double order = (double)clb_int(n, wide);
-    if (clb_gate_closed(symbol, clb_work_dgesv(order, order, (double)clb_int(nrhs, wide))))
+    if (clb_work_is_small(symbol, clb_work_dgesv(order, order, (double)clb_int(nrhs, wide))))
         ((gesv *)target->function)(n, nrhs, a, lda, ipiv, b, ldb, info);
     else
-        offer(symbol, target, caller, n, nrhs, a, lda, ipiv, b, ldb, info);
+        dispatch(symbol, target, caller, n, nrhs, a, lda, ipiv, b, ldb, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

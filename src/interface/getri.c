@@ -6,10 +6,10 @@
 typedef void getri(const void *n, void *a, const void *lda, void *ipiv, void *work,
                    const void *lwork, void *info);
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE void offer(struct clb_symbol *symbol, const struct clb_target *target,
-                               const void *caller, const void *n, void *a, const void *lda,
-                               void *ipiv, void *work, const void *lwork, void *info)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                  const void *caller, const void *n, void *a, const void *lda,
+                                  void *ipiv, void *work, const void *lwork, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -36,10 +36,10 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dgetri(order, order, order)))
+    if (clb_work_is_small(symbol, clb_work_dgetri(order, order, order)))
         ((getri *)target->function)(n, a, lda, ipiv, work, lwork, info);
     else
-        offer(symbol, target, caller, n, a, lda, ipiv, work, lwork, info);
+        dispatch(symbol, target, caller, n, a, lda, ipiv, work, lwork, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -44,10 +44,10 @@ static void add_a(struct clb_chol_call *call, int layout, char uplo, int64_t lda
 
 /* ---- potrf: A = U^H*U or A = L*L^H; potri: A^-1; lauum: U*U^H or L^H*L ----------------------- */
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE int64_t offer_factor(route *taken, struct clb_symbol *symbol,
-                                         const struct clb_target *target, const void *caller,
-                                         int layout, char uplo, int64_t n, void *a, int64_t lda)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE int64_t dispatch_factor(route *taken, struct clb_symbol *symbol,
+                                            const struct clb_target *target, const void *caller,
+                                            int layout, char uplo, int64_t n, void *a, int64_t lda)
 {
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
     struct clb_lapacke lapacke = clb_lapacke_for(symbol, caller, layout);
@@ -69,9 +69,9 @@ CLB_INLINE int64_t enter_factor(route *taken, work *work_of, struct clb_symbol *
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, work_of(order, order, order)))
+    if (clb_work_is_small(symbol, work_of(order, order, order)))
         return ((potrf *)target->function)(layout, uplo, n, a, lda);
-    return offer_factor(taken, symbol, target, caller, layout, uplo, n, a, lda);
+    return dispatch_factor(taken, symbol, target, caller, layout, uplo, n, a, lda);
 }
 
 #define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \
@@ -105,9 +105,10 @@ CLB_FORMS_LAPACK_C(CLB_EXPORT_LAUUM, zlauum)
 
 /* ---- trtri: the inverse of a triangle -------------------------------------------------------- */
 
-static CLB_NOINLINE int64_t offer_trtri(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller, int layout, char uplo, char diag,
-                                        int64_t n, void *a, int64_t lda)
+static CLB_NOINLINE int64_t dispatch_trtri(struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller,
+                                           int layout, char uplo, char diag, int64_t n, void *a,
+                                           int64_t lda)
 {
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
     struct clb_lapacke lapacke = clb_lapacke_for(symbol, caller, layout);
@@ -129,9 +130,9 @@ CLB_INLINE int64_t enter_trtri(struct clb_symbol *symbol, const void *caller, in
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dtrtri(order, order, order)))
+    if (clb_work_is_small(symbol, clb_work_dtrtri(order, order, order)))
         return ((trtri *)target->function)(layout, uplo, diag, n, a, lda);
-    return offer_trtri(symbol, target, caller, layout, uplo, diag, n, a, lda);
+    return dispatch_trtri(symbol, target, caller, layout, uplo, diag, n, a, lda);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \
@@ -150,10 +151,10 @@ CLB_FORMS_LAPACK_C(CLB_EXPORT, ztrtri)
 
 /* ---- potrs, posv: A*X = B, X overwrites B ---------------------------------------------------- */
 
-static CLB_NOINLINE int64_t offer_system(route *taken, struct clb_symbol *symbol,
-                                         const struct clb_target *target, const void *caller,
-                                         int layout, char uplo, int64_t n, int64_t nrhs, void *a,
-                                         int64_t lda, void *b, int64_t ldb)
+static CLB_NOINLINE int64_t dispatch_system(route *taken, struct clb_symbol *symbol,
+                                            const struct clb_target *target, const void *caller,
+                                            int layout, char uplo, int64_t n, int64_t nrhs, void *a,
+                                            int64_t lda, void *b, int64_t ldb)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -182,9 +183,9 @@ CLB_INLINE int64_t enter_system(route *taken, work *work_of, struct clb_symbol *
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, work_of(order, order, (double)clb_c_int(nrhs, target->ilp64))))
+    if (clb_work_is_small(symbol, work_of(order, order, (double)clb_c_int(nrhs, target->ilp64))))
         return ((potrs *)target->function)(layout, uplo, n, nrhs, a, lda, b, ldb);
-    return offer_system(taken, symbol, target, caller, layout, uplo, n, nrhs, a, lda, b, ldb);
+    return dispatch_system(taken, symbol, target, caller, layout, uplo, n, nrhs, a, lda, b, ldb);
 }
 
 #define CLB_EXPORT(taken, work_of, routine, form, prefix, suffix)                                  \

@@ -10,10 +10,11 @@
 
 typedef int64_t getrf(int layout, int64_t m, int64_t n, void *a, int64_t lda, void *ipiv);
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE int64_t offer_getrf(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller, int layout, int64_t m, int64_t n,
-                                        void *a, int64_t lda, void *ipiv)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE int64_t dispatch_getrf(struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller,
+                                           int layout, int64_t m, int64_t n, void *a, int64_t lda,
+                                           void *ipiv)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -43,9 +44,9 @@ CLB_INLINE int64_t enter_getrf(struct clb_symbol *symbol, const void *caller, in
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double rows = (double)clb_c_int(m, target->ilp64);
     const double cols = (double)clb_c_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dgetrf(rows, cols, rows < cols ? rows : cols)))
+    if (clb_work_is_small(symbol, clb_work_dgetrf(rows, cols, rows < cols ? rows : cols)))
         return ((getrf *)target->function)(layout, m, n, a, lda, ipiv);
-    return offer_getrf(symbol, target, caller, layout, m, n, a, lda, ipiv);
+    return dispatch_getrf(symbol, target, caller, layout, m, n, a, lda, ipiv);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \
@@ -97,10 +98,10 @@ static void add_matrices(struct clb_lu_call *call, int layout, clb_lapacke_use u
 typedef int64_t getrs(int layout, char trans, int64_t n, int64_t nrhs, void *a, int64_t lda,
                       void *ipiv, void *b, int64_t ldb);
 
-static CLB_NOINLINE int64_t offer_getrs(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller, int layout, char trans, int64_t n,
-                                        int64_t nrhs, void *a, int64_t lda, void *ipiv, void *b,
-                                        int64_t ldb)
+static CLB_NOINLINE int64_t dispatch_getrs(struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller,
+                                           int layout, char trans, int64_t n, int64_t nrhs, void *a,
+                                           int64_t lda, void *ipiv, void *b, int64_t ldb)
 {
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
     struct clb_lapacke lapacke = clb_lapacke_for(symbol, caller, layout);
@@ -123,9 +124,9 @@ CLB_INLINE int64_t enter_getrs(struct clb_symbol *symbol, const void *caller, in
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
     const double columns = (double)clb_c_int(nrhs, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dgetrs(order, order, columns)))
+    if (clb_work_is_small(symbol, clb_work_dgetrs(order, order, columns)))
         return ((getrs *)target->function)(layout, trans, n, nrhs, a, lda, ipiv, b, ldb);
-    return offer_getrs(symbol, target, caller, layout, trans, n, nrhs, a, lda, ipiv, b, ldb);
+    return dispatch_getrs(symbol, target, caller, layout, trans, n, nrhs, a, lda, ipiv, b, ldb);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \
@@ -149,9 +150,10 @@ ALL_FORMS(CLB_EXPORT, zgetrs)
 typedef int64_t gesv(int layout, int64_t n, int64_t nrhs, void *a, int64_t lda, void *ipiv, void *b,
                      int64_t ldb);
 
-static CLB_NOINLINE int64_t offer_gesv(struct clb_symbol *symbol, const struct clb_target *target,
-                                       const void *caller, int layout, int64_t n, int64_t nrhs,
-                                       void *a, int64_t lda, void *ipiv, void *b, int64_t ldb)
+static CLB_NOINLINE int64_t dispatch_gesv(struct clb_symbol *symbol,
+                                          const struct clb_target *target, const void *caller,
+                                          int layout, int64_t n, int64_t nrhs, void *a, int64_t lda,
+                                          void *ipiv, void *b, int64_t ldb)
 {
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
     struct clb_lapacke lapacke = clb_lapacke_for(symbol, caller, layout);
@@ -171,9 +173,9 @@ CLB_INLINE int64_t enter_gesv(struct clb_symbol *symbol, const void *caller, int
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
     const double columns = (double)clb_c_int(nrhs, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dgesv(order, order, columns)))
+    if (clb_work_is_small(symbol, clb_work_dgesv(order, order, columns)))
         return ((gesv *)target->function)(layout, n, nrhs, a, lda, ipiv, b, ldb);
-    return offer_gesv(symbol, target, caller, layout, n, nrhs, a, lda, ipiv, b, ldb);
+    return dispatch_gesv(symbol, target, caller, layout, n, nrhs, a, lda, ipiv, b, ldb);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

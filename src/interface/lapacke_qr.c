@@ -52,11 +52,12 @@ static int64_t next_geqrf(const struct clb_symbol *symbol, const struct clb_targ
     return ((geqrf *)target->function)(layout, m, n, a, lda, tau);
 }
 
-/* A call that passed the gate, or that is observed. The first element of the caller's workspace is
- * what the next library says to a query. */
-static CLB_NOINLINE int64_t offer_geqrf(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller, int layout, int64_t m, int64_t n,
-                                        void *a, int64_t lda, void *tau, void *work, int64_t lwork)
+/* A call that passed the min_work, or that is observed. The first element of the caller's workspace
+ * is what the next library says to a query. */
+static CLB_NOINLINE int64_t dispatch_geqrf(struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller,
+                                           int layout, int64_t m, int64_t n, void *a, int64_t lda,
+                                           void *tau, void *work, int64_t lwork)
 {
     const bool wide = target->ilp64;
     const struct clb_next_qr next = clb_next_qr_for(symbol, target, caller);
@@ -95,9 +96,9 @@ CLB_INLINE int64_t enter_geqrf(struct clb_symbol *symbol, const void *caller, in
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double rows = (double)clb_c_int(m, target->ilp64);
     const double cols = (double)clb_c_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
+    if (clb_work_is_small(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
         return next_geqrf(symbol, target, layout, m, n, a, lda, tau, work, lwork);
-    return offer_geqrf(symbol, target, caller, layout, m, n, a, lda, tau, work, lwork);
+    return dispatch_geqrf(symbol, target, caller, layout, m, n, a, lda, tau, work, lwork);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \
@@ -140,10 +141,10 @@ static int64_t next_orgqr(const struct clb_symbol *symbol, const struct clb_targ
     return ((orgqr *)target->function)(layout, m, n, k, a, lda, tau);
 }
 
-static CLB_NOINLINE int64_t offer_orgqr(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller, int layout, int64_t m, int64_t n,
-                                        int64_t k, void *a, int64_t lda, void *tau, void *work,
-                                        int64_t lwork)
+static CLB_NOINLINE int64_t dispatch_orgqr(struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller,
+                                           int layout, int64_t m, int64_t n, int64_t k, void *a,
+                                           int64_t lda, void *tau, void *work, int64_t lwork)
 {
     const bool wide = target->ilp64;
     const struct clb_next_qr next = clb_next_qr_for(symbol, target, caller);
@@ -185,11 +186,11 @@ CLB_INLINE int64_t enter_orgqr(struct clb_symbol *symbol, const void *caller, in
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
-    if (clb_gate_closed(symbol,
-                        clb_work_dorgqr((double)clb_c_int(m, wide), (double)clb_c_int(n, wide),
-                                        (double)clb_c_int(k, wide))))
+    if (clb_work_is_small(symbol,
+                          clb_work_dorgqr((double)clb_c_int(m, wide), (double)clb_c_int(n, wide),
+                                          (double)clb_c_int(k, wide))))
         return next_orgqr(symbol, target, layout, m, n, k, a, lda, tau, work, lwork);
-    return offer_orgqr(symbol, target, caller, layout, m, n, k, a, lda, tau, work, lwork);
+    return dispatch_orgqr(symbol, target, caller, layout, m, n, k, a, lda, tau, work, lwork);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \
@@ -236,10 +237,11 @@ static int64_t next_ormqr(const struct clb_symbol *symbol, const struct clb_targ
     return ((ormqr *)target->function)(layout, side, trans, m, n, k, a, lda, tau, c, ldc);
 }
 
-static CLB_NOINLINE int64_t offer_ormqr(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller, int layout, char side, char trans,
-                                        int64_t m, int64_t n, int64_t k, void *a, int64_t lda,
-                                        void *tau, void *c, int64_t ldc, void *work, int64_t lwork)
+static CLB_NOINLINE int64_t dispatch_ormqr(struct clb_symbol *symbol,
+                                           const struct clb_target *target, const void *caller,
+                                           int layout, char side, char trans, int64_t m, int64_t n,
+                                           int64_t k, void *a, int64_t lda, void *tau, void *c,
+                                           int64_t ldc, void *work, int64_t lwork)
 {
     const bool wide = target->ilp64;
     const struct clb_next_qr next = clb_next_qr_for(symbol, target, caller);
@@ -297,11 +299,11 @@ CLB_INLINE int64_t enter_ormqr(struct clb_symbol *symbol, const void *caller, in
     const bool wide = target->ilp64, right = (side & 0xdf) == 'R';
     const double rows = (double)clb_c_int(m, wide), cols = (double)clb_c_int(n, wide),
                  count = (double)clb_c_int(k, wide);
-    if (clb_gate_closed(symbol, clb_work_dormqr(right ? cols : rows, right ? rows : cols, count)))
+    if (clb_work_is_small(symbol, clb_work_dormqr(right ? cols : rows, right ? rows : cols, count)))
         return next_ormqr(symbol, target, layout, side, trans, m, n, k, a, lda, tau, c, ldc, work,
                           lwork);
-    return offer_ormqr(symbol, target, caller, layout, side, trans, m, n, k, a, lda, tau, c, ldc,
-                       work, lwork);
+    return dispatch_ormqr(symbol, target, caller, layout, side, trans, m, n, k, a, lda, tau, c, ldc,
+                          work, lwork);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -94,7 +94,7 @@ static size_t call_inverse(const struct clb_target *target, const struct clb_inv
 /* ---- LU -------------------------------------------------------------------------------------- */
 
 /* 32-bit integers that fill the first half of an array become its 64-bit ones, the last first. */
-static void widen_in_place(int64_t *array, size_t count)
+static void prelaunch_in_place(int64_t *array, size_t count)
 {
     for (size_t i = count; i-- > 0;) {
         int32_t value;
@@ -110,7 +110,7 @@ static size_t call_getrf(const struct clb_target *target, const struct clb_getrf
     union clb_integer info = {.wide = 0};
     ((getrf_fortran *)target->function)(&m, &n, p->a, &lda, ipiv, &info);
     if (!target->ilp64)
-        widen_in_place(ipiv, clb_min(p->m, p->n));
+        prelaunch_in_place(ipiv, clb_min(p->m, p->n));
     int64_t first_zero = target->ilp64 ? info.wide : info.narrow;
     return first_zero > 0 ? (size_t)first_zero : 0;
 }
@@ -170,16 +170,16 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
     const struct family *family = &families[clb_routine_get(symbol->routine)->precision];
     size_t form = clb_form_of(symbol);
     return (struct clb_next_lapack){
-        .getrf = clb_sibling(&clb_symbols[family->getrf + form].next, target, caller),
-        .getrs = clb_sibling(&clb_symbols[family->getrs + form].next, target, caller),
-        .getri = clb_sibling(&clb_symbols[family->getri + form].next, target, caller),
-        .potrf = clb_sibling(&clb_symbols[family->potrf + form].next, target, caller),
-        .potrs = clb_sibling(&clb_symbols[family->potrs + form].next, target, caller),
-        .trsm = clb_sibling(&clb_symbols[family->trsm + form].next, target, caller),
-        .gemm = clb_sibling(&clb_symbols[family->gemm + form].next, target, caller),
-        .potri = clb_sibling(&clb_symbols[family->potri + form].next, target, caller),
-        .trtri = clb_sibling(&clb_symbols[family->trtri + form].next, target, caller),
-        .lauum = clb_sibling(&clb_symbols[family->lauum + form].next, target, caller),
+        .getrf = clb_same_abi(&clb_symbols[family->getrf + form].next, target, caller),
+        .getrs = clb_same_abi(&clb_symbols[family->getrs + form].next, target, caller),
+        .getri = clb_same_abi(&clb_symbols[family->getri + form].next, target, caller),
+        .potrf = clb_same_abi(&clb_symbols[family->potrf + form].next, target, caller),
+        .potrs = clb_same_abi(&clb_symbols[family->potrs + form].next, target, caller),
+        .trsm = clb_same_abi(&clb_symbols[family->trsm + form].next, target, caller),
+        .gemm = clb_same_abi(&clb_symbols[family->gemm + form].next, target, caller),
+        .potri = clb_same_abi(&clb_symbols[family->potri + form].next, target, caller),
+        .trtri = clb_same_abi(&clb_symbols[family->trtri + form].next, target, caller),
+        .lauum = clb_same_abi(&clb_symbols[family->lauum + form].next, target, caller),
         .call_getrf = call_getrf,
         .call_getrs = call_getrs,
         .call_getri = call_getri,

@@ -57,7 +57,7 @@ static inline size_t clb_form_of(const struct clb_symbol *symbol)
 /* The target of another symbol for the same caller; NULL when there is none or its integers are
  * others. */
 static inline const struct clb_target *
-clb_sibling(struct clb_next_symbol *symbol, const struct clb_target *target, const void *caller)
+clb_same_abi(struct clb_next_symbol *symbol, const struct clb_target *target, const void *caller)
 {
     const struct clb_target *found = clb_next_try(symbol, caller);
     return found != NULL && found->ilp64 == target->ilp64 ? found : NULL;

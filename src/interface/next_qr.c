@@ -104,14 +104,14 @@ struct clb_next_qr clb_next_qr_for(const struct clb_symbol *symbol, const struct
     clb_precision precision = clb_routine_get(symbol->routine)->precision;
     const clb_symbol_id *family = families[precision];
     size_t form = clb_form_of(symbol);
-    const struct clb_target *panel = clb_sibling(&geqrt[precision][form], target, caller);
+    const struct clb_target *panel = clb_same_abi(&geqrt[precision][form], target, caller);
     /* Another library's may be slower than what the program has. */
     if (panel != NULL && strcmp(panel->library, target->library) != 0)
         panel = NULL;
     return (struct clb_next_qr){
-        .geqrf = clb_sibling(&clb_symbols[family[0] + form].next, target, caller),
-        .ormqr = clb_sibling(&clb_symbols[family[1] + form].next, target, caller),
-        .orgqr = clb_sibling(&clb_symbols[family[2] + form].next, target, caller),
+        .geqrf = clb_same_abi(&clb_symbols[family[0] + form].next, target, caller),
+        .ormqr = clb_same_abi(&clb_symbols[family[1] + form].next, target, caller),
+        .orgqr = clb_same_abi(&clb_symbols[family[2] + form].next, target, caller),
         .geqrt = panel,
         .call_geqrf = call_geqrf,
         .call_geqrt = call_geqrt,

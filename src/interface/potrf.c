@@ -12,11 +12,11 @@ typedef bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                    const struct clb_next_lapack *next);
 typedef double work(double m, double n, double k);
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE void offer(route *taken, struct clb_symbol *symbol,
-                               const struct clb_target *target, const void *caller,
-                               const char *uplo, const void *n, void *a, const void *lda,
-                               void *info)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE void dispatch(route *taken, struct clb_symbol *symbol,
+                                  const struct clb_target *target, const void *caller,
+                                  const char *uplo, const void *n, void *a, const void *lda,
+                                  void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -41,10 +41,10 @@ CLB_INLINE void enter(route *taken, work *work_of, struct clb_symbol *symbol, co
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, work_of(order, order, order)))
+    if (clb_work_is_small(symbol, work_of(order, order, order)))
         ((potrf_length *)target->function)(uplo, n, a, lda, info, 1);
     else
-        offer(taken, symbol, target, caller, uplo, n, a, lda, info);
+        dispatch(taken, symbol, target, caller, uplo, n, a, lda, info);
 }
 
 #define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \

@@ -12,11 +12,11 @@ typedef void potrs_length(const char *uplo, const void *n, const void *nrhs, voi
 typedef bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                    const struct clb_next_lapack *next);
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE void offer(route *taken, struct clb_symbol *symbol,
-                               const struct clb_target *target, const void *caller,
-                               const char *uplo, const void *n, const void *nrhs, void *a,
-                               const void *lda, void *b, const void *ldb, void *info)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE void dispatch(route *taken, struct clb_symbol *symbol,
+                                  const struct clb_target *target, const void *caller,
+                                  const char *uplo, const void *n, const void *nrhs, void *a,
+                                  const void *lda, void *b, const void *ldb, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -48,10 +48,10 @@ CLB_INLINE void enter(route *taken, work *work_of, struct clb_symbol *symbol, co
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     const double order = (double)clb_int(n, wide);
-    if (clb_gate_closed(symbol, work_of(order, order, (double)clb_int(nrhs, wide))))
+    if (clb_work_is_small(symbol, work_of(order, order, (double)clb_int(nrhs, wide))))
         ((potrs *)target->function)(uplo, n, nrhs, a, lda, b, ldb, info);
     else
-        offer(taken, symbol, target, caller, uplo, n, nrhs, a, lda, b, ldb, info);
+        dispatch(taken, symbol, target, caller, uplo, n, nrhs, a, lda, b, ldb, info);
 }
 
 #define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \

@@ -3,10 +3,10 @@
 
 /* What stands in for a routine that a library lacks: one with the same arguments and meaning, or
  * GEMM, of which xGEMMTR is composed (gemmtr.c). */
-static const struct stand_ins {
+static const struct fallbacks {
     unsigned count;
     clb_routine routine[2];
-} stand_ins[CLB_ROUTINES] = {
+} fallbacks[CLB_ROUTINES] = {
 #define STAND_INS(x)                                                                               \
     [CLB_ROUTINE_##x##gemmtr] = {2, {CLB_ROUTINE_##x##gemmt, CLB_ROUTINE_##x##gemm}},              \
     [CLB_ROUTINE_##x##gemmt] = {2, {CLB_ROUTINE_##x##gemmtr, CLB_ROUTINE_##x##gemm}}
@@ -21,12 +21,12 @@ static const struct stand_ins {
 
 const struct clb_target *clb_target_find(struct clb_symbol *symbol, const void *caller)
 {
-    const struct stand_ins *list = &stand_ins[symbol->routine];
+    const struct fallbacks *list = &fallbacks[symbol->routine];
     struct clb_next_symbol *others[2];
     if (list->count == 0)
         return clb_next_find(&symbol->next, caller);
     for (unsigned i = 0; i < list->count; i++)
-        others[i] = &clb_symbol_sibling(symbol, list->routine[i])->next;
+        others[i] = &clb_symbol_same_abi(symbol, list->routine[i])->next;
     return clb_next_find_or(&symbol->next, others, list->count, caller);
 }
 
@@ -41,7 +41,7 @@ struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
     clb_precision precision = clb_routine_get(symbol->routine)->precision;
     return (struct clb_next_blas3){
         .own = target,
-        .gemm = clb_sibling(&clb_symbol_sibling(symbol, gemm[precision])->next, target, caller),
+        .gemm = clb_same_abi(&clb_symbol_same_abi(symbol, gemm[precision])->next, target, caller),
         .call_own = call_own,
         .call_gemm =
             symbol->next.abi == CLB_ABI_C ? clb_next_gemm_c(precision) : clb_next_gemm_fortran,

@@ -8,10 +8,10 @@ typedef void trtri(const char *uplo, const char *diag, const void *n, void *a, c
 typedef void trtri_length(const char *uplo, const char *diag, const void *n, void *a,
                           const void *lda, void *info, size_t length_uplo, size_t length_diag);
 
-/* A call that passed the gate, or that is observed. */
-static CLB_NOINLINE void offer(struct clb_symbol *symbol, const struct clb_target *target,
-                               const void *caller, const char *uplo, const char *diag,
-                               const void *n, void *a, const void *lda, void *info)
+/* A call that passed the min_work, or that is observed. */
+static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                  const void *caller, const char *uplo, const char *diag,
+                                  const void *n, void *a, const void *lda, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -37,10 +37,10 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_int(n, target->ilp64);
-    if (clb_gate_closed(symbol, clb_work_dtrtri(order, order, order)))
+    if (clb_work_is_small(symbol, clb_work_dtrtri(order, order, order)))
         ((trtri *)target->function)(uplo, diag, n, a, lda, info);
     else
-        offer(symbol, target, caller, uplo, diag, n, a, lda, info);
+        dispatch(symbol, target, caller, uplo, diag, n, a, lda, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -596,7 +596,7 @@ const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void
         target = known_for(symbol, caller);
     if (target == NULL)
         target = search_unforked(symbol, caller, false);
-    return target != NULL && target->stand_in == 0 ? target : NULL;
+    return target != NULL && target->fallback == 0 ? target : NULL;
 }
 
 /* As the dynamic linker does it. The log file has it, too: a test runner may have taken stderr. */
@@ -620,14 +620,14 @@ const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const voi
 
 /* Another symbol's target as this one's. For this caller only: others may reach a library that has
  * the symbol itself. Remembered if the other's is. */
-static const struct clb_target *stand_in(struct clb_next_symbol *symbol, const void *caller,
+static const struct clb_target *fallback(struct clb_next_symbol *symbol, const void *caller,
                                          const struct clb_next_symbol *other,
                                          const struct clb_target *found, unsigned number)
 {
     const struct clb_target *target = known_target(symbol, found->function, found->unloads);
     if (target == NULL) {
         struct clb_target copy = *found;
-        copy.stand_in = number;
+        copy.fallback = number;
         target = add_target(symbol, &copy);
         clb_log(CLB_LOG_INFO, "%s -> %s's %s", symbol->name, found->library, other->name);
     }
@@ -647,7 +647,7 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
     for (unsigned i = 0; i < count && target == NULL; i++) {
         const struct clb_target *found = clb_next_try(others[i], caller);
         if (found != NULL)
-            target = stand_in(symbol, caller, others[i], found, i + 1);
+            target = fallback(symbol, caller, others[i], found, i + 1);
     }
     if (target == NULL)
         target = search_unforked(symbol, caller, true);

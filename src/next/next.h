@@ -26,7 +26,7 @@ struct clb_target {
     bool ilp64;          /* its integers are 64-bit */
     bool optimised;      /* it, or the BLAS that it calls, is made for speed */
     const char *library; /* file name without its directory, for reports */
-    unsigned stand_in;   /* 0, or whose function it is: see clb_next_find_or */
+    unsigned fallback;   /* 0, or whose function it is: see clb_next_find_or */
     /* OpenBLAS's, of the library that has the function; NULL: it has none. */
     void (*set_threads)(int count);
     int (*get_threads)(void);
@@ -53,7 +53,7 @@ struct clb_next_symbol {
 const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const void *caller);
 
 /* For a symbol that not every library has: where none has it, the first of `count` others that one
- * has stands in, and the target's stand_in is its number, from 1. Ends the process when there is
+ * has stands in, and the target's fallback is its number, from 1. Ends the process when there is
  * none of them either. */
 const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
                                           struct clb_next_symbol *const *others, unsigned count,

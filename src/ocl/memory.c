@@ -105,16 +105,16 @@ static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *
 /* Pinned memory stays mapped for its whole life; only the CPU's address is used. */
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
-    struct clb_lane *lane;
-    clb_status status = clb_lane_acquire(runtime, &lane);
+    struct clb_queue_set *queue_set;
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
     if (status != CLB_OK)
         return status;
-    status = clb_queue_map(lane->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0, buffer->size,
-                           &buffer->host, NULL);
+    status = clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+                           buffer->size, &buffer->host, NULL);
     if (status == CLB_OK)
-        clb_lane_release(lane);
+        clb_queue_set_release(queue_set);
     else
-        clb_lane_discard(lane);
+        clb_queue_set_discard(queue_set);
     return status;
 }
 

@@ -1,8 +1,8 @@
-/* ocl: the OpenCL runtime. Loader table, device, lanes (queues), memory pool, programs.
+/* ocl: the OpenCL runtime. Loader table, device, queue_sets (queues), memory pool, programs.
  *
  * Everything is started lazily by clb_runtime_get(). All functions may be called by any number of
- * threads at once, except that a lane belongs to one call at a time. Every OpenCL status other than
- * CL_SUCCESS becomes a clb_status and a log line; nothing here aborts. */
+ * threads at once, except that a queue_set belongs to one call at a time. Every OpenCL status other
+ * than CL_SUCCESS becomes a clb_status and a log line; nothing here aborts. */
 #ifndef CLB_OCL_H
 #define CLB_OCL_H
 
@@ -95,7 +95,7 @@ const char *clb_limits_on_build(void);
  * what the task returns. */
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
 
-/* ---- spread.c: the worker threads of a CPU device ---------------------------------------------
+/* ---- affinity.c: the worker threads of a CPU device ---------------------------------------------
  */
 
 struct clb_thread_list {
@@ -106,12 +106,12 @@ struct clb_thread_list {
 /* The process's threads before the driver starts. */
 void clb_threads_note(struct clb_thread_list *before);
 /* Give each of the driver's new threads a CPU of its own, where there are enough. */
-void clb_threads_spread(const struct clb_device *device, const struct clb_thread_list *before);
+void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before);
 
 /* ---- runtime.c: the one singleton ------------------------------------------------------------ */
 
 struct clb_pool;
-struct clb_lane;
+struct clb_queue_set;
 struct clb_program;
 
 struct clb_runtime {
@@ -283,47 +283,49 @@ bool clb_queue_is_stuck(struct clb_queue *queue);
 /* Nothing is outstanding and nothing has failed. */
 bool clb_queue_is_clean(struct clb_queue *queue);
 
-/* ---- lane.c: queues and their kernels, leased to one call ------------------------------------ */
+/* ---- queue_set.c: queues and their kernels, leased to one call
+ * ------------------------------------ */
 
-struct clb_lane {
+struct clb_queue_set {
     struct clb_runtime *runtime;
     struct clb_queue *queue;             /* kernels, and everything where memory is shared */
-    struct clb_queue *upload, *download; /* of transfers; NULL until clb_lane_open_queues */
-    struct clb_lane_kernel *kernels;
-    struct clb_lane *link; /* the free list's */
+    struct clb_queue *upload, *download; /* of transfers; NULL until clb_queue_set_open_queues */
+    struct clb_queue_set_kernel *kernels;
+    struct clb_queue_set *link; /* the free list's */
 };
 
-/* A lane for one call. Never waits: a new one is made when all are taken. */
-clb_status clb_lane_acquire(struct clb_runtime *runtime, struct clb_lane **lane) CLB_MUST_CHECK;
+/* A queue_set for one call. Never waits: a new one is made when all are taken. */
+clb_status clb_queue_set_acquire(struct clb_runtime *runtime,
+                                 struct clb_queue_set **queue_set) CLB_MUST_CHECK;
 
-/* Open all queues of a lane: transfers overlap with kernels only on queues of their own. */
-clb_status clb_lane_open_queues(struct clb_lane *lane) CLB_MUST_CHECK;
+/* Open all queues of a queue_set: transfers overlap with kernels only on queues of their own. */
+clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* Back to the free list; the queues must be idle. A lane on which a command has failed is
+/* Back to the free list; the queues must be idle. A queue_set on which a command has failed is
  * discarded. */
-void clb_lane_release(struct clb_lane *lane);
+void clb_queue_set_release(struct clb_queue_set *queue_set);
 
-/* Wait until nothing is outstanding on the lane. An error also when a command has failed. */
-clb_status clb_lane_finish(struct clb_lane *lane) CLB_MUST_CHECK;
+/* Wait until nothing is outstanding on the queue_set. An error also when a command has failed. */
+clb_status clb_queue_set_finish(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
 /* The same at the end of a run, whatever has failed. False: something may still be outstanding, the
- * lane must be discarded and its buffers left alone; asking again doesn't help. */
-bool clb_lane_settle(struct clb_lane *lane) CLB_MUST_CHECK;
-void clb_lane_discard(struct clb_lane *lane);
+ * queue_set must be discarded and its buffers left alone; asking again doesn't help. */
+bool clb_queue_set_settle(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+void clb_queue_set_discard(struct clb_queue_set *queue_set);
 
-/* The lane's own kernel object (argument setting is not thread-safe on a shared one).
+/* The queue_set's own kernel object (argument setting is not thread-safe on a shared one).
  * CLB_ERR_LAUNCH when its work-groups are larger than the device runs, or need more local memory.
  */
-/* After waiting for a command and before its result is used: whether all commands of the lane that
- * have ended did what they were to do, and so those that the result depends on. */
-clb_status clb_lane_check(struct clb_lane *lane) CLB_MUST_CHECK;
+/* After waiting for a command and before its result is used: whether all commands of the queue_set
+ * that have ended did what they were to do, and so those that the result depends on. */
+clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* Wait for an event of the lane, release it, and check the lane. *event becomes NULL. */
-clb_status clb_lane_await(struct clb_lane *lane, cl_event *event) CLB_MUST_CHECK;
+/* Wait for an event of the queue_set, release it, and check the queue_set. *event becomes NULL. */
+clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event) CLB_MUST_CHECK;
 
-/* The lane's own kernel object (argument setting is not thread-safe on a shared one). */
-clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, const char *name,
-                           cl_kernel *kernel) CLB_MUST_CHECK;
+/* The queue_set's own kernel object (argument setting is not thread-safe on a shared one). */
+clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 
 cl_program clb_program_handle(const struct clb_program *program);
 
@@ -334,12 +336,13 @@ struct clb_argument {
 };
 #define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
 
-/* Set all arguments and enqueue on one of the lane's queues. `local` and `global` have `dimensions`
- * entries. */
-clb_status clb_lane_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
-                           const struct clb_argument *arguments, size_t count, cl_uint dimensions,
-                           const size_t *global, const size_t *local, cl_uint waits,
-                           const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;
+/* Set all arguments and enqueue on one of the queue_set's queues. `local` and `global` have
+ * `dimensions` entries. */
+clb_status clb_queue_set_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
+                                const struct clb_argument *arguments, size_t count,
+                                cl_uint dimensions, const size_t *global, const size_t *local,
+                                cl_uint waits, const cl_event *wait_list,
+                                cl_event *event) CLB_MUST_CHECK;
 
 /* ---- cache.c: files of compiled programs ----------------------------------------------------- */
 

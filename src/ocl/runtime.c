@@ -80,7 +80,7 @@ static clb_status start_once(void *unused)
     clb_status status = start(clb_config_get());
     clb_pocl_restore_environment(environment);
     if (status == CLB_OK)
-        clb_threads_spread(&runtime.device, &threads);
+        clb_threads_pin(&runtime.device, &threads);
     clb_load_end();
     atomic_store(&state, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
     clb_log(CLB_LOG_INFO, "device start: %s, %.0f ms", clb_status_name(status),

@@ -3,7 +3,7 @@
 #ifndef CLB_ASSIST_H
 #define CLB_ASSIST_H
 
-#include "offer.h"
+#include "dispatch.h"
 
 struct clb_assist {
     const struct clb_next_lapack *next;

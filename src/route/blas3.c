@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 struct blas3 {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     struct clb_blas3_traits traits;
     struct clb_blas3_call *call;
     const struct clb_next_blas3 *next;
@@ -84,9 +84,9 @@ static int first_wrong(const struct clb_blas3_call *call)
     return clb_ld_is_valid(call->ldc, call->n) ? 0 : 13;
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct blas3 *blas3 = (const struct blas3 *)offer;
+    const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3_call *call = blas3->call;
     clb_op trans = call->problem.transa;
     int64_t rows = trans == CLB_OP_N ? call->n : call->k;
@@ -97,7 +97,7 @@ static bool is_valid(const struct clb_offer *offer)
         return false;
     if (blas3->traits.sort == CLB_SORT_SYMM)
         return clb_ld_is_valid(call->lda, call->k) && clb_ld_is_valid(call->ldb, call->m);
-    return is_valid_trans(offer->symbol->routine, trans) && clb_ld_is_valid(call->lda, rows) &&
+    return is_valid_trans(dispatch->symbol->routine, trans) && clb_ld_is_valid(call->lda, rows) &&
            (blas3->traits.sort == CLB_SORT_SYRK || clb_ld_is_valid(call->ldb, rows));
 }
 
@@ -116,9 +116,9 @@ clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value)
 }
 
 /* Nothing to multiply: the reference returns, scales or clears C. */
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    const struct blas3 *blas3 = (const struct blas3 *)offer;
+    const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3_call *call = blas3->call;
     clb_precision precision = call->problem.precision;
     clb_scalar alpha = clb_scalar_get(precision, blas3->traits.real_alpha, call->problem.alpha);
@@ -153,7 +153,7 @@ static void set_operands(const struct clb_blas3_traits *traits, const struct clb
     struct clb_level3_operand b = {.data = p->b, .ld = p->ldb, .op = p->transb};
     switch (traits->sort) {
     case CLB_SORT_SYMM:
-        a.shape = traits->hermitian ? CLB_SHAPE_HERMITIAN : CLB_SHAPE_SYMMETRIC;
+        a.shape = traits->hermitian ? CLB_STRUCTURE_HERMITIAN : CLB_STRUCTURE_SYMMETRIC;
         level3->a[0] = p->right ? b : a;
         level3->b[0] = p->right ? a : b;
         break;
@@ -205,25 +205,25 @@ static size_t area_of(const struct clb_gemm_progress *progress)
     return area;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct blas3 *blas3 = (struct blas3 *)offer;
+    struct blas3 *blas3 = (struct blas3 *)dispatch;
     if (blas3->next->gemm == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no product of its integer width to finish it",
-                offer->symbol->next.name);
+                dispatch->symbol->next.name);
         return CLB_ERR_UNSUPPORTED;
     }
     take_sizes(blas3->call);
     const struct clb_level3 problem = describe_problem(&blas3->traits, &blas3->call->problem);
     clb_status status = clb_level3_run(runtime, variant, &problem, &blas3->progress);
-    clb_offer_take_progress(offer, &blas3->progress, status, area_of(&blas3->progress), 1);
+    clb_dispatch_take_progress(dispatch, &blas3->progress, status, area_of(&blas3->progress), 1);
     return status;
 }
 
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    const struct blas3 *blas3 = (const struct blas3 *)offer;
+    const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3 *problem = &blas3->call->problem;
     if (rect == NULL)
         clb_blas3_compute_next(problem, blas3->next);
@@ -231,15 +231,15 @@ static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
         clb_blas3_compute_part(&blas3->traits, problem, blas3->next, rect);
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    return clb_offer_complete_parts(offer, &((struct blas3 *)offer)->progress, status,
-                                    compute_next);
+    return clb_dispatch_complete_parts(dispatch, &((struct blas3 *)dispatch)->progress, status,
+                                       compute_next);
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct blas3 *blas3 = (const struct blas3 *)offer;
+    const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3_call *call = blas3->call;
     const struct clb_blas3 *problem = &call->problem;
     char options[4] = {problem->upper ? 'U' : 'L', clb_op_letter(problem->transa)};
@@ -256,20 +256,21 @@ static void describe(const struct clb_offer *offer, char *text, size_t size)
 bool clb_route_blas3(struct clb_symbol *symbol, struct clb_blas3_call *call,
                      const struct clb_next_blas3 *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct blas3 blas3 = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->own,
-                  .m = call->m,
-                  .n = call->n,
-                  .k = call->k,
-                  .smallest = clb_min(clb_min((size_t)call->m, (size_t)call->n), (size_t)call->k)},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->own,
+                     .m = call->m,
+                     .n = call->n,
+                     .k = call->k,
+                     .smallest =
+                         clb_min(clb_min((size_t)call->m, (size_t)call->n), (size_t)call->k)},
         .traits = traits_of(symbol->routine),
         .call = call,
         .next = next,
     };
-    bool computed = clb_route_offer(&blas3.offer);
+    bool computed = clb_route_dispatch(&blas3.dispatch);
     clb_gemm_progress_free(&blas3.progress);
     return computed;
 }

@@ -2,7 +2,7 @@
 #ifndef CLB_BLAS3_H
 #define CLB_BLAS3_H
 
-#include "offer.h"
+#include "dispatch.h"
 
 /* What sort of routine it is. */
 typedef enum { CLB_SORT_SYMM, CLB_SORT_SYRK, CLB_SORT_SYR2K, CLB_SORT_GEMMTR } clb_blas3_sort;

@@ -4,27 +4,28 @@
 /* The factorisation's progress, counted in columns, and the solve's, in parts, become one. */
 static void add_progress(struct clb_driver *driver)
 {
-    struct clb_offer *offer = &driver->offer, solve = *offer;
+    struct clb_dispatch *dispatch = &driver->dispatch, solve = *dispatch;
     double all = driver->factor_work + driver->solve_work;
-    clb_offer_take_progress(&solve, driver->progress, driver->solution, (size_t)offer->m,
-                            (size_t)offer->k);
-    offer->parts += solve.parts;
-    offer->written += solve.written;
-    offer->share = (offer->share * driver->factor_work + solve.share * driver->solve_work) / all;
+    clb_dispatch_take_progress(&solve, driver->progress, driver->solution, (size_t)dispatch->m,
+                               (size_t)dispatch->k);
+    dispatch->parts += solve.parts;
+    dispatch->written += solve.written;
+    dispatch->share =
+        (dispatch->share * driver->factor_work + solve.share * driver->solve_work) / all;
 }
 
 /* Few right-hand sides are the next library's in `auto`. */
 static bool is_solved_here(const struct clb_driver *driver, const struct clb_gemm_variant *variant)
 {
     return driver->type->solve != NULL && driver->type->info(driver) == 0 &&
-           !(clb_offer_is_auto(&driver->offer) &&
-             (size_t)driver->offer.k < variant->tuning.smallest);
+           !(clb_dispatch_is_auto(&driver->dispatch) &&
+             (size_t)driver->dispatch.k < variant->tuning.smallest);
 }
 
-clb_status clb_driver_run(struct clb_offer *offer, struct clb_runtime *runtime,
+clb_status clb_driver_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                           const struct clb_gemm_variant *variant)
 {
-    struct clb_driver *driver = (struct clb_driver *)offer;
+    struct clb_driver *driver = (struct clb_driver *)dispatch;
     driver->solution = CLB_ERR_UNSUPPORTED;
     clb_status status = driver->type->factor(driver, runtime, variant);
     driver->factored = status == CLB_OK;
@@ -37,16 +38,16 @@ clb_status clb_driver_run(struct clb_offer *offer, struct clb_runtime *runtime,
     return status;
 }
 
-bool clb_driver_complete(struct clb_offer *offer, clb_status status)
+bool clb_driver_complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    struct clb_driver *driver = (struct clb_driver *)offer;
+    struct clb_driver *driver = (struct clb_driver *)dispatch;
     bool next_used = driver->type->complete_factor(driver, driver->factored ? CLB_OK : status);
     if (driver->type->info(driver) != 0)
         return next_used;
-    offer->written = 0;
+    dispatch->written = 0;
     for (size_t i = 0; i < driver->progress->parts; i++)
-        offer->written += driver->progress->written[i];
-    return clb_offer_complete_parts(offer, driver->progress, driver->solution,
-                                    driver->type->compute_next) ||
+        dispatch->written += driver->progress->written[i];
+    return clb_dispatch_complete_parts(dispatch, driver->progress, driver->solution,
+                                       driver->type->compute_next) ||
            next_used;
 }

@@ -1,19 +1,19 @@
 /* xGEMM: C = alpha*op(A)*op(B) + beta*C. */
-#include "offer.h"
+#include "dispatch.h"
 
 #include <stdio.h>
 
 struct gemm {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     struct clb_gemm_call *call;
     const struct clb_target *target;
     clb_next_gemm next;
     struct clb_gemm_progress progress;
 };
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_gemm_call *call = ((const struct gemm *)offer)->call;
+    const struct clb_gemm_call *call = ((const struct gemm *)dispatch)->call;
     clb_op transa = call->problem.transa, transb = call->problem.transb;
     if (!call->layout_valid || transa == CLB_OP_INVALID || transb == CLB_OP_INVALID ||
         call->m < 0 || call->n < 0 || call->k < 0)
@@ -24,9 +24,9 @@ static bool is_valid(const struct clb_offer *offer)
 }
 
 /* Nothing to multiply: the reference returns, scales or clears C. */
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    const struct clb_gemm_call *call = ((const struct gemm *)offer)->call;
+    const struct clb_gemm_call *call = ((const struct gemm *)dispatch)->call;
     return call->m == 0 || call->n == 0 || call->k == 0 ||
            clb_scalar_is_zero(call->problem.precision, call->problem.alpha);
 }
@@ -41,34 +41,35 @@ static void take_sizes(struct clb_gemm_call *call)
     call->problem.ldc = (size_t)call->ldc;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct gemm *gemm = (struct gemm *)offer;
+    struct gemm *gemm = (struct gemm *)dispatch;
     take_sizes(gemm->call);
     const struct clb_gemm *problem = &gemm->call->problem;
     clb_status status = clb_gemm_run(runtime, variant, problem, &gemm->progress);
-    clb_offer_take_progress(offer, &gemm->progress, status, problem->m, problem->n);
+    clb_dispatch_take_progress(dispatch, &gemm->progress, status, problem->m, problem->n);
     return status;
 }
 
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    const struct gemm *gemm = (const struct gemm *)offer;
+    const struct gemm *gemm = (const struct gemm *)dispatch;
     struct clb_gemm part = gemm->call->problem;
     if (rect != NULL)
         part = clb_gemm_part(&gemm->call->problem, rect);
     gemm->next(gemm->target, &part);
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    return clb_offer_complete_parts(offer, &((struct gemm *)offer)->progress, status, compute_next);
+    return clb_dispatch_complete_parts(dispatch, &((struct gemm *)dispatch)->progress, status,
+                                       compute_next);
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_gemm_call *call = ((const struct gemm *)offer)->call;
+    const struct clb_gemm_call *call = ((const struct gemm *)dispatch)->call;
     snprintf(text, size, "%c%c m=%lld n=%lld k=%lld", clb_op_letter(call->problem.transa),
              clb_op_letter(call->problem.transb), (long long)call->m, (long long)call->n,
              (long long)call->k);
@@ -77,20 +78,21 @@ static void describe(const struct clb_offer *offer, char *text, size_t size)
 bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_gemm_call *call, clb_next_gemm next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct gemm gemm = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = target,
-                  .m = call->m,
-                  .n = call->n,
-                  .k = call->k,
-                  .smallest = clb_min(clb_min((size_t)call->m, (size_t)call->n), (size_t)call->k)},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = target,
+                     .m = call->m,
+                     .n = call->n,
+                     .k = call->k,
+                     .smallest =
+                         clb_min(clb_min((size_t)call->m, (size_t)call->n), (size_t)call->k)},
         .call = call,
         .target = target,
         .next = next,
     };
-    bool computed = clb_route_offer(&gemm.offer);
+    bool computed = clb_route_dispatch(&gemm.dispatch);
     clb_gemm_progress_free(&gemm.progress);
     return computed;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct geqrf {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     const struct clb_qr_call *call;
     const struct clb_next_qr *next;
     struct clb_geqrf problem;
@@ -14,9 +14,9 @@ struct geqrf {
     double next_work;               /* in panels, by the next library */
 };
 
-static const struct clb_qr_call *call_of(const struct clb_offer *offer)
+static const struct clb_qr_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct geqrf *)offer)->call;
+    return ((const struct geqrf *)dispatch)->call;
 }
 
 /* ---- what the algorithm asks of the next library --------------------------------------------- */
@@ -49,18 +49,19 @@ static void next_ormqr(const void *context, const struct clb_ormqr *problem)
     geqrf->next->call_ormqr(geqrf->next->ormqr, problem, geqrf->call->work, geqrf->call->lwork);
 }
 
-/* ---- the offer ------------------------------------------------------------------------------- */
+/* ---- the dispatch -------------------------------------------------------------------------------
+ */
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_qr_call *call = call_of(offer);
+    const struct clb_qr_call *call = call_of(dispatch);
     return call->m >= 0 && call->n >= 0 && clb_ld_is_valid(call->lda, call->m) &&
            clb_work_is_valid(call, call->n);
 }
 
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->m == 0 || call_of(offer)->n == 0;
+    return call_of(dispatch)->m == 0 || call_of(dispatch)->n == 0;
 }
 
 /* Of the operations, those that the device did for columns that are written. */
@@ -73,16 +74,16 @@ static double device_share(const struct geqrf *geqrf, clb_status status)
                : share * (double)geqrf->result.columns_written / (double)geqrf->problem.n;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct geqrf *geqrf = (struct geqrf *)offer;
+    struct geqrf *geqrf = (struct geqrf *)dispatch;
     const struct clb_qr_call *call = geqrf->call;
-    const struct clb_qr_next next = {&geqrf, next_panel, next_geqrf, next_ormqr};
+    const struct clb_host_qr next = {&geqrf, next_panel, next_geqrf, next_ormqr};
     size_t m = (size_t)call->m, n = (size_t)call->n;
     if (geqrf->next->geqrf == NULL || geqrf->next->ormqr == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no LAPACK of its integer width to finish it",
-                offer->symbol->next.name);
+                dispatch->symbol->next.name);
         return CLB_ERR_UNSUPPORTED;
     }
     geqrf->problem = (struct clb_geqrf){call->precision, m, n, call->a, (size_t)call->lda};
@@ -97,17 +98,17 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
     /* Nothing was begun. */
     if (status == CLB_ERR_UNSUPPORTED && geqrf->result.columns_written == 0)
         return status;
-    offer->kernel = geqrf->result.kernel;
-    offer->parts = n;
-    offer->written = status == CLB_OK ? n : geqrf->result.columns_written;
-    offer->share = device_share(geqrf, status);
+    dispatch->kernel = geqrf->result.kernel;
+    dispatch->parts = n;
+    dispatch->written = status == CLB_OK ? n : geqrf->result.columns_written;
+    dispatch->share = device_share(geqrf, status);
     return status;
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    struct geqrf *geqrf = (struct geqrf *)offer;
-    const struct clb_qr_next next = {&geqrf, next_panel, next_geqrf, next_ormqr};
+    struct geqrf *geqrf = (struct geqrf *)dispatch;
+    const struct clb_host_qr next = {&geqrf, next_panel, next_geqrf, next_ormqr};
     size_t count = clb_min(geqrf->problem.m, geqrf->problem.n);
     if (status != CLB_OK && geqrf->result.columns_written == 0)
         next_geqrf(&geqrf, &geqrf->problem, geqrf->result.tau);
@@ -118,31 +119,31 @@ static bool complete(struct clb_offer *offer, clb_status status)
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    snprintf(text, size, "m=%lld n=%lld", (long long)call_of(offer)->m,
-             (long long)call_of(offer)->n);
+    snprintf(text, size, "m=%lld n=%lld", (long long)call_of(dispatch)->m,
+             (long long)call_of(dispatch)->n);
 }
 
 bool clb_route_geqrf(struct clb_symbol *symbol, const struct clb_qr_call *call,
                      const struct clb_next_qr *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     const int64_t smaller = call->m < call->n ? call->m : call->n;
     struct geqrf geqrf = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->geqrf,
-                  .lapacke = call->lapacke,
-                  .m = call->m,
-                  .n = call->n,
-                  .k = smaller,
-                  .smallest = clb_qr_smallest(call->m, call->n),
-                  .query = call->lwork == -1},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->geqrf,
+                     .lapacke = call->lapacke,
+                     .m = call->m,
+                     .n = call->n,
+                     .k = smaller,
+                     .smallest = clb_qr_smallest(call->m, call->n),
+                     .query = call->lwork == -1},
         .call = call,
         .next = next,
     };
-    bool computed = clb_route_offer(&geqrf.offer);
+    bool computed = clb_route_dispatch(&geqrf.dispatch);
     free(geqrf.result.tau);
     return computed;
 }

@@ -6,8 +6,8 @@
 
 struct gesv {
     struct clb_driver driver;
-    struct clb_factoring factoring;
-    struct clb_solving solving;
+    struct clb_getrf_state state;
+    struct clb_getrs_state solving;
 };
 
 static struct gesv *gesv_of(const struct clb_driver *driver)
@@ -15,9 +15,9 @@ static struct gesv *gesv_of(const struct clb_driver *driver)
     return (struct gesv *)(uintptr_t)driver;
 }
 
-static const struct clb_lu_call *call_of(const struct clb_offer *offer)
+static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct gesv *)offer)->factoring.call;
+    return ((const struct gesv *)dispatch)->state.call;
 }
 
 /* ---- the factorisation and the solve --------------------------------------------------------- */
@@ -27,29 +27,29 @@ static const struct clb_lu_call *call_of(const struct clb_offer *offer)
 static bool is_solved_here(const struct gesv *gesv, const struct clb_runtime *runtime,
                            const struct clb_gemm_variant *variant)
 {
-    return !(clb_offer_is_auto(&gesv->driver.offer) && runtime->device.unified &&
-             (size_t)gesv->factoring.call->nrhs < variant->tuning.smallest);
+    return !(clb_dispatch_is_auto(&gesv->driver.dispatch) && runtime->device.unified &&
+             (size_t)gesv->state.call->nrhs < variant->tuning.smallest);
 }
 
 static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
                          const struct clb_gemm_variant *variant)
 {
     struct gesv *gesv = gesv_of(driver);
-    struct clb_factoring *factoring = &gesv->factoring;
-    const struct clb_getrf_result *result = &factoring->result;
+    struct clb_getrf_state *state = &gesv->state;
+    const struct clb_getrf_result *result = &state->result;
     if (gesv->solving.next->getrs == NULL)
         return CLB_ERR_UNSUPPORTED;
-    gesv->solving.problem = clb_solving_problem(factoring->call, CLB_OP_N);
+    gesv->solving.problem = clb_getrs_state_problem(state->call, CLB_OP_N);
     if (is_solved_here(gesv, runtime, variant)) {
-        factoring->system = &gesv->solving.problem;
-        factoring->solution = driver->progress;
+        state->system = &gesv->solving.problem;
+        state->solution = driver->progress;
     }
-    clb_status status = clb_factoring_run(factoring, &driver->offer, runtime, variant);
+    clb_status status = clb_getrf_state_run(state, &driver->dispatch, runtime, variant);
     gesv->solving.problem.ipiv = result->ipiv;
-    bool factored = factoring->problem.n > 0 && result->columns_written == factoring->problem.n;
+    bool factored = state->problem.n > 0 && result->columns_written == state->problem.n;
     if (!factored)
         return status;
-    driver->solved = factoring->system != NULL && result->info == 0;
+    driver->solved = state->system != NULL && result->info == 0;
     if (driver->solved)
         driver->solution = status;
     return CLB_OK;
@@ -57,66 +57,66 @@ static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
 
 static bool complete_factor(struct clb_driver *driver, clb_status status)
 {
-    return clb_factoring_complete(&gesv_of(driver)->factoring, status);
+    return clb_getrf_state_complete(&gesv_of(driver)->state, status);
 }
 
 static size_t info(const struct clb_driver *driver)
 {
-    return gesv_of(driver)->factoring.result.info;
+    return gesv_of(driver)->state.result.info;
 }
 
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    clb_solving_compute_next(&((struct gesv *)offer)->solving, rect);
+    clb_getrs_state_compute_next(&((struct gesv *)dispatch)->solving, rect);
 }
 
 /* ---- the routine ----------------------------------------------------------------------------- */
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_lu_call *call = call_of(offer);
+    const struct clb_lu_call *call = call_of(dispatch);
     return call->n >= 0 && call->nrhs >= 0 && clb_ld_is_valid(call->lda, call->n) &&
            clb_ld_is_valid(call->ldb, call->n);
 }
 
 /* Without right-hand sides the reference factors and others don't. */
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0 || call_of(offer)->nrhs == 0;
+    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_lu_call *call = call_of(offer);
+    const struct clb_lu_call *call = call_of(dispatch);
     snprintf(text, size, "n=%lld nrhs=%lld", (long long)call->n, (long long)call->nrhs);
 }
 
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
                     const struct clb_next_lapack *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, clb_driver_run,
-                                               clb_driver_complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, clb_driver_run,
+                                                 clb_driver_complete, describe};
     static const struct clb_driver_type driver = {factor, complete_factor, info, NULL,
                                                   compute_next};
     double n = (double)call->n, nrhs = (double)call->nrhs;
     struct gesv gesv = {
-        .driver = {.offer = {.type = &type,
-                             .symbol = symbol,
-                             .next = next->getrf,
-                             .lapacke = call->lapacke,
-                             .m = call->n,
-                             .n = call->n,
-                             .k = call->nrhs,
-                             .smallest = (size_t)call->n},
+        .driver = {.dispatch = {.type = &type,
+                                .symbol = symbol,
+                                .next = next->getrf,
+                                .lapacke = call->lapacke,
+                                .m = call->n,
+                                .n = call->n,
+                                .k = call->nrhs,
+                                .smallest = (size_t)call->n},
                    .type = &driver,
                    .factor_work = clb_work_dgetrf(n, n, n),
                    .solve_work = clb_work_dgetrs(n, n, nrhs),
                    .progress = &gesv.solving.progress},
-        .factoring = {.assist = {.next = next}, .call = call},
+        .state = {.assist = {.next = next}, .call = call},
         .solving = {.call = call, .next = next},
     };
-    bool computed = clb_route_offer(&gesv.driver.offer);
+    bool computed = clb_route_dispatch(&gesv.driver.dispatch);
     clb_gemm_progress_free(&gesv.solving.progress);
-    clb_factoring_free(&gesv.factoring);
+    clb_getrf_state_free(&gesv.state);
     return computed;
 }

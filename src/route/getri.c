@@ -8,7 +8,7 @@
 #define OWN_COLUMNS ((size_t)32)
 
 struct getri {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     const struct clb_lu_call *call;
     const struct clb_next_lapack *next;
     struct clb_getri problem;
@@ -16,27 +16,27 @@ struct getri {
     void *work;      /* owned; NULL where the caller brings one */
 };
 
-static const struct clb_lu_call *call_of(const struct clb_offer *offer)
+static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct getri *)offer)->call;
+    return ((const struct getri *)dispatch)->call;
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_lu_call *call = call_of(offer);
+    const struct clb_lu_call *call = call_of(dispatch);
     return call->n >= 0 && clb_ld_is_valid(call->lda, call->n) &&
-           (call->work == NULL || offer->query || clb_ld_is_valid(call->lwork, call->n));
+           (call->work == NULL || dispatch->query || clb_ld_is_valid(call->lwork, call->n));
 }
 
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0;
+    return call_of(dispatch)->n == 0;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct getri *getri = (struct getri *)offer;
+    struct getri *getri = (struct getri *)dispatch;
     const struct clb_lu_call *call = getri->call;
     size_t n = (size_t)call->n, element = clb_precision_size(call->precision);
     getri->problem = (struct clb_getri){
@@ -48,7 +48,7 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
     if (status == CLB_ERR_RANGE ||
         (status == CLB_OK &&
          clb_diagonal_has_zero(call->precision, n, call->a, (size_t)call->lda))) {
-        offer->declined = CLB_REASON_INVALID;
+        dispatch->declined = CLB_REASON_INVALID;
         return CLB_ERR_RANGE;
     }
     /* For the next library, after a failure. */
@@ -58,19 +58,19 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
     }
     if (status != CLB_OK)
         return status;
-    offer->parts = 1;
-    status = clb_getri_run(runtime, variant, &getri->problem, &offer->kernel);
+    dispatch->parts = 1;
+    status = clb_getri_run(runtime, variant, &getri->problem, &dispatch->kernel);
     if (status == CLB_ERR_UNSUPPORTED)
-        offer->parts = 0;
-    offer->written = status == CLB_OK;
-    offer->share = status == CLB_OK ? 1 : 0;
+        dispatch->parts = 0;
+    dispatch->written = status == CLB_OK;
+    dispatch->share = status == CLB_OK ? 1 : 0;
     return status;
 }
 
 /* Also what LAPACK leaves in the caller's workspace, its best size. */
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    const struct getri *getri = (const struct getri *)offer;
+    const struct getri *getri = (const struct getri *)dispatch;
     const struct clb_lu_call *call = getri->call;
     const struct clb_next_lapack *next = getri->next;
     size_t info = 0;
@@ -84,29 +84,29 @@ static bool complete(struct clb_offer *offer, clb_status status)
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    snprintf(text, size, "n=%lld", (long long)call_of(offer)->n);
+    snprintf(text, size, "n=%lld", (long long)call_of(dispatch)->n);
 }
 
 bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct getri getri = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->getri,
-                  .lapacke = call->lapacke,
-                  .query = call->work != NULL && call->lwork == -1,
-                  .m = call->n,
-                  .n = call->n,
-                  .k = call->n,
-                  .smallest = (size_t)call->n},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->getri,
+                     .lapacke = call->lapacke,
+                     .query = call->work != NULL && call->lwork == -1,
+                     .m = call->n,
+                     .n = call->n,
+                     .k = call->n,
+                     .smallest = (size_t)call->n},
         .call = call,
         .next = next,
     };
-    bool computed = clb_route_offer(&getri.offer);
+    bool computed = clb_route_dispatch(&getri.dispatch);
     free(getri.pivots);
     free(getri.work);
     return computed;

@@ -6,7 +6,7 @@
 
 /* ---- a solve --------------------------------------------------------------------------------- */
 
-struct clb_getrs clb_solving_problem(const struct clb_lu_call *call, clb_op trans)
+struct clb_getrs clb_getrs_state_problem(const struct clb_lu_call *call, clb_op trans)
 {
     return (struct clb_getrs){.precision = call->precision,
                               .trans = trans,
@@ -19,36 +19,36 @@ struct clb_getrs clb_solving_problem(const struct clb_lu_call *call, clb_op tran
 }
 
 /* Parts are columns of B. */
-void clb_solving_compute_next(const struct clb_solving *solving, const struct clb_rect *rect)
+void clb_getrs_state_compute_next(const struct clb_getrs_state *state, const struct clb_rect *rect)
 {
-    struct clb_getrs part = solving->problem;
+    struct clb_getrs part = state->problem;
     if (rect != NULL)
-        part = clb_getrs_part(&solving->problem, rect);
-    solving->next->call_getrs(solving->next->getrs, &part, solving->call->ipiv);
+        part = clb_getrs_part(&state->problem, rect);
+    state->next->call_getrs(state->next->getrs, &part, state->call->ipiv);
 }
 
 /* ---- the routine ----------------------------------------------------------------------------- */
 
 struct getrs {
-    struct clb_offer offer;
-    struct clb_solving solving;
+    struct clb_dispatch dispatch;
+    struct clb_getrs_state state;
 };
 
-static const struct clb_lu_call *call_of(const struct clb_offer *offer)
+static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct getrs *)offer)->solving.call;
+    return ((const struct getrs *)dispatch)->state.call;
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_lu_call *call = call_of(offer);
+    const struct clb_lu_call *call = call_of(dispatch);
     return call->trans != CLB_OP_INVALID && call->n >= 0 && call->nrhs >= 0 &&
            clb_ld_is_valid(call->lda, call->n) && clb_ld_is_valid(call->ldb, call->n);
 }
 
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0 || call_of(offer)->nrhs == 0;
+    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
 }
 
 clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned, const int64_t **ipiv)
@@ -70,41 +70,41 @@ clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned, c
     return CLB_OK;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct clb_solving *solving = &((struct getrs *)offer)->solving;
-    const struct clb_lu_call *call = solving->call;
-    solving->problem = clb_solving_problem(call, call->trans);
-    if (solving->next->getrs == NULL)
+    struct clb_getrs_state *state = &((struct getrs *)dispatch)->state;
+    const struct clb_lu_call *call = state->call;
+    state->problem = clb_getrs_state_problem(call, call->trans);
+    if (state->next->getrs == NULL)
         return CLB_ERR_UNSUPPORTED;
-    clb_status status = clb_lu_open_pivots(call, &solving->pivots, &solving->problem.ipiv);
+    clb_status status = clb_lu_open_pivots(call, &state->pivots, &state->problem.ipiv);
     if (status == CLB_ERR_RANGE)
-        offer->declined = CLB_REASON_INVALID;
+        dispatch->declined = CLB_REASON_INVALID;
     if (status != CLB_OK)
         return status;
-    status = clb_getrs_run(runtime, variant, &solving->problem, &solving->progress);
-    clb_offer_take_progress(offer, &solving->progress, status, solving->problem.n,
-                            solving->problem.nrhs);
+    status = clb_getrs_run(runtime, variant, &state->problem, &state->progress);
+    clb_dispatch_take_progress(dispatch, &state->progress, status, state->problem.n,
+                               state->problem.nrhs);
     return status;
 }
 
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    clb_solving_compute_next(&((struct getrs *)offer)->solving, rect);
+    clb_getrs_state_compute_next(&((struct getrs *)dispatch)->state, rect);
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    const struct clb_solving *solving = &((const struct getrs *)offer)->solving;
-    bool next_used = clb_offer_complete_parts(offer, &solving->progress, status, compute_next);
-    clb_set_integer(solving->call->info, 0, solving->call->wide, 0);
+    const struct clb_getrs_state *state = &((const struct getrs *)dispatch)->state;
+    bool next_used = clb_dispatch_complete_parts(dispatch, &state->progress, status, compute_next);
+    clb_set_integer(state->call->info, 0, state->call->wide, 0);
     return next_used;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_lu_call *call = call_of(offer);
+    const struct clb_lu_call *call = call_of(dispatch);
     snprintf(text, size, "%c n=%lld nrhs=%lld", clb_op_letter(call->trans), (long long)call->n,
              (long long)call->nrhs);
 }
@@ -112,20 +112,20 @@ static void describe(const struct clb_offer *offer, char *text, size_t size)
 bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct getrs getrs = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->getrs,
-                  .lapacke = call->lapacke,
-                  .m = call->n,
-                  .n = call->n,
-                  .k = call->nrhs,
-                  .smallest = clb_min((size_t)call->n, (size_t)call->nrhs)},
-        .solving = {.call = call, .next = next},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->getrs,
+                     .lapacke = call->lapacke,
+                     .m = call->n,
+                     .n = call->n,
+                     .k = call->nrhs,
+                     .smallest = clb_min((size_t)call->n, (size_t)call->nrhs)},
+        .state = {.call = call, .next = next},
     };
-    bool computed = clb_route_offer(&getrs.offer);
-    clb_gemm_progress_free(&getrs.solving.progress);
-    free(getrs.solving.pivots);
+    bool computed = clb_route_dispatch(&getrs.dispatch);
+    clb_gemm_progress_free(&getrs.state.progress);
+    free(getrs.state.pivots);
     return computed;
 }

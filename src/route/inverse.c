@@ -1,71 +1,71 @@
 /* xTRTRI, xLAUUM and xPOTRI: triangles inverted, multiplied by themselves, or both. */
-#include "offer.h"
+#include "dispatch.h"
 
 #include <stdio.h>
 
 struct inverse {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     const struct clb_chol_call *call;
     const struct clb_next_lapack *next;
     struct clb_inverse problem;
 };
 
-static const struct clb_chol_call *call_of(const struct clb_offer *offer)
+static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct inverse *)offer)->call;
+    return ((const struct inverse *)dispatch)->call;
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_chol_call *call = call_of(offer);
+    const struct clb_chol_call *call = call_of(dispatch);
     return call->options_valid && call->n >= 0 && clb_ld_is_valid(call->lda, call->n);
 }
 
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0;
+    return call_of(dispatch)->n == 0;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct inverse *inverse = (struct inverse *)offer;
+    struct inverse *inverse = (struct inverse *)dispatch;
     struct clb_inverse *problem = &inverse->problem;
     const struct clb_chol_call *call = inverse->call;
     problem->n = (size_t)call->n;
     problem->a = call->a;
     problem->lda = (size_t)call->lda;
-    if (offer->next == NULL)
+    if (dispatch->next == NULL)
         return CLB_ERR_UNSUPPORTED;
     /* LAPACK says where, and leaves the matrix as it is. */
     if (problem->inverts && !problem->unit &&
         clb_diagonal_has_zero(problem->precision, problem->n, problem->a, problem->lda)) {
-        offer->declined = CLB_REASON_INVALID;
+        dispatch->declined = CLB_REASON_INVALID;
         return CLB_ERR_RANGE;
     }
-    offer->parts = 1;
-    clb_status status = clb_inverse_run(runtime, variant, problem, &offer->kernel);
+    dispatch->parts = 1;
+    clb_status status = clb_inverse_run(runtime, variant, problem, &dispatch->kernel);
     if (status == CLB_ERR_UNSUPPORTED)
-        offer->parts = 0;
-    offer->written = status == CLB_OK;
-    offer->share = status == CLB_OK ? 1 : 0;
+        dispatch->parts = 0;
+    dispatch->written = status == CLB_OK;
+    dispatch->share = status == CLB_OK ? 1 : 0;
     return status;
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    const struct inverse *inverse = (const struct inverse *)offer;
+    const struct inverse *inverse = (const struct inverse *)dispatch;
     const struct clb_chol_call *call = inverse->call;
     size_t info = 0;
     if (status != CLB_OK)
-        info = inverse->next->call_inverse(offer->next, &inverse->problem);
+        info = inverse->next->call_inverse(dispatch->next, &inverse->problem);
     clb_set_integer(call->info, 0, call->wide, (int64_t)info);
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_chol_call *call = call_of(offer);
+    const struct clb_chol_call *call = call_of(dispatch);
     snprintf(text, size, "%c%s n=%lld", call->upper ? 'U' : 'L', call->unit ? "U" : "",
              (long long)call->n);
 }
@@ -74,16 +74,16 @@ static bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                   const struct clb_next_lapack *next, const struct clb_target *target, bool inverts,
                   bool multiplies)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct inverse inverse = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = target,
-                  .lapacke = call->lapacke,
-                  .m = call->n,
-                  .n = call->n,
-                  .k = call->n,
-                  .smallest = (size_t)call->n},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = target,
+                     .lapacke = call->lapacke,
+                     .m = call->n,
+                     .n = call->n,
+                     .k = call->n,
+                     .smallest = (size_t)call->n},
         .call = call,
         .next = next,
         .problem = {.precision = call->precision,
@@ -92,7 +92,7 @@ static bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                     .upper = call->upper,
                     .unit = call->unit},
     };
-    return clb_route_offer(&inverse.offer);
+    return clb_route_dispatch(&inverse.dispatch);
 }
 
 bool clb_route_potri(struct clb_symbol *symbol, const struct clb_chol_call *call,

@@ -1,7 +1,7 @@
 /* What a C name of LAPACK adds to a call: matrices by rows, which are computed as copies by
  * columns, and input in which LAPACKE would find a NaN: the next library's function then says
  * where. */
-#include "offer.h"
+#include "dispatch.h"
 
 #include <stdlib.h>
 

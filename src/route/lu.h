@@ -5,7 +5,7 @@
 #include "assist.h"
 
 /* getrf.c: A = P*L*U. */
-struct clb_factoring {
+struct clb_getrf_state {
     struct clb_assist assist; /* the first, so that it has the factorisation around it */
     const struct clb_lu_call *call;
     struct clb_getrf problem;
@@ -15,16 +15,16 @@ struct clb_factoring {
     int64_t *pivots; /* owned; NULL where the caller's array has 64-bit integers */
 };
 
-/* Guarded; also the offer's progress. */
-clb_status clb_factoring_run(struct clb_factoring *factoring, struct clb_offer *offer,
-                             struct clb_runtime *runtime, const struct clb_gemm_variant *variant);
+/* Guarded; also the dispatch's progress. */
+clb_status clb_getrf_state_run(struct clb_getrf_state *state, struct clb_dispatch *dispatch,
+                               struct clb_runtime *runtime, const struct clb_gemm_variant *variant);
 /* Unguarded: finish what run has left, and give pivots and info to the caller. True when the next
  * library was needed. */
-bool clb_factoring_complete(struct clb_factoring *factoring, clb_status status);
-void clb_factoring_free(struct clb_factoring *factoring);
+bool clb_getrf_state_complete(struct clb_getrf_state *state, clb_status status);
+void clb_getrf_state_free(struct clb_getrf_state *state);
 
 /* getrs.c: op(A)*X = B. */
-struct clb_solving {
+struct clb_getrs_state {
     const struct clb_lu_call *call;
     const struct clb_next_lapack *next;
     struct clb_getrs problem;
@@ -38,9 +38,10 @@ struct clb_solving {
 clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned,
                               const int64_t **ipiv) CLB_MUST_CHECK;
 
-struct clb_getrs clb_solving_problem(const struct clb_lu_call *call, clb_op trans);
+struct clb_getrs clb_getrs_state_problem(const struct clb_lu_call *call, clb_op trans);
 /* The missing part of B, or all of it. */
-void clb_solving_compute_next(const struct clb_solving *solving, const struct clb_rect *rect);
+void clb_getrs_state_compute_next(const struct clb_getrs_state *solving,
+                                  const struct clb_rect *rect);
 
 /* Of Fortran integers in the caller's width; clb_set_integer is its counterpart. */
 int64_t clb_lu_integer(const struct clb_lu_call *call, const void *array, size_t index);

@@ -4,36 +4,36 @@
 #include <stdio.h>
 
 struct orgqr {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     const struct clb_qr_call *call;
     const struct clb_next_qr *next;
     struct clb_orgqr problem;
     struct clb_orgqr_result result;
 };
 
-static const struct clb_qr_call *call_of(const struct clb_offer *offer)
+static const struct clb_qr_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct orgqr *)offer)->call;
+    return ((const struct orgqr *)dispatch)->call;
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_qr_call *call = call_of(offer);
+    const struct clb_qr_call *call = call_of(dispatch);
     return call->m >= 0 && call->n >= 0 && call->n <= call->m && call->k >= 0 &&
            call->k <= call->n && clb_ld_is_valid(call->lda, call->m) &&
            clb_work_is_valid(call, call->n);
 }
 
 /* Without reflectors it is the identity. */
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0 || call_of(offer)->k == 0;
+    return call_of(dispatch)->n == 0 || call_of(dispatch)->k == 0;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct orgqr *orgqr = (struct orgqr *)offer;
+    struct orgqr *orgqr = (struct orgqr *)dispatch;
     const struct clb_qr_call *call = orgqr->call;
     size_t n = (size_t)call->n;
     if (orgqr->next->orgqr == NULL)
@@ -45,25 +45,25 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
     size_t written = n - orgqr->result.columns_left;
     if (status == CLB_ERR_UNSUPPORTED && written == 0)
         return status;
-    offer->kernel = orgqr->result.kernel;
-    offer->parts = n;
-    offer->written = written;
-    offer->share = status == CLB_OK ? 1 : (double)written / (double)n;
+    dispatch->kernel = orgqr->result.kernel;
+    dispatch->parts = n;
+    dispatch->written = written;
+    dispatch->share = status == CLB_OK ? 1 : (double)written / (double)n;
     return status;
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    const struct orgqr *orgqr = (const struct orgqr *)offer;
+    const struct orgqr *orgqr = (const struct orgqr *)dispatch;
     const struct clb_orgqr rest = clb_orgqr_rest(&orgqr->problem, &orgqr->result);
     if (status != CLB_OK && rest.n > 0)
         orgqr->next->call_orgqr(orgqr->next->orgqr, &rest, orgqr->call->work, orgqr->call->lwork);
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_qr_call *call = call_of(offer);
+    const struct clb_qr_call *call = call_of(dispatch);
     snprintf(text, size, "m=%lld n=%lld k=%lld", (long long)call->m, (long long)call->n,
              (long long)call->k);
 }
@@ -71,19 +71,19 @@ static void describe(const struct clb_offer *offer, char *text, size_t size)
 bool clb_route_orgqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
                      const struct clb_next_qr *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct orgqr orgqr = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->orgqr,
-                  .lapacke = call->lapacke,
-                  .m = call->m,
-                  .n = call->n,
-                  .k = call->k,
-                  .smallest = clb_qr_smallest(call->k, call->k),
-                  .query = call->lwork == -1},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->orgqr,
+                     .lapacke = call->lapacke,
+                     .m = call->m,
+                     .n = call->n,
+                     .k = call->k,
+                     .smallest = clb_qr_smallest(call->k, call->k),
+                     .query = call->lwork == -1},
         .call = call,
         .next = next,
     };
-    return clb_route_offer(&orgqr.offer);
+    return clb_route_dispatch(&orgqr.dispatch);
 }

@@ -4,16 +4,16 @@
 #include <stdio.h>
 
 struct ormqr {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     const struct clb_qr_call *call;
     const struct clb_next_qr *next;
     struct clb_ormqr problem;
     struct clb_gemm_progress progress;
 };
 
-static const struct clb_qr_call *call_of(const struct clb_offer *offer)
+static const struct clb_qr_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct ormqr *)offer)->call;
+    return ((const struct ormqr *)dispatch)->call;
 }
 
 /* Q^T of complex reflectors is no case of LAPACK's, nor is 'C' of real ones. */
@@ -23,9 +23,9 @@ static bool trans_is_valid(const struct clb_qr_call *call)
     return call->trans == CLB_OP_N || call->trans == (real ? CLB_OP_T : CLB_OP_C);
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_qr_call *call = call_of(offer);
+    const struct clb_qr_call *call = call_of(dispatch);
     const int64_t order = call->right ? call->n : call->m;
     return call->options_valid && trans_is_valid(call) && call->m >= 0 && call->n >= 0 &&
            call->k >= 0 && call->k <= order && clb_ld_is_valid(call->lda, order) &&
@@ -33,15 +33,15 @@ static bool is_valid(const struct clb_offer *offer)
            clb_work_is_valid(call, call->right ? call->m : call->n);
 }
 
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->m == 0 || call_of(offer)->n == 0 || call_of(offer)->k == 0;
+    return call_of(dispatch)->m == 0 || call_of(dispatch)->n == 0 || call_of(dispatch)->k == 0;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct ormqr *ormqr = (struct ormqr *)offer;
+    struct ormqr *ormqr = (struct ormqr *)dispatch;
     const struct clb_qr_call *call = ormqr->call;
     if (ormqr->next->ormqr == NULL)
         return CLB_ERR_UNSUPPORTED;
@@ -57,29 +57,30 @@ static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
                                         .c = call->c,
                                         .ldc = (size_t)call->ldc};
     clb_status status = clb_ormqr_run(runtime, variant, &ormqr->problem, &ormqr->progress);
-    clb_offer_take_progress(offer, &ormqr->progress, status, ormqr->problem.m, ormqr->problem.n);
+    clb_dispatch_take_progress(dispatch, &ormqr->progress, status, ormqr->problem.m,
+                               ormqr->problem.n);
     return status;
 }
 
 /* Parts are columns or rows of C that don't depend on each other. */
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    const struct ormqr *ormqr = (const struct ormqr *)offer;
+    const struct ormqr *ormqr = (const struct ormqr *)dispatch;
     struct clb_ormqr part = ormqr->problem;
     if (rect != NULL)
         part = clb_ormqr_part(&ormqr->problem, rect);
     ormqr->next->call_ormqr(ormqr->next->ormqr, &part, ormqr->call->work, ormqr->call->lwork);
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    return clb_offer_complete_parts(offer, &((struct ormqr *)offer)->progress, status,
-                                    compute_next);
+    return clb_dispatch_complete_parts(dispatch, &((struct ormqr *)dispatch)->progress, status,
+                                       compute_next);
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_qr_call *call = call_of(offer);
+    const struct clb_qr_call *call = call_of(dispatch);
     snprintf(text, size, "%c%c m=%lld n=%lld k=%lld", call->right ? 'R' : 'L',
              clb_op_letter(call->trans), (long long)call->m, (long long)call->n,
              (long long)call->k);
@@ -88,22 +89,22 @@ static void describe(const struct clb_offer *offer, char *text, size_t size)
 bool clb_route_ormqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
                      const struct clb_next_qr *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     const int64_t order = call->right ? call->n : call->m, others = call->right ? call->m : call->n;
     struct ormqr ormqr = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->ormqr,
-                  .lapacke = call->lapacke,
-                  .m = order,
-                  .n = others,
-                  .k = call->k,
-                  .smallest = clb_qr_smallest(call->k, others),
-                  .query = call->lwork == -1},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->ormqr,
+                     .lapacke = call->lapacke,
+                     .m = order,
+                     .n = others,
+                     .k = call->k,
+                     .smallest = clb_qr_smallest(call->k, others),
+                     .query = call->lwork == -1},
         .call = call,
         .next = next,
     };
-    bool computed = clb_route_offer(&ormqr.offer);
+    bool computed = clb_route_dispatch(&ormqr.dispatch);
     clb_gemm_progress_free(&ormqr.progress);
     return computed;
 }

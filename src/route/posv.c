@@ -4,8 +4,8 @@
 
 struct posv {
     struct clb_driver driver;
-    struct clb_definite definite;
-    struct clb_back_solving solving;
+    struct clb_potrf_state state;
+    struct clb_potrs_state solving;
 };
 
 static struct posv *posv_of(const struct clb_driver *driver)
@@ -13,9 +13,9 @@ static struct posv *posv_of(const struct clb_driver *driver)
     return (struct posv *)(uintptr_t)driver;
 }
 
-static const struct clb_chol_call *call_of(const struct clb_offer *offer)
+static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct posv *)offer)->definite.call;
+    return ((const struct posv *)dispatch)->state.call;
 }
 
 /* ---- the factorisation and the solve --------------------------------------------------------- */
@@ -26,75 +26,75 @@ static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
     struct posv *posv = posv_of(driver);
     if (posv->solving.next->potrs == NULL)
         return CLB_ERR_UNSUPPORTED;
-    posv->solving.problem = clb_back_solving_problem(posv->solving.call);
-    return clb_definite_run(&posv->definite, &driver->offer, runtime, variant);
+    posv->solving.problem = clb_potrs_state_problem(posv->solving.call);
+    return clb_potrf_state_run(&posv->state, &driver->dispatch, runtime, variant);
 }
 
 static bool complete_factor(struct clb_driver *driver, clb_status status)
 {
-    return clb_definite_complete(&posv_of(driver)->definite, status);
+    return clb_potrf_state_complete(&posv_of(driver)->state, status);
 }
 
 static size_t info(const struct clb_driver *driver)
 {
-    return posv_of(driver)->definite.result.info;
+    return posv_of(driver)->state.result.info;
 }
 
 static clb_status solve(struct clb_driver *driver, struct clb_runtime *runtime,
                         const struct clb_gemm_variant *variant)
 {
-    const struct clb_back_solving *solving = &posv_of(driver)->solving;
+    const struct clb_potrs_state *solving = &posv_of(driver)->solving;
     return clb_potrs_run(runtime, variant, &solving->problem, driver->progress);
 }
 
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    clb_back_solving_compute_next(&((struct posv *)offer)->solving, rect);
+    clb_potrs_state_compute_next(&((struct posv *)dispatch)->solving, rect);
 }
 
 /* ---- the routine ----------------------------------------------------------------------------- */
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    return clb_chol_call_is_valid(call_of(offer));
+    return clb_chol_call_is_valid(call_of(dispatch));
 }
 
 /* Without right-hand sides libraries may differ, as for xGESV. */
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0 || call_of(offer)->nrhs == 0;
+    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    clb_chol_call_describe(call_of(offer), text, size);
+    clb_chol_call_describe(call_of(dispatch), text, size);
 }
 
 bool clb_route_posv(struct clb_symbol *symbol, const struct clb_chol_call *call,
                     const struct clb_next_lapack *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, clb_driver_run,
-                                               clb_driver_complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, clb_driver_run,
+                                                 clb_driver_complete, describe};
     static const struct clb_driver_type driver = {factor, complete_factor, info, solve,
                                                   compute_next};
     double n = (double)call->n, nrhs = (double)call->nrhs;
     struct posv posv = {
-        .driver = {.offer = {.type = &type,
-                             .symbol = symbol,
-                             .next = next->potrf,
-                             .lapacke = call->lapacke,
-                             .m = call->n,
-                             .n = call->n,
-                             .k = call->nrhs,
-                             .smallest = (size_t)call->n},
+        .driver = {.dispatch = {.type = &type,
+                                .symbol = symbol,
+                                .next = next->potrf,
+                                .lapacke = call->lapacke,
+                                .m = call->n,
+                                .n = call->n,
+                                .k = call->nrhs,
+                                .smallest = (size_t)call->n},
                    .type = &driver,
                    .factor_work = clb_work_dpotrf(n, n, n),
                    .solve_work = clb_work_dpotrs(n, n, nrhs),
                    .progress = &posv.solving.progress},
-        .definite = {.assist = {.next = next}, .call = call},
+        .state = {.assist = {.next = next}, .call = call},
         .solving = {.call = call, .next = next},
     };
-    bool computed = clb_route_offer(&posv.driver.offer);
+    bool computed = clb_route_dispatch(&posv.driver.dispatch);
     clb_gemm_progress_free(&posv.solving.progress);
     return computed;
 }

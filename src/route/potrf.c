@@ -21,60 +21,59 @@ static size_t next_potrf(const void *context, const struct clb_potrf *problem)
 }
 
 /* What the algorithm asks of the next library. */
-static struct clb_potrf_next next_of(const struct clb_definite *definite)
+static struct clb_host_cholesky next_of(const struct clb_potrf_state *state)
 {
-    return (struct clb_potrf_next){&definite->assist, next_potrf, clb_assist_trsm, clb_assist_gemm};
+    return (struct clb_host_cholesky){&state->assist, next_potrf, clb_assist_trsm, clb_assist_gemm};
 }
 
 /* Of the operations, those that the device did for columns that are written. */
-static double device_share(const struct clb_definite *definite, clb_status status)
+static double device_share(const struct clb_potrf_state *state, clb_status status)
 {
-    double share = clb_assist_share(&definite->assist, work_of(definite->problem.n));
+    double share = clb_assist_share(&state->assist, work_of(state->problem.n));
     if (status == CLB_OK)
         return share;
-    return share * (double)definite->result.columns_written / (double)definite->problem.n;
+    return share * (double)state->result.columns_written / (double)state->problem.n;
 }
 
-clb_status clb_definite_run(struct clb_definite *definite, struct clb_offer *offer,
-                            struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+clb_status clb_potrf_state_run(struct clb_potrf_state *state, struct clb_dispatch *dispatch,
+                               struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    const struct clb_chol_call *call = definite->call;
-    const struct clb_potrf_next next = next_of(definite);
-    const struct clb_next_lapack *found = definite->assist.next;
+    const struct clb_chol_call *call = state->call;
+    const struct clb_host_cholesky next = next_of(state);
+    const struct clb_next_lapack *found = state->assist.next;
     if (found->potrf == NULL || found->trsm == NULL || found->gemm == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no BLAS of its integer width to finish it",
-                offer->symbol->next.name);
+                dispatch->symbol->next.name);
         return CLB_ERR_UNSUPPORTED;
     }
-    definite->problem = (struct clb_potrf){call->precision, call->upper, (size_t)call->n, call->a,
-                                           (size_t)call->lda};
+    state->problem = (struct clb_potrf){call->precision, call->upper, (size_t)call->n, call->a,
+                                        (size_t)call->lda};
     /* Blocks by idle-spinning threads would take the CPU from a device that is the CPU. */
     bool held = runtime->device.unified && clb_next_hold_threads(found->potrf);
-    definite->assist.on_device = true;
-    clb_status status =
-        clb_potrf_run(runtime, variant, &definite->problem, &next, &definite->result);
-    definite->assist.on_device = false;
+    state->assist.on_device = true;
+    clb_status status = clb_potrf_run(runtime, variant, &state->problem, &next, &state->result);
+    state->assist.on_device = false;
     if (held)
         clb_next_release_threads();
     /* Nothing was begun. */
-    if (status == CLB_ERR_UNSUPPORTED && definite->result.columns_written == 0)
+    if (status == CLB_ERR_UNSUPPORTED && state->result.columns_written == 0)
         return status;
-    offer->kernel = definite->result.kernel;
-    offer->parts = definite->problem.n;
-    offer->written = status == CLB_OK ? offer->parts : definite->result.columns_written;
-    offer->share = device_share(definite, status);
+    dispatch->kernel = state->result.kernel;
+    dispatch->parts = state->problem.n;
+    dispatch->written = status == CLB_OK ? dispatch->parts : state->result.columns_written;
+    dispatch->share = device_share(state, status);
     return status;
 }
 
-bool clb_definite_complete(struct clb_definite *definite, clb_status status)
+bool clb_potrf_state_complete(struct clb_potrf_state *state, clb_status status)
 {
-    const struct clb_potrf_next next = next_of(definite);
-    const struct clb_chol_call *call = definite->call;
-    struct clb_potrf_result *result = &definite->result;
+    const struct clb_host_cholesky next = next_of(state);
+    const struct clb_chol_call *call = state->call;
+    struct clb_potrf_result *result = &state->result;
     if (status != CLB_OK && result->columns_written == 0)
-        result->info = next.potrf(next.context, &definite->problem);
+        result->info = next.potrf(next.context, &state->problem);
     else if (status != CLB_OK)
-        clb_potrf_resume(&definite->problem, &next, result);
+        clb_potrf_resume(&state->problem, &next, result);
     clb_set_integer(call->info, 0, call->wide, (int64_t)result->info);
     return status != CLB_OK;
 }
@@ -82,57 +81,57 @@ bool clb_definite_complete(struct clb_definite *definite, clb_status status)
 /* ---- the routine ----------------------------------------------------------------------------- */
 
 struct potrf {
-    struct clb_offer offer;
-    struct clb_definite definite;
+    struct clb_dispatch dispatch;
+    struct clb_potrf_state state;
 };
 
-static const struct clb_chol_call *call_of(const struct clb_offer *offer)
+static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct potrf *)offer)->definite.call;
+    return ((const struct potrf *)dispatch)->state.call;
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_chol_call *call = call_of(offer);
+    const struct clb_chol_call *call = call_of(dispatch);
     return call->options_valid && call->n >= 0 && clb_ld_is_valid(call->lda, call->n);
 }
 
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0;
+    return call_of(dispatch)->n == 0;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    return clb_definite_run(&((struct potrf *)offer)->definite, offer, runtime, variant);
+    return clb_potrf_state_run(&((struct potrf *)dispatch)->state, dispatch, runtime, variant);
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    return clb_definite_complete(&((struct potrf *)offer)->definite, status);
+    return clb_potrf_state_complete(&((struct potrf *)dispatch)->state, status);
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_chol_call *call = call_of(offer);
+    const struct clb_chol_call *call = call_of(dispatch);
     snprintf(text, size, "%c n=%lld", call->upper ? 'U' : 'L', (long long)call->n);
 }
 
 bool clb_route_potrf(struct clb_symbol *symbol, const struct clb_chol_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct potrf potrf = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->potrf,
-                  .lapacke = call->lapacke,
-                  .m = call->n,
-                  .n = call->n,
-                  .k = call->n,
-                  .smallest = (size_t)call->n},
-        .definite = {.assist = {.next = next}, .call = call},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->potrf,
+                     .lapacke = call->lapacke,
+                     .m = call->n,
+                     .n = call->n,
+                     .k = call->n,
+                     .smallest = (size_t)call->n},
+        .state = {.assist = {.next = next}, .call = call},
     };
-    return clb_route_offer(&potrf.offer);
+    return clb_route_dispatch(&potrf.dispatch);
 }

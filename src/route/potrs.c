@@ -5,7 +5,7 @@
 
 /* ---- a solve --------------------------------------------------------------------------------- */
 
-struct clb_potrs clb_back_solving_problem(const struct clb_chol_call *call)
+struct clb_potrs clb_potrs_state_problem(const struct clb_chol_call *call)
 {
     return (struct clb_potrs){.precision = call->precision,
                               .upper = call->upper,
@@ -18,13 +18,12 @@ struct clb_potrs clb_back_solving_problem(const struct clb_chol_call *call)
 }
 
 /* Parts are columns of B. */
-void clb_back_solving_compute_next(const struct clb_back_solving *solving,
-                                   const struct clb_rect *rect)
+void clb_potrs_state_compute_next(const struct clb_potrs_state *state, const struct clb_rect *rect)
 {
-    struct clb_potrs part = solving->problem;
+    struct clb_potrs part = state->problem;
     if (rect != NULL)
-        part = clb_potrs_part(&solving->problem, rect);
-    solving->next->call_potrs(solving->next->potrs, &part);
+        part = clb_potrs_part(&state->problem, rect);
+    state->next->call_potrs(state->next->potrs, &part);
 }
 
 bool clb_chol_call_is_valid(const struct clb_chol_call *call)
@@ -42,72 +41,72 @@ void clb_chol_call_describe(const struct clb_chol_call *call, char *text, size_t
 /* ---- the routine ----------------------------------------------------------------------------- */
 
 struct potrs {
-    struct clb_offer offer;
-    struct clb_back_solving solving;
+    struct clb_dispatch dispatch;
+    struct clb_potrs_state state;
 };
 
-static const struct clb_chol_call *call_of(const struct clb_offer *offer)
+static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
 {
-    return ((const struct potrs *)offer)->solving.call;
+    return ((const struct potrs *)dispatch)->state.call;
 }
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    return clb_chol_call_is_valid(call_of(offer));
+    return clb_chol_call_is_valid(call_of(dispatch));
 }
 
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(offer)->n == 0 || call_of(offer)->nrhs == 0;
+    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct clb_back_solving *solving = &((struct potrs *)offer)->solving;
-    solving->problem = clb_back_solving_problem(solving->call);
-    if (solving->next->potrs == NULL)
+    struct clb_potrs_state *state = &((struct potrs *)dispatch)->state;
+    state->problem = clb_potrs_state_problem(state->call);
+    if (state->next->potrs == NULL)
         return CLB_ERR_UNSUPPORTED;
-    clb_status status = clb_potrs_run(runtime, variant, &solving->problem, &solving->progress);
-    clb_offer_take_progress(offer, &solving->progress, status, solving->problem.n,
-                            solving->problem.nrhs);
+    clb_status status = clb_potrs_run(runtime, variant, &state->problem, &state->progress);
+    clb_dispatch_take_progress(dispatch, &state->progress, status, state->problem.n,
+                               state->problem.nrhs);
     return status;
 }
 
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    clb_back_solving_compute_next(&((struct potrs *)offer)->solving, rect);
+    clb_potrs_state_compute_next(&((struct potrs *)dispatch)->state, rect);
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    const struct clb_back_solving *solving = &((const struct potrs *)offer)->solving;
-    bool next_used = clb_offer_complete_parts(offer, &solving->progress, status, compute_next);
-    clb_set_integer(solving->call->info, 0, solving->call->wide, 0);
+    const struct clb_potrs_state *state = &((const struct potrs *)dispatch)->state;
+    bool next_used = clb_dispatch_complete_parts(dispatch, &state->progress, status, compute_next);
+    clb_set_integer(state->call->info, 0, state->call->wide, 0);
     return next_used;
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    clb_chol_call_describe(call_of(offer), text, size);
+    clb_chol_call_describe(call_of(dispatch), text, size);
 }
 
 bool clb_route_potrs(struct clb_symbol *symbol, const struct clb_chol_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct potrs potrs = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = next->potrs,
-                  .lapacke = call->lapacke,
-                  .m = call->n,
-                  .n = call->n,
-                  .k = call->nrhs,
-                  .smallest = clb_min((size_t)call->n, (size_t)call->nrhs)},
-        .solving = {.call = call, .next = next},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = next->potrs,
+                     .lapacke = call->lapacke,
+                     .m = call->n,
+                     .n = call->n,
+                     .k = call->nrhs,
+                     .smallest = clb_min((size_t)call->n, (size_t)call->nrhs)},
+        .state = {.call = call, .next = next},
     };
-    bool computed = clb_route_offer(&potrs.offer);
-    clb_gemm_progress_free(&potrs.solving.progress);
+    bool computed = clb_route_dispatch(&potrs.dispatch);
+    clb_gemm_progress_free(&potrs.state.progress);
     return computed;
 }

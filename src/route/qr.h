@@ -2,7 +2,7 @@
 #ifndef CLB_QR_H
 #define CLB_QR_H
 
-#include "offer.h"
+#include "dispatch.h"
 
 /* A workspace of at least `least` elements, as LAPACK checks it, or a query. */
 static inline bool clb_work_is_valid(const struct clb_qr_call *call, int64_t least)

@@ -1,6 +1,6 @@
 /* The part of routing that is the same for all routines: gates, policy, outcome, statistics, log.
  */
-#include "offer.h"
+#include "dispatch.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -29,24 +29,24 @@ void clb_route_end_declined(void)
     declined.symbol = NULL;
 }
 
-static void remember_declined(const struct clb_offer *offer)
+static void remember_declined(const struct clb_dispatch *dispatch)
 {
-    if (offer->symbol->next.abi != CLB_ABI_LAPACKE)
+    if (dispatch->symbol->next.abi != CLB_ABI_LAPACKE)
         return;
-    declined.symbol = offer->symbol;
-    declined.m = offer->m;
-    declined.n = offer->n;
-    declined.k = offer->k;
+    declined.symbol = dispatch->symbol;
+    declined.m = dispatch->m;
+    declined.n = dispatch->n;
+    declined.k = dispatch->k;
 }
 
-static bool is_declined_already(const struct clb_offer *offer)
+static bool is_declined_already(const struct clb_dispatch *dispatch)
 {
-    const struct clb_symbol *symbol = offer->symbol;
+    const struct clb_symbol *symbol = dispatch->symbol;
     if (declined.symbol == NULL || declined.symbol == symbol ||
-        declined.symbol->routine != symbol->routine || declined.m != offer->m ||
-        declined.n != offer->n || declined.k != offer->k)
+        declined.symbol->routine != symbol->routine || declined.m != dispatch->m ||
+        declined.n != dispatch->n || declined.k != dispatch->k)
         return false;
-    if (symbol->next.abi == CLB_ABI_FORTRAN && !offer->query)
+    if (symbol->next.abi == CLB_ABI_FORTRAN && !dispatch->query)
         clb_route_end_declined();
     return true;
 }
@@ -102,7 +102,7 @@ static void configure(void)
     for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++) {
         double threshold = thresholds[clb_symbols[s].routine];
         double edge = lowest[clb_routine_work(clb_symbols[s].routine)];
-        atomic_store(&clb_symbols[s].gate, threshold < 0 ? edge * edge * edge : threshold);
+        atomic_store(&clb_symbols[s].min_work, threshold < 0 ? edge * edge * edge : threshold);
     }
 }
 
@@ -112,10 +112,10 @@ void clb_route_configure(void)
 }
 
 /* There will be no device any more in this process. */
-static CLB_COLD void close_gates(void)
+static CLB_COLD void decline_all(void)
 {
     for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++)
-        atomic_store(&clb_symbols[s].gate, INFINITY);
+        atomic_store(&clb_symbols[s].min_work, INFINITY);
 }
 
 /* ---- policy ---------------------------------------------------------------------------------- */
@@ -125,9 +125,9 @@ static double cube(double edge)
     return edge * edge * edge;
 }
 
-bool clb_offer_is_auto(const struct clb_offer *offer)
+bool clb_dispatch_is_auto(const struct clb_dispatch *dispatch)
 {
-    return thresholds[offer->symbol->routine] < 0;
+    return thresholds[dispatch->symbol->routine] < 0;
 }
 
 bool clb_scalar_is_zero(clb_precision precision, const void *value)
@@ -157,20 +157,21 @@ bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, siz
 }
 
 /* What needs no device to be decided. CLB_REASONS: nothing speaks against the device. */
-static clb_reason decide_early(const struct clb_offer *offer, double work)
+static clb_reason decide_early(const struct clb_dispatch *dispatch, double work)
 {
-    double threshold = thresholds[offer->symbol->routine];
+    double threshold = thresholds[dispatch->symbol->routine];
     if (clb_config_get()->mode == CLB_MODE_OFF)
         return CLB_REASON_OFF;
-    if (!offer->type->is_valid(offer))
+    if (!dispatch->type->is_valid(dispatch))
         return CLB_REASON_INVALID;
-    if (offer->query)
+    if (dispatch->query)
         return CLB_REASON_QUERY;
-    if (offer->type->is_quick(offer))
+    if (dispatch->type->is_quick(dispatch))
         return CLB_REASON_QUICK;
     if (inside)
         return CLB_REASON_REENTRANT;
-    if (work < (threshold < 0 ? cube(lowest[clb_routine_work(offer->symbol->routine)]) : threshold))
+    if (work <
+        (threshold < 0 ? cube(lowest[clb_routine_work(dispatch->symbol->routine)]) : threshold))
         return CLB_REASON_SMALL;
     return CLB_REASONS;
 }
@@ -188,23 +189,23 @@ static clb_reason reason_of_state(clb_runtime_state state)
 }
 
 /* What the device has to say. The table's threshold stands unless the user gave one. */
-static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_offer *offer,
+static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_dispatch *dispatch,
                                    double work, const struct clb_gemm_variant **variant)
 {
-    clb_precision precision = clb_routine_get(offer->symbol->routine)->precision;
+    clb_precision precision = clb_routine_get(dispatch->symbol->routine)->precision;
     struct clb_gemm_tuning tuning;
     if (clb_precision_real_size(precision) == sizeof(double) && !runtime->device.fp64)
         return CLB_REASON_NOFP64;
-    if (clb_offer_is_auto(offer)) {
+    if (clb_dispatch_is_auto(dispatch)) {
         if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
             CLB_OK)
             return CLB_REASON_NODEVICE;
         double edge = clb_tuning_offload(&runtime->device, precision, &tuning,
-                                         clb_routine_work(offer->symbol->routine),
-                                         offer->next != NULL && offer->next->optimised);
+                                         clb_routine_work(dispatch->symbol->routine),
+                                         dispatch->next != NULL && dispatch->next->optimised);
         if (work < cube(edge))
             return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
-        if (offer->smallest < tuning.smallest)
+        if (dispatch->smallest < tuning.smallest)
             return CLB_REASON_COST;
     }
     switch (clb_gemm_variant_get(runtime, precision, variant)) {
@@ -222,32 +223,33 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb
 
 /* ---- progress in parts ----------------------------------------------------------------------- */
 
-void clb_offer_take_progress(struct clb_offer *offer, const struct clb_gemm_progress *progress,
-                             clb_status status, size_t rows, size_t cols)
+void clb_dispatch_take_progress(struct clb_dispatch *dispatch,
+                                const struct clb_gemm_progress *progress, clb_status status,
+                                size_t rows, size_t cols)
 {
     double area = 0;
-    offer->parts = progress->parts;
-    offer->written = 0;
-    offer->kernel = progress->kernel;
+    dispatch->parts = progress->parts;
+    dispatch->written = 0;
+    dispatch->kernel = progress->kernel;
     for (size_t i = 0; i < progress->parts; i++) {
         const struct clb_rect *part = &progress->part[i];
-        offer->written += progress->written[i];
+        dispatch->written += progress->written[i];
         area += progress->written[i] ? (double)part->rows * (double)part->cols : 0;
     }
-    offer->share = status == CLB_OK ? 1 : area / ((double)rows * (double)cols);
+    dispatch->share = status == CLB_OK ? 1 : area / ((double)rows * (double)cols);
 }
 
-bool clb_offer_complete_parts(struct clb_offer *offer, const struct clb_gemm_progress *progress,
-                              clb_status status,
-                              void (*compute)(struct clb_offer *, const struct clb_rect *))
+bool clb_dispatch_complete_parts(struct clb_dispatch *dispatch,
+                                 const struct clb_gemm_progress *progress, clb_status status,
+                                 void (*compute)(struct clb_dispatch *, const struct clb_rect *))
 {
     if (status == CLB_OK)
         return false;
-    if (offer->written == 0)
-        compute(offer, NULL);
-    for (size_t i = 0; offer->written > 0 && i < progress->parts; i++) {
+    if (dispatch->written == 0)
+        compute(dispatch, NULL);
+    for (size_t i = 0; dispatch->written > 0 && i < progress->parts; i++) {
         if (!progress->written[i])
-            compute(offer, &progress->part[i]);
+            compute(dispatch, &progress->part[i]);
     }
     return true;
 }
@@ -261,29 +263,29 @@ struct outcome {
     double seconds;
 };
 
-static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
+static struct outcome run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                           const struct clb_gemm_variant *variant)
 {
     struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
     double begin = runs_are_timed() ? clb_now() : 0;
-    offer->declined = CLB_REASONS;
-    if (offer->lapacke != NULL)
-        outcome.reason = clb_lapacke_open(offer->lapacke);
+    dispatch->declined = CLB_REASONS;
+    if (dispatch->lapacke != NULL)
+        outcome.reason = clb_lapacke_open(dispatch->lapacke);
     if (outcome.reason != CLB_REASONS)
         return outcome;
-    outcome.status = offer->type->run(offer, runtime, variant);
+    outcome.status = dispatch->type->run(dispatch, runtime, variant);
     outcome.seconds = runs_are_timed() ? clb_now() - begin : 0;
     if (clb_trace_wanted())
-        clb_trace_since(offer->symbol->next.name, begin);
-    if (offer->kernel != NULL)
-        outcome.kernel = offer->kernel;
+        clb_trace_since(dispatch->symbol->next.name, begin);
+    if (dispatch->kernel != NULL)
+        outcome.kernel = dispatch->kernel;
     /* Only OpenCL's own failures speak against the device: memory may be another call's just now,
      * and operands may be out of a kernel's range. */
-    if (offer->declined != CLB_REASONS)
-        outcome.reason = offer->declined;
-    else if (outcome.status == CLB_ERR_NOMEM && offer->written == 0)
+    if (dispatch->declined != CLB_REASONS)
+        outcome.reason = dispatch->declined;
+    else if (outcome.status == CLB_ERR_NOMEM && dispatch->written == 0)
         outcome.reason = CLB_REASON_NOMEMORY;
-    else if (outcome.status == CLB_ERR_UNSUPPORTED && offer->parts == 0)
+    else if (outcome.status == CLB_ERR_UNSUPPORTED && dispatch->parts == 0)
         outcome.reason = CLB_REASON_COST;
     else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL ||
              outcome.status == CLB_ERR_LAUNCH)
@@ -292,25 +294,25 @@ static struct outcome run(struct clb_offer *offer, struct clb_runtime *runtime,
 }
 
 /* Everything that may enter the driver, with the thread guarded. */
-static struct outcome run_on_device(struct clb_offer *offer, double work)
+static struct outcome run_on_device(struct clb_dispatch *dispatch, double work)
 {
     struct outcome outcome = {.reason = CLB_REASON_NODEVICE};
     const struct clb_gemm_variant *variant;
-    struct clb_guest guest;
+    struct clb_host_state host_state;
     clb_runtime_state state;
-    clb_guest_enter(&guest);
+    clb_host_state_save(&host_state);
     inside = true;
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (runtime == NULL) {
-        close_gates();
+        decline_all();
         outcome.reason = reason_of_state(state);
     } else {
-        outcome.reason = decide_on_device(runtime, offer, work, &variant);
+        outcome.reason = decide_on_device(runtime, dispatch, work, &variant);
     }
     if (outcome.reason == CLB_REASONS)
-        outcome = run(offer, runtime, variant);
+        outcome = run(dispatch, runtime, variant);
     inside = false;
-    clb_guest_leave(&guest);
+    clb_host_state_restore(&host_state);
     return outcome;
 }
 
@@ -328,75 +330,76 @@ char clb_op_letter(clb_op op)
     return op == CLB_OP_INVALID ? '?' : letters[op];
 }
 
-static void log_call(const struct clb_offer *offer, const char *where, const char *detail,
+static void log_call(const struct clb_dispatch *dispatch, const char *where, const char *detail,
                      double seconds)
 {
     char text[120];
-    offer->type->describe(offer, text, sizeof text);
-    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms", offer->symbol->next.name, text, where,
+    dispatch->type->describe(dispatch, text, sizeof text);
+    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms", dispatch->symbol->next.name, text, where,
             detail, 1e3 * seconds);
 }
 
-static bool decline(const struct clb_offer *offer, clb_reason reason, double flops)
+static bool decline(const struct clb_dispatch *dispatch, clb_reason reason, double flops)
 {
     if (clb_stats_wanted())
-        clb_stats_declined(offer->symbol, reason, flops);
+        clb_stats_declined(dispatch->symbol, reason, flops);
     if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(offer, "next", clb_reason_name(reason), 0);
+        log_call(dispatch, "next", clb_reason_name(reason), 0);
     return false;
 }
 
-static void close_lapacke(struct clb_offer *offer, bool computed)
+static void close_lapacke(struct clb_dispatch *dispatch, bool computed)
 {
-    struct clb_guest guest;
-    if (offer->lapacke == NULL)
+    struct clb_host_state host_state;
+    if (dispatch->lapacke == NULL)
         return;
-    clb_guest_enter(&guest);
-    clb_lapacke_close(offer->lapacke, computed);
-    clb_guest_leave(&guest);
+    clb_host_state_save(&host_state);
+    clb_lapacke_close(dispatch->lapacke, computed);
+    clb_host_state_restore(&host_state);
 }
 
-static void finish(struct clb_offer *offer, const struct outcome *outcome, double flops)
+static void finish(struct clb_dispatch *dispatch, const struct outcome *outcome, double flops)
 {
-    const struct clb_symbol *symbol = offer->symbol;
+    const struct clb_symbol *symbol = dispatch->symbol;
     bool recovered = outcome->status != CLB_OK;
     if (recovered)
         clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next library computes the rest",
-                symbol->next.name, clb_status_name(outcome->status), offer->written, offer->parts);
+                symbol->next.name, clb_status_name(outcome->status), dispatch->written,
+                dispatch->parts);
     double begin = calls_are_observed() ? clb_now() : 0;
-    bool next_used = offer->type->complete(offer, outcome->status);
-    close_lapacke(offer, true);
+    bool next_used = dispatch->type->complete(dispatch, outcome->status);
+    close_lapacke(dispatch, true);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
     /* An algorithm that left everything to the next library has not used the device. */
-    if (!recovered && offer->share <= 0) {
-        decline(offer, CLB_REASON_COST, flops);
+    if (!recovered && dispatch->share <= 0) {
+        decline(dispatch, CLB_REASON_COST, flops);
         return;
     }
     if (clb_stats_wanted())
-        clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * offer->share,
+        clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * dispatch->share,
                            outcome->seconds, seconds_next);
     if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(offer, recovered ? "recovered" : "device", outcome->kernel,
+        log_call(dispatch, recovered ? "recovered" : "device", outcome->kernel,
                  outcome->seconds + seconds_next);
 }
 
-bool clb_route_offer(struct clb_offer *offer)
+bool clb_route_dispatch(struct clb_dispatch *dispatch)
 {
     clb_route_configure();
-    if (is_declined_already(offer))
+    if (is_declined_already(dispatch))
         return false;
-    const struct clb_routine_info *routine = clb_routine_get(offer->symbol->routine);
-    double work = routine->work((double)offer->m, (double)offer->n, (double)offer->k);
-    bool counts = offer->m > 0 && offer->n > 0 && offer->k > 0;
+    const struct clb_routine_info *routine = clb_routine_get(dispatch->symbol->routine);
+    double work = routine->work((double)dispatch->m, (double)dispatch->n, (double)dispatch->k);
+    bool counts = dispatch->m > 0 && dispatch->n > 0 && dispatch->k > 0;
     double flops = counts ? work * clb_flops_per_work(routine->precision) : 0;
-    struct outcome outcome = {.reason = decide_early(offer, work)};
+    struct outcome outcome = {.reason = decide_early(dispatch, work)};
     if (outcome.reason == CLB_REASONS)
-        outcome = run_on_device(offer, work);
+        outcome = run_on_device(dispatch, work);
     if (outcome.reason != CLB_REASONS) {
-        close_lapacke(offer, false);
-        remember_declined(offer);
-        return decline(offer, outcome.reason, flops);
+        close_lapacke(dispatch, false);
+        remember_declined(dispatch);
+        return decline(dispatch, outcome.reason, flops);
     }
-    finish(offer, &outcome, flops);
+    finish(dispatch, &outcome, flops);
     return true;
 }

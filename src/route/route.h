@@ -39,7 +39,7 @@ typedef enum clb_form {
 
 struct clb_symbol {
     struct clb_next_symbol next;
-    _Atomic double gate; /* work below this is declined without another look; -inf: none is */
+    _Atomic double min_work; /* work below this is declined without another look; -inf: none is */
     clb_routine routine;
     clb_form form;
 };
@@ -75,7 +75,7 @@ clb_work clb_routine_work(clb_routine routine);
 /* A name's number among its routine's, and another routine's name of the same form: dtrsm_64_ for
  * dgemm_64_. */
 size_t clb_symbol_form(const struct clb_symbol *symbol);
-struct clb_symbol *clb_symbol_sibling(const struct clb_symbol *symbol, clb_routine routine);
+struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine);
 
 /* ---- route.c: what is the same for all routines ---------------------------------------------- */
 

@@ -25,7 +25,7 @@ struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
                                .abi = CLB_ABI_##abi_name,                                          \
                                .library = (clb_library)LIBRARY_OF_##routine_name,                  \
                                .always_ilp64 = ilp64},                                             \
-                      .gate = -INFINITY,                                                           \
+                      .min_work = -INFINITY,                                                       \
                       .routine = CLB_ROUTINE_##routine_name,                                       \
                       .form = CLB_FORM_##form_name},
 #define CLB_ROUTINE(name, precision, library, work) CLB_FORMS_##library(CLB_SYMBOL_ROW, name)
@@ -51,7 +51,7 @@ size_t clb_symbol_form(const struct clb_symbol *symbol)
     return (size_t)(symbol - &clb_symbols[routines[symbol->routine].symbol]);
 }
 
-struct clb_symbol *clb_symbol_sibling(const struct clb_symbol *symbol, clb_routine routine)
+struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine)
 {
     return &clb_symbols[routines[routine].symbol + clb_symbol_form(symbol)];
 }

@@ -5,25 +5,25 @@
 #include <stdio.h>
 
 struct trsm {
-    struct clb_offer offer;
+    struct clb_dispatch dispatch;
     struct clb_trsm_call *call;
     const struct clb_target *target;
     clb_next_trsm next;
     struct clb_gemm_progress progress;
 };
 
-static bool is_valid(const struct clb_offer *offer)
+static bool is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_trsm_call *call = ((const struct trsm *)offer)->call;
+    const struct clb_trsm_call *call = ((const struct trsm *)dispatch)->call;
     return call->options_valid && call->m >= 0 && call->n >= 0 &&
            clb_ld_is_valid(call->lda, call->problem.right ? call->n : call->m) &&
            clb_ld_is_valid(call->ldb, call->m);
 }
 
 /* Nothing to solve or multiply: the reference returns or clears B. */
-static bool is_quick(const struct clb_offer *offer)
+static bool is_quick(const struct clb_dispatch *dispatch)
 {
-    const struct clb_trsm_call *call = ((const struct trsm *)offer)->call;
+    const struct clb_trsm_call *call = ((const struct trsm *)dispatch)->call;
     return call->m == 0 || call->n == 0 ||
            clb_scalar_is_zero(call->problem.precision, call->problem.alpha);
 }
@@ -48,7 +48,7 @@ static clb_status run_product(struct clb_runtime *runtime, const struct clb_gemm
     const struct clb_level3_operand a = {.data = p->a,
                                          .ld = p->lda,
                                          .op = p->trans,
-                                         .shape = CLB_SHAPE_TRIANGULAR,
+                                         .shape = CLB_STRUCTURE_TRIANGULAR,
                                          .upper = p->upper,
                                          .unit = p->unit};
     const struct clb_level3_operand b = {.data = p->b, .ld = p->ldb, .op = CLB_OP_N};
@@ -68,38 +68,39 @@ static clb_status run_product(struct clb_runtime *runtime, const struct clb_gemm
     return clb_level3_run(runtime, variant, &level3, progress);
 }
 
-static clb_status run(struct clb_offer *offer, struct clb_runtime *runtime,
+static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant)
 {
-    struct trsm *trsm = (struct trsm *)offer;
+    struct trsm *trsm = (struct trsm *)dispatch;
     take_sizes(trsm->call);
     const struct clb_trsm *problem = &trsm->call->problem;
-    clb_status status = is_product(offer->symbol->routine)
+    clb_status status = is_product(dispatch->symbol->routine)
                             ? run_product(runtime, variant, problem, &trsm->progress)
                             : clb_trsm_run(runtime, variant, problem, &trsm->progress);
-    clb_offer_take_progress(offer, &trsm->progress, status, problem->m, problem->n);
+    clb_dispatch_take_progress(dispatch, &trsm->progress, status, problem->m, problem->n);
     return status;
 }
 
 /* Parts are independent, so that the next library computes the missing ones from what is
  * still B there. */
-static void compute_next(struct clb_offer *offer, const struct clb_rect *rect)
+static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
-    const struct trsm *trsm = (const struct trsm *)offer;
+    const struct trsm *trsm = (const struct trsm *)dispatch;
     struct clb_trsm part = trsm->call->problem;
     if (rect != NULL)
         part = clb_trsm_part(&trsm->call->problem, rect);
     trsm->next(trsm->target, &part);
 }
 
-static bool complete(struct clb_offer *offer, clb_status status)
+static bool complete(struct clb_dispatch *dispatch, clb_status status)
 {
-    return clb_offer_complete_parts(offer, &((struct trsm *)offer)->progress, status, compute_next);
+    return clb_dispatch_complete_parts(dispatch, &((struct trsm *)dispatch)->progress, status,
+                                       compute_next);
 }
 
-static void describe(const struct clb_offer *offer, char *text, size_t size)
+static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_trsm_call *call = ((const struct trsm *)offer)->call;
+    const struct clb_trsm_call *call = ((const struct trsm *)dispatch)->call;
     const struct clb_trsm *problem = &call->problem;
     snprintf(text, size, "%c%c%c%c m=%lld n=%lld", problem->right ? 'R' : 'L',
              problem->upper ? 'U' : 'L', clb_op_letter(problem->trans), problem->unit ? 'U' : 'N',
@@ -109,20 +110,20 @@ static void describe(const struct clb_offer *offer, char *text, size_t size)
 bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_trsm_call *call, clb_next_trsm next)
 {
-    static const struct clb_offer_type type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
     struct trsm trsm = {
-        .offer = {.type = &type,
-                  .symbol = symbol,
-                  .next = target,
-                  .m = call->m,
-                  .n = call->n,
-                  .k = call->problem.right ? call->n : call->m,
-                  .smallest = clb_min((size_t)call->m, (size_t)call->n)},
+        .dispatch = {.type = &type,
+                     .symbol = symbol,
+                     .next = target,
+                     .m = call->m,
+                     .n = call->n,
+                     .k = call->problem.right ? call->n : call->m,
+                     .smallest = clb_min((size_t)call->m, (size_t)call->n)},
         .call = call,
         .target = target,
         .next = next,
     };
-    bool computed = clb_route_offer(&trsm.offer);
+    bool computed = clb_route_dispatch(&trsm.dispatch);
     clb_gemm_progress_free(&trsm.progress);
     return computed;
 }

@@ -41,10 +41,10 @@ static void copy_piece(enum way way, char *column, char *slot, size_t run, size_
 {
     switch (way) {
     case PAST_CACHE:
-        clb_copy_past_cache(slot, run, column, LD, run, runs);
+        clb_copy_nontemporal(slot, run, column, LD, run, runs);
         break;
     case MERGE_PAST_CACHE:
-        clb_copy_past_cache(column, LD, slot, run, run, runs);
+        clb_copy_nontemporal(column, LD, slot, run, run, runs);
         break;
     default:
         for (size_t j = 0; j < runs; j++) {

@@ -30,7 +30,7 @@ static bool measure(struct clb_runtime *runtime, clb_precision precision, size_t
     resident_open(&r, runtime, precision, n, n, n);
     resident_need(resident_use(&r, variant), "packing");
     resident_need(resident_enqueue(&r, false, true), "product");
-    resident_need(clb_lane_finish(r.lane), "queue");
+    resident_need(clb_queue_set_finish(r.queue_set), "queue");
     for (size_t i = 0; i < reps; i++) {
         product[i] = resident_time(&r, false, true, 0.01, &launches);
         whole[i] = resident_time(&r, true, true, 0.01, &launches_whole);

@@ -121,7 +121,7 @@ static void call_shim(const struct problem *p, void *x)
     if (p->routine == GETRF) {
         peer_getrf_function *function = peer_getrf(openblas, p->precision);
         const struct clb_getrf problem = {p->precision, p->n, p->n, x, p->n};
-        const struct clb_lapack_next next = {&function, next_getrf, NULL, NULL};
+        const struct clb_host_lu next = {&function, next_getrf, NULL, NULL};
         struct clb_getrf_result result = {.ipiv = p->ipiv};
         need(clb_getrf_run(runtime, variant, &problem, &next, &result), "getrf");
         return;
@@ -129,7 +129,7 @@ static void call_shim(const struct problem *p, void *x)
     if (p->routine == POTRF) {
         potrf_function *function = (potrf_function *)function_of(p->precision, "potrf");
         const struct clb_potrf problem = {p->precision, options.upper != 0, p->n, x, p->n};
-        const struct clb_potrf_next next = {&function, next_potrf, NULL, NULL};
+        const struct clb_host_cholesky next = {&function, next_potrf, NULL, NULL};
         struct clb_potrf_result result;
         need(clb_potrf_run(runtime, variant, &problem, &next, &result), "potrf");
         return;

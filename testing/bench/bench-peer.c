@@ -228,7 +228,7 @@ static void enqueue_clblast(void *argument)
     const struct task *task = argument;
     const struct resident *r = &resident;
     const cl_float2 one_c = {{1, 0}}, zero_c = {{0, 0}};
-    cl_command_queue queue = clb_queue_handle(r->lane->queue);
+    cl_command_queue queue = clb_queue_handle(r->queue_set->queue);
     const cl_double2 one_z = {{1, 0}}, zero_z = {{0, 0}};
     void (*function)(void) = clblast_gemm[task->precision];
     int status = 0;
@@ -252,8 +252,8 @@ static void enqueue_clblast(void *argument)
 static double run_clblast(const struct task *task)
 {
     struct task copy = *task;
-    resident_time_of(resident.lane, enqueue_clblast, &copy, LEAST, &launches);
-    return resident_time_of(resident.lane, enqueue_clblast, &copy, LEAST, &launches);
+    resident_time_of(resident.queue_set, enqueue_clblast, &copy, LEAST, &launches);
+    return resident_time_of(resident.queue_set, enqueue_clblast, &copy, LEAST, &launches);
 }
 
 static void open_clblast(const struct task *task)
@@ -270,12 +270,12 @@ static void open_clblast(const struct task *task)
 /* ---- the link ---- */
 
 static struct clb_buffer *pinned, *device;
-static struct clb_lane *link_lane;
+static struct clb_queue_set *link_lane;
 
 static void open_link(const struct task *task)
 {
     size_t bytes = task->m << 20;
-    resident_need(clb_lane_acquire(runtime, &link_lane), "queue");
+    resident_need(clb_queue_set_acquire(runtime, &link_lane), "queue");
     resident_need(clb_buffer_get(runtime, CLB_MEMORY_HOST, bytes, &pinned), "memory");
     resident_need(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, bytes, &device), "memory");
     memset(pinned->host, 1, bytes);
@@ -296,7 +296,7 @@ static void close_link(void)
 {
     clb_buffer_put(runtime, pinned);
     clb_buffer_put(runtime, device);
-    clb_lane_release(link_lane);
+    clb_queue_set_release(link_lane);
 }
 
 /* ---- tasks ---- */

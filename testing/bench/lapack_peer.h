@@ -16,7 +16,7 @@ void (*peer_function(void *library, clb_precision precision, const char *routine
 peer_getrf_function *peer_getrf(void *library, clb_precision precision);
 peer_getrs_function *peer_getrs(void *library, clb_precision precision);
 
-/* For clb_lapack_next: `context` points to a peer_getrf_function pointer. */
+/* For clb_host_lu: `context` points to a peer_getrf_function pointer. */
 size_t peer_next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv);
 
 #endif

@@ -63,9 +63,9 @@ static void set_operands(const struct problem *p, void *x, struct clb_level3 *le
     struct clb_level3_operand b = {.data = p->routine == TRMM ? x : p->b, .ld = p->n};
     clb_op adjoint = is_hermitian(p) ? CLB_OP_C : CLB_OP_T;
     if (p->routine >= SYMM) {
-        a.shape = p->routine == TRMM   ? CLB_SHAPE_TRIANGULAR
-                  : p->routine == HEMM ? CLB_SHAPE_HERMITIAN
-                                       : CLB_SHAPE_SYMMETRIC;
+        a.shape = p->routine == TRMM   ? CLB_STRUCTURE_TRIANGULAR
+                  : p->routine == HEMM ? CLB_STRUCTURE_HERMITIAN
+                                       : CLB_STRUCTURE_SYMMETRIC;
         a.op = p->routine == TRMM ? op_of(form[2]) : CLB_OP_N;
         level3->a[0] = form[0] == 'R' ? b : a;
         level3->b[0] = form[0] == 'R' ? a : b;

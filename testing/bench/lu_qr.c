@@ -64,7 +64,7 @@ clb_status qr_shim(const struct problem *p, struct clb_runtime *runtime,
 {
     if (p->routine == GEQRF) {
         const struct clb_geqrf problem = {p->precision, p->n, p->rhs, x, p->n};
-        const struct clb_qr_next next = {p, panel, NULL, NULL};
+        const struct clb_host_qr next = {p, panel, NULL, NULL};
         struct clb_geqrf_result result = {.tau = p->tau[0]};
         return clb_geqrf_run(runtime, variant, &problem, &next, &result);
     }

@@ -14,7 +14,7 @@ void resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
 {
     const size_t elements[3] = {m * k, k * n, m * n};
     *r = (struct resident){.runtime = runtime, .m = m, .n = n, .k = k};
-    resident_need(clb_lane_acquire(runtime, &r->lane), "queue");
+    resident_need(clb_queue_set_acquire(runtime, &r->queue_set), "queue");
     for (int i = 0; i < 3; i++) {
         size_t bytes = elements[i] * clb_precision_size(precision);
         struct clb_buffer **buffer = i < 2 ? &r->raw[i] : &r->c;
@@ -23,8 +23,9 @@ void resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
             bench_fail("out of memory");
         bench_fill(r->host[i], elements[i], (int)precision, (uint64_t)i + 1);
         resident_need(clb_buffer_get(runtime, CLB_MEMORY_DEVICE, bytes, buffer), "memory");
-        resident_need(clb_queue_write_now(r->lane->queue, (*buffer)->mem, 0, bytes, r->host[i]),
-                      "operands");
+        resident_need(
+            clb_queue_write_now(r->queue_set->queue, (*buffer)->mem, 0, bytes, r->host[i]),
+            "operands");
     }
 }
 
@@ -45,7 +46,7 @@ void resident_close(struct resident *r)
     clb_buffer_put(r->runtime, r->c);
     for (int i = 0; i < 3; i++)
         free(r->host[i]);
-    clb_lane_release(r->lane);
+    clb_queue_set_release(r->queue_set);
 }
 
 clb_status resident_use(struct resident *r, const struct clb_gemm_variant *variant)
@@ -78,7 +79,7 @@ static clb_status multiply(struct resident *r, bool add)
                                   .c = r->c->mem,
                                   .ldc = r->m,
                                   .add = add};
-    return clb_gemm_multiply(r->lane, r->variant, &product, (struct clb_order){0});
+    return clb_gemm_multiply(r->queue_set, r->variant, &product, (struct clb_order){0});
 }
 
 /* B's columns are contiguous in depth, A's rows are not: both operands as BLAS's 'N' has them. */
@@ -88,8 +89,8 @@ clb_status resident_enqueue(struct resident *r, bool pack, bool product)
     for (int i = 0; i < 2 && pack && status == CLB_OK; i++) {
         struct clb_chunk chunk = {
             .mem = r->raw[i]->mem, .ld = i == 0 ? r->m : r->k, .depth_contiguous = i == 1};
-        status = clb_gemm_pack(r->lane, r->variant, i == 0 ? CLB_OPERAND_A : CLB_OPERAND_B, &chunk,
-                               i == 0 ? r->m : r->n, r->k, r->packed[i]->mem, 0,
+        status = clb_gemm_pack(r->queue_set, r->variant, i == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
+                               &chunk, i == 0 ? r->m : r->n, r->k, r->packed[i]->mem, 0,
                                r->flag != NULL ? r->flag->mem : NULL, (struct clb_order){0});
     }
     if (product && status == CLB_OK)
@@ -97,14 +98,14 @@ clb_status resident_enqueue(struct resident *r, bool pack, bool product)
     return status;
 }
 
-double resident_time_of(struct clb_lane *lane, void (*enqueue)(void *), void *argument,
+double resident_time_of(struct clb_queue_set *queue_set, void (*enqueue)(void *), void *argument,
                         double least, size_t *launches)
 {
     for (;;) {
         double begin = bench_now();
         for (size_t i = 0; i < *launches; i++)
             enqueue(argument);
-        resident_need(clb_lane_finish(lane), "queue");
+        resident_need(clb_queue_set_finish(queue_set), "queue");
         double seconds = bench_now() - begin;
         if (seconds > least || *launches >= 256)
             return seconds / (double)*launches;
@@ -126,7 +127,7 @@ static void enqueue_task(void *argument)
 double resident_time(struct resident *r, bool pack, bool product, double least, size_t *launches)
 {
     struct task task = {r, pack, product};
-    return resident_time_of(r->lane, enqueue_task, &task, least, launches);
+    return resident_time_of(r->queue_set, enqueue_task, &task, least, launches);
 }
 
 bool resident_right(struct resident *r, bool twice)
@@ -134,7 +135,8 @@ bool resident_right(struct resident *r, bool twice)
     size_t bytes = r->m * r->n * clb_precision_size(r->variant->precision);
     if (twice)
         resident_need(multiply(r, true), "kernel");
-    resident_need(clb_queue_read_now(r->lane->queue, r->c->mem, 0, bytes, r->host[2]), "result");
+    resident_need(clb_queue_read_now(r->queue_set->queue, r->c->mem, 0, bytes, r->host[2]),
+                  "result");
     const struct bench_product product = {.precision = (int)r->variant->precision,
                                           .m = r->m,
                                           .n = r->n,

@@ -8,7 +8,7 @@
 struct resident {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
-    struct clb_lane *lane;
+    struct clb_queue_set *queue_set;
     size_t m, n, k;
     void *host[3];                       /* A, B and C, column-major without gaps */
     struct clb_buffer *raw[2], *c;       /* the same on the device */
@@ -34,9 +34,9 @@ clb_status resident_enqueue(struct resident *r, bool pack, bool multiply) CLB_MU
  * `least` seconds; *launches is where to begin. Ends the program on failure. */
 double resident_time(struct resident *r, bool pack, bool multiply, double least, size_t *launches);
 
-/* The same for something else that goes to a lane's queue. A device at the limit of its power takes
- * a while to settle at the clock that a kernel allows: run it untimed before. */
-double resident_time_of(struct clb_lane *lane, void (*enqueue)(void *), void *argument,
+/* The same for something else that goes to a queue_set's queue. A device at the limit of its power
+ * takes a while to settle at the clock that a kernel allows: run it untimed before. */
+double resident_time_of(struct clb_queue_set *queue_set, void (*enqueue)(void *), void *argument,
                         double least, size_t *launches);
 
 /* Whether the product that was computed last is right; with `twice`, after C += A*B as well. */

@@ -176,7 +176,7 @@ void residual_fill(const struct residual_matrix *matrix, void *a)
 /* ---- products with vectors ------------------------------------------------------------------- */
 
 /* A row of some vectors. */
-struct lanes {
+struct queue_sets {
     long double re[RESIDUAL_LANES], im[RESIDUAL_LANES];
 };
 
@@ -193,8 +193,8 @@ static void load(int precision, const void *column, size_t i, long double *re, l
 }
 
 /* y += e*w. */
-static inline void add(struct lanes *y, const struct lanes *w, long double re, long double im,
-                       bool complex)
+static inline void add(struct queue_sets *y, const struct queue_sets *w, long double re,
+                       long double im, bool complex)
 {
     for (size_t v = 0; v < RESIDUAL_LANES; v++) {
         y->re[v] += re * w->re[v];
@@ -206,8 +206,8 @@ static inline void add(struct lanes *y, const struct lanes *w, long double re, l
 }
 
 /* y[i] += column[i] * w for rows [begin, end). */
-static void add_column(int precision, const void *column, size_t begin, size_t end, struct lanes *y,
-                       const struct lanes *w)
+static void add_column(int precision, const void *column, size_t begin, size_t end,
+                       struct queue_sets *y, const struct queue_sets *w)
 {
     bool complex = bench_parts(precision) > 1;
     for (size_t i = begin; i < end; i++) {
@@ -225,8 +225,8 @@ struct product {
     const struct residual_matrix *matrix;
     const char *elements;
     enum part part;
-    const struct lanes *w;
-    struct lanes *y;
+    const struct queue_sets *w;
+    struct queue_sets *y;
     size_t first;
     long double squares;
 };
@@ -265,11 +265,11 @@ static void *multiply_columns(void *task)
 
 /* y = M*w; the result is the norm of a matrix without elements. */
 static long double multiply(const struct residual_matrix *matrix, const char *elements,
-                            enum part part, const struct lanes *w, struct lanes *y)
+                            enum part part, const struct queue_sets *w, struct queue_sets *y)
 {
     struct product tasks[RESIDUAL_MOST_THREADS];
     const size_t n = matrix->n;
-    struct lanes *sums = allocate((size_t)residual_threads * n * sizeof *sums);
+    struct queue_sets *sums = allocate((size_t)residual_threads * n * sizeof *sums);
     long double squares = 0;
     for (int t = 0; t < residual_threads; t++)
         tasks[t] = (struct product){matrix, elements, part, w, sums + (size_t)t * n, (size_t)t, 0};
@@ -285,7 +285,7 @@ static long double multiply(const struct residual_matrix *matrix, const char *el
 }
 
 /* The norm of x - y. */
-static long double distance(const struct lanes *x, const struct lanes *y, size_t n)
+static long double distance(const struct queue_sets *x, const struct queue_sets *y, size_t n)
 {
     long double sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -309,8 +309,8 @@ double residual_of_factors(const struct residual_matrix *matrix, const void *fac
                            const int64_t *ipiv, uint64_t seed)
 {
     size_t n = matrix->n;
-    struct lanes *memory = allocate(4 * n * sizeof *memory);
-    struct lanes *w = memory, *x = w + n, *y = x + n, *between = y + n;
+    struct queue_sets *memory = allocate(4 * n * sizeof *memory);
+    struct queue_sets *w = memory, *x = w + n, *y = x + n, *between = y + n;
     for (size_t i = 0; i < n; i++) {
         for (size_t v = 0; v < RESIDUAL_LANES; v++)
             w[i].re[v] = bench_random(&seed) < 0 ? -1 : 1;
@@ -320,7 +320,7 @@ double residual_of_factors(const struct residual_matrix *matrix, const void *fac
         size_t other = (size_t)ipiv[i] - 1;
         if (other >= n)
             bench_fail("ipiv[%zu] = %lld", i, (long long)ipiv[i]);
-        struct lanes held = x[i];
+        struct queue_sets held = x[i];
         x[i] = x[other];
         x[other] = held;
     }
@@ -331,7 +331,8 @@ double residual_of_factors(const struct residual_matrix *matrix, const void *fac
     return in_units(matrix, residual, norm);
 }
 
-static void load_lanes(const struct residual_matrix *matrix, const void *from, struct lanes *to)
+static void load_lanes(const struct residual_matrix *matrix, const void *from,
+                       struct queue_sets *to)
 {
     for (size_t v = 0; v < RESIDUAL_LANES; v++) {
         const char *column = (const char *)from + v * column_bytes(matrix);
@@ -343,9 +344,9 @@ static void load_lanes(const struct residual_matrix *matrix, const void *from, s
 double residual_of_solution(const struct residual_matrix *matrix, const void *x, const void *b)
 {
     size_t n = matrix->n;
-    struct lanes *memory = allocate(4 * n * sizeof *memory);
-    struct lanes *solution = memory, *given = solution + n, *product = given + n,
-                 *nothing = product + n;
+    struct queue_sets *memory = allocate(4 * n * sizeof *memory);
+    struct queue_sets *solution = memory, *given = solution + n, *product = given + n,
+                      *nothing = product + n;
     load_lanes(matrix, x, solution);
     load_lanes(matrix, b, given);
     long double norm =

@@ -206,7 +206,7 @@ int tune_worker(const struct tune_task *given)
         if (strcmp(line, "start\n") == 0) {
             answer_start(answers);
         } else if (read_values(&text, numbers, CLB_COUNT_OF(numbers)) == CLB_COUNT_OF(numbers)) {
-            if (odd.lane == NULL)
+            if (odd.queue_set == NULL)
                 open_matrices();
             least = 1e-3 * (double)numbers[1];
             answer_try(numbers[0], numbers + 2, numbers + 2 + CLB_PARAMS, answers);

@@ -165,14 +165,14 @@ static bool resident_has(const struct resident *resident, size_t slabs, size_t o
     return true;
 }
 
-/* What adds to an opening is the same part of C, in the same queue. */
+/* What adds to an first_slabs is the same part of C, in the same queue. */
 static void check_opening(const struct clb_schedule *schedule, size_t number)
 {
     const struct clb_strip *strip = &schedule->strip[number];
-    const struct clb_strip *opening = &schedule->strip[number - schedule->strips / 2];
-    expect(opening->end_slab == strip->slab && opening->slab == 0 &&
-               memcmp(&opening->rect, &strip->rect, sizeof strip->rect) == 0 &&
-               opening->offset == strip->offset && opening->queue == strip->queue,
+    const struct clb_strip *first_slabs = &schedule->strip[number - schedule->strips / 2];
+    expect(first_slabs->end_slab == strip->slab && first_slabs->slab == 0 &&
+               memcmp(&first_slabs->rect, &strip->rect, sizeof strip->rect) == 0 &&
+               first_slabs->offset == strip->offset && first_slabs->queue == strip->queue,
            "strip %zu adds to another one", number);
 }
 

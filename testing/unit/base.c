@@ -420,7 +420,7 @@ static void handler(int number)
 
 static void guest(void *unused)
 {
-    struct clb_guest saved;
+    struct clb_host_state saved;
     sigset_t mask, now;
     (void)unused;
     sigemptyset(&mask);
@@ -430,13 +430,13 @@ static void guest(void *unused)
     feenableexcept(FE_DIVBYZERO);
     feraiseexcept(FE_INEXACT);
     errno = 77;
-    clb_guest_enter(&saved);
+    clb_host_state_save(&saved);
     errno = 1;
     expect(fegetround() == FE_TONEAREST && fegetexcept() == 0, "the environment inside");
     pthread_sigmask(SIG_SETMASK, NULL, &now);
     expect(sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGSEGV) == 0, "the mask inside");
     feraiseexcept(FE_OVERFLOW);
-    clb_guest_leave(&saved);
+    clb_host_state_restore(&saved);
     expect(errno == 77, "errno");
     expect(fegetround() == FE_UPWARD && fegetexcept() == FE_DIVBYZERO, "the environment");
     expect(fetestexcept(FE_ALL_EXCEPT) == FE_INEXACT, "the flags");
@@ -493,18 +493,18 @@ static void task_dispositions(void *unused)
 /* The signal is pending for the process, because its only thread blocks it inside the guard. */
 static void pending_default(void *unused)
 {
-    struct clb_guest saved;
+    struct clb_host_state saved;
     (void)unused;
     expect(clb_signals_watch() == CLB_OK, "no watcher");
-    clb_guest_enter(&saved);
+    clb_host_state_save(&saved);
     kill(getpid(), SIGTERM);
     sleep(20);
-    clb_guest_leave(&saved);
+    clb_host_state_restore(&saved);
 }
 
 static void pending_for_program(void *unused)
 {
-    struct clb_guest saved;
+    struct clb_host_state saved;
     sigset_t term, now;
     (void)unused;
     expect(clb_signals_watch() == CLB_OK, "no watcher");
@@ -512,14 +512,14 @@ static void pending_for_program(void *unused)
     sigaddset(&term, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &term, NULL);
     signal(SIGINT, handler);
-    clb_guest_enter(&saved);
+    clb_host_state_save(&saved);
     kill(getpid(), SIGTERM);
     kill(getpid(), SIGINT);
     usleep(300000);
     sigpending(&now);
     expect(sigismember(&now, SIGTERM) == 1, "SIGTERM is still there for the program");
     expect(sigismember(&now, SIGINT) == 1, "and SIGINT for its handler");
-    clb_guest_leave(&saved);
+    clb_host_state_restore(&saved);
     sigpending(&now);
     expect(sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGINT) == 0, "after the guard");
 }
@@ -614,7 +614,7 @@ static void copies(void *unused)
         memset(want, 0x5a, room);
         for (size_t j = 0; j < runs; j++)
             memcpy(want + to_at + j * to_step, from + from_at + j * from_step, bytes);
-        clb_copy_past_cache(to + to_at, to_step, from + from_at, from_step, bytes, runs);
+        clb_copy_nontemporal(to + to_at, to_step, from + from_at, from_step, bytes, runs);
         expect(memcmp(to, want, room) == 0, "%zu runs of %zu bytes, %zu and %zu apart", runs, bytes,
                to_step, from_step);
         free(from);

@@ -207,7 +207,7 @@ static struct clb_symbol *symbol_of(level3_routine routine, clb_precision precis
 static struct clb_blas3_call call_of(const struct level3_case *x)
 {
     const struct clb_level3 *p = &x->problem;
-    bool right = p->b[0].shape != CLB_SHAPE_GENERAL;
+    bool right = p->b[0].shape != CLB_STRUCTURE_GENERAL;
     bool symm = x->routine == LEVEL3_SYMM || x->routine == LEVEL3_HEMM;
     bool rank = x->routine == LEVEL3_SYRK || x->routine == LEVEL3_HERK;
     return (struct clb_blas3_call){
@@ -233,7 +233,7 @@ static struct clb_blas3_call call_of(const struct level3_case *x)
 static bool route_trmm(const struct level3_case *x)
 {
     const struct clb_level3 *p = &x->problem;
-    bool right = p->b[0].shape != CLB_SHAPE_GENERAL;
+    bool right = p->b[0].shape != CLB_STRUCTURE_GENERAL;
     const struct clb_level3_operand *a = right ? p->b : p->a;
     struct clb_trsm_call call = {.problem = {.precision = p->precision,
                                              .right = right,

@@ -139,7 +139,7 @@ static clb_status factor_general(struct clb_runtime *runtime, clb_precision prec
         return CLB_ERR_UNSUPPORTED;
     int64_t *ipiv = calloc(n, sizeof *ipiv);
     struct clb_getrf_result result = {.ipiv = ipiv};
-    struct clb_lapack_next next = dense_next;
+    struct clb_host_lu next = dense_next;
     dense_make(&a, precision, n, n, 9, seed);
     const struct clb_getrf problem = {precision, n, n, dense_data(&a), a.ld};
     next.context = &problem.precision;
@@ -160,7 +160,7 @@ static clb_status factor_qr(struct clb_runtime *runtime, clb_precision precision
         return CLB_ERR_UNSUPPORTED;
     void *tau = calloc(n, clb_precision_size(precision));
     struct clb_geqrf_result result = {.tau = tau};
-    struct clb_qr_next next = dense_qr_next;
+    struct clb_host_qr next = dense_qr_next;
     dense_make(&a, precision, n, n, 9, seed);
     const struct clb_geqrf problem = {precision, n, n, dense_data(&a), a.ld};
     next.context = &problem.precision;

@@ -278,8 +278,8 @@ void dense_potrs(const struct clb_potrs *problem)
     }
 }
 
-const struct clb_potrf_next dense_potrf_next = {NULL, potrf, trsm, gemm};
-const struct clb_lapack_next dense_next = {NULL, getrf, trsm, gemm};
+const struct clb_host_cholesky dense_potrf_next = {NULL, potrf, trsm, gemm};
+const struct clb_host_lu dense_next = {NULL, getrf, trsm, gemm};
 
 /* ---- positive definite matrices -------------------------------------------------------------- */
 

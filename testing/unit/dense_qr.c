@@ -108,7 +108,7 @@ static void ormqr(const void *context, const struct clb_ormqr *p)
     free(x);
 }
 
-const struct clb_qr_next dense_qr_next = {NULL, panel, geqrf, ormqr};
+const struct clb_host_qr dense_qr_next = {NULL, panel, geqrf, ormqr};
 
 /* The last column first: the vectors of the others are needed until then. */
 void dense_orgqr(const struct clb_orgqr *p)

@@ -29,7 +29,7 @@ struct factorisation {
     struct dense a;
     char *tau; /* and 16 bytes more, which stay as they are */
     struct clb_geqrf problem;
-    struct clb_qr_next next;
+    struct clb_host_qr next;
     struct clb_geqrf_result result;
 };
 

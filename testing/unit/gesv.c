@@ -20,7 +20,7 @@ struct system {
     int64_t *ipiv;
     struct clb_getrf problem;
     struct clb_getrs system;
-    struct clb_lapack_next next;
+    struct clb_host_lu next;
     struct clb_getrf_result result;
     struct clb_gemm_progress progress;
     size_t zero; /* the column of zeros, 1-based; 0 is none */

@@ -27,7 +27,7 @@ struct factorisation {
     struct dense a;
     int64_t *ipiv;
     struct clb_getrf problem;
-    struct clb_lapack_next next;
+    struct clb_host_lu next;
     struct clb_getrf_result result;
     size_t zero; /* the first column of zeros, 1-based; 0 is none */
 };

@@ -97,7 +97,7 @@ struct factorisation {
     struct dense a;
     int64_t ipiv[64];
     struct clb_getrf problem;
-    struct clb_lapack_next next;
+    struct clb_host_lu next;
     struct clb_getrf_result result;
 };
 
@@ -177,7 +177,7 @@ static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_v
         dense_set(&a, bad - 1, bad - 1, -1);
     dense_remember(&a);
     const struct clb_potrf problem = {setting->precision, upper, n, dense_data(&a), a.ld};
-    const struct clb_potrf_next *next = &dense_potrf_next;
+    const struct clb_host_cholesky *next = &dense_potrf_next;
     struct clb_potrf_result result;
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_potrf_run(runtime, variant, &problem, next, &result);

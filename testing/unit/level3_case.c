@@ -28,12 +28,12 @@ static clb_scalar scalar(clb_precision precision, double re, double im)
 
 static void spoil_operand(struct dense *x, const struct clb_level3_operand *operand)
 {
-    for (size_t j = 0; j < x->cols && operand->shape != CLB_SHAPE_GENERAL; j++) {
+    for (size_t j = 0; j < x->cols && operand->shape != CLB_STRUCTURE_GENERAL; j++) {
         for (size_t i = 0; i < x->rows; i++) {
             if (operand->upper ? i > j : i < j)
                 dense_set(x, i, j, dense_number(NAN, NAN));
         }
-        if (operand->shape == CLB_SHAPE_HERMITIAN)
+        if (operand->shape == CLB_STRUCTURE_HERMITIAN)
             dense_set(x, j, j, dense_number(creall(dense_get(x, j, j)), NAN));
         if (operand->unit)
             dense_set(x, j, j, dense_number(NAN, NAN));
@@ -53,10 +53,10 @@ static void make_general(struct dense *x, clb_precision precision, size_t rows, 
     dense_make(x, precision, transposed ? cols : rows, transposed ? rows : cols, 5, seed);
 }
 
-static void make_one_sided(struct level3_case *x, clb_shape shape, uint64_t *seed)
+static void make_one_sided(struct level3_case *x, clb_structure shape, uint64_t *seed)
 {
     struct clb_level3 *p = &x->problem;
-    bool right = random_below(seed, 2), triangular = shape == CLB_SHAPE_TRIANGULAR;
+    bool right = random_below(seed, 2), triangular = shape == CLB_STRUCTURE_TRIANGULAR;
     p->k = right ? p->n : p->m;
     dense_make(&x->a, p->precision, p->k, p->k, 5, seed);
     dense_make(&x->b, p->precision, p->m, p->n, 5, seed);
@@ -143,9 +143,10 @@ void level3_make(struct level3_case *x, level3_routine routine, clb_precision pr
                                           .k = 1 + random_below(seed, largest),
                                           .terms = 1}};
     if (routine == LEVEL3_SYMM || routine == LEVEL3_HEMM)
-        make_one_sided(x, routine == LEVEL3_SYMM ? CLB_SHAPE_SYMMETRIC : CLB_SHAPE_HERMITIAN, seed);
+        make_one_sided(
+            x, routine == LEVEL3_SYMM ? CLB_STRUCTURE_SYMMETRIC : CLB_STRUCTURE_HERMITIAN, seed);
     else if (routine == LEVEL3_TRMM)
-        make_one_sided(x, CLB_SHAPE_TRIANGULAR, seed);
+        make_one_sided(x, CLB_STRUCTURE_TRIANGULAR, seed);
     else if (routine == LEVEL3_GEMMTR)
         make_gemmtr(x, seed);
     else
@@ -195,15 +196,15 @@ static number element(const struct level3_case *x, const struct clb_level3_opera
     size_t row = operand->op == CLB_OP_N ? i : j, col = operand->op == CLB_OP_N ? j : i;
     bool other = operand->upper ? row > col : row < col;
     number value;
-    if (operand->shape == CLB_SHAPE_GENERAL || !other)
+    if (operand->shape == CLB_STRUCTURE_GENERAL || !other)
         value = dense_old(matrix, row, col);
-    else if (operand->shape == CLB_SHAPE_TRIANGULAR)
+    else if (operand->shape == CLB_STRUCTURE_TRIANGULAR)
         value = 0;
     else
         value = dense_old(matrix, col, row);
-    if (operand->shape == CLB_SHAPE_HERMITIAN && row == col)
+    if (operand->shape == CLB_STRUCTURE_HERMITIAN && row == col)
         value = creall(value);
-    else if (operand->shape == CLB_SHAPE_HERMITIAN && other)
+    else if (operand->shape == CLB_STRUCTURE_HERMITIAN && other)
         value = conjl(value);
     if (operand->unit && row == col)
         value = 1;

@@ -118,7 +118,7 @@ static void missing_symbol(void *unused)
 }
 
 /* A name that no library has gets the first of others that one has; its own comes before these. */
-static void stand_ins(void *unused)
+static void fallbacks(void *unused)
 {
     static struct clb_next_symbol nobody = {
         .name = "nobody_has_this_", .probe = "isamax_", .abi = CLB_ABI_FORTRAN};
@@ -129,15 +129,15 @@ static void stand_ins(void *unused)
     (void)unused;
     setenv("CLBLAS_SHIM_NEXT", built("next64.so"), 1);
     const struct clb_target *target = clb_next_find_or(&nobody, others, 3, here);
-    expect(target->stand_in == 2 && target->function == find(&fortran)->function &&
+    expect(target->fallback == 2 && target->function == find(&fortran)->function &&
                strcmp(target->library, "next64.so") == 0 && target->ilp64,
-           "stand-in %u of %s", target->stand_in, target->library);
+           "stand-in %u of %s", target->fallback, target->library);
     expect(clb_next_find_or(&nobody, others, 3, here) == target &&
                clb_next_get(&nobody, here) == target,
            "another answer");
-    expect(find(&fortran)->stand_in == 0, "the other symbol's own target was changed");
+    expect(find(&fortran)->fallback == 0, "the other symbol's own target was changed");
     target = clb_next_find_or(&c_name, others, 2, here);
-    expect(target->stand_in == 0 && target == find(&c_name), "a stand-in for what there is");
+    expect(target->fallback == 0 && target == find(&c_name), "a stand-in for what there is");
 }
 
 /* A name that says so has 64-bit integers, whatever the probe would answer. */
@@ -269,7 +269,7 @@ int main(void)
                strstr(text, "nobody_has_this_") != NULL && end != NULL && end[1] == '\0',
            "a name that nobody has ends with status 127 and one line");
     tap_child("no memory", 30, no_memory, NULL);
-    tap_child("stand-ins for what no library has", 30, stand_ins, NULL);
+    tap_child("stand-ins for what no library has", 30, fallbacks, NULL);
     tap_child("the next library's threads", 30, threads, NULL);
     tap_child("a next library without threads", 30, no_threads, NULL);
     tap_child("names with 64-bit integers", 30, wide_by_name, NULL);

@@ -36,7 +36,7 @@ struct factorisation {
     enum kind kind;
     struct dense a;
     struct clb_potrf problem;
-    struct clb_potrf_next next;
+    struct clb_host_cholesky next;
     struct clb_potrf_result result;
     size_t info; /* expected */
 };

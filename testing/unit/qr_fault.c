@@ -102,7 +102,7 @@ static clb_status factor(struct clb_runtime *runtime, const struct clb_gemm_vari
     dense_make(&a, setting->precision, setting->m, setting->n, 5, seed);
     const struct clb_geqrf problem = {setting->precision, setting->m, setting->n, dense_data(&a),
                                       a.ld};
-    struct clb_qr_next next = dense_qr_next;
+    struct clb_host_qr next = dense_qr_next;
     struct clb_geqrf_result result = {.tau = tau};
     next.context = &problem.precision;
     fake_cl_begin(failure, what, sizeof what);

@@ -99,7 +99,7 @@ static bool make_variants(struct clb_runtime *runtime, const struct clb_gemm_var
                           split->tuning.value[i]);
     }
     bool built = clb_program_get(runtime, &source, options.data, &split->program) == CLB_OK &&
-                 clb_gemm_widen(runtime, split) == CLB_OK;
+                 clb_gemm_prelaunch(runtime, split) == CLB_OK;
     clb_text_free(&options);
     return expect(built, "the split family does not build");
 }
@@ -125,7 +125,7 @@ static size_t find_step(const struct clb_schedule *schedule, const struct spoile
     return schedule->steps;
 }
 
-/* Strips of steps before `end` are the split family's; what an opening begins is no result. */
+/* Strips of steps before `end` are the split family's; what an first_slabs begins is no result. */
 static void check_origin(const struct gemm_case *g, const struct clb_schedule *schedule, size_t end)
 {
     for (size_t s = 0; s < schedule->strips; s++) {

@@ -121,7 +121,7 @@ static struct residuals by_shim(struct test *test, const struct system *s)
     peer_getrf_function *getrf = peer_getrf(test->library, precision);
     size_t n = s->matrix.n;
     const struct clb_getrf problem = {precision, n, n, s->a, n};
-    const struct clb_lapack_next next = {&getrf, peer_next_getrf, NULL, NULL};
+    const struct clb_host_lu next = {&getrf, peer_next_getrf, NULL, NULL};
     const struct clb_getrs system = {.precision = precision,
                                      .n = n,
                                      .nrhs = RESIDUAL_LANES,
@@ -317,7 +317,7 @@ static void subtract_in_order(struct test *test, clb_precision precision)
     void *a = calloc((size_t)ORDER * ORDER, clb_precision_size(precision));
     peer_getrf_function *getrf = peer_getrf(test->library, precision);
     const struct clb_getrf problem = {precision, ORDER, ORDER, a, ORDER};
-    const struct clb_lapack_next next = {&getrf, peer_next_getrf, NULL, NULL};
+    const struct clb_host_lu next = {&getrf, peer_next_getrf, NULL, NULL};
     struct clb_getrf_result result = {.ipiv = ipiv};
     const struct clb_gemm_variant *variant;
     clb_status status = clb_gemm_variant_get(test->runtime, precision, &variant);

@@ -43,7 +43,7 @@ typedef float2 pair;
 #define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
 #define CLB_INLINE static inline __attribute__((always_inline))
 
-/* The kinds of matrices, as src/algo/shape_device.c has them. */
+/* The kinds of matrices, as src/algo/structure_device.c has them. */
 #define CLB_UPPER      1
 #define CLB_HERMITIAN  2
 #define CLB_TRIANGULAR 4
@@ -125,9 +125,9 @@ CLB_INLINE element get(global const real *a, ulong a_off, ulong ld, ulong i, ulo
 }
 
 /* Element (i, j) of the result is at x + i + j*rows. */
-CLB_KERNEL void clb_shape(global const real *a, ulong a_off, ulong ld, ulong row, ulong col,
-                          uint rows, uint cols, uint kind, real scale_re, real scale_im,
-                          global real *x)
+CLB_KERNEL void clb_structure(global const real *a, ulong a_off, ulong ld, ulong row, ulong col,
+                              uint rows, uint cols, uint kind, real scale_re, real scale_im,
+                              global real *x)
 {
     const uint down = (rows + CLB_SIDE - 1) / CLB_SIDE;
     const uint squares = down * ((cols + CLB_SIDE - 1) / CLB_SIDE);

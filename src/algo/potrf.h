@@ -18,19 +18,19 @@
 #ifndef CLB_CHOL_H
 #define CLB_CHOL_H
 
-#include "block.h"
+#include "potf2.h"
 #include "dmat.h"
 #include "lapack.h"
 
 struct clb_chol {
     struct clb_runtime *runtime;
     const struct clb_potrf *problem;
-    const struct clb_potrf_next *next;
+    const struct clb_host_cholesky *next;
     struct clb_potrf_result *result;
     size_t element, n, nb;
-    struct clb_engine engine;
-    struct clb_block block; /* takes nothing where diagonal blocks are the CPU's */
-    struct clb_buffer *hop; /* or where the CPU has them */
+    struct clb_workspace workspace;
+    struct clb_potf2 block;        /* takes nothing where diagonal blocks are the CPU's */
+    struct clb_buffer *host_block; /* or where the CPU has them */
     struct clb_buffer *memory;
     struct clb_dmat x; /* n x n, there; of the triangle that is not stated it holds anything */
 };

@@ -1,9 +1,9 @@
-/* The guest guard: the program's thread is left as it was found.
+/* The host_state guard: the program's thread is left as it was found.
  *
  * Seen with PoCL 3.1: its worker threads inherit the creating thread's trapping floating-point
  * mode. What happens to signals meanwhile stands in signals.c. */
 #include "base.h"
-#include "guests.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <fenv.h>
@@ -19,8 +19,8 @@ struct saved_thread {
     int slot;
 };
 
-_Static_assert(sizeof(struct saved_thread) <= sizeof(struct clb_guest),
-               "struct clb_guest is too small for this platform");
+_Static_assert(sizeof(struct saved_thread) <= sizeof(struct clb_host_state),
+               "struct clb_host_state is too small for this platform");
 
 /* Signals that the hardware raises in the offending thread stay deliverable: blocking them would
  * turn the program's own handler into an unconditional kill. */
@@ -32,7 +32,7 @@ void clb_signals_list_asynchronous(sigset_t *set)
         sigdelset(set, synchronous[i]);
 }
 
-void clb_guest_enter(struct clb_guest *guest)
+void clb_host_state_save(struct clb_host_state *host_state)
 {
     struct saved_thread saved;
     memset(&saved, 0, sizeof saved);
@@ -41,18 +41,18 @@ void clb_guest_enter(struct clb_guest *guest)
     sigset_t block;
     clb_signals_list_asynchronous(&block);
     pthread_sigmask(SIG_BLOCK, &block, &saved.mask);
-    saved.slot = clb_guests_add(&saved.mask);
+    saved.slot = clb_signals_enter(&saved.mask);
     fegetenv(&saved.environment);
     fesetenv(FE_DFL_ENV);
-    memcpy(guest->storage, &saved, sizeof saved);
+    memcpy(host_state->storage, &saved, sizeof saved);
 }
 
-void clb_guest_leave(const struct clb_guest *guest)
+void clb_host_state_restore(const struct clb_host_state *host_state)
 {
     struct saved_thread saved;
-    memcpy(&saved, guest->storage, sizeof saved);
+    memcpy(&saved, host_state->storage, sizeof saved);
     fesetenv(&saved.environment);
-    clb_guests_remove(saved.slot);
+    clb_signals_leave(saved.slot);
     pthread_sigmask(SIG_SETMASK, &saved.mask, NULL);
     pthread_setcancelstate(saved.cancel_state, NULL);
     errno = saved.error;

@@ -12,7 +12,7 @@
  * Behind A in one matrix stand B, its copy with the rows reversed, that permuted back, the
  * trapezoid of B, A's upper triangle, and C. */
 struct check {
-    struct clb_engine *engine;
+    struct clb_workspace *workspace;
     struct clb_buffer *buffer;
     struct clb_dmat all;
     clb_precision precision;
@@ -71,35 +71,35 @@ static struct clb_dmat columns(const struct check *check, size_t index)
 /* Rows i and n-1-i change places. */
 static clb_status enqueue_moves(const struct check *check)
 {
-    struct clb_engine *engine = check->engine;
-    struct clb_move *moves = engine->moves_host->host;
+    struct clb_workspace *workspace = check->workspace;
+    struct clb_move *moves = workspace->moves_host->host;
     const struct clb_dmat b = columns(check, 0), copy = columns(check, 1), back = columns(check, 2),
                           trapezoid = columns(check, 3);
     for (size_t i = 0; i < check->n; i++)
         moves[i] = (struct clb_move){(cl_uint)i, (cl_uint)(check->n - 1 - i)};
-    clb_status status = clb_dmat_send_moves(engine, check->n);
+    clb_status status = clb_dmat_send_moves(workspace, check->n);
     if (status == CLB_OK)
-        status = clb_dmat_move_copy(engine, &b, &copy, check->n);
+        status = clb_dmat_move_copy(workspace, &b, &copy, check->n);
     if (status == CLB_OK)
-        status = clb_dmat_move(engine, &copy, check->n);
+        status = clb_dmat_move(workspace, &copy, check->n);
     if (status == CLB_OK)
-        status = clb_dmat_move(engine, &copy, check->n);
-    cl_uint *order = engine->moves_host->host;
-    status = status == CLB_OK ? clb_queue_finish(engine->queue) : status;
+        status = clb_dmat_move(workspace, &copy, check->n);
+    cl_uint *order = workspace->moves_host->host;
+    status = status == CLB_OK ? clb_queue_finish(workspace->queue) : status;
     for (size_t i = 0; i < check->n; i++)
         order[i] = (cl_uint)(check->n - 1 - i);
     if (status == CLB_OK)
-        status = clb_dmat_send_moves(engine, check->n);
+        status = clb_dmat_send_moves(workspace, check->n);
     if (status == CLB_OK)
-        status = clb_dmat_permute(engine, &copy, &back, engine->moves->mem);
+        status = clb_dmat_permute(workspace, &copy, &back, workspace->moves->mem);
     if (status == CLB_OK)
-        status = clb_dmat_trapezoid(engine, &b, &trapezoid, true);
+        status = clb_dmat_trapezoid(workspace, &b, &trapezoid, true);
     return status;
 }
 
 static clb_status run(const struct check *check)
 {
-    struct clb_engine *engine = check->engine;
+    struct clb_workspace *workspace = check->workspace;
     const struct clb_dmat b = columns(check, 0);
     const struct clb_dmat_triangle triangle = {
         .a = clb_dmat_part(&check->all, 0, 0, check->n, check->n), .op = CLB_OP_C};
@@ -109,21 +109,22 @@ static clb_status run(const struct check *check)
     const struct clb_dmat c =
         clb_dmat_part(&check->all, 0, right_column(check), check->rhs, check->n);
     clb_status status =
-        clb_queue_write_now(engine->queue, check->all.mem, 0, check->bytes, check->before);
+        clb_queue_write_now(workspace->queue, check->all.mem, 0, check->bytes, check->before);
     if (status == CLB_OK)
-        status = clb_dmat_pack_triangle(engine, &triangle);
+        status = clb_dmat_pack_triangle(workspace, &triangle);
     if (status == CLB_OK)
-        status = clb_dmat_solve(engine, &triangle, &b);
+        status = clb_dmat_solve(workspace, &triangle, &b);
     if (status == CLB_OK)
-        status = clb_dmat_pack_triangle(engine, &on_right);
+        status = clb_dmat_pack_triangle(workspace, &on_right);
     if (status == CLB_OK)
-        status = clb_dmat_solve(engine, &on_right, &c);
+        status = clb_dmat_solve(workspace, &on_right, &c);
     if (status == CLB_OK)
         status = enqueue_moves(check);
     if (status == CLB_OK)
-        status = clb_dmat_triangle_copy(engine, &triangle.a, &copy, true);
+        status = clb_dmat_triangle_copy(workspace, &triangle.a, &copy, true);
     if (status == CLB_OK)
-        status = clb_queue_read_now(engine->queue, check->all.mem, 0, check->bytes, check->after);
+        status =
+            clb_queue_read_now(workspace->queue, check->all.mem, 0, check->bytes, check->after);
     return status;
 }
 
@@ -191,11 +192,11 @@ static bool is_right(const struct check *check)
     return triangle_is_right(check);
 }
 
-static clb_status check_kernels(struct clb_engine *engine, size_t n, size_t rhs)
+static clb_status check_kernels(struct clb_workspace *workspace, size_t n, size_t rhs)
 {
-    clb_precision precision = engine->variant->precision;
+    clb_precision precision = workspace->variant->precision;
     size_t rows = clb_max(n, rhs);
-    struct check check = {.engine = engine,
+    struct check check = {.workspace = workspace,
                           .n = n,
                           .rhs = rhs,
                           .precision = precision,
@@ -208,14 +209,14 @@ static clb_status check_kernels(struct clb_engine *engine, size_t n, size_t rhs)
     check.after = (char *)check.before + check.bytes;
     fill(&check);
     clb_status status =
-        clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, check.bytes, &check.buffer);
+        clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, check.bytes, &check.buffer);
     if (status == CLB_OK) {
         check.all.mem = check.buffer->mem;
         status = run(&check);
     }
     if (status == CLB_OK && !is_right(&check))
         status = CLB_ERR_BUILD;
-    clb_buffer_end(engine->runtime, check.buffer, clb_engine_finish(engine));
+    clb_buffer_end(workspace->runtime, check.buffer, clb_workspace_finish(workspace));
     free(check.before);
     return status;
 }
@@ -224,9 +225,9 @@ static clb_status check_kernels(struct clb_engine *engine, size_t n, size_t rhs)
  * 8 to 32. */
 #define MOST_RHS ((size_t)33)
 
-static clb_status check_sizes(struct clb_engine *engine)
+static clb_status check_sizes(struct clb_workspace *workspace)
 {
-    size_t block = engine->block;
+    size_t block = workspace->block;
     const struct {
         size_t n, rhs;
     } sizes[] = {{9, 3},         {1, 1},          {1, 32},         {2, 16},
@@ -234,11 +235,11 @@ static clb_status check_sizes(struct clb_engine *engine)
                  {33, 15},       {block - 1, 31}, {block, 16},     {block, MOST_RHS},
                  {block + 1, 1}, {block + 1, 8},  {block + 5, 32}, {block + 5, 3}};
     const struct clb_check_programs programs = {
-        "triangular systems 1", engine->runtime, {engine->trsm, engine->laswp}};
+        "triangular systems 1", workspace->runtime, {workspace->trsm, workspace->laswp}};
     bool all = clb_check_tries_all(&programs);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
-        status = check_kernels(engine, sizes[i].n, sizes[i].rhs);
+        status = check_kernels(workspace, sizes[i].n, sizes[i].rhs);
     if (all && status == CLB_OK)
         clb_check_note_passed(&programs);
     return status;
@@ -254,21 +255,22 @@ struct task {
 static clb_status open_and_check(void *argument)
 {
     const struct task *task = argument;
-    struct clb_engine engine;
-    const struct clb_engine_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
-    struct clb_engine_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS);
+    struct clb_workspace workspace;
+    const struct clb_workspace_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
+    struct clb_workspace_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS);
     limits.other_m = right.m;
     limits.other_n = right.n;
     limits.other_k = right.k;
-    clb_status status = clb_engine_open_unchecked(&engine, task->runtime, task->variant, &limits);
+    clb_status status =
+        clb_workspace_open_unchecked(&workspace, task->runtime, task->variant, &limits);
     if (status == CLB_OK) {
-        status = check_sizes(&engine);
-        clb_engine_close(&engine, clb_engine_finish(&engine));
+        status = check_sizes(&workspace);
+        clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
     }
     return status;
 }
 
-clb_status clb_engine_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     static struct clb_check checks[CLB_PRECISIONS];
     struct task task = {runtime, variant};

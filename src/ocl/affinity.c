@@ -77,7 +77,7 @@ static size_t nth_cpu(const cpu_set_t *set, size_t n)
     return 0;
 }
 
-void clb_threads_spread(const struct clb_device *device, const struct clb_thread_list *before)
+void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before)
 {
     static struct clb_thread_list now; /* one start at a time */
     cpu_set_t allowed;

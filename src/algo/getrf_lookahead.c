@@ -11,7 +11,7 @@
  * A group is touched by one queue at a time: step t of the other one takes groups from t+2 on, and
  * `ready` says when it is through with t+2, which is ahead's from step t+2 on. What the queues read
  * of each other is final: panels, and their interchanges as moves. */
-#include "ahead.h"
+#include "lookahead.h"
 
 #include <stdlib.h>
 
@@ -22,13 +22,13 @@
 #define SMALL_LAUNCHES ((size_t)48)
 
 struct run {
-    struct clb_lu *lu;
-    struct clb_ferry *ferry;
-    const struct clb_cargo *group;
+    struct clb_getrf_run *lu;
+    struct clb_transfer_queue *transfers;
+    const struct clb_transfer *group;
     size_t groups, steps;
-    struct clb_engine own;    /* ahead's, where there are two queues */
-    struct clb_engine *ahead; /* that or the only one */
-    struct clb_panel *panel;
+    struct clb_workspace own;    /* ahead's, where there are two queues */
+    struct clb_workspace *ahead; /* that or the only one */
+    struct clb_getf2 *panel;
     size_t *applied;   /* steps that each group has been through, or is about to */
     cl_event ready[2]; /* see above, by t % 2; NULL where the group has not arrived */
 };
@@ -49,36 +49,37 @@ static size_t end_of(const struct run *run, size_t group)
 /* The last step as it is kept packed: it goes over several groups. */
 enum kept { ONCE, KEEP, KEPT };
 
-static clb_status apply(struct run *run, struct clb_engine *engine, size_t step, size_t from,
+static clb_status apply(struct run *run, struct clb_workspace *workspace, size_t step, size_t from,
                         size_t to, enum kept kept)
 {
-    struct clb_lu *lu = run->lu;
+    struct clb_getrf_run *lu = run->lu;
     size_t k = first_of(run, step), width = run->group[step].x.cols;
     size_t first = first_of(run, from), count = end_of(run, to - 1) - first;
     const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
-    const struct clb_moves moves = clb_panel_moves(run->panel, k, width);
+    const struct clb_moves moves = clb_getf2_moves(run->panel, k, width);
     const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&panel, 0, 0, width, width),
                                                .unit = true};
-    clb_status status = clb_dmat_move_by(engine, &columns, &moves, count, 0);
+    clb_status status = clb_dmat_move_by(workspace, &columns, &moves, count, 0);
     if (status == CLB_OK)
-        status = clb_dmat_pack_triangle(engine, &triangle);
+        status = clb_dmat_pack_triangle(workspace, &triangle);
     if (status == CLB_OK)
-        status = clb_lu_update(lu, engine, &panel, k, first, count, kept != ONCE, kept == KEPT);
+        status =
+            clb_getrf_update(lu, workspace, &panel, k, first, count, kept != ONCE, kept == KEPT);
     for (size_t g = from; g < to; g++)
         run->applied[g] = step + 1;
     return status;
 }
 
 /* Groups [from, to) have all been through the same steps. */
-static clb_status catch_up(struct run *run, struct clb_engine *engine, size_t from, size_t to,
+static clb_status catch_up(struct run *run, struct clb_workspace *workspace, size_t from, size_t to,
                            size_t steps, bool *kept)
 {
     clb_status status = CLB_OK;
     while (run->applied[from] < steps && status == CLB_OK) {
         size_t step = run->applied[from];
-        bool last = engine == &run->lu->engine && step + 1 == steps;
-        status = apply(run, engine, step, from, to, !last ? ONCE : *kept ? KEPT : KEEP);
+        bool last = workspace == &run->lu->workspace && step + 1 == steps;
+        status = apply(run, workspace, step, from, to, !last ? ONCE : *kept ? KEPT : KEEP);
         *kept = *kept || last;
     }
     return status;
@@ -101,23 +102,23 @@ static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
 /* Bring group s up to date and factor it; returns when the device has come so far. */
 static clb_status factor(struct run *run, size_t s)
 {
-    struct clb_engine *ahead = run->ahead;
+    struct clb_workspace *ahead = run->ahead;
     cl_event *ready = &run->ready[s % 2], begun = NULL;
     bool kept = false;
     clb_status status = wait_in(ahead->queue, ready);
     if (status == CLB_OK && run->applied[s] == 0)
-        status = clb_ferry_await(run->ferry, s, ahead->queue);
+        status = clb_transfer_queue_await(run->transfers, s, ahead->queue);
     if (status == CLB_OK)
         status = catch_up(run, ahead, s, s + 1, s, &kept);
     if (status == CLB_OK)
         status = clb_queue_mark(ahead->queue, &begun);
     if (status == CLB_OK)
-        status = clb_panel_enqueue(run->panel, ahead, &run->lu->x, first_of(run, s),
+        status = clb_getf2_enqueue(run->panel, ahead, &run->lu->x, first_of(run, s),
                                    run->group[s].x.cols);
-    if (status == CLB_OK && ahead != &run->lu->engine)
-        status = clb_queue_join(ahead->queue, run->lu->engine.queue);
+    if (status == CLB_OK && ahead != &run->lu->workspace)
+        status = clb_queue_join(ahead->queue, run->lu->workspace.queue);
     if (begun != NULL) {
-        clb_status waited = clb_lane_await(ahead->lane, &begun);
+        clb_status waited = clb_queue_set_await(ahead->queue_set, &begun);
         status = status != CLB_OK ? status : waited;
     }
     release(ready);
@@ -138,47 +139,47 @@ static size_t end_of_same(const struct run *run, size_t from, size_t arrived)
 /* The groups from `from` on that have arrived go through all steps before `steps`. */
 static clb_status update(struct run *run, size_t from, size_t steps, bool wait)
 {
-    struct clb_engine *engine = &run->lu->engine;
+    struct clb_workspace *workspace = &run->lu->workspace;
     size_t arrived = from, next = steps + 1;
     bool kept = false;
-    engine->small_launches = engine->most_tiles > 0 ? SMALL_LAUNCHES : 0;
+    workspace->small_launches = workspace->most_tiles > 0 ? SMALL_LAUNCHES : 0;
     clb_status status = CLB_OK;
     while (arrived < run->groups && status == CLB_OK &&
-           (wait || clb_ferry_has(run->ferry, arrived))) {
+           (wait || clb_transfer_queue_has(run->transfers, arrived))) {
         if (run->applied[arrived] == 0)
-            status = clb_ferry_await(run->ferry, arrived, engine->queue);
+            status = clb_transfer_queue_await(run->transfers, arrived, workspace->queue);
         arrived++;
     }
     for (size_t g = from, end; g < arrived && status == CLB_OK; g = end) {
         end = g == next ? g + 1 : end_of_same(run, g, arrived);
-        status = catch_up(run, engine, g, end, steps, &kept);
-        if (status == CLB_OK && g == next && run->ahead != engine)
-            status = clb_queue_mark(engine->queue, &run->ready[next % 2]);
+        status = catch_up(run, workspace, g, end, steps, &kept);
+        if (status == CLB_OK && g == next && run->ahead != workspace)
+            status = clb_queue_mark(workspace->queue, &run->ready[next % 2]);
     }
     if (status == CLB_OK)
-        status = clb_queue_flush(engine->queue);
+        status = clb_queue_flush(workspace->queue);
     return status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* The engine for panels, where look-ahead is wanted. Launches of updates leave some of the device's
- * units to it, since a panel's work-groups must all be resident. */
+/* The workspace for panels, where look-ahead is wanted. Launches of updates leave some of the
+ * device's units to it, since a panel's work-groups must all be resident. */
 static clb_status open_ahead(struct run *run, const struct clb_gemm_variant *variant)
 {
     enum { BY_DEVICE, NO_AHEAD };
-    struct clb_lu *lu = run->lu;
+    struct clb_getrf_run *lu = run->lu;
     size_t tiles = variant->tuning.value[CLB_PARAM_GETRF_AHEAD];
     size_t units = lu->runtime->device.units, widest = clb_max(lu->nb, lu->tail);
     size_t groups = clb_div_up(lu->x.rows, lu->panel.group) + SPARE_UNITS;
-    const struct clb_engine_limits limits = {
+    const struct clb_workspace_limits limits = {
         .m = lu->x.rows, .n = widest, .k = widest, .triangle = clb_max(widest, CLB_MAX_BLOCK)};
-    run->ahead = &lu->engine;
+    run->ahead = &lu->workspace;
     if (tiles == NO_AHEAD || run->steps < 2)
         return CLB_OK;
     run->ahead = &run->own;
-    lu->engine.most_tiles = tiles != BY_DEVICE ? tiles : units > groups ? units - groups : 0;
-    return clb_engine_open(&run->own, lu->runtime, variant, &limits);
+    lu->workspace.most_tiles = tiles != BY_DEVICE ? tiles : units > groups ? units - groups : 0;
+    return clb_workspace_open(&run->own, lu->runtime, variant, &limits);
 }
 
 static clb_status run_steps(struct run *run)
@@ -196,16 +197,16 @@ static clb_status run_steps(struct run *run)
 
 static bool finish(struct run *run)
 {
-    bool other = run->own.runtime == NULL || clb_engine_finish(&run->own);
-    return clb_engine_finish(&run->lu->engine) && other;
+    bool other = run->own.runtime == NULL || clb_workspace_finish(&run->own);
+    return clb_workspace_finish(&run->lu->workspace) && other;
 }
 
-clb_status clb_lu_run_ahead(struct clb_lu *lu, const struct clb_gemm_variant *variant,
-                            struct clb_ferry *ferry, const struct clb_cargo *group, size_t groups,
-                            bool *idle)
+clb_status clb_getrf_run_lookahead(struct clb_getrf_run *lu, const struct clb_gemm_variant *variant,
+                                   struct clb_transfer_queue *transfers,
+                                   const struct clb_transfer *group, size_t groups, bool *idle)
 {
     struct run run = {
-        .lu = lu, .ferry = ferry, .group = group, .groups = groups, .panel = &lu->panel};
+        .lu = lu, .transfers = transfers, .group = group, .groups = groups, .panel = &lu->panel};
     while (run.steps < groups && first_of(&run, run.steps) < lu->inner)
         run.steps++;
     run.applied = calloc(groups, sizeof *run.applied);
@@ -213,15 +214,15 @@ clb_status clb_lu_run_ahead(struct clb_lu *lu, const struct clb_gemm_variant *va
     if (status == CLB_OK)
         status = run_steps(&run);
     if (status == CLB_OK && run.own.runtime != NULL)
-        status = clb_lane_finish(run.own.lane);
+        status = clb_queue_set_finish(run.own.queue_set);
     if (status == CLB_OK)
-        status = clb_lu_read_pivots(lu, 0, lu->inner);
+        status = clb_getrf_read_pivots(lu, 0, lu->inner);
     *idle = finish(&run);
     release(&run.ready[0]);
     release(&run.ready[1]);
     if (run.own.runtime != NULL)
-        clb_engine_close(&run.own, *idle);
-    lu->engine.most_tiles = lu->engine.small_launches = 0;
+        clb_workspace_close(&run.own, *idle);
+    lu->workspace.most_tiles = lu->workspace.small_launches = 0;
     free(run.applied);
     return status;
 }

@@ -34,7 +34,7 @@ static void largest(const struct clb_runtime *runtime, const struct clb_gemm_var
     const size_t *value = variant->tuning.value;
     bool streams =
         !runtime->device.unified || clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0;
-    size_t checked = variant->family->has_cut ? clb_gemm_check_order(variant) : 1;
+    size_t checked = variant->family->has_skip ? clb_gemm_check_order(variant) : 1;
     size_t least = streams ? clb_max(STREAMED, checked) : checked;
     size_t of_a = clb_gemm_unit(variant, CLB_OPERAND_A);
     size_t of_b = clb_gemm_unit(variant, CLB_OPERAND_B);
@@ -45,11 +45,12 @@ static void largest(const struct clb_runtime *runtime, const struct clb_gemm_var
     *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], least), clb_gemm_depth_unit(variant));
 }
 
-static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                             clb_operand_role role, bool depth_contiguous, unsigned triangle)
+static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
+                                 const struct clb_gemm_variant *variant, clb_operand_role role,
+                                 bool depth_contiguous, unsigned triangle)
 {
     size_t m, n, k, panel = clb_gemm_unit(variant, role);
-    largest(lane->runtime, variant, &m, &n, &k);
+    largest(queue_set->runtime, variant, &m, &n, &k);
     size_t extent = role == CLB_OPERAND_A ? m : n;
     struct shape shape = {extent, clb_gemm_depth_unit(variant)}, deep = {panel, k};
     struct clb_geometry wide = clb_gemm_pack_geometry(variant, role, shape.rows, shape.cols);
@@ -59,36 +60,37 @@ static clb_status widen_pack(struct clb_lane *lane, const struct clb_gemm_varian
     struct clb_buffer *source = NULL, *packed = NULL, *flag = NULL;
     /* A leading dimension of 1: the values don't matter. */
     clb_status status =
-        clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+        clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                        (shape.rows + shape.cols) * clb_precision_size(variant->precision), &source);
     if (status == CLB_OK)
-        status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                                 clb_packed_bytes(variant, role, shape.rows, shape.cols), &packed);
     if (status == CLB_OK && clb_gemm_is_split(variant))
-        status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
     if (status == CLB_OK) {
         struct clb_chunk chunk = {.mem = source->mem,
                                   .ld = 1,
                                   .depth_contiguous = depth_contiguous,
                                   .triangle = triangle};
-        status = clb_gemm_pack(lane, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
-                               flag != NULL ? flag->mem : NULL, (struct clb_order){0});
-        if (clb_lane_finish(lane) != CLB_OK)
+        status =
+            clb_gemm_pack(queue_set, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
+                          flag != NULL ? flag->mem : NULL, (struct clb_order){0});
+        if (clb_queue_set_finish(queue_set) != CLB_OK)
             return CLB_ERR_OPENCL; /* what is outstanding may still use the buffers */
     }
-    clb_buffer_put(lane->runtime, flag);
-    clb_buffer_put(lane->runtime, packed);
-    clb_buffer_put(lane->runtime, source);
+    clb_buffer_put(queue_set->runtime, flag);
+    clb_buffer_put(queue_set->runtime, packed);
+    clb_buffer_put(queue_set->runtime, source);
     return status;
 }
 
-static clb_status widen_packs(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                              unsigned triangle)
+static clb_status prelaunch_packs(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant, unsigned triangle)
 {
     clb_status status = CLB_OK;
     for (int kernel = 0; kernel < 4 && status == CLB_OK; kernel++)
-        status = widen_pack(lane, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
-                            kernel % 2 != 0, triangle);
+        status = prelaunch_pack(queue_set, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
+                                kernel % 2 != 0, triangle);
     return status;
 }
 
@@ -119,21 +121,22 @@ static struct shape widest_product(const struct clb_runtime *runtime,
 }
 
 /* By the kernel that the product is for. */
-static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                                struct clb_product product)
+static clb_status prelaunch_product(struct clb_queue_set *queue_set,
+                                    const struct clb_gemm_variant *variant,
+                                    struct clb_product product)
 {
-    clb_operand_role role = product.b_of_a != CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
-    struct shape shape = widest_product(lane->runtime, variant);
+    clb_operand_role role = product.b_op_of_a != CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
+    struct shape shape = widest_product(queue_set->runtime, variant);
     size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
     struct clb_buffer *a = NULL, *b = NULL, *c = NULL;
-    clb_status status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+    clb_status status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                                        clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k), &a);
     if (status == CLB_OK)
-        status = clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE,
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                                 clb_packed_bytes(variant, role, shape.cols, k), &b);
     if (status == CLB_OK)
-        status =
-            clb_buffer_get(lane->runtime, CLB_MEMORY_DEVICE, shape.rows * shape.cols * element, &c);
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
+                                shape.rows * shape.cols * element, &c);
     if (status == CLB_OK) {
         product.m = product.ldc = shape.rows;
         product.n = shape.cols;
@@ -141,50 +144,52 @@ static clb_status widen_product(struct clb_lane *lane, const struct clb_gemm_var
         product.a = a->mem;
         product.b = b->mem;
         product.c = c->mem;
-        status = clb_gemm_multiply(lane, variant, &product, (struct clb_order){0});
-        if (clb_lane_finish(lane) != CLB_OK)
+        status = clb_gemm_multiply(queue_set, variant, &product, (struct clb_order){0});
+        if (clb_queue_set_finish(queue_set) != CLB_OK)
             return CLB_ERR_OPENCL;
     }
-    clb_buffer_put(lane->runtime, c);
-    clb_buffer_put(lane->runtime, b);
-    clb_buffer_put(lane->runtime, a);
+    clb_buffer_put(queue_set->runtime, c);
+    clb_buffer_put(queue_set->runtime, b);
+    clb_buffer_put(queue_set->runtime, a);
     return status;
 }
 
-clb_status clb_gemm_widen_cut(struct clb_lane *lane, const struct clb_gemm_variant *variant)
+clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant)
 {
-    const struct clb_product cut = {.cut.kind = CLB_CUT_LOWER};
-    if (!clb_device_is_pocl(&lane->runtime->device))
+    const struct clb_product cut = {.cut.kind = CLB_SKIP_LOWER};
+    if (!clb_device_is_pocl(&queue_set->runtime->device))
         return CLB_OK;
-    clb_status status = widen_packs(lane, variant, CLB_TRIANGLE_LOW);
-    return status == CLB_OK ? widen_product(lane, variant, cut) : status;
+    clb_status status = prelaunch_packs(queue_set, variant, CLB_TRIANGLE_LOW);
+    return status == CLB_OK ? prelaunch_product(queue_set, variant, cut) : status;
 }
 
-clb_status clb_gemm_widen_shared(struct clb_lane *lane, const struct clb_gemm_variant *variant,
-                                 clb_op b_of_a)
+clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
+                                     const struct clb_gemm_variant *variant, clb_op b_op_of_a)
 {
-    const struct clb_product shared = {.b_of_a = b_of_a};
-    return clb_device_is_pocl(&lane->runtime->device) ? widen_product(lane, variant, shared)
-                                                      : CLB_OK;
+    const struct clb_product shared = {.b_op_of_a = b_op_of_a};
+    return clb_device_is_pocl(&queue_set->runtime->device)
+               ? prelaunch_product(queue_set, variant, shared)
+               : CLB_OK;
 }
 
-clb_status clb_gemm_widen(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    struct clb_lane *lane;
+    struct clb_queue_set *queue_set;
     if (!clb_device_is_pocl(&runtime->device))
         return CLB_OK;
-    clb_status status = clb_lane_acquire(runtime, &lane);
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
     if (status != CLB_OK)
         return status;
-    status = widen_packs(lane, variant, 0);
+    status = prelaunch_packs(queue_set, variant, 0);
     if (status == CLB_OK)
-        status = widen_product(lane, variant, (struct clb_product){0});
+        status = prelaunch_product(queue_set, variant, (struct clb_product){0});
     if (status == CLB_OK && variant->family->has_direct)
-        status = widen_product(lane, variant, (struct clb_product){.ldb = 1});
+        status = prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
     if (status == CLB_ERR_OPENCL)
-        clb_lane_discard(lane);
+        clb_queue_set_discard(queue_set);
     else
-        clb_lane_release(lane);
+        clb_queue_set_release(queue_set);
     /* Where the allowance is too small for it, calls are small as well. */
     return status == CLB_ERR_NOMEM ? CLB_OK : status;
 }

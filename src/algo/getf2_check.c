@@ -1,6 +1,6 @@
 /* Panels of LU on the device: one that is random is factored and checked before any other is. */
 #include "check.h"
-#include "panel.h"
+#include "getf2.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -93,18 +93,18 @@ static bool is_right(struct check *check)
 
 /* ---- on the device --------------------------------------------------------------------------- */
 
-static clb_status run(struct check *check, struct clb_panel *panel, struct clb_engine *engine,
+static clb_status run(struct check *check, struct clb_getf2 *panel, struct clb_workspace *workspace,
                       const struct clb_buffer *memory)
 {
     size_t bytes = check->ld * check->n * clb_precision_size(check->precision), info = 0;
     const struct clb_dmat x = {memory->mem, 0, check->m, check->n, check->ld};
-    clb_status status = clb_queue_write_now(engine->queue, memory->mem, 0, bytes, check->typed);
+    clb_status status = clb_queue_write_now(workspace->queue, memory->mem, 0, bytes, check->typed);
     if (status == CLB_OK)
-        status = clb_panel_enqueue(panel, engine, &x, 0, check->n);
+        status = clb_getf2_enqueue(panel, workspace, &x, 0, check->n);
     if (status == CLB_OK)
-        status = clb_panel_read(panel, engine, 0, check->n, check->ipiv, &info);
+        status = clb_getf2_read(panel, workspace, 0, check->n, check->ipiv, &info);
     if (status == CLB_OK)
-        status = clb_queue_read_now(engine->queue, memory->mem, 0, bytes, check->typed);
+        status = clb_queue_read_now(workspace->queue, memory->mem, 0, bytes, check->typed);
     if (status == CLB_OK && (info != 0 || !is_right(check)))
         status = CLB_ERR_BUILD;
     return status;
@@ -114,11 +114,11 @@ struct size {
     size_t m, n;
 };
 
-static clb_status factor_random(struct clb_engine *engine, struct size size)
+static clb_status factor_random(struct clb_workspace *workspace, struct size size)
 {
-    struct clb_panel panel;
+    struct clb_getf2 panel;
     struct clb_buffer *memory = NULL;
-    struct check check = {.precision = engine->variant->precision,
+    struct check check = {.precision = workspace->variant->precision,
                           .m = size.m,
                           .n = clb_min(size.m, size.n),
                           .ld = size.m + 1};
@@ -127,18 +127,18 @@ static clb_status factor_random(struct clb_engine *engine, struct size size)
     check.ipiv = calloc(check.n, sizeof *check.ipiv);
     clb_status status = CLB_ERR_NOMEM;
     if (check.typed != NULL && check.a != NULL && check.ipiv != NULL)
-        status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE,
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE,
                                 check.ld * check.n * clb_precision_size(check.precision), &memory);
     if (status == CLB_OK)
-        status = clb_panel_prepare(&panel, engine, check.m, check.n);
+        status = clb_getf2_prepare(&panel, workspace, check.m, check.n);
     if (status == CLB_OK) {
         set_panel(&check);
-        status = run(&check, &panel, engine, memory);
-        bool idle = clb_engine_finish(engine);
-        clb_panel_close(&panel, engine, idle);
-        clb_buffer_end(engine->runtime, memory, idle);
+        status = run(&check, &panel, workspace, memory);
+        bool idle = clb_workspace_finish(workspace);
+        clb_getf2_close(&panel, workspace, idle);
+        clb_buffer_end(workspace->runtime, memory, idle);
     } else {
-        clb_buffer_end(engine->runtime, memory, true);
+        clb_buffer_end(workspace->runtime, memory, true);
     }
     free(check.typed);
     free(check.a);
@@ -149,12 +149,12 @@ static clb_status factor_random(struct clb_engine *engine, struct size size)
 struct task {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
-    const struct clb_panel *like;
+    const struct clb_getf2 *like;
 };
 
 /* The edges of strips, blocks and groups. The last, several groups if they may be, several strips
  * and blocks, nothing even, is the largest. */
-static clb_status factor_sizes(struct clb_engine *engine, const struct clb_panel *like,
+static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb_getf2 *like,
                                struct size largest)
 {
     size_t width = like->width, block = like->block, group = like->group;
@@ -170,11 +170,11 @@ static clb_status factor_sizes(struct clb_engine *engine, const struct clb_panel
                                  {group, block + 1},
                                  {clb_min(group + 1, largest.m), 1},
                                  largest};
-    const struct clb_check_programs programs = {"panels 1", engine->runtime, {like->program}};
+    const struct clb_check_programs programs = {"panels 1", workspace->runtime, {like->program}};
     bool all = clb_check_tries_all(&programs);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
-        status = factor_random(engine, sizes[i]);
+        status = factor_random(workspace, sizes[i]);
     if (all && status == CLB_OK)
         clb_check_note_passed(&programs);
     return status;
@@ -184,23 +184,23 @@ static clb_status factor_sizes(struct clb_engine *engine, const struct clb_panel
 static clb_status open_and_check(void *argument)
 {
     const struct task *task = argument;
-    const struct clb_panel *like = task->like;
+    const struct clb_getf2 *like = task->like;
     const struct size largest = {like->most_groups > 1 ? 2 * like->group + like->group / 3
                                                        : like->group,
                                  like->block + like->width + like->width / 2 + 1};
-    const struct clb_engine_limits limits = {
+    const struct clb_workspace_limits limits = {
         .m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
-    struct clb_engine engine;
-    clb_status status = clb_engine_open(&engine, task->runtime, task->variant, &limits);
+    struct clb_workspace workspace;
+    clb_status status = clb_workspace_open(&workspace, task->runtime, task->variant, &limits);
     if (status == CLB_OK) {
-        status = factor_sizes(&engine, like, largest);
-        clb_engine_close(&engine, clb_engine_finish(&engine));
+        status = factor_sizes(&workspace, like, largest);
+        clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
     }
     return status == CLB_ERR_OPENCL ? CLB_ERR_BUILD : status;
 }
 
-clb_status clb_panel_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_panel *like)
+clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_getf2 *like)
 {
     static struct clb_check checks[CLB_PRECISIONS];
     struct task task = {runtime, variant, like};

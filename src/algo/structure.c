@@ -1,5 +1,5 @@
 /* Operands that are stored by half, and results that are computed by half. */
-#include "shape.h"
+#include "structure.h"
 
 #include <string.h>
 
@@ -16,9 +16,9 @@ struct clb_span clb_operand_support(const struct clb_operand *x, size_t i0, size
                                     size_t k, size_t unit)
 {
     struct clb_span span = {i0, i0 + w};
-    if (x->shape == CLB_SHAPE_TRIANGULAR && is_low(x) && p0 > i0)
+    if (x->shape == CLB_STRUCTURE_TRIANGULAR && is_low(x) && p0 > i0)
         span.first = clb_min(i0 + (p0 - i0) / unit * unit, span.end);
-    else if (x->shape == CLB_SHAPE_TRIANGULAR && !is_low(x))
+    else if (x->shape == CLB_STRUCTURE_TRIANGULAR && !is_low(x))
         span.end = clb_max(clb_min(span.end, p0 + k), i0);
     return span;
 }
@@ -34,11 +34,11 @@ size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_spa
                           size_t k, size_t unit, struct clb_piece piece[3])
 {
     size_t count = 0, first, end;
-    clb_piece_kind below = is_low(x) ? CLB_PIECE_MIRRORED : CLB_PIECE_STORED;
-    clb_piece_kind above = is_low(x) ? CLB_PIECE_STORED : CLB_PIECE_MIRRORED;
-    if (x->scale != NULL || x->shape == CLB_SHAPE_GENERAL) {
-        add_piece(piece, &count, x->scale != NULL ? CLB_PIECE_MIXED : CLB_PIECE_STORED, span.first,
-                  span.end);
+    clb_piece_kind below = is_low(x) ? CLB_PIECE_TRANSPOSED : CLB_PIECE_STORED;
+    clb_piece_kind above = is_low(x) ? CLB_PIECE_STORED : CLB_PIECE_TRANSPOSED;
+    if (x->scale != NULL || x->shape == CLB_STRUCTURE_GENERAL) {
+        add_piece(piece, &count, x->scale != NULL ? CLB_PIECE_EXPANDED : CLB_PIECE_STORED,
+                  span.first, span.end);
         return count;
     }
     first = p0 > i0 ? i0 + (p0 - i0) / unit * unit : i0;
@@ -46,14 +46,14 @@ size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_spa
     first = clb_max(clb_min(first, span.end), span.first);
     end = clb_max(clb_min(end, span.end), span.first);
     add_piece(piece, &count, below, span.first, first);
-    add_piece(piece, &count, CLB_PIECE_MIXED, first, end);
+    add_piece(piece, &count, CLB_PIECE_EXPANDED, first, end);
     add_piece(piece, &count, above, end, span.end);
     return count;
 }
 
 bool clb_operand_packs_triangle(const struct clb_gemm_variant *variant, const struct clb_operand *x)
 {
-    return x->shape == CLB_SHAPE_TRIANGULAR && x->scale == NULL && variant->family->has_cut;
+    return x->shape == CLB_STRUCTURE_TRIANGULAR && x->scale == NULL && variant->family->has_skip;
 }
 
 void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
@@ -64,11 +64,11 @@ void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
     chunk->diagonal = (ptrdiff_t)i0 - (ptrdiff_t)p0;
 }
 
-struct clb_operand clb_operand_mirrored(const struct clb_operand *x)
+struct clb_operand clb_operand_other_half(const struct clb_operand *x)
 {
     struct clb_operand mirrored = *x;
     mirrored.depth_contiguous = !x->depth_contiguous;
-    mirrored.conjugated = x->conjugated != (x->shape == CLB_SHAPE_HERMITIAN);
+    mirrored.conjugated = x->conjugated != (x->shape == CLB_STRUCTURE_HERMITIAN);
     return mirrored;
 }
 
@@ -95,26 +95,26 @@ static inline void mirror(const struct clb_operand *x, const struct block *block
 {
     size_t element = real * parts;
     char *to = block->to + j * block->rows * element;
-    if (x->shape == CLB_SHAPE_TRIANGULAR) {
+    if (x->shape == CLB_STRUCTURE_TRIANGULAR) {
         memset(to + r * element, 0, (end - r) * element);
         return;
     }
     const char *from = x->host + (block->col + j) * element;
     for (; r < end; r++)
         copy_element(to + r * element, from + (block->row + r) * x->ld * element, real, parts,
-                     x->shape == CLB_SHAPE_HERMITIAN);
+                     x->shape == CLB_STRUCTURE_HERMITIAN);
 }
 
 static inline void make_diagonal(const struct clb_operand *x, size_t at, char *to, size_t real,
                                  size_t parts)
 {
-    if (x->unit && x->shape == CLB_SHAPE_TRIANGULAR) {
+    if (x->unit && x->shape == CLB_STRUCTURE_TRIANGULAR) {
         const void *one = real == sizeof(float) ? clb_scalar_one(CLB_C) : clb_scalar_one(CLB_Z);
         memcpy(to, one, real * parts);
         return;
     }
     memcpy(to, x->host + (at + at * x->ld) * real * parts, real * parts);
-    if (parts == 2 && x->shape == CLB_SHAPE_HERMITIAN)
+    if (parts == 2 && x->shape == CLB_STRUCTURE_HERMITIAN)
         memset(to + real, 0, real);
 }
 
@@ -156,7 +156,7 @@ void clb_operand_make(clb_precision precision, const struct clb_operand *x, size
 {
     struct block block = {x->depth_contiguous ? p0 : i0, (x->depth_contiguous ? i0 : p0) + first,
                           x->depth_contiguous ? k : w, count, to};
-    if (x->shape == CLB_SHAPE_GENERAL)
+    if (x->shape == CLB_STRUCTURE_GENERAL)
         clb_merge_tile(precision, block.rows, block.cols,
                        x->scale != NULL ? x->scale : clb_scalar_one(precision),
                        x->host + (block.row + block.col * x->ld) * x->element, x->ld,
@@ -173,10 +173,10 @@ void clb_operand_make(clb_precision precision, const struct clb_operand *x, size
 
 static bool is_shaped(const struct clb_operand *x)
 {
-    return x->shape != CLB_SHAPE_GENERAL || x->scale != NULL;
+    return x->shape != CLB_STRUCTURE_GENERAL || x->scale != NULL;
 }
 
-bool clb_gemm_is_shaped(const struct clb_gemm *problem)
+bool clb_gemm_is_structured(const struct clb_gemm *problem)
 {
     bool shaped = false;
     for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
@@ -187,7 +187,7 @@ bool clb_gemm_is_shaped(const struct clb_gemm *problem)
     return shaped;
 }
 
-bool clb_gemm_is_mixed(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
     bool mixed = false;
     for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
@@ -202,15 +202,16 @@ bool clb_gemm_is_mixed(const struct clb_gemm_variant *variant, const struct clb_
 static bool are_twins(const struct clb_operand *a, const struct clb_operand *b)
 {
     return a->host == b->host && a->ld == b->ld && a->depth_contiguous == b->depth_contiguous &&
-           a->shape == CLB_SHAPE_GENERAL && b->shape == CLB_SHAPE_GENERAL && a->scale == b->scale;
+           a->shape == CLB_STRUCTURE_GENERAL && b->shape == CLB_STRUCTURE_GENERAL &&
+           a->scale == b->scale;
 }
 
-size_t clb_gemm_twin(const struct clb_gemm *problem, size_t term)
+size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term)
 {
     const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, term);
-    size_t terms = clb_gemm_terms(problem), twin = terms - 1 - term;
-    const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, twin);
-    return are_twins(&a, &b) ? twin : CLB_MAX_TERMS;
+    size_t terms = clb_gemm_terms(problem), transposed_term = terms - 1 - term;
+    const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, transposed_term);
+    return are_twins(&a, &b) ? transposed_term : CLB_MAX_TERMS;
 }
 
 /* ---- the depth ------------------------------------------------------------------------------- */
@@ -230,7 +231,7 @@ static bool is_reversed(const struct clb_gemm *problem)
 {
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
-        if (x.shape == CLB_SHAPE_TRIANGULAR && !is_low(&x))
+        if (x.shape == CLB_STRUCTURE_TRIANGULAR && !is_low(&x))
             return true;
     }
     return false;
@@ -252,26 +253,27 @@ static unsigned cut_operand(const struct clb_gemm *problem, clb_operand_role rol
 {
     const struct clb_operand x = clb_operand_of_term(problem, role, pass->term);
     *distance = (ptrdiff_t)first - (ptrdiff_t)pass->p0;
-    if (x.shape != CLB_SHAPE_TRIANGULAR)
+    if (x.shape != CLB_STRUCTURE_TRIANGULAR)
         return 0;
     if (role == CLB_OPERAND_A)
-        return is_low(&x) ? CLB_CUT_A_END : CLB_CUT_A_BEGIN;
-    return is_low(&x) ? CLB_CUT_B_END : CLB_CUT_B_BEGIN;
+        return is_low(&x) ? CLB_SKIP_A_END : CLB_SKIP_A_BEGIN;
+    return is_low(&x) ? CLB_SKIP_B_END : CLB_SKIP_B_BEGIN;
 }
 
-struct clb_cut clb_gemm_cut(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
-                            const struct clb_pass *pass, const struct clb_rect *rect)
+struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
+                              const struct clb_gemm *problem, const struct clb_pass *pass,
+                              const struct clb_rect *rect)
 {
-    struct clb_cut cut = {0};
+    struct clb_skip cut = {0};
     clb_region region = clb_gemm_region(problem);
-    if (problem->level3 == NULL || !variant->family->has_cut)
+    if (problem->level3 == NULL || !variant->family->has_skip)
         return cut;
     cut.kind = cut_operand(problem, CLB_OPERAND_A, rect->row, pass, &cut.a) |
                cut_operand(problem, CLB_OPERAND_B, rect->col, pass, &cut.b);
     cut.c = (ptrdiff_t)rect->row - (ptrdiff_t)rect->col;
     if (region != CLB_REGION_FULL && rect->row < rect->col + rect->cols &&
         rect->col < rect->row + rect->rows)
-        cut.kind |= region == CLB_REGION_LOWER ? CLB_CUT_LOWER : CLB_CUT_UPPER;
+        cut.kind |= region == CLB_REGION_LOWER ? CLB_SKIP_LOWER : CLB_SKIP_UPPER;
     return cut;
 }
 
@@ -280,9 +282,9 @@ struct clb_cut clb_gemm_cut(const struct clb_gemm_variant *variant, const struct
 /* Only the elements that cross the diagonal cost more than others. */
 #define MIRRORED_MIN ((size_t)256)
 #define MIRRORED_MAX ((size_t)1024)
-/* From this depth on slabs are smaller, so that the first may be an opening (stream.h): 6 % faster
- * at n = 16384 on an H200 (2026-11); at 8192 results come down as slowly as the other half is
- * computed. */
+/* From this depth on slabs are smaller, so that the first may be an first_slabs (stream.h): 6 %
+ * faster at n = 16384 on an H200 (2026-11); at 8192 results come down as slowly as the other half
+ * is computed. */
 #define OPENING_MIN  ((size_t)12288)
 #define OPENING_SLAB ((size_t)4096)
 
@@ -304,9 +306,10 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
         size_t unit = clb_gemm_unit(variant, x.role);
-        if (x.shape == CLB_SHAPE_GENERAL || (in_place && clb_operand_packs_triangle(variant, &x)))
+        if (x.shape == CLB_STRUCTURE_GENERAL ||
+            (in_place && clb_operand_packs_triangle(variant, &x)))
             continue;
-        if (x.shape == CLB_SHAPE_TRIANGULAR)
+        if (x.shape == CLB_STRUCTURE_TRIANGULAR)
             wanted = clb_min(wanted, clb_round_up(clb_div_up(k, SHARES), unit));
         else
             wanted =
@@ -371,8 +374,8 @@ size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct c
 bool clb_gemm_adds_zeros(const struct clb_gemm *problem)
 {
     const struct clb_level3 *level3 = problem->level3;
-    return level3 != NULL && (level3->a[0].shape == CLB_SHAPE_TRIANGULAR ||
-                              level3->b[0].shape == CLB_SHAPE_TRIANGULAR);
+    return level3 != NULL && (level3->a[0].shape == CLB_STRUCTURE_TRIANGULAR ||
+                              level3->b[0].shape == CLB_STRUCTURE_TRIANGULAR);
 }
 
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,

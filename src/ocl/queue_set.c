@@ -1,80 +1,81 @@
 /* Lanes: in-order queues with their own kernel objects, leased to one call at a time.
  *
- * A call never waits for a lane: when all are taken a new one is made, and it is kept for later. */
+ * A call never waits for a queue_set: when all are taken a new one is made, and it is kept for
+ * later. */
 #include "ocl.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct clb_lane_kernel {
+struct clb_queue_set_kernel {
     const struct clb_program *program;
     char name[32];
     cl_kernel kernel;
-    struct clb_lane_kernel *next;
+    struct clb_queue_set_kernel *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct clb_lane *idle;
+static struct clb_queue_set *idle;
 
-clb_status clb_lane_open_queues(struct clb_lane *lane)
+clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set)
 {
     clb_status status = CLB_OK;
-    if (lane->upload == NULL)
-        status = clb_queue_open(lane->runtime, &lane->upload);
-    if (status == CLB_OK && lane->download == NULL)
-        status = clb_queue_open(lane->runtime, &lane->download);
+    if (queue_set->upload == NULL)
+        status = clb_queue_open(queue_set->runtime, &queue_set->upload);
+    if (status == CLB_OK && queue_set->download == NULL)
+        status = clb_queue_open(queue_set->runtime, &queue_set->download);
     return status;
 }
 
-clb_status clb_lane_acquire(struct clb_runtime *runtime, struct clb_lane **out)
+clb_status clb_queue_set_acquire(struct clb_runtime *runtime, struct clb_queue_set **out)
 {
     pthread_mutex_lock(&lock);
-    struct clb_lane *lane = idle;
-    if (lane != NULL)
-        idle = lane->link;
+    struct clb_queue_set *queue_set = idle;
+    if (queue_set != NULL)
+        idle = queue_set->link;
     pthread_mutex_unlock(&lock);
-    *out = lane;
-    if (lane != NULL)
+    *out = queue_set;
+    if (queue_set != NULL)
         return CLB_OK;
-    lane = calloc(1, sizeof *lane);
-    if (lane == NULL)
+    queue_set = calloc(1, sizeof *queue_set);
+    if (queue_set == NULL)
         return CLB_ERR_NOMEM;
-    lane->runtime = runtime;
-    clb_status status = clb_queue_open(runtime, &lane->queue);
+    queue_set->runtime = runtime;
+    clb_status status = clb_queue_open(runtime, &queue_set->queue);
     if (status != CLB_OK) {
-        free(lane);
+        free(queue_set);
         return status;
     }
-    *out = lane;
+    *out = queue_set;
     return CLB_OK;
 }
 
-static bool is_clean(const struct clb_lane *lane)
+static bool is_clean(const struct clb_queue_set *queue_set)
 {
-    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
     bool clean = true;
     for (size_t i = 0; i < CLB_COUNT_OF(queues); i++)
         clean = clean && (queues[i] == NULL || clb_queue_is_clean(queues[i]));
     return clean;
 }
 
-void clb_lane_release(struct clb_lane *lane)
+void clb_queue_set_release(struct clb_queue_set *queue_set)
 {
-    if (!is_clean(lane)) {
-        clb_lane_discard(lane);
+    if (!is_clean(queue_set)) {
+        clb_queue_set_discard(queue_set);
         return;
     }
     pthread_mutex_lock(&lock);
-    lane->link = idle;
-    idle = lane;
+    queue_set->link = idle;
+    idle = queue_set;
     pthread_mutex_unlock(&lock);
 }
 
 /* All queues are tried, so that what can end has ended even when one fails. */
-clb_status clb_lane_finish(struct clb_lane *lane)
+clb_status clb_queue_set_finish(struct clb_queue_set *queue_set)
 {
-    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
     clb_status result = CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
         clb_status status = queues[i] == NULL ? CLB_OK : clb_queue_finish(queues[i]);
@@ -84,20 +85,20 @@ clb_status clb_lane_finish(struct clb_lane *lane)
     return result;
 }
 
-bool clb_lane_settle(struct clb_lane *lane)
+bool clb_queue_set_settle(struct clb_queue_set *queue_set)
 {
-    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
     bool stuck = false;
-    if (clb_lane_finish(lane) == CLB_OK)
+    if (clb_queue_set_finish(queue_set) == CLB_OK)
         return true;
     for (size_t i = 0; i < CLB_COUNT_OF(queues); i++)
         stuck = stuck || (queues[i] != NULL && clb_queue_is_stuck(queues[i]));
     return !stuck;
 }
 
-clb_status clb_lane_check(struct clb_lane *lane)
+clb_status clb_queue_set_check(struct clb_queue_set *queue_set)
 {
-    struct clb_queue *const queues[] = {lane->upload, lane->queue, lane->download};
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
     clb_status result = CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
         clb_status status = queues[i] == NULL ? CLB_OK : clb_queue_check(queues[i]);
@@ -107,18 +108,18 @@ clb_status clb_lane_check(struct clb_lane *lane)
     return result;
 }
 
-clb_status clb_lane_await(struct clb_lane *lane, cl_event *event)
+clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event)
 {
     clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
     clb_cl.ReleaseEvent(*event);
     *event = NULL;
-    return status == CLB_OK ? clb_lane_check(lane) : status;
+    return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
 }
 
 /* The queues may still hold commands, so nothing of it is released. */
-void clb_lane_discard(struct clb_lane *lane)
+void clb_queue_set_discard(struct clb_queue_set *queue_set)
 {
-    (void)lane;
+    (void)queue_set;
 }
 
 /* What the compiler made of a kernel may need more than the device has: by the sizes that all our
@@ -146,16 +147,17 @@ static clb_status check_needs(const struct clb_device *device, cl_kernel kernel,
     return CLB_ERR_LAUNCH;
 }
 
-clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, const char *name,
-                           cl_kernel *kernel)
+clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, cl_kernel *kernel)
 {
-    for (struct clb_lane_kernel *entry = lane->kernels; entry != NULL; entry = entry->next) {
+    for (struct clb_queue_set_kernel *entry = queue_set->kernels; entry != NULL;
+         entry = entry->next) {
         if (entry->program == program && strcmp(entry->name, name) == 0) {
             *kernel = entry->kernel;
             return CLB_OK;
         }
     }
-    struct clb_lane_kernel *entry = calloc(1, sizeof *entry);
+    struct clb_queue_set_kernel *entry = calloc(1, sizeof *entry);
     if (entry == NULL || strlen(name) >= sizeof entry->name) {
         free(entry);
         return CLB_ERR_NOMEM;
@@ -164,7 +166,7 @@ clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, c
     entry->kernel = clb_cl.CreateKernel(clb_program_handle(program), name, &error);
     clb_status status = clb_cl_check(error, name);
     if (status == CLB_OK)
-        status = check_needs(&lane->runtime->device, entry->kernel, name);
+        status = check_needs(&queue_set->runtime->device, entry->kernel, name);
     if (status != CLB_OK) {
         if (entry->kernel != NULL)
             clb_cl.ReleaseKernel(entry->kernel);
@@ -173,16 +175,16 @@ clb_status clb_lane_kernel(struct clb_lane *lane, struct clb_program *program, c
     }
     strcpy(entry->name, name);
     entry->program = program;
-    entry->next = lane->kernels;
-    lane->kernels = entry;
+    entry->next = queue_set->kernels;
+    queue_set->kernels = entry;
     *kernel = entry->kernel;
     return CLB_OK;
 }
 
-clb_status clb_lane_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
-                           const struct clb_argument *arguments, size_t count, cl_uint dimensions,
-                           const size_t *global, const size_t *local, cl_uint waits,
-                           const cl_event *wait_list, cl_event *event)
+clb_status clb_queue_set_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
+                                const struct clb_argument *arguments, size_t count,
+                                cl_uint dimensions, const size_t *global, const size_t *local,
+                                cl_uint waits, const cl_event *wait_list, cl_event *event)
 {
     for (size_t i = 0; i < count; i++) {
         clb_status status = clb_cl_check(

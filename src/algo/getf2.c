@@ -1,9 +1,9 @@
 /* Panels of LU on the device. A panel is cut into blocks, and these into strips of columns. A strip
  * is factored in one launch; then the other columns of its block follow, in two: interchanges
  * everywhere, a solve and an update on the right. When all strips of a block are done the other
- * columns of the panel follow in the same way, with the engine's operations. Nothing waits for the
- * host: the kernel that factors leaves the interchanges as moves. */
-#include "panel.h"
+ * columns of the panel follow in the same way, with the workspace's operations. Nothing waits for
+ * the host: the kernel that factors leaves the interchanges as moves. */
+#include "getf2.h"
 
 #include "kernels.h"
 
@@ -35,7 +35,7 @@ static const struct clb_queue *last_queue;
 /* ---- open and close -------------------------------------------------------------------------- */
 
 /* 32-bit words of a row and the position behind it, as they are exchanged, in vectors of four. */
-static size_t slot_words(const struct clb_panel *panel, clb_precision precision)
+static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
 {
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
@@ -47,15 +47,15 @@ static bool groups_progress(const struct clb_device *device)
 }
 
 /* (H200, 2026-11: dgetrf, n = 8192, host to host, in 85 ms; with panels by 16 CPUs in 480 ms.) */
-bool clb_panel_is_faster(const struct clb_device *device)
+bool clb_getf2_is_faster(const struct clb_device *device)
 {
     return groups_progress(device);
 }
 
 /* By fewer instructions where the device has them. */
-static clb_status build(struct clb_panel *panel, struct clb_engine *engine, bool warps)
+static clb_status build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
 {
-    clb_precision precision = engine->variant->precision;
+    clb_precision precision = workspace->variant->precision;
     clb_status status = CLB_ERR_BUILD;
     for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
         char options[160];
@@ -65,47 +65,47 @@ static clb_status build(struct clb_panel *panel, struct clb_engine *engine, bool
                  clb_precision_real_size(precision) == sizeof(double),
                  clb_precision_parts(precision) > 1, panel->width, panel->block, panel->group,
                  shuffle, warps);
-        status =
-            clb_program_get(engine->runtime, &clb_kernel_getrf_panel, options, &panel->program);
+        status = clb_program_get(workspace->runtime, &clb_kernel_getf2, options, &panel->program);
     }
     return status;
 }
 
-static clb_status get_program(struct clb_panel *panel, struct clb_engine *engine)
+static clb_status get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
-    bool progress = groups_progress(&engine->runtime->device);
+    bool progress = groups_progress(&workspace->runtime->device);
     /* 64 registers for the row; PoCL compiles wide ones for many seconds. */
-    panel->width = !progress ? 8 : engine->variant->precision == CLB_Z ? 16 : 32;
+    panel->width = !progress ? 8 : workspace->variant->precision == CLB_Z ? 16 : 32;
     panel->block = STRIPS * panel->width;
-    panel->group = engine->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
+    panel->group = workspace->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
     if (panel->group < SMALLEST_GROUP || (panel->group & (panel->group - 1)) != 0)
         panel->group = progress ? GROUP_NVIDIA : GROUP_OTHER;
-    panel->group = clb_min(panel->group, engine->runtime->device.max_group);
-    panel->most_groups = progress ? engine->runtime->device.units : 1;
-    return build(panel, engine, progress);
+    panel->group = clb_min(panel->group, workspace->runtime->device.max_group);
+    panel->most_groups = progress ? workspace->runtime->device.units : 1;
+    return build(panel, workspace, progress);
 }
 
 /* Zeros where the kernels expect them: no word of the exchange may have a tag of this run, and
  * moves that a failed launch has not made are those of row 0 to itself. */
-static clb_status clear(struct clb_engine *engine, const struct clb_buffer *buffer, size_t bytes)
+static clb_status clear(struct clb_workspace *workspace, const struct clb_buffer *buffer,
+                        size_t bytes)
 {
     void *clean = calloc(1, bytes);
     clb_status status = CLB_ERR_NOMEM;
     if (clean != NULL)
-        status = clb_queue_write_now(engine->queue, buffer->mem, 0, bytes, clean);
+        status = clb_queue_write_now(workspace->queue, buffer->mem, 0, bytes, clean);
     free(clean);
     return status;
 }
 
 /* In front of the moves of larger panels, of which each column has two. */
-static size_t moves_before(const struct clb_panel *panel)
+static size_t moves_before(const struct clb_getf2 *panel)
 {
     return 2 * (panel->width + panel->block);
 }
 
-static clb_status get_memory(struct clb_panel *panel, struct clb_engine *engine)
+static clb_status get_memory(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
-    clb_precision precision = engine->variant->precision;
+    clb_precision precision = workspace->variant->precision;
     size_t groups = clb_min(clb_div_up(panel->rows, panel->group), panel->most_groups);
     struct {
         struct clb_buffer **buffer;
@@ -121,60 +121,60 @@ static clb_status get_memory(struct clb_panel *panel, struct clb_engine *engine)
     };
     clb_status status = CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(wanted) && status == CLB_OK; i++) {
-        status =
-            clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, wanted[i].bytes, wanted[i].buffer);
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, wanted[i].bytes,
+                                wanted[i].buffer);
         if (status == CLB_OK && wanted[i].clean)
-            status = clear(engine, *wanted[i].buffer, wanted[i].bytes);
+            status = clear(workspace, *wanted[i].buffer, wanted[i].bytes);
     }
     panel->state_host = calloc(STATE_IPIV + panel->cols, sizeof(cl_int));
     return status == CLB_OK && panel->state_host == NULL ? CLB_ERR_NOMEM : status;
 }
 
-bool clb_panel_takes(const struct clb_panel *panel, size_t rows)
+bool clb_getf2_accepts(const struct clb_getf2 *panel, size_t rows)
 {
     return panel->program != NULL && clb_div_up(rows, panel->group) <= panel->most_groups;
 }
 
-clb_status clb_panel_prepare(struct clb_panel *panel, struct clb_engine *engine, size_t rows,
+clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols)
 {
-    *panel = (struct clb_panel){.rows = rows, .cols = cols};
-    clb_status status = get_program(panel, engine);
+    *panel = (struct clb_getf2){.rows = rows, .cols = cols};
+    clb_status status = get_program(panel, workspace);
     if (status == CLB_OK)
-        status = get_memory(panel, engine);
+        status = get_memory(panel, workspace);
     if (status != CLB_OK)
-        clb_panel_close(panel, engine, true);
+        clb_getf2_close(panel, workspace, true);
     return status;
 }
 
-clb_status clb_panel_open(struct clb_panel *panel, struct clb_engine *engine, size_t rows,
+clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                           size_t cols)
 {
-    clb_status status = clb_panel_prepare(panel, engine, rows, cols);
+    clb_status status = clb_getf2_prepare(panel, workspace, rows, cols);
     if (status != CLB_OK)
         return status;
-    status = clb_panel_check(engine->runtime, engine->variant, panel);
+    status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
     if (status != CLB_OK)
-        clb_panel_close(panel, engine, true);
+        clb_getf2_close(panel, workspace, true);
     return status;
 }
 
-void clb_panel_close(struct clb_panel *panel, struct clb_engine *engine, bool idle)
+void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, bool idle)
 {
     struct clb_buffer *const buffers[] = {panel->aside, panel->exchange, panel->state, panel->order,
                                           panel->moves};
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
-        clb_buffer_end(engine->runtime, buffers[i], idle);
+        clb_buffer_end(workspace->runtime, buffers[i], idle);
     free(panel->state_host);
-    *panel = (struct clb_panel){0};
+    *panel = (struct clb_getf2){0};
 }
 
 /* ---- strips ---------------------------------------------------------------------------------- */
 
 /* A panel under way: columns [first, first + width) of x, and the block that strips belong to. */
 struct work {
-    struct clb_panel *panel;
-    struct clb_engine *engine;
+    struct clb_getf2 *panel;
+    struct clb_workspace *workspace;
     const struct clb_dmat *x;
     size_t first, width, block, block_width;
 };
@@ -192,11 +192,12 @@ static clb_status launch(const struct work *work, const char *name,
 {
     size_t global = groups * local;
     cl_kernel kernel;
-    clb_status status = clb_lane_kernel(work->engine->lane, work->panel->program, name, &kernel);
+    clb_status status =
+        clb_queue_set_kernel(work->workspace->queue_set, work->panel->program, name, &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_lane_launch(work->engine->queue, kernel, name, arguments, count, 1, &global, &local,
-                           links->waits, links->wait_list, links->event);
+    return clb_queue_set_launch(work->workspace->queue, kernel, name, arguments, count, 1, &global,
+                                &local, links->waits, links->wait_list, links->event);
 }
 
 static cl_ulong element_at(const struct clb_dmat *x, size_t row, size_t col)
@@ -207,7 +208,7 @@ static cl_ulong element_at(const struct clb_dmat *x, size_t row, size_t col)
 static clb_status factor_strip(const struct work *work, size_t k, size_t width,
                                const struct links *links)
 {
-    struct clb_panel *panel = work->panel;
+    struct clb_getf2 *panel = work->panel;
     const struct clb_dmat *x = work->x;
     size_t groups = clb_div_up(x->rows - k, panel->group);
     const cl_uint m = (cl_uint)(x->rows - k), n = (cl_uint)width, column = (cl_uint)k;
@@ -233,7 +234,7 @@ static clb_status factor_strip(const struct work *work, size_t k, size_t width,
         CLB_ARG(block_width),
         CLB_ARG(first),
         CLB_ARG(panel_width),
-        {groups * slot_words(panel, work->engine->variant->precision) * sizeof(cl_uint), NULL}};
+        {groups * slot_words(panel, work->workspace->variant->precision) * sizeof(cl_uint), NULL}};
     panel->tag += (cl_uint)panel->width;
     return launch(work, "clb_getrf_panel", arguments, CLB_COUNT_OF(arguments), groups, panel->group,
                   links);
@@ -269,7 +270,7 @@ static clb_status update_strip(const struct work *work, size_t k, size_t width)
     if (rows == 0 || cols == 0)
         return CLB_OK;
     return launch(work, "clb_getrf_update", arguments, CLB_COUNT_OF(arguments),
-                  work->engine->groups, UPDATE_GROUP, &(struct links){0});
+                  work->workspace->groups, UPDATE_GROUP, &(struct links){0});
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -301,7 +302,7 @@ static clb_status do_strips(const struct work *work, const struct links *links)
 static clb_status follow_block(const struct work *work)
 {
     const struct clb_dmat *x = work->x;
-    struct clb_engine *engine = work->engine;
+    struct clb_workspace *workspace = work->workspace;
     size_t k = work->block, width = work->block_width, end = k + width;
     size_t right = work->first + work->width - end, below = x->rows - end;
     const struct clb_dmat others = clb_dmat_part(x, 0, work->first, x->rows, work->width - width);
@@ -313,13 +314,13 @@ static clb_status follow_block(const struct work *work)
                                            .c = clb_dmat_part(x, end, end, below, right),
                                            .in_order = true};
     const struct clb_moves moves = {work->panel->moves->mem, 2 * work->panel->width, 2 * width};
-    clb_status status = clb_dmat_move_by(engine, &others, &moves, k - work->first, width);
+    clb_status status = clb_dmat_move_by(workspace, &others, &moves, k - work->first, width);
     if (status == CLB_OK && right > 0)
-        status = clb_dmat_pack_triangle(engine, &triangle);
+        status = clb_dmat_pack_triangle(workspace, &triangle);
     if (status == CLB_OK)
-        status = clb_dmat_solve(engine, &triangle, &top);
+        status = clb_dmat_solve(workspace, &triangle, &top);
     if (status == CLB_OK)
-        status = clb_dmat_update(engine, &update);
+        status = clb_dmat_update(workspace, &update);
     return status;
 }
 
@@ -343,27 +344,28 @@ static clb_status do_blocks(struct work *work, const struct links *links)
 static clb_status do_in_turn(struct work *work)
 {
     cl_event event = NULL;
-    bool waits = last_strip != NULL && last_queue != work->engine->queue;
+    bool waits = last_strip != NULL && last_queue != work->workspace->queue;
     const struct links links = {waits, waits ? &last_strip : NULL, &event};
     clb_status status = do_blocks(work, &links);
     if (status == CLB_OK)
-        status = clb_queue_flush(work->engine->queue);
+        status = clb_queue_flush(work->workspace->queue);
     /* Nobody may begin while the strips of a panel that can't be waited for are under way. */
-    if (status != CLB_OK && !clb_engine_finish(work->engine))
+    if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
     if (last_strip != NULL && event != NULL)
         clb_cl.ReleaseEvent(last_strip);
     if (event != NULL) {
         last_strip = event;
-        last_queue = work->engine->queue;
+        last_queue = work->workspace->queue;
     }
     return status;
 }
 
-clb_status clb_panel_enqueue(struct clb_panel *panel, struct clb_engine *engine,
+clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *workspace,
                              const struct clb_dmat *x, size_t first, size_t width)
 {
-    struct work work = {.panel = panel, .engine = engine, .x = x, .first = first, .width = width};
+    struct work work = {
+        .panel = panel, .workspace = workspace, .x = x, .first = first, .width = width};
     if (x->rows - first <= panel->group)
         return do_blocks(&work, &(struct links){0});
     pthread_mutex_lock(&one_at_a_time);
@@ -372,16 +374,16 @@ clb_status clb_panel_enqueue(struct clb_panel *panel, struct clb_engine *engine,
     return status;
 }
 
-struct clb_moves clb_panel_moves(const struct clb_panel *panel, size_t first, size_t width)
+struct clb_moves clb_getf2_moves(const struct clb_getf2 *panel, size_t first, size_t width)
 {
     return (struct clb_moves){panel->moves->mem, moves_before(panel) + 2 * first, 2 * width};
 }
 
-clb_status clb_panel_read(struct clb_panel *panel, struct clb_engine *engine, size_t first,
+clb_status clb_getf2_read(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t first,
                           size_t count, int64_t *ipiv, size_t *info)
 {
     clb_status status =
-        clb_queue_read_now(engine->queue, panel->state->mem, 0,
+        clb_queue_read_now(workspace->queue, panel->state->mem, 0,
                            (STATE_IPIV + first + count) * sizeof(cl_int), panel->state_host);
     if (status != CLB_OK)
         return status;

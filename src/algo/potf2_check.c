@@ -1,5 +1,5 @@
 /* Diagonal blocks on the device: one is factored and checked before any other is. */
-#include "block.h"
+#include "potf2.h"
 #include "check.h"
 
 #include <math.h>
@@ -78,21 +78,21 @@ static bool is_right(const struct check *check)
     return true;
 }
 
-static clb_status run(const struct check *check, struct clb_block *block, struct clb_engine *engine,
-                      cl_mem mem)
+static clb_status run(const struct check *check, struct clb_potf2 *block,
+                      struct clb_workspace *workspace, cl_mem mem)
 {
     const struct clb_dmat lower = {mem, 0, check->n, check->n, check->ld};
     const struct clb_dmat upper = {mem, check->n * check->ld, check->n, check->n, check->ld};
     size_t info = 0;
-    clb_status status = clb_queue_write_now(engine->queue, mem, 0, check->bytes, check->before);
+    clb_status status = clb_queue_write_now(workspace->queue, mem, 0, check->bytes, check->before);
     if (status == CLB_OK)
-        status = clb_block_factor(block, engine, &lower, false, 0);
+        status = clb_potf2_factor(block, workspace, &lower, false, 0);
     if (status == CLB_OK)
-        status = clb_block_factor(block, engine, &upper, true, 0);
+        status = clb_potf2_factor(block, workspace, &upper, true, 0);
     if (status == CLB_OK)
-        status = clb_queue_read_now(engine->queue, mem, 0, check->bytes, check->after);
+        status = clb_queue_read_now(workspace->queue, mem, 0, check->bytes, check->after);
     if (status == CLB_OK)
-        status = clb_block_finish(block, engine, &info);
+        status = clb_potf2_finish(block, workspace, &info);
     if (status == CLB_OK && (info != 0 || !is_right(check)))
         status = CLB_ERR_BUILD;
     return status;
@@ -102,25 +102,25 @@ static clb_status run(const struct check *check, struct clb_block *block, struct
 #define SMALL ((size_t)5)
 
 struct task {
-    struct clb_block *block;
-    struct clb_engine *engine;
+    struct clb_potf2 *block;
+    struct clb_workspace *workspace;
 };
 
 static clb_status factor_random(const struct task *task, cl_mem mem, void *host, size_t n)
 {
-    struct check check = {.precision = task->engine->variant->precision, .n = n, .ld = n + 2};
+    struct check check = {.precision = task->workspace->variant->precision, .n = n, .ld = n + 2};
     check.bytes = check.ld * (2 * n + 1) * clb_precision_size(check.precision);
     check.before = host;
     check.after = (char *)host + check.bytes;
     fill(&check);
-    return run(&check, task->block, task->engine, mem);
+    return run(&check, task->block, task->workspace, mem);
 }
 
 /* Every order that a block may have: there are few. */
 static clb_status factor_all(const struct task *task, cl_mem mem, void *host)
 {
     const struct clb_check_programs programs = {
-        "blocks 1", task->engine->runtime, {task->block->program}};
+        "blocks 1", task->workspace->runtime, {task->block->program}};
     bool all = clb_check_tries_all(&programs);
     size_t first = all ? 1 : SMALL, last = all ? task->block->most : SMALL;
     clb_status status = CLB_OK;
@@ -134,25 +134,25 @@ static clb_status factor_all(const struct task *task, cl_mem mem, void *host)
 static clb_status allocate_and_factor(void *argument)
 {
     const struct task *task = argument;
-    struct clb_engine *engine = task->engine;
+    struct clb_workspace *workspace = task->workspace;
     struct clb_buffer *memory = NULL;
     size_t n = task->block->most;
-    size_t bytes = (n + 2) * (2 * n + 1) * clb_precision_size(engine->variant->precision);
+    size_t bytes = (n + 2) * (2 * n + 1) * clb_precision_size(workspace->variant->precision);
     void *host = calloc(2, bytes);
     if (host == NULL)
         return CLB_ERR_NOMEM;
-    clb_status status = clb_buffer_get(engine->runtime, CLB_MEMORY_DEVICE, bytes, &memory);
+    clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, bytes, &memory);
     if (status == CLB_OK)
         status = factor_all(task, memory->mem, host);
-    clb_buffer_end(engine->runtime, memory, clb_engine_finish(engine));
+    clb_buffer_end(workspace->runtime, memory, clb_workspace_finish(workspace));
     free(host);
     return status;
 }
 
-clb_status clb_block_check(struct clb_block *block, struct clb_engine *engine)
+clb_status clb_potf2_check(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     static struct clb_check checks[CLB_PRECISIONS];
-    struct task task = {block, engine};
-    return clb_check_once(&checks[engine->variant->precision],
+    struct task task = {block, workspace};
+    return clb_check_once(&checks[workspace->variant->precision],
                           "the device's diagonal blocks are not used", allocate_and_factor, &task);
 }

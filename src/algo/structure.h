@@ -2,8 +2,8 @@
  *
  * An operand is seen as the packing kernels see it, element (i, p) with i along the width (rows of
  * A, columns of B) and p along the depth. */
-#ifndef CLB_SHAPE_H
-#define CLB_SHAPE_H
+#ifndef CLB_STRUCTURE_H
+#define CLB_STRUCTURE_H
 
 #include "level3.h"
 
@@ -23,8 +23,8 @@ struct clb_span clb_operand_support(const struct clb_operand *x, size_t i0, size
  * knows triangles. */
 typedef enum {
     CLB_PIECE_STORED,
-    CLB_PIECE_MIRRORED,
-    CLB_PIECE_MIXED,
+    CLB_PIECE_TRANSPOSED,
+    CLB_PIECE_EXPANDED,
     CLB_PIECE_TRIANGLE
 } clb_piece_kind;
 
@@ -45,7 +45,7 @@ void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
                               struct clb_chunk *chunk);
 
 /* The operand whose stored elements are the other triangle's. */
-struct clb_operand clb_operand_mirrored(const struct clb_operand *x);
+struct clb_operand clb_operand_other_half(const struct clb_operand *x);
 
 /* Elements (i0.., p0..) made on the CPU, in the order that the operand is stored in: the first
  * column is at `to`, columns are as long as their number of rows. Of these columns only [first,
@@ -53,32 +53,33 @@ struct clb_operand clb_operand_mirrored(const struct clb_operand *x);
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to);
 
-/* shape_device.c: the same by a kernel, for operands in place. */
-clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
-                          const struct clb_gemm_variant *variant, const struct clb_operand *x,
-                          size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
-                          struct clb_queue *queue) CLB_MUST_CHECK;
+/* structure_device.c: the same by a kernel, for operands in place. */
+clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_program *program,
+                              const struct clb_gemm_variant *variant, const struct clb_operand *x,
+                              size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
+                              struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* Before a problem's kernels are used that plain products have not: those that they have for this
  * problem are built, launched and checked, once for each precision. *program makes operands, NULL
  * where that is not needed; CLB_ERR_UNSUPPORTED when something miscalculates. */
-clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                             const struct clb_gemm *problem, bool on_device,
-                             struct clb_program **program) CLB_MUST_CHECK;
+clb_status clb_structure_prepare(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_gemm *problem, bool on_device,
+                                 struct clb_program **program) CLB_MUST_CHECK;
 
 /* The same for products of device matrices: the kernel that leaves something out, where the family
  * has one. */
-clb_status clb_cut_prepare(struct clb_runtime *runtime,
-                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_skip_prepare(struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* The term whose second operand is the first one of `term` transposed, from the same memory;
  * CLB_MAX_TERMS when there is none. */
-size_t clb_gemm_twin(const struct clb_gemm *problem, size_t term);
+size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term);
 
 /* Any operand is scaled or not general. */
-bool clb_gemm_is_shaped(const struct clb_gemm *problem);
+bool clb_gemm_is_structured(const struct clb_gemm *problem);
 /* And has pieces that the variant can't pack as they are. */
-bool clb_gemm_is_mixed(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
+bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
 
 /* ---- the depth ------------------------------------------------------------------------------- */
 
@@ -100,8 +101,9 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
 
 /* What is left out of the product of a pass for the rectangle of C that begins at row and col;
  * nothing where nothing could be, or where the family has no kernel for it. */
-struct clb_cut clb_gemm_cut(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
-                            const struct clb_pass *pass, const struct clb_rect *rect);
+struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
+                              const struct clb_gemm *problem, const struct clb_pass *pass,
+                              const struct clb_rect *rect);
 
 /* ---- the region of C ------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* Operands that are stored by half, made general on a device that shares the host's memory. */
-#include "shape.h"
+#include "structure.h"
 
 #include "check.h"
 #include "kernels.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in kernels/shape.cl. */
+/* As in kernels/structure.cl. */
 #define KIND_UPPER      1u
 #define KIND_HERMITIAN  2u
 #define KIND_TRIANGULAR 4u
@@ -19,10 +19,11 @@
 
 static cl_uint kind_of(const struct clb_operand *x)
 {
-    if (x->shape == CLB_SHAPE_GENERAL)
+    if (x->shape == CLB_STRUCTURE_GENERAL)
         return KIND_SCALED;
-    return (x->upper ? KIND_UPPER : 0) | (x->shape == CLB_SHAPE_HERMITIAN ? KIND_HERMITIAN : 0) |
-           (x->shape == CLB_SHAPE_TRIANGULAR ? KIND_TRIANGULAR | (x->unit ? KIND_UNIT : 0) : 0);
+    return (x->upper ? KIND_UPPER : 0) |
+           (x->shape == CLB_STRUCTURE_HERMITIAN ? KIND_HERMITIAN : 0) |
+           (x->shape == CLB_STRUCTURE_TRIANGULAR ? KIND_TRIANGULAR | (x->unit ? KIND_UNIT : 0) : 0);
 }
 
 static size_t group_of(const struct clb_device *device)
@@ -30,10 +31,10 @@ static size_t group_of(const struct clb_device *device)
     return clb_min(GROUP, device->max_group);
 }
 
-clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
-                          const struct clb_gemm_variant *variant, const struct clb_operand *x,
-                          size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
-                          struct clb_queue *queue)
+clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_program *program,
+                              const struct clb_gemm_variant *variant, const struct clb_operand *x,
+                              size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
+                              struct clb_queue *queue)
 {
     clb_precision precision = variant->precision;
     bool single = clb_precision_real_size(precision) == sizeof(float);
@@ -55,16 +56,16 @@ clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
                                              single ? CLB_ARG(factor.s[0]) : CLB_ARG(factor.d[0]),
                                              single ? CLB_ARG(factor.s[1]) : CLB_ARG(factor.d[1]),
                                              CLB_ARG(to)};
-    /* Always the same number of groups, see widen.c. */
+    /* Always the same number of groups, see prelaunch.c. */
     const size_t local =
-        variant->tuning.family == CLB_FAMILY_CPU ? 1 : group_of(&lane->runtime->device);
-    const size_t global = local * clb_max(64, 8 * (size_t)lane->runtime->device.units);
+        variant->tuning.family == CLB_FAMILY_CPU ? 1 : group_of(&queue_set->runtime->device);
+    const size_t global = local * clb_max(64, 8 * (size_t)queue_set->runtime->device.units);
     cl_kernel kernel;
-    clb_status status = clb_lane_kernel(lane, program, "clb_shape", &kernel);
+    clb_status status = clb_queue_set_kernel(queue_set, program, "clb_structure", &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_lane_launch(queue, kernel, "clb_shape", arguments, CLB_COUNT_OF(arguments), 1,
-                           &global, &local, 0, NULL, NULL);
+    return clb_queue_set_launch(queue, kernel, "clb_structure", arguments, CLB_COUNT_OF(arguments),
+                                1, &global, &local, 0, NULL, NULL);
 }
 
 /* ---- the check: a part across the diagonal is what the CPU makes of it ------------------------
@@ -76,7 +77,7 @@ clb_status clb_shape_make(struct clb_lane *lane, struct clb_program *program,
 #define ORDER ((size_t)45)
 
 struct check {
-    struct clb_lane *lane;
+    struct clb_queue_set *queue_set;
     struct clb_program *program;
     const struct clb_gemm_variant *variant;
     struct clb_buffer *source, *result;
@@ -106,10 +107,10 @@ static clb_status check_one(const struct check *check, struct clb_operand *x, st
     size_t w = part.width, k = part.depth, used = w * k * x->element;
     x->host = (const char *)check->host;
     x->mem = check->source->mem;
-    clb_status status = clb_shape_make(check->lane, check->program, check->variant, x, I0, P0, w, k,
-                                       check->result->mem, check->lane->queue);
+    clb_status status = clb_structure_make(check->queue_set, check->program, check->variant, x, I0,
+                                           P0, w, k, check->result->mem, check->queue_set->queue);
     if (status == CLB_OK)
-        status = clb_queue_read_now(check->lane->queue, check->result->mem, 0, used, device);
+        status = clb_queue_read_now(check->queue_set->queue, check->result->mem, 0, used, device);
     if (status != CLB_OK)
         return status;
     clb_operand_make(precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k, cpu);
@@ -128,8 +129,8 @@ static clb_status check_part(const struct check *check, struct part part)
                                 .depth_contiguous = i % 2 != 0,
                                 .upper = i / 2 % 2 != 0,
                                 .unit = i % 2 != 0,
-                                .shape = (clb_shape)(i / 4)};
-        if (x.shape == CLB_SHAPE_GENERAL)
+                                .shape = (clb_structure)(i / 4)};
+        if (x.shape == CLB_STRUCTURE_GENERAL)
             x.scale = single ? (const void *)factor_s : factor_d;
         status = check_one(check, &x, part);
     }
@@ -142,10 +143,10 @@ static clb_status check_parts(const struct check *check)
     static const struct part parts[] = {{5, 3},   {1, 1},   {1, 21},  {17, 1},  {33, 2}, {15, 16},
                                         {16, 15}, {16, 17}, {17, 16}, {32, 33}, {40, 21}};
     const struct clb_check_programs programs = {
-        "operands 1", check->lane->runtime, {check->program}};
+        "operands 1", check->queue_set->runtime, {check->program}};
     bool all = clb_check_tries_all(&programs);
-    clb_status status =
-        clb_queue_write_now(check->lane->queue, check->source->mem, 0, check->bytes, check->host);
+    clb_status status = clb_queue_write_now(check->queue_set->queue, check->source->mem, 0,
+                                            check->bytes, check->host);
     for (size_t i = 0; i < (all ? CLB_COUNT_OF(parts) : 1) && status == CLB_OK; i++)
         status = check_part(check, parts[i]);
     if (all && status == CLB_OK)
@@ -154,13 +155,13 @@ static clb_status check_parts(const struct check *check)
 }
 
 /* False: something may still be under way on it. */
-static bool end_lane(struct clb_lane *lane)
+static bool end_queue_set(struct clb_queue_set *queue_set)
 {
-    bool idle = lane == NULL || clb_lane_settle(lane);
-    if (lane != NULL && idle)
-        clb_lane_release(lane);
-    else if (lane != NULL)
-        clb_lane_discard(lane);
+    bool idle = queue_set == NULL || clb_queue_set_settle(queue_set);
+    if (queue_set != NULL && idle)
+        clb_queue_set_release(queue_set);
+    else if (queue_set != NULL)
+        clb_queue_set_discard(queue_set);
     return idle;
 }
 
@@ -174,14 +175,14 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
     fill(&check);
-    clb_status status = clb_lane_acquire(runtime, &check.lane);
+    clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.result);
     if (status == CLB_OK)
         status = check_parts(&check);
-    bool idle = end_lane(check.lane);
+    bool idle = end_queue_set(check.queue_set);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.result, idle);
     free(check.host);
@@ -193,7 +194,7 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
 
 /* Of n x n packed operands, where A and B hold small integers, zero where the cut says so. */
 struct product_check {
-    struct clb_lane *lane;
+    struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
     struct clb_buffer *source, *a, *b, *c;
     size_t n, bytes;
@@ -206,9 +207,9 @@ static void fill_source(const struct product_check *check, unsigned kind)
     size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
     for (size_t e = 0; e < n * n * parts; e++) {
         size_t row = e / parts % n, col = e / parts / n;
-        bool zero = (kind & (CLB_CUT_A_END | CLB_CUT_B_BEGIN)) != 0   ? col > row
-                    : (kind & (CLB_CUT_A_BEGIN | CLB_CUT_B_END)) != 0 ? col < row
-                                                                      : false;
+        bool zero = (kind & (CLB_SKIP_A_END | CLB_SKIP_B_BEGIN)) != 0   ? col > row
+                    : (kind & (CLB_SKIP_A_BEGIN | CLB_SKIP_B_END)) != 0 ? col < row
+                                                                        : false;
         clb_check_put(check->variant->precision, check->host, e,
                       zero ? 0 : (double)((e * 7 + row * 5) % 13) - 6);
     }
@@ -216,29 +217,30 @@ static void fill_source(const struct product_check *check, unsigned kind)
 
 static clb_status write_source(const struct product_check *check)
 {
-    return clb_queue_write_now(check->lane->queue, check->source->mem, 0, check->bytes,
+    return clb_queue_write_now(check->queue_set->queue, check->source->mem, 0, check->bytes,
                                check->host);
 }
 
-static clb_status multiply(const struct product_check *check, struct clb_cut cut, clb_op b_of_a,
+static clb_status multiply(const struct product_check *check, struct clb_skip cut, clb_op b_op_of_a,
                            unsigned char *to)
 {
     struct clb_product product = {.m = check->n,
                                   .n = check->n,
                                   .k = check->n,
                                   .a = check->a->mem,
-                                  .b = b_of_a != CLB_OP_N ? check->a->mem : check->b->mem,
+                                  .b = b_op_of_a != CLB_OP_N ? check->a->mem : check->b->mem,
                                   .c = check->c->mem,
                                   .ldc = check->n,
-                                  .b_of_a = b_of_a,
+                                  .b_op_of_a = b_op_of_a,
                                   .cut = cut};
     clb_status status =
-        clb_gemm_multiply(check->lane, check->variant, &product, (struct clb_order){0});
+        clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
     product.add = true; /* twice, for beta */
     if (status == CLB_OK)
-        status = clb_gemm_multiply(check->lane, check->variant, &product, (struct clb_order){0});
+        status =
+            clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
     if (status == CLB_OK)
-        status = clb_queue_read_now(check->lane->queue, check->c->mem, 0, check->bytes, to);
+        status = clb_queue_read_now(check->queue_set->queue, check->c->mem, 0, check->bytes, to);
     return status;
 }
 
@@ -252,26 +254,26 @@ static clb_status pack_both(const struct product_check *check, unsigned kind,
     fill_source(check, kind);
     clb_status status = write_source(check);
     if (status == CLB_OK)
-        status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_A, &a, n, n, check->a->mem,
-                               0, NULL, order);
+        status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_A, &a, n, n,
+                               check->a->mem, 0, NULL, order);
     if (status == CLB_OK)
-        status = clb_gemm_pack(check->lane, check->variant, CLB_OPERAND_B, b, n, n, check->b->mem,
-                               0, NULL, order);
+        status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_B, b, n, n,
+                               check->b->mem, 0, NULL, order);
     return status;
 }
 
 /* The product by another kernel is the same bits where it is wanted. */
-static clb_status compare(const struct product_check *check, unsigned kind, clb_op b_of_a)
+static clb_status compare(const struct product_check *check, unsigned kind, clb_op b_op_of_a)
 {
     size_t n = check->n, element = clb_precision_size(check->variant->precision);
     unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
-    clb_status status = multiply(check, (struct clb_cut){0}, CLB_OP_N, all);
+    clb_status status = multiply(check, (struct clb_skip){0}, CLB_OP_N, all);
     if (status == CLB_OK)
-        status = multiply(check, (struct clb_cut){.kind = kind}, b_of_a, other);
+        status = multiply(check, (struct clb_skip){.kind = kind}, b_op_of_a, other);
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
-        bool wanted = kind == CLB_CUT_LOWER   ? e % n >= e / n
-                      : kind == CLB_CUT_UPPER ? e % n <= e / n
-                                              : true;
+        bool wanted = kind == CLB_SKIP_LOWER   ? e % n >= e / n
+                      : kind == CLB_SKIP_UPPER ? e % n <= e / n
+                                               : true;
         if (wanted && memcmp(other + e * element, all + e * element, element) != 0)
             status = CLB_ERR_BUILD;
     }
@@ -294,7 +296,7 @@ static clb_status check_shared(const struct product_check *check, clb_op op)
     clb_status status = pack_both(check, 0, &b);
     if (status == CLB_OK)
         status = compare(check, 0, op);
-    return status == CLB_OK ? compare(check, CLB_CUT_UPPER, op) : status;
+    return status == CLB_OK ? compare(check, CLB_SKIP_UPPER, op) : status;
 }
 
 /* Element (i, p) of a triangular operand of small numbers; not a number is what must not be read,
@@ -327,10 +329,10 @@ static clb_status check_triangle(const struct product_check *check, clb_operand_
 {
     static const struct clb_order order = {0};
     bool of_a = role == CLB_OPERAND_A, low = (x->triangle & CLB_TRIANGLE_LOW) != 0;
-    const struct clb_cut cut = {.kind = of_a ? (low ? CLB_CUT_A_END : CLB_CUT_A_BEGIN)
-                                             : (low ? CLB_CUT_B_END : CLB_CUT_B_BEGIN),
-                                .a = x->diagonal,
-                                .b = x->diagonal};
+    const struct clb_skip cut = {.kind = of_a ? (low ? CLB_SKIP_A_END : CLB_SKIP_A_BEGIN)
+                                              : (low ? CLB_SKIP_B_END : CLB_SKIP_B_BEGIN),
+                                 .a = x->diagonal,
+                                 .b = x->diagonal};
     cl_mem packed = of_a ? check->a->mem : check->b->mem;
     unsigned char *triangle = check->host + check->bytes, *general = triangle + check->bytes;
     clb_status status = CLB_OK;
@@ -340,8 +342,8 @@ static clb_status check_triangle(const struct product_check *check, clb_operand_
         fill_triangle(check, x, made);
         status = write_source(check);
         if (status == CLB_OK)
-            status = clb_gemm_pack(check->lane, check->variant, role, &chunk, check->n, check->n,
-                                   packed, 0, NULL, order);
+            status = clb_gemm_pack(check->queue_set, check->variant, role, &chunk, check->n,
+                                   check->n, packed, 0, NULL, order);
         if (status == CLB_OK)
             status = multiply(check, cut, CLB_OP_N, made ? general : triangle);
     }
@@ -385,8 +387,8 @@ static clb_op last_shared(const struct clb_gemm_variant *variant)
 /* Everything with operands of order n. */
 static clb_status check_order(const struct product_check *of, size_t n)
 {
-    static const unsigned kinds[] = {CLB_CUT_A_END,   CLB_CUT_A_BEGIN, CLB_CUT_B_END,
-                                     CLB_CUT_B_BEGIN, CLB_CUT_LOWER,   CLB_CUT_UPPER};
+    static const unsigned kinds[] = {CLB_SKIP_A_END,   CLB_SKIP_A_BEGIN, CLB_SKIP_B_END,
+                                     CLB_SKIP_B_BEGIN, CLB_SKIP_LOWER,   CLB_SKIP_UPPER};
     const struct clb_gemm_variant *variant = of->variant;
     struct product_check check = *of;
     clb_status status = CLB_OK;
@@ -408,7 +410,7 @@ static clb_status check_orders(const struct product_check *check)
     size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
     const size_t orders[] = {n + 1, 1, 2, n - 1, n, m - 1, m, m + 1, 2 * m + 3, check->n};
     const struct clb_check_programs programs = {
-        "triangular products 1", check->lane->runtime, {variant->program, *variant->shapes}};
+        "triangular products 1", check->queue_set->runtime, {variant->program, *variant->shapes}};
     bool all = clb_check_tries_all(&programs);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < (all ? CLB_COUNT_OF(orders) : 1) && status == CLB_OK; i++)
@@ -427,7 +429,7 @@ static clb_status run_product_check(struct clb_runtime *runtime,
     check.host = calloc(3, check.bytes);
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
-    clb_status status = clb_lane_acquire(runtime, &check.lane);
+    clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
     if (status == CLB_OK)
@@ -439,12 +441,12 @@ static clb_status run_product_check(struct clb_runtime *runtime,
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.c);
     if (status == CLB_OK)
-        status = clb_gemm_widen_cut(check.lane, variant);
+        status = clb_gemm_prelaunch_cut(check.queue_set, variant);
     for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
-        status = clb_gemm_widen_shared(check.lane, variant, (clb_op)op);
+        status = clb_gemm_prelaunch_shared(check.queue_set, variant, (clb_op)op);
     if (status == CLB_OK)
         status = check_orders(&check);
-    bool idle = end_lane(check.lane);
+    bool idle = end_queue_set(check.queue_set);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.a, idle);
     clb_buffer_end(runtime, check.b, idle);
@@ -471,37 +473,39 @@ static clb_status build_and_check(void *argument)
              clb_precision_real_size(precision) == sizeof(double),
              clb_precision_parts(precision) > 1, variant->tuning.family == CLB_FAMILY_CPU,
              group_of(&task->runtime->device));
-    clb_status status = clb_program_get(task->runtime, &clb_kernel_shape, options, task->program);
+    clb_status status =
+        clb_program_get(task->runtime, &clb_kernel_structure, options, task->program);
     return status == CLB_OK ? run_check(task->runtime, variant, *task->program) : status;
 }
 
 static clb_status build_and_check_cut(void *argument)
 {
     const struct task *task = argument;
-    clb_status status = clb_gemm_variant_get_shapes(task->runtime, task->variant);
+    clb_status status = clb_gemm_variant_get_structured(task->runtime, task->variant);
     return status == CLB_OK ? run_product_check(task->runtime, task->variant) : status;
 }
 
 static bool has_triangle(const struct clb_gemm *problem)
 {
     const struct clb_level3 *level3 = problem->level3;
-    return level3->region != CLB_REGION_FULL || level3->a[0].shape == CLB_SHAPE_TRIANGULAR ||
-           level3->b[0].shape == CLB_SHAPE_TRIANGULAR;
+    return level3->region != CLB_REGION_FULL || level3->a[0].shape == CLB_STRUCTURE_TRIANGULAR ||
+           level3->b[0].shape == CLB_STRUCTURE_TRIANGULAR;
 }
 
-clb_status clb_cut_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     static struct clb_check checks[CLB_PRECISIONS];
     struct task task = {.runtime = runtime, .variant = variant};
-    if (!variant->family->has_cut)
+    if (!variant->family->has_skip)
         return CLB_OK;
     return clb_check_once(&checks[variant->precision], "triangular products are not the device's",
                           build_and_check_cut, &task);
 }
 
-clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                             const struct clb_gemm *problem, bool on_device,
-                             struct clb_program **program)
+clb_status clb_structure_prepare(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_gemm *problem, bool on_device,
+                                 struct clb_program **program)
 {
     static struct clb_check checks[CLB_PRECISIONS];
     static struct clb_program *programs[CLB_PRECISIONS];
@@ -511,8 +515,8 @@ clb_status clb_shape_prepare(struct clb_runtime *runtime, const struct clb_gemm_
     if (problem->level3 == NULL)
         return CLB_OK;
     if (has_triangle(problem))
-        status = clb_cut_prepare(runtime, variant);
-    if (status == CLB_OK && on_device && clb_gemm_is_mixed(variant, problem)) {
+        status = clb_skip_prepare(runtime, variant);
+    if (status == CLB_OK && on_device && clb_gemm_is_expanded(variant, problem)) {
         status =
             clb_check_once(&checks[variant->precision],
                            "symmetric operands are not made on the device", build_and_check, &task);
