@@ -1,7 +1,7 @@
 /* Checks: how they are run, once, and what they share. */
 #include "check.h"
 
-struct run {
+struct check_run {
     clb_check_task *task;
     void *argument;
 };
@@ -9,7 +9,7 @@ struct run {
 /* CPU devices load what they compiled. */
 static clb_status run_loading(void *argument)
 {
-    const struct run *run = argument;
+    const struct check_run *run = argument;
     clb_load_begin();
     clb_status status = run->task(run->argument);
     clb_load_end();
@@ -19,7 +19,7 @@ static clb_status run_loading(void *argument)
 /* On the driver thread, because a driver may compile at the first launch of a kernel. */
 clb_status clb_check_run(clb_check_task *task, void *argument)
 {
-    struct run run = {task, argument};
+    struct check_run run = {task, argument};
     return clb_driver_call(run_loading, &run);
 }
 

@@ -36,7 +36,8 @@ static clb_status pack_a(struct clb_workspace *workspace, const struct clb_dmat_
 }
 
 /* Packing B is worth it when every packed element meets many rows of A. */
-static bool is_direct(const struct clb_workspace *workspace, const struct clb_dmat_update *update)
+static bool dmat_is_direct(const struct clb_workspace *workspace,
+                           const struct clb_dmat_update *update)
 {
     return workspace->variant->family->has_direct && update->op_b == CLB_OP_N &&
            update->cut.kind == 0 &&
@@ -112,12 +113,13 @@ static clb_status multiply_part(struct clb_workspace *workspace,
 }
 
 /* One slab of depth for columns [j0, j0 + cols). */
-static clb_status multiply(struct clb_workspace *workspace, const struct clb_dmat_update *update,
-                           size_t j0, size_t cols, size_t p0, size_t depth)
+static clb_status dmat_multiply(struct clb_workspace *workspace,
+                                const struct clb_dmat_update *update, size_t j0, size_t cols,
+                                size_t p0, size_t depth)
 {
     const struct clb_order order = {.queue = workspace->queue};
     struct clb_chunk chunk = chunk_of(&update->b, CLB_OPERAND_B, update->op_b, j0, p0);
-    bool direct = is_direct(workspace, update);
+    bool direct = dmat_is_direct(workspace, update);
     size_t m = update->c.rows, some_rows = 0, some_cols = 0;
     clb_status status = CLB_OK;
     if (!direct)
@@ -151,7 +153,7 @@ clb_status clb_dmat_update(struct clb_workspace *workspace, const struct clb_dma
             status = pack_a(workspace, update, p0, depth);
         for (size_t j0 = 0; j0 < update->c.cols && status == CLB_OK;) {
             size_t cols = clb_min(workspace->max_n, update->c.cols - j0);
-            status = multiply(workspace, update, j0, cols, p0, depth);
+            status = dmat_multiply(workspace, update, j0, cols, p0, depth);
             j0 += cols;
         }
         p0 += depth;

@@ -5,13 +5,13 @@
 
 #include <string.h>
 
-static size_t panel_width(const size_t *value, clb_operand_role role)
+static size_t family_panel_width(const size_t *value, clb_operand_role role)
 {
     return value[role == CLB_OPERAND_A ? CLB_PARAM_MR : CLB_PARAM_NR];
 }
 
 /* Other compilers may not survive inline PTX, so they never see it. */
-static bool is_nvidia(const struct clb_device *device)
+static bool family_is_nvidia(const struct clb_device *device)
 {
     return strcasestr(device->vendor, "nvidia") != NULL;
 }
@@ -30,7 +30,7 @@ static bool cpu_fits(const size_t *value, const struct clb_device *device, size_
 
 static struct clb_geometry cpu_pack(const size_t *value, clb_operand_role role, size_t w, size_t k)
 {
-    size_t panels = clb_div_up(w, panel_width(value, role));
+    size_t panels = clb_div_up(w, family_panel_width(value, role));
     size_t depth = clb_round_up(k, value[CLB_PARAM_KU]);
     return (struct clb_geometry){.dimensions = 2,
                                  .global = {clb_div_up(panels, value[CLB_PARAM_PACK_PANELS]),
@@ -66,14 +66,14 @@ static bool portable_fits(const size_t *value, const struct clb_device *device, 
     return group <= device->max_group && value[CLB_PARAM_PACK_WG] <= device->max_group &&
            mr * ku % (group * vw) == 0 && nr * ku % (group * vw) == 0 &&
            (value[CLB_PARAM_COPY] != 0
-                ? is_nvidia(device) /* static local arrays may be larger than it reports */
+                ? family_is_nvidia(device) /* static local arrays may be larger than it reports */
                 : stages * (mr + nr) * ku * element <= device->local_memory);
 }
 
 static struct clb_geometry portable_pack(const size_t *value, clb_operand_role role, size_t w,
                                          size_t k)
 {
-    size_t panels = clb_div_up(w, panel_width(value, role));
+    size_t panels = clb_div_up(w, family_panel_width(value, role));
     size_t group = value[CLB_PARAM_PACK_WG];
     return (struct clb_geometry){.dimensions = 2,
                                  .global = {group * panels, clb_div_up(k, value[CLB_PARAM_KU])},
@@ -98,7 +98,7 @@ static bool has_instructions(const size_t *value, const struct clb_device *devic
     return value[CLB_PARAM_EMULATE] != 0
                ? device->fp64 && value[CLB_PARAM_STAGES] != 0 &&
                      value[CLB_PARAM_STAGES] * stage < device->local_memory
-               : is_nvidia(device);
+               : family_is_nvidia(device);
 }
 
 static size_t warps_group(const size_t *value)

@@ -15,7 +15,7 @@ static clb_status bring_in(struct clb_qr *qr, const struct clb_dmat *caller)
     return clb_dmat_move_copy(&qr->workspace, &from, &to, 0);
 }
 
-static clb_status factor_panel(struct clb_qr *qr, size_t k)
+static clb_status geqrf_shared_factor_panel(struct clb_qr *qr, size_t k)
 {
     const struct clb_dmat panel = clb_qr_panel(qr, k);
     void *mapped;
@@ -26,12 +26,12 @@ static clb_status factor_panel(struct clb_qr *qr, size_t k)
     return clb_dmat_unmap(&qr->workspace, &panel, mapped);
 }
 
-static clb_status run_steps(struct clb_qr *qr, const struct clb_dmat *caller)
+static clb_status geqrf_shared_run_steps(struct clb_qr *qr, const struct clb_dmat *caller)
 {
     clb_status status = bring_in(qr, caller);
     for (size_t k = 0; k < qr->inner && status == CLB_OK; k += qr->nb) {
         size_t first = k + clb_qr_width(qr, k);
-        status = factor_panel(qr, k);
+        status = geqrf_shared_factor_panel(qr, k);
         if (status == CLB_OK)
             status = clb_qr_prepare(qr, k);
         if (status == CLB_OK && first < qr->x.cols)
@@ -41,7 +41,7 @@ static clb_status run_steps(struct clb_qr *qr, const struct clb_dmat *caller)
 }
 
 /* Without it the CPU copies. */
-static clb_status wrap(struct clb_qr *qr, struct clb_dmat *caller)
+static clb_status geqrf_shared_wrap(struct clb_qr *qr, struct clb_dmat *caller)
 {
     const struct clb_geqrf *problem = qr->problem;
     size_t bytes;
@@ -58,9 +58,9 @@ clb_status clb_geqrf_run_shared(struct clb_qr *qr, const struct clb_gemm_variant
     bool written = false;
     clb_status status = clb_qr_open(qr, variant, CLB_MEMORY_HOST);
     if (status == CLB_OK)
-        status = wrap(qr, &caller);
+        status = geqrf_shared_wrap(qr, &caller);
     if (status == CLB_OK)
-        status = run_steps(qr, &caller);
+        status = geqrf_shared_run_steps(qr, &caller);
     if (status == CLB_OK)
         status = clb_dmat_copy_out(&qr->workspace, &qr->x, problem->a, problem->lda, &written);
     qr->result->columns_written = written ? problem->n : 0;

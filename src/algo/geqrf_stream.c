@@ -13,7 +13,7 @@
 /* Groups of columns of the first step. */
 #define GROUPS ((size_t)8)
 
-struct run {
+struct geqrf_stream_run {
     struct clb_qr *qr;
     struct clb_transfer_queue transfers;
     struct clb_transfer
@@ -24,7 +24,8 @@ struct run {
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
-static struct clb_transfer columns(const struct clb_qr *qr, size_t first, size_t count, bool down)
+static struct clb_transfer geqrf_stream_columns(const struct clb_qr *qr, size_t first, size_t count,
+                                                bool down)
 {
     return (struct clb_transfer){.down = down,
                                  .x = clb_dmat_part(&qr->x, 0, first, qr->x.rows, count),
@@ -35,7 +36,7 @@ static struct clb_transfer columns(const struct clb_qr *qr, size_t first, size_t
 }
 
 /* The columns right of the first panel: the second panel, then shares of the rest. */
-static void make_transfer(struct run *run)
+static void geqrf_stream_make_transfer(struct geqrf_stream_run *run)
 {
     const struct clb_qr *qr = run->qr;
     size_t n = qr->x.cols, first = clb_qr_width(qr, 0);
@@ -43,17 +44,17 @@ static void make_transfer(struct run *run)
     for (size_t j = first; j < n;) {
         bool panel = j == first && j < qr->inner;
         size_t count = clb_min(panel ? clb_qr_width(qr, first) : share, n - j);
-        run->transfer[run->groups++] = columns(qr, j, count, false);
+        run->transfer[run->groups++] = geqrf_stream_columns(qr, j, count, false);
         j += count;
     }
-    run->transfer[run->groups] = columns(qr, 0, n, true);
+    run->transfer[run->groups] = geqrf_stream_columns(qr, 0, n, true);
     run->transfer[run->groups].extent = clb_piece_columns(qr->x.rows * qr->element, qr->nb);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* The rest of a step, behind the columns of the next panel; in the first step as it arrives. */
-static clb_status apply_rest(struct run *run, size_t k, size_t first)
+static clb_status geqrf_stream_apply_rest(struct geqrf_stream_run *run, size_t k, size_t first)
 {
     struct clb_qr *qr = run->qr;
     clb_status status = CLB_OK;
@@ -72,7 +73,7 @@ static clb_status apply_rest(struct run *run, size_t k, size_t first)
 }
 
 /* Step k, whose panel is factored, until the next panel has come down. */
-static clb_status step(struct run *run, size_t k)
+static clb_status geqrf_stream_step(struct geqrf_stream_run *run, size_t k)
 {
     struct clb_qr *qr = run->qr;
     size_t first = k + clb_qr_width(qr, k);
@@ -90,12 +91,12 @@ static clb_status step(struct run *run, size_t k)
         status = clb_panel_staging_down(&run->staging, &panel);
     }
     if (status == CLB_OK)
-        status = apply_rest(run, k, first + next);
+        status = geqrf_stream_apply_rest(run, k, first + next);
     clb_status waited = clb_panel_staging_await(&run->staging);
     return status == CLB_OK ? waited : status;
 }
 
-static clb_status run_steps(struct run *run)
+static clb_status geqrf_stream_run_steps(struct geqrf_stream_run *run)
 {
     struct clb_qr *qr = run->qr;
     clb_status status = CLB_OK;
@@ -106,18 +107,18 @@ static clb_status run_steps(struct run *run)
         clb_qr_factor(qr, k, run->staging.pinned->host, panel.rows);
         status = clb_panel_staging_up(&run->staging, &panel);
         if (status == CLB_OK)
-            status = step(run, k);
+            status = geqrf_stream_step(run, k);
     }
     return status;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static clb_status run_all(struct run *run)
+static clb_status geqrf_stream_run_all(struct geqrf_stream_run *run)
 {
     struct clb_qr *qr = run->qr;
     clb_transfer_queue_start(&run->transfers);
-    clb_status status = run_steps(run);
+    clb_status status = geqrf_stream_run_steps(run);
     /* Complete, and known to be so, before anything is written. */
     if (status == CLB_OK)
         status = clb_queue_set_finish(qr->workspace.queue_set);
@@ -131,18 +132,18 @@ static clb_status run_all(struct run *run)
 
 clb_status clb_geqrf_run_stream(struct clb_qr *qr, const struct clb_gemm_variant *variant)
 {
-    struct run run = {.qr = qr};
+    struct geqrf_stream_run run = {.qr = qr};
     clb_status status = clb_qr_open(qr, variant, CLB_MEMORY_DEVICE);
     if (status == CLB_OK)
         status = clb_panel_staging_open(&run.staging, &qr->workspace, qr->x.rows, qr->nb);
     if (status == CLB_OK) {
-        make_transfer(&run);
+        geqrf_stream_make_transfer(&run);
         status = clb_transfer_queue_open(&run.transfers, qr->workspace.queue_set,
                                          qr->problem->precision, run.transfer, run.groups + 1,
                                          variant->tuning.value[CLB_PARAM_THREADS]);
     }
     if (status == CLB_OK)
-        status = run_all(&run);
+        status = geqrf_stream_run_all(&run);
     bool idle = clb_workspace_finish(&qr->workspace);
     if (status == CLB_OK)
         status = clb_queue_set_check(qr->workspace.queue_set);

@@ -53,7 +53,7 @@ bool clb_getf2_is_faster(const struct clb_device *device)
 }
 
 /* By fewer instructions where the device has them. */
-static clb_status build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
+static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
 {
     clb_precision precision = workspace->variant->precision;
     clb_status status = CLB_ERR_BUILD;
@@ -70,7 +70,7 @@ static clb_status build(struct clb_getf2 *panel, struct clb_workspace *workspace
     return status;
 }
 
-static clb_status get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
+static clb_status getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
     bool progress = groups_progress(&workspace->runtime->device);
     /* 64 registers for the row; PoCL compiles wide ones for many seconds. */
@@ -81,7 +81,7 @@ static clb_status get_program(struct clb_getf2 *panel, struct clb_workspace *wor
         panel->group = progress ? GROUP_NVIDIA : GROUP_OTHER;
     panel->group = clb_min(panel->group, workspace->runtime->device.max_group);
     panel->most_groups = progress ? workspace->runtime->device.units : 1;
-    return build(panel, workspace, progress);
+    return getf2_build(panel, workspace, progress);
 }
 
 /* Zeros where the kernels expect them: no word of the exchange may have a tag of this run, and
@@ -103,7 +103,7 @@ static size_t moves_before(const struct clb_getf2 *panel)
     return 2 * (panel->width + panel->block);
 }
 
-static clb_status get_memory(struct clb_getf2 *panel, struct clb_workspace *workspace)
+static clb_status getf2_get_memory(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
     clb_precision precision = workspace->variant->precision;
     size_t groups = clb_min(clb_div_up(panel->rows, panel->group), panel->most_groups);
@@ -139,9 +139,9 @@ clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *work
                              size_t cols)
 {
     *panel = (struct clb_getf2){.rows = rows, .cols = cols};
-    clb_status status = get_program(panel, workspace);
+    clb_status status = getf2_get_program(panel, workspace);
     if (status == CLB_OK)
-        status = get_memory(panel, workspace);
+        status = getf2_get_memory(panel, workspace);
     if (status != CLB_OK)
         clb_getf2_close(panel, workspace, true);
     return status;
@@ -172,7 +172,7 @@ void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, b
 /* ---- strips ---------------------------------------------------------------------------------- */
 
 /* A panel under way: columns [first, first + width) of x, and the block that strips belong to. */
-struct work {
+struct getf2_work {
     struct clb_getf2 *panel;
     struct clb_workspace *workspace;
     const struct clb_dmat *x;
@@ -186,9 +186,9 @@ struct links {
     cl_event *event;
 };
 
-static clb_status launch(const struct work *work, const char *name,
-                         const struct clb_argument *arguments, size_t count, size_t groups,
-                         size_t local, const struct links *links)
+static clb_status getf2_launch(const struct getf2_work *work, const char *name,
+                               const struct clb_argument *arguments, size_t count, size_t groups,
+                               size_t local, const struct links *links)
 {
     size_t global = groups * local;
     cl_kernel kernel;
@@ -205,7 +205,7 @@ static cl_ulong element_at(const struct clb_dmat *x, size_t row, size_t col)
     return x->offset + row + col * x->ld;
 }
 
-static clb_status factor_strip(const struct work *work, size_t k, size_t width,
+static clb_status factor_strip(const struct getf2_work *work, size_t k, size_t width,
                                const struct links *links)
 {
     struct clb_getf2 *panel = work->panel;
@@ -236,12 +236,12 @@ static clb_status factor_strip(const struct work *work, size_t k, size_t width,
         CLB_ARG(panel_width),
         {groups * slot_words(panel, work->workspace->variant->precision) * sizeof(cl_uint), NULL}};
     panel->tag += (cl_uint)panel->width;
-    return launch(work, "clb_getrf_panel", arguments, CLB_COUNT_OF(arguments), groups, panel->group,
-                  links);
+    return getf2_launch(work, "clb_getrf_panel", arguments, CLB_COUNT_OF(arguments), groups,
+                        panel->group, links);
 }
 
 /* The other columns of the block: interchanges, and a solve on the right. */
-static clb_status follow_strip(const struct work *work, size_t k, size_t width)
+static clb_status getf2_follow_strip(const struct getf2_work *work, size_t k, size_t width)
 {
     const struct clb_dmat *x = work->x;
     const cl_ulong offset = element_at(x, 0, work->block), ld = x->ld;
@@ -252,12 +252,12 @@ static clb_status follow_strip(const struct work *work, size_t k, size_t width)
         CLB_ARG(strip),  CLB_ARG(n),      CLB_ARG(column), CLB_ARG(work->panel->moves->mem)};
     if (cols == 0)
         return CLB_OK;
-    return launch(work, "clb_getrf_follow", arguments, CLB_COUNT_OF(arguments), work->panel->block,
-                  FOLLOW_GROUP, &(struct links){0});
+    return getf2_launch(work, "clb_getrf_follow", arguments, CLB_COUNT_OF(arguments),
+                        work->panel->block, FOLLOW_GROUP, &(struct links){0});
 }
 
 /* What is below the strip's triangle and right of it. */
-static clb_status update_strip(const struct work *work, size_t k, size_t width)
+static clb_status update_strip(const struct getf2_work *work, size_t k, size_t width)
 {
     const struct clb_dmat *x = work->x;
     size_t end = k + width, right = work->block + work->block_width - end;
@@ -269,13 +269,13 @@ static clb_status update_strip(const struct work *work, size_t k, size_t width)
                                              CLB_ARG(cols),   CLB_ARG(n)};
     if (rows == 0 || cols == 0)
         return CLB_OK;
-    return launch(work, "clb_getrf_update", arguments, CLB_COUNT_OF(arguments),
-                  work->workspace->groups, UPDATE_GROUP, &(struct links){0});
+    return getf2_launch(work, "clb_getrf_update", arguments, CLB_COUNT_OF(arguments),
+                        work->workspace->groups, UPDATE_GROUP, &(struct links){0});
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static clb_status do_strips(const struct work *work, const struct links *links)
+static clb_status do_strips(const struct getf2_work *work, const struct links *links)
 {
     size_t end = work->block + work->block_width, width;
     bool first = work->block == work->first, last = end == work->first + work->width;
@@ -291,7 +291,7 @@ static clb_status do_strips(const struct work *work, const struct links *links)
             of_strip.event = links->event;
         status = factor_strip(work, k, width, &of_strip);
         if (status == CLB_OK)
-            status = follow_strip(work, k, width);
+            status = getf2_follow_strip(work, k, width);
         if (status == CLB_OK)
             status = update_strip(work, k, width);
     }
@@ -299,7 +299,7 @@ static clb_status do_strips(const struct work *work, const struct links *links)
 }
 
 /* The other columns of the panel: interchanges, a solve and an update on the right. */
-static clb_status follow_block(const struct work *work)
+static clb_status follow_block(const struct getf2_work *work)
 {
     const struct clb_dmat *x = work->x;
     struct clb_workspace *workspace = work->workspace;
@@ -326,7 +326,7 @@ static clb_status follow_block(const struct work *work)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static clb_status do_blocks(struct work *work, const struct links *links)
+static clb_status do_blocks(struct getf2_work *work, const struct links *links)
 {
     clb_status status = CLB_OK;
     size_t end = work->first + work->width;
@@ -341,7 +341,7 @@ static clb_status do_blocks(struct work *work, const struct links *links)
 }
 
 /* With the lock held; `event` is the last strip's. */
-static clb_status do_in_turn(struct work *work)
+static clb_status do_in_turn(struct getf2_work *work)
 {
     cl_event event = NULL;
     bool waits = last_strip != NULL && last_queue != work->workspace->queue;
@@ -364,7 +364,7 @@ static clb_status do_in_turn(struct work *work)
 clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *workspace,
                              const struct clb_dmat *x, size_t first, size_t width)
 {
-    struct work work = {
+    struct getf2_work work = {
         .panel = panel, .workspace = workspace, .x = x, .first = first, .width = width};
     if (x->rows - first <= panel->group)
         return do_blocks(&work, &(struct links){0});

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Complex numbers throughout, as pairs; the imaginary parts of real precisions are zero. */
-struct check {
+struct getf2_check_check {
     clb_precision precision;
     size_t m, n, ld;
     void *typed; /* m x n, ld */
@@ -14,19 +14,19 @@ struct check {
     int64_t *ipiv;
 };
 
-static double get_part(const struct check *check, size_t i, size_t j, size_t part)
+static double get_part(const struct getf2_check_check *check, size_t i, size_t j, size_t part)
 {
     size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
     return part < parts ? clb_check_get(check->precision, check->typed, at) : 0;
 }
 
-static void set_part(struct check *check, size_t i, size_t j, size_t part, double value)
+static void set_part(struct getf2_check_check *check, size_t i, size_t j, size_t part, double value)
 {
     size_t parts = clb_precision_parts(check->precision), at = (i + j * check->ld) * parts + part;
     clb_check_put(check->precision, check->typed, at, value);
 }
 
-static void set_panel(struct check *check)
+static void set_panel(struct getf2_check_check *check)
 {
     uint64_t state = 20261121;
     for (size_t j = 0; j < check->n; j++) {
@@ -40,7 +40,7 @@ static void set_panel(struct check *check)
 }
 
 /* The rows of a by the interchanges; false when one can't be. */
-static bool interchange(struct check *check)
+static bool getf2_check_interchange(struct getf2_check_check *check)
 {
     for (size_t k = 0; k < clb_min(check->m, check->n); k++) {
         if (check->ipiv[k] < (int64_t)k + 1 || check->ipiv[k] > (int64_t)check->m)
@@ -57,7 +57,7 @@ static bool interchange(struct check *check)
 }
 
 /* |a - l*u| for an entry, in units of the sum of its terms. */
-static double residual(const struct check *check, size_t i, size_t j)
+static double residual(const struct getf2_check_check *check, size_t i, size_t j)
 {
     double re = check->a[2 * (i + j * check->m)], im = check->a[2 * (i + j * check->m) + 1];
     double size = fabs(re) + fabs(im);
@@ -74,10 +74,10 @@ static double residual(const struct check *check, size_t i, size_t j)
     return (fabs(re) + fabs(im)) / size;
 }
 
-static bool is_right(struct check *check)
+static bool getf2_check_is_right(struct getf2_check_check *check)
 {
     double unit = clb_check_unit(check->precision);
-    if (!interchange(check))
+    if (!getf2_check_interchange(check))
         return false;
     for (size_t j = 0; j < check->n; j++) {
         for (size_t i = 0; i < check->m; i++) {
@@ -93,8 +93,8 @@ static bool is_right(struct check *check)
 
 /* ---- on the device --------------------------------------------------------------------------- */
 
-static clb_status run(struct check *check, struct clb_getf2 *panel, struct clb_workspace *workspace,
-                      const struct clb_buffer *memory)
+static clb_status getf2_check_run(struct getf2_check_check *check, struct clb_getf2 *panel,
+                                  struct clb_workspace *workspace, const struct clb_buffer *memory)
 {
     size_t bytes = check->ld * check->n * clb_precision_size(check->precision), info = 0;
     const struct clb_dmat x = {memory->mem, 0, check->m, check->n, check->ld};
@@ -105,23 +105,24 @@ static clb_status run(struct check *check, struct clb_getf2 *panel, struct clb_w
         status = clb_getf2_read(panel, workspace, 0, check->n, check->ipiv, &info);
     if (status == CLB_OK)
         status = clb_queue_read_now(workspace->queue, memory->mem, 0, bytes, check->typed);
-    if (status == CLB_OK && (info != 0 || !is_right(check)))
+    if (status == CLB_OK && (info != 0 || !getf2_check_is_right(check)))
         status = CLB_ERR_BUILD;
     return status;
 }
 
-struct size {
+struct getf2_check_size {
     size_t m, n;
 };
 
-static clb_status factor_random(struct clb_workspace *workspace, struct size size)
+static clb_status getf2_check_factor_random(struct clb_workspace *workspace,
+                                            struct getf2_check_size size)
 {
     struct clb_getf2 panel;
     struct clb_buffer *memory = NULL;
-    struct check check = {.precision = workspace->variant->precision,
-                          .m = size.m,
-                          .n = clb_min(size.m, size.n),
-                          .ld = size.m + 1};
+    struct getf2_check_check check = {.precision = workspace->variant->precision,
+                                      .m = size.m,
+                                      .n = clb_min(size.m, size.n),
+                                      .ld = size.m + 1};
     check.typed = calloc(check.ld * check.n, clb_precision_size(check.precision));
     check.a = calloc(check.m * check.n, 2 * sizeof *check.a);
     check.ipiv = calloc(check.n, sizeof *check.ipiv);
@@ -133,7 +134,7 @@ static clb_status factor_random(struct clb_workspace *workspace, struct size siz
         status = clb_getf2_prepare(&panel, workspace, check.m, check.n);
     if (status == CLB_OK) {
         set_panel(&check);
-        status = run(&check, &panel, workspace, memory);
+        status = getf2_check_run(&check, &panel, workspace, memory);
         bool idle = clb_workspace_finish(workspace);
         clb_getf2_close(&panel, workspace, idle);
         clb_buffer_end(workspace->runtime, memory, idle);
@@ -146,7 +147,7 @@ static clb_status factor_random(struct clb_workspace *workspace, struct size siz
     return status;
 }
 
-struct task {
+struct getf2_check_task {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
     const struct clb_getf2 *like;
@@ -155,39 +156,39 @@ struct task {
 /* The edges of strips, blocks and groups. The last, several groups if they may be, several strips
  * and blocks, nothing even, is the largest. */
 static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb_getf2 *like,
-                               struct size largest)
+                               struct getf2_check_size largest)
 {
     size_t width = like->width, block = like->block, group = like->group;
-    const struct size sizes[] = {{5, 3},
-                                 {1, 1},
-                                 {2, 1},
-                                 {3, 3},
-                                 {width, width - 1},
-                                 {width + 1, width},
-                                 {2 * width + 3, width + 1},
-                                 {block, block - 1},
-                                 {group - 1, block},
-                                 {group, block + 1},
-                                 {clb_min(group + 1, largest.m), 1},
-                                 largest};
+    const struct getf2_check_size sizes[] = {{5, 3},
+                                             {1, 1},
+                                             {2, 1},
+                                             {3, 3},
+                                             {width, width - 1},
+                                             {width + 1, width},
+                                             {2 * width + 3, width + 1},
+                                             {block, block - 1},
+                                             {group - 1, block},
+                                             {group, block + 1},
+                                             {clb_min(group + 1, largest.m), 1},
+                                             largest};
     const struct clb_check_programs programs = {"panels 1", workspace->runtime, {like->program}};
     bool all = clb_check_tries_all(&programs);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
-        status = factor_random(workspace, sizes[i]);
+        status = getf2_check_factor_random(workspace, sizes[i]);
     if (all && status == CLB_OK)
         clb_check_note_passed(&programs);
     return status;
 }
 
 /* A launch whose groups wait for each other in vain fails, so failures are verdicts here. */
-static clb_status open_and_check(void *argument)
+static clb_status getf2_check_open_and_check(void *argument)
 {
-    const struct task *task = argument;
+    const struct getf2_check_task *task = argument;
     const struct clb_getf2 *like = task->like;
-    const struct size largest = {like->most_groups > 1 ? 2 * like->group + like->group / 3
-                                                       : like->group,
-                                 like->block + like->width + like->width / 2 + 1};
+    const struct getf2_check_size largest = {
+        like->most_groups > 1 ? 2 * like->group + like->group / 3 : like->group,
+        like->block + like->width + like->width / 2 + 1};
     const struct clb_workspace_limits limits = {
         .m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
     struct clb_workspace workspace;
@@ -203,7 +204,7 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
                            const struct clb_getf2 *like)
 {
     static struct clb_check checks[CLB_PRECISIONS];
-    struct task task = {runtime, variant, like};
+    struct getf2_check_task task = {runtime, variant, like};
     return clb_check_once(&checks[variant->precision], "the device's panels are not used",
-                          open_and_check, &task);
+                          getf2_check_open_and_check, &task);
 }

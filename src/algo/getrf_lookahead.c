@@ -21,7 +21,7 @@
  * units. Both take longer for wider panels. (H200, 2026-11: 45 us and 2 ms for 512 columns.) */
 #define SMALL_LAUNCHES ((size_t)48)
 
-struct run {
+struct getrf_lookahead_run {
     struct clb_getrf_run *lu;
     struct clb_transfer_queue *transfers;
     const struct clb_transfer *group;
@@ -36,12 +36,12 @@ struct run {
 /* ---- a step on some columns ------------------------------------------------------------------ */
 
 /* Columns of a group. */
-static size_t first_of(const struct run *run, size_t group)
+static size_t first_of(const struct getrf_lookahead_run *run, size_t group)
 {
     return run->group[group].x.offset / run->lu->x.ld;
 }
 
-static size_t end_of(const struct run *run, size_t group)
+static size_t end_of(const struct getrf_lookahead_run *run, size_t group)
 {
     return first_of(run, group) + run->group[group].x.cols;
 }
@@ -49,8 +49,9 @@ static size_t end_of(const struct run *run, size_t group)
 /* The last step as it is kept packed: it goes over several groups. */
 enum kept { ONCE, KEEP, KEPT };
 
-static clb_status apply(struct run *run, struct clb_workspace *workspace, size_t step, size_t from,
-                        size_t to, enum kept kept)
+static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
+                                        struct clb_workspace *workspace, size_t step, size_t from,
+                                        size_t to, enum kept kept)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t k = first_of(run, step), width = run->group[step].x.cols;
@@ -72,14 +73,17 @@ static clb_status apply(struct run *run, struct clb_workspace *workspace, size_t
 }
 
 /* Groups [from, to) have all been through the same steps. */
-static clb_status catch_up(struct run *run, struct clb_workspace *workspace, size_t from, size_t to,
-                           size_t steps, bool *kept)
+static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace *workspace,
+                           size_t from, size_t to, size_t steps, bool *kept)
 {
     clb_status status = CLB_OK;
     while (run->applied[from] < steps && status == CLB_OK) {
         size_t step = run->applied[from];
         bool last = workspace == &run->lu->workspace && step + 1 == steps;
-        status = apply(run, workspace, step, from, to, !last ? ONCE : *kept ? KEPT : KEEP);
+        status = getrf_lookahead_apply(run, workspace, step, from, to,
+                                       !last   ? ONCE
+                                       : *kept ? KEPT
+                                               : KEEP);
         *kept = *kept || last;
     }
     return status;
@@ -100,7 +104,7 @@ static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
 }
 
 /* Bring group s up to date and factor it; returns when the device has come so far. */
-static clb_status factor(struct run *run, size_t s)
+static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t s)
 {
     struct clb_workspace *ahead = run->ahead;
     cl_event *ready = &run->ready[s % 2], begun = NULL;
@@ -128,7 +132,7 @@ static clb_status factor(struct run *run, size_t s)
 /* ---- the queue of updates -------------------------------------------------------------------- */
 
 /* All that have been through the same steps as `from`, and have arrived. */
-static size_t end_of_same(const struct run *run, size_t from, size_t arrived)
+static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, size_t arrived)
 {
     size_t end = from + 1;
     while (end < arrived && run->applied[end] == run->applied[from])
@@ -137,7 +141,8 @@ static size_t end_of_same(const struct run *run, size_t from, size_t arrived)
 }
 
 /* The groups from `from` on that have arrived go through all steps before `steps`. */
-static clb_status update(struct run *run, size_t from, size_t steps, bool wait)
+static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t from, size_t steps,
+                                         bool wait)
 {
     struct clb_workspace *workspace = &run->lu->workspace;
     size_t arrived = from, next = steps + 1;
@@ -165,7 +170,8 @@ static clb_status update(struct run *run, size_t from, size_t steps, bool wait)
 
 /* The workspace for panels, where look-ahead is wanted. Launches of updates leave some of the
  * device's units to it, since a panel's work-groups must all be resident. */
-static clb_status open_ahead(struct run *run, const struct clb_gemm_variant *variant)
+static clb_status open_ahead(struct getrf_lookahead_run *run,
+                             const struct clb_gemm_variant *variant)
 {
     enum { BY_DEVICE, NO_AHEAD };
     struct clb_getrf_run *lu = run->lu;
@@ -182,20 +188,20 @@ static clb_status open_ahead(struct run *run, const struct clb_gemm_variant *var
     return clb_workspace_open(&run->own, lu->runtime, variant, &limits);
 }
 
-static clb_status run_steps(struct run *run)
+static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)
 {
     clb_status status = CLB_OK;
     for (size_t s = 0; s < run->steps && status == CLB_OK; s++) {
         bool last = s + 1 == run->steps;
-        status = factor(run, s);
+        status = getrf_lookahead_factor(run, s);
         /* The next group is ahead's. */
         if (status == CLB_OK)
-            status = update(run, last ? s + 1 : s + 2, s + 1, last);
+            status = getrf_lookahead_update(run, last ? s + 1 : s + 2, s + 1, last);
     }
     return status;
 }
 
-static bool finish(struct run *run)
+static bool getrf_lookahead_finish(struct getrf_lookahead_run *run)
 {
     bool other = run->own.runtime == NULL || clb_workspace_finish(&run->own);
     return clb_workspace_finish(&run->lu->workspace) && other;
@@ -205,19 +211,19 @@ clb_status clb_getrf_run_lookahead(struct clb_getrf_run *lu, const struct clb_ge
                                    struct clb_transfer_queue *transfers,
                                    const struct clb_transfer *group, size_t groups, bool *idle)
 {
-    struct run run = {
+    struct getrf_lookahead_run run = {
         .lu = lu, .transfers = transfers, .group = group, .groups = groups, .panel = &lu->panel};
     while (run.steps < groups && first_of(&run, run.steps) < lu->inner)
         run.steps++;
     run.applied = calloc(groups, sizeof *run.applied);
     clb_status status = run.applied == NULL ? CLB_ERR_NOMEM : open_ahead(&run, variant);
     if (status == CLB_OK)
-        status = run_steps(&run);
+        status = getrf_lookahead_run_steps(&run);
     if (status == CLB_OK && run.own.runtime != NULL)
         status = clb_queue_set_finish(run.own.queue_set);
     if (status == CLB_OK)
         status = clb_getrf_read_pivots(lu, 0, lu->inner);
-    *idle = finish(&run);
+    *idle = getrf_lookahead_finish(&run);
     release(&run.ready[0]);
     release(&run.ready[1]);
     if (run.own.runtime != NULL)

@@ -51,7 +51,8 @@ static clb_status apply_earlier(struct clb_ooc_run *run, const struct clb_ooc_bl
 }
 
 /* `turn` is the number of panels that went through the slots for earlier blocks. */
-static clb_status look_left(struct clb_ooc_run *run, const struct clb_ooc_block *block, size_t turn)
+static clb_status getrf_ooc_look_left(struct clb_ooc_run *run, const struct clb_ooc_block *block,
+                                      size_t turn)
 {
     clb_status status = CLB_OK;
     for (size_t p = 0; p < clb_min(CLB_OOC_SLOTS, block->panels) && status == CLB_OK; p++)
@@ -88,8 +89,8 @@ static clb_status await(struct clb_ooc_run *run, cl_event *event)
     return *event == NULL ? CLB_OK : clb_queue_set_await(run->lu->workspace.queue_set, event);
 }
 
-static clb_status factor(struct clb_ooc_run *run, const struct clb_ooc_panel *panel,
-                         cl_event *fetched)
+static clb_status getrf_ooc_factor(struct clb_ooc_run *run, const struct clb_ooc_panel *panel,
+                                   cl_event *fetched)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t k = panel->first, rows = lu->x.rows - k;
@@ -109,8 +110,8 @@ static clb_status factor(struct clb_ooc_run *run, const struct clb_ooc_panel *pa
 
 /* The panel's step on the columns right of it; those of the next panel first, which comes down
  * meanwhile. */
-static clb_status step(struct clb_ooc_run *run, const struct clb_ooc_block *block, size_t p,
-                       cl_event *fetched)
+static clb_status getrf_ooc_step(struct clb_ooc_run *run, const struct clb_ooc_block *block,
+                                 size_t p, cl_event *fetched)
 {
     struct clb_getrf_run *lu = run->lu;
     const struct clb_ooc_panel *panel = &run->panel[p];
@@ -138,12 +139,12 @@ static clb_status factor_block(struct clb_ooc_run *run, const struct clb_ooc_blo
     if (block->panels < block->panels_end)
         status = fetch(run, &run->panel[block->panels], &fetched);
     for (size_t p = block->panels; p < block->panels_end && status == CLB_OK; p++) {
-        status = factor(run, &run->panel[p], &fetched);
+        status = getrf_ooc_factor(run, &run->panel[p], &fetched);
         if (status == CLB_OK)
             status = clb_transfer_queue_publish(&run->transfers, run->panel[p].down,
                                                 lu->workspace.queue);
         if (status == CLB_OK)
-            status = step(run, block, p, &fetched);
+            status = getrf_ooc_step(run, block, p, &fetched);
     }
     if (status == CLB_OK && block->rest > 0)
         status =
@@ -155,7 +156,7 @@ static clb_status factor_block(struct clb_ooc_run *run, const struct clb_ooc_blo
 /* ---- the run --------------------------------------------------------------------------------- */
 
 /* The block's columns go up when those of the block before have come down. */
-static clb_status bring_up(struct clb_ooc_run *run, size_t b)
+static clb_status getrf_ooc_bring_up(struct clb_ooc_run *run, size_t b)
 {
     struct clb_getrf_run *lu = run->lu;
     const struct clb_ooc_block *block = &run->block[b];
@@ -180,9 +181,9 @@ static clb_status run_blocks(struct clb_ooc_run *run)
     clb_transfer_queue_start(&run->transfers);
     for (size_t b = 0, turn = 0; b < run->blocks && status == CLB_OK; b++) {
         const struct clb_ooc_block *block = &run->block[b];
-        status = bring_up(run, b);
+        status = getrf_ooc_bring_up(run, b);
         if (status == CLB_OK)
-            status = look_left(run, block, turn);
+            status = getrf_ooc_look_left(run, block, turn);
         if (status == CLB_OK)
             status = factor_block(run, block);
         turn += block->panels;
@@ -191,7 +192,7 @@ static clb_status run_blocks(struct clb_ooc_run *run)
 }
 
 /* From the copy to the caller's matrix. */
-static clb_status finish(struct clb_ooc_run *run)
+static clb_status getrf_ooc_finish(struct clb_ooc_run *run)
 {
     struct clb_getrf_run *lu = run->lu;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -235,7 +236,7 @@ clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu, const struct clb_gemm_
         if (status == CLB_OK)
             status = clb_queue_set_finish(lu->workspace.queue_set);
         if (status == CLB_OK)
-            status = finish(&run);
+            status = getrf_ooc_finish(&run);
         clb_ooc_close(&run);
         width -= clb_max(width / 4, 1);
     } while (status == CLB_ERR_NOMEM && !lu->begun && !forced && width >= least);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static char *at(const struct clb_getrf *problem, size_t row, size_t col)
+static char *getrf_resume_at(const struct clb_getrf *problem, size_t row, size_t col)
 {
     return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
 }
@@ -17,15 +17,15 @@ static char *at(const struct clb_getrf *problem, size_t row, size_t col)
 static void swap_rows(const struct clb_getrf *problem, size_t col, size_t i, size_t other)
 {
     size_t element = clb_precision_size(problem->precision);
-    char held[16], *x = at(problem, i, col), *y = at(problem, other, col);
+    char held[16], *x = getrf_resume_at(problem, i, col), *y = getrf_resume_at(problem, other, col);
     memcpy(held, x, element);
     memcpy(x, y, element);
     memcpy(y, held, element);
 }
 
 /* Interchanges [i0, i1) of columns [j0, j1), or the way back. */
-static void interchange(const struct clb_getrf *problem, const int64_t *ipiv, size_t i0, size_t i1,
-                        bool backward, size_t j0, size_t j1)
+static void getrf_resume_interchange(const struct clb_getrf *problem, const int64_t *ipiv,
+                                     size_t i0, size_t i1, bool backward, size_t j0, size_t j1)
 {
     for (size_t j = j0; j < j1; j++) {
         for (size_t i = i0; i < i1; i++) {
@@ -35,8 +35,8 @@ static void interchange(const struct clb_getrf *problem, const int64_t *ipiv, si
     }
 }
 
-static void look_left(const struct clb_getrf *problem, const struct clb_host_lu *next, size_t k,
-                      size_t written)
+static void getrf_resume_look_left(const struct clb_getrf *problem, const struct clb_host_lu *next,
+                                   size_t k, size_t written)
 {
     static const float minus_one_s[2] = {-1};
     static const double minus_one_d[2] = {-1};
@@ -48,7 +48,7 @@ static void look_left(const struct clb_getrf *problem, const struct clb_host_lu 
                                   .n = problem->n - written,
                                   .alpha = clb_scalar_one(precision),
                                   .a = problem->a,
-                                  .b = at(problem, 0, written),
+                                  .b = getrf_resume_at(problem, 0, written),
                                   .lda = problem->lda,
                                   .ldb = problem->lda};
     const struct clb_gemm gemm = {.precision = precision,
@@ -57,9 +57,9 @@ static void look_left(const struct clb_getrf *problem, const struct clb_host_lu 
                                   .k = k,
                                   .alpha = single ? (const void *)minus_one_s : minus_one_d,
                                   .beta = clb_scalar_one(precision),
-                                  .a = at(problem, k, 0),
+                                  .a = getrf_resume_at(problem, k, 0),
                                   .b = trsm.b,
-                                  .c = at(problem, k, written),
+                                  .c = getrf_resume_at(problem, k, written),
                                   .lda = problem->lda,
                                   .ldb = problem->lda,
                                   .ldc = problem->lda};
@@ -73,11 +73,11 @@ static void factor_rest(const struct clb_getrf *problem, const struct clb_host_l
 {
     size_t inner = clb_min(problem->m, problem->n);
     int64_t *ipiv = result->ipiv + k;
-    size_t info = next->getrf(next->context, problem->m - k, problem->n - k, at(problem, k, k),
-                              problem->lda, ipiv);
+    size_t info = next->getrf(next->context, problem->m - k, problem->n - k,
+                              getrf_resume_at(problem, k, k), problem->lda, ipiv);
     for (size_t i = 0; i < inner - k; i++)
         ipiv[i] += (int64_t)k;
-    interchange(problem, result->ipiv, k, inner, false, 0, k);
+    getrf_resume_interchange(problem, result->ipiv, k, inner, false, 0, k);
     if (result->info == 0 || result->info > k)
         result->info = info != 0 ? k + info : 0;
 }
@@ -89,10 +89,10 @@ void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_lu 
     size_t k = clb_min(written, inner);
     if (written == problem->n)
         return;
-    interchange(problem, result->ipiv, k, inner, true, 0, written);
-    interchange(problem, result->ipiv, 0, k, false, written, problem->n);
+    getrf_resume_interchange(problem, result->ipiv, k, inner, true, 0, written);
+    getrf_resume_interchange(problem, result->ipiv, 0, k, false, written, problem->n);
     if (k > 0)
-        look_left(problem, next, k, written);
+        getrf_resume_look_left(problem, next, k, written);
     if (k < inner)
         factor_rest(problem, next, result, k);
     result->columns_written = problem->n;

@@ -9,7 +9,7 @@
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static clb_status factor_here(struct clb_getrf_run *lu, size_t k, size_t width)
+static clb_status getrf_shared_factor_here(struct clb_getrf_run *lu, size_t k, size_t width)
 {
     const struct clb_dmat part = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
     void *panel;
@@ -22,8 +22,8 @@ static clb_status factor_here(struct clb_getrf_run *lu, size_t k, size_t width)
 
 /* Strip [j, j + width) of the panel [k, end) has been factored: its step on the rest of the panel,
  * and its interchanges on what lies left of it. */
-static clb_status follow_strip(struct clb_getrf_run *lu, size_t k, size_t end, size_t j,
-                               size_t width)
+static clb_status getrf_shared_follow_strip(struct clb_getrf_run *lu, size_t k, size_t end,
+                                            size_t j, size_t width)
 {
     const struct clb_dmat left = clb_dmat_part(&lu->x, 0, k, lu->x.rows, j - k);
     size_t first = j + width, moves;
@@ -43,24 +43,24 @@ static clb_status factor_strips(struct clb_getrf_run *lu, size_t k, size_t width
     clb_status status = CLB_OK;
     for (size_t j = k; j < k + width && status == CLB_OK; j += lu->strip) {
         size_t cols = clb_min(lu->strip, k + width - j);
-        status = factor_here(lu, j, cols);
+        status = getrf_shared_factor_here(lu, j, cols);
         if (status == CLB_OK)
-            status = follow_strip(lu, k, k + width, j, cols);
+            status = getrf_shared_follow_strip(lu, k, k + width, j, cols);
     }
     return status == CLB_OK ? clb_queue_set_finish(lu->workspace.queue_set) : status;
 }
 
-static clb_status factor_panel(struct clb_getrf_run *lu, size_t k, size_t width)
+static clb_status getrf_shared_factor_panel(struct clb_getrf_run *lu, size_t k, size_t width)
 {
     if (clb_getrf_is_on_device(lu, k))
         return clb_getrf_factor_on_device(lu, k, width);
-    return width > lu->strip ? factor_strips(lu, k, width) : factor_here(lu, k, width);
+    return width > lu->strip ? factor_strips(lu, k, width) : getrf_shared_factor_here(lu, k, width);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static clb_status step(struct clb_getrf_run *lu, const struct clb_dmat *caller, size_t k,
-                       size_t width)
+static clb_status getrf_shared_step(struct clb_getrf_run *lu, const struct clb_dmat *caller,
+                                    size_t k, size_t width)
 {
     size_t first = k + width, count = lu->x.cols - first, moves;
     clb_status status = clb_getrf_prepare(lu, k, width, &moves);
@@ -77,7 +77,7 @@ static clb_status step(struct clb_getrf_run *lu, const struct clb_dmat *caller, 
     return status;
 }
 
-static clb_status run_steps(struct clb_getrf_run *lu, const struct clb_dmat *caller)
+static clb_status getrf_shared_run_steps(struct clb_getrf_run *lu, const struct clb_dmat *caller)
 {
     /* The first panel is brought in by the CPU, which factors it, and so is everything where the
      * device can't have the caller's matrix. */
@@ -86,9 +86,9 @@ static clb_status run_steps(struct clb_getrf_run *lu, const struct clb_dmat *cal
     clb_status status = clb_dmat_copy_in(&lu->workspace, &part, lu->problem->a, lu->problem->lda);
     for (size_t k = 0; k < lu->inner && status == CLB_OK;) {
         size_t width = clb_getrf_width(lu, k);
-        status = factor_panel(lu, k, width);
+        status = getrf_shared_factor_panel(lu, k, width);
         if (status == CLB_OK)
-            status = step(lu, caller, k, width);
+            status = getrf_shared_step(lu, caller, k, width);
         k += width;
     }
     return status;
@@ -109,7 +109,7 @@ static clb_status take_out(struct clb_getrf_run *lu)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static clb_status open_matrices(struct clb_getrf_run *lu, struct clb_dmat *caller)
+static clb_status getrf_shared_open_matrices(struct clb_getrf_run *lu, struct clb_dmat *caller)
 {
     const struct clb_getrf *problem = lu->problem;
     size_t bytes;
@@ -132,9 +132,9 @@ clb_status clb_getrf_run_shared(struct clb_getrf_run *lu, const struct clb_gemm_
         .rows = lu->problem->m, .cols = lu->problem->n, .ld = lu->problem->lda};
     clb_status status = clb_getrf_open(lu, variant);
     if (status == CLB_OK)
-        status = open_matrices(lu, &caller);
+        status = getrf_shared_open_matrices(lu, &caller);
     if (status == CLB_OK)
-        status = run_steps(lu, &caller);
+        status = getrf_shared_run_steps(lu, &caller);
     if (status == CLB_OK)
         status = take_out(lu);
     bool idle = clb_workspace_finish(&lu->workspace);

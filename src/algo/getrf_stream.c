@@ -22,7 +22,7 @@
 /* Of the first panel's columns, where the device waits for them. */
 #define FIRST_PIECES ((size_t)32)
 
-struct run {
+struct getrf_stream_run {
     struct clb_getrf_run *lu;
     struct clb_transfer_queue transfers;
     struct clb_transfer *transfer;        /* groups that go up, then chunks that come down */
@@ -52,7 +52,7 @@ static size_t column_ld(const struct clb_getrf_run *lu, size_t j)
 
 /* The columns right of the first panel: the second panel, then shares of the rest. Or all columns,
  * panel by panel, the first one in small pieces. */
-static void make_groups(struct run *run)
+static void make_groups(struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
     size_t m = lu->x.rows, n = lu->x.cols, first = run->ahead ? 0 : clb_getrf_width(lu, 0);
@@ -73,7 +73,7 @@ static void make_groups(struct run *run)
 
 /* Chunks hold columns of one panel, so that one order of rows is theirs; behind the last panel
  * there is none. */
-static void make_chunks(struct run *run)
+static void make_chunks(struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
     size_t m = lu->x.rows, n = lu->x.cols;
@@ -96,7 +96,7 @@ static void make_chunks(struct run *run)
 }
 
 /* The parts of B are its chunks. */
-static clb_status make_parts(struct run *run)
+static clb_status getrf_stream_make_parts(struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
     if (lu->system == NULL)
@@ -110,7 +110,7 @@ static clb_status make_parts(struct run *run)
     return status;
 }
 
-static clb_status make_transfer(struct run *run)
+static clb_status getrf_stream_make_transfer(struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
     size_t n = lu->x.cols, most = 3 + GROUPS + 2 * n;
@@ -120,12 +120,12 @@ static clb_status make_transfer(struct run *run)
         return CLB_ERR_NOMEM;
     make_groups(run);
     make_chunks(run);
-    return make_parts(run);
+    return getrf_stream_make_parts(run);
 }
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
-static clb_status get_memory(struct run *run)
+static clb_status getrf_stream_get_memory(struct getrf_stream_run *run)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t m = lu->x.rows, width = clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner));
@@ -139,7 +139,7 @@ static clb_status get_memory(struct run *run)
             status = clb_panel_staging_open(&run->staging, &lu->workspace, m, width);
     }
     if (status == CLB_OK)
-        status = make_transfer(run);
+        status = getrf_stream_make_transfer(run);
     for (size_t i = 0; i < clb_min(CHUNKS, run->chunks) && status == CLB_OK; i++)
         status = clb_buffer_get(lu->runtime, CLB_MEMORY_DEVICE, m * run->chunk_cols * lu->element,
                                 &run->chunk[i]);
@@ -151,14 +151,14 @@ static clb_status get_memory(struct run *run)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-static struct clb_dmat panel_of(const struct clb_getrf_run *lu, size_t k, size_t width)
+static struct clb_dmat getrf_stream_panel_of(const struct clb_getrf_run *lu, size_t k, size_t width)
 {
     return clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
 }
 
 /* Factor the panel of step k, and have it on the device. What the CPU factors is in pinned memory.
  */
-static clb_status factor_panel(struct run *run, size_t k, size_t width)
+static clb_status getrf_stream_factor_panel(struct getrf_stream_run *run, size_t k, size_t width)
 {
     struct clb_getrf_run *lu = run->lu;
     bool there = clb_getrf_is_on_device(lu, k);
@@ -166,7 +166,7 @@ static clb_status factor_panel(struct run *run, size_t k, size_t width)
     if (!there)
         clb_getrf_factor(lu, k, width, run->staging.pinned->host, lu->x.rows - k);
     if (!there || k == 0) {
-        const struct clb_dmat panel = panel_of(lu, k, width);
+        const struct clb_dmat panel = getrf_stream_panel_of(lu, k, width);
         status = clb_panel_staging_up(&run->staging, &panel);
     }
     if (status == CLB_OK && there)
@@ -177,7 +177,8 @@ static clb_status factor_panel(struct run *run, size_t k, size_t width)
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* The rest of a step, behind the columns of the next panel; in the first step as it arrives. */
-static clb_status apply_rest(struct run *run, size_t k, size_t width, size_t first, size_t moves)
+static clb_status getrf_stream_apply_rest(struct getrf_stream_run *run, size_t k, size_t width,
+                                          size_t first, size_t moves)
 {
     struct clb_getrf_run *lu = run->lu;
     clb_status status = CLB_OK;
@@ -197,7 +198,8 @@ static clb_status apply_rest(struct run *run, size_t k, size_t width, size_t fir
 
 /* Step k, whose panel is factored, and the next panel; `next` is its width, or the columns that the
  * first call of the step takes where there is none. */
-static clb_status step(struct run *run, size_t k, size_t width, size_t next, bool last)
+static clb_status getrf_stream_step(struct getrf_stream_run *run, size_t k, size_t width,
+                                    size_t next, bool last)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t first = k + width, moves;
@@ -207,16 +209,16 @@ static clb_status step(struct run *run, size_t k, size_t width, size_t next, boo
     if (status == CLB_OK && next > 0)
         status = clb_getrf_apply(lu, k, width, first, next, moves, false);
     if (status == CLB_OK && !last && !clb_getrf_is_on_device(lu, first)) {
-        const struct clb_dmat panel = panel_of(lu, first, next);
+        const struct clb_dmat panel = getrf_stream_panel_of(lu, first, next);
         status = clb_panel_staging_down(&run->staging, &panel);
     }
     if (status == CLB_OK)
-        status = apply_rest(run, k, width, first + next, moves);
+        status = getrf_stream_apply_rest(run, k, width, first + next, moves);
     clb_status waited = clb_panel_staging_await(&run->staging);
     return status == CLB_OK ? waited : status;
 }
 
-static clb_status run_steps(struct run *run)
+static clb_status getrf_stream_run_steps(struct getrf_stream_run *run)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t k = 0, width = clb_getrf_width(lu, 0);
@@ -228,9 +230,9 @@ static clb_status run_steps(struct run *run)
         size_t next = last ? lu->x.cols - first : clb_getrf_width(lu, first);
         if (k == 0 && run->groups > 0)
             next = run->transfer[0].x.cols;
-        status = factor_panel(run, k, width);
+        status = getrf_stream_factor_panel(run, k, width);
         if (status == CLB_OK)
-            status = step(run, k, width, next, last);
+            status = getrf_stream_step(run, k, width, next, last);
         k = first;
         width = next;
     }
@@ -239,7 +241,7 @@ static clb_status run_steps(struct run *run)
 
 /* ---- write-back ------------------------------------------------------------------------------ */
 
-static clb_status send_order(struct run *run, size_t k, size_t width)
+static clb_status send_order(struct getrf_stream_run *run, size_t k, size_t width)
 {
     struct clb_getrf_run *lu = run->lu;
     clb_getrf_order(lu, k + width, lu->inner, run->order_host);
@@ -247,7 +249,7 @@ static clb_status send_order(struct run *run, size_t k, size_t width)
                                lu->x.rows * sizeof(cl_uint), run->order_host);
 }
 
-static clb_status send_chunk(struct run *run, size_t index, size_t first)
+static clb_status send_chunk(struct getrf_stream_run *run, size_t index, size_t first)
 {
     struct clb_getrf_run *lu = run->lu;
     struct clb_transfer *transfer = &run->transfer[run->groups + index];
@@ -266,7 +268,7 @@ static clb_status send_chunk(struct run *run, size_t index, size_t first)
     return status;
 }
 
-static clb_status write_back(struct run *run)
+static clb_status getrf_stream_write_back(struct getrf_stream_run *run)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->problem->n;
@@ -287,7 +289,7 @@ static clb_status write_back(struct run *run)
 /* ---- the run --------------------------------------------------------------------------------- */
 
 /* The first `arrived` chunks are in the caller's matrices. */
-static void note_progress(const struct run *run)
+static void note_progress(const struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
     for (size_t i = 0; i < run->transfers.arrived; i++) {
@@ -302,20 +304,21 @@ static void note_progress(const struct run *run)
         clb_gemm_progress_free(lu->progress);
 }
 
-static clb_status run_all(struct run *run, const struct clb_gemm_variant *variant)
+static clb_status getrf_stream_run_all(struct getrf_stream_run *run,
+                                       const struct clb_gemm_variant *variant)
 {
     run->lu->begun = true;
     clb_transfer_queue_start(&run->transfers);
     clb_status status = run->ahead ? clb_getrf_run_lookahead(run->lu, variant, &run->transfers,
                                                              run->transfer, run->groups, &run->idle)
-                                   : run_steps(run);
+                                   : getrf_stream_run_steps(run);
     if (status == CLB_OK && run->lu->system != NULL && run->lu->result->info == 0)
         status = clb_getrf_solve(run->lu);
     /* Complete, and known to be so, before anything is written. */
     if (status == CLB_OK)
         status = clb_queue_set_finish(run->lu->workspace.queue_set);
     if (status == CLB_OK)
-        status = write_back(run);
+        status = getrf_stream_write_back(run);
     status = clb_transfer_queue_finish(&run->transfers, status);
     note_progress(run);
     return status;
@@ -323,18 +326,18 @@ static clb_status run_all(struct run *run, const struct clb_gemm_variant *varian
 
 clb_status clb_getrf_run_stream(struct clb_getrf_run *lu, const struct clb_gemm_variant *variant)
 {
-    struct run run = {.lu = lu, .idle = true};
+    struct getrf_stream_run run = {.lu = lu, .idle = true};
     clb_status status = clb_getrf_open(lu, variant);
     if (status == CLB_OK) {
         run.ahead = clb_getrf_is_on_device(lu, 0);
-        status = get_memory(&run);
+        status = getrf_stream_get_memory(&run);
     }
     if (status == CLB_OK)
         status = clb_transfer_queue_open(
             &run.transfers, lu->workspace.queue_set, lu->problem->precision, run.transfer,
             run.groups + run.chunks, variant->tuning.value[CLB_PARAM_THREADS]);
     if (status == CLB_OK)
-        status = run_all(&run, variant);
+        status = getrf_stream_run_all(&run, variant);
     bool idle = clb_workspace_finish(&lu->workspace) && run.idle;
     if (status == CLB_OK)
         status = clb_queue_set_check(lu->workspace.queue_set);

@@ -9,7 +9,7 @@
 /* Columns that a thread takes at once. */
 #define SHARE ((size_t)64)
 
-struct writer {
+struct getrf_write_writer {
     const struct clb_getrf_run *lu;
     const char *from;
     atomic_size_t *next; /* column */
@@ -17,7 +17,7 @@ struct writer {
 };
 
 /* The panel of a column. */
-static size_t panel_of(const struct clb_getrf_run *lu, size_t column, size_t *width)
+static size_t getrf_write_panel_of(const struct clb_getrf_run *lu, size_t column, size_t *width)
 {
     size_t k = 0;
     for (;;) {
@@ -28,7 +28,7 @@ static size_t panel_of(const struct clb_getrf_run *lu, size_t column, size_t *wi
     }
 }
 
-static void write_columns(const struct writer *writer, size_t begin, size_t end)
+static void write_columns(const struct getrf_write_writer *writer, size_t begin, size_t end)
 {
     const struct clb_getrf_run *lu = writer->lu;
     const struct clb_getrf *problem = lu->problem;
@@ -37,7 +37,7 @@ static void write_columns(const struct writer *writer, size_t begin, size_t end)
         const char *from = writer->from + j * lu->x.ld * lu->element;
         char *to = (char *)problem->a + j * problem->lda * lu->element;
         if (j >= ordered) {
-            size_t width, k = panel_of(lu, j, &width);
+            size_t width, k = getrf_write_panel_of(lu, j, &width);
             bool later = k + width < lu->inner;
             clb_getrf_order(lu, k + width, lu->inner, writer->order);
             ordered = later ? k + width : lu->x.cols;
@@ -49,9 +49,9 @@ static void write_columns(const struct writer *writer, size_t begin, size_t end)
     }
 }
 
-static void write_shares(void *argument)
+static void getrf_write_shares(void *argument)
 {
-    const struct writer *writer = argument;
+    const struct getrf_write_writer *writer = argument;
     size_t cols = writer->lu->x.cols;
     for (;;) {
         size_t begin = atomic_fetch_add(writer->next, SHARE);
@@ -64,7 +64,7 @@ static void write_shares(void *argument)
 clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size_t threads)
 {
     struct clb_workers workers;
-    struct writer writer[CLB_MAX_WORKERS + 1];
+    struct getrf_write_writer writer[CLB_MAX_WORKERS + 1];
     atomic_size_t next = 0;
     threads = clb_min(clb_min(clb_div_up(lu->x.cols, SHARE), threads), CLB_MAX_WORKERS + 1);
     cl_uint *order = calloc(clb_max(threads, 1) * lu->x.rows, sizeof *order);
@@ -72,10 +72,10 @@ clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from, size
         return CLB_ERR_NOMEM;
     clb_workers_lend(&workers, clb_max(threads, 1) - 1, false);
     for (size_t i = 0; i <= workers.count; i++)
-        writer[i] = (struct writer){lu, from, &next, order + i * lu->x.rows};
+        writer[i] = (struct getrf_write_writer){lu, from, &next, order + i * lu->x.rows};
     for (size_t i = 0; i < workers.count; i++)
-        clb_workers_start(&workers, i, write_shares, &writer[i + 1]);
-    write_shares(&writer[0]);
+        clb_workers_start(&workers, i, getrf_write_shares, &writer[i + 1]);
+    getrf_write_shares(&writer[0]);
     clb_workers_return(&workers);
     lu->result->columns_written = lu->x.cols;
     free(order);

@@ -16,7 +16,7 @@
 /* Columns that a thread takes at once. */
 #define SHARE ((size_t)64)
 
-struct writer {
+struct getri_writer {
     const struct clb_getri *problem;
     const char *x;
     size_t ld, element;
@@ -24,9 +24,9 @@ struct writer {
     atomic_size_t next; /* column */
 };
 
-static void write_shares(void *argument)
+static void getri_write_shares(void *argument)
 {
-    struct writer *writer = argument;
+    struct getri_writer *writer = argument;
     const struct clb_getri *problem = writer->problem;
     for (;;) {
         size_t begin = atomic_fetch_add(&writer->next, SHARE);
@@ -39,13 +39,13 @@ static void write_shares(void *argument)
     }
 }
 
-static void write_back(struct writer *writer)
+static void getri_write_back(struct getri_writer *writer)
 {
     struct clb_workers workers;
     clb_workers_lend(&workers, clb_div_up(writer->problem->n, SHARE) - 1, false);
     for (size_t i = 0; i < workers.count; i++)
-        clb_workers_start(&workers, i, write_shares, writer);
-    write_shares(writer);
+        clb_workers_start(&workers, i, getri_write_shares, writer);
+    getri_write_shares(writer);
     clb_workers_return(&workers);
 }
 
@@ -128,8 +128,8 @@ clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (order != NULL && x != NULL)
         status = solve_for_inverse(runtime, variant, problem, x, ld, kernel);
     if (status == CLB_OK) {
-        struct writer writer = {problem, x, ld, element, order, 0};
-        write_back(&writer);
+        struct getri_writer writer = {problem, x, ld, element, order, 0};
+        getri_write_back(&writer);
     }
     free(order);
     free(x);

@@ -18,9 +18,9 @@
 /* ---- one tile -------------------------------------------------------------------------------- */
 
 /* The part of a tile to which a pass contributes. */
-static struct clb_rect find_support(const struct clb_inplace *run,
-                                    const struct clb_inplace_tile *tile,
-                                    const struct clb_pass *pass)
+static struct clb_rect inplace_find_support(const struct clb_inplace *run,
+                                            const struct clb_inplace_tile *tile,
+                                            const struct clb_pass *pass)
 {
     const struct clb_rect *block = &tile->block, *rect = &tile->rect;
     const struct clb_span rows =
@@ -38,9 +38,9 @@ static struct clb_rect find_support(const struct clb_inplace *run,
 }
 
 /* The product of packed chunks for a rectangle of a tile, in launches that are not too wide. */
-static clb_status launch(struct clb_inplace *run, const struct clb_inplace_tile *tile,
-                         const struct clb_pass *pass, const struct clb_rect *rect,
-                         struct clb_product product, struct clb_order order)
+static clb_status inplace_launch(struct clb_inplace *run, const struct clb_inplace_tile *tile,
+                                 const struct clb_pass *pass, const struct clb_rect *rect,
+                                 struct clb_product product, struct clb_order order)
 {
     const struct clb_gemm_variant *variant = run->variant;
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
@@ -72,12 +72,12 @@ static clb_status launch(struct clb_inplace *run, const struct clb_inplace_tile 
     return status;
 }
 
-static clb_status multiply(struct clb_inplace *run, const struct clb_inplace_tile *tile,
-                           size_t slab, size_t index, const struct clb_buffer *c)
+static clb_status inplace_multiply(struct clb_inplace *run, const struct clb_inplace_tile *tile,
+                                   size_t slab, size_t index, const struct clb_buffer *c)
 {
     const struct clb_gemm_plan *plan = &run->plan;
     const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
-    const struct clb_rect rect = find_support(run, tile, &pass);
+    const struct clb_rect rect = inplace_find_support(run, tile, &pass);
     const cl_event *wait;
     struct clb_product product = {.k = pass.k, .c = c->mem, .ldc = plan->ldc, .add = slab > 0};
     if (rect.rows == 0 || rect.cols == 0)
@@ -86,10 +86,10 @@ static clb_status multiply(struct clb_inplace *run, const struct clb_inplace_til
         clb_inplace_operands(run, &tile->block, slab, &pass, index, &product, &wait);
     if (status != CLB_OK)
         return status;
-    return launch(run, tile, &pass, &rect, product,
-                  (struct clb_order){.queue = clb_inplace_queue(run, index % plan->queues),
-                                     .waits = wait != NULL,
-                                     .wait_list = wait});
+    return inplace_launch(run, tile, &pass, &rect, product,
+                          (struct clb_order){.queue = clb_inplace_queue(run, index % plan->queues),
+                                             .waits = wait != NULL,
+                                             .wait_list = wait});
 }
 
 /* Make the tile in a slot readable by the CPU: run->event[slot] says when. */
@@ -108,7 +108,7 @@ static clb_status enqueue_tile(struct clb_inplace *run, size_t index)
     size_t slot = index % plan->c_slots, turn = index % plan->queues;
     clb_status status = CLB_OK;
     for (size_t slab = 0; slab < plan->slabs && status == CLB_OK; slab++)
-        status = multiply(run, tile, slab, index, run->c[slot]);
+        status = inplace_multiply(run, tile, slab, index, run->c[slot]);
     if (status == CLB_OK)
         status = enqueue_fetch(run, &tile->rect, slot, clb_inplace_queue(run, turn));
     if (status == CLB_OK)
@@ -186,7 +186,7 @@ static clb_status run_tiles(struct clb_inplace *run, struct clb_gemm_progress *p
 
 /* Nothing may be outstanding when the caller's memory goes back to the program. False when a
  * command has failed, or the wait. */
-static bool end_run(struct clb_inplace *run, bool enqueued)
+static bool inplace_end_run(struct clb_inplace *run, bool enqueued)
 {
     bool idle = true;
     for (size_t i = 0; enqueued && i < run->plan.c_slots; i++)
@@ -300,5 +300,5 @@ clb_status clb_gemm_run_inplace(struct clb_runtime *runtime, const struct clb_ge
     bool enqueued = status == CLB_OK;
     if (enqueued)
         status = run_tiles(&run, progress);
-    return end_run(&run, enqueued) ? status : clb_gemm_distrust(problem, progress);
+    return inplace_end_run(&run, enqueued) ? status : clb_gemm_distrust(problem, progress);
 }

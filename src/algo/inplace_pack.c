@@ -55,7 +55,7 @@ clb_status clb_inplace_get(struct clb_inplace *run)
     return status;
 }
 
-static void put_or_leak(struct clb_inplace *run, struct clb_buffer *buffer, bool idle)
+static void inplace_pack_put_or_leak(struct clb_inplace *run, struct clb_buffer *buffer, bool idle)
 {
     if (idle)
         clb_buffer_put(run->runtime, buffer);
@@ -68,11 +68,11 @@ void clb_inplace_put(struct clb_inplace *run, bool idle)
     for (size_t i = 0; run->a != NULL && i < run->a_count + run->b_count; i++) {
         if (run->a[i].ready != NULL)
             clb_cl.ReleaseEvent(run->a[i].ready);
-        put_or_leak(run, run->a[i].buffer, idle);
+        inplace_pack_put_or_leak(run, run->a[i].buffer, idle);
     }
     for (size_t i = 0; i < CLB_COUNT_OF(run->c); i++) {
-        put_or_leak(run, run->c[i], idle);
-        put_or_leak(run, run->mixed[i], idle);
+        inplace_pack_put_or_leak(run, run->c[i], idle);
+        inplace_pack_put_or_leak(run, run->mixed[i], idle);
     }
     free(run->a);
     free(run->tile);
@@ -110,9 +110,9 @@ static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *o
 
 /* Pack elements [i0, i0 + w) of an operand, or what of them is not zero. Only the first launch
  * waits, and the event is the last one's. */
-static clb_status pack(struct clb_inplace *run, const struct clb_operand *operand, size_t i0,
-                       size_t w, const struct clb_pass *pass, const struct clb_buffer *slot,
-                       size_t turn, struct clb_order order)
+static clb_status pack_chunk(struct clb_inplace *run, const struct clb_operand *operand, size_t i0,
+                             size_t w, const struct clb_pass *pass, const struct clb_buffer *slot,
+                             size_t turn, struct clb_order order)
 {
     size_t unit = clb_gemm_unit(run->variant, operand->role), count;
     size_t widest = clb_gemm_widest(run->variant, operand->role);
@@ -180,12 +180,12 @@ static clb_status ensure_kept(struct clb_inplace *run, const struct clb_rect *bl
     slot->ready = NULL;
     slot->holds = chunk + 1;
     slot->turn = turn;
-    clb_status status =
-        pack(run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
-             (struct clb_order){.queue = clb_inplace_queue(run, turn),
-                                .waits = over,
-                                .wait_list = over ? &run->event[(index - 1) % plan->c_slots] : NULL,
-                                .event = both ? &slot->ready : NULL});
+    clb_status status = pack_chunk(
+        run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
+        (struct clb_order){.queue = clb_inplace_queue(run, turn),
+                           .waits = over,
+                           .wait_list = over ? &run->event[(index - 1) % plan->c_slots] : NULL,
+                           .event = both ? &slot->ready : NULL});
     /* The other queue waits for it. */
     if (status == CLB_OK && both)
         status = clb_queue_flush(clb_inplace_queue(run, turn));
@@ -205,8 +205,8 @@ static clb_status ensure_own(struct clb_inplace *run, const struct clb_rect *blo
     if (slot->holds == chunk + 1)
         return CLB_OK;
     slot->holds = chunk + 1;
-    return pack(run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
-                (struct clb_order){.queue = clb_inplace_queue(run, turn)});
+    return pack_chunk(run, side.operand, side.first, side.extent, pass, slot->buffer, turn,
+                      (struct clb_order){.queue = clb_inplace_queue(run, turn)});
 }
 
 /* The product takes B as it is. */

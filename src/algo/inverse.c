@@ -30,7 +30,7 @@ static void choose_blocks(struct clb_inverse_state *inverting)
 
 /* Updates of the inverse are at most half as large as the matrix; those of the product have a
  * strip's rows (or columns). */
-static struct clb_workspace_limits limits_of(const struct clb_inverse *problem)
+static struct clb_workspace_limits inverse_limits_of(const struct clb_inverse *problem)
 {
     size_t n = problem->n, half = clb_min(n / 2 + MOST_ROWS, n), strip = clb_min(n, MOST_ROWS);
     struct clb_workspace_limits limits = {0};
@@ -50,7 +50,7 @@ clb_status clb_inverting_open(struct clb_inverse_state *inverting,
                               const struct clb_gemm_variant *variant)
 {
     const struct clb_inverse *problem = inverting->problem;
-    const struct clb_workspace_limits limits = limits_of(problem);
+    const struct clb_workspace_limits limits = inverse_limits_of(problem);
     size_t n = problem->n;
     inverting->element = clb_precision_size(problem->precision);
     inverting->n = n;
@@ -154,7 +154,7 @@ static clb_status invert(struct clb_inverse_state *inverting, size_t i, size_t m
 /* ---- the product ----------------------------------------------------------------------------- */
 
 /* Y = X^H*X or X*X^H, one triangle and what is within strips beside it. */
-static clb_status multiply(struct clb_inverse_state *inverting)
+static clb_status inverse_multiply(struct clb_inverse_state *inverting)
 {
     const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
     bool upper = inverting->problem->upper;
@@ -200,7 +200,7 @@ clb_status clb_inverting_compute(struct clb_inverse_state *inverting)
                                         problem->upper);
     }
     if (status == CLB_OK && problem->multiplies)
-        status = multiply(inverting);
+        status = inverse_multiply(inverting);
     return status;
 }
 

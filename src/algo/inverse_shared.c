@@ -3,13 +3,14 @@
 #include "inverse.h"
 #include "shared.h"
 
-struct run {
+struct inverse_shared_run {
     struct clb_inverse_state *inverting;
     struct clb_operand_view view;
     struct clb_buffer *x, *y;
 };
 
-static clb_status get_matrix(struct run *run, struct clb_dmat *x, struct clb_buffer **buffer)
+static clb_status inverse_shared_get_matrix(struct inverse_shared_run *run, struct clb_dmat *x,
+                                            struct clb_buffer **buffer)
 {
     size_t bytes;
     clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, run->inverting->element, &bytes);
@@ -20,13 +21,13 @@ static clb_status get_matrix(struct run *run, struct clb_dmat *x, struct clb_buf
     return status;
 }
 
-static clb_status open_matrices(struct run *run)
+static clb_status inverse_shared_open_matrices(struct inverse_shared_run *run)
 {
     struct clb_inverse_state *inverting = run->inverting;
     const struct clb_inverse *problem = inverting->problem;
-    clb_status status = get_matrix(run, &inverting->x, &run->x);
+    clb_status status = inverse_shared_get_matrix(run, &inverting->x, &run->x);
     if (status == CLB_OK && problem->multiplies)
-        status = get_matrix(run, &inverting->y, &run->y);
+        status = inverse_shared_get_matrix(run, &inverting->y, &run->y);
     if (status == CLB_OK)
         status = clb_operand_view_open(&run->view, &inverting->workspace, problem->a, problem->lda,
                                        &inverting->a);
@@ -34,7 +35,7 @@ static clb_status open_matrices(struct run *run)
 }
 
 /* The mapping ends when everything else has, so that the caller's matrix is nobody's then. */
-static clb_status write_back(struct run *run)
+static clb_status inverse_shared_write_back(struct inverse_shared_run *run)
 {
     struct clb_inverse_state *inverting = run->inverting;
     const struct clb_dmat *result = clb_inverting_result(inverting);
@@ -54,14 +55,14 @@ static clb_status write_back(struct run *run)
 clb_status clb_inverse_run_shared(struct clb_inverse_state *inverting,
                                   const struct clb_gemm_variant *variant)
 {
-    struct run run = {.inverting = inverting};
+    struct inverse_shared_run run = {.inverting = inverting};
     clb_status status = clb_inverting_open(inverting, variant);
     if (status == CLB_OK)
-        status = open_matrices(&run);
+        status = inverse_shared_open_matrices(&run);
     if (status == CLB_OK)
         status = clb_inverting_compute(inverting);
     if (status == CLB_OK)
-        status = write_back(&run);
+        status = inverse_shared_write_back(&run);
     bool idle = clb_workspace_finish(&inverting->workspace);
     clb_operand_view_close(&run.view, inverting->runtime, idle);
     clb_buffer_end(inverting->runtime, run.x, idle);

@@ -9,7 +9,7 @@
 /* Columns of a load. */
 #define COLUMNS ((size_t)512)
 
-struct run {
+struct inverse_stream_run {
     struct clb_inverse_state *inverting;
     struct clb_buffer *memory[2]; /* of a and y, of x */
     void *host;                   /* the result's, with the device's leading dimension */
@@ -19,7 +19,7 @@ struct run {
     size_t loads;
 };
 
-static clb_status get_memory(struct run *run)
+static clb_status inverse_stream_get_memory(struct inverse_stream_run *run)
 {
     struct clb_inverse_state *inverting = run->inverting;
     size_t ld = inverting->x.ld;
@@ -34,7 +34,7 @@ static clb_status get_memory(struct run *run)
     return run->host != NULL ? CLB_OK : CLB_ERR_NOMEM;
 }
 
-static clb_status make_loads(struct run *run)
+static clb_status inverse_stream_make_loads(struct inverse_stream_run *run)
 {
     const struct clb_inverse_state *inverting = run->inverting;
     const struct clb_inverse *problem = inverting->problem;
@@ -56,7 +56,7 @@ static clb_status make_loads(struct run *run)
     return CLB_OK;
 }
 
-static clb_status compute(struct run *run)
+static clb_status compute(struct inverse_stream_run *run)
 {
     struct clb_inverse_state *inverting = run->inverting;
     struct clb_queue *queue = inverting->workspace.queue;
@@ -74,12 +74,12 @@ static clb_status compute(struct run *run)
 clb_status clb_inverse_run_stream(struct clb_inverse_state *inverting,
                                   const struct clb_gemm_variant *variant)
 {
-    struct run run = {.inverting = inverting};
+    struct inverse_stream_run run = {.inverting = inverting};
     clb_status status = clb_inverting_open(inverting, variant);
     if (status == CLB_OK)
-        status = get_memory(&run);
+        status = inverse_stream_get_memory(&run);
     if (status == CLB_OK)
-        status = make_loads(&run);
+        status = inverse_stream_make_loads(&run);
     if (status == CLB_OK)
         status = clb_transfer_queue_open(&run.transfers, inverting->workspace.queue_set,
                                          inverting->problem->precision, run.transfer, 2 * run.loads,

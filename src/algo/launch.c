@@ -1,7 +1,7 @@
 /* The kernels of a variant: arguments and launch geometry. */
 #include "algo.h"
 
-static size_t panel_width(const struct clb_gemm_variant *variant, clb_operand_role role)
+static size_t launch_panel_width(const struct clb_gemm_variant *variant, clb_operand_role role)
 {
     return variant->tuning.value[role == CLB_OPERAND_A ? CLB_PARAM_MR : CLB_PARAM_NR];
 }
@@ -20,7 +20,7 @@ static size_t real_width(const struct clb_gemm_variant *variant, clb_operand_rol
 
 size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role)
 {
-    size_t width = panel_width(variant, role), each = real_width(variant, role, 1);
+    size_t width = launch_panel_width(variant, role), each = real_width(variant, role, 1);
     return width % each == 0 ? width / each : width;
 }
 
@@ -39,8 +39,8 @@ size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role 
 bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant)
 {
     return variant->family->has_skip &&
-           panel_width(variant, CLB_OPERAND_A) %
-                   (parts(variant) * panel_width(variant, CLB_OPERAND_B)) ==
+           launch_panel_width(variant, CLB_OPERAND_A) %
+                   (parts(variant) * launch_panel_width(variant, CLB_OPERAND_B)) ==
                0;
 }
 
@@ -48,7 +48,7 @@ bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant)
 static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_role role, size_t k)
 {
     const size_t *value = variant->tuning.value;
-    size_t width = panel_width(variant, role);
+    size_t width = launch_panel_width(variant, role);
     size_t blocks = clb_div_up(k * parts(variant), value[CLB_PARAM_KU]);
     return clb_gemm_is_split(variant) ? blocks * variant->family->block_bytes(value, width)
                                       : blocks * width * value[CLB_PARAM_KU];
@@ -58,14 +58,14 @@ size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role
                         size_t k)
 {
     size_t unit = clb_gemm_is_split(variant) ? 1 : clb_precision_real_size(variant->precision);
-    return clb_div_up(real_width(variant, role, w), panel_width(variant, role)) *
+    return clb_div_up(real_width(variant, role, w), launch_panel_width(variant, role)) *
            panel_units(variant, role, k) * unit;
 }
 
 cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
                            size_t k)
 {
-    return real_width(variant, role, i0) / panel_width(variant, role) *
+    return real_width(variant, role, i0) / launch_panel_width(variant, role) *
            panel_units(variant, role, k);
 }
 
@@ -82,9 +82,10 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
     return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
 }
 
-static clb_status launch(struct clb_queue_set *queue_set, struct clb_program *program,
-                         const char *name, const struct clb_argument *arguments, size_t count,
-                         const struct clb_geometry *geometry, struct clb_order order)
+static clb_status launch_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count, const struct clb_geometry *geometry,
+                                struct clb_order order)
 {
     cl_kernel kernel;
     clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
@@ -119,9 +120,9 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
     if (parts(variant) > 1)
         arguments[count++] = CLB_ARG(conjugate);
     struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
-    return launch(queue_set, kind != 0 ? *variant->shapes : variant->program,
-                  names[kind != 0][role][chunk->depth_contiguous], arguments, count, &geometry,
-                  order);
+    return launch_kernel(queue_set, kind != 0 ? *variant->shapes : variant->program,
+                         names[kind != 0][role][chunk->depth_contiguous], arguments, count,
+                         &geometry, order);
 }
 
 /* As beta with alpha = -1: subtract product by product (CLB_IN_ORDER in the kernels). */
@@ -174,5 +175,5 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
         program = *variant->shapes;
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
-    return launch(queue_set, program, name, arguments, count, &geometry, order);
+    return launch_kernel(queue_set, program, name, arguments, count, &geometry, order);
 }

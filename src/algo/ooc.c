@@ -6,7 +6,7 @@
 /* ---- plan ------------------------------------------------------------------------------------ */
 
 /* Panels are never cut. */
-static void cut(struct clb_ooc_run *run, size_t width)
+static void ooc_cut(struct clb_ooc_run *run, size_t width)
 {
     const struct clb_getrf_run *lu = run->lu;
     size_t n = lu->problem->n, each = clb_div_up(n, clb_div_up(n, width));
@@ -106,11 +106,11 @@ static clb_status make_plan(struct clb_ooc_run *run, size_t width)
     run->block = calloc(most, sizeof *run->block);
     if (run->panel == NULL || run->block == NULL)
         return CLB_ERR_NOMEM;
-    cut(run, width);
+    ooc_cut(run, width);
     return CLB_OK;
 }
 
-static clb_status make_loads(struct clb_ooc_run *run)
+static clb_status ooc_make_loads(struct clb_ooc_run *run)
 {
     size_t loads = run->panels + 2 * run->blocks;
     for (size_t b = 0; b < run->blocks; b++)
@@ -129,7 +129,7 @@ static clb_status make_loads(struct clb_ooc_run *run)
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
-static clb_status get_matrix(struct clb_ooc_run *run, size_t cols, struct clb_buffer **buffer)
+static clb_status ooc_get_matrix(struct clb_ooc_run *run, size_t cols, struct clb_buffer **buffer)
 {
     size_t bytes;
     const struct clb_getrf_run *lu = run->lu;
@@ -139,7 +139,7 @@ static clb_status get_matrix(struct clb_ooc_run *run, size_t cols, struct clb_bu
     return status;
 }
 
-static clb_status get_memory(struct clb_ooc_run *run)
+static clb_status ooc_get_memory(struct clb_ooc_run *run)
 {
     struct clb_getrf_run *lu = run->lu;
     size_t widest = 0, widest_panel = 0;
@@ -147,9 +147,9 @@ static clb_status get_memory(struct clb_ooc_run *run)
         widest = clb_max(widest, run->block[b].end - run->block[b].first);
     for (size_t p = 0; p < run->panels; p++)
         widest_panel = clb_max(widest_panel, run->panel[p].width);
-    clb_status status = get_matrix(run, widest, &lu->memory);
+    clb_status status = ooc_get_matrix(run, widest, &lu->memory);
     for (size_t i = 0; i < CLB_OOC_SLOTS && status == CLB_OK; i++)
-        status = get_matrix(run, widest_panel, &run->slot[i]);
+        status = ooc_get_matrix(run, widest_panel, &run->slot[i]);
     if (status == CLB_OK)
         status = clb_buffer_get(lu->runtime, CLB_MEMORY_HOST,
                                 lu->x.rows * widest_panel * lu->element, &run->staging);
@@ -165,9 +165,9 @@ clb_status clb_ooc_open(struct clb_ooc_run *run, const struct clb_gemm_variant *
     if (status == CLB_OK)
         status = make_plan(run, width);
     if (status == CLB_OK)
-        status = get_memory(run);
+        status = ooc_get_memory(run);
     if (status == CLB_OK)
-        status = make_loads(run);
+        status = ooc_make_loads(run);
     if (status == CLB_OK)
         status = clb_transfer_queue_open(&run->transfers, lu->workspace.queue_set,
                                          lu->problem->precision, run->transfer, run->transfer_count,

@@ -84,7 +84,7 @@ static size_t unite(struct range *range, size_t count)
 
 /* The operands in the ranges that could be wrapped; one that is not a whole number of elements
  * behind the begin of its range is copied. */
-static void place(struct clb_operand *operand, const struct range *range, size_t count)
+static void operand_place(struct clb_operand *operand, const struct range *range, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         size_t distance = (size_t)(operand->host - range[i].begin);
@@ -96,8 +96,8 @@ static void place(struct clb_operand *operand, const struct range *range, size_t
     }
 }
 
-static clb_status wrap(struct clb_runtime *runtime, const struct clb_gemm *problem,
-                       struct clb_operands *operands)
+static clb_status operand_wrap(struct clb_runtime *runtime, const struct clb_gemm *problem,
+                               struct clb_operands *operands)
 {
     struct range range[2 * CLB_MAX_TERMS];
     size_t count = 0;
@@ -117,8 +117,8 @@ static clb_status wrap(struct clb_runtime *runtime, const struct clb_gemm *probl
             range[i].mem = operands->wrapped[i];
     }
     for (size_t t = 0; t < operands->terms; t++) {
-        place(&operands->a[t], range, count);
-        place(&operands->b[t], range, count);
+        operand_place(&operands->a[t], range, count);
+        operand_place(&operands->b[t], range, count);
     }
     return CLB_OK;
 }
@@ -144,7 +144,7 @@ clb_status clb_operands_open(struct clb_runtime *runtime, const struct clb_gemm 
         operands->a[t] = clb_operand_of_term(problem, CLB_OPERAND_A, t);
         operands->b[t] = clb_operand_of_term(problem, CLB_OPERAND_B, t);
     }
-    clb_status status = wrap(runtime, problem, operands);
+    clb_status status = operand_wrap(runtime, problem, operands);
     if (status == CLB_OK)
         status = get_raw(runtime, operands->a, operands->terms, plan->a_bytes, &operands->raw[0]);
     if (status == CLB_OK)

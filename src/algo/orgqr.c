@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-struct run {
+struct orgqr_run {
     struct clb_runtime *runtime;
     const struct clb_orgqr *problem;
     struct clb_orgqr_result *result;
@@ -32,8 +32,8 @@ struct clb_orgqr clb_orgqr_rest(const struct clb_orgqr *problem,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static clb_status get_matrix(struct run *run, clb_memory_kind kind, size_t cols, struct clb_dmat *x,
-                             struct clb_buffer **buffer)
+static clb_status orgqr_get_matrix(struct orgqr_run *run, clb_memory_kind kind, size_t cols,
+                                   struct clb_dmat *x, struct clb_buffer **buffer)
 {
     size_t bytes, ld = clb_dmat_ld(run->problem->m, run->element);
     clb_status status = clb_extent_bytes(ld, cols, ld, run->element, &bytes);
@@ -44,7 +44,7 @@ static clb_status get_matrix(struct run *run, clb_memory_kind kind, size_t cols,
     return status;
 }
 
-static clb_status open_run(struct run *run, const struct clb_gemm_variant *variant,
+static clb_status open_run(struct orgqr_run *run, const struct clb_gemm_variant *variant,
                            clb_memory_kind kind)
 {
     const struct clb_orgqr *problem = run->problem;
@@ -56,10 +56,10 @@ static clb_status open_run(struct run *run, const struct clb_gemm_variant *varia
     if (status != CLB_OK)
         return status;
     run->result->kernel = run->workspace.variant->name;
-    return get_matrix(run, kind, problem->n, &run->q, &run->memory);
+    return orgqr_get_matrix(run, kind, problem->n, &run->q, &run->memory);
 }
 
-static clb_status open_reflectors(struct run *run)
+static clb_status open_reflectors(struct orgqr_run *run)
 {
     run->reflectors =
         (struct clb_reflectors){.nb = run->nb, .a = run->vectors, .tau = run->problem->tau};
@@ -68,7 +68,7 @@ static clb_status open_reflectors(struct run *run)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static clb_status make_q(struct run *run)
+static clb_status make_q(struct orgqr_run *run)
 {
     size_t m = run->q.rows, n = run->q.cols, blocks = clb_div_up(run->problem->k, run->nb);
     clb_status status = clb_reflectors_form(&run->reflectors, 0, run->problem->k);
@@ -84,7 +84,7 @@ static clb_status make_q(struct run *run)
 
 /* ---- where memory is shared: the caller's vectors are used in place -------------------------- */
 
-static clb_status open_vectors(struct run *run)
+static clb_status open_vectors(struct orgqr_run *run)
 {
     const struct clb_orgqr *problem = run->problem;
     size_t bytes;
@@ -97,13 +97,13 @@ static clb_status open_vectors(struct run *run)
         return CLB_OK;
     }
     run->wrapped = NULL;
-    status = get_matrix(run, CLB_MEMORY_HOST, problem->k, &run->vectors, &run->copy);
+    status = orgqr_get_matrix(run, CLB_MEMORY_HOST, problem->k, &run->vectors, &run->copy);
     if (status == CLB_OK)
         status = clb_dmat_copy_in(&run->workspace, &run->vectors, problem->a, problem->lda);
     return status;
 }
 
-static clb_status run_shared(struct run *run)
+static clb_status run_shared(struct orgqr_run *run)
 {
     bool written = false;
     clb_status status = open_vectors(run);
@@ -120,7 +120,7 @@ static clb_status run_shared(struct run *run)
 
 /* ---- a device with its own memory ------------------------------------------------------------ */
 
-static clb_status make_transfer(struct run *run)
+static clb_status orgqr_make_transfer(struct orgqr_run *run)
 {
     const struct clb_orgqr *problem = run->problem;
     size_t each = clb_piece_columns(problem->m * run->element, run->nb);
@@ -145,7 +145,7 @@ static clb_status make_transfer(struct run *run)
     return CLB_OK;
 }
 
-static clb_status travel(struct run *run)
+static clb_status travel(struct orgqr_run *run)
 {
     clb_transfer_queue_start(&run->transfers);
     clb_status status = clb_transfer_queue_await(&run->transfers, 0, run->workspace.queue);
@@ -162,14 +162,14 @@ static clb_status travel(struct run *run)
     return status;
 }
 
-static clb_status run_stream(struct run *run, size_t threads)
+static clb_status run_stream(struct orgqr_run *run, size_t threads)
 {
     clb_status status =
-        get_matrix(run, CLB_MEMORY_DEVICE, run->problem->k, &run->vectors, &run->copy);
+        orgqr_get_matrix(run, CLB_MEMORY_DEVICE, run->problem->k, &run->vectors, &run->copy);
     if (status == CLB_OK)
         status = open_reflectors(run);
     if (status == CLB_OK)
-        status = make_transfer(run);
+        status = orgqr_make_transfer(run);
     if (status == CLB_OK)
         status = clb_transfer_queue_open(&run->transfers, run->workspace.queue_set,
                                          run->problem->precision, run->transfer,
@@ -182,7 +182,7 @@ static clb_status run_stream(struct run *run, size_t threads)
 clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_orgqr *problem, struct clb_orgqr_result *result)
 {
-    struct run run = {.runtime = runtime, .problem = problem, .result = result};
+    struct orgqr_run run = {.runtime = runtime, .problem = problem, .result = result};
     bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
     result->columns_left = problem->n;
     result->kernel = variant->name;

@@ -19,7 +19,7 @@ struct clb_ormqr clb_ormqr_part(const struct clb_ormqr *problem, const struct cl
     return part;
 }
 
-static struct clb_workspace_limits limits_of(const struct clb_solve *solve)
+static struct clb_workspace_limits ormqr_limits_of(const struct clb_solve *solve)
 {
     struct product *product = solve->context;
     product->extent = clb_solve_part(solve);
@@ -27,8 +27,8 @@ static struct clb_workspace_limits limits_of(const struct clb_solve *solve)
                                  product->extent);
 }
 
-static clb_status prepare(struct clb_solve *solve, struct clb_workspace *workspace,
-                          const struct clb_dmat *a)
+static clb_status ormqr_prepare(struct clb_solve *solve, struct clb_workspace *workspace,
+                                const struct clb_dmat *a)
 {
     struct product *product = solve->context;
     product->reflectors = (struct clb_reflectors){
@@ -38,8 +38,8 @@ static clb_status prepare(struct clb_solve *solve, struct clb_workspace *workspa
 }
 
 /* Q = H1*...*Hb: Q^H*C and C*Q begin with H1, Q*C and C*Q^H with Hb. */
-static clb_status apply(struct clb_solve *solve, struct clb_workspace *workspace,
-                        const struct clb_dmat *part)
+static clb_status ormqr_apply(struct clb_solve *solve, struct clb_workspace *workspace,
+                              const struct clb_dmat *part)
 {
     struct product *product = solve->context;
     clb_op op = product->problem->trans == CLB_OP_N ? CLB_OP_N : CLB_OP_C;
@@ -57,7 +57,7 @@ static clb_status apply(struct clb_solve *solve, struct clb_workspace *workspace
     return status;
 }
 
-static void end(struct clb_solve *solve, bool idle)
+static void ormqr_end(struct clb_solve *solve, bool idle)
 {
     clb_reflectors_close(&((struct product *)solve->context)->reflectors, idle);
 }
@@ -65,7 +65,8 @@ static void end(struct clb_solve *solve, bool idle)
 clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_ormqr *problem, struct clb_gemm_progress *progress)
 {
-    static const struct clb_solve_work work = {limits_of, prepare, apply, end};
+    static const struct clb_solve_work work = {ormqr_limits_of, ormqr_prepare, ormqr_apply,
+                                               ormqr_end};
     struct product product = {.problem = problem,
                               .nb = clb_min(clb_reflectors_width(runtime, variant), problem->k)};
     struct clb_solve solve = {.work = &work,

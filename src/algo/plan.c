@@ -38,7 +38,7 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
 }
 
 /* Packing B is worth it when every packed element meets many rows of A. */
-static bool is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
     return variant->family->has_direct && problem->transb == CLB_OP_N && problem->level3 == NULL &&
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
@@ -78,8 +78,8 @@ static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role,
 
 /* Count the bytes for a choice of slots of the operand that is kept. The other one's chunks are
  * used again where all tiles have them in common; otherwise one slot, which stays in the cache. */
-static bool fits(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
-                 struct clb_gemm_plan *plan, size_t slots, uint64_t budget, uint64_t max_alloc)
+static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                      struct clb_gemm_plan *plan, size_t slots, uint64_t budget, uint64_t max_alloc)
 {
     bool a_kept = !clb_gemm_has_whole_rows(problem);
     size_t others = a_kept && plan->tile_cols == 1 ? slots : 1;
@@ -172,7 +172,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     do {
         set_tiles(problem, &limits, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
-        if (fits(variant, problem, plan, plan->slabs, budget, max_alloc))
+        if (plan_fits(variant, problem, plan, plan->slabs, budget, max_alloc))
             return true;
         wanted_m = plan->tile_m / 2;
     } while (wanted_m >= SMALLEST_BLOCK && !limits.whole_m && !limits.whole_n);
@@ -181,7 +181,7 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     for (;;) {
         set_tiles(problem, &limits, wanted_m, wanted_n, plan);
         size_plan(variant, problem, plan);
-        if (fits(variant, problem, plan, 1, budget, max_alloc))
+        if (plan_fits(variant, problem, plan, 1, budget, max_alloc))
             return true;
         /* Halve the longer side that the kernel's own tile still allows to be halved. */
         bool long_m =
@@ -212,7 +212,7 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
     *plan =
         (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem, true),
                                                  clb_gemm_depth_unit(variant)),
-                               .direct = is_direct(variant, problem)};
+                               .direct = plan_is_direct(variant, problem)};
     if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
         plan_within(variant, problem, available, max_alloc, plan))
         return CLB_OK;

@@ -16,7 +16,7 @@ bool clb_potf2_is_faster(const struct clb_device *device)
     return !device->unified;
 }
 
-static clb_status get_program(struct clb_potf2 *block, struct clb_workspace *workspace)
+static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     clb_precision precision = workspace->variant->precision;
     char options[120];
@@ -31,7 +31,7 @@ static clb_status get_program(struct clb_potf2 *block, struct clb_workspace *wor
 }
 
 /* Two words that the host reads by turns. */
-static clb_status get_memory(struct clb_potf2 *block, struct clb_workspace *workspace)
+static clb_status potf2_get_memory(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     size_t bytes = CLB_COUNT_OF(block->seen) * sizeof(cl_int);
     clb_status status =
@@ -48,9 +48,9 @@ static clb_status get_memory(struct clb_potf2 *block, struct clb_workspace *work
 clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     *block = (struct clb_potf2){0};
-    clb_status status = get_program(block, workspace);
+    clb_status status = potf2_get_program(block, workspace);
     if (status == CLB_OK)
-        status = get_memory(block, workspace);
+        status = potf2_get_memory(block, workspace);
     if (status == CLB_OK)
         status = clb_potf2_check(block, workspace);
     if (status != CLB_OK)
@@ -91,8 +91,8 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
 /* ---- the state ------------------------------------------------------------------------------- */
 
 /* What has come of a turn's copy; nothing where none was asked for. */
-static clb_status take(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn,
-                       size_t *info)
+static clb_status potf2_take(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn,
+                             size_t *info)
 {
     const cl_int *state = block->state_host->host;
     if (block->seen[turn] == NULL)
@@ -103,7 +103,7 @@ static clb_status take(struct clb_potf2 *block, struct clb_workspace *workspace,
     return status;
 }
 
-static clb_status ask(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn)
+static clb_status potf2_ask(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn)
 {
     cl_int *state = block->state_host->host;
     clb_status status = clb_queue_read(workspace->queue, block->state->mem, 0, sizeof *state,
@@ -114,17 +114,17 @@ static clb_status ask(struct clb_potf2 *block, struct clb_workspace *workspace, 
 clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
 {
     size_t turn = block->turn++ % CLB_COUNT_OF(block->seen);
-    clb_status status = ask(block, workspace, turn);
+    clb_status status = potf2_ask(block, workspace, turn);
     *info = 0;
-    return status == CLB_OK ? take(block, workspace, 1 - turn, info) : status;
+    return status == CLB_OK ? potf2_take(block, workspace, 1 - turn, info) : status;
 }
 
 clb_status clb_potf2_finish(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
 {
     size_t turn = block->turn++ % CLB_COUNT_OF(block->seen), before = 0;
-    clb_status status = take(block, workspace, 1 - turn, &before);
+    clb_status status = potf2_take(block, workspace, 1 - turn, &before);
     *info = 0;
     if (status == CLB_OK)
-        status = ask(block, workspace, turn);
-    return status == CLB_OK ? take(block, workspace, turn, info) : status;
+        status = potf2_ask(block, workspace, turn);
+    return status == CLB_OK ? potf2_take(block, workspace, turn, info) : status;
 }

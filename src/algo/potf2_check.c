@@ -7,13 +7,14 @@
 
 /* Two matrices of order n in one of 2n + 1 columns: one of its lower triangle is factored, one of
  * its upper one. Complex numbers as pairs throughout. */
-struct check {
+struct potf2_check_check {
     clb_precision precision;
     size_t n, ld, bytes;
     void *before, *after;
 };
 
-static double get(const struct check *check, const void *x, size_t i, size_t j, size_t part)
+static double potf2_check_get(const struct potf2_check_check *check, const void *x, size_t i,
+                              size_t j, size_t part)
 {
     size_t parts = clb_precision_parts(check->precision);
     return part < parts ? clb_check_get(check->precision, x, (i + j * check->ld) * parts + part)
@@ -21,7 +22,7 @@ static double get(const struct check *check, const void *x, size_t i, size_t j, 
 }
 
 /* Positive definite, because the diagonal dominates; what is not to be read is NaN. */
-static void fill(const struct check *check)
+static void potf2_check_fill(const struct potf2_check_check *check)
 {
     size_t parts = clb_precision_parts(check->precision), n = check->n;
     uint64_t state = 20261122;
@@ -38,23 +39,27 @@ static void fill(const struct check *check)
 }
 
 /* The factor of a matrix's lower triangle, or the transpose of its upper one's. */
-static double factor(const struct check *check, bool upper, size_t i, size_t p, size_t part)
+static double potf2_check_factor(const struct potf2_check_check *check, bool upper, size_t i,
+                                 size_t p, size_t part)
 {
-    return upper ? get(check, check->after, p, check->n + i, part)
-                 : get(check, check->after, i, p, part);
+    return upper ? potf2_check_get(check, check->after, p, check->n + i, part)
+                 : potf2_check_get(check, check->after, i, p, part);
 }
 
 /* |A - L*L^H| of an entry within its bound. */
-static bool entry_is_right(const struct check *check, bool upper, size_t i, size_t j)
+static bool potf2_check_entry_is_right(const struct potf2_check_check *check, bool upper, size_t i,
+                                       size_t j)
 {
     size_t row = upper ? j : i, col = upper ? check->n + i : j;
     double unit = clb_check_unit(check->precision);
-    double re = get(check, check->before, row, col, 0);
-    double im = i == j ? 0 : get(check, check->before, row, col, 1);
+    double re = potf2_check_get(check, check->before, row, col, 0);
+    double im = i == j ? 0 : potf2_check_get(check, check->before, row, col, 1);
     double size = fabs(re) + fabs(im);
     for (size_t p = 0; p <= j; p++) {
-        const double x[2] = {factor(check, upper, i, p, 0), factor(check, upper, i, p, 1)};
-        const double y[2] = {factor(check, upper, j, p, 0), factor(check, upper, j, p, 1)};
+        const double x[2] = {potf2_check_factor(check, upper, i, p, 0),
+                             potf2_check_factor(check, upper, i, p, 1)};
+        const double y[2] = {potf2_check_factor(check, upper, j, p, 0),
+                             potf2_check_factor(check, upper, j, p, 1)};
         re -= x[0] * y[0] + x[1] * y[1];
         im -= x[1] * y[0] - x[0] * y[1];
         size += (fabs(x[0]) + fabs(x[1])) * (fabs(y[0]) + fabs(y[1]));
@@ -62,24 +67,24 @@ static bool entry_is_right(const struct check *check, bool upper, size_t i, size
     return fabs(re) + fabs(im) <= 4 * (double)(check->n + 4) * unit * size;
 }
 
-static bool is_right(const struct check *check)
+static bool potf2_check_is_right(const struct potf2_check_check *check)
 {
     for (size_t j = 0; j < check->n; j++) {
         for (size_t i = 0; i < check->n; i++) {
             /* The other triangles are as they were. */
-            if (i < j && !(isnan(get(check, check->after, i, j, 0)) &&
-                           isnan(get(check, check->after, j, check->n + i, 0))))
+            if (i < j && !(isnan(potf2_check_get(check, check->after, i, j, 0)) &&
+                           isnan(potf2_check_get(check, check->after, j, check->n + i, 0))))
                 return false;
-            if (i >= j &&
-                !(entry_is_right(check, false, i, j) && entry_is_right(check, true, i, j)))
+            if (i >= j && !(potf2_check_entry_is_right(check, false, i, j) &&
+                            potf2_check_entry_is_right(check, true, i, j)))
                 return false;
         }
     }
     return true;
 }
 
-static clb_status run(const struct check *check, struct clb_potf2 *block,
-                      struct clb_workspace *workspace, cl_mem mem)
+static clb_status potf2_check_run(const struct potf2_check_check *check, struct clb_potf2 *block,
+                                  struct clb_workspace *workspace, cl_mem mem)
 {
     const struct clb_dmat lower = {mem, 0, check->n, check->n, check->ld};
     const struct clb_dmat upper = {mem, check->n * check->ld, check->n, check->n, check->ld};
@@ -93,7 +98,7 @@ static clb_status run(const struct check *check, struct clb_potf2 *block,
         status = clb_queue_read_now(workspace->queue, mem, 0, check->bytes, check->after);
     if (status == CLB_OK)
         status = clb_potf2_finish(block, workspace, &info);
-    if (status == CLB_OK && (info != 0 || !is_right(check)))
+    if (status == CLB_OK && (info != 0 || !potf2_check_is_right(check)))
         status = CLB_ERR_BUILD;
     return status;
 }
@@ -101,23 +106,25 @@ static clb_status run(const struct check *check, struct clb_potf2 *block,
 /* What later processes try. */
 #define SMALL ((size_t)5)
 
-struct task {
+struct potf2_check_task {
     struct clb_potf2 *block;
     struct clb_workspace *workspace;
 };
 
-static clb_status factor_random(const struct task *task, cl_mem mem, void *host, size_t n)
+static clb_status potf2_check_factor_random(const struct potf2_check_task *task, cl_mem mem,
+                                            void *host, size_t n)
 {
-    struct check check = {.precision = task->workspace->variant->precision, .n = n, .ld = n + 2};
+    struct potf2_check_check check = {
+        .precision = task->workspace->variant->precision, .n = n, .ld = n + 2};
     check.bytes = check.ld * (2 * n + 1) * clb_precision_size(check.precision);
     check.before = host;
     check.after = (char *)host + check.bytes;
-    fill(&check);
-    return run(&check, task->block, task->workspace, mem);
+    potf2_check_fill(&check);
+    return potf2_check_run(&check, task->block, task->workspace, mem);
 }
 
 /* Every order that a block may have: there are few. */
-static clb_status factor_all(const struct task *task, cl_mem mem, void *host)
+static clb_status factor_all(const struct potf2_check_task *task, cl_mem mem, void *host)
 {
     const struct clb_check_programs programs = {
         "blocks 1", task->workspace->runtime, {task->block->program}};
@@ -125,7 +132,7 @@ static clb_status factor_all(const struct task *task, cl_mem mem, void *host)
     size_t first = all ? 1 : SMALL, last = all ? task->block->most : SMALL;
     clb_status status = CLB_OK;
     for (size_t n = first; n <= last && status == CLB_OK; n++)
-        status = factor_random(task, mem, host, n);
+        status = potf2_check_factor_random(task, mem, host, n);
     if (all && status == CLB_OK)
         clb_check_note_passed(&programs);
     return status;
@@ -133,7 +140,7 @@ static clb_status factor_all(const struct task *task, cl_mem mem, void *host)
 
 static clb_status allocate_and_factor(void *argument)
 {
-    const struct task *task = argument;
+    const struct potf2_check_task *task = argument;
     struct clb_workspace *workspace = task->workspace;
     struct clb_buffer *memory = NULL;
     size_t n = task->block->most;
@@ -152,7 +159,7 @@ static clb_status allocate_and_factor(void *argument)
 clb_status clb_potf2_check(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     static struct clb_check checks[CLB_PRECISIONS];
-    struct task task = {block, workspace};
+    struct potf2_check_task task = {block, workspace};
     return clb_check_once(&checks[workspace->variant->precision],
                           "the device's diagonal blocks are not used", allocate_and_factor, &task);
 }

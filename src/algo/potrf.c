@@ -89,8 +89,8 @@ static struct clb_dmat part(const struct clb_chol *chol, size_t row, size_t col,
 }
 
 /* A(row:row+rows, col:col+cols) -= L(row:.., p:p+depth)*L(col:.., p:p+depth)^H. */
-static clb_status update(struct clb_chol *chol, size_t p, size_t depth, size_t row, size_t rows,
-                         size_t col, size_t cols)
+static clb_status potrf_update(struct clb_chol *chol, size_t p, size_t depth, size_t row,
+                               size_t rows, size_t col, size_t cols)
 {
     const struct clb_dmat left = part(chol, row, p, rows, depth);
     const struct clb_dmat right = part(chol, col, p, cols, depth);
@@ -104,7 +104,7 @@ static clb_status update(struct clb_chol *chol, size_t p, size_t depth, size_t r
 }
 
 /* L(k+w:n, k:k+w) = A(k+w:n, k:k+w)*L(k:k+w, k:k+w)^-H. */
-static clb_status solve(struct clb_chol *chol, size_t k, size_t width)
+static clb_status potrf_solve(struct clb_chol *chol, size_t k, size_t width)
 {
     size_t first = k + width, rest = chol->n - first;
     bool upper = chol->problem->upper;
@@ -126,12 +126,12 @@ static clb_status factor_there(struct clb_chol *chol, size_t k, size_t width)
         const struct clb_dmat diagonal = part(chol, k, k, width, width);
         status =
             clb_potf2_factor(&chol->block, &chol->workspace, &diagonal, chol->problem->upper, k);
-        return status == CLB_OK ? solve(chol, k, width) : status;
+        return status == CLB_OK ? potrf_solve(chol, k, width) : status;
     }
     size_t half = clb_round_up(width / 2, most), second = k + half;
     status = factor_there(chol, k, half);
     if (status == CLB_OK)
-        status = update(chol, k, half, second, chol->n - second, second, width - half);
+        status = potrf_update(chol, k, half, second, chol->n - second, second, width - half);
     if (status == CLB_OK)
         status = factor_there(chol, second, width - half);
     return status;
@@ -139,7 +139,7 @@ static clb_status factor_there(struct clb_chol *chol, size_t k, size_t width)
 
 static clb_status step_there(struct clb_chol *chol, size_t k, size_t width)
 {
-    clb_status status = update(chol, 0, k, k, chol->n - k, k, width);
+    clb_status status = potrf_update(chol, 0, k, k, chol->n - k, k, width);
     if (status == CLB_OK)
         status = factor_there(chol, k, width);
     if (status == CLB_OK)
@@ -151,8 +151,8 @@ static clb_status step_there(struct clb_chol *chol, size_t k, size_t width)
 
 /* ---- diagonal blocks by the next library ----------------------------------------------------- */
 
-static clb_status bring_down(struct clb_chol *chol, const struct clb_dmat *diagonal,
-                             cl_event *event)
+static clb_status potrf_bring_down(struct clb_chol *chol, const struct clb_dmat *diagonal,
+                                   cl_event *event)
 {
     clb_status status = clb_dmat_read(chol->workspace.queue, diagonal, chol->element,
                                       chol->host_block->host, diagonal->rows, event);
@@ -161,7 +161,7 @@ static clb_status bring_down(struct clb_chol *chol, const struct clb_dmat *diago
 
 /* The block that is on its way, and its way up. Where it has a pivot that is not positive, the
  * block before that is factored on its own: a library leaves the rows below it anyhow. */
-static clb_status factor_here(struct clb_chol *chol, size_t k, size_t *width, cl_event *event)
+static clb_status potrf_factor_here(struct clb_chol *chol, size_t k, size_t *width, cl_event *event)
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);
     size_t first_width = *width, info = 0;
@@ -176,7 +176,7 @@ static clb_status factor_here(struct clb_chol *chol, size_t k, size_t *width, cl
         if (*width == 0)
             break;
         diagonal = part(chol, k, k, *width, *width);
-        status = bring_down(chol, &diagonal, event);
+        status = potrf_bring_down(chol, &diagonal, event);
         if (status == CLB_OK)
             status = clb_queue_set_await(chol->workspace.queue_set, event);
     }
@@ -194,19 +194,19 @@ static clb_status step_here(struct clb_chol *chol, size_t k, size_t width)
     const struct clb_dmat diagonal = part(chol, k, k, width, width);
     size_t below = k + width;
     cl_event event = NULL;
-    clb_status status = update(chol, 0, k, k, width, k, width);
+    clb_status status = potrf_update(chol, 0, k, k, width, k, width);
     if (status == CLB_OK)
-        status = bring_down(chol, &diagonal, &event);
+        status = potrf_bring_down(chol, &diagonal, &event);
     if (status == CLB_OK && below < chol->n)
-        status = update(chol, 0, k, below, chol->n - below, k, width);
+        status = potrf_update(chol, 0, k, below, chol->n - below, k, width);
     if (status == CLB_OK)
         status = clb_queue_flush(chol->workspace.queue);
     if (status == CLB_OK)
-        status = factor_here(chol, k, &width, &event);
+        status = potrf_factor_here(chol, k, &width, &event);
     if (event != NULL)
         clb_cl.ReleaseEvent(event);
     if (status == CLB_OK && width > 0)
-        status = solve(chol, k, width);
+        status = potrf_solve(chol, k, width);
     return status;
 }
 

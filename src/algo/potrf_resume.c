@@ -9,7 +9,7 @@
 
 #define BLOCK ((size_t)64)
 
-static void *at(const struct clb_potrf *problem, size_t row, size_t col)
+static void *potrf_resume_at(const struct clb_potrf *problem, size_t row, size_t col)
 {
     return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
 }
@@ -24,34 +24,36 @@ static void solve_right(const struct clb_potrf *problem, const struct clb_host_c
                                   .n = problem->n - written,
                                   .alpha = clb_scalar_one(problem->precision),
                                   .a = problem->a,
-                                  .b = at(problem, 0, written),
+                                  .b = potrf_resume_at(problem, 0, written),
                                   .lda = problem->lda,
                                   .ldb = problem->lda};
     next->trsm(next->context, &trsm);
 }
 
 /* A(row:row+rows, col:col+cols) less the product of the first `depth` rows of U or columns of L. */
-static void update(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
-                   size_t depth, size_t row, size_t rows, size_t col, size_t cols)
+static void potrf_resume_update(const struct clb_potrf *problem,
+                                const struct clb_host_cholesky *next, size_t depth, size_t row,
+                                size_t rows, size_t col, size_t cols)
 {
     static const float minus_one_s[2] = {-1};
     static const double minus_one_d[2] = {-1};
     bool single = clb_precision_real_size(problem->precision) == sizeof(float);
     bool upper = problem->upper;
-    const struct clb_gemm gemm = {.precision = problem->precision,
-                                  .transa = upper ? CLB_OP_C : CLB_OP_N,
-                                  .transb = upper ? CLB_OP_N : CLB_OP_C,
-                                  .m = rows,
-                                  .n = cols,
-                                  .k = depth,
-                                  .alpha = single ? (const void *)minus_one_s : minus_one_d,
-                                  .beta = clb_scalar_one(problem->precision),
-                                  .a = upper ? at(problem, 0, row) : at(problem, row, 0),
-                                  .b = upper ? at(problem, 0, col) : at(problem, col, 0),
-                                  .c = at(problem, row, col),
-                                  .lda = problem->lda,
-                                  .ldb = problem->lda,
-                                  .ldc = problem->lda};
+    const struct clb_gemm gemm = {
+        .precision = problem->precision,
+        .transa = upper ? CLB_OP_C : CLB_OP_N,
+        .transb = upper ? CLB_OP_N : CLB_OP_C,
+        .m = rows,
+        .n = cols,
+        .k = depth,
+        .alpha = single ? (const void *)minus_one_s : minus_one_d,
+        .beta = clb_scalar_one(problem->precision),
+        .a = upper ? potrf_resume_at(problem, 0, row) : potrf_resume_at(problem, row, 0),
+        .b = upper ? potrf_resume_at(problem, 0, col) : potrf_resume_at(problem, col, 0),
+        .c = potrf_resume_at(problem, row, col),
+        .lda = problem->lda,
+        .ldb = problem->lda,
+        .ldc = problem->lda};
     if (rows > 0)
         next->gemm(next->context, &gemm);
 }
@@ -59,7 +61,7 @@ static void update(const struct clb_potrf *problem, const struct clb_host_choles
 /* Products with beta = 1 may read them. */
 static void clear_imaginary(const struct clb_potrf *problem, size_t q)
 {
-    void *element = at(problem, q, q);
+    void *element = potrf_resume_at(problem, q, q);
     if (problem->precision == CLB_C)
         ((float *)element)[1] = 0;
     else if (problem->precision == CLB_Z)
@@ -74,12 +76,12 @@ static void update_triangle(const struct clb_potrf *problem, const struct clb_ho
         for (size_t q = j; q < end; q++) {
             size_t first = problem->upper ? j : q, last = problem->upper ? q + 1 : end;
             clear_imaginary(problem, q);
-            update(problem, next, written, first, last - first, q, 1);
+            potrf_resume_update(problem, next, written, first, last - first, q, 1);
         }
         if (problem->upper)
-            update(problem, next, written, written, j - written, j, end - j);
+            potrf_resume_update(problem, next, written, written, j - written, j, end - j);
         else
-            update(problem, next, written, end, problem->n - end, j, end - j);
+            potrf_resume_update(problem, next, written, end, problem->n - end, j, end - j);
     }
 }
 
@@ -94,7 +96,7 @@ void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_cho
         solve_right(problem, next, written);
     update_triangle(problem, next, written);
     const struct clb_potrf rest = {problem->precision, problem->upper, n - written,
-                                   at(problem, written, written), problem->lda};
+                                   potrf_resume_at(problem, written, written), problem->lda};
     size_t info = next->potrf(next->context, &rest);
     result->info = info != 0 ? written + info : 0;
     result->columns_written = n;

@@ -24,7 +24,7 @@ static clb_status move(struct clb_chol *chol, bool out, size_t cols)
 }
 
 /* Everything is brought in with the first panel. */
-static clb_status bring(void *context, size_t k, size_t width)
+static clb_status potrf_shared_bring(void *context, size_t k, size_t width)
 {
     struct clb_chol *chol = context;
     (void)width;
@@ -41,7 +41,7 @@ clb_status clb_potrf_run_shared(struct clb_chol *chol, const struct clb_gemm_var
         status = clb_buffer_get(chol->runtime, CLB_MEMORY_HOST, bytes, &chol->memory);
     if (status == CLB_OK) {
         chol->x.mem = chol->memory->mem;
-        status = clb_chol_factor(chol, bring, chol);
+        status = clb_chol_factor(chol, potrf_shared_bring, chol);
     }
     if (status == CLB_OK && clb_chol_columns(chol) > 0)
         status = move(chol, true, clb_chol_columns(chol));

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-struct run {
+struct potrf_stream_run {
     struct clb_chol *chol;
     struct clb_transfer_queue transfers;
     struct clb_transfer
@@ -31,7 +31,7 @@ static struct clb_transfer make_load(const struct clb_chol *chol, bool down, siz
     return load;
 }
 
-static clb_status make_loads(struct run *run)
+static clb_status potrf_stream_make_loads(struct potrf_stream_run *run)
 {
     struct clb_chol *chol = run->chol;
     run->panels = clb_div_up(chol->n, chol->nb);
@@ -47,14 +47,14 @@ static clb_status make_loads(struct run *run)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static clb_status bring(void *context, size_t k, size_t width)
+static clb_status potrf_stream_bring(void *context, size_t k, size_t width)
 {
-    struct run *run = context;
+    struct potrf_stream_run *run = context;
     (void)width;
     return clb_transfer_queue_await(&run->transfers, k / run->chol->nb, run->chol->workspace.queue);
 }
 
-static clb_status write_back(struct run *run)
+static clb_status potrf_stream_write_back(struct potrf_stream_run *run)
 {
     struct clb_chol *chol = run->chol;
     size_t cols = clb_chol_columns(chol), blocks = clb_div_up(cols, chol->nb);
@@ -69,7 +69,7 @@ static clb_status write_back(struct run *run)
 }
 
 /* The first `arrived` pieces are in the caller's matrix. */
-static size_t columns_written(const struct run *run)
+static size_t columns_written(const struct potrf_stream_run *run)
 {
     size_t left = run->transfers.arrived, columns = 0;
     for (size_t i = run->panels; left > 0 && i < 2 * run->panels; i++) {
@@ -81,12 +81,12 @@ static size_t columns_written(const struct run *run)
     return columns;
 }
 
-static clb_status run_all(struct run *run)
+static clb_status potrf_stream_run_all(struct potrf_stream_run *run)
 {
     clb_transfer_queue_start(&run->transfers);
-    clb_status status = clb_chol_factor(run->chol, bring, run);
+    clb_status status = clb_chol_factor(run->chol, potrf_stream_bring, run);
     if (status == CLB_OK)
-        status = write_back(run);
+        status = potrf_stream_write_back(run);
     status = clb_transfer_queue_finish(&run->transfers, status);
     run->chol->result->columns_written = columns_written(run);
     return status;
@@ -94,7 +94,7 @@ static clb_status run_all(struct run *run)
 
 clb_status clb_potrf_run_stream(struct clb_chol *chol, const struct clb_gemm_variant *variant)
 {
-    struct run run = {.chol = chol};
+    struct potrf_stream_run run = {.chol = chol};
     size_t bytes;
     clb_status status = clb_chol_open(chol, variant);
     if (status == CLB_OK)
@@ -103,14 +103,14 @@ clb_status clb_potrf_run_stream(struct clb_chol *chol, const struct clb_gemm_var
         status = clb_buffer_get(chol->runtime, CLB_MEMORY_DEVICE, bytes, &chol->memory);
     if (status == CLB_OK) {
         chol->x.mem = chol->memory->mem;
-        status = make_loads(&run);
+        status = potrf_stream_make_loads(&run);
     }
     if (status == CLB_OK)
         status = clb_transfer_queue_open(&run.transfers, chol->workspace.queue_set,
                                          chol->problem->precision, run.transfer, 2 * run.panels,
                                          variant->tuning.value[CLB_PARAM_THREADS]);
     if (status == CLB_OK)
-        status = run_all(&run);
+        status = potrf_stream_run_all(&run);
     bool idle = clb_workspace_finish(&chol->workspace);
     if (status == CLB_OK)
         status = clb_queue_set_check(chol->workspace.queue_set);

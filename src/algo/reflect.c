@@ -28,7 +28,7 @@ struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* The next matrix in one buffer; returns what is behind it. */
-static size_t place(struct clb_dmat *x, size_t at, size_t rows, size_t cols, size_t element)
+static size_t reflect_place(struct clb_dmat *x, size_t at, size_t rows, size_t cols, size_t element)
 {
     *x = (struct clb_dmat){.offset = at, .rows = rows, .cols = cols};
     x->ld = clb_dmat_ld(rows, element);
@@ -43,11 +43,11 @@ clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_wor
     reflectors->workspace = workspace;
     reflectors->element = clb_precision_size(workspace->variant->precision);
     reflectors->loaded = SIZE_MAX;
-    at = place(&reflectors->v, 0, reflectors->a.rows, nb, reflectors->element);
+    at = reflect_place(&reflectors->v, 0, reflectors->a.rows, nb, reflectors->element);
     for (size_t i = 0; i < CLB_COUNT_OF(reflectors->w); i++)
-        at = place(&reflectors->w[i], at, right ? extent : nb, right ? nb : extent,
-                   reflectors->element);
-    at = place(&reflectors->t, at, nb, count, reflectors->element);
+        at = reflect_place(&reflectors->w[i], at, right ? extent : nb, right ? nb : extent,
+                           reflectors->element);
+    at = reflect_place(&reflectors->t, at, nb, count, reflectors->element);
     clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE,
                                        at * reflectors->element, &reflectors->memory);
     if (status == CLB_OK)
@@ -82,7 +82,7 @@ static struct clb_dmat vectors(const struct clb_reflectors *reflectors, size_t k
                          clb_reflectors_count(reflectors, k));
 }
 
-static struct clb_dmat factor(const struct clb_reflectors *reflectors, size_t k)
+static struct clb_dmat reflect_factor(const struct clb_reflectors *reflectors, size_t k)
 {
     size_t count = clb_reflectors_count(reflectors, k);
     return clb_dmat_part(&reflectors->t, 0, k, count, count);
@@ -104,7 +104,7 @@ static clb_status enqueue_s(struct clb_reflectors *reflectors, size_t k)
     const struct clb_dmat_update product = {.a = vectors(reflectors, k),
                                             .op_a = CLB_OP_C,
                                             .b = vectors(reflectors, k),
-                                            .c = factor(reflectors, k),
+                                            .c = reflect_factor(reflectors, k),
                                             .assign = true};
     return status == CLB_OK ? clb_dmat_update(reflectors->workspace, &product) : status;
 }
@@ -160,7 +160,7 @@ static void describe_right(const struct clb_dmat *v, const struct clb_dmat *t, c
 clb_status clb_reflectors_apply(struct clb_reflectors *reflectors, size_t k, clb_op op,
                                 const struct clb_dmat *c)
 {
-    const struct clb_dmat v = vectors(reflectors, k), t = factor(reflectors, k);
+    const struct clb_dmat v = vectors(reflectors, k), t = reflect_factor(reflectors, k);
     struct clb_dmat_update step[3];
     if (c->rows == 0 || c->cols == 0)
         return CLB_OK;

@@ -35,7 +35,7 @@ struct copy {
     atomic_size_t next;                     /* column */
 };
 
-static void copy_shares(void *argument)
+static void shared_copy_shares(void *argument)
 {
     struct copy *copy = argument;
     for (;;) {
@@ -53,8 +53,8 @@ static void copy_by_threads(struct copy *copy, size_t threads)
     size_t wanted = clb_min(clb_min(clb_div_up(copy->cols, SHARE), threads), CLB_MAX_WORKERS + 1);
     clb_workers_lend(&workers, clb_max(wanted, 1) - 1, false);
     for (size_t i = 0; i < workers.count; i++)
-        clb_workers_start(&workers, i, copy_shares, copy);
-    copy_shares(copy);
+        clb_workers_start(&workers, i, shared_copy_shares, copy);
+    shared_copy_shares(copy);
     clb_workers_return(&workers);
 }
 

@@ -26,7 +26,7 @@ size_t clb_solve_part(const struct clb_solve *solve)
 
 /* ---- triangles ------------------------------------------------------------------------------- */
 
-static struct clb_workspace_limits limits_of(const struct clb_solve *solve)
+static struct clb_workspace_limits solve_limits_of(const struct clb_solve *solve)
 {
     const struct clb_solve_triangles *triangles = solve->context;
     size_t n = clb_solve_order(solve);
@@ -35,8 +35,8 @@ static struct clb_workspace_limits limits_of(const struct clb_solve *solve)
     return limits;
 }
 
-static clb_status pack(struct clb_solve *solve, struct clb_workspace *workspace,
-                       const struct clb_dmat *a)
+static clb_status solve_pack(struct clb_solve *solve, struct clb_workspace *workspace,
+                             const struct clb_dmat *a)
 {
     struct clb_solve_triangles *triangles = solve->context;
     clb_status status = CLB_OK;
@@ -64,11 +64,12 @@ static clb_status solve_part(struct clb_solve *solve, struct clb_workspace *work
     return status;
 }
 
-const struct clb_solve_work clb_solve_triangles_work = {limits_of, pack, solve_part, NULL};
+const struct clb_solve_work clb_solve_triangles_work = {solve_limits_of, solve_pack, solve_part,
+                                                        NULL};
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static clb_status make_parts(struct clb_solve *solve, size_t wanted, size_t most)
+static clb_status solve_make_parts(struct clb_solve *solve, size_t wanted, size_t most)
 {
     size_t extent = clb_solve_extent(solve), each = wanted;
     if (wanted == 0)
@@ -90,8 +91,8 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     clb_status status = clb_workspace_prepare(runtime, variant);
     if (status != CLB_OK)
         return status;
-    status = make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
-                        runtime->device.unified ? PART_SHARED : PART_OWN);
+    status = solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
+                              runtime->device.unified ? PART_SHARED : PART_OWN);
     if (status != CLB_OK)
         return status;
     return stream ? clb_solve_run_stream(runtime, variant, solve)

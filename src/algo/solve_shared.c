@@ -9,7 +9,7 @@ struct slot {
     cl_event ready; /* solved, and readable by the CPU */
 };
 
-struct run {
+struct solve_shared_run {
     struct clb_runtime *runtime;
     struct clb_solve *solve;
     struct clb_workspace workspace;
@@ -20,13 +20,13 @@ struct run {
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
-static struct clb_dmat slot_matrix(const struct run *run, size_t index)
+static struct clb_dmat slot_matrix(const struct solve_shared_run *run, size_t index)
 {
     const struct clb_rect *rect = &run->solve->progress->part[index];
     return (struct clb_dmat){run->slot[index % 2].buffer->mem, 0, rect->rows, rect->cols, run->ld};
 }
 
-static char *part_of_b(const struct run *run, size_t index)
+static char *part_of_b(const struct solve_shared_run *run, size_t index)
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *rect = &solve->progress->part[index];
@@ -34,13 +34,13 @@ static char *part_of_b(const struct run *run, size_t index)
            (rect->row + rect->col * solve->ldb) * clb_precision_size(solve->precision);
 }
 
-static clb_status enqueue_map(struct run *run, struct slot *slot, bool blocking)
+static clb_status enqueue_map(struct solve_shared_run *run, struct slot *slot, bool blocking)
 {
     return clb_queue_map(run->workspace.queue, slot->buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
                          slot->buffer->size, &slot->mapped, blocking ? NULL : &slot->ready);
 }
 
-static clb_status enqueue_unmap(struct run *run, struct slot *slot)
+static clb_status enqueue_unmap(struct solve_shared_run *run, struct slot *slot)
 {
     void *mapped = slot->mapped;
     slot->mapped = NULL;
@@ -48,7 +48,7 @@ static clb_status enqueue_unmap(struct run *run, struct slot *slot)
                           : clb_queue_unmap(run->workspace.queue, slot->buffer->mem, mapped);
 }
 
-static void copy_in(struct run *run, size_t index)
+static void solve_shared_copy_in(struct solve_shared_run *run, size_t index)
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *rect = &solve->progress->part[index];
@@ -62,7 +62,7 @@ static void copy_in(struct run *run, size_t index)
                        run->ld);
 }
 
-static void copy_out(struct run *run, size_t index)
+static void copy_out(struct solve_shared_run *run, size_t index)
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *rect = &solve->progress->part[index];
@@ -76,11 +76,11 @@ static void copy_out(struct run *run, size_t index)
                        solve->ldb);
 }
 
-static clb_status enqueue_part(struct run *run, size_t index)
+static clb_status enqueue_part(struct solve_shared_run *run, size_t index)
 {
     struct slot *slot = &run->slot[index % 2];
     struct clb_dmat x = slot_matrix(run, index);
-    copy_in(run, index);
+    solve_shared_copy_in(run, index);
     clb_status status = enqueue_unmap(run, slot);
     if (status == CLB_OK)
         status = run->solve->work->apply(run->solve, &run->workspace, &x);
@@ -91,7 +91,7 @@ static clb_status enqueue_part(struct run *run, size_t index)
     return status;
 }
 
-static clb_status write_part(struct run *run, size_t index)
+static clb_status write_part(struct solve_shared_run *run, size_t index)
 {
     struct slot *slot = &run->slot[index % 2];
     bool last = index + 1 == run->solve->progress->parts;
@@ -107,7 +107,7 @@ static clb_status write_part(struct run *run, size_t index)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static clb_status open_slots(struct run *run)
+static clb_status open_slots(struct solve_shared_run *run)
 {
     const struct clb_gemm_progress *progress = run->solve->progress;
     const struct clb_rect *rect = &progress->part[0]; /* none is larger */
@@ -123,7 +123,7 @@ static clb_status open_slots(struct run *run)
     return status;
 }
 
-static clb_status open_a(struct run *run)
+static clb_status open_a(struct solve_shared_run *run)
 {
     struct clb_solve *solve = run->solve;
     struct clb_dmat a = {.rows = clb_solve_order(solve), .cols = solve->cols_a};
@@ -134,7 +134,7 @@ static clb_status open_a(struct run *run)
     return status;
 }
 
-static clb_status run_parts(struct run *run)
+static clb_status run_parts(struct solve_shared_run *run)
 {
     clb_status status = open_slots(run);
     if (status == CLB_OK)
@@ -150,7 +150,7 @@ static clb_status run_parts(struct run *run)
     return status;
 }
 
-static clb_status end_run(struct run *run)
+static clb_status solve_shared_end_run(struct solve_shared_run *run)
 {
     bool idle = true;
     for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++)
@@ -172,13 +172,13 @@ static clb_status end_run(struct run *run)
 clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                 struct clb_solve *solve)
 {
-    struct run run = {.runtime = runtime, .solve = solve};
+    struct solve_shared_run run = {.runtime = runtime, .solve = solve};
     const struct clb_workspace_limits limits = solve->work->limits(solve);
     clb_status status = clb_workspace_open(&run.workspace, runtime, variant, &limits);
     if (status != CLB_OK)
         return status;
     solve->progress->kernel = run.workspace.variant->name;
     status = run_parts(&run);
-    clb_status ended = end_run(&run);
+    clb_status ended = solve_shared_end_run(&run);
     return status != CLB_OK ? status : ended;
 }

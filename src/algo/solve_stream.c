@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-struct run {
+struct solve_stream_run {
     struct clb_runtime *runtime;
     struct clb_solve *solve;
     size_t element;
@@ -22,8 +22,8 @@ struct run {
 
 /* ---- memory and loads ------------------------------------------------------------------------ */
 
-static clb_status get_matrix(struct run *run, struct clb_dmat *x, size_t rows, size_t cols,
-                             struct clb_buffer **buffer)
+static clb_status solve_stream_get_matrix(struct solve_stream_run *run, struct clb_dmat *x,
+                                          size_t rows, size_t cols, struct clb_buffer **buffer)
 {
     size_t bytes;
     *x = (struct clb_dmat){.rows = rows, .cols = cols, .ld = clb_dmat_ld(rows, run->element)};
@@ -35,7 +35,8 @@ static clb_status get_matrix(struct run *run, struct clb_dmat *x, size_t rows, s
     return status;
 }
 
-static struct clb_transfer part_transfer(const struct run *run, size_t index, bool down)
+static struct clb_transfer part_transfer(const struct solve_stream_run *run, size_t index,
+                                         bool down)
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *rect = &solve->progress->part[index];
@@ -51,7 +52,7 @@ static struct clb_transfer part_transfer(const struct run *run, size_t index, bo
         .order = down ? solve->order_out : solve->order_in};
 }
 
-static clb_status make_transfer(struct run *run)
+static clb_status solve_stream_make_transfer(struct solve_stream_run *run)
 {
     const struct clb_solve *solve = run->solve;
     size_t parts = solve->progress->parts;
@@ -70,16 +71,16 @@ static clb_status make_transfer(struct run *run)
 }
 
 /* The parts that are on the device at once are the first ones. */
-static clb_status get_parts(struct run *run)
+static clb_status get_parts(struct solve_stream_run *run)
 {
     const struct clb_solve *solve = run->solve;
     const struct clb_rect *last = &solve->progress->part[run->resident - 1];
-    return get_matrix(run, &run->b, last->row + last->rows, last->col + last->cols,
-                      &run->memory[1]);
+    return solve_stream_get_matrix(run, &run->b, last->row + last->rows, last->col + last->cols,
+                                   &run->memory[1]);
 }
 
 /* The progress counts what is written at once: the pieces that come down. */
-static clb_status make_parts(struct run *run)
+static clb_status solve_stream_make_parts(struct solve_stream_run *run)
 {
     struct clb_gemm_progress *progress = run->solve->progress;
     struct clb_gemm_progress pieces = {.kernel = progress->kernel};
@@ -104,31 +105,32 @@ static clb_status make_parts(struct run *run)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static clb_status begin(struct run *run, const struct clb_gemm_variant *variant)
+static clb_status solve_stream_begin(struct solve_stream_run *run,
+                                     const struct clb_gemm_variant *variant)
 {
     const struct clb_solve *solve = run->solve;
     size_t n = clb_solve_order(solve), parts = solve->progress->parts;
     const struct clb_workspace_limits limits = solve->work->limits(solve);
     clb_status status = clb_workspace_open(&run->workspace, run->runtime, variant, &limits);
     if (status == CLB_OK)
-        status = get_matrix(run, &run->a, n, solve->cols_a, &run->memory[0]);
+        status = solve_stream_get_matrix(run, &run->a, n, solve->cols_a, &run->memory[0]);
     if (status == CLB_OK)
         status = get_parts(run);
     if (status == CLB_OK)
-        status = make_transfer(run);
+        status = solve_stream_make_transfer(run);
     if (status == CLB_OK)
         status = clb_transfer_queue_open(&run->transfers, run->workspace.queue_set,
                                          solve->precision, run->transfer, 1 + 2 * parts,
                                          variant->tuning.value[CLB_PARAM_THREADS]);
     if (status == CLB_OK) {
         solve->progress->kernel = run->workspace.variant->name;
-        status = make_parts(run);
+        status = solve_stream_make_parts(run);
     }
     return status;
 }
 
 /* Let a part go up that was held back. */
-static clb_status release_part(struct run *run, size_t parts, size_t index)
+static clb_status release_part(struct solve_stream_run *run, size_t parts, size_t index)
 {
     if (index >= parts || index < run->resident)
         return CLB_OK;
@@ -139,7 +141,7 @@ static clb_status release_part(struct run *run, size_t parts, size_t index)
     return status;
 }
 
-static clb_status solve_parts(struct run *run, size_t parts)
+static clb_status solve_parts(struct solve_stream_run *run, size_t parts)
 {
     struct clb_queue *queue = run->workspace.queue;
     run->begun = true;
@@ -159,10 +161,10 @@ static clb_status solve_parts(struct run *run, size_t parts)
     return clb_transfer_queue_finish(&run->transfers, status);
 }
 
-static clb_status run_once(struct run *run, const struct clb_gemm_variant *variant)
+static clb_status run_once(struct solve_stream_run *run, const struct clb_gemm_variant *variant)
 {
     size_t parts = run->solve->progress->parts;
-    clb_status status = begin(run, variant);
+    clb_status status = solve_stream_begin(run, variant);
     if (status == CLB_OK) {
         status = solve_parts(run, parts);
         for (size_t i = 0; i < run->transfers.arrived; i++)
@@ -188,10 +190,10 @@ clb_status clb_solve_run_stream(struct clb_runtime *runtime, const struct clb_ge
     bool begun = false;
     for (size_t resident = solve->progress->parts;
          resident > 0 && status == CLB_ERR_NOMEM && !begun; resident /= 2) {
-        struct run run = {.runtime = runtime,
-                          .solve = solve,
-                          .element = clb_precision_size(solve->precision),
-                          .resident = resident};
+        struct solve_stream_run run = {.runtime = runtime,
+                                       .solve = solve,
+                                       .element = clb_precision_size(solve->precision),
+                                       .resident = resident};
         status = run_once(&run, variant);
         begun = run.begun;
     }

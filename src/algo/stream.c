@@ -8,7 +8,7 @@
 
 /* Part p is download piece p. A run may continue one whose parts are the same: what is written then
  * is left alone. CLB_ERR_UNSUPPORTED when the parts differ. */
-static clb_status make_parts(struct clb_stream *stream)
+static clb_status stream_make_parts(struct clb_stream *stream)
 {
     struct clb_gemm_progress *progress = stream->progress;
     const struct clb_schedule *schedule = &stream->schedule;
@@ -73,7 +73,8 @@ static clb_status pack_for(struct clb_stream *stream, size_t index,
 }
 
 /* Enqueue the kernels that pack a load, after its transfers and the `count` commands of `more`. */
-static clb_status pack(struct clb_stream *stream, size_t index, const cl_event *more, size_t count)
+static clb_status stream_pack(struct clb_stream *stream, size_t index, const cl_event *more,
+                              size_t count)
 {
     struct clb_load *load = &stream->schedule.load[index];
     clb_status status = wait_for_load(stream, load);
@@ -113,7 +114,7 @@ static size_t last_strips(const struct clb_stream *stream, size_t end, cl_event 
 }
 
 /* Wait until the buffer of a strip is free. */
-static clb_status wait_for_slot(struct clb_stream *stream, size_t number)
+static clb_status stream_wait_for_slot(struct clb_stream *stream, size_t number)
 {
     if (stream->whole || number < stream->plan.strip_slots)
         return CLB_OK;
@@ -130,8 +131,9 @@ static clb_status wait_for_slot(struct clb_stream *stream, size_t number)
 }
 
 /* The part of a strip to which a pass contributes. */
-static struct clb_rect find_support(const struct clb_stream *stream, const struct clb_strip *strip,
-                                    const struct clb_pass *pass)
+static struct clb_rect stream_find_support(const struct clb_stream *stream,
+                                           const struct clb_strip *strip,
+                                           const struct clb_pass *pass)
 {
     const struct clb_rect *rect = &strip->rect;
     size_t row_end = rect->row + rect->rows, col_end = rect->col + rect->cols;
@@ -175,19 +177,19 @@ static clb_status multiply_slab(struct clb_stream *stream, size_t number, size_t
 
 /* Enqueue the kernels of a strip after those that packed its operands, `packed` the last of them.
  * The first slab contributes to all of it. What adds to an first_slabs follows it in its queue. */
-static clb_status multiply(struct clb_stream *stream, size_t number, cl_event packed)
+static clb_status stream_multiply(struct clb_stream *stream, size_t number, cl_event packed)
 {
     struct clb_strip *strip = &stream->schedule.strip[number];
     const struct clb_stream_plan *plan = &stream->plan;
     struct clb_rect rect, last = {0};
     size_t last_slab = 0;
-    clb_status status = wait_for_slot(stream, number);
+    clb_status status = stream_wait_for_slot(stream, number);
     /* One behind, because the last launch has the event. */
     for (size_t slab = strip->slab; slab <= strip->end_slab && status == CLB_OK; slab++) {
         bool end = slab == strip->end_slab;
         if (!end) {
             const struct clb_pass pass = clb_gemm_pass(stream->problem, plan->slab, slab);
-            rect = find_support(stream, strip, &pass);
+            rect = stream_find_support(stream, strip, &pass);
         }
         if (!end && (rect.rows == 0 || rect.cols == 0))
             continue;
@@ -205,7 +207,7 @@ static clb_status multiply(struct clb_stream *stream, size_t number, cl_event pa
     return status;
 }
 
-static void publish(struct clb_stream *stream, const struct clb_strip *strip)
+static void stream_publish(struct clb_stream *stream, const struct clb_strip *strip)
 {
     pthread_mutex_lock(&stream->lock);
     stream->published = strip->first_piece + strip->pieces;
@@ -238,7 +240,7 @@ static clb_status enqueue_all(struct clb_stream *stream)
         cl_event before[CLB_STRIP_QUEUES];
         size_t waits = step->new_block ? last_strips(stream, strip, before) : 0;
         for (size_t i = 0; i < step->loads && status == CLB_OK; i++)
-            status = pack(stream, load++, before, i == 0 ? waits : 0);
+            status = stream_pack(stream, load++, before, i == 0 ? waits : 0);
         if (status == CLB_OK)
             status = read_flag(stream, s);
         if (load == schedule->loads)
@@ -246,10 +248,10 @@ static clb_status enqueue_all(struct clb_stream *stream)
         for (size_t i = 0; i < step->strips && status == CLB_OK; i++, strip++) {
             struct clb_strip *next = &schedule->strip[strip];
             if (next->merged < next->pieces || next->pieces == 0)
-                status = multiply(stream, strip, schedule->load[load - 1].packed);
+                status = stream_multiply(stream, strip, schedule->load[load - 1].packed);
             clb_stream_mark(stream, CLB_MARK_FIRST);
             if (status == CLB_OK)
-                publish(stream, next);
+                stream_publish(stream, next);
         }
     }
     clb_stream_mark(stream, CLB_MARK_QUEUED);
@@ -265,7 +267,7 @@ static clb_status lower_flag(struct clb_stream *stream)
                            NULL, NULL);
 }
 
-static clb_status run(struct clb_stream *stream)
+static clb_status stream_run(struct clb_stream *stream)
 {
     clb_status status = lower_flag(stream);
     for (size_t i = 0; i < stream->staging_threads; i++)
@@ -335,7 +337,7 @@ static clb_status begin_stream(struct clb_stream *stream)
     if (status == CLB_OK)
         status = clb_stream_get(stream);
     if (status == CLB_OK)
-        status = make_parts(stream);
+        status = stream_make_parts(stream);
     if (status == CLB_OK)
         stream->prefault =
             clb_prefault_begin(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
@@ -363,7 +365,7 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
     bool enqueued = status == CLB_OK;
     if (enqueued) {
         progress->kernel = variant->name;
-        status = run(&stream);
+        status = stream_run(&stream);
     }
     const struct clb_schedule counts = stream.schedule; /* its tables are gone in the report */
     if (!clb_stream_put(&stream, enqueued))

@@ -117,8 +117,8 @@ static void look_for_infinite(const struct clb_stream *stream, const struct clb_
 /* Columns [begin, end) of a portion, through the cache, from which the device then reads: where the
  * link and the CPUs are busy in both directions that is a little faster than past it. (H200,
  * 2026-11, n = 8192, double precision.) */
-static void copy_in(const struct clb_stream *stream, const struct portion *portion, size_t begin,
-                    size_t end, char *slot)
+static void stream_copy_in(const struct clb_stream *stream, const struct portion *portion,
+                           size_t begin, size_t end, char *slot)
 {
     const struct clb_load *load = portion->load;
     const struct clb_operand *operand = load->operand;
@@ -153,8 +153,8 @@ static void copy_in(const struct clb_stream *stream, const struct portion *porti
 /* Copy what is left of the piece that `owner` has in its hands, share by share: its own or, to
  * help, another's. The ticket has the piece in its high and the next column in its low half, so
  * that a share is never taken of another piece than was looked at. */
-static void copy_shares(struct clb_stream *stream, struct clb_staging_thread *owner,
-                        uint64_t ticket)
+static void stream_copy_shares(struct clb_stream *stream, struct clb_staging_thread *owner,
+                               uint64_t ticket)
 {
     size_t piece = (size_t)(ticket >> 32) - 1;
     const struct portion portion = portion_of(stream, piece);
@@ -165,7 +165,7 @@ static void copy_shares(struct clb_stream *stream, struct clb_staging_thread *ow
         char *slot = owner->slot[atomic_load_explicit(&owner->at, memory_order_relaxed)]->host;
         if (!atomic_compare_exchange_weak(&owner->ticket, &ticket, ticket - begin + end))
             continue;
-        copy_in(stream, &portion, begin, end, slot);
+        stream_copy_in(stream, &portion, begin, end, slot);
         atomic_fetch_add(&owner->copied, end - begin);
         ticket = atomic_load(&owner->ticket);
     }
@@ -178,7 +178,7 @@ static void copy_piece(struct clb_staging_thread *thread, size_t piece,
     atomic_store_explicit(&thread->at, turn, memory_order_relaxed);
     atomic_store(&thread->copied, 0);
     atomic_store(&thread->ticket, ticket);
-    copy_shares(thread->stream, thread, ticket);
+    stream_copy_shares(thread->stream, thread, ticket);
     /* Helpers have at most a share each. */
     while (atomic_load(&thread->copied) < portion->cols)
         sched_yield();
@@ -194,7 +194,7 @@ static void help_others(struct clb_staging_thread *thread, size_t next_piece)
         struct clb_staging_thread *other = &stream->thread[i];
         uint64_t ticket = atomic_load(&other->ticket);
         if (ticket != 0 && (size_t)(ticket >> 32) + stream->staging_threads <= next_piece)
-            copy_shares(stream, other, ticket);
+            stream_copy_shares(stream, other, ticket);
     }
 }
 

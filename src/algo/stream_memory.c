@@ -135,7 +135,7 @@ clb_status clb_stream_get(struct clb_stream *stream)
 
 /* ---- back ------------------------------------------------------------------------------------ */
 
-static void release_event(cl_event event)
+static void stream_memory_release_event(cl_event event)
 {
     if (event != NULL)
         clb_cl.ReleaseEvent(event);
@@ -146,10 +146,10 @@ void clb_stream_release_loads(struct clb_stream *stream)
     for (size_t i = 0; i < stream->schedule.loads; i++) {
         struct clb_load *load = &stream->schedule.load[i];
         for (size_t p = 0; p < load->pieces; p++) {
-            release_event(load->upload[p]);
+            stream_memory_release_event(load->upload[p]);
             load->upload[p] = NULL;
         }
-        release_event(load->packed);
+        stream_memory_release_event(load->packed);
         load->packed = NULL;
     }
 }
@@ -158,14 +158,16 @@ static void release_events(struct clb_stream *stream)
 {
     clb_stream_release_loads(stream);
     for (size_t i = 0; i < stream->schedule.strips; i++)
-        release_event(stream->schedule.strip[i].ready);
+        stream_memory_release_event(stream->schedule.strip[i].ready);
     for (size_t i = 0; i < stream->schedule.steps; i++)
-        release_event(stream->schedule.step[i].checked);
+        stream_memory_release_event(stream->schedule.step[i].checked);
     for (size_t i = 0; i < stream->staging_threads; i++)
-        release_event(stream->thread[i].pending != 0 ? stream->thread[i].pending_event : NULL);
+        stream_memory_release_event(stream->thread[i].pending != 0 ? stream->thread[i].pending_event
+                                                                   : NULL);
 }
 
-static void put_or_leak(struct clb_stream *stream, struct clb_buffer *buffer, bool idle)
+static void stream_memory_put_or_leak(struct clb_stream *stream, struct clb_buffer *buffer,
+                                      bool idle)
 {
     if (idle)
         clb_buffer_put(stream->runtime, buffer);
@@ -203,12 +205,12 @@ bool clb_stream_put(struct clb_stream *stream, bool enqueued)
     bool good = !enqueued || clb_stream_check(stream) == CLB_OK;
     release_events(stream);
     for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
-        put_or_leak(stream, stream->buffers[i], idle);
-    put_or_leak(stream, stream->flag, idle);
-    put_or_leak(stream, stream->words, idle);
+        stream_memory_put_or_leak(stream, stream->buffers[i], idle);
+    stream_memory_put_or_leak(stream, stream->flag, idle);
+    stream_memory_put_or_leak(stream, stream->words, idle);
     for (size_t i = 0; i < stream->staging_threads; i++) {
         for (size_t s = 0; s < CLB_COUNT_OF(stream->thread[i].slot); s++)
-            put_or_leak(stream, stream->thread[i].slot[s], idle);
+            stream_memory_put_or_leak(stream, stream->thread[i].slot[s], idle);
     }
     free(stream->buffers);
     give_queue_set(stream->queue_set, idle);

@@ -84,14 +84,14 @@ static inline void copy_element(char *to, const char *from, size_t real, size_t 
 }
 
 /* A block of a matrix as it is stored: rows [row, row + rows) and columns [col, col + cols). */
-struct block {
+struct structure_block {
     size_t row, col, rows, cols;
     char *to; /* rows elements from one column to the next */
 };
 
 /* What is beside the stored triangle, in rows [r, r + rows) of the block's column j. */
-static inline void mirror(const struct clb_operand *x, const struct block *block, size_t j,
-                          size_t r, size_t end, size_t real, size_t parts)
+static inline void mirror(const struct clb_operand *x, const struct structure_block *block,
+                          size_t j, size_t r, size_t end, size_t real, size_t parts)
 {
     size_t element = real * parts;
     char *to = block->to + j * block->rows * element;
@@ -119,8 +119,8 @@ static inline void make_diagonal(const struct clb_operand *x, size_t at, char *t
 }
 
 /* Rows [r, end) of a column: what is above the diagonal, on it, below. */
-static inline void make_column(const struct clb_operand *x, const struct block *block, size_t j,
-                               size_t r, size_t end, size_t real, size_t parts)
+static inline void make_column(const struct clb_operand *x, const struct structure_block *block,
+                               size_t j, size_t r, size_t end, size_t real, size_t parts)
 {
     size_t element = real * parts, col = block->col + j;
     size_t above = col > block->row ? clb_max(clb_min(col - block->row, end), r) : r;
@@ -142,8 +142,8 @@ static inline void make_column(const struct clb_operand *x, const struct block *
 /* By rows of a few pages' columns: each line that is mirrored is used for several columns. */
 #define BLOCK_ROWS ((size_t)64)
 
-static inline void make_block(const struct clb_operand *x, const struct block *block, size_t real,
-                              size_t parts)
+static inline void make_block(const struct clb_operand *x, const struct structure_block *block,
+                              size_t real, size_t parts)
 {
     for (size_t r = 0; r < block->rows; r += BLOCK_ROWS) {
         for (size_t j = 0; j < block->cols; j++)
@@ -154,8 +154,9 @@ static inline void make_block(const struct clb_operand *x, const struct block *b
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to)
 {
-    struct block block = {x->depth_contiguous ? p0 : i0, (x->depth_contiguous ? i0 : p0) + first,
-                          x->depth_contiguous ? k : w, count, to};
+    struct structure_block block = {x->depth_contiguous ? p0 : i0,
+                                    (x->depth_contiguous ? i0 : p0) + first,
+                                    x->depth_contiguous ? k : w, count, to};
     if (x->shape == CLB_STRUCTURE_GENERAL)
         clb_merge_tile(precision, block.rows, block.cols,
                        x->scale != NULL ? x->scale : clb_scalar_one(precision),
@@ -227,7 +228,7 @@ size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab)
 }
 
 /* A slab of a triangle i <= p reaches the width's first elements only: the last one reaches all. */
-static bool is_reversed(const struct clb_gemm *problem)
+static bool structure_is_reversed(const struct clb_gemm *problem)
 {
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
@@ -240,7 +241,7 @@ static bool is_reversed(const struct clb_gemm *problem)
 struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_t index)
 {
     size_t slabs = clb_div_up(problem->k, slab), number = index % slabs;
-    if (is_reversed(problem))
+    if (structure_is_reversed(problem))
         number = slabs - 1 - number;
     return (struct clb_pass){index / slabs, number * slab,
                              clb_min(slab, problem->k - number * slab)};

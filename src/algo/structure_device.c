@@ -76,7 +76,7 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
 #define P0    ((size_t)11)
 #define ORDER ((size_t)45)
 
-struct check {
+struct structure_device_check {
     struct clb_queue_set *queue_set;
     struct clb_program *program;
     const struct clb_gemm_variant *variant;
@@ -86,7 +86,7 @@ struct check {
 };
 
 /* Small integers, which a factor of small integers does not round. */
-static void fill(const struct check *check)
+static void structure_device_fill(const struct structure_device_check *check)
 {
     clb_precision precision = check->variant->precision;
     size_t count = check->bytes / clb_precision_real_size(precision);
@@ -96,11 +96,12 @@ static void fill(const struct check *check)
 }
 
 /* Of a part. */
-struct part {
+struct structure_device_part {
     size_t width, depth;
 };
 
-static clb_status check_one(const struct check *check, struct clb_operand *x, struct part part)
+static clb_status check_one(const struct structure_device_check *check, struct clb_operand *x,
+                            struct structure_device_part part)
 {
     clb_precision precision = check->variant->precision;
     unsigned char *device = check->host + check->bytes, *cpu = device + check->bytes;
@@ -117,7 +118,8 @@ static clb_status check_one(const struct check *check, struct clb_operand *x, st
     return memcmp(device, cpu, used) == 0 ? CLB_OK : CLB_ERR_BUILD;
 }
 
-static clb_status check_part(const struct check *check, struct part part)
+static clb_status check_part(const struct structure_device_check *check,
+                             struct structure_device_part part)
 {
     static const float factor_s[2] = {2, -3};
     static const double factor_d[2] = {2, -3};
@@ -138,10 +140,11 @@ static clb_status check_part(const struct check *check, struct part part)
 }
 
 /* About the squares that work-items make, of order 16. */
-static clb_status check_parts(const struct check *check)
+static clb_status check_parts(const struct structure_device_check *check)
 {
-    static const struct part parts[] = {{5, 3},   {1, 1},   {1, 21},  {17, 1},  {33, 2}, {15, 16},
-                                        {16, 15}, {16, 17}, {17, 16}, {32, 33}, {40, 21}};
+    static const struct structure_device_part parts[] = {{5, 3},   {1, 1},   {1, 21},  {17, 1},
+                                                         {33, 2},  {15, 16}, {16, 15}, {16, 17},
+                                                         {17, 16}, {32, 33}, {40, 21}};
     const struct clb_check_programs programs = {
         "operands 1", check->queue_set->runtime, {check->program}};
     bool all = clb_check_tries_all(&programs);
@@ -168,13 +171,14 @@ static bool end_queue_set(struct clb_queue_set *queue_set)
 static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             struct clb_program *program)
 {
-    struct check check = {.program = program,
-                          .variant = variant,
-                          .bytes = ORDER * (ORDER + 1) * clb_precision_size(variant->precision)};
+    struct structure_device_check check = {.program = program,
+                                           .variant = variant,
+                                           .bytes = ORDER * (ORDER + 1) *
+                                                    clb_precision_size(variant->precision)};
     check.host = calloc(3, check.bytes);
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
-    fill(&check);
+    structure_device_fill(&check);
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
     if (status == CLB_OK)
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
@@ -221,8 +225,8 @@ static clb_status write_source(const struct product_check *check)
                                check->host);
 }
 
-static clb_status multiply(const struct product_check *check, struct clb_skip cut, clb_op b_op_of_a,
-                           unsigned char *to)
+static clb_status structure_device_multiply(const struct product_check *check, struct clb_skip cut,
+                                            clb_op b_op_of_a, unsigned char *to)
 {
     struct clb_product product = {.m = check->n,
                                   .n = check->n,
@@ -267,9 +271,10 @@ static clb_status compare(const struct product_check *check, unsigned kind, clb_
 {
     size_t n = check->n, element = clb_precision_size(check->variant->precision);
     unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
-    clb_status status = multiply(check, (struct clb_skip){0}, CLB_OP_N, all);
+    clb_status status = structure_device_multiply(check, (struct clb_skip){0}, CLB_OP_N, all);
     if (status == CLB_OK)
-        status = multiply(check, (struct clb_skip){.kind = kind}, b_op_of_a, other);
+        status =
+            structure_device_multiply(check, (struct clb_skip){.kind = kind}, b_op_of_a, other);
     for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
         bool wanted = kind == CLB_SKIP_LOWER   ? e % n >= e / n
                       : kind == CLB_SKIP_UPPER ? e % n <= e / n
@@ -345,7 +350,7 @@ static clb_status check_triangle(const struct product_check *check, clb_operand_
             status = clb_gemm_pack(check->queue_set, check->variant, role, &chunk, check->n,
                                    check->n, packed, 0, NULL, order);
         if (status == CLB_OK)
-            status = multiply(check, cut, CLB_OP_N, made ? general : triangle);
+            status = structure_device_multiply(check, cut, CLB_OP_N, made ? general : triangle);
     }
     if (status == CLB_OK && memcmp(triangle, general, check->bytes) != 0)
         status = CLB_ERR_BUILD;
@@ -457,7 +462,7 @@ static clb_status run_product_check(struct clb_runtime *runtime,
 
 /* ---- once for each precision ----------------------------------------------------------------- */
 
-struct task {
+struct structure_device_task {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
     struct clb_program **program;
@@ -465,7 +470,7 @@ struct task {
 
 static clb_status build_and_check(void *argument)
 {
-    const struct task *task = argument;
+    const struct structure_device_task *task = argument;
     const struct clb_gemm_variant *variant = task->variant;
     clb_precision precision = variant->precision;
     char options[80];
@@ -480,7 +485,7 @@ static clb_status build_and_check(void *argument)
 
 static clb_status build_and_check_cut(void *argument)
 {
-    const struct task *task = argument;
+    const struct structure_device_task *task = argument;
     clb_status status = clb_gemm_variant_get_structured(task->runtime, task->variant);
     return status == CLB_OK ? run_product_check(task->runtime, task->variant) : status;
 }
@@ -495,7 +500,7 @@ static bool has_triangle(const struct clb_gemm *problem)
 clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     static struct clb_check checks[CLB_PRECISIONS];
-    struct task task = {.runtime = runtime, .variant = variant};
+    struct structure_device_task task = {.runtime = runtime, .variant = variant};
     if (!variant->family->has_skip)
         return CLB_OK;
     return clb_check_once(&checks[variant->precision], "triangular products are not the device's",
@@ -509,7 +514,7 @@ clb_status clb_structure_prepare(struct clb_runtime *runtime,
 {
     static struct clb_check checks[CLB_PRECISIONS];
     static struct clb_program *programs[CLB_PRECISIONS];
-    struct task task = {runtime, variant, &programs[variant->precision]};
+    struct structure_device_task task = {runtime, variant, &programs[variant->precision]};
     clb_status status = CLB_OK;
     *program = NULL;
     if (problem->level3 == NULL)

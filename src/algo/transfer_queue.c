@@ -26,7 +26,7 @@ struct clb_transfer clb_transfer_of_triangle(const struct clb_dmat *x, size_t el
 }
 
 /* A piece is at least one row or column, and slots are as large as that needs. */
-static void cut(struct clb_transfer_queue *transfers, struct clb_transfer *transfer)
+static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_transfer *transfer)
 {
     size_t all = transfer->by_rows ? transfer->x.rows : transfer->x.cols;
     size_t each = (transfer->by_rows ? transfer->x.cols : transfer->x.rows) * transfers->element;
@@ -100,7 +100,7 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers,
                                              .lock = PTHREAD_MUTEX_INITIALIZER,
                                              .changed = PTHREAD_COND_INITIALIZER};
     for (size_t i = 0; i < transfer_count; i++)
-        cut(transfers, &transfer[i]);
+        transfer_queue_cut(transfers, &transfer[i]);
     transfers->released = transfers->up_pieces;
     for (size_t i = transfer_count; i-- > 0;)
         transfers->released = transfer[i].held ? transfer[i].first_piece : transfers->released;
@@ -113,7 +113,7 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers,
     return status;
 }
 
-static void release_event(cl_event *event)
+static void transfer_queue_release_event(cl_event *event)
 {
     if (*event != NULL)
         clb_cl.ReleaseEvent(*event);
@@ -126,10 +126,10 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
         return;
     clb_workers_return(&transfers->workers);
     for (size_t i = 0; i < transfers->transfer_count; i++)
-        release_event(&transfers->transfer[i].ready);
+        transfer_queue_release_event(&transfers->transfer[i].ready);
     for (size_t i = 0; i < transfers->threads; i++) {
         for (size_t s = 0; s < CLB_COUNT_OF(transfers->thread[i].slot); s++) {
-            release_event(&transfers->thread[i].busy[s]);
+            transfer_queue_release_event(&transfers->thread[i].busy[s]);
             clb_buffer_end(transfers->runtime, transfers->thread[i].slot[s], idle);
         }
     }
@@ -150,14 +150,14 @@ static void fail(struct clb_transfer_queue *transfers, clb_status status)
     pthread_mutex_unlock(&transfers->lock);
 }
 
-static clb_status wait_for_slot(struct clb_transfer_thread *thread, size_t slot)
+static clb_status transfer_queue_wait_for_slot(struct clb_transfer_thread *thread, size_t slot)
 {
     if (thread->busy[slot] == NULL)
         return CLB_OK;
     return clb_queue_set_await(thread->transfers->queue_set, &thread->busy[slot]);
 }
 
-static clb_status bring_up(struct clb_transfer_thread *thread, size_t piece)
+static clb_status transfer_queue_bring_up(struct clb_transfer_thread *thread, size_t piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
     struct clb_transfer *transfer = transfer_of(transfers, false, piece);
@@ -165,7 +165,7 @@ static clb_status bring_up(struct clb_transfer_thread *thread, size_t piece)
     const struct clb_dmat x = clb_dmat_part(&transfer->x, rect.row, rect.col, rect.rows, rect.cols);
     size_t turn = thread->turn++ % CLB_COUNT_OF(thread->slot);
     void *slot = thread->slot[turn]->host;
-    clb_status status = wait_for_slot(thread, turn);
+    clb_status status = transfer_queue_wait_for_slot(thread, turn);
     if (status != CLB_OK)
         return status;
     if (transfer->order != NULL)
@@ -195,14 +195,14 @@ static clb_status bring_up(struct clb_transfer_thread *thread, size_t piece)
 }
 
 /* Bring the piece into the slot. */
-static clb_status bring_down(struct clb_transfer_thread *thread,
-                             const struct clb_transfer *transfer, const struct clb_rect *rect,
-                             size_t turn)
+static clb_status transfer_queue_bring_down(struct clb_transfer_thread *thread,
+                                            const struct clb_transfer *transfer,
+                                            const struct clb_rect *rect, size_t turn)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
     const struct clb_dmat x =
         clb_dmat_part(&transfer->x, rect->row, rect->col, rect->rows, rect->cols);
-    clb_status status = wait_for_slot(thread, turn);
+    clb_status status = transfer_queue_wait_for_slot(thread, turn);
     if (status == CLB_OK)
         status = clb_queue_barrier(transfers->queue_set->download, 1, &transfer->ready, NULL);
     if (status == CLB_OK)
@@ -211,7 +211,7 @@ static clb_status bring_down(struct clb_transfer_thread *thread,
     if (status == CLB_OK)
         status = clb_queue_flush(transfers->queue_set->download);
     if (status == CLB_OK)
-        status = wait_for_slot(thread, turn);
+        status = transfer_queue_wait_for_slot(thread, turn);
     return status;
 }
 
@@ -242,7 +242,7 @@ static clb_status take_down(struct clb_transfer_thread *thread, size_t piece)
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
     size_t turn = thread->turn++ % CLB_COUNT_OF(thread->slot);
     const void *slot = thread->slot[turn]->host;
-    clb_status status = bring_down(thread, transfer, &rect, turn);
+    clb_status status = transfer_queue_bring_down(thread, transfer, &rect, turn);
     if (status != CLB_OK || !await_turn(transfers, transfer, piece))
         return status;
     if (transfer->order != NULL)
@@ -287,7 +287,8 @@ static enum task take_task(struct clb_transfer_queue *transfers, size_t *piece)
 static void do_task(struct clb_transfer_thread *thread, enum task task, size_t piece)
 {
     double begin = clb_trace_wanted() ? clb_now() : 0;
-    clb_status status = task == UP ? bring_up(thread, piece) : take_down(thread, piece);
+    clb_status status =
+        task == UP ? transfer_queue_bring_up(thread, piece) : take_down(thread, piece);
     if (clb_trace_wanted())
         clb_trace_since(task == UP ? "bring up" : "take down", begin);
     if (status != CLB_OK)
@@ -438,7 +439,7 @@ clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
     clb_status status = clb_queue_mark(from, &event);
     if (status == CLB_OK)
         status = clb_queue_barrier(to, 1, &event, NULL);
-    release_event(&event);
+    transfer_queue_release_event(&event);
     return status;
 }
 

@@ -10,7 +10,7 @@
 #define SHARE ((size_t)64)
 #define BLOCK ((size_t)16)
 
-struct work {
+struct transpose_work {
     clb_precision precision;
     enum { TRANSPOSE, COPY, FIND_NAN, FIND_NOT_FINITE } kind;
     size_t lines, length; /* of the result, or of what is searched */
@@ -23,7 +23,7 @@ struct work {
     atomic_bool found;
 };
 
-static inline __attribute__((always_inline)) void transpose_block(const struct work *work,
+static inline __attribute__((always_inline)) void transpose_block(const struct transpose_work *work,
                                                                   size_t line, size_t lines,
                                                                   size_t at, size_t count,
                                                                   size_t element)
@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void transpose_block(const struct w
     }
 }
 
-static void conjugate_line(const struct work *work, size_t line)
+static void conjugate_line(const struct transpose_work *work, size_t line)
 {
     char *to = work->to + line * work->to_ld;
     if (work->precision == CLB_C) {
@@ -48,7 +48,7 @@ static void conjugate_line(const struct work *work, size_t line)
     }
 }
 
-static void transpose_lines(struct work *work, size_t line, size_t lines)
+static void transpose_lines(struct transpose_work *work, size_t line, size_t lines)
 {
     const size_t element = clb_precision_size(work->precision);
     for (size_t at = 0; at < work->length; at += BLOCK) {
@@ -85,7 +85,7 @@ static bool any_nan_d(const double *x, size_t count)
     return found != 0;
 }
 
-static bool is_found(const struct work *work, const void *x, size_t elements)
+static bool is_found(const struct transpose_work *work, const void *x, size_t elements)
 {
     const size_t count = elements * clb_precision_parts(work->precision);
     if (work->kind == FIND_NOT_FINITE)
@@ -95,7 +95,7 @@ static bool is_found(const struct work *work, const void *x, size_t elements)
 }
 
 /* Lines are columns here. */
-static void search_lines(struct work *work, size_t line, size_t lines)
+static void search_lines(struct transpose_work *work, size_t line, size_t lines)
 {
     const size_t element = clb_precision_size(work->precision);
     const bool lower = work->part == 'L' || work->part == 'l';
@@ -109,7 +109,7 @@ static void search_lines(struct work *work, size_t line, size_t lines)
 }
 
 /* Lines are columns here too. */
-static void copy_lines(struct work *work, size_t line, size_t lines)
+static void copy_lines(struct transpose_work *work, size_t line, size_t lines)
 {
     const size_t element = clb_precision_size(work->precision);
     const bool upper = work->part == 'U' || work->part == 'u';
@@ -121,7 +121,7 @@ static void copy_lines(struct work *work, size_t line, size_t lines)
 
 static void take_shares(void *argument)
 {
-    struct work *work = argument;
+    struct transpose_work *work = argument;
     for (;;) {
         size_t line = atomic_fetch_add(&work->next, SHARE);
         if (line >= work->lines)
@@ -136,7 +136,7 @@ static void take_shares(void *argument)
     }
 }
 
-static void share_work(struct work *work)
+static void share_work(struct transpose_work *work)
 {
     struct clb_workers workers;
     clb_workers_lend(&workers, clb_div_up(work->lines, SHARE) - 1, false);
@@ -150,15 +150,15 @@ void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void
                    void *y, size_t ldy, bool conjugate)
 {
     const size_t element = clb_precision_size(precision);
-    struct work work = {.precision = precision,
-                        .kind = TRANSPOSE,
-                        .lines = cols,
-                        .length = rows,
-                        .from = x,
-                        .to = y,
-                        .from_ld = ldx * element,
-                        .to_ld = ldy * element,
-                        .conjugate = conjugate && clb_precision_parts(precision) == 2};
+    struct transpose_work work = {.precision = precision,
+                                  .kind = TRANSPOSE,
+                                  .lines = cols,
+                                  .length = rows,
+                                  .from = x,
+                                  .to = y,
+                                  .from_ld = ldx * element,
+                                  .to_ld = ldy * element,
+                                  .conjugate = conjugate && clb_precision_parts(precision) == 2};
     if (rows > 0 && cols > 0)
         share_work(&work);
 }
@@ -166,13 +166,13 @@ void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part)
 {
-    struct work work = {.precision = precision,
-                        .kind = FIND_NAN,
-                        .lines = cols,
-                        .length = rows,
-                        .from = x,
-                        .from_ld = ldx * clb_precision_size(precision),
-                        .part = part};
+    struct transpose_work work = {.precision = precision,
+                                  .kind = FIND_NAN,
+                                  .lines = cols,
+                                  .length = rows,
+                                  .from = x,
+                                  .from_ld = ldx * clb_precision_size(precision),
+                                  .part = part};
     if (rows > 0 && cols > 0)
         share_work(&work);
     return atomic_load(&work.found);
@@ -180,13 +180,13 @@ bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *
 
 bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x, size_t ldx)
 {
-    struct work work = {.precision = precision,
-                        .kind = FIND_NOT_FINITE,
-                        .lines = n,
-                        .length = n,
-                        .from = x,
-                        .from_ld = ldx * clb_precision_size(precision),
-                        .part = part};
+    struct transpose_work work = {.precision = precision,
+                                  .kind = FIND_NOT_FINITE,
+                                  .lines = n,
+                                  .length = n,
+                                  .from = x,
+                                  .from_ld = ldx * clb_precision_size(precision),
+                                  .part = part};
     share_work(&work);
     return !atomic_load(&work.found);
 }
@@ -195,14 +195,14 @@ void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols
                        size_t ldx, void *y, size_t ldy)
 {
     const size_t element = clb_precision_size(precision);
-    struct work work = {.precision = precision,
-                        .kind = COPY,
-                        .lines = cols,
-                        .length = n,
-                        .from = x,
-                        .to = y,
-                        .from_ld = ldx * element,
-                        .to_ld = ldy * element,
-                        .part = part};
+    struct transpose_work work = {.precision = precision,
+                                  .kind = COPY,
+                                  .lines = cols,
+                                  .length = n,
+                                  .from = x,
+                                  .to = y,
+                                  .from_ld = ldx * element,
+                                  .to_ld = ldy * element,
+                                  .part = part};
     share_work(&work);
 }

@@ -14,14 +14,14 @@ struct solve {
     bool reversed;
 };
 
-static bool is_reversed(const struct clb_dmat_triangle *triangle)
+static bool trsm_is_reversed(const struct clb_dmat_triangle *triangle)
 {
     bool as_stored = triangle->op == CLB_OP_N;
     return triangle->right ? triangle->upper != as_stored : triangle->upper == as_stored;
 }
 
-static clb_status launch(struct clb_workspace *workspace, const char *name,
-                         const struct clb_argument *arguments, size_t count)
+static clb_status trsm_launch(struct clb_workspace *workspace, const char *name,
+                              const struct clb_argument *arguments, size_t count)
 {
     size_t global = workspace->groups * workspace->group, local = workspace->group;
     cl_kernel kernel;
@@ -36,7 +36,7 @@ clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
                                   const struct clb_dmat_triangle *triangle)
 {
     const struct clb_dmat *a = &triangle->a;
-    bool reversed = is_reversed(triangle);
+    bool reversed = trsm_is_reversed(triangle);
     bool transposed = triangle->right != (triangle->op != CLB_OP_N);
     cl_long row = transposed ? (cl_long)a->ld : 1, col = transposed ? 1 : (cl_long)a->ld;
     const cl_ulong offset = a->offset + (reversed ? (a->rows - 1) * (a->ld + 1) : 0);
@@ -48,7 +48,7 @@ clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
         CLB_ARG(a->mem), CLB_ARG(offset),    CLB_ARG(ai),   CLB_ARG(ap),
         CLB_ARG(n),      CLB_ARG(conjugate), CLB_ARG(unit), CLB_ARG(workspace->triangles->mem),
         CLB_ARG(packed)};
-    return launch(workspace, "clb_trsm_pack", arguments, CLB_COUNT_OF(arguments));
+    return trsm_launch(workspace, "clb_trsm_pack", arguments, CLB_COUNT_OF(arguments));
 }
 
 /* Diagonal block [i0, i0 + n) in the order of elimination. */
@@ -73,7 +73,7 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
                                              CLB_ARG(offset),
                                              CLB_ARG(bi),
                                              CLB_ARG(br)};
-    return launch(workspace, "clb_trsm_solve", arguments, CLB_COUNT_OF(arguments));
+    return trsm_launch(workspace, "clb_trsm_solve", arguments, CLB_COUNT_OF(arguments));
 }
 
 /* Complex products are sums of real ones, each of which is rounded, where the reference rounds
@@ -92,7 +92,7 @@ size_t clb_dmat_sum_depth(const struct clb_workspace *workspace, size_t n)
 }
 
 /* B2 -= T21*X1 for [i0, i0 + n1) and [i0 + n1, i0 + n), in the order of elimination. */
-static clb_status update(const struct solve *solve, size_t i0, size_t n1, size_t n)
+static clb_status trsm_update(const struct solve *solve, size_t i0, size_t n1, size_t n)
 {
     const struct clb_dmat_triangle *triangle = solve->triangle;
     const struct clb_dmat *a = &triangle->a, *b = solve->b;
@@ -126,7 +126,7 @@ static clb_status solve_range(const struct solve *solve, size_t i0, size_t n)
     size_t n1 = clb_round_up(n / 2, block);
     clb_status status = solve_range(solve, i0, n1);
     if (status == CLB_OK)
-        status = update(solve, i0, n1, n);
+        status = trsm_update(solve, i0, n1, n);
     if (status == CLB_OK)
         status = solve_range(solve, i0 + n1, n - n1);
     return status;
@@ -135,7 +135,8 @@ static clb_status solve_range(const struct solve *solve, size_t i0, size_t n)
 clb_status clb_dmat_solve(struct clb_workspace *workspace, const struct clb_dmat_triangle *triangle,
                           const struct clb_dmat *b)
 {
-    const struct solve solve = {workspace, triangle, b, triangle->a.rows, is_reversed(triangle)};
+    const struct solve solve = {workspace, triangle, b, triangle->a.rows,
+                                trsm_is_reversed(triangle)};
     if (b->rows == 0 || b->cols == 0)
         return CLB_OK;
     return solve_range(&solve, 0, solve.n);

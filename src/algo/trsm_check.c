@@ -11,7 +11,7 @@
  * part: A^H*X = B with A lower triangular, which reverses, transposes and conjugates, and Y*A = C.
  * Behind A in one matrix stand B, its copy with the rows reversed, that permuted back, the
  * trapezoid of B, A's upper triangle, and C. */
-struct check {
+struct trsm_check_check {
     struct clb_workspace *workspace;
     struct clb_buffer *buffer;
     struct clb_dmat all;
@@ -20,17 +20,19 @@ struct check {
     void *before, *after;
 };
 
-static double get(const struct check *check, const void *x, size_t i, size_t j, size_t part)
+static double trsm_check_get(const struct trsm_check_check *check, const void *x, size_t i,
+                             size_t j, size_t part)
 {
     return clb_check_get(check->precision, x, (i + j * check->all.ld) * check->parts + part);
 }
 
-static void put(const struct check *check, void *x, size_t i, size_t j, size_t part, double value)
+static void put(const struct trsm_check_check *check, void *x, size_t i, size_t j, size_t part,
+                double value)
 {
     clb_check_put(check->precision, x, (i + j * check->all.ld) * check->parts + part, value);
 }
 
-static void fill(const struct check *check)
+static void trsm_check_fill(const struct trsm_check_check *check)
 {
     uint64_t state = 20261121;
     for (size_t j = 0; j < check->all.cols; j++) {
@@ -48,33 +50,34 @@ static void fill(const struct check *check)
 }
 
 /* Where of right-hand sides and their copies behind A one begins, and A's upper triangle, and C. */
-static size_t column_of(const struct check *check, size_t index)
+static size_t trsm_check_column_of(const struct trsm_check_check *check, size_t index)
 {
     return check->n + index * check->rhs;
 }
 
-static size_t triangle_column(const struct check *check)
+static size_t triangle_column(const struct trsm_check_check *check)
 {
-    return column_of(check, 4);
+    return trsm_check_column_of(check, 4);
 }
 
-static size_t right_column(const struct check *check)
+static size_t right_column(const struct trsm_check_check *check)
 {
     return triangle_column(check) + check->n;
 }
 
-static struct clb_dmat columns(const struct check *check, size_t index)
+static struct clb_dmat trsm_check_columns(const struct trsm_check_check *check, size_t index)
 {
-    return clb_dmat_part(&check->all, 0, column_of(check, index), check->n, check->rhs);
+    return clb_dmat_part(&check->all, 0, trsm_check_column_of(check, index), check->n, check->rhs);
 }
 
 /* Rows i and n-1-i change places. */
-static clb_status enqueue_moves(const struct check *check)
+static clb_status enqueue_moves(const struct trsm_check_check *check)
 {
     struct clb_workspace *workspace = check->workspace;
     struct clb_move *moves = workspace->moves_host->host;
-    const struct clb_dmat b = columns(check, 0), copy = columns(check, 1), back = columns(check, 2),
-                          trapezoid = columns(check, 3);
+    const struct clb_dmat b = trsm_check_columns(check, 0), copy = trsm_check_columns(check, 1),
+                          back = trsm_check_columns(check, 2),
+                          trapezoid = trsm_check_columns(check, 3);
     for (size_t i = 0; i < check->n; i++)
         moves[i] = (struct clb_move){(cl_uint)i, (cl_uint)(check->n - 1 - i)};
     clb_status status = clb_dmat_send_moves(workspace, check->n);
@@ -97,10 +100,10 @@ static clb_status enqueue_moves(const struct check *check)
     return status;
 }
 
-static clb_status run(const struct check *check)
+static clb_status trsm_check_run(const struct trsm_check_check *check)
 {
     struct clb_workspace *workspace = check->workspace;
-    const struct clb_dmat b = columns(check, 0);
+    const struct clb_dmat b = trsm_check_columns(check, 0);
     const struct clb_dmat_triangle triangle = {
         .a = clb_dmat_part(&check->all, 0, 0, check->n, check->n), .op = CLB_OP_C};
     const struct clb_dmat_triangle on_right = {.a = triangle.a, .right = true};
@@ -129,25 +132,26 @@ static clb_status run(const struct check *check)
 }
 
 /* Right-hand side j as it was or as it is solved: element i of B's column, or of C's row. */
-static double get_rhs(const struct check *check, const void *x, bool right, size_t i, size_t j,
-                      size_t part)
+static double get_rhs(const struct trsm_check_check *check, const void *x, bool right, size_t i,
+                      size_t j, size_t part)
 {
-    return right ? get(check, x, j, right_column(check) + i, part)
-                 : get(check, x, i, check->n + j, part);
+    return right ? trsm_check_get(check, x, j, right_column(check) + i, part)
+                 : trsm_check_get(check, x, i, check->n + j, part);
 }
 
 /* |b - sum of conj(A(p, i))*x(p)|, or of A(p, i)*y(p), of either part of an entry, within twice
  * substitution's bound. */
-static bool entry_is_right(const struct check *check, bool right, size_t i, size_t j, size_t part)
+static bool trsm_check_entry_is_right(const struct trsm_check_check *check, bool right, size_t i,
+                                      size_t j, size_t part)
 {
     double sum = get_rhs(check, check->before, right, i, j, part), size = fabs(sum);
     double unit = clb_check_unit(check->precision), sign = right ? -1 : 1;
     for (size_t p = i; p < check->n; p++) {
-        double re = get(check, check->before, p, i, 0);
+        double re = trsm_check_get(check, check->before, p, i, 0);
         double x = get_rhs(check, check->after, right, p, j, part);
         double im = 0, y = 0;
         if (check->parts > 1) { /* (re -+ i*im) * (x + i*y), or the imaginary part of that */
-            im = get(check, check->before, p, i, 1) * (part == 0 ? sign : -sign);
+            im = trsm_check_get(check, check->before, p, i, 1) * (part == 0 ? sign : -sign);
             y = get_rhs(check, check->after, right, p, j, 1 - part);
         }
         sum -= re * x + im * y;
@@ -156,13 +160,13 @@ static bool entry_is_right(const struct check *check, bool right, size_t i, size
     return fabs(sum) <= 2 * (double)(check->n + 4) * unit * size;
 }
 
-static bool triangle_is_right(const struct check *check)
+static bool triangle_is_right(const struct trsm_check_check *check)
 {
     for (size_t j = 0; j < check->n; j++) {
         for (size_t e = 0; e < check->n * check->parts; e++) {
             size_t i = e / check->parts, part = e % check->parts;
-            if (get(check, check->after, i, triangle_column(check) + j, part) !=
-                (i <= j ? get(check, check->before, i, j, part) : 0))
+            if (trsm_check_get(check, check->after, i, triangle_column(check) + j, part) !=
+                (i <= j ? trsm_check_get(check, check->before, i, j, part) : 0))
                 return false;
         }
     }
@@ -170,22 +174,25 @@ static bool triangle_is_right(const struct check *check)
 }
 
 /* The copies of an entry of X: reversed, permuted back, in a trapezoid. */
-static bool copies_are_right(const struct check *check, size_t i, size_t j, size_t part)
+static bool copies_are_right(const struct trsm_check_check *check, size_t i, size_t j, size_t part)
 {
-    double x = get(check, check->after, i, check->n + j, part);
+    double x = trsm_check_get(check, check->after, i, check->n + j, part);
     double below = i > j ? x : i == j && part == 0 ? 1 : 0;
-    return get(check, check->after, check->n - 1 - i, column_of(check, 1) + j, part) == x &&
-           get(check, check->after, i, column_of(check, 2) + j, part) == x &&
-           get(check, check->after, i, column_of(check, 3) + j, part) == below;
+    return trsm_check_get(check, check->after, check->n - 1 - i, trsm_check_column_of(check, 1) + j,
+                          part) == x &&
+           trsm_check_get(check, check->after, i, trsm_check_column_of(check, 2) + j, part) == x &&
+           trsm_check_get(check, check->after, i, trsm_check_column_of(check, 3) + j, part) ==
+               below;
 }
 
-static bool is_right(const struct check *check)
+static bool trsm_check_is_right(const struct trsm_check_check *check)
 {
     for (size_t j = 0; j < check->rhs; j++) {
         for (size_t e = 0; e < check->n * check->parts; e++) {
             size_t i = e / check->parts, part = e % check->parts;
-            if (!entry_is_right(check, false, i, j, part) ||
-                !entry_is_right(check, true, i, j, part) || !copies_are_right(check, i, j, part))
+            if (!trsm_check_entry_is_right(check, false, i, j, part) ||
+                !trsm_check_entry_is_right(check, true, i, j, part) ||
+                !copies_are_right(check, i, j, part))
                 return false;
         }
     }
@@ -196,25 +203,26 @@ static clb_status check_kernels(struct clb_workspace *workspace, size_t n, size_
 {
     clb_precision precision = workspace->variant->precision;
     size_t rows = clb_max(n, rhs);
-    struct check check = {.workspace = workspace,
-                          .n = n,
-                          .rhs = rhs,
-                          .precision = precision,
-                          .parts = clb_precision_parts(precision),
-                          .all = {.rows = rows, .cols = 3 * n + 4 * rhs, .ld = rows + 1}};
+    struct trsm_check_check check = {
+        .workspace = workspace,
+        .n = n,
+        .rhs = rhs,
+        .precision = precision,
+        .parts = clb_precision_parts(precision),
+        .all = {.rows = rows, .cols = 3 * n + 4 * rhs, .ld = rows + 1}};
     check.bytes = check.all.ld * check.all.cols * clb_precision_size(precision);
     check.before = calloc(2, check.bytes);
     if (check.before == NULL)
         return CLB_ERR_NOMEM;
     check.after = (char *)check.before + check.bytes;
-    fill(&check);
+    trsm_check_fill(&check);
     clb_status status =
         clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, check.bytes, &check.buffer);
     if (status == CLB_OK) {
         check.all.mem = check.buffer->mem;
-        status = run(&check);
+        status = trsm_check_run(&check);
     }
-    if (status == CLB_OK && !is_right(&check))
+    if (status == CLB_OK && !trsm_check_is_right(&check))
         status = CLB_ERR_BUILD;
     clb_buffer_end(workspace->runtime, check.buffer, clb_workspace_finish(workspace));
     free(check.before);
@@ -247,14 +255,14 @@ static clb_status check_sizes(struct clb_workspace *workspace)
 
 /* ---- once for each precision ----------------------------------------------------------------- */
 
-struct task {
+struct trsm_check_task {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
 };
 
-static clb_status open_and_check(void *argument)
+static clb_status trsm_check_open_and_check(void *argument)
 {
-    const struct task *task = argument;
+    const struct trsm_check_task *task = argument;
     struct clb_workspace workspace;
     const struct clb_workspace_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
     struct clb_workspace_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS);
@@ -273,7 +281,7 @@ static clb_status open_and_check(void *argument)
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     static struct clb_check checks[CLB_PRECISIONS];
-    struct task task = {runtime, variant};
+    struct trsm_check_task task = {runtime, variant};
     return clb_check_once(&checks[variant->precision], "triangular systems are not the device's",
-                          open_and_check, &task);
+                          trsm_check_open_and_check, &task);
 }

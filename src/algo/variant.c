@@ -23,7 +23,7 @@ enum { CHECK_MAX = 400 };
 #define ROUNDED_DEPTH ((size_t)32)
 
 /* Complex numbers throughout; real precisions use the first of `parts`. */
-struct check {
+struct variant_check {
     clb_precision precision;
     size_t parts;
     size_t m, n, k;
@@ -33,7 +33,7 @@ struct check {
 };
 
 /* A random element of an operand and its conjugate, if that is what the device is to read. */
-static void set_element(const struct check *check, double *value, void *typed, size_t index,
+static void set_element(const struct variant_check *check, double *value, void *typed, size_t index,
                         clb_op op, uint64_t *state)
 {
     for (size_t part = 0; part < check->parts; part++) {
@@ -43,7 +43,7 @@ static void set_element(const struct check *check, double *value, void *typed, s
     }
 }
 
-static void set_operands(const struct check *check, clb_op op)
+static void variant_set_operands(const struct variant_check *check, clb_op op)
 {
     bool plain = op == CLB_OP_N;
     uint64_t state = 20261120;
@@ -58,7 +58,8 @@ static void set_operands(const struct check *check, clb_op op)
 }
 
 /* Real part (part 0) or imaginary part of an entry, and the sum of its terms' absolute values. */
-static double sum_entry(const struct check *check, size_t i, size_t j, size_t part, double *size)
+static double sum_entry(const struct variant_check *check, size_t i, size_t j, size_t part,
+                        double *size)
 {
     double sum = 0;
     *size = 0;
@@ -74,7 +75,7 @@ static double sum_entry(const struct check *check, size_t i, size_t j, size_t pa
     return sum;
 }
 
-static bool check_result(const struct check *check)
+static bool check_result(const struct variant_check *check)
 {
     double unit = clb_check_unit(check->precision);
     double depth = (double)clb_max(check->k * check->parts, check->least_depth);
@@ -91,10 +92,10 @@ static bool check_result(const struct check *check)
 }
 
 static clb_status check_ops(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                            struct check *check, clb_op op)
+                            struct variant_check *check, clb_op op)
 {
     bool plain = op == CLB_OP_N;
-    set_operands(check, op);
+    variant_set_operands(check, op);
     memset(check->c_typed, 0xff, check->m * check->n * clb_precision_size(check->precision));
     struct clb_gemm problem = {.precision = check->precision,
                                .transa = op,
@@ -119,7 +120,7 @@ static clb_status check_ops(struct clb_runtime *runtime, const struct clb_gemm_v
 }
 
 static clb_status check_variant(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                struct check *check)
+                                struct variant_check *check)
 {
     clb_status status = check_ops(runtime, variant, check, CLB_OP_N);
     if (status == CLB_OK)
@@ -129,13 +130,13 @@ static clb_status check_variant(struct clb_runtime *runtime, const struct clb_ge
     return status;
 }
 
-struct size {
+struct variant_size {
     size_t m, n, k;
 };
 
 /* With B packed and, where the kernel may do without, in place. */
 static clb_status check_memory(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                               struct check *check)
+                               struct variant_check *check)
 {
     struct clb_gemm_variant other = *variant;
     other.tuning.value[CLB_PARAM_DIRECT] = 0;
@@ -148,14 +149,14 @@ static clb_status check_memory(struct clb_runtime *runtime, const struct clb_gem
 }
 
 static clb_status check_size(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                             struct size size)
+                             struct variant_size size)
 {
     const size_t *value = variant->tuning.value;
-    struct check check = {.precision = variant->precision,
-                          .parts = clb_precision_parts(variant->precision),
-                          .m = clb_min(clb_max(size.m, 1), CHECK_MAX),
-                          .n = clb_min(clb_max(size.n, 1), CHECK_MAX),
-                          .k = clb_min(clb_max(size.k, 1), CHECK_MAX)};
+    struct variant_check check = {.precision = variant->precision,
+                                  .parts = clb_precision_parts(variant->precision),
+                                  .m = clb_min(clb_max(size.m, 1), CHECK_MAX),
+                                  .n = clb_min(clb_max(size.n, 1), CHECK_MAX),
+                                  .k = clb_min(clb_max(size.k, 1), CHECK_MAX)};
     if (clb_family_math(variant->tuning.family) == CLB_MATH_FAST)
         check.least_depth = ROUNDED_DEPTH;
     check.k = clb_max(check.k, value[CLB_PARAM_MIN_K]); /* below, it is another kernel's */
@@ -184,17 +185,17 @@ static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_
     size_t step = clb_gemm_depth_unit(variant);
     size_t deep = clb_max(value[CLB_PARAM_KC] / parts, value[CLB_PARAM_MIN_K]);
     size_t rows = clb_max(value[CLB_PARAM_MC] / parts, m), cols = clb_max(value[CLB_PARAM_NC], n);
-    const struct size sizes[] = {{m + 1, n + 1, step + 1},
-                                 {1, 1, 1},
-                                 {3, 2, step - 1},
-                                 {m - 1, n + 1, step},
-                                 {m, n, 2 * step + 1},
-                                 {m + 1, n - 1, deep - 1},
-                                 {m + 1, 1, deep},
-                                 {1, n, deep + 1},
-                                 {rows, cols - 1, 1},
-                                 {rows + 1, cols + 1, step + 1},
-                                 {m + 3, 2 * n + 1, deep + step + 1}};
+    const struct variant_size sizes[] = {{m + 1, n + 1, step + 1},
+                                         {1, 1, 1},
+                                         {3, 2, step - 1},
+                                         {m - 1, n + 1, step},
+                                         {m, n, 2 * step + 1},
+                                         {m + 1, n - 1, deep - 1},
+                                         {m + 1, 1, deep},
+                                         {1, n, deep + 1},
+                                         {rows, cols - 1, 1},
+                                         {rows + 1, cols + 1, step + 1},
+                                         {m + 3, 2 * n + 1, deep + step + 1}};
     const struct clb_check_programs programs = {value[CLB_PARAM_DIRECT] != 0 ? "products in place 1"
                                                                              : "products 1",
                                                 runtime,
@@ -228,8 +229,8 @@ static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
     return options.data;
 }
 
-static clb_status build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                        bool shapes, struct clb_program **program)
+static clb_status variant_build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                bool shapes, struct clb_program **program)
 {
     char *options = build_options(variant, shapes);
     if (options == NULL)
@@ -239,7 +240,7 @@ static clb_status build(struct clb_runtime *runtime, const struct clb_gemm_varia
     return status;
 }
 
-static clb_status prepare(struct clb_runtime *runtime, struct clb_gemm_variant *variant)
+static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_variant *variant)
 {
     const size_t *value = variant->tuning.value;
     variant->family = clb_gemm_family_get(variant->tuning.family);
@@ -250,18 +251,18 @@ static clb_status prepare(struct clb_runtime *runtime, struct clb_gemm_variant *
                                clb_precision_real_size(variant->precision)) ||
         value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
         return CLB_ERR_UNSUPPORTED;
-    return build(runtime, variant, false, &variant->program);
+    return variant_build(runtime, variant, false, &variant->program);
 }
 
-struct task {
+struct variant_task {
     struct clb_runtime *runtime;
     struct clb_gemm_variant *variant;
 };
 
-static clb_status make(void *argument)
+static clb_status variant_make(void *argument)
 {
-    const struct task *task = argument;
-    clb_status status = prepare(task->runtime, task->variant);
+    const struct variant_task *task = argument;
+    clb_status status = variant_prepare(task->runtime, task->variant);
     if (status == CLB_OK)
         status = clb_gemm_prelaunch(task->runtime, task->variant);
     if (status == CLB_OK)
@@ -273,14 +274,14 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
                                  const struct clb_gemm_tuning *tuning,
                                  struct clb_gemm_variant *variant)
 {
-    struct task task = {.runtime = runtime, .variant = variant};
+    struct variant_task task = {.runtime = runtime, .variant = variant};
     *variant = (struct clb_gemm_variant){.precision = precision, .tuning = *tuning};
-    return clb_check_run(make, &task);
+    return clb_check_run(variant_make, &task);
 }
 
 /* The first row of the table, with families of at most `math`, that works on the device. */
-static clb_status choose(struct clb_runtime *runtime, clb_precision precision, clb_math math,
-                         struct clb_gemm_variant *variant)
+static clb_status variant_choose(struct clb_runtime *runtime, clb_precision precision,
+                                 clb_math math, struct clb_gemm_variant *variant)
 {
     for (size_t skip = 0;; skip++) {
         struct clb_gemm_tuning tuning;
@@ -308,12 +309,13 @@ static clb_status select_variant(void *argument)
     struct clb_runtime *runtime = choice->runtime;
     clb_precision precision = choice->precision;
     struct selection *selection = choice->selection;
-    clb_status status = choose(runtime, precision, clb_config_get()->math, &selection->variant);
+    clb_status status =
+        variant_choose(runtime, precision, clb_config_get()->math, &selection->variant);
     selection->variant.shapes = &selection->shapes;
     if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
         return status;
     selection->variant.plain = &selection->plain;
-    status = choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
+    status = variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
     selection->plain.shapes = &selection->shapes; /* split families have none */
     return status;
 }
@@ -323,7 +325,7 @@ clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
 {
     if (variant->shapes == NULL || !variant->family->has_skip)
         return CLB_ERR_UNSUPPORTED;
-    return build(runtime, variant, true, variant->shapes);
+    return variant_build(runtime, variant, true, variant->shapes);
 }
 
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,

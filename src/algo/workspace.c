@@ -123,8 +123,8 @@ static clb_status get_operands(struct clb_workspace *workspace,
     return status;
 }
 
-static clb_status get_memory(struct clb_workspace *workspace,
-                             const struct clb_workspace_limits *limits)
+static clb_status workspace_get_memory(struct clb_workspace *workspace,
+                                       const struct clb_workspace_limits *limits)
 {
     const struct clb_gemm_variant *variant = workspace->variant;
     size_t k = clb_min(limits->k, workspace->max_k);
@@ -163,7 +163,7 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
         status = clb_queue_set_acquire(runtime, &workspace->queue_set);
     if (status == CLB_OK) {
         workspace->queue = workspace->queue_set->queue;
-        status = get_memory(workspace, limits);
+        status = workspace_get_memory(workspace, limits);
     }
     if (status != CLB_OK)
         clb_workspace_close(workspace, true);

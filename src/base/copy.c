@@ -58,7 +58,7 @@ static bool has_avx512(void)
            (b & bit_AVX512F) != 0;
 }
 
-static copy_lines *choose(void)
+static copy_lines *copy_choose(void)
 {
     static _Atomic(copy_lines *) chosen; /* asking takes as long as copying a page in a guest */
     copy_lines *copy = atomic_load_explicit(&chosen, memory_order_relaxed);
@@ -85,7 +85,7 @@ void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t fro
 {
     char *out = to;
     const char *in = from;
-    copy_lines *copy = choose();
+    copy_lines *copy = copy_choose();
     bool by_runs = from_step != bytes && bytes <= SHORT_RUN;
     for (size_t j = 0; j < runs; j++, out += to_step, in += from_step) {
         bool last = j + RUNS_AHEAD >= runs;

@@ -257,7 +257,7 @@ static int write_stream(const char *path, const struct clb_text *text)
 
 /* Give a complete file its name unless that is taken. Where the kernel can't do it in one step, an
  * empty file takes the name first. */
-static int publish(const char *temporary, const char *path)
+static int output_publish(const char *temporary, const char *path)
 {
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
         return 0;
@@ -304,7 +304,8 @@ static bool replace(const char *temporary, const char *path, const struct stamp 
 
 /* The name itself, with the process id, and then with numbers: where process ids are the same on
  * several machines. */
-static int place(const char *temporary, const char *path, const struct stamp *now, bool *plain)
+static int output_place(const char *temporary, const char *path, const struct stamp *now,
+                        bool *plain)
 {
     for (int i = 0; i < MAX_NAMES; i++) {
         struct clb_text name = {0};
@@ -313,7 +314,7 @@ static int place(const char *temporary, const char *path, const struct stamp *no
             clb_text_addf(&name, ".%ld", (long)getpid());
         if (i > 1)
             clb_text_addf(&name, ".%d", i - 1);
-        int error = name.failed ? ENOMEM : publish(temporary, name.data);
+        int error = name.failed ? ENOMEM : output_publish(temporary, name.data);
         if (error == EEXIST && replace(temporary, name.data, now))
             error = 0;
         clb_text_free(&name);
@@ -338,7 +339,7 @@ static int write_file(const char *path, const struct clb_text *text, bool has_id
     if (close(fd) != 0 && error == 0)
         error = errno;
     if (error == 0)
-        error = place(temporary, path, &stamp, &plain);
+        error = output_place(temporary, path, &stamp, &plain);
     if (error != 0)
         unlink(temporary);
     else if (plain && !has_id)

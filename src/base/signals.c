@@ -72,7 +72,7 @@ static bool known[SIGNALS + 1];
 static struct objects programs; /* objects that were loaded when the task began */
 static struct objects drivers;  /* objects that tasks have loaded */
 
-static bool contains(const struct objects *objects, const struct object *object)
+static bool signals_contains(const struct objects *objects, const struct object *object)
 {
     for (size_t i = 0; i < objects->count; i++) {
         if (objects->object[i].address == object->address &&
@@ -82,7 +82,7 @@ static bool contains(const struct objects *objects, const struct object *object)
     return false;
 }
 
-static void add_object(struct objects *objects, const struct object *object)
+static void signals_add_object(struct objects *objects, const struct object *object)
 {
     if (objects->count == objects->capacity) {
         size_t capacity = 2 * objects->capacity + 64;
@@ -102,8 +102,8 @@ static int note_program(struct dl_phdr_info *info, size_t size, void *unused)
     const struct object object = {info->dlpi_addr, info->dlpi_phdr};
     (void)size;
     (void)unused;
-    if (!contains(&drivers, &object))
-        add_object(&programs, &object);
+    if (!signals_contains(&drivers, &object))
+        signals_add_object(&programs, &object);
     return 0;
 }
 
@@ -112,8 +112,8 @@ static int note_driver(struct dl_phdr_info *info, size_t size, void *unused)
     const struct object object = {info->dlpi_addr, info->dlpi_phdr};
     (void)size;
     (void)unused;
-    if (!contains(&programs, &object) && !contains(&drivers, &object))
-        add_object(&drivers, &object);
+    if (!signals_contains(&programs, &object) && !signals_contains(&drivers, &object))
+        signals_add_object(&drivers, &object);
     return 0;
 }
 
@@ -133,7 +133,7 @@ static int find_owner(struct dl_phdr_info *info, size_t size, void *argument)
         owner->found = header->p_type == PT_LOAD && owner->address >= begin &&
                        owner->address < begin + header->p_memsz;
     }
-    owner->is_driver = owner->found && !contains(&programs, &object);
+    owner->is_driver = owner->found && !signals_contains(&programs, &object);
     return owner->found;
 }
 
@@ -149,7 +149,7 @@ static bool is_default(const struct sigaction *action)
 }
 
 /* A handler in memory that no object has is the program's: made by a just-in-time compiler. */
-static bool is_drivers(const struct sigaction *action)
+static bool signals_is_drivers(const struct sigaction *action)
 {
     struct owner owner = {.address = (action->sa_flags & SA_SIGINFO) != 0
                                          ? (uintptr_t)action->sa_sigaction
@@ -172,7 +172,7 @@ static bool is_same(const struct sigaction *a, const struct sigaction *b)
 static void put_back(int number)
 {
     struct sigaction replaced;
-    if (sigaction(number, &program[number], &replaced) != 0 || is_drivers(&replaced))
+    if (sigaction(number, &program[number], &replaced) != 0 || signals_is_drivers(&replaced))
         return;
     program[number] = replaced;
     sigaction(number, &replaced, NULL);
@@ -184,7 +184,7 @@ static void look_at_dispositions(void)
         struct sigaction now;
         if (!known[number] || sigaction(number, NULL, &now) != 0 || is_same(&now, &program[number]))
             continue;
-        if (is_drivers(&now))
+        if (signals_is_drivers(&now))
             put_back(number);
         else
             program[number] = now;
@@ -299,7 +299,7 @@ static void *watch(void *unused)
 
 /* The child has neither the watcher nor other threads' guests. Its own thread is inside the driver
  * only where the driver forks. */
-static void forget_in_child(void)
+static void signals_forget_in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
@@ -311,15 +311,15 @@ static void forget_in_child(void)
     atomic_store(&task_runs, false);
 }
 
-static void watch_forks(void)
+static void signals_watch_forks(void)
 {
-    clb_fork_on_child(forget_in_child);
+    clb_fork_on_child(signals_forget_in_child);
 }
 
 clb_status clb_signals_watch(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, signals_watch_forks);
     pthread_mutex_lock(&lock);
     if (!watcher_exists)
         watcher_exists = clb_thread_start((size_t)256 << 10, watch, NULL) == CLB_OK;

@@ -58,7 +58,7 @@ static bool grow(void)
     return true;
 }
 
-static int add_object(struct dl_phdr_info *info, size_t size, void *unused)
+static int symbols_add_object(struct dl_phdr_info *info, size_t size, void *unused)
 {
     struct clb_object object = {
         .base = info->dlpi_addr, .begin = UINTPTR_MAX, .path = info->dlpi_name};
@@ -107,7 +107,7 @@ static const char *file_name(const char *path)
 }
 
 /* The dynamic linker has made most addresses absolute, but not in sections that are read-only. */
-static const void *at(const struct clb_object *object, uintptr_t value)
+static const void *symbols_at(const struct clb_object *object, uintptr_t value)
 {
     const void *address;
     if (value < object->begin || value >= object->end)
@@ -126,25 +126,25 @@ static void parse(struct clb_object *object)
     for (const ElfW(Dyn) *d = object->dynamic; d != NULL && d->d_tag != DT_NULL; d++) {
         switch (d->d_tag) {
         case DT_STRTAB:
-            object->strings = at(object, d->d_un.d_ptr);
+            object->strings = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_SYMTAB:
-            object->symbols = at(object, d->d_un.d_ptr);
+            object->symbols = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_VERSYM:
-            object->versions = at(object, d->d_un.d_ptr);
+            object->versions = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_GNU_HASH:
-            object->gnu_hash = at(object, d->d_un.d_ptr);
+            object->gnu_hash = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_HASH:
-            object->hash = at(object, d->d_un.d_ptr);
+            object->hash = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_SONAME:
             soname = d;
             break;
         case DT_JMPREL:
-            object->relocations[0].begin = at(object, d->d_un.d_ptr);
+            object->relocations[0].begin = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_PLTRELSZ:
             object->relocations[0].bytes = d->d_un.d_val;
@@ -153,13 +153,13 @@ static void parse(struct clb_object *object)
             plt_entry = d->d_un.d_val == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela));
             break;
         case DT_RELA:
-            object->relocations[1].begin = at(object, d->d_un.d_ptr);
+            object->relocations[1].begin = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_RELASZ:
             object->relocations[1].bytes = d->d_un.d_val;
             break;
         case DT_REL:
-            object->relocations[2].begin = at(object, d->d_un.d_ptr);
+            object->relocations[2].begin = symbols_at(object, d->d_un.d_ptr);
             break;
         case DT_RELSZ:
             object->relocations[2].bytes = d->d_un.d_val;
@@ -239,7 +239,7 @@ static int begin_visit(struct dl_phdr_info *info, size_t size, void *argument)
     if (!is_valid || loads != info->dlpi_adds || unloads != info->dlpi_subs) {
         is_valid = false;
         list.count = 0;
-        dl_iterate_phdr(add_object, NULL);
+        dl_iterate_phdr(symbols_add_object, NULL);
         loads = info->dlpi_adds;
         unloads = info->dlpi_subs;
         is_valid = true;
@@ -316,7 +316,7 @@ static bool is_function(const struct clb_object *object, size_t index)
            (object->versions == NULL || (object->versions[index] & VERSION_IS_HIDDEN) == 0);
 }
 
-static const char *name_of(const struct clb_object *object, size_t index)
+static const char *symbols_name_of(const struct clb_object *object, size_t index)
 {
     return object->strings + object->symbols[index].st_name;
 }
@@ -336,7 +336,7 @@ static size_t find_by_gnu_hash(const struct clb_object *object, const char *name
         return 0;
     for (size_t i = bucket[hash % buckets]; i >= first && i != 0; i++) {
         uint32_t other = chain[i - first];
-        if ((other | 1) == (hash | 1) && strcmp(name_of(object, i), name) == 0 &&
+        if ((other | 1) == (hash | 1) && strcmp(symbols_name_of(object, i), name) == 0 &&
             is_function(object, i))
             return i;
         if ((other & 1) != 0)
@@ -351,7 +351,7 @@ static size_t find_by_hash(const struct clb_object *object, const char *name)
     if (header[0] == 0)
         return 0;
     for (size_t i = bucket[hash_of(name) % header[0]]; i != 0; i = chain[i]) {
-        if (strcmp(name_of(object, i), name) == 0 && is_function(object, i))
+        if (strcmp(symbols_name_of(object, i), name) == 0 && is_function(object, i))
             return i;
     }
     return 0;
@@ -400,7 +400,8 @@ bool clb_object_imports(struct clb_object *object, const char *name)
     parse(object);
     size_t count = count_symbols(object);
     for (size_t i = 1; i < count; i++) {
-        if (object->symbols[i].st_shndx == SHN_UNDEF && strcmp(name_of(object, i), name) == 0)
+        if (object->symbols[i].st_shndx == SHN_UNDEF &&
+            strcmp(symbols_name_of(object, i), name) == 0)
             return true;
     }
     return false;
@@ -418,7 +419,7 @@ bool clb_object_binds(struct clb_object *object, const char *name)
             memcpy(&entry, table->begin + i, sizeof entry);
             size_t index = sizeof(void *) == 8 ? (size_t)(ELF64_R_SYM((uint64_t)entry.r_info))
                                                : (size_t)ELF32_R_SYM(entry.r_info);
-            if (index != 0 && strcmp(name_of(object, index), name) == 0)
+            if (index != 0 && strcmp(symbols_name_of(object, index), name) == 0)
                 return true;
         }
     }
@@ -440,7 +441,8 @@ bool clb_object_runs(struct clb_object *object, const char *name, const void *ad
         const ElfW(Sym) *symbol = &object->symbols[i];
         /* A call may be the last of a function: it returns to the byte behind. */
         if (symbol->st_shndx != SHN_UNDEF && offset > symbol->st_value &&
-            offset <= symbol->st_value + symbol->st_size && ends_with(name_of(object, i), name))
+            offset <= symbol->st_value + symbol->st_size &&
+            ends_with(symbols_name_of(object, i), name))
             return true;
     }
     return false;
@@ -459,21 +461,21 @@ const void *clb_found_address(const struct clb_found *found)
 #endif
 }
 
-struct wanted {
+struct symbols_wanted {
     const char *name;
     struct clb_found found;
 };
 
 static void find_in_startup(const struct clb_objects *objects, void *argument)
 {
-    struct wanted *wanted = argument;
+    struct symbols_wanted *wanted = argument;
     for (size_t i = 0; i < objects->startup && wanted->found.address == NULL; i++)
         wanted->found = clb_object_find(&objects->object[i], wanted->name);
 }
 
 const void *clb_loaded_symbol(const char *name)
 {
-    struct wanted wanted = {.name = name};
+    struct symbols_wanted wanted = {.name = name};
     clb_objects_visit(find_in_startup, &wanted);
     return clb_found_address(&wanted.found);
 }

@@ -13,7 +13,7 @@ void clb_text_free(struct clb_text *text)
 }
 
 /* Make room for `more` characters and the terminator. */
-static bool reserve(struct clb_text *text, size_t more)
+static bool text_reserve(struct clb_text *text, size_t more)
 {
     if (text->failed)
         return false;
@@ -32,7 +32,7 @@ static bool reserve(struct clb_text *text, size_t more)
 
 static void add_bytes(struct clb_text *text, const char *bytes, size_t length)
 {
-    if (!reserve(text, length))
+    if (!text_reserve(text, length))
         return;
     memcpy(text->data + text->length, bytes, length);
     text->length += length;
@@ -52,7 +52,7 @@ void clb_text_addf(struct clb_text *text, const char *format, ...)
     int length = vsnprintf(NULL, 0, format, args);
     if (length < 0) {
         text->failed = true;
-    } else if (reserve(text, (size_t)length)) {
+    } else if (text_reserve(text, (size_t)length)) {
         vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
     }

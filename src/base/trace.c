@@ -30,7 +30,7 @@ bool clb_trace_wanted(void)
 }
 
 /* A child's trace begins with the child. */
-static void reset_in_child(void)
+static void trace_reset_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     count = lost = 0;
@@ -42,10 +42,10 @@ void clb_trace_open(const char *name)
     if (name == NULL)
         return;
     clb_output_note(name);
-    clb_fork_on_child(reset_in_child);
+    clb_fork_on_child(trace_reset_in_child);
 }
 
-static bool make_room(void)
+static bool base_trace_make_room(void)
 {
     if (count < capacity)
         return true;
@@ -62,7 +62,7 @@ void clb_trace_span(enum clb_trace_side side, long track, const char *name, doub
                     double end)
 {
     pthread_mutex_lock(&lock);
-    if (make_room())
+    if (base_trace_make_room())
         spans[count++] = (struct span){name, begin, end, track, side};
     else
         lost++;

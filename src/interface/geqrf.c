@@ -8,10 +8,10 @@ typedef void geqrf(const void *m, const void *n, void *a, const void *lda, void 
 
 /* A call that passed the min_work, or that is observed. The best size of the workspace, WORK(1) of
  * a call that has been computed, and INFO are what the next library says to a query. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const void *m, const void *n, void *a,
-                                  const void *lda, void *tau, void *work, const void *lwork,
-                                  void *info)
+static CLB_NOINLINE void geqrf_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, const void *m, const void *n, void *a,
+                                        const void *lda, void *tau, void *work, const void *lwork,
+                                        void *info)
 {
     static const int64_t query = -1;
     const bool wide = target->ilp64;
@@ -44,7 +44,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     if (clb_work_is_small(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
         ((geqrf *)target->function)(m, n, a, lda, tau, work, lwork, info);
     else
-        dispatch(symbol, target, caller, m, n, a, lda, tau, work, lwork, info);
+        geqrf_dispatch(symbol, target, caller, m, n, a, lda, tau, work, lwork, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -7,9 +7,10 @@ typedef void gesv(const void *n, const void *nrhs, void *a, const void *lda, voi
                   const void *ldb, void *info);
 
 /* A call that passed the min_work, or that is observed. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const void *n, const void *nrhs, void *a,
-                                  const void *lda, void *ipiv, void *b, const void *ldb, void *info)
+static CLB_NOINLINE void gesv_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                       const void *caller, const void *n, const void *nrhs, void *a,
+                                       const void *lda, void *ipiv, void *b, const void *ldb,
+                                       void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -42,7 +43,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     if (clb_work_is_small(symbol, clb_work_dgesv(order, order, (double)clb_int(nrhs, wide))))
         ((gesv *)target->function)(n, nrhs, a, lda, ipiv, b, ldb, info);
     else
-        dispatch(symbol, target, caller, n, nrhs, a, lda, ipiv, b, ldb, info);
+        gesv_dispatch(symbol, target, caller, n, nrhs, a, lda, ipiv, b, ldb, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -7,9 +7,9 @@
 typedef void getrf(const void *m, const void *n, void *a, const void *lda, void *ipiv, void *info);
 
 /* A call that passed the min_work, or that is observed. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const void *m, const void *n, void *a,
-                                  const void *lda, void *ipiv, void *info)
+static CLB_NOINLINE void getrf_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, const void *m, const void *n, void *a,
+                                        const void *lda, void *ipiv, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -38,7 +38,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     if (clb_work_is_small(symbol, clb_work_dgetrf(rows, cols, rows < cols ? rows : cols)))
         ((getrf *)target->function)(m, n, a, lda, ipiv, info);
     else
-        dispatch(symbol, target, caller, m, n, a, lda, ipiv, info);
+        getrf_dispatch(symbol, target, caller, m, n, a, lda, ipiv, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -7,9 +7,9 @@ typedef void getri(const void *n, void *a, const void *lda, void *ipiv, void *wo
                    const void *lwork, void *info);
 
 /* A call that passed the min_work, or that is observed. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const void *n, void *a, const void *lda,
-                                  void *ipiv, void *work, const void *lwork, void *info)
+static CLB_NOINLINE void getri_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, const void *n, void *a, const void *lda,
+                                        void *ipiv, void *work, const void *lwork, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -39,7 +39,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     if (clb_work_is_small(symbol, clb_work_dgetri(order, order, order)))
         ((getri *)target->function)(n, a, lda, ipiv, work, lwork, info);
     else
-        dispatch(symbol, target, caller, n, a, lda, ipiv, work, lwork, info);
+        getri_dispatch(symbol, target, caller, n, a, lda, ipiv, work, lwork, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

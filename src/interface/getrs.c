@@ -10,10 +10,10 @@ typedef void getrs_length(const char *trans, const void *n, const void *nrhs, vo
                           size_t length_trans);
 
 /* A call that passed the min_work, or that is observed. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const char *trans, const void *n,
-                                  const void *nrhs, void *a, const void *lda, void *ipiv, void *b,
-                                  const void *ldb, void *info)
+static CLB_NOINLINE void getrs_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, const char *trans, const void *n,
+                                        const void *nrhs, void *a, const void *lda, void *ipiv,
+                                        void *b, const void *ldb, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -47,7 +47,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
     if (clb_work_is_small(symbol, clb_work_dgetrs(order, order, (double)clb_int(nrhs, wide))))
         ((getrs *)target->function)(trans, n, nrhs, a, lda, ipiv, b, ldb, info);
     else
-        dispatch(symbol, target, caller, trans, n, nrhs, a, lda, ipiv, b, ldb, info);
+        getrs_dispatch(symbol, target, caller, trans, n, nrhs, a, lda, ipiv, b, ldb, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -17,7 +17,7 @@ static struct clb_next_symbol ilp64_ref[] = {NANCHECK("LAPACKE_get_nancheck_64")
 static struct clb_next_symbol scipy[] = {NANCHECK("scipy_LAPACKE_get_nancheck")};
 static struct clb_next_symbol scipy_ilp64[] = {NANCHECK("scipy_LAPACKE_get_nancheck64_")};
 
-static bool ask(struct clb_next_symbol *names, size_t count, const void *caller)
+static bool lapacke_ask(struct clb_next_symbol *names, size_t count, const void *caller)
 {
     for (size_t i = 0; i < count; i++) {
         const struct clb_target *target = clb_next_try(&names[i], caller);
@@ -31,14 +31,14 @@ bool clb_lapacke_checks_nan(const struct clb_symbol *symbol, const void *caller)
 {
     switch (symbol->form) {
     case CLB_FORM_lapacke_ilp64:
-        return ask(ilp64, CLB_COUNT_OF(ilp64), caller);
+        return lapacke_ask(ilp64, CLB_COUNT_OF(ilp64), caller);
     case CLB_FORM_lapacke_ilp64_ref:
-        return ask(ilp64_ref, CLB_COUNT_OF(ilp64_ref), caller);
+        return lapacke_ask(ilp64_ref, CLB_COUNT_OF(ilp64_ref), caller);
     case CLB_FORM_scipy_lapacke:
-        return ask(scipy, CLB_COUNT_OF(scipy), caller);
+        return lapacke_ask(scipy, CLB_COUNT_OF(scipy), caller);
     case CLB_FORM_scipy_lapacke_ilp64:
-        return ask(scipy_ilp64, CLB_COUNT_OF(scipy_ilp64), caller);
+        return lapacke_ask(scipy_ilp64, CLB_COUNT_OF(scipy_ilp64), caller);
     default:
-        return ask(plain, CLB_COUNT_OF(plain), caller);
+        return lapacke_ask(plain, CLB_COUNT_OF(plain), caller);
     }
 }

@@ -17,9 +17,11 @@ static int64_t call_next(const struct clb_symbol *symbol, const struct clb_targe
 }
 
 /* A call that passed the min_work, or that is observed; `work` is NULL for the first form. */
-static CLB_NOINLINE int64_t dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                     const void *caller, int layout, int64_t n, void *a,
-                                     int64_t lda, void *ipiv, void *work, int64_t lwork)
+static CLB_NOINLINE int64_t lapacke_getri_dispatch(struct clb_symbol *symbol,
+                                                   const struct clb_target *target,
+                                                   const void *caller, int layout, int64_t n,
+                                                   void *a, int64_t lda, void *ipiv, void *work,
+                                                   int64_t lwork)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -52,7 +54,7 @@ CLB_INLINE int64_t enter(struct clb_symbol *symbol, const void *caller, int layo
     const double order = (double)clb_c_int(n, target->ilp64);
     if (clb_work_is_small(symbol, clb_work_dgetri(order, order, order)))
         return call_next(symbol, target, layout, n, a, lda, ipiv, work, lwork);
-    return dispatch(symbol, target, caller, layout, n, a, lda, ipiv, work, lwork);
+    return lapacke_getri_dispatch(symbol, target, caller, layout, n, a, lda, ipiv, work, lwork);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -43,9 +43,10 @@ typedef int64_t geqrf(int layout, int64_t m, int64_t n, void *a, int64_t lda, vo
 typedef int64_t geqrf_work(int layout, int64_t m, int64_t n, void *a, int64_t lda, void *tau,
                            void *work, int64_t lwork);
 
-static int64_t next_geqrf(const struct clb_symbol *symbol, const struct clb_target *target,
-                          int layout, int64_t m, int64_t n, void *a, int64_t lda, void *tau,
-                          void *work, int64_t lwork)
+static int64_t lapacke_qr_next_geqrf(const struct clb_symbol *symbol,
+                                     const struct clb_target *target, int layout, int64_t m,
+                                     int64_t n, void *a, int64_t lda, void *tau, void *work,
+                                     int64_t lwork)
 {
     if (clb_lapacke_is_work(symbol))
         return ((geqrf_work *)target->function)(layout, m, n, a, lda, tau, work, lwork);
@@ -85,7 +86,8 @@ static CLB_NOINLINE int64_t dispatch_geqrf(struct clb_symbol *symbol,
         return 0;
     }
     const double begin = clb_stats_wanted() ? clb_next_begin() : 0;
-    const int64_t result = next_geqrf(symbol, target, layout, m, n, a, lda, tau, work, lwork);
+    const int64_t result =
+        lapacke_qr_next_geqrf(symbol, target, layout, m, n, a, lda, tau, work, lwork);
     return clb_lapacke_end(symbol, target, begin, result);
 }
 
@@ -97,7 +99,7 @@ CLB_INLINE int64_t enter_geqrf(struct clb_symbol *symbol, const void *caller, in
     const double rows = (double)clb_c_int(m, target->ilp64);
     const double cols = (double)clb_c_int(n, target->ilp64);
     if (clb_work_is_small(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
-        return next_geqrf(symbol, target, layout, m, n, a, lda, tau, work, lwork);
+        return lapacke_qr_next_geqrf(symbol, target, layout, m, n, a, lda, tau, work, lwork);
     return dispatch_geqrf(symbol, target, caller, layout, m, n, a, lda, tau, work, lwork);
 }
 
@@ -226,10 +228,11 @@ typedef int64_t ormqr_work(int layout, char side, char trans, int64_t m, int64_t
                            void *a, int64_t lda, void *tau, void *c, int64_t ldc, void *work,
                            int64_t lwork);
 
-static int64_t next_ormqr(const struct clb_symbol *symbol, const struct clb_target *target,
-                          int layout, char side, char trans, int64_t m, int64_t n, int64_t k,
-                          void *a, int64_t lda, void *tau, void *c, int64_t ldc, void *work,
-                          int64_t lwork)
+static int64_t lapacke_qr_next_ormqr(const struct clb_symbol *symbol,
+                                     const struct clb_target *target, int layout, char side,
+                                     char trans, int64_t m, int64_t n, int64_t k, void *a,
+                                     int64_t lda, void *tau, void *c, int64_t ldc, void *work,
+                                     int64_t lwork)
 {
     if (clb_lapacke_is_work(symbol))
         return ((ormqr_work *)target->function)(layout, side, trans, m, n, k, a, lda, tau, c, ldc,
@@ -286,8 +289,8 @@ static CLB_NOINLINE int64_t dispatch_ormqr(struct clb_symbol *symbol,
         return 0;
     }
     const double begin = clb_stats_wanted() ? clb_next_begin() : 0;
-    const int64_t result =
-        next_ormqr(symbol, target, layout, side, trans, m, n, k, a, lda, tau, c, ldc, work, lwork);
+    const int64_t result = lapacke_qr_next_ormqr(symbol, target, layout, side, trans, m, n, k, a,
+                                                 lda, tau, c, ldc, work, lwork);
     return clb_lapacke_end(symbol, target, begin, result);
 }
 
@@ -300,8 +303,8 @@ CLB_INLINE int64_t enter_ormqr(struct clb_symbol *symbol, const void *caller, in
     const double rows = (double)clb_c_int(m, wide), cols = (double)clb_c_int(n, wide),
                  count = (double)clb_c_int(k, wide);
     if (clb_work_is_small(symbol, clb_work_dormqr(right ? cols : rows, right ? rows : cols, count)))
-        return next_ormqr(symbol, target, layout, side, trans, m, n, k, a, lda, tau, c, ldc, work,
-                          lwork);
+        return lapacke_qr_next_ormqr(symbol, target, layout, side, trans, m, n, k, a, lda, tau, c,
+                                     ldc, work, lwork);
     return dispatch_ormqr(symbol, target, caller, layout, side, trans, m, n, k, a, lda, tau, c, ldc,
                           work, lwork);
 }

@@ -7,10 +7,10 @@ typedef void orgqr(const void *m, const void *n, const void *k, void *a, const v
                    void *work, const void *lwork, void *info);
 
 /* A call that passed the min_work, or that is observed. WORK(1) and INFO as geqrf.c has them. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const void *m, const void *n, const void *k,
-                                  void *a, const void *lda, void *tau, void *work,
-                                  const void *lwork, void *info)
+static CLB_NOINLINE void orgqr_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, const void *m, const void *n,
+                                        const void *k, void *a, const void *lda, void *tau,
+                                        void *work, const void *lwork, void *info)
 {
     static const int64_t query = -1;
     const bool wide = target->ilp64;
@@ -45,7 +45,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     if (clb_work_is_small(symbol, clb_work_dorgqr(rows, cols, count)))
         ((orgqr *)target->function)(m, n, k, a, lda, tau, work, lwork, info);
     else
-        dispatch(symbol, target, caller, m, n, k, a, lda, tau, work, lwork, info);
+        orgqr_dispatch(symbol, target, caller, m, n, k, a, lda, tau, work, lwork, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

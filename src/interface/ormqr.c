@@ -12,11 +12,11 @@ typedef void ormqr_length(const char *side, const char *trans, const void *m, co
                           size_t length_side, size_t length_trans);
 
 /* A call that passed the min_work, or that is observed. WORK(1) and INFO as geqrf.c has them. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const char *side, const char *trans,
-                                  const void *m, const void *n, const void *k, void *a,
-                                  const void *lda, void *tau, void *c, const void *ldc, void *work,
-                                  const void *lwork, void *info)
+static CLB_NOINLINE void ormqr_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, const char *side, const char *trans,
+                                        const void *m, const void *n, const void *k, void *a,
+                                        const void *lda, void *tau, void *c, const void *ldc,
+                                        void *work, const void *lwork, void *info)
 {
     static const int64_t query = -1;
     const bool wide = target->ilp64;
@@ -59,8 +59,8 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
     if (clb_work_is_small(symbol, clb_work_dormqr(right ? cols : rows, right ? rows : cols, count)))
         ((ormqr *)target->function)(side, trans, m, n, k, a, lda, tau, c, ldc, work, lwork, info);
     else
-        dispatch(symbol, target, caller, side, trans, m, n, k, a, lda, tau, c, ldc, work, lwork,
-                 info);
+        ormqr_dispatch(symbol, target, caller, side, trans, m, n, k, a, lda, tau, c, ldc, work,
+                       lwork, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

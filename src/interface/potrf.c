@@ -13,10 +13,10 @@ typedef bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
 typedef double work(double m, double n, double k);
 
 /* A call that passed the min_work, or that is observed. */
-static CLB_NOINLINE void dispatch(route *taken, struct clb_symbol *symbol,
-                                  const struct clb_target *target, const void *caller,
-                                  const char *uplo, const void *n, void *a, const void *lda,
-                                  void *info)
+static CLB_NOINLINE void potrf_dispatch(route *taken, struct clb_symbol *symbol,
+                                        const struct clb_target *target, const void *caller,
+                                        const char *uplo, const void *n, void *a, const void *lda,
+                                        void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -44,7 +44,7 @@ CLB_INLINE void enter(route *taken, work *work_of, struct clb_symbol *symbol, co
     if (clb_work_is_small(symbol, work_of(order, order, order)))
         ((potrf_length *)target->function)(uplo, n, a, lda, info, 1);
     else
-        dispatch(taken, symbol, target, caller, uplo, n, a, lda, info);
+        potrf_dispatch(taken, symbol, target, caller, uplo, n, a, lda, info);
 }
 
 #define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \

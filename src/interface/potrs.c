@@ -13,10 +13,10 @@ typedef bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                    const struct clb_next_lapack *next);
 
 /* A call that passed the min_work, or that is observed. */
-static CLB_NOINLINE void dispatch(route *taken, struct clb_symbol *symbol,
-                                  const struct clb_target *target, const void *caller,
-                                  const char *uplo, const void *n, const void *nrhs, void *a,
-                                  const void *lda, void *b, const void *ldb, void *info)
+static CLB_NOINLINE void potrs_dispatch(route *taken, struct clb_symbol *symbol,
+                                        const struct clb_target *target, const void *caller,
+                                        const char *uplo, const void *n, const void *nrhs, void *a,
+                                        const void *lda, void *b, const void *ldb, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -51,7 +51,7 @@ CLB_INLINE void enter(route *taken, work *work_of, struct clb_symbol *symbol, co
     if (clb_work_is_small(symbol, work_of(order, order, (double)clb_int(nrhs, wide))))
         ((potrs *)target->function)(uplo, n, nrhs, a, lda, b, ldb, info);
     else
-        dispatch(taken, symbol, target, caller, uplo, n, nrhs, a, lda, b, ldb, info);
+        potrs_dispatch(taken, symbol, target, caller, uplo, n, nrhs, a, lda, b, ldb, info);
 }
 
 #define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \

@@ -32,13 +32,14 @@ CLB_INLINE double work(bool right, int64_t m, int64_t n)
     CLB_FORMS_FORTRAN(X, chemm)                                                                    \
     CLB_FORMS_FORTRAN(X, zhemm)
 
-static void next_fortran(const struct clb_target *target, const struct clb_blas3 *p);
+static void symm_next_fortran(const struct clb_target *target, const struct clb_blas3 *p);
 
 static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *target,
                           const void *caller, FORTRAN_PARAMETERS)
 {
     const bool wide = target->ilp64;
-    const struct clb_next_blas3 next = clb_next_blas3_for(symbol, target, caller, next_fortran);
+    const struct clb_next_blas3 next =
+        clb_next_blas3_for(symbol, target, caller, symm_next_fortran);
     struct clb_blas3_call call = {
         .problem = {.precision = clb_routine_get(symbol->routine)->precision,
                     .alpha = alpha,
@@ -61,7 +62,7 @@ static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *ta
 
 #include "blas_fortran.t.h"
 
-static void next_fortran(const struct clb_target *target, const struct clb_blas3 *p)
+static void symm_next_fortran(const struct clb_target *target, const struct clb_blas3 *p)
 {
     const union clb_integer m = clb_integer_for(p->m, target), n = clb_integer_for(p->n, target),
                             lda = clb_integer_for(p->lda, target),

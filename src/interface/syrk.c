@@ -26,13 +26,14 @@
     CLB_FORMS_FORTRAN(X, cherk)                                                                    \
     CLB_FORMS_FORTRAN(X, zherk)
 
-static void next_fortran(const struct clb_target *target, const struct clb_blas3 *p);
+static void syrk_next_fortran(const struct clb_target *target, const struct clb_blas3 *p);
 
 static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *target,
                           const void *caller, FORTRAN_PARAMETERS)
 {
     const bool wide = target->ilp64;
-    const struct clb_next_blas3 next = clb_next_blas3_for(symbol, target, caller, next_fortran);
+    const struct clb_next_blas3 next =
+        clb_next_blas3_for(symbol, target, caller, syrk_next_fortran);
     struct clb_blas3_call call = {
         .problem = {.precision = clb_routine_get(symbol->routine)->precision,
                     .transa = clb_op_of_letter(*trans),
@@ -53,7 +54,7 @@ static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *ta
 
 #include "blas_fortran.t.h"
 
-static void next_fortran(const struct clb_target *target, const struct clb_blas3 *p)
+static void syrk_next_fortran(const struct clb_target *target, const struct clb_blas3 *p)
 {
     const union clb_integer n = clb_integer_for(p->n, target), k = clb_integer_for(p->k, target),
                             lda = clb_integer_for(p->lda, target),

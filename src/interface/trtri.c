@@ -9,9 +9,9 @@ typedef void trtri_length(const char *uplo, const char *diag, const void *n, voi
                           const void *lda, void *info, size_t length_uplo, size_t length_diag);
 
 /* A call that passed the min_work, or that is observed. */
-static CLB_NOINLINE void dispatch(struct clb_symbol *symbol, const struct clb_target *target,
-                                  const void *caller, const char *uplo, const char *diag,
-                                  const void *n, void *a, const void *lda, void *info)
+static CLB_NOINLINE void trtri_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller, const char *uplo, const char *diag,
+                                        const void *n, void *a, const void *lda, void *info)
 {
     const bool wide = target->ilp64;
     const struct clb_next_lapack next = clb_next_lapack_for(symbol, target, caller);
@@ -40,7 +40,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
     if (clb_work_is_small(symbol, clb_work_dtrtri(order, order, order)))
         ((trtri *)target->function)(uplo, diag, n, a, lda, info);
     else
-        dispatch(symbol, target, caller, uplo, diag, n, a, lda, info);
+        trtri_dispatch(symbol, target, caller, uplo, diag, n, a, lda, info);
 }
 
 #define CLB_EXPORT(routine, form, prefix, suffix, abi, ilp64)                                      \

@@ -88,8 +88,8 @@ static bool is_refused(const struct search *search, const struct clb_objects *ob
 }
 
 /* Take an object's function as the answer. */
-static bool take(struct search *search, const struct clb_objects *objects,
-                 struct clb_object *object)
+static bool find_take(struct search *search, const struct clb_objects *objects,
+                      struct clb_object *object)
 {
     struct clb_found found = clb_object_find(object, search->symbol->name);
     if (found.address == NULL || is_refused(search, objects, object))
@@ -108,7 +108,7 @@ static bool take_from_closure(struct search *search, const struct clb_objects *o
 {
     struct clb_closure closure = clb_object_closure(objects, root);
     for (size_t i = 0; i < closure.count; i++) {
-        if (take(search, objects, closure.member[i]))
+        if (find_take(search, objects, closure.member[i]))
             return true;
     }
     return false;
@@ -144,7 +144,7 @@ static bool take_from_startup(struct search *search, const struct clb_objects *o
     if (search->below && caller != NULL && is_startup(objects, caller))
         i = clb_max(i, (size_t)(caller - objects->object));
     for (i++; i < objects->startup; i++) {
-        if (take(search, objects, &objects->object[i]))
+        if (find_take(search, objects, &objects->object[i]))
             return true;
     }
     return false;
@@ -165,7 +165,7 @@ static bool take_from_dependents(struct search *search, const struct clb_objects
 }
 
 /* What can be told of the caller, and the libraries that it or everybody reaches. */
-static void look(const struct clb_objects *objects, void *argument)
+static void find_look(const struct clb_objects *objects, void *argument)
 {
     struct search *search = argument;
     struct clb_object *own = own_object(objects), *caller = clb_object_at(objects, search->caller);
@@ -204,7 +204,7 @@ static void look_anywhere(const struct clb_objects *objects, void *argument)
 {
     struct search *search = argument;
     for (size_t i = 0; i < objects->count; i++) {
-        if (take(search, objects, &objects->object[i]))
+        if (find_take(search, objects, &objects->object[i]))
             return;
     }
 }
@@ -321,7 +321,7 @@ static struct clb_found find_in(const struct clb_closure *closure, const char *n
     return found;
 }
 
-static void describe(const struct clb_objects *objects, void *argument)
+static void find_describe(const struct clb_objects *objects, void *argument)
 {
     struct description *what = argument;
     struct clb_object *object = clb_object_at(objects, what->function);
@@ -360,7 +360,7 @@ static bool is_wide(function isamax, clb_abi abi)
 bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
 {
     struct description what = {.function = as_address(f), .probe = probe};
-    clb_objects_visit(describe, &what);
+    clb_objects_visit(find_describe, &what);
     return is_wide(as_function(clb_found_address(&what.isamax)), abi);
 }
 
@@ -409,7 +409,7 @@ static struct clb_target make_target(const struct clb_next_symbol *symbol, funct
                                      struct description *what)
 {
     *what = (struct description){.function = as_address(f), .probe = symbol->probe};
-    clb_objects_visit(describe, what);
+    clb_objects_visit(find_describe, what);
     return (struct clb_target){
         .function = f,
         .library = what->library,
@@ -559,7 +559,7 @@ static const struct clb_target *search(struct clb_next_symbol *symbol, const voi
                                        bool doubt)
 {
     struct search search = {.symbol = symbol, .caller = caller};
-    clb_objects_visit(look, &search);
+    clb_objects_visit(find_look, &search);
     if (search.found.address == NULL && !doubt && search.loads + 1 == atomic_load(&symbol->absent))
         return NULL;
     struct search configured = search;

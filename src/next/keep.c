@@ -55,7 +55,7 @@ bool clb_place_stays(const struct clb_place *place)
     return place->stays || (kept != NULL && !kept->failed);
 }
 
-static void note(const struct clb_place *place, bool failed)
+static void keep_note(const struct clb_place *place, bool failed)
 {
     struct kept *kept = malloc(sizeof *kept);
     if (kept == NULL)
@@ -68,7 +68,7 @@ static void note(const struct clb_place *place, bool failed)
 void clb_place_is_kept(const struct clb_place *place)
 {
     if (!clb_place_stays(place))
-        note(place, false);
+        keep_note(place, false);
 }
 
 bool clb_place_keep_now(const struct clb_place *place)
@@ -82,7 +82,7 @@ bool clb_place_keep_now(const struct clb_place *place)
     clb_load_end();
     /* Meanwhile it may have been unloaded, and be loaded somewhere else. */
     bool kept = map != NULL && map->l_addr == place->base;
-    note(place, !kept);
+    keep_note(place, !kept);
     return kept;
 }
 
@@ -122,7 +122,7 @@ static bool start_work(void)
 }
 
 /* The thread is not in the child. */
-static void forget_in_child(void)
+static void keep_forget_in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     lock = unlocked;
@@ -130,9 +130,9 @@ static void forget_in_child(void)
     is_working = false;
 }
 
-static void watch_forks(void)
+static void keep_watch_forks(void)
 {
-    clb_fork_on_child(forget_in_child);
+    clb_fork_on_child(keep_forget_in_child);
 }
 
 static bool is_pending(const struct clb_place *place)
@@ -153,7 +153,7 @@ bool clb_place_keep(const struct clb_place *place)
         return false;
     if (__libc_single_threaded)
         return clb_place_keep_now(place);
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, keep_watch_forks);
     /* A signal handler must not wait for the code that it interrupted. */
     if (pthread_mutex_trylock(&lock) != 0)
         return false;

@@ -16,16 +16,16 @@ static size_t holders;
 static int before;
 
 /* The holders are not in the child. */
-static void forget_in_child(void)
+static void threads_forget_in_child(void)
 {
     pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     lock = fresh;
     holders = 0;
 }
 
-static void watch_forks(void)
+static void threads_watch_forks(void)
 {
-    clb_fork_on_child(forget_in_child);
+    clb_fork_on_child(threads_forget_in_child);
 }
 
 bool clb_next_hold_threads(const struct clb_target *target)
@@ -34,7 +34,7 @@ bool clb_next_hold_threads(const struct clb_target *target)
     bool held = false;
     if (target->set_threads == NULL || target->get_threads == NULL)
         return false;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, threads_watch_forks);
     pthread_mutex_lock(&lock);
     if (holders == 0) {
         before = target->get_threads();

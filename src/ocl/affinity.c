@@ -38,7 +38,7 @@ static size_t list_threads(pid_t *ids, size_t capacity)
 
 /* The driver's threads inherited the guest guard's mask; a thread that the program started
  * meanwhile does not block what nobody blocks. */
-static bool is_drivers(pid_t id)
+static bool affinity_is_drivers(pid_t id)
 {
     char path[64], line[128];
     unsigned long long blocked = 0;
@@ -58,7 +58,7 @@ void clb_threads_note(struct clb_thread_list *before)
     before->count = list_threads(before->id, CLB_COUNT_OF(before->id));
 }
 
-static bool contains(const struct clb_thread_list *list, pid_t id)
+static bool affinity_contains(const struct clb_thread_list *list, pid_t id)
 {
     for (size_t i = 0; i < list->count; i++) {
         if (list->id[i] == id)
@@ -87,7 +87,7 @@ void clb_threads_pin(const struct clb_device *device, const struct clb_thread_li
         return;
     clb_threads_note(&now);
     for (size_t i = 0; i < now.count; i++) {
-        if (!contains(before, now.id[i]) && is_drivers(now.id[i]))
+        if (!affinity_contains(before, now.id[i]) && affinity_is_drivers(now.id[i]))
             now.id[workers++] = now.id[i];
     }
     /* Fewer CPUs than workers: which of them share one is the system's to say. */

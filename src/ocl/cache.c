@@ -68,7 +68,7 @@ static bool format_path(char *path, size_t size, const char *format, const char 
     return length > 0 && (size_t)length < size;
 }
 
-static bool is_folder(const char *path)
+static bool cache_is_folder(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
@@ -87,7 +87,7 @@ static bool is_in_folder(const char *path)
         return false;
     memcpy(parent, path, length);
     parent[length] = '\0';
-    return is_folder(parent);
+    return cache_is_folder(parent);
 }
 
 /* $XDG_CACHE_HOME/name, $HOME/.cache/name; false when neither variable is set, or what it names
@@ -98,7 +98,7 @@ bool clb_cache_user_path(char *path, size_t size, const char *name)
     if (xdg != NULL && xdg[0] == '/')
         return is_in_folder(xdg) && format_path(path, size, "%s/%s", xdg, name);
     if (home != NULL && home[0] == '/')
-        return is_folder(home) && format_path(path, size, "%s/.cache/%s", home, name);
+        return cache_is_folder(home) && format_path(path, size, "%s/.cache/%s", home, name);
     return false;
 }
 
@@ -106,7 +106,7 @@ static char directory[PATH_MAX];
 static bool directory_found;
 static pthread_once_t directory_once = PTHREAD_ONCE_INIT;
 
-static void find_directory(void)
+static void cache_find_directory(void)
 {
     const char *wanted = clb_config_get()->cache_dir;
     if (wanted != NULL) {
@@ -124,7 +124,7 @@ static void find_directory(void)
 
 const char *clb_cache_directory(void)
 {
-    pthread_once(&directory_once, find_directory);
+    pthread_once(&directory_once, cache_find_directory);
     return directory_found ? directory : NULL;
 }
 

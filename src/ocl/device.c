@@ -40,7 +40,7 @@ static uint64_t host_memory(void)
     return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
-static void describe(cl_platform_id platform, cl_device_id id, struct clb_device *device)
+static void device_describe(cl_platform_id platform, cl_device_id id, struct clb_device *device)
 {
     cl_bool unified = CL_FALSE;
     cl_device_fp_config fp64 = 0;
@@ -114,7 +114,7 @@ static size_t list_devices(struct listed *list, size_t capacity)
                 continue;
             list[count].platform = p;
             list[count].index = d;
-            describe(platforms[p], ids[d], &list[count].device);
+            device_describe(platforms[p], ids[d], &list[count].device);
             clb_log(CLB_LOG_INFO, "device %u:%u: %s (%s, %s)", p, d, list[count].device.name,
                     list[count].device.platform_name, list[count].device.driver);
             count++;

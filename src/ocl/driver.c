@@ -13,17 +13,17 @@
 #define STACK ((size_t)8 << 20)
 
 /* On its caller's stack until it is done. */
-struct task {
+struct driver_task {
     clb_status (*run)(void *argument);
     void *argument;
     clb_status status;
     bool done;
-    struct task *next;
+    struct driver_task *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
-static struct task *first, *last; /* waiting tasks */
+static struct driver_task *first, *last; /* waiting tasks */
 static bool exists;
 
 static CLB_THREAD bool is_driver_thread;
@@ -37,7 +37,7 @@ static void *run_tasks(void *unused)
     for (;;) {
         while (first == NULL)
             pthread_cond_wait(&arrived, &lock);
-        struct task *task = first;
+        struct driver_task *task = first;
         first = task->next;
         pthread_mutex_unlock(&lock);
         clb_signals_begin_task();
@@ -51,7 +51,7 @@ static void *run_tasks(void *unused)
 }
 
 /* The child has no such thread, and its callers have gone. */
-static void forget_in_child(void)
+static void driver_forget_in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
@@ -61,18 +61,18 @@ static void forget_in_child(void)
     exists = false;
 }
 
-static void watch_forks(void)
+static void driver_watch_forks(void)
 {
-    clb_fork_on_child(forget_in_child);
+    clb_fork_on_child(driver_forget_in_child);
 }
 
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct task task = {.run = run, .argument = argument};
+    struct driver_task task = {.run = run, .argument = argument};
     if (is_driver_thread)
         return run(argument);
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, driver_watch_forks);
     clb_status status = clb_signals_watch();
     pthread_mutex_lock(&lock);
     if (status == CLB_OK && !exists) {

@@ -47,7 +47,7 @@ static void read_mapped(uint64_t *all, uint64_t *data)
     fclose(file);
 }
 
-static bool fits(uint64_t used, uint64_t wanted, uint64_t limit)
+static bool limits_fits(uint64_t used, uint64_t wanted, uint64_t limit)
 {
     return used <= limit && wanted <= limit - used;
 }
@@ -58,8 +58,8 @@ static bool has_memory(uint64_t wanted)
     if (most == UINT64_MAX && most_data == UINT64_MAX)
         return true;
     read_mapped(&all, &data);
-    return (most == UINT64_MAX || fits(all, wanted, most)) &&
-           (most_data == UINT64_MAX || fits(data, wanted, most_data));
+    return (most == UINT64_MAX || limits_fits(all, wanted, most)) &&
+           (most_data == UINT64_MAX || limits_fits(data, wanted, most_data));
 }
 
 /* poll(2) tells of each descriptor whether it is open, and needs none for it. */

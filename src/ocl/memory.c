@@ -246,7 +246,7 @@ static bool reserve_now(struct clb_runtime *runtime, size_t size, struct clb_buf
 }
 
 /* Reserve `size` bytes of the allowance, giving up kept buffers for it where needed. */
-static clb_status reserve(struct clb_runtime *runtime, size_t size)
+static clb_status memory_reserve(struct clb_runtime *runtime, size_t size)
 {
     struct clb_buffer *evicted = NULL;
     if (reserve_now(runtime, size, &evicted))
@@ -295,7 +295,7 @@ clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, siz
         return CLB_ERR_NOMEM;
     buffer->size = size;
     buffer->kind = kind;
-    clb_status status = reserve(runtime, size);
+    clb_status status = memory_reserve(runtime, size);
     if (status == CLB_OK) {
         status = runtime->device.unified ? create_shared(runtime, buffer)
                                          : create_device(runtime, buffer);

@@ -57,7 +57,7 @@ static bool is_private(const char *path)
 }
 
 /* Where PoCL keeps its files; false where that can't be said. */
-static bool find_directory(char *path, size_t size)
+static bool pocl_find_directory(char *path, size_t size)
 {
     const char *wanted = getenv("POCL_CACHE_DIR");
     int length = 0;
@@ -126,7 +126,7 @@ static DIR *open_folder(int parent, const char *name)
     return folder;
 }
 
-static bool is_folder(const struct dirent *entry)
+static bool pocl_is_folder(const struct dirent *entry)
 {
     return entry->d_type == DT_DIR && entry->d_name[0] != '.';
 }
@@ -139,7 +139,7 @@ static bool has_damage(int parent, const char *name, int depth)
     bool damaged = false;
     DIR *folder = open_folder(parent, name);
     for (struct dirent *entry; folder != NULL && !damaged && (entry = readdir(folder)) != NULL;) {
-        if (!is_folder(entry))
+        if (!pocl_is_folder(entry))
             damaged = is_damaged(dirfd(folder), entry->d_name);
         else if (depth < DEEPEST)
             damaged = has_damage(dirfd(folder), entry->d_name, depth + 1);
@@ -153,9 +153,9 @@ static void remove_folder(int parent, const char *name, int depth)
 {
     DIR *folder = open_folder(parent, name);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        if (is_folder(entry) && depth < DEEPEST)
+        if (pocl_is_folder(entry) && depth < DEEPEST)
             remove_folder(dirfd(folder), entry->d_name, depth + 1);
-        else if (!is_folder(entry))
+        else if (!pocl_is_folder(entry))
             unlinkat(dirfd(folder), entry->d_name, 0); /* fails for . and .. */
     }
     if (folder != NULL)
@@ -168,9 +168,9 @@ static void throw_away_damage(const char *path)
 {
     DIR *cache = open_folder(AT_FDCWD, path);
     for (struct dirent *letters; cache != NULL && (letters = readdir(cache)) != NULL;) {
-        DIR *programs = is_folder(letters) ? open_folder(dirfd(cache), letters->d_name) : NULL;
+        DIR *programs = pocl_is_folder(letters) ? open_folder(dirfd(cache), letters->d_name) : NULL;
         for (struct dirent *program; programs != NULL && (program = readdir(programs)) != NULL;) {
-            if (!is_folder(program) || !has_damage(dirfd(programs), program->d_name, 2))
+            if (!pocl_is_folder(program) || !has_damage(dirfd(programs), program->d_name, 2))
                 continue;
             clb_log(CLB_LOG_WARN, "%s/%s/%s is damaged, it is removed and made again", path,
                     letters->d_name, program->d_name);
@@ -190,7 +190,7 @@ const char *clb_pocl_refusal(void)
     char path[PATH_MAX];
     if (access("/sys/devices/system/cpu", X_OK) != 0)
         return "it needs /sys";
-    if (!find_directory(path, sizeof path))
+    if (!pocl_find_directory(path, sizeof path))
         return "it has no directory for its cache (HOME, XDG_CACHE_HOME, POCL_CACHE_DIR)";
     if (!clb_cache_usable(path))
         return "the directory of its cache can't be written";

@@ -37,7 +37,7 @@ static void log_build(struct clb_runtime *runtime, cl_program handle, const char
     free(text);
 }
 
-static clb_status build(struct clb_runtime *runtime, struct clb_program *program)
+static clb_status program_build(struct clb_runtime *runtime, struct clb_program *program)
 {
     clb_status status = clb_cl_check(
         clb_cl.BuildProgram(program->handle, 1, &runtime->device.id, program->options, NULL, NULL),
@@ -58,7 +58,7 @@ static clb_status create_from_binary(struct clb_runtime *runtime, struct clb_pro
                                                      &size, &data, &accepted, &error);
     clb_status status =
         clb_cl_check(error != CL_SUCCESS ? error : accepted, "clCreateProgramWithBinary");
-    return status == CLB_OK ? build(runtime, program) : status;
+    return status == CLB_OK ? program_build(runtime, program) : status;
 }
 
 /* The driver's binary of a built program, malloc'ed and terminated; NULL when it gives none. */
@@ -138,7 +138,7 @@ static clb_status build_from_source(struct clb_runtime *runtime, struct clb_prog
                                                      &program->source->length, &error);
     clb_status status = clb_cl_check(error, "clCreateProgramWithSource");
     if (status == CLB_OK)
-        status = build(runtime, program);
+        status = program_build(runtime, program);
     if (status == CLB_OK && needs_patch(program))
         status = rebuild_patched(runtime, program);
     return status;
@@ -179,7 +179,7 @@ static char *cache_key(const struct clb_runtime *runtime, const struct clb_progr
     return key.data;
 }
 
-static clb_status make(struct clb_runtime *runtime, struct clb_program *program)
+static clb_status program_make(struct clb_runtime *runtime, struct clb_program *program)
 {
     double begin = clb_now();
     const char *limit = clb_limits_on_build();
@@ -262,8 +262,8 @@ static struct clb_program *find(const struct clb_source *source, const char *opt
     return NULL;
 }
 
-static clb_status add(struct clb_runtime *runtime, const struct clb_source *source,
-                      const char *options, struct clb_program **out)
+static clb_status program_add(struct clb_runtime *runtime, const struct clb_source *source,
+                              const char *options, struct clb_program **out)
 {
     struct clb_program *program = calloc(1, sizeof *program);
     char *copy = strdup(options);
@@ -274,7 +274,7 @@ static clb_status add(struct clb_runtime *runtime, const struct clb_source *sour
     }
     program->source = source;
     program->options = copy;
-    program->status = make(runtime, program);
+    program->status = program_make(runtime, program);
     if (program->status == CLB_ERR_NOMEM) { /* there may be more another time */
         free(program);
         free(copy);
@@ -296,7 +296,7 @@ static struct clb_program *find_locked(const struct clb_source *source, const ch
     return program;
 }
 
-struct wanted {
+struct program_wanted {
     struct clb_runtime *runtime;
     const struct clb_source *source;
     const char *options;
@@ -306,17 +306,17 @@ struct wanted {
 /* On the driver thread: what another thread wanted too is there by now. */
 static clb_status add_wanted(void *argument)
 {
-    struct wanted *wanted = argument;
+    struct program_wanted *wanted = argument;
     wanted->program = find_locked(wanted->source, wanted->options);
     if (wanted->program != NULL)
         return CLB_OK;
-    return add(wanted->runtime, wanted->source, wanted->options, &wanted->program);
+    return program_add(wanted->runtime, wanted->source, wanted->options, &wanted->program);
 }
 
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
                            const char *options, struct clb_program **out)
 {
-    struct wanted wanted = {.runtime = runtime, .source = source, .options = options};
+    struct program_wanted wanted = {.runtime = runtime, .source = source, .options = options};
     clb_status status = CLB_OK;
     wanted.program = find_locked(source, options);
     if (wanted.program == NULL)

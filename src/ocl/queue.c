@@ -57,7 +57,7 @@ cl_command_queue clb_queue_handle(const struct clb_queue *queue)
 
 /* Forget the commands that have ended. The status of one that can't be asked for stays unknown, and
  * it stays in the list. */
-static clb_status look(struct clb_queue *queue)
+static clb_status queue_look(struct clb_queue *queue)
 {
     clb_status status = CLB_OK;
     while (queue->count > 0 && status == CLB_OK) {
@@ -78,11 +78,11 @@ static clb_status look(struct clb_queue *queue)
 }
 
 /* For one more command. */
-static clb_status make_room(struct clb_queue *queue)
+static clb_status queue_make_room(struct clb_queue *queue)
 {
     clb_status status = CLB_OK;
     if (queue->count >= queue->look_at) {
-        status = look(queue);
+        status = queue_look(queue);
         queue->look_at = clb_max(MANY, 2 * queue->count);
     }
     if (status != CLB_OK || queue->first + queue->count < queue->capacity)
@@ -100,12 +100,12 @@ static clb_status make_room(struct clb_queue *queue)
     return CLB_OK;
 }
 
-static clb_status begin(struct clb_queue *queue)
+static clb_status queue_begin(struct clb_queue *queue)
 {
     if (!queue->keeps)
         return CLB_OK;
     pthread_mutex_lock(&queue->lock);
-    clb_status status = make_room(queue);
+    clb_status status = queue_make_room(queue);
     if (status != CLB_OK)
         pthread_mutex_unlock(&queue->lock);
     return status;
@@ -119,7 +119,8 @@ static cl_event *event_of(const struct clb_queue *queue, cl_event *own, const cl
 
 /* A command was enqueued, or could not be. Where the list keeps its event, *callers is another
  * reference, if that is wanted. */
-static clb_status end(struct clb_queue *queue, clb_status status, cl_event event, cl_event *callers)
+static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event event,
+                            cl_event *callers)
 {
     if (queue->keeps) {
         if (status == CLB_OK) {
@@ -141,7 +142,7 @@ clb_status clb_queue_check(struct clb_queue *queue)
     if (!queue->keeps)
         return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
     pthread_mutex_lock(&queue->lock);
-    clb_status status = queue->failed ? CLB_ERR_OPENCL : look(queue);
+    clb_status status = queue->failed ? CLB_ERR_OPENCL : queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
     return status;
 }
@@ -154,7 +155,7 @@ bool clb_queue_is_stuck(struct clb_queue *queue)
 bool clb_queue_is_clean(struct clb_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
-    bool clean = !queue->failed && look(queue) == CLB_OK && queue->count == 0;
+    bool clean = !queue->failed && queue_look(queue) == CLB_OK && queue->count == 0;
     pthread_mutex_unlock(&queue->lock);
     return clean;
 }
@@ -167,7 +168,7 @@ clb_status clb_queue_finish(struct clb_queue *queue)
     pthread_mutex_lock(&queue->lock);
     queue->stuck = queue->stuck || status != CLB_OK;
     queue->failed = queue->failed || queue->stuck;
-    clb_status looked = look(queue);
+    clb_status looked = queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
     return status != CLB_OK ? status : looked;
 }
@@ -207,13 +208,13 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                             cl_uint waits, const cl_event *wait_list, cl_event *event)
 {
     cl_event own = NULL;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
     cl_int error =
         clb_cl.EnqueueNDRangeKernel(queue->handle, kernel, dimensions, NULL, global, local, waits,
                                     list(waits, wait_list), event_of(queue, &own, event));
-    return end(queue, clb_cl_check_launch(error, name), own, event);
+    return queue_end(queue, clb_cl_check_launch(error, name), own, event);
 }
 
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
@@ -221,25 +222,25 @@ clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, s
                            cl_event *event)
 {
     cl_event own = NULL;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
     cl_int error =
         clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_FALSE, offset, size, host, waits,
                                   list(waits, wait_list), event_of(queue, &own, event));
-    return end(queue, clb_cl_check(error, "clEnqueueWriteBuffer"), own, event);
+    return queue_end(queue, clb_cl_check(error, "clEnqueueWriteBuffer"), own, event);
 }
 
 clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                           void *host, cl_uint waits, const cl_event *wait_list, cl_event *event)
 {
     cl_event own = NULL;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
     cl_int error = clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_FALSE, offset, size, host, waits,
                                             list(waits, wait_list), event_of(queue, &own, event));
-    return end(queue, clb_cl_check(error, "clEnqueueReadBuffer"), own, event);
+    return queue_end(queue, clb_cl_check(error, "clEnqueueReadBuffer"), own, event);
 }
 
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
@@ -268,38 +269,38 @@ clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struc
                                 const void *host, cl_event *event)
 {
     cl_event own = NULL;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
     cl_int error = clb_cl.EnqueueWriteBufferRect(
         queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
         box->host_pitch, 0, host, 0, NULL, event_of(queue, &own, event));
-    return end(queue, clb_cl_check(error, "clEnqueueWriteBufferRect"), own, event);
+    return queue_end(queue, clb_cl_check(error, "clEnqueueWriteBufferRect"), own, event);
 }
 
 clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
                                void *host, cl_event *event)
 {
     cl_event own = NULL;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
     cl_int error = clb_cl.EnqueueReadBufferRect(
         queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
         box->host_pitch, 0, host, 0, NULL, event_of(queue, &own, event));
-    return end(queue, clb_cl_check(error, "clEnqueueReadBufferRect"), own, event);
+    return queue_end(queue, clb_cl_check(error, "clEnqueueReadBufferRect"), own, event);
 }
 
 clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
                              cl_event *event)
 {
     cl_event own = NULL;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
     cl_int error = clb_cl.EnqueueBarrierWithWaitList(queue->handle, waits, list(waits, wait_list),
                                                      event_of(queue, &own, event));
-    return end(queue, clb_cl_check(error, "clEnqueueBarrierWithWaitList"), own, event);
+    return queue_end(queue, clb_cl_check(error, "clEnqueueBarrierWithWaitList"), own, event);
 }
 
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
@@ -307,24 +308,24 @@ clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags
 {
     cl_event own = NULL, now = NULL;
     cl_int error;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     *mapped = NULL;
     if (status != CLB_OK)
         return status;
     *mapped = clb_cl.EnqueueMapBuffer(queue->handle, mem, CL_FALSE, flags, offset, size, 0, NULL,
                                       &own, &error);
-    status =
-        end(queue, clb_cl_check(error, "clEnqueueMapBuffer"), own, event != NULL ? event : &now);
+    status = queue_end(queue, clb_cl_check(error, "clEnqueueMapBuffer"), own,
+                       event != NULL ? event : &now);
     return status == CLB_OK && event == NULL ? wait_for(queue, now) : status;
 }
 
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
 {
     cl_event own = NULL;
-    clb_status status = begin(queue);
+    clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
     cl_int error = clb_cl.EnqueueUnmapMemObject(queue->handle, mem, mapped, 0, NULL,
                                                 event_of(queue, &own, NULL));
-    return end(queue, clb_cl_check(error, "clEnqueueUnmapMemObject"), own, NULL);
+    return queue_end(queue, clb_cl_check(error, "clEnqueueUnmapMemObject"), own, NULL);
 }

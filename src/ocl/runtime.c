@@ -25,7 +25,7 @@ static void abandon_in_child(void)
         atomic_store(&state, CLB_RUNTIME_ABANDONED);
 }
 
-static void watch_forks(void)
+static void runtime_watch_forks(void)
 {
     clb_fork_on_child(abandon_in_child);
 }
@@ -93,7 +93,7 @@ struct clb_runtime *clb_runtime_get(clb_runtime_state *why)
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if (now == CLB_RUNTIME_IDLE || now == STARTING) {
         static pthread_once_t watching = PTHREAD_ONCE_INIT;
-        pthread_once(&watching, watch_forks);
+        pthread_once(&watching, runtime_watch_forks);
         if (clb_driver_call(start_once, NULL) != CLB_OK && atomic_load(&state) == CLB_RUNTIME_IDLE)
             atomic_store(&state, CLB_RUNTIME_FAILED); /* there is no thread for it */
         now = atomic_load(&state);

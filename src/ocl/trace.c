@@ -75,7 +75,7 @@ static void sweep(void)
     count = kept;
 }
 
-static bool make_room(void)
+static bool ocl_trace_make_room(void)
 {
     if (count >= MANY)
         sweep();
@@ -93,8 +93,8 @@ static bool make_room(void)
 /* ---- wrappers -------------------------------------------------------------------------------- */
 
 /* A command was enqueued: its event is the caller's as well, or this file's own. */
-static cl_int note(cl_int status, cl_command_queue queue, const char *name, const cl_event *callers,
-                   cl_event own)
+static cl_int trace_note(cl_int status, cl_command_queue queue, const char *name,
+                         const cl_event *callers, cl_event own)
 {
     cl_event event = callers != NULL ? *callers : own;
     if (status != CL_SUCCESS || event == NULL)
@@ -102,7 +102,7 @@ static cl_int note(cl_int status, cl_command_queue queue, const char *name, cons
     if (callers != NULL && real.RetainEvent(event) != CL_SUCCESS)
         return status;
     pthread_mutex_lock(&lock);
-    bool kept = make_room();
+    bool kept = ocl_trace_make_room();
     if (kept)
         commands[count++] = (struct command){event, queue, name, clb_now()};
     pthread_mutex_unlock(&lock);
@@ -133,7 +133,7 @@ static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name,
     return kernel;
 }
 
-static const char *name_of(cl_kernel kernel)
+static const char *trace_name_of(cl_kernel kernel)
 {
     pthread_mutex_lock(&lock);
     const struct kernel_name *entry = names;
@@ -143,14 +143,15 @@ static const char *name_of(cl_kernel kernel)
     return entry != NULL && entry->name != NULL ? entry->name : "kernel";
 }
 
-static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
-                                 const size_t *offset, const size_t *global, const size_t *local,
-                                 cl_uint waits, const cl_event *wait_list, cl_event *event)
+static cl_int CL_API_CALL trace_launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                       const size_t *offset, const size_t *global,
+                                       const size_t *local, cl_uint waits,
+                                       const cl_event *wait_list, cl_event *event)
 {
     cl_event own = NULL;
     cl_int status = real.EnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local,
                                               waits, wait_list, event != NULL ? event : &own);
-    return note(status, queue, name_of(kernel), event, own);
+    return trace_note(status, queue, trace_name_of(kernel), event, own);
 }
 
 /* A transfer, with the parameters of functions.def. */
@@ -160,7 +161,7 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
         cl_event own = NULL, *callers = event;                                                     \
         if (event == NULL)                                                                         \
             event = &own;                                                                          \
-        return note(real.function arguments, queue, what, callers, own);                           \
+        return trace_note(real.function arguments, queue, what, callers, own);                     \
     }
 
 TRANSFER(EnqueueReadBuffer, "download",
@@ -186,7 +187,7 @@ TRANSFER(EnqueueWriteBufferRect, "upload",
          (queue, buffer, blocking, buffer_origin, host_origin, region, buffer_row_pitch,
           buffer_slice_pitch, host_row_pitch, host_slice_pitch, host, waits, wait_list, event))
 
-static cl_int CL_API_CALL finish(cl_command_queue queue)
+static cl_int CL_API_CALL trace_finish(cl_command_queue queue)
 {
     cl_int status = real.Finish(queue);
     pthread_mutex_lock(&lock);
@@ -200,10 +201,10 @@ void clb_cl_trace(struct clb_cl *table)
     real = *table;
     table->CreateCommandQueue = create_queue;
     table->CreateKernel = create_kernel;
-    table->EnqueueNDRangeKernel = launch;
+    table->EnqueueNDRangeKernel = trace_launch;
     table->EnqueueReadBuffer = EnqueueReadBuffer;
     table->EnqueueWriteBuffer = EnqueueWriteBuffer;
     table->EnqueueReadBufferRect = EnqueueReadBufferRect;
     table->EnqueueWriteBufferRect = EnqueueWriteBufferRect;
-    table->Finish = finish;
+    table->Finish = trace_finish;
 }

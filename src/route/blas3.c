@@ -84,7 +84,7 @@ static int first_wrong(const struct clb_blas3_call *call)
     return clb_ld_is_valid(call->ldc, call->n) ? 0 : 13;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool blas3_is_valid(const struct clb_dispatch *dispatch)
 {
     const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3_call *call = blas3->call;
@@ -116,7 +116,7 @@ clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value)
 }
 
 /* Nothing to multiply: the reference returns, scales or clears C. */
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool blas3_is_quick(const struct clb_dispatch *dispatch)
 {
     const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3_call *call = blas3->call;
@@ -127,7 +127,7 @@ static bool is_quick(const struct clb_dispatch *dispatch)
 
 /* ---- on the device --------------------------------------------------------------------------- */
 
-static void take_sizes(struct clb_blas3_call *call)
+static void blas3_take_sizes(struct clb_blas3_call *call)
 {
     call->problem.m = (size_t)call->m;
     call->problem.n = (size_t)call->n;
@@ -146,8 +146,8 @@ clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar)
     return scalar;
 }
 
-static void set_operands(const struct clb_blas3_traits *traits, const struct clb_blas3 *p,
-                         struct clb_level3 *level3)
+static void blas3_set_operands(const struct clb_blas3_traits *traits, const struct clb_blas3 *p,
+                               struct clb_level3 *level3)
 {
     struct clb_level3_operand a = {.data = p->a, .ld = p->lda, .op = p->transa, .upper = p->upper};
     struct clb_level3_operand b = {.data = p->b, .ld = p->ldb, .op = p->transb};
@@ -193,7 +193,7 @@ static struct clb_level3 describe_problem(const struct clb_blas3_traits *traits,
                                                 : CLB_REGION_LOWER,
         .real_diagonal = traits->hermitian && traits->sort != CLB_SORT_SYMM,
     };
-    set_operands(traits, p, &level3);
+    blas3_set_operands(traits, p, &level3);
     return level3;
 }
 
@@ -205,8 +205,8 @@ static size_t area_of(const struct clb_gemm_progress *progress)
     return area;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status blas3_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     struct blas3 *blas3 = (struct blas3 *)dispatch;
     if (blas3->next->gemm == NULL) {
@@ -214,14 +214,14 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
                 dispatch->symbol->next.name);
         return CLB_ERR_UNSUPPORTED;
     }
-    take_sizes(blas3->call);
+    blas3_take_sizes(blas3->call);
     const struct clb_level3 problem = describe_problem(&blas3->traits, &blas3->call->problem);
     clb_status status = clb_level3_run(runtime, variant, &problem, &blas3->progress);
     clb_dispatch_take_progress(dispatch, &blas3->progress, status, area_of(&blas3->progress), 1);
     return status;
 }
 
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void blas3_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3 *problem = &blas3->call->problem;
@@ -231,13 +231,13 @@ static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *r
         clb_blas3_compute_part(&blas3->traits, problem, blas3->next, rect);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool blas3_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     return clb_dispatch_complete_parts(dispatch, &((struct blas3 *)dispatch)->progress, status,
-                                       compute_next);
+                                       blas3_compute_next);
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void blas3_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
     const struct blas3 *blas3 = (const struct blas3 *)dispatch;
     const struct clb_blas3_call *call = blas3->call;
@@ -256,7 +256,8 @@ static void describe(const struct clb_dispatch *dispatch, char *text, size_t siz
 bool clb_route_blas3(struct clb_symbol *symbol, struct clb_blas3_call *call,
                      const struct clb_next_blas3 *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {blas3_is_valid, blas3_is_quick, blas3_run,
+                                                 blas3_complete, blas3_describe};
     struct blas3 blas3 = {
         .dispatch = {.type = &type,
                      .symbol = symbol,
@@ -278,7 +279,7 @@ bool clb_route_blas3(struct clb_symbol *symbol, struct clb_blas3_call *call,
 int clb_route_compose_gemmtr(struct clb_blas3_call *call, const struct clb_next_blas3 *next)
 {
     int wrong = first_wrong(call);
-    take_sizes(call);
+    blas3_take_sizes(call);
     if (wrong == 0)
         clb_blas3_compute_next(&call->problem, next);
     return wrong;

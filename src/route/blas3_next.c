@@ -6,7 +6,7 @@
 /* Columns of xGEMMTR that are composed at once: a block of the diagonal on the stack. */
 enum { BLOCK = 32 };
 
-struct part {
+struct blas3_next_part {
     const struct clb_blas3_traits *traits;
     const struct clb_blas3 *problem;
     const struct clb_next_blas3 *next;
@@ -14,7 +14,8 @@ struct part {
     clb_scalar alpha, beta; /* of the precision, as products take them */
 };
 
-static const void *at(const struct clb_blas3 *p, const void *base, size_t i, size_t j, size_t ld)
+static const void *blas3_next_at(const struct clb_blas3 *p, const void *base, size_t i, size_t j,
+                                 size_t ld)
 {
     return (const char *)base + (i + j * ld) * clb_precision_size(p->precision);
 }
@@ -27,17 +28,17 @@ static void *at_c(const struct clb_blas3 *p, size_t i, size_t j)
 /* Where row i of op(X) begins, and column j. */
 static const void *row_of(const struct clb_blas3 *p, clb_op op, const void *x, size_t i, size_t ld)
 {
-    return op == CLB_OP_N ? at(p, x, i, 0, ld) : at(p, x, 0, i, ld);
+    return op == CLB_OP_N ? blas3_next_at(p, x, i, 0, ld) : blas3_next_at(p, x, 0, i, ld);
 }
 
-static const void *column_of(const struct clb_blas3 *p, clb_op op, const void *x, size_t j,
-                             size_t ld)
+static const void *blas3_next_column_of(const struct clb_blas3 *p, clb_op op, const void *x,
+                                        size_t j, size_t ld)
 {
-    return op == CLB_OP_N ? at(p, x, 0, j, ld) : at(p, x, j, 0, ld);
+    return op == CLB_OP_N ? blas3_next_at(p, x, 0, j, ld) : blas3_next_at(p, x, j, 0, ld);
 }
 
 /* A product into the part of C. */
-static struct clb_gemm product_into(const struct part *part)
+static struct clb_gemm product_into(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
     const struct clb_rect *rect = part->rect;
@@ -51,7 +52,7 @@ static struct clb_gemm product_into(const struct part *part)
                              .ldc = p->ldc};
 }
 
-static void multiply(const struct part *part, const struct clb_gemm *product)
+static void blas3_next_multiply(const struct blas3_next_part *part, const struct clb_gemm *product)
 {
     part->next->call_gemm(part->next->gemm, product);
 }
@@ -60,7 +61,7 @@ static void multiply(const struct part *part, const struct clb_gemm *product)
 
 /* op of a block of A off the diagonal, and in *i, *j where it is stored: where it is, or the
  * mirrored block. */
-static clb_op stored_block(const struct part *part, size_t *i, size_t *j)
+static clb_op stored_block(const struct blas3_next_part *part, size_t *i, size_t *j)
 {
     bool below = *i > *j;
     if (below != part->problem->upper)
@@ -72,25 +73,26 @@ static clb_op stored_block(const struct part *part, size_t *i, size_t *j)
 }
 
 /* C += the product with the block of A that begins at (i, j), `depth` deep. */
-static void add_block(const struct part *part, size_t i, size_t j, size_t depth)
+static void blas3_next_add_block(const struct blas3_next_part *part, size_t i, size_t j,
+                                 size_t depth)
 {
     const struct clb_blas3 *p = part->problem;
     struct clb_gemm product = product_into(part);
     size_t from = p->right ? i : j;
     clb_op op = stored_block(part, &i, &j);
-    const void *a = at(p, p->a, i, j, p->lda);
+    const void *a = blas3_next_at(p, p->a, i, j, p->lda);
     product.k = depth;
     product.beta = clb_scalar_one(p->precision);
     product.transa = p->right ? CLB_OP_N : op;
     product.transb = p->right ? op : CLB_OP_N;
-    product.a = p->right ? at(p, p->b, part->rect->row, from, p->ldb) : a;
+    product.a = p->right ? blas3_next_at(p, p->b, part->rect->row, from, p->ldb) : a;
     product.lda = p->right ? p->ldb : p->lda;
-    product.b = p->right ? a : at(p, p->b, from, part->rect->col, p->ldb);
+    product.b = p->right ? a : blas3_next_at(p, p->b, from, part->rect->col, p->ldb);
     product.ldb = p->right ? p->lda : p->ldb;
-    multiply(part, &product);
+    blas3_next_multiply(part, &product);
 }
 
-static void compute_symm(const struct part *part)
+static void compute_symm(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
     const struct clb_rect *rect = part->rect;
@@ -100,20 +102,21 @@ static void compute_symm(const struct part *part)
     own.m = rect->rows;
     own.n = rect->cols;
     own.k = count;
-    own.a = at(p, p->a, first, first, p->lda);
-    own.b = at(p, p->b, rect->row, rect->col, p->ldb);
+    own.a = blas3_next_at(p, p->a, first, first, p->lda);
+    own.b = blas3_next_at(p, p->b, rect->row, rect->col, p->ldb);
     own.c = at_c(p, rect->row, rect->col);
     part->next->call_own(part->next->own, &own);
     if (first > 0)
-        add_block(part, p->right ? 0 : first, p->right ? first : 0, first);
+        blas3_next_add_block(part, p->right ? 0 : first, p->right ? first : 0, first);
     if (behind < p->k)
-        add_block(part, p->right ? behind : first, p->right ? first : behind, p->k - behind);
+        blas3_next_add_block(part, p->right ? behind : first, p->right ? first : behind,
+                             p->k - behind);
 }
 
 /* ---- a triangle of C ------------------------------------------------------------------------- */
 
 /* A part on the diagonal is a problem like the whole. */
-static void compute_diagonal(const struct part *part)
+static void compute_diagonal(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
     size_t i = part->rect->row;
@@ -121,35 +124,35 @@ static void compute_diagonal(const struct part *part)
     own.m = own.n = part->rect->rows;
     own.a = row_of(p, p->transa, p->a, i, p->lda);
     if (part->traits->sort == CLB_SORT_GEMMTR)
-        own.b = column_of(p, p->transb, p->b, i, p->ldb);
+        own.b = blas3_next_column_of(p, p->transb, p->b, i, p->ldb);
     else if (part->traits->sort == CLB_SORT_SYR2K)
         own.b = row_of(p, p->transa, p->b, i, p->ldb);
     own.c = at_c(p, i, i);
     clb_blas3_compute_next(&own, part->next);
 }
 
-static struct clb_gemm gemmtr_product(const struct part *part)
+static struct clb_gemm gemmtr_product(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
     struct clb_gemm product = product_into(part);
     product.transa = p->transa;
     product.transb = p->transb;
     product.a = row_of(p, p->transa, p->a, part->rect->row, p->lda);
-    product.b = column_of(p, p->transb, p->b, part->rect->col, p->ldb);
+    product.b = blas3_next_column_of(p, p->transb, p->b, part->rect->col, p->ldb);
     product.lda = p->lda;
     product.ldb = p->ldb;
     return product;
 }
 
-static void compute_gemmtr(const struct part *part)
+static void compute_gemmtr(const struct blas3_next_part *part)
 {
     const struct clb_gemm product = gemmtr_product(part);
-    multiply(part, &product);
+    blas3_next_multiply(part, &product);
 }
 
 /* C += alpha * X*Y^T or X^T*Y, or Y^H and X^H, with rows of op(X) and of op(Y). */
-static void add_adjoint(const struct part *part, const void *alpha, const void *beta, const void *x,
-                        size_t ldx, const void *y, size_t ldy)
+static void add_adjoint(const struct blas3_next_part *part, const void *alpha, const void *beta,
+                        const void *x, size_t ldx, const void *y, size_t ldy)
 {
     const struct clb_blas3 *p = part->problem;
     struct clb_gemm product = product_into(part);
@@ -161,16 +164,16 @@ static void add_adjoint(const struct part *part, const void *alpha, const void *
     product.b = row_of(p, p->transa, y, part->rect->col, ldy);
     product.lda = ldx;
     product.ldb = ldy;
-    multiply(part, &product);
+    blas3_next_multiply(part, &product);
 }
 
-static void compute_syrk(const struct part *part)
+static void compute_syrk(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
     add_adjoint(part, &part->alpha, &part->beta, p->a, p->lda, p->a, p->lda);
 }
 
-static void compute_syr2k(const struct part *part)
+static void compute_syr2k(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
     clb_scalar second = part->alpha;
@@ -183,7 +186,7 @@ static void compute_syr2k(const struct part *part)
 void clb_blas3_compute_part(const struct clb_blas3_traits *traits, const struct clb_blas3 *problem,
                             const struct clb_next_blas3 *next, const struct clb_rect *rect)
 {
-    const struct part part = {
+    const struct blas3_next_part part = {
         .traits = traits,
         .problem = problem,
         .next = next,
@@ -205,7 +208,7 @@ void clb_blas3_compute_part(const struct clb_blas3_traits *traits, const struct 
 /* ---- xGEMMTR from products ------------------------------------------------------------------- */
 
 /* A block of the diagonal: the product as a whole on the stack, then its triangle. */
-static void compose_diagonal(const struct part *part)
+static void compose_diagonal(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
     const struct clb_rect *rect = part->rect;
@@ -215,10 +218,10 @@ static void compose_diagonal(const struct part *part)
     product.beta = clb_scalar_zero(p->precision);
     product.c = block;
     product.ldc = BLOCK;
-    multiply(part, &product);
+    blas3_next_multiply(part, &product);
     for (size_t j = 0; j < rect->cols; j++) {
         size_t first = p->upper ? 0 : j, rows = p->upper ? j + 1 : rect->rows - j;
-        clb_merge_tile(p->precision, rows, 1, one, at(p, block, first, j, BLOCK), BLOCK,
+        clb_merge_tile(p->precision, rows, 1, one, blas3_next_at(p, block, first, j, BLOCK), BLOCK,
                        &part->beta, at_c(p, rect->row + first, rect->col + j), p->ldc);
     }
 }
@@ -226,10 +229,10 @@ static void compose_diagonal(const struct part *part)
 static void compose_gemmtr(const struct clb_blas3 *p, const struct clb_next_blas3 *next)
 {
     struct clb_rect diagonal, beside;
-    struct part part = {.problem = p,
-                        .next = next,
-                        .alpha = clb_scalar_get(p->precision, false, p->alpha),
-                        .beta = clb_scalar_get(p->precision, false, p->beta)};
+    struct blas3_next_part part = {.problem = p,
+                                   .next = next,
+                                   .alpha = clb_scalar_get(p->precision, false, p->alpha),
+                                   .beta = clb_scalar_get(p->precision, false, p->beta)};
     for (size_t j = 0; j < p->n; j += BLOCK) {
         size_t cols = clb_min((size_t)BLOCK, p->n - j);
         diagonal = (struct clb_rect){j, j, cols, cols};

@@ -15,7 +15,8 @@ static void add_progress(struct clb_driver *driver)
 }
 
 /* Few right-hand sides are the next library's in `auto`. */
-static bool is_solved_here(const struct clb_driver *driver, const struct clb_gemm_variant *variant)
+static bool driver_is_solved_here(const struct clb_driver *driver,
+                                  const struct clb_gemm_variant *variant)
 {
     return driver->type->solve != NULL && driver->type->info(driver) == 0 &&
            !(clb_dispatch_is_auto(&driver->dispatch) &&
@@ -29,7 +30,7 @@ clb_status clb_driver_run(struct clb_dispatch *dispatch, struct clb_runtime *run
     driver->solution = CLB_ERR_UNSUPPORTED;
     clb_status status = driver->type->factor(driver, runtime, variant);
     driver->factored = status == CLB_OK;
-    if (driver->factored && !driver->solved && is_solved_here(driver, variant))
+    if (driver->factored && !driver->solved && driver_is_solved_here(driver, variant))
         driver->solution = driver->type->solve(driver, runtime, variant);
     if (driver->factored && driver->solution != CLB_ERR_UNSUPPORTED)
         status = driver->solution;

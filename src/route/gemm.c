@@ -11,7 +11,7 @@ struct gemm {
     struct clb_gemm_progress progress;
 };
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool gemm_is_valid(const struct clb_dispatch *dispatch)
 {
     const struct clb_gemm_call *call = ((const struct gemm *)dispatch)->call;
     clb_op transa = call->problem.transa, transb = call->problem.transb;
@@ -24,14 +24,14 @@ static bool is_valid(const struct clb_dispatch *dispatch)
 }
 
 /* Nothing to multiply: the reference returns, scales or clears C. */
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool gemm_is_quick(const struct clb_dispatch *dispatch)
 {
     const struct clb_gemm_call *call = ((const struct gemm *)dispatch)->call;
     return call->m == 0 || call->n == 0 || call->k == 0 ||
            clb_scalar_is_zero(call->problem.precision, call->problem.alpha);
 }
 
-static void take_sizes(struct clb_gemm_call *call)
+static void gemm_take_sizes(struct clb_gemm_call *call)
 {
     call->problem.m = (size_t)call->m;
     call->problem.n = (size_t)call->n;
@@ -41,18 +41,18 @@ static void take_sizes(struct clb_gemm_call *call)
     call->problem.ldc = (size_t)call->ldc;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status gemm_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant)
 {
     struct gemm *gemm = (struct gemm *)dispatch;
-    take_sizes(gemm->call);
+    gemm_take_sizes(gemm->call);
     const struct clb_gemm *problem = &gemm->call->problem;
     clb_status status = clb_gemm_run(runtime, variant, problem, &gemm->progress);
     clb_dispatch_take_progress(dispatch, &gemm->progress, status, problem->m, problem->n);
     return status;
 }
 
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void gemm_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     const struct gemm *gemm = (const struct gemm *)dispatch;
     struct clb_gemm part = gemm->call->problem;
@@ -61,13 +61,13 @@ static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *r
     gemm->next(gemm->target, &part);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool gemm_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     return clb_dispatch_complete_parts(dispatch, &((struct gemm *)dispatch)->progress, status,
-                                       compute_next);
+                                       gemm_compute_next);
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void gemm_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
     const struct clb_gemm_call *call = ((const struct gemm *)dispatch)->call;
     snprintf(text, size, "%c%c m=%lld n=%lld k=%lld", clb_op_letter(call->problem.transa),
@@ -78,7 +78,8 @@ static void describe(const struct clb_dispatch *dispatch, char *text, size_t siz
 bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_gemm_call *call, clb_next_gemm next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {gemm_is_valid, gemm_is_quick, gemm_run,
+                                                 gemm_complete, gemm_describe};
     struct gemm gemm = {
         .dispatch = {.type = &type,
                      .symbol = symbol,

@@ -14,19 +14,19 @@ struct geqrf {
     double next_work;               /* in panels, by the next library */
 };
 
-static const struct clb_qr_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_qr_call *geqrf_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct geqrf *)dispatch)->call;
 }
 
 /* ---- what the algorithm asks of the next library --------------------------------------------- */
 
-static double work_of(size_t m, size_t n)
+static double geqrf_work_of(size_t m, size_t n)
 {
     return clb_work_dgeqrf((double)m, (double)n, (double)clb_min(m, n));
 }
 
-static void next_geqrf(const void *context, const struct clb_geqrf *problem, void *tau)
+static void geqrf_next_geqrf(const void *context, const struct clb_geqrf *problem, void *tau)
 {
     const struct geqrf *geqrf = *(struct geqrf *const *)context;
     geqrf->next->call_geqrf(geqrf->next->geqrf, problem, tau, geqrf->call->work,
@@ -38,12 +38,12 @@ static void next_panel(const void *context, size_t m, size_t n, void *a, size_t 
 {
     struct geqrf *geqrf = *(struct geqrf *const *)context;
     const struct clb_geqrf panel = {geqrf->problem.precision, m, n, a, lda};
-    geqrf->next_work += work_of(m, n);
+    geqrf->next_work += geqrf_work_of(m, n);
     if (geqrf->next->geqrt == NULL || !geqrf->next->call_geqrt(geqrf->next->geqrt, &panel, tau))
-        next_geqrf(context, &panel, tau);
+        geqrf_next_geqrf(context, &panel, tau);
 }
 
-static void next_ormqr(const void *context, const struct clb_ormqr *problem)
+static void geqrf_next_ormqr(const void *context, const struct clb_ormqr *problem)
 {
     const struct geqrf *geqrf = *(struct geqrf *const *)context;
     geqrf->next->call_ormqr(geqrf->next->ormqr, problem, geqrf->call->work, geqrf->call->lwork);
@@ -52,34 +52,34 @@ static void next_ormqr(const void *context, const struct clb_ormqr *problem)
 /* ---- the dispatch -------------------------------------------------------------------------------
  */
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool geqrf_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_qr_call *call = call_of(dispatch);
+    const struct clb_qr_call *call = geqrf_call_of(dispatch);
     return call->m >= 0 && call->n >= 0 && clb_ld_is_valid(call->lda, call->m) &&
            clb_work_is_valid(call, call->n);
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool geqrf_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->m == 0 || call_of(dispatch)->n == 0;
+    return geqrf_call_of(dispatch)->m == 0 || geqrf_call_of(dispatch)->n == 0;
 }
 
 /* Of the operations, those that the device did for columns that are written. */
-static double device_share(const struct geqrf *geqrf, clb_status status)
+static double geqrf_device_share(const struct geqrf *geqrf, clb_status status)
 {
-    double work = work_of(geqrf->problem.m, geqrf->problem.n);
+    double work = geqrf_work_of(geqrf->problem.m, geqrf->problem.n);
     double share = geqrf->next_work < work ? 1 - geqrf->next_work / work : 0;
     return status == CLB_OK
                ? share
                : share * (double)geqrf->result.columns_written / (double)geqrf->problem.n;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status geqrf_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     struct geqrf *geqrf = (struct geqrf *)dispatch;
     const struct clb_qr_call *call = geqrf->call;
-    const struct clb_host_qr next = {&geqrf, next_panel, next_geqrf, next_ormqr};
+    const struct clb_host_qr next = {&geqrf, next_panel, geqrf_next_geqrf, geqrf_next_ormqr};
     size_t m = (size_t)call->m, n = (size_t)call->n;
     if (geqrf->next->geqrf == NULL || geqrf->next->ormqr == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no LAPACK of its integer width to finish it",
@@ -101,17 +101,17 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
     dispatch->kernel = geqrf->result.kernel;
     dispatch->parts = n;
     dispatch->written = status == CLB_OK ? n : geqrf->result.columns_written;
-    dispatch->share = device_share(geqrf, status);
+    dispatch->share = geqrf_device_share(geqrf, status);
     return status;
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool geqrf_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     struct geqrf *geqrf = (struct geqrf *)dispatch;
-    const struct clb_host_qr next = {&geqrf, next_panel, next_geqrf, next_ormqr};
+    const struct clb_host_qr next = {&geqrf, next_panel, geqrf_next_geqrf, geqrf_next_ormqr};
     size_t count = clb_min(geqrf->problem.m, geqrf->problem.n);
     if (status != CLB_OK && geqrf->result.columns_written == 0)
-        next_geqrf(&geqrf, &geqrf->problem, geqrf->result.tau);
+        geqrf_next_geqrf(&geqrf, &geqrf->problem, geqrf->result.tau);
     else if (status != CLB_OK)
         clb_geqrf_resume(&geqrf->problem, &next, &geqrf->result);
     memcpy(geqrf->call->tau, geqrf->result.tau,
@@ -119,16 +119,17 @@ static bool complete(struct clb_dispatch *dispatch, clb_status status)
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void geqrf_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    snprintf(text, size, "m=%lld n=%lld", (long long)call_of(dispatch)->m,
-             (long long)call_of(dispatch)->n);
+    snprintf(text, size, "m=%lld n=%lld", (long long)geqrf_call_of(dispatch)->m,
+             (long long)geqrf_call_of(dispatch)->n);
 }
 
 bool clb_route_geqrf(struct clb_symbol *symbol, const struct clb_qr_call *call,
                      const struct clb_next_qr *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {geqrf_is_valid, geqrf_is_quick, geqrf_run,
+                                                 geqrf_complete, geqrf_describe};
     const int64_t smaller = call->m < call->n ? call->m : call->n;
     struct geqrf geqrf = {
         .dispatch = {.type = &type,

@@ -15,7 +15,7 @@ static struct gesv *gesv_of(const struct clb_driver *driver)
     return (struct gesv *)(uintptr_t)driver;
 }
 
-static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_lu_call *gesv_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct gesv *)dispatch)->state.call;
 }
@@ -24,15 +24,15 @@ static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
 
 /* Few right-hand sides are the next library's in `auto`, unless the factors are on the device and
  * would have to be read from the host's memory. */
-static bool is_solved_here(const struct gesv *gesv, const struct clb_runtime *runtime,
-                           const struct clb_gemm_variant *variant)
+static bool gesv_is_solved_here(const struct gesv *gesv, const struct clb_runtime *runtime,
+                                const struct clb_gemm_variant *variant)
 {
     return !(clb_dispatch_is_auto(&gesv->driver.dispatch) && runtime->device.unified &&
              (size_t)gesv->state.call->nrhs < variant->tuning.smallest);
 }
 
-static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
-                         const struct clb_gemm_variant *variant)
+static clb_status gesv_factor(struct clb_driver *driver, struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant)
 {
     struct gesv *gesv = gesv_of(driver);
     struct clb_getrf_state *state = &gesv->state;
@@ -40,7 +40,7 @@ static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
     if (gesv->solving.next->getrs == NULL)
         return CLB_ERR_UNSUPPORTED;
     gesv->solving.problem = clb_getrs_state_problem(state->call, CLB_OP_N);
-    if (is_solved_here(gesv, runtime, variant)) {
+    if (gesv_is_solved_here(gesv, runtime, variant)) {
         state->system = &gesv->solving.problem;
         state->solution = driver->progress;
     }
@@ -55,49 +55,49 @@ static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
     return CLB_OK;
 }
 
-static bool complete_factor(struct clb_driver *driver, clb_status status)
+static bool gesv_complete_factor(struct clb_driver *driver, clb_status status)
 {
     return clb_getrf_state_complete(&gesv_of(driver)->state, status);
 }
 
-static size_t info(const struct clb_driver *driver)
+static size_t gesv_info(const struct clb_driver *driver)
 {
     return gesv_of(driver)->state.result.info;
 }
 
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void gesv_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     clb_getrs_state_compute_next(&((struct gesv *)dispatch)->solving, rect);
 }
 
 /* ---- the routine ----------------------------------------------------------------------------- */
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool gesv_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_lu_call *call = call_of(dispatch);
+    const struct clb_lu_call *call = gesv_call_of(dispatch);
     return call->n >= 0 && call->nrhs >= 0 && clb_ld_is_valid(call->lda, call->n) &&
            clb_ld_is_valid(call->ldb, call->n);
 }
 
 /* Without right-hand sides the reference factors and others don't. */
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool gesv_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
+    return gesv_call_of(dispatch)->n == 0 || gesv_call_of(dispatch)->nrhs == 0;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void gesv_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_lu_call *call = call_of(dispatch);
+    const struct clb_lu_call *call = gesv_call_of(dispatch);
     snprintf(text, size, "n=%lld nrhs=%lld", (long long)call->n, (long long)call->nrhs);
 }
 
 bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
                     const struct clb_next_lapack *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, clb_driver_run,
-                                                 clb_driver_complete, describe};
-    static const struct clb_driver_type driver = {factor, complete_factor, info, NULL,
-                                                  compute_next};
+    static const struct clb_dispatch_ops type = {gesv_is_valid, gesv_is_quick, clb_driver_run,
+                                                 clb_driver_complete, gesv_describe};
+    static const struct clb_driver_type driver = {gesv_factor, gesv_complete_factor, gesv_info,
+                                                  NULL, gesv_compute_next};
     double n = (double)call->n, nrhs = (double)call->nrhs;
     struct gesv gesv = {
         .driver = {.dispatch = {.type = &type,

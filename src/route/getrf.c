@@ -26,7 +26,7 @@ static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_
 }
 
 /* What the algorithm asks of the next library. */
-static struct clb_host_lu next_of(const struct clb_getrf_state *state)
+static struct clb_host_lu getrf_next_of(const struct clb_getrf_state *state)
 {
     return (struct clb_host_lu){&state->assist, next_getrf, clb_assist_trsm, clb_assist_gemm};
 }
@@ -43,7 +43,7 @@ static bool open_factoring(struct clb_getrf_state *state)
 }
 
 /* Of the operations, those that the device did for columns that are written. */
-static double device_share(const struct clb_getrf_state *state, clb_status status)
+static double getrf_device_share(const struct clb_getrf_state *state, clb_status status)
 {
     double m = (double)state->problem.m, n = (double)state->problem.n;
     double work = clb_work_dgetrf(m, n, m < n ? m : n);
@@ -54,7 +54,7 @@ static double device_share(const struct clb_getrf_state *state, clb_status statu
 clb_status clb_getrf_state_run(struct clb_getrf_state *state, struct clb_dispatch *dispatch,
                                struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    const struct clb_host_lu next = next_of(state);
+    const struct clb_host_lu next = getrf_next_of(state);
     const struct clb_next_lapack *found = state->assist.next;
     if (found->getrf == NULL || found->trsm == NULL || found->gemm == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no BLAS of its integer width to finish it",
@@ -80,7 +80,7 @@ clb_status clb_getrf_state_run(struct clb_getrf_state *state, struct clb_dispatc
     dispatch->kernel = state->result.kernel;
     dispatch->parts = state->problem.n;
     dispatch->written = status == CLB_OK ? dispatch->parts : state->result.columns_written;
-    dispatch->share = device_share(state, status);
+    dispatch->share = getrf_device_share(state, status);
     return status;
 }
 
@@ -95,7 +95,7 @@ static void give_results(const struct clb_getrf_state *state)
 
 bool clb_getrf_state_complete(struct clb_getrf_state *state, clb_status status)
 {
-    const struct clb_host_lu next = next_of(state);
+    const struct clb_host_lu next = getrf_next_of(state);
     const struct clb_next_lapack *found = state->assist.next;
     struct clb_getrf_result *result = &state->result;
     if (status != CLB_OK && result->columns_written == 0)
@@ -118,43 +118,44 @@ struct getrf {
     struct clb_getrf_state state;
 };
 
-static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_lu_call *getrf_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct getrf *)dispatch)->state.call;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool getrf_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_lu_call *call = call_of(dispatch);
+    const struct clb_lu_call *call = getrf_call_of(dispatch);
     return call->m >= 0 && call->n >= 0 && clb_ld_is_valid(call->lda, call->m);
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool getrf_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->m == 0 || call_of(dispatch)->n == 0;
+    return getrf_call_of(dispatch)->m == 0 || getrf_call_of(dispatch)->n == 0;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status getrf_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     return clb_getrf_state_run(&((struct getrf *)dispatch)->state, dispatch, runtime, variant);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool getrf_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     return clb_getrf_state_complete(&((struct getrf *)dispatch)->state, status);
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void getrf_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    snprintf(text, size, "m=%lld n=%lld", (long long)call_of(dispatch)->m,
-             (long long)call_of(dispatch)->n);
+    snprintf(text, size, "m=%lld n=%lld", (long long)getrf_call_of(dispatch)->m,
+             (long long)getrf_call_of(dispatch)->n);
 }
 
 bool clb_route_getrf(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {getrf_is_valid, getrf_is_quick, getrf_run,
+                                                 getrf_complete, getrf_describe};
     const int64_t smaller = call->m < call->n ? call->m : call->n;
     struct getrf getrf = {
         .dispatch = {.type = &type,

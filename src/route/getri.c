@@ -16,25 +16,25 @@ struct getri {
     void *work;      /* owned; NULL where the caller brings one */
 };
 
-static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_lu_call *getri_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct getri *)dispatch)->call;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool getri_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_lu_call *call = call_of(dispatch);
+    const struct clb_lu_call *call = getri_call_of(dispatch);
     return call->n >= 0 && clb_ld_is_valid(call->lda, call->n) &&
            (call->work == NULL || dispatch->query || clb_ld_is_valid(call->lwork, call->n));
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool getri_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0;
+    return getri_call_of(dispatch)->n == 0;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status getri_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     struct getri *getri = (struct getri *)dispatch;
     const struct clb_lu_call *call = getri->call;
@@ -68,7 +68,7 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
 }
 
 /* Also what LAPACK leaves in the caller's workspace, its best size. */
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool getri_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     const struct getri *getri = (const struct getri *)dispatch;
     const struct clb_lu_call *call = getri->call;
@@ -84,15 +84,16 @@ static bool complete(struct clb_dispatch *dispatch, clb_status status)
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void getri_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    snprintf(text, size, "n=%lld", (long long)call_of(dispatch)->n);
+    snprintf(text, size, "n=%lld", (long long)getri_call_of(dispatch)->n);
 }
 
 bool clb_route_getri(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {getri_is_valid, getri_is_quick, getri_run,
+                                                 getri_complete, getri_describe};
     struct getri getri = {
         .dispatch = {.type = &type,
                      .symbol = symbol,

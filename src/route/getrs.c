@@ -34,21 +34,21 @@ struct getrs {
     struct clb_getrs_state state;
 };
 
-static const struct clb_lu_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_lu_call *getrs_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct getrs *)dispatch)->state.call;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool getrs_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_lu_call *call = call_of(dispatch);
+    const struct clb_lu_call *call = getrs_call_of(dispatch);
     return call->trans != CLB_OP_INVALID && call->n >= 0 && call->nrhs >= 0 &&
            clb_ld_is_valid(call->lda, call->n) && clb_ld_is_valid(call->ldb, call->n);
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool getrs_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
+    return getrs_call_of(dispatch)->n == 0 || getrs_call_of(dispatch)->nrhs == 0;
 }
 
 clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned, const int64_t **ipiv)
@@ -70,8 +70,8 @@ clb_status clb_lu_open_pivots(const struct clb_lu_call *call, int64_t **owned, c
     return CLB_OK;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status getrs_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     struct clb_getrs_state *state = &((struct getrs *)dispatch)->state;
     const struct clb_lu_call *call = state->call;
@@ -89,22 +89,23 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
     return status;
 }
 
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void getrs_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     clb_getrs_state_compute_next(&((struct getrs *)dispatch)->state, rect);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool getrs_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     const struct clb_getrs_state *state = &((const struct getrs *)dispatch)->state;
-    bool next_used = clb_dispatch_complete_parts(dispatch, &state->progress, status, compute_next);
+    bool next_used =
+        clb_dispatch_complete_parts(dispatch, &state->progress, status, getrs_compute_next);
     clb_set_integer(state->call->info, 0, state->call->wide, 0);
     return next_used;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void getrs_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_lu_call *call = call_of(dispatch);
+    const struct clb_lu_call *call = getrs_call_of(dispatch);
     snprintf(text, size, "%c n=%lld nrhs=%lld", clb_op_letter(call->trans), (long long)call->n,
              (long long)call->nrhs);
 }
@@ -112,7 +113,8 @@ static void describe(const struct clb_dispatch *dispatch, char *text, size_t siz
 bool clb_route_getrs(struct clb_symbol *symbol, const struct clb_lu_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {getrs_is_valid, getrs_is_quick, getrs_run,
+                                                 getrs_complete, getrs_describe};
     struct getrs getrs = {
         .dispatch = {.type = &type,
                      .symbol = symbol,

@@ -10,24 +10,24 @@ struct inverse {
     struct clb_inverse problem;
 };
 
-static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_chol_call *inverse_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct inverse *)dispatch)->call;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool inverse_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_chol_call *call = call_of(dispatch);
+    const struct clb_chol_call *call = inverse_call_of(dispatch);
     return call->options_valid && call->n >= 0 && clb_ld_is_valid(call->lda, call->n);
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool inverse_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0;
+    return inverse_call_of(dispatch)->n == 0;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status inverse_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant)
 {
     struct inverse *inverse = (struct inverse *)dispatch;
     struct clb_inverse *problem = &inverse->problem;
@@ -52,7 +52,7 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
     return status;
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool inverse_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     const struct inverse *inverse = (const struct inverse *)dispatch;
     const struct clb_chol_call *call = inverse->call;
@@ -63,9 +63,9 @@ static bool complete(struct clb_dispatch *dispatch, clb_status status)
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void inverse_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_chol_call *call = call_of(dispatch);
+    const struct clb_chol_call *call = inverse_call_of(dispatch);
     snprintf(text, size, "%c%s n=%lld", call->upper ? 'U' : 'L', call->unit ? "U" : "",
              (long long)call->n);
 }
@@ -74,7 +74,8 @@ static bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                   const struct clb_next_lapack *next, const struct clb_target *target, bool inverts,
                   bool multiplies)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {inverse_is_valid, inverse_is_quick, inverse_run,
+                                                 inverse_complete, inverse_describe};
     struct inverse inverse = {
         .dispatch = {.type = &type,
                      .symbol = symbol,

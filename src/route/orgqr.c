@@ -11,27 +11,27 @@ struct orgqr {
     struct clb_orgqr_result result;
 };
 
-static const struct clb_qr_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_qr_call *orgqr_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct orgqr *)dispatch)->call;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool orgqr_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_qr_call *call = call_of(dispatch);
+    const struct clb_qr_call *call = orgqr_call_of(dispatch);
     return call->m >= 0 && call->n >= 0 && call->n <= call->m && call->k >= 0 &&
            call->k <= call->n && clb_ld_is_valid(call->lda, call->m) &&
            clb_work_is_valid(call, call->n);
 }
 
 /* Without reflectors it is the identity. */
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool orgqr_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0 || call_of(dispatch)->k == 0;
+    return orgqr_call_of(dispatch)->n == 0 || orgqr_call_of(dispatch)->k == 0;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status orgqr_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     struct orgqr *orgqr = (struct orgqr *)dispatch;
     const struct clb_qr_call *call = orgqr->call;
@@ -52,7 +52,7 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
     return status;
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool orgqr_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     const struct orgqr *orgqr = (const struct orgqr *)dispatch;
     const struct clb_orgqr rest = clb_orgqr_rest(&orgqr->problem, &orgqr->result);
@@ -61,9 +61,9 @@ static bool complete(struct clb_dispatch *dispatch, clb_status status)
     return status != CLB_OK;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void orgqr_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_qr_call *call = call_of(dispatch);
+    const struct clb_qr_call *call = orgqr_call_of(dispatch);
     snprintf(text, size, "m=%lld n=%lld k=%lld", (long long)call->m, (long long)call->n,
              (long long)call->k);
 }
@@ -71,7 +71,8 @@ static void describe(const struct clb_dispatch *dispatch, char *text, size_t siz
 bool clb_route_orgqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
                      const struct clb_next_qr *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {orgqr_is_valid, orgqr_is_quick, orgqr_run,
+                                                 orgqr_complete, orgqr_describe};
     struct orgqr orgqr = {
         .dispatch = {.type = &type,
                      .symbol = symbol,

@@ -11,7 +11,7 @@ struct ormqr {
     struct clb_gemm_progress progress;
 };
 
-static const struct clb_qr_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_qr_call *ormqr_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct ormqr *)dispatch)->call;
 }
@@ -23,9 +23,9 @@ static bool trans_is_valid(const struct clb_qr_call *call)
     return call->trans == CLB_OP_N || call->trans == (real ? CLB_OP_T : CLB_OP_C);
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool ormqr_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_qr_call *call = call_of(dispatch);
+    const struct clb_qr_call *call = ormqr_call_of(dispatch);
     const int64_t order = call->right ? call->n : call->m;
     return call->options_valid && trans_is_valid(call) && call->m >= 0 && call->n >= 0 &&
            call->k >= 0 && call->k <= order && clb_ld_is_valid(call->lda, order) &&
@@ -33,13 +33,14 @@ static bool is_valid(const struct clb_dispatch *dispatch)
            clb_work_is_valid(call, call->right ? call->m : call->n);
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool ormqr_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->m == 0 || call_of(dispatch)->n == 0 || call_of(dispatch)->k == 0;
+    return ormqr_call_of(dispatch)->m == 0 || ormqr_call_of(dispatch)->n == 0 ||
+           ormqr_call_of(dispatch)->k == 0;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status ormqr_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     struct ormqr *ormqr = (struct ormqr *)dispatch;
     const struct clb_qr_call *call = ormqr->call;
@@ -63,7 +64,7 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
 }
 
 /* Parts are columns or rows of C that don't depend on each other. */
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void ormqr_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     const struct ormqr *ormqr = (const struct ormqr *)dispatch;
     struct clb_ormqr part = ormqr->problem;
@@ -72,15 +73,15 @@ static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *r
     ormqr->next->call_ormqr(ormqr->next->ormqr, &part, ormqr->call->work, ormqr->call->lwork);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool ormqr_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     return clb_dispatch_complete_parts(dispatch, &((struct ormqr *)dispatch)->progress, status,
-                                       compute_next);
+                                       ormqr_compute_next);
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void ormqr_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_qr_call *call = call_of(dispatch);
+    const struct clb_qr_call *call = ormqr_call_of(dispatch);
     snprintf(text, size, "%c%c m=%lld n=%lld k=%lld", call->right ? 'R' : 'L',
              clb_op_letter(call->trans), (long long)call->m, (long long)call->n,
              (long long)call->k);
@@ -89,7 +90,8 @@ static void describe(const struct clb_dispatch *dispatch, char *text, size_t siz
 bool clb_route_ormqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
                      const struct clb_next_qr *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {ormqr_is_valid, ormqr_is_quick, ormqr_run,
+                                                 ormqr_complete, ormqr_describe};
     const int64_t order = call->right ? call->n : call->m, others = call->right ? call->m : call->n;
     struct ormqr ormqr = {
         .dispatch = {.type = &type,

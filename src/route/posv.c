@@ -13,15 +13,15 @@ static struct posv *posv_of(const struct clb_driver *driver)
     return (struct posv *)(uintptr_t)driver;
 }
 
-static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_chol_call *posv_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct posv *)dispatch)->state.call;
 }
 
 /* ---- the factorisation and the solve --------------------------------------------------------- */
 
-static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
-                         const struct clb_gemm_variant *variant)
+static clb_status posv_factor(struct clb_driver *driver, struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant)
 {
     struct posv *posv = posv_of(driver);
     if (posv->solving.next->potrs == NULL)
@@ -30,53 +30,53 @@ static clb_status factor(struct clb_driver *driver, struct clb_runtime *runtime,
     return clb_potrf_state_run(&posv->state, &driver->dispatch, runtime, variant);
 }
 
-static bool complete_factor(struct clb_driver *driver, clb_status status)
+static bool posv_complete_factor(struct clb_driver *driver, clb_status status)
 {
     return clb_potrf_state_complete(&posv_of(driver)->state, status);
 }
 
-static size_t info(const struct clb_driver *driver)
+static size_t posv_info(const struct clb_driver *driver)
 {
     return posv_of(driver)->state.result.info;
 }
 
-static clb_status solve(struct clb_driver *driver, struct clb_runtime *runtime,
-                        const struct clb_gemm_variant *variant)
+static clb_status posv_solve(struct clb_driver *driver, struct clb_runtime *runtime,
+                             const struct clb_gemm_variant *variant)
 {
     const struct clb_potrs_state *solving = &posv_of(driver)->solving;
     return clb_potrs_run(runtime, variant, &solving->problem, driver->progress);
 }
 
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void posv_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     clb_potrs_state_compute_next(&((struct posv *)dispatch)->solving, rect);
 }
 
 /* ---- the routine ----------------------------------------------------------------------------- */
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool posv_is_valid(const struct clb_dispatch *dispatch)
 {
-    return clb_chol_call_is_valid(call_of(dispatch));
+    return clb_chol_call_is_valid(posv_call_of(dispatch));
 }
 
 /* Without right-hand sides libraries may differ, as for xGESV. */
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool posv_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
+    return posv_call_of(dispatch)->n == 0 || posv_call_of(dispatch)->nrhs == 0;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void posv_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    clb_chol_call_describe(call_of(dispatch), text, size);
+    clb_chol_call_describe(posv_call_of(dispatch), text, size);
 }
 
 bool clb_route_posv(struct clb_symbol *symbol, const struct clb_chol_call *call,
                     const struct clb_next_lapack *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, clb_driver_run,
-                                                 clb_driver_complete, describe};
-    static const struct clb_driver_type driver = {factor, complete_factor, info, solve,
-                                                  compute_next};
+    static const struct clb_dispatch_ops type = {posv_is_valid, posv_is_quick, clb_driver_run,
+                                                 clb_driver_complete, posv_describe};
+    static const struct clb_driver_type driver = {posv_factor, posv_complete_factor, posv_info,
+                                                  posv_solve, posv_compute_next};
     double n = (double)call->n, nrhs = (double)call->nrhs;
     struct posv posv = {
         .driver = {.dispatch = {.type = &type,

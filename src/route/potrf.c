@@ -6,7 +6,7 @@
 
 /* ---- a factorisation ------------------------------------------------------------------------- */
 
-static double work_of(size_t n)
+static double potrf_work_of(size_t n)
 {
     return clb_work_dpotrf((double)n, (double)n, (double)n);
 }
@@ -14,22 +14,22 @@ static double work_of(size_t n)
 static size_t next_potrf(const void *context, const struct clb_potrf *problem)
 {
     struct clb_assist *assist = (struct clb_assist *)(uintptr_t)context;
-    bool before = clb_assist_begin(assist, work_of(problem->n));
+    bool before = clb_assist_begin(assist, potrf_work_of(problem->n));
     size_t info = assist->next->call_potrf(assist->next->potrf, problem);
     clb_assist_end(before);
     return info;
 }
 
 /* What the algorithm asks of the next library. */
-static struct clb_host_cholesky next_of(const struct clb_potrf_state *state)
+static struct clb_host_cholesky potrf_next_of(const struct clb_potrf_state *state)
 {
     return (struct clb_host_cholesky){&state->assist, next_potrf, clb_assist_trsm, clb_assist_gemm};
 }
 
 /* Of the operations, those that the device did for columns that are written. */
-static double device_share(const struct clb_potrf_state *state, clb_status status)
+static double potrf_device_share(const struct clb_potrf_state *state, clb_status status)
 {
-    double share = clb_assist_share(&state->assist, work_of(state->problem.n));
+    double share = clb_assist_share(&state->assist, potrf_work_of(state->problem.n));
     if (status == CLB_OK)
         return share;
     return share * (double)state->result.columns_written / (double)state->problem.n;
@@ -39,7 +39,7 @@ clb_status clb_potrf_state_run(struct clb_potrf_state *state, struct clb_dispatc
                                struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     const struct clb_chol_call *call = state->call;
-    const struct clb_host_cholesky next = next_of(state);
+    const struct clb_host_cholesky next = potrf_next_of(state);
     const struct clb_next_lapack *found = state->assist.next;
     if (found->potrf == NULL || found->trsm == NULL || found->gemm == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no BLAS of its integer width to finish it",
@@ -61,13 +61,13 @@ clb_status clb_potrf_state_run(struct clb_potrf_state *state, struct clb_dispatc
     dispatch->kernel = state->result.kernel;
     dispatch->parts = state->problem.n;
     dispatch->written = status == CLB_OK ? dispatch->parts : state->result.columns_written;
-    dispatch->share = device_share(state, status);
+    dispatch->share = potrf_device_share(state, status);
     return status;
 }
 
 bool clb_potrf_state_complete(struct clb_potrf_state *state, clb_status status)
 {
-    const struct clb_host_cholesky next = next_of(state);
+    const struct clb_host_cholesky next = potrf_next_of(state);
     const struct clb_chol_call *call = state->call;
     struct clb_potrf_result *result = &state->result;
     if (status != CLB_OK && result->columns_written == 0)
@@ -85,43 +85,44 @@ struct potrf {
     struct clb_potrf_state state;
 };
 
-static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_chol_call *potrf_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct potrf *)dispatch)->state.call;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool potrf_is_valid(const struct clb_dispatch *dispatch)
 {
-    const struct clb_chol_call *call = call_of(dispatch);
+    const struct clb_chol_call *call = potrf_call_of(dispatch);
     return call->options_valid && call->n >= 0 && clb_ld_is_valid(call->lda, call->n);
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool potrf_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0;
+    return potrf_call_of(dispatch)->n == 0;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status potrf_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     return clb_potrf_state_run(&((struct potrf *)dispatch)->state, dispatch, runtime, variant);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool potrf_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     return clb_potrf_state_complete(&((struct potrf *)dispatch)->state, status);
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void potrf_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    const struct clb_chol_call *call = call_of(dispatch);
+    const struct clb_chol_call *call = potrf_call_of(dispatch);
     snprintf(text, size, "%c n=%lld", call->upper ? 'U' : 'L', (long long)call->n);
 }
 
 bool clb_route_potrf(struct clb_symbol *symbol, const struct clb_chol_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {potrf_is_valid, potrf_is_quick, potrf_run,
+                                                 potrf_complete, potrf_describe};
     struct potrf potrf = {
         .dispatch = {.type = &type,
                      .symbol = symbol,

@@ -45,23 +45,23 @@ struct potrs {
     struct clb_potrs_state state;
 };
 
-static const struct clb_chol_call *call_of(const struct clb_dispatch *dispatch)
+static const struct clb_chol_call *potrs_call_of(const struct clb_dispatch *dispatch)
 {
     return ((const struct potrs *)dispatch)->state.call;
 }
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool potrs_is_valid(const struct clb_dispatch *dispatch)
 {
-    return clb_chol_call_is_valid(call_of(dispatch));
+    return clb_chol_call_is_valid(potrs_call_of(dispatch));
 }
 
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool potrs_is_quick(const struct clb_dispatch *dispatch)
 {
-    return call_of(dispatch)->n == 0 || call_of(dispatch)->nrhs == 0;
+    return potrs_call_of(dispatch)->n == 0 || potrs_call_of(dispatch)->nrhs == 0;
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status potrs_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant)
 {
     struct clb_potrs_state *state = &((struct potrs *)dispatch)->state;
     state->problem = clb_potrs_state_problem(state->call);
@@ -73,28 +73,30 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
     return status;
 }
 
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void potrs_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     clb_potrs_state_compute_next(&((struct potrs *)dispatch)->state, rect);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool potrs_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     const struct clb_potrs_state *state = &((const struct potrs *)dispatch)->state;
-    bool next_used = clb_dispatch_complete_parts(dispatch, &state->progress, status, compute_next);
+    bool next_used =
+        clb_dispatch_complete_parts(dispatch, &state->progress, status, potrs_compute_next);
     clb_set_integer(state->call->info, 0, state->call->wide, 0);
     return next_used;
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void potrs_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
-    clb_chol_call_describe(call_of(dispatch), text, size);
+    clb_chol_call_describe(potrs_call_of(dispatch), text, size);
 }
 
 bool clb_route_potrs(struct clb_symbol *symbol, const struct clb_chol_call *call,
                      const struct clb_next_lapack *next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {potrs_is_valid, potrs_is_quick, potrs_run,
+                                                 potrs_complete, potrs_describe};
     struct potrs potrs = {
         .dispatch = {.type = &type,
                      .symbol = symbol,

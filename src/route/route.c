@@ -263,8 +263,8 @@ struct outcome {
     double seconds;
 };
 
-static struct outcome run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                          const struct clb_gemm_variant *variant)
+static struct outcome route_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                                const struct clb_gemm_variant *variant)
 {
     struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
     double begin = runs_are_timed() ? clb_now() : 0;
@@ -310,7 +310,7 @@ static struct outcome run_on_device(struct clb_dispatch *dispatch, double work)
         outcome.reason = decide_on_device(runtime, dispatch, work, &variant);
     }
     if (outcome.reason == CLB_REASONS)
-        outcome = run(dispatch, runtime, variant);
+        outcome = route_run(dispatch, runtime, variant);
     inside = false;
     clb_host_state_restore(&host_state);
     return outcome;
@@ -358,7 +358,7 @@ static void close_lapacke(struct clb_dispatch *dispatch, bool computed)
     clb_host_state_restore(&host_state);
 }
 
-static void finish(struct clb_dispatch *dispatch, const struct outcome *outcome, double flops)
+static void route_finish(struct clb_dispatch *dispatch, const struct outcome *outcome, double flops)
 {
     const struct clb_symbol *symbol = dispatch->symbol;
     bool recovered = outcome->status != CLB_OK;
@@ -400,6 +400,6 @@ bool clb_route_dispatch(struct clb_dispatch *dispatch)
         remember_declined(dispatch);
         return decline(dispatch, outcome.reason, flops);
     }
-    finish(dispatch, &outcome, flops);
+    route_finish(dispatch, &outcome, flops);
     return true;
 }

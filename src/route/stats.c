@@ -19,15 +19,15 @@ struct counters {
     } kernels[MAX_KERNELS];
 };
 
-struct block {
+struct stats_block {
     _Atomic bool taken;
-    struct block *link;
+    struct stats_block *link;
     _Atomic(struct counters *) rows[CLB_SYMBOLS];
 };
 
 static bool wanted;
-static _Atomic(struct block *) blocks;
-static CLB_THREAD struct block *own_block;
+static _Atomic(struct stats_block *) blocks;
+static CLB_THREAD struct stats_block *own_block;
 static pthread_key_t thread_end;
 
 bool clb_stats_wanted(void)
@@ -40,13 +40,13 @@ bool clb_stats_wanted(void)
 static void give_block(void *block)
 {
     own_block = NULL;
-    atomic_store(&((struct block *)block)->taken, false);
+    atomic_store(&((struct stats_block *)block)->taken, false);
 }
 
 /* In a forked child only the forking thread is left, and nothing has been counted yet. */
-static void reset_in_child(void)
+static void stats_reset_in_child(void)
 {
-    for (struct block *block = atomic_load(&blocks); block != NULL; block = block->link) {
+    for (struct stats_block *block = atomic_load(&blocks); block != NULL; block = block->link) {
         for (int s = 0; s < CLB_SYMBOLS; s++) {
             struct counters *counters = atomic_load(&block->rows[s]);
             if (counters != NULL)
@@ -56,9 +56,9 @@ static void reset_in_child(void)
     }
 }
 
-static struct block *take_block(void)
+static struct stats_block *take_block(void)
 {
-    struct block *block = atomic_load(&blocks);
+    struct stats_block *block = atomic_load(&blocks);
     for (; block != NULL; block = block->link) {
         bool taken = false;
         if (atomic_compare_exchange_strong(&block->taken, &taken, true))
@@ -81,7 +81,7 @@ static struct block *take_block(void)
 /* This thread's counters for a symbol; NULL when memory has run out. */
 static struct counters *counters_of(const struct clb_symbol *symbol)
 {
-    struct block *block = own_block != NULL ? own_block : take_block();
+    struct stats_block *block = own_block != NULL ? own_block : take_block();
     if (block == NULL)
         return NULL;
     _Atomic(struct counters *) *row = &block->rows[symbol - clb_symbols];
@@ -100,7 +100,7 @@ static void count(_Atomic uint64_t *counter)
                           memory_order_relaxed);
 }
 
-static void add(_Atomic double *sum, double value)
+static void stats_add(_Atomic double *sum, double value)
 {
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + value,
                           memory_order_relaxed);
@@ -114,7 +114,7 @@ void clb_stats_configure(void)
     if (wanted && pthread_key_create(&thread_end, give_block) != 0)
         wanted = false;
     if (wanted)
-        clb_fork_on_child(reset_in_child);
+        clb_fork_on_child(stats_reset_in_child);
 }
 
 void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops)
@@ -123,7 +123,7 @@ void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, doub
     if (counters == NULL)
         return;
     count(&counters->declined[reason]);
-    add(&counters->flops, flops);
+    stats_add(&counters->flops, flops);
 }
 
 void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, bool recovered,
@@ -134,10 +134,10 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
     if (counters == NULL)
         return;
     count(recovered ? &counters->recovered : &counters->device);
-    add(&counters->flops, flops);
-    add(&counters->flops_device, flops_device);
-    add(&counters->seconds_device, seconds_device);
-    add(&counters->seconds_next, seconds_next);
+    stats_add(&counters->flops, flops);
+    stats_add(&counters->flops_device, flops_device);
+    stats_add(&counters->seconds_device, seconds_device);
+    stats_add(&counters->seconds_next, seconds_next);
     for (int i = 0; i < MAX_KERNELS; i++) {
         const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_relaxed);
         if (name == NULL)
@@ -158,7 +158,7 @@ void clb_next_end(const struct clb_symbol *symbol, double begin)
 {
     struct counters *counters = counters_of(symbol);
     if (counters != NULL)
-        add(&counters->seconds_next, clb_now() - begin);
+        stats_add(&counters->seconds_next, clb_now() - begin);
 }
 
 /* ---- summing --------------------------------------------------------------------------------- */
@@ -206,7 +206,7 @@ static void add_counters(struct totals *totals, struct counters *counters)
 static struct totals sum(int symbol)
 {
     struct totals totals = {0};
-    for (struct block *block = atomic_load(&blocks); block != NULL; block = block->link) {
+    for (struct stats_block *block = atomic_load(&blocks); block != NULL; block = block->link) {
         struct counters *counters =
             atomic_load_explicit(&block->rows[symbol], memory_order_acquire);
         if (counters != NULL)

@@ -12,7 +12,7 @@ struct trsm {
     struct clb_gemm_progress progress;
 };
 
-static bool is_valid(const struct clb_dispatch *dispatch)
+static bool trsm_is_valid(const struct clb_dispatch *dispatch)
 {
     const struct clb_trsm_call *call = ((const struct trsm *)dispatch)->call;
     return call->options_valid && call->m >= 0 && call->n >= 0 &&
@@ -21,14 +21,14 @@ static bool is_valid(const struct clb_dispatch *dispatch)
 }
 
 /* Nothing to solve or multiply: the reference returns or clears B. */
-static bool is_quick(const struct clb_dispatch *dispatch)
+static bool trsm_is_quick(const struct clb_dispatch *dispatch)
 {
     const struct clb_trsm_call *call = ((const struct trsm *)dispatch)->call;
     return call->m == 0 || call->n == 0 ||
            clb_scalar_is_zero(call->problem.precision, call->problem.alpha);
 }
 
-static void take_sizes(struct clb_trsm_call *call)
+static void trsm_take_sizes(struct clb_trsm_call *call)
 {
     call->problem.m = (size_t)call->m;
     call->problem.n = (size_t)call->n;
@@ -68,11 +68,11 @@ static clb_status run_product(struct clb_runtime *runtime, const struct clb_gemm
     return clb_level3_run(runtime, variant, &level3, progress);
 }
 
-static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                      const struct clb_gemm_variant *variant)
+static clb_status trsm_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant)
 {
     struct trsm *trsm = (struct trsm *)dispatch;
-    take_sizes(trsm->call);
+    trsm_take_sizes(trsm->call);
     const struct clb_trsm *problem = &trsm->call->problem;
     clb_status status = is_product(dispatch->symbol->routine)
                             ? run_product(runtime, variant, problem, &trsm->progress)
@@ -83,7 +83,7 @@ static clb_status run(struct clb_dispatch *dispatch, struct clb_runtime *runtime
 
 /* Parts are independent, so that the next library computes the missing ones from what is
  * still B there. */
-static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
+static void trsm_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     const struct trsm *trsm = (const struct trsm *)dispatch;
     struct clb_trsm part = trsm->call->problem;
@@ -92,13 +92,13 @@ static void compute_next(struct clb_dispatch *dispatch, const struct clb_rect *r
     trsm->next(trsm->target, &part);
 }
 
-static bool complete(struct clb_dispatch *dispatch, clb_status status)
+static bool trsm_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     return clb_dispatch_complete_parts(dispatch, &((struct trsm *)dispatch)->progress, status,
-                                       compute_next);
+                                       trsm_compute_next);
 }
 
-static void describe(const struct clb_dispatch *dispatch, char *text, size_t size)
+static void trsm_describe(const struct clb_dispatch *dispatch, char *text, size_t size)
 {
     const struct clb_trsm_call *call = ((const struct trsm *)dispatch)->call;
     const struct clb_trsm *problem = &call->problem;
@@ -110,7 +110,8 @@ static void describe(const struct clb_dispatch *dispatch, char *text, size_t siz
 bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
                     struct clb_trsm_call *call, clb_next_trsm next)
 {
-    static const struct clb_dispatch_ops type = {is_valid, is_quick, run, complete, describe};
+    static const struct clb_dispatch_ops type = {trsm_is_valid, trsm_is_quick, trsm_run,
+                                                 trsm_complete, trsm_describe};
     struct trsm trsm = {
         .dispatch = {.type = &type,
                      .symbol = symbol,
