@@ -146,6 +146,7 @@ static int end_program(const char *self, int number, long ms, const char *mode)
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
+        signal(number, SIG_DFL); /* shells have what runs in the background ignore SIGINT */
         dup2(ends[1], STDOUT_FILENO);
         close(ends[0]);
         close(ends[1]);

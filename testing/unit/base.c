@@ -470,6 +470,7 @@ static void task_dispositions(void *unused)
     struct sigaction got;
     (void)unused;
     set_handler(&hup);
+    signal(SIGINT, SIG_DFL); /* shells have what runs in the background ignore it */
     expect(clb_signals_watch() == CLB_OK, "no watcher");
     clb_signals_begin_task();
     install_from_module(SIGHUP);
