@@ -20,12 +20,14 @@ struct clb_gemm {
     const void *alpha, *a, *b, *beta;
     void *c;
     size_t lda, ldb, ldc;
-    /* What it is beside: shapes, a second term, a triangle of C; NULL: nothing. See level3.h. */
+    /* Extensions for the other Level 3 routines: structured operands, a second term, a triangle of
+     * C. NULL: plain GEMM. See level3.h. */
     const struct clb_level3 *level3;
 };
 
-/* What an operand's memory holds. Of the last three only one triangle is read; of a Hermitian
- * matrix's diagonal only the real parts, of a unit triangular one's nothing. */
+/* How an operand is stored. Of the last three structures only one triangle is read; on the diagonal
+ * of a Hermitian matrix only the real parts are read, on that of a unit triangular matrix
+ * nothing. */
 typedef enum {
     CLB_STRUCTURE_GENERAL,
     CLB_STRUCTURE_SYMMETRIC,
@@ -50,12 +52,14 @@ struct clb_gemm_family {
     bool (*fits)(const size_t *value, const struct clb_device *device, size_t element);
     struct clb_geometry (*pack)(const size_t *value, clb_operand_role role, size_t w, size_t k);
     struct clb_geometry (*gemm)(const size_t *value, size_t m, size_t n);
-    /* Split families: bytes of a packed block, width x KU elements. Their offsets are in bytes, and
-     * their packing kernels raise a flag, the last argument, when an element is outside the range
-     * for which the family keeps its promise. NULL: packed elements are like the operand's. */
+    /* Split families: bytes of a packed block, width x KU elements. These families count offsets of
+     * packed operands in bytes. The last argument of their packing kernels is a flag, which is
+     * raised when an element is outside the range for which the family keeps its accuracy. NULL in
+     * other families, whose packed elements have the operand's type. */
     size_t (*block_bytes)(const size_t *value, size_t width);
-    bool has_direct; /* a kernel that takes B as the caller has it, contiguous in depth */
-    /* Kernels that leave out what is zero or not wanted, pack triangles, take B from A's panels. */
+    bool has_direct; /* has a kernel that reads B unpacked; B is contiguous in depth then */
+    /* Has kernels that skip what is zero or not wanted, that pack triangles, and that read B from
+     * A's packed panels. */
     bool has_skip;
 };
 
@@ -68,11 +72,11 @@ struct clb_gemm_variant {
     struct clb_gemm_tuning tuning;
     const struct clb_gemm_family *family;
     struct clb_program *program;
-    /* Where the family has_skip: of those kernels, once it is built. NULL in variants made by hand,
-     * which compute plain products only. */
+    /* Families with has_skip: where the program with those kernels is stored once it is built. NULL
+     * in variants from clb_gemm_variant_make, which compute plain products only. */
     struct clb_program **shapes;
     char name[32]; /* "gemm-cpu-32x8", for reports */
-    /* Split families: what computes problems and operands that they can't. */
+    /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
 };
 
@@ -87,31 +91,30 @@ static inline bool clb_gemm_is_split(const struct clb_gemm_variant *variant)
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
 
-/* Build the kernels that has_skip means, and put them at *variant->shapes. */
+/* Build the kernels that has_skip stands for and store their program at *variant->shapes. */
 clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
                                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* A variant from explicit values, built and self-checked now: what the tuner tries. A split family
- * made this way has no plain one beside it. CLB_ERR_UNSUPPORTED when the family can't be so,
- * CLB_ERR_BUILD when it does not build or miscalculates. */
+/* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
+ * split family's variant made this way has no `plain`. CLB_ERR_UNSUPPORTED when the values don't
+ * suit the family or the device, CLB_ERR_BUILD when the kernels do not build or miscalculate. */
 clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
                                  const struct clb_gemm_tuning *tuning,
                                  struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* ---- prelaunch.c
- * --------------------------------------------------------------------------------- */
+/* ---- prelaunch.c ----------------------------------------------------------------------------- */
 
-/* Order of the products by which structure_device.c checks kernels: several micro-tiles and passes.
- */
+/* Order of the matrices with which structure_device.c checks kernels: several micro-tiles and
+ * passes. */
 size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 
-/* Launch every kernel of a new variant once, as wide as it will ever be. Only PoCL needs it, before
- * anything else runs them. */
+/* Launch every kernel of a new variant once, with the largest grid that it will ever have. Only
+ * PoCL needs this, before any other launch of the kernels; prelaunch.c tells why. */
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* The same for the kernels that leave something out or pack triangles, and for that which takes B
- * from A's panels, which are not built before they are used. */
+/* The same for the kernels that skip parts of a product or pack triangles, and for the kernel that
+ * reads B from A's panels. They are built only when a problem needs them. */
 clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
@@ -132,11 +135,11 @@ clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
 size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role);
 size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
 
-/* Most rows of A or columns of B of one launch; SIZE_MAX where it does not matter. Wider launches
- * than those of prelaunch.c must not occur. */
+/* Most rows of A or columns of B in one launch; SIZE_MAX where there is no limit. No launch may be
+ * wider than those of prelaunch.c. */
 size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
 
-/* Panels of A consist of whole panels of B, and a kernel takes them from there. */
+/* True when panels of A consist of whole panels of B and a kernel can read B from them. */
 bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
 
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
@@ -144,27 +147,28 @@ struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *varian
 struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
                                                size_t n);
 
-/* Elements of an operand as the device sees them: element (i, p) is at offset + i*di + p*dp, where
- * one of the strides is 1 and the other ld. */
+/* Elements of an operand in device memory: element (i, p) is at offset + i*di + p*dp, where one of
+ * the strides is 1 and the other ld. */
 struct clb_chunk {
     cl_mem mem;
     cl_ulong offset, ld;
     bool depth_contiguous; /* dp is 1 */
-    bool conjugated;       /* the operand's elements are the conjugates; no matter when real */
-    unsigned triangle;     /* CLB_TRIANGLE_...; 0: it is general */
-    ptrdiff_t diagonal;    /* of the triangle, at p = i + diagonal */
+    bool conjugated;    /* the operand's elements are the conjugates; ignored for real precisions */
+    unsigned triangle;  /* CLB_TRIANGLE_...; 0: a general matrix */
+    ptrdiff_t diagonal; /* the triangle's diagonal is at p = i + diagonal */
 };
 
-/* Triangular chunks, as in kernels/cpu_triangle.h, for families that leave out what is zero. */
+/* Triangular chunks, as in kernels/cpu_triangle.h, for families with has_skip. */
 enum {
     CLB_TRIANGLE_LOW = 1,  /* element (i, p) is zero for p > i + diagonal */
     CLB_TRIANGLE_HIGH = 2, /* for p < i + diagonal */
     CLB_TRIANGLE_UNIT = 4  /* ones on the diagonal */
 };
 
-/* Where a command goes, what it waits for, and its event where that is wanted. */
+/* The queue of a command, the events that it waits for, and where to store its own event; `event`
+ * is NULL when no event is wanted. */
 struct clb_order {
-    struct clb_queue *queue; /* of the queue_set; NULL is its queue for kernels */
+    struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
     cl_uint waits;
     const cl_event *wait_list;
     cl_event *event;
@@ -174,19 +178,20 @@ struct clb_order {
 size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
                         size_t k);
 
-/* Where the packed panels that begin with element i0 are, in the kernels' units; i0 is a multiple
+/* Offset of the packed panels that begin with element i0, in the kernels' units; i0 is a multiple
  * of clb_gemm_unit. */
 cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
                            size_t k);
 
-/* `flag` is for split families, a cl_uint; NULL for others. */
+/* Enqueue the packing of a chunk. `flag` is the range flag of split families, a cl_uint; NULL for
+ * others. */
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
-/* What of a product is zero or not wanted, as in kernels/cpu_product.h, for families that have such
- * a kernel. Elements (i, p) of A, (p, j) of B, (i, j) of C. */
+/* Parts of a product that are zero or not wanted, as in kernels/cpu_product.h, for families with
+ * has_skip. The conditions are about elements (i, p) of A, (p, j) of B, (i, j) of C. */
 enum {
     CLB_SKIP_A_END = 1,   /* A is zero for p > i + a */
     CLB_SKIP_A_BEGIN = 2, /* for p < i + a */
@@ -196,23 +201,25 @@ enum {
     CLB_SKIP_UPPER = 32   /* for i + c <= j */
 };
 struct clb_skip {
-    unsigned kind; /* 0: nothing is */
+    unsigned kind; /* 0: the product is computed in full */
     ptrdiff_t a, b, c;
 };
 
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
- * c_offset of its buffer. With ldb, B is the caller's: element (p, j) is at b_offset + p + j*ldb,
- * counted in elements of the problem. With b_op_of_a it is the transpose or the adjoint of what is
- * packed as A in b: its columns are rows of that. */
+ * c_offset of its buffer. If ldb is not 0, B is not packed: element (p, j) is at b_offset + p +
+ * j*ldb, counted in elements of the problem. If b_op_of_a is not CLB_OP_N, `b` holds a matrix
+ * packed as A, and B is its transpose or adjoint: columns of B are rows of that matrix. */
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
-    clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C where clb_gemm_shares_panels; CLB_OP_N: not so */
+    clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where clb_gemm_shares_panels; else CLB_OP_N */
     bool add, subtract;
-    bool in_order; /* with subtract: one product after the other, by families that are not split */
-    bool negate;   /* C = -A*B, C += -A*B */
+    /* With subtract: products of elements are subtracted one after the other. Not for split
+     * families. */
+    bool in_order;
+    bool negate; /* C = -A*B, C += -A*B */
     struct clb_skip cut;
 };
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
@@ -220,39 +227,44 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
                              const struct clb_product *product,
                              struct clb_order order) CLB_MUST_CHECK;
 
-/* ---- plan.c: how a problem is cut for a device that shares the host's memory ----------------- */
+/* ---- plan.c: the tiles of a problem on a device that shares the host's memory ---------------- */
 
 struct clb_rect {
     size_t row, col, rows, cols;
 };
 
-/* C is cut into tiles of tile_m x tile_n, in order of rows of tiles, the depth into slabs. The
- * slab never depends on free memory, so the bits of the result don't either. */
+/* C is divided into tiles of tile_m x tile_n, numbered by rows of tiles, and the depth into slabs.
+ * The slab never depends on free memory, so the bits of the result don't either. */
 struct clb_gemm_plan {
     size_t tile_m, tile_n, slab;
     size_t tile_rows, tile_cols;
-    size_t slabs;          /* of all terms */
-    clb_operand_role kept; /* for a row of tiles; B where tiles are whole rows */
-    size_t a_slots;        /* packed chunks of A: those of a row of tiles, or one */
-    size_t b_slots;        /* of B, of a column of tiles, or one; none where it is not packed */
-    size_t c_slots;        /* tiles of C in flight */
-    size_t queues;         /* two when all slots of `kept` are there: the next tile's work fills the
-                            * end of the last one's. Each has slots of its own for the other operand. */
+    size_t slabs; /* of all terms */
+    /* The operand whose packed chunks are kept for a row of tiles; B where tiles are whole rows. */
+    clb_operand_role kept;
+    size_t a_slots; /* packed chunks of A in memory: those of a row of tiles, or one */
+    /* Packed chunks of B in memory: those of a column of tiles, or one; none where B is not
+     * packed. */
+    size_t b_slots;
+    size_t c_slots; /* tiles of C in flight */
+    /* Two when there are slots for all chunks of `kept`: the next tile's work fills the device at
+     * the end of the last tile's. Each queue has its own slots for the other operand. */
+    size_t queues;
     size_t a_bytes, b_bytes, c_bytes; /* of one slot */
-    size_t mixed_w, mixed_bytes;      /* for each queue, of operands made on the device; or 0 */
-    bool direct;                      /* B is not packed */
-    clb_op b_op_of_a;                 /* nor here: A's panels are B's, see clb_product */
-    size_t ldc;                       /* of a tile */
-    uint64_t bytes;                   /* device memory in all */
+    /* For each queue, of operands that a kernel expands from a stored triangle; or 0. */
+    size_t mixed_w, mixed_bytes;
+    bool direct;      /* B is not packed; see has_direct */
+    clb_op b_op_of_a; /* nor here: B is read from A's panels, see clb_product */
+    size_t ldc;       /* of a tile */
+    uint64_t bytes;   /* device memory in all */
 };
 
-/* The plan for at most `available` bytes and buffers of at most `max_alloc`; CLB_ERR_NOMEM when
- * even the smallest tiles need more. */
+/* Make the plan for at most `available` bytes of device memory and buffers of at most `max_alloc`
+ * bytes; CLB_ERR_NOMEM when even the smallest tiles need more. */
 clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                               const struct clb_gemm *problem, uint64_t available,
                               uint64_t max_alloc, struct clb_gemm_plan *plan) CLB_MUST_CHECK;
 
-/* Tile number `index` of the plan, as a part of C. */
+/* The rectangle of C that is tile number `index` of the plan. */
 struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
                               size_t index);
 
@@ -261,7 +273,7 @@ struct clb_gemm clb_gemm_part(const struct clb_gemm *problem, const struct clb_r
 
 /* ---- gemm.c ---------------------------------------------------------------------------------- */
 
-/* What a run has written of C, in parts that cover it without overlap; each is written completely
+/* The parts of C that a run has written. They cover C without overlap; each is written completely
  * or not at all. No parts: nothing was begun. */
 struct clb_gemm_progress {
     struct clb_rect *part;
@@ -273,23 +285,24 @@ struct clb_gemm_progress {
 clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
 void clb_gemm_progress_free(struct clb_gemm_progress *progress);
 
-/* At the end of a run it turns out that a command has failed, or clFinish. What is written came
- * from commands that ended well by their own account; where C is not an operand all of it is
- * computed again nevertheless, because some drivers say only in clFinish that a kernel was not run.
- * Returns what the run returns. */
+/* Called when a command, or clFinish at the end of a run, turns out to have failed. The parts that
+ * are written came from commands that reported success, so they are kept. But where C is not an
+ * operand all parts are marked as not written and computed again, because some drivers report only
+ * in clFinish that a kernel was not run. Returns the status that the run must return. */
 clb_status clb_gemm_distrust(const struct clb_gemm *problem,
                              struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
-/* Run on the device. On failure, the parts of C that *progress does not call written are untouched,
- * or, where C is not read, perhaps not, and must be computed elsewhere. When it returns no command
- * that uses the caller's memory is outstanding. The caller frees *progress. */
+/* Run on the device. On failure, the parts of C that *progress does not call written must be
+ * computed elsewhere; they are untouched, except that they may have been overwritten where C is not
+ * read. When this returns, no command that uses the caller's memory is outstanding. The caller
+ * frees *progress. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
-/* inplace.c: the device shares the host's memory. stream.c: it has its own; CLB_ERR_RANGE when an
- * operand turned out to be outside a split family's range, after which another variant may continue
- * with the same progress (CLB_ERR_UNSUPPORTED when its parts would be others). */
+/* inplace.c is for devices that share the host's memory, stream.c for devices with their own.
+ * CLB_ERR_RANGE: an operand is outside a split family's range. Another variant may then continue
+ * with the same progress; it returns CLB_ERR_UNSUPPORTED if its parts would be different ones. */
 clb_status clb_gemm_run_inplace(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                 const struct clb_gemm *problem,
                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
@@ -299,26 +312,26 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
 
 /* ---- merge.c --------------------------------------------------------------------------------- */
 
-/* Y(i, j) = X(order[i], j) on the CPU, for `rows` rows of Y. */
+/* On the CPU: Y(i, j) = X(order[i], j), for `rows` rows of Y. */
 void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
                       const void *x, size_t ldx, void *y, size_t ldy);
 
-/* Y = X on the CPU in the entries (i, j) with i >= diagonal + j, or i <= diagonal + j where
- * `upper`; the others of Y are neither read nor written. */
+/* On the CPU: Y = X in the entries (i, j) with i >= diagonal + j, or i <= diagonal + j if `upper`;
+ * other entries of Y are neither read nor written. */
 void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
                         size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
 
-/* 0 and 1 of a precision. */
+/* Zero and one in a precision. */
 const void *clb_scalar_zero(clb_precision precision);
 const void *clb_scalar_one(clb_precision precision);
 bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
 
-/* C = alpha*P + beta*C on the CPU: how a finished tile P (ldp) reaches the caller's matrix. beta =
- * 0 does not read C. */
+/* On the CPU: C = alpha*P + beta*C, which writes a finished tile P (ldp) to the caller's matrix.
+ * With beta = 0 C is not read. */
 void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
                     size_t ldp, const void *beta, void *c, size_t ldc);
 
-/* No element of P is infinite or NaN. */
+/* True when no element of P is infinite or NaN. */
 bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp);
 
 /* ---- transpose.c: by as many threads as are free --------------------------------------------- */
@@ -327,34 +340,35 @@ bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void 
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                    void *y, size_t ldy, bool conjugate);
 
-/* Whether X (rows x cols) has a NaN; with 'U' or 'L' in that triangle, the diagonal included, with
- * 'u' or 'l' without it. */
+/* True when X (rows x cols) has a NaN; with `part` 'U' or 'L' only that triangle and the diagonal
+ * are searched, with 'u' or 'l' that triangle without the diagonal. */
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part);
 
-/* Such a part of a square of order n > 0: whether it has no NaN and no infinity; a copy of its
- * first columns, beside which nothing is read or written. */
+/* For such a part of a square matrix of order n > 0: clb_triangle_is_finite is true when it has no
+ * NaN and no infinity; clb_copy_triangle copies its first `cols` columns and reads and writes
+ * nothing outside the part. */
 bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x,
                             size_t ldx);
 void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols, const void *x,
                        size_t ldx, void *y, size_t ldy);
 
-/* ---- prefault.c: C that the program never touched -----------------------------------------------
- */
+/* ---- prefault.c: faulting in the pages of C -------------------------------------------------- */
 
-/* Whole columns of C that may be faulted in, in units, before results come. */
+/* Columns of C whose pages are not there yet, in units that threads fault in before results
+ * come. */
 struct clb_prefault {
     char *c;
-    size_t bytes, step, columns; /* of a column; from one to the next; number */
+    size_t bytes, step, columns; /* of a column; between columns; number of them */
     bool solid;                  /* every page between the first and the last byte holds entries */
     size_t per_unit, units;      /* columns of a unit; 0 units: nothing to do */
-    size_t next;                 /* whoever uses it counts here */
+    size_t next;                 /* the next unit; counted by the user of the struct */
 };
 
-/* What there is to do, nothing where pages are there, and the advice to the system that takes huge
- * pages for the faults; `mode` is the tuning's. */
+/* Returns the units to fault in, none where the pages seem to be there, and advises the system to
+ * use huge pages for the faults. `mode` is the value of CLB_PARAM_FAULT. */
 struct clb_prefault clb_prefault_begin(const struct clb_gemm *problem, size_t mode);
-/* Have the pages of a unit made. */
+/* Fault in the pages of one unit. */
 void clb_prefault_unit(const struct clb_prefault *prefault, size_t unit);
 
 /* ---- operand.c: the caller's matrices as the device sees them -------------------------------- */
@@ -365,13 +379,13 @@ struct clb_operand {
     const char *host;
     size_t ld, element;
     bool depth_contiguous; /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
-    bool conjugated;       /* its elements are the conjugates; no matter when real */
+    bool conjugated; /* the operand's elements are the conjugates; ignored for real precisions */
     clb_structure shape;
     bool upper, unit;       /* as stored */
-    const void *scale;      /* times this number; NULL: one */
+    const void *scale;      /* factor of all elements; NULL: one */
     cl_mem mem;             /* the whole operand in place, or NULL */
-    size_t offset;          /* of its first element in mem */
-    struct clb_buffer *raw; /* otherwise a chunk is copied here */
+    size_t offset;          /* offset of the first element in mem */
+    struct clb_buffer *raw; /* else the buffer that chunks are copied to */
 };
 
 #define CLB_MAX_TERMS 2
@@ -383,22 +397,23 @@ struct clb_operands {
     struct clb_buffer *raw[2];         /* of A and B */
 };
 
-/* Open both operands: in place where the device shares the host's memory, through copies of at most
- * a chunk of the plan otherwise. On failure nothing is held. */
+/* Open both operands: as buffers over the caller's memory where the device shares the host's
+ * memory, otherwise with buffers that hold a copy of one chunk of the plan. On failure nothing is
+ * held. */
 clb_status clb_operands_open(struct clb_runtime *runtime, const struct clb_gemm *problem,
                              const struct clb_gemm_plan *plan,
                              struct clb_operands *operands) CLB_MUST_CHECK;
-/* None is copied. */
+/* True when no operand is copied. */
 bool clb_operands_in_place(const struct clb_operands *operands);
 /* `idle`: no command that uses them is outstanding. */
 void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operands, bool idle);
 
-/* Where elements (i0.., p0..) of an operand are for the device: enqueues the copy if there is one.
- */
+/* Set *chunk to the place of elements (i0.., p0..) of an operand in device memory. If the operand
+ * is not in place, this enqueues the copy of them. */
 clb_status clb_operand_chunk(struct clb_queue *queue, const struct clb_operand *operand, size_t i0,
                              size_t p0, size_t w, size_t k, struct clb_chunk *chunk) CLB_MUST_CHECK;
 
-/* An operand of a problem, not yet opened: of its first term, or of any. */
+/* An operand of a problem, not yet opened: that of the first term, or of a given one. */
 struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role);
 struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_operand_role role,
                                        size_t term);

@@ -1,4 +1,4 @@
-/* Pieces of matrices between the caller's memory and a device's, see transfer_queue.h. */
+/* Staged transfers of matrices between the caller's memory and a device, see transfer_queue.h. */
 #include "transfer_queue.h"
 
 #include <stdlib.h>
@@ -25,7 +25,8 @@ struct clb_transfer clb_transfer_of_triangle(const struct clb_dmat *x, size_t el
                                  .diagonal = (ptrdiff_t)(k - row)};
 }
 
-/* A piece is at least one row or column, and slots are as large as that needs. */
+/* Divide a transfer into pieces. A piece has at least one row or column; slots are as large as the
+ * largest piece. */
 static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_transfer *transfer)
 {
     size_t all = transfer->by_rows ? transfer->x.rows : transfer->x.cols;
@@ -60,7 +61,7 @@ static char *host_of(const struct clb_transfer_queue *transfers,
     return transfer->host + (rect->row + rect->col * transfer->ld) * transfers->element;
 }
 
-/* Where the diagonal begins in a piece. */
+/* The row of a piece in which the diagonal begins. */
 static ptrdiff_t diagonal_of(const struct clb_transfer *transfer, const struct clb_rect *rect)
 {
     return transfer->diagonal + (ptrdiff_t)rect->col - (ptrdiff_t)rect->row;
@@ -185,7 +186,8 @@ static clb_status transfer_queue_bring_up(struct clb_transfer_thread *thread, si
     if (status == CLB_OK)
         status = clb_queue_flush(transfers->queue_set->upload);
     pthread_mutex_lock(&transfers->lock);
-    /* Its last piece: what is asked for now is there when all of it is, but not more. */
+    /* After the last piece the event marks the completion of all pieces of this transfer. Under the
+     * lock, before other threads see that all pieces have been enqueued. */
     if (status == CLB_OK && transfer->done + 1 == transfer->pieces)
         status = clb_queue_mark(transfers->queue_set->upload, &transfer->ready);
     transfer->done += status == CLB_OK;
@@ -194,7 +196,7 @@ static clb_status transfer_queue_bring_up(struct clb_transfer_thread *thread, si
     return status;
 }
 
-/* Bring the piece into the slot. */
+/* Download a piece into its slot and wait for it. */
 static clb_status transfer_queue_bring_down(struct clb_transfer_thread *thread,
                                             const struct clb_transfer *transfer,
                                             const struct clb_rect *rect, size_t turn)
@@ -215,15 +217,16 @@ static clb_status transfer_queue_bring_down(struct clb_transfer_thread *thread,
     return status;
 }
 
-/* The piece is in its slot: wait until all before it are in theirs. After that nothing can keep it
- * from being written. */
+/* The piece is in its slot: wait until all pieces before it are in theirs. Then no failure can
+ * prevent any of them from being written. False: a transfer has failed, don't write the piece. */
 static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer *transfer,
                        size_t piece)
 {
     pthread_mutex_lock(&transfers->lock);
     transfers->has_arrived[piece] = true;
     transfer->done++;
-    /* After a failure the others may have given up waiting. */
+    /* After a failure `arrived` must not grow: other threads may have given up waiting for their
+     * turn. */
     while (transfers->status == CLB_OK && transfers->arrived < transfers->down_pieces &&
            transfers->has_arrived[transfers->arrived])
         transfers->arrived++;
@@ -268,7 +271,7 @@ static clb_status take_down(struct clb_transfer_thread *thread, size_t piece)
 
 enum task { NOTHING, UP, DOWN };
 
-/* With the lock held. */
+/* The next piece to move. The caller holds the lock, or is the only thread. */
 static enum task take_task(struct clb_transfer_queue *transfers, size_t *piece)
 {
     if (transfers->status != CLB_OK)
@@ -295,7 +298,7 @@ static void do_task(struct clb_transfer_thread *thread, enum task task, size_t p
         fail(thread->transfers, status);
 }
 
-/* A worker's task. */
+/* A staging thread's loop. */
 static void carry(void *argument)
 {
     struct clb_transfer_thread *thread = argument;
@@ -314,7 +317,7 @@ static void carry(void *argument)
     }
 }
 
-/* Without workers: what can be done now. */
+/* Without staging threads: the calling thread moves all pieces that can be moved now. */
 static void carry_alone(struct clb_transfer_queue *transfers)
 {
     enum task task;
@@ -329,7 +332,7 @@ void clb_transfer_queue_start(struct clb_transfer_queue *transfers)
         clb_workers_start(&transfers->workers, i, carry, &transfers->thread[i]);
 }
 
-/* Until a count of the load's pieces is complete. */
+/* Wait until `*count` of the transfer's pieces is complete. */
 static clb_status await_count(struct clb_transfer_queue *transfers,
                               const struct clb_transfer *transfer, const size_t *count)
 {

@@ -1,17 +1,18 @@
-/* transfers: the caller's matrices to and from a device with its own memory.
+/* transfer queue: moves matrices between the caller's memory and a device that has its own.
  *
- * Matrices travel in pieces through pinned memory: CPU threads, lent for the run, copy a piece of
- * the caller's into a slot and enqueue its transfer on the upload queue, or enqueue a transfer on
- * the download queue, wait for it and copy the slot's content out. Pieces are taken in the order of
- * the loads, those that come down when they have been published. Where no threads can be lent the
- * calling thread does the same whenever it would wait for it.
+ * A matrix is moved in pieces through pinned memory by staging threads, CPU threads lent to the
+ * queue. For an upload a thread copies a piece from the caller's matrix into a pinned slot and
+ * enqueues the transfer on the upload queue. For a download it enqueues the transfer on the
+ * download queue, waits for it, and copies the slot to the caller's matrix. Uploads are done in the
+ * order of the array of transfers; downloads too, each after it has been published. If no threads
+ * can be lent, the calling thread does the same whenever it would have to wait.
  *
- * A piece that comes down is written to the caller's memory only when all pieces before it have
- * arrived in their slots. So what is written in the end is always a number of first pieces, each
- * completely, whatever fails.
+ * A downloaded piece is written to the caller's memory only when all download pieces before it have
+ * arrived in their slots. So whatever fails, in the end the first pieces up to some number are
+ * written, each completely, and no others.
  *
- * Loads may share memory on the device one after the other: those that go up can be held back until
- * what had the memory before is done with. */
+ * Several transfers may use the same device memory one after the other: an upload can be held back
+ * until the work on the memory's previous content is done. */
 #ifndef CLB_FERRY_H
 #define CLB_FERRY_H
 
@@ -21,36 +22,40 @@
 
 #define CLB_MAX_TRANSFER_THREADS 12
 
-/* All entries of a rectangle, those on and below a diagonal, or on and above it. Transfers take
- * rectangles; it is the CPU's copies that keep to the shape. */
+/* All entries of a rectangle, those on and below a diagonal, or on and above it. The device always
+ * transfers rectangles; only the CPU's copies leave out the other entries. */
 typedef enum clb_transfer_shape {
     CLB_TRANSFER_WHOLE,
     CLB_TRANSFER_LOWER,
     CLB_TRANSFER_UPPER
 } clb_transfer_shape;
 
-/* A matrix or part of one on its way. `x` is as large as what the host has. */
+/* One matrix, or part of one, to upload or download. `x` has as many rows and columns as the host's
+ * matrix. */
 struct clb_transfer {
-    bool down, by_rows; /* pieces are blocks of rows */
-    bool held;          /* up: not before clb_transfer_queue_release, as all loads behind it */
+    bool down, by_rows; /* `down`: a download; `by_rows`: pieces are blocks of rows */
+    /* An upload that waits for clb_transfer_queue_release, and so do all uploads after it in the
+     * array. */
+    bool held;
     struct clb_dmat x;
     char *host;
     size_t ld;
-    const void *alpha;    /* up, without an order: times the host's matrix */
-    const cl_uint *order; /* row i of what is written is row order[i] of what is read; or NULL */
+    const void *alpha; /* factor for uploads without an order */
+    /* Row i of the destination is row order[i] of the source; or NULL. */
+    const cl_uint *order;
     clb_transfer_shape shape; /* which entries the host has; the others of x are undefined */
-    ptrdiff_t diagonal; /* where it is no rectangle: the row of x that the diagonal begins in */
+    ptrdiff_t diagonal;       /* unless WHOLE: the row of x in which the diagonal begins */
 
-    /* The transfers's. */
+    /* Set by the transfer queue. */
     size_t first_piece, pieces;
-    size_t extent;  /* rows or columns of a piece; may be set before */
+    size_t extent;  /* rows or columns of a piece; the caller may set it before */
     size_t done;    /* pieces enqueued (up) or arrived (down) */
     size_t written; /* down: pieces in the caller's memory */
-    cl_event ready; /* up: x is complete; down: x may be read */
+    cl_event ready; /* uploads: x is complete; downloads: x may be read */
 };
 
-/* Columns [k, k + width) of a triangle of order x->rows between the device's x and the caller's
- * memory, where the triangle begins at `a`. */
+/* The transfer of columns [k, k + width) of a triangle of order x->rows between the device's x and
+ * the caller's triangle at `a`. */
 struct clb_transfer clb_transfer_of_triangle(const struct clb_dmat *x, size_t element, bool upper,
                                              size_t k, size_t width, void *a, size_t ld);
 
@@ -68,26 +73,27 @@ struct clb_transfer_queue {
     struct clb_queue_set *queue_set; /* its upload and download queues */
     clb_precision precision;
     size_t element, slot_bytes;
-    struct clb_transfer *transfer; /* loads that go up, then those that come down, in order */
+    struct clb_transfer *transfer; /* the caller's array: uploads, then downloads, in order */
     size_t transfer_count;
-    size_t up_pieces, down_pieces; /* in all */
+    size_t up_pieces, down_pieces; /* pieces of all uploads, of all downloads */
     struct clb_workers workers;
     struct clb_transfer_thread thread[CLB_MAX_TRANSFER_THREADS];
     size_t threads;
 
-    /* Shared by the threads, under the lock. */
+    /* Used by all threads, under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    size_t next_up, next_down; /* pieces handed out; those that come down count from 0 */
-    size_t released;           /* pieces that may go up */
-    size_t published;          /* pieces that may come down */
-    size_t arrived;            /* the first ones that are in their slots, hence get written */
-    bool *has_arrived;         /* each */
+    size_t next_up, next_down; /* pieces handed out; download pieces count from 0 */
+    size_t released;           /* pieces that may be uploaded */
+    size_t published;          /* pieces that may be downloaded */
+    /* The first so many download pieces are in their slots and will be written. */
+    size_t arrived;
+    bool *has_arrived; /* for each download piece */
     bool complete;
     clb_status status; /* the first failure */
 };
 
-/* Bytes of a piece and slot. */
+/* Bytes of a piece and of a slot. */
 #define CLB_PIECE_BYTES ((size_t)4 << 20)
 
 /* Columns of a piece of a matrix whose columns have so many bytes: at most `most`, so that small
@@ -97,59 +103,66 @@ static inline size_t clb_piece_columns(size_t bytes, size_t most)
     return clb_max(clb_min(CLB_PIECE_BYTES / bytes, most), 1);
 }
 
-/* Cut the loads into pieces and get slots and threads: `wanted` of them where that is not 0. The
- * array is the caller's and stays. On failure only clb_transfer_queue_close is left to do. */
+/* Divide the transfers into pieces and get slots and threads: `wanted` threads if that is not 0.
+ * The array belongs to the caller and must outlive the queue. On failure the caller only has to
+ * call clb_transfer_queue_close. */
 clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers,
                                    struct clb_queue_set *queue_set, clb_precision precision,
                                    struct clb_transfer *transfer, size_t transfer_count,
                                    size_t wanted) CLB_MUST_CHECK;
 
-/* Let the threads begin. */
+/* Start the threads. */
 void clb_transfer_queue_start(struct clb_transfer_queue *transfers);
 
-/* Have commands that are enqueued on `queue` from now on wait until a load is on the device. */
+/* Make commands that are enqueued on `queue` from now on wait until an upload is complete. */
 clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
                                     struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* A held load may go up when what `queue` has now is done; what it goes to and its order may be set
- * until then. In order. */
+/* Let a held upload begin when all commands that `queue` has now are done. Until this call its x,
+ * host and order may be changed. Uploads must be released in the order of the array. */
 clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t transfer,
                                       struct clb_queue *queue) CLB_MUST_CHECK;
-/* Whether that would not wait: a load is under way, all of it, or the transfers has failed. */
+/* True when all pieces of an upload have been enqueued, or a transfer has failed:
+ * clb_transfer_queue_await would not block. For a download: when all pieces have arrived in their
+ * slots. */
 bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfer);
 
-/* A load may come down when what `queue` has now is done. In order. */
+/* Let a download begin when all commands that `queue` has now are done. Downloads must be published
+ * in the order of the array. */
 clb_status clb_transfer_queue_publish(struct clb_transfer_queue *transfers, size_t transfer,
                                       struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* Before anything is published: of a load that comes down only the first columns, at least one, are
- * wanted, and it will be the last that is published. */
+/* Download only the first `cols` columns, at least one, of a transfer. The caller must do this
+ * before it publishes anything, and must publish no later transfer. */
 void clb_transfer_queue_shorten(struct clb_transfer_queue *transfers, size_t transfer, size_t cols);
 
-/* Wait until the device's memory of a load that comes down may be used again. */
+/* Wait until all of a download is in its slots, so that its device memory may be used again. */
 clb_status clb_transfer_queue_await_arrival(struct clb_transfer_queue *transfers,
                                             size_t transfer) CLB_MUST_CHECK;
-/* Wait until all of it is in the caller's memory. */
+/* Wait until all of a download is in the caller's memory. */
 clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers,
                                             size_t transfer) CLB_MUST_CHECK;
 
-/* Nothing more will be published; with a failure: give up. Waits for everything that is taken and
- * returns the first failure. The first `arrived` pieces are in the caller's memory then. */
+/* Nothing more will be published; if `status` is a failure, give up. Waits until the threads have
+ * ended and returns the first failure. The first `arrived` download pieces are in the caller's
+ * memory then. */
 clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers,
                                      clb_status status) CLB_MUST_CHECK;
 
-/* `idle`: nothing is under way on the queue_set. */
+/* Release everything. `idle`: no command is outstanding on the queue set. */
 void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle);
 
-/* The part of a load that its piece is. */
+/* The rectangle of a transfer's matrix that its piece number `piece` covers. */
 struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t piece);
 
-/* The event of what `queue` has now, for other queues. */
+/* Make an event that completes when all commands that `queue` has now are done; for use on other
+ * queues. */
 clb_status clb_queue_mark(struct clb_queue *queue, cl_event *event) CLB_MUST_CHECK;
-/* Enqueue a barrier on `to`: it goes on when what `from` has now is done. */
+/* Make `to` wait, by a barrier, until all commands that `from` has now are done. */
 clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to) CLB_MUST_CHECK;
 
-/* Rectangular transfers between a device matrix and host memory of the same shape; not blocking. */
+/* Enqueue a rectangular transfer between a device matrix and a host matrix of the same size; does
+ * not block. */
 clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                           const void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
