@@ -1,13 +1,13 @@
 /* GEMM on a device with its own memory: the calling thread enqueues the kernels in order, while
- * staging_threads (stream_copy.c) carry the data. stream.h has the scheme. */
+ * staging threads (stream_copy.c) copy the data. stream.h describes the algorithm. */
 #include "stream.h"
 
 #include <stdlib.h>
 
 /* ---- parts of the progress ------------------------------------------------------------------- */
 
-/* Part p is download piece p. A run may continue one whose parts are the same: what is written then
- * is left alone. CLB_ERR_UNSUPPORTED when the parts differ. */
+/* Part p is download piece p. A run may continue an earlier one whose parts are the same; parts
+ * that are written already are not computed again. CLB_ERR_UNSUPPORTED when the parts differ. */
 static clb_status stream_make_parts(struct clb_stream *stream)
 {
     struct clb_gemm_progress *progress = stream->progress;
@@ -55,7 +55,7 @@ static clb_status wait_for_load(struct clb_stream *stream, const struct clb_load
     return status;
 }
 
-/* Enqueue one packing of what is in a load's raw buffer. */
+/* Enqueue the packing of a load's raw buffer for one target. */
 static clb_status pack_for(struct clb_stream *stream, size_t index,
                            const struct clb_pack_target *target, struct clb_order order)
 {
@@ -72,7 +72,7 @@ static clb_status pack_for(struct clb_stream *stream, size_t index,
         stream->flag != NULL ? stream->flag->mem : NULL, order);
 }
 
-/* Enqueue the kernels that pack a load, after its transfers and the `count` commands of `more`. */
+/* Enqueue the kernels that pack a load, after its transfers and the `count` events of `more`. */
 static clb_status stream_pack(struct clb_stream *stream, size_t index, const cl_event *more,
                               size_t count)
 {
@@ -101,7 +101,8 @@ static clb_status stream_pack(struct clb_stream *stream, size_t index, const cl_
     return status;
 }
 
-/* The last strips of all queues before `end`: what they read may be overwritten after them. */
+/* The events of the last strip before `end` on each queue: after them, packed operands that strips
+ * read may be overwritten. */
 static size_t last_strips(const struct clb_stream *stream, size_t end, cl_event *events)
 {
     size_t count = 0;
@@ -113,7 +114,7 @@ static size_t last_strips(const struct clb_stream *stream, size_t end, cl_event 
     return count;
 }
 
-/* Wait until the buffer of a strip is free. */
+/* Wait until the buffer of a strip is free: until its previous strip has been merged. */
 static clb_status stream_wait_for_slot(struct clb_stream *stream, size_t number)
 {
     if (stream->whole || number < stream->plan.strip_slots)
@@ -175,8 +176,9 @@ static clb_status multiply_slab(struct clb_stream *stream, size_t number, size_t
                              order);
 }
 
-/* Enqueue the kernels of a strip after those that packed its operands, `packed` the last of them.
- * The first slab contributes to all of it. What adds to an first_slabs follows it in its queue. */
+/* Enqueue the kernels of a strip after the packing of its operands; `packed` is the event of the
+ * last of them. The first slab contributes to all of the strip. Strips of later slabs that add to
+ * those of the first slabs are on the same queue, hence after them. */
 static clb_status stream_multiply(struct clb_stream *stream, size_t number, cl_event packed)
 {
     struct clb_strip *strip = &stream->schedule.strip[number];
@@ -184,7 +186,7 @@ static clb_status stream_multiply(struct clb_stream *stream, size_t number, cl_e
     struct clb_rect rect, last = {0};
     size_t last_slab = 0;
     clb_status status = stream_wait_for_slot(stream, number);
-    /* One behind, because the last launch has the event. */
+    /* Each slab is launched one iteration late, because the last launch must make the event. */
     for (size_t slab = strip->slab; slab <= strip->end_slab && status == CLB_OK; slab++) {
         bool end = slab == strip->end_slab;
         if (!end) {
@@ -216,7 +218,7 @@ static void stream_publish(struct clb_stream *stream, const struct clb_strip *st
         pthread_cond_signal(&stream->work);
 }
 
-/* Split families: the flag as it is after a step's packing, which the queue keeps in order. */
+/* Split families: read the flag after a step's packing; the queue is in order. */
 static clb_status read_flag(struct clb_stream *stream, size_t s)
 {
     struct clb_step *step = &stream->schedule.step[s];
@@ -278,7 +280,7 @@ static clb_status stream_run(struct clb_stream *stream)
         status = enqueue_all(stream);
     if (status == CLB_OK)
         clb_stream_release_loads(stream);
-    /* What was published before the range was left is merged all the same. */
+    /* When the range was left, the threads still merge what was published before. */
     if (status != CLB_OK && !(status == CLB_ERR_RANGE && stream->out_of_range))
         clb_stream_fail(stream, status);
     if (alone(stream))
@@ -367,7 +369,7 @@ clb_status clb_gemm_run_stream(struct clb_runtime *runtime, const struct clb_gem
         progress->kernel = variant->name;
         status = stream_run(&stream);
     }
-    const struct clb_schedule counts = stream.schedule; /* its tables are gone in the report */
+    const struct clb_schedule counts = stream.schedule; /* its tables are freed before the report */
     if (!clb_stream_put(&stream, enqueued))
         status = clb_gemm_distrust(problem, progress);
     report(&stream, &counts);

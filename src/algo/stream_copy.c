@@ -1,8 +1,8 @@
-/* Porters: CPU threads that carry pieces between the caller's memory and pinned memory.
+/* Staging threads: CPU threads that copy pieces between the caller's memory and pinned memory.
  *
  * A thread copies a piece while the transfer of its other slot is under way. Uploads are handed out
- * in the order of the loads, downloads in the order of the strips; nobody waits for anything but
- * the device and commands that have been enqueued already, so there is always progress. */
+ * in the order of the loads, downloads in the order of the strips. A thread waits only for commands
+ * that have been enqueued already, so there is always progress. */
 #include "stream.h"
 
 #include <sched.h>
@@ -50,7 +50,7 @@ static size_t load_of_piece(const struct clb_stream *stream, size_t piece)
     return low;
 }
 
-/* The load whose raw buffer this one takes over; NULL when the buffer is fresh. */
+/* The load that used the raw buffer before this one; NULL when there is none. */
 static const struct clb_load *predecessor(const struct clb_stream *stream, size_t index)
 {
     size_t slots = stream->plan.raw_slots;
@@ -62,9 +62,10 @@ static bool all_uploaded(const struct clb_stream *stream)
     return stream->next_upload >= stream->schedule.load_pieces;
 }
 
-/* True when the next piece has a raw buffer: the kernel that empties it has been enqueued. A thread
- * never takes a piece that it would have to wait for, because the calling thread, which enqueues
- * that kernel, may be waiting for this very thread to bring a strip down. With the lock held. */
+/* True when the next upload piece has a raw buffer: when the kernel that packs the buffer's
+ * previous load has been enqueued. A thread never takes a piece that it would have to wait for,
+ * because the calling thread, which enqueues that kernel, may be waiting for this very thread to
+ * download a strip. The caller holds the lock. */
 static bool upload_is_ready(const struct clb_stream *stream)
 {
     if (all_uploaded(stream) || stream->out_of_range)
@@ -73,10 +74,10 @@ static bool upload_is_ready(const struct clb_stream *stream)
     return before == NULL || before->packed != NULL;
 }
 
-/* What a piece is of its load. */
+/* The part of its load that a piece covers. */
 struct portion {
     struct clb_load *load;
-    size_t index, rows, col, cols; /* of the load's memory: all its rows */
+    size_t index, rows, col, cols; /* columns of the load's memory, with all their rows */
 };
 
 static struct portion portion_of(const struct clb_stream *stream, size_t piece)
@@ -92,8 +93,8 @@ static struct portion portion_of(const struct clb_stream *stream, size_t piece)
                             .cols = clb_min(load->piece_cols, (along ? load->w : load->k) - col)};
 }
 
-/* Short columns lie on different pages: without help every one begins with the latency of memory.
- */
+/* Short columns lie on different pages, where the hardware's prefetchers stop: without prefetching
+ * each column begins with the latency of memory. */
 #define PREFETCH_BYTES   ((size_t)8192)
 #define PREFETCH_COLUMNS 4
 
@@ -103,8 +104,9 @@ static void prefetch(const char *from, size_t bytes)
         __builtin_prefetch(from + i, 0, 3);
 }
 
-/* A column of the operand that zeros beside a triangle are multiplied with: while it is in the
- * cache, because a search of the results reads them from memory once more. */
+/* Look for infinities and NaNs in a column of the general operand of a triangular product, because
+ * zeros outside the triangle are multiplied with it. It is in the cache now; a search of the
+ * results would read these from memory once more. */
 static void look_for_infinite(const struct clb_stream *stream, const struct clb_load *load,
                               const char *column, size_t rows)
 {
@@ -114,9 +116,10 @@ static void look_for_infinite(const struct clb_stream *stream, const struct clb_
                               memory_order_relaxed);
 }
 
-/* Columns [begin, end) of a portion, through the cache, from which the device then reads: where the
- * link and the CPUs are busy in both directions that is a little faster than past it. (H200,
- * 2026-11, n = 8192, double precision.) */
+/* Copy columns [begin, end) of a portion with ordinary stores, unless the tuning says otherwise:
+ * the device then reads them from the cache. Where the link and the CPUs are busy in both
+ * directions this is a little faster than non-temporal stores. (H200, 2026-11, n = 8192, double
+ * precision.) */
 static void stream_copy_in(const struct clb_stream *stream, const struct portion *portion,
                            size_t begin, size_t end, char *slot)
 {
@@ -147,12 +150,13 @@ static void stream_copy_in(const struct clb_stream *stream, const struct portion
     }
 }
 
-/* Columns that a thread copies at once. */
+/* Bytes of columns that a thread copies at once. */
 #define SHARE_BYTES ((size_t)256 << 10)
 
-/* Copy what is left of the piece that `owner` has in its hands, share by share: its own or, to
- * help, another's. The ticket has the piece in its high and the next column in its low half, so
- * that a share is never taken of another piece than was looked at. */
+/* Copy the rest of the piece that `owner` is copying, share by share; the thread is the owner or
+ * helps it. The ticket has the piece's number plus one in its high half and the next column in its
+ * low half, so that a compare-and-swap can't take a share of another piece than the one that was
+ * looked at. */
 static void stream_copy_shares(struct clb_stream *stream, struct clb_staging_thread *owner,
                                uint64_t ticket)
 {
@@ -179,14 +183,15 @@ static void copy_piece(struct clb_staging_thread *thread, size_t piece,
     atomic_store(&thread->copied, 0);
     atomic_store(&thread->ticket, ticket);
     stream_copy_shares(thread->stream, thread, ticket);
-    /* Helpers have at most a share each. */
+    /* Helpers may still be copying, each one share at most. */
     while (atomic_load(&thread->copied) < portion->cols)
         sched_yield();
     atomic_store(&thread->ticket, 0);
 }
 
-/* A thread that is overtaken by all others holds up the load that its piece belongs to, and the
- * kernels: CPUs of virtual machines stop at times. Help it before taking a piece up later ones. */
+/* A staging thread that falls behind all others delays the load that its piece belongs to, and the
+ * kernels: CPUs of virtual machines stop at times. Help such threads before uploading a later
+ * piece. */
 static void help_others(struct clb_staging_thread *thread, size_t next_piece)
 {
     struct clb_stream *stream = thread->stream;
@@ -253,8 +258,8 @@ static struct clb_strip *strip_of_piece(const struct clb_stream *stream, size_t 
     return &stream->schedule.strip[low];
 }
 
-/* Split families: *clean says whether everything that went into a strip is within their range. The
- * flag was read before the strip's kernel ended, so that there is hardly anything to wait for. */
+/* Split families: *clean tells whether everything that went into a strip is within their range. The
+ * flag was read before the strip's kernel ended, so this hardly waits. */
 static clb_status check_flag(struct clb_stream *stream, const struct clb_strip *strip, bool *clean)
 {
     *clean = true;
@@ -284,7 +289,7 @@ static bool is_copy(const struct clb_gemm *problem)
            memcmp(problem->beta, zero, size) == 0;
 }
 
-/* A matrix that the caches can't hold is written past them. */
+/* Matrices of at least this size don't fit the caches and are written with non-temporal stores. */
 #define LARGE_MATRIX ((size_t)64 << 20)
 
 static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, const char *p,
@@ -301,7 +306,7 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                          rect->cols);
 }
 
-/* Merge the piece whose transfer is under way. */
+/* Wait for the thread's pending download and merge its piece. */
 static clb_status end_download(struct clb_staging_thread *thread)
 {
     struct clb_stream *stream = thread->stream;
@@ -338,7 +343,7 @@ static clb_status end_download(struct clb_staging_thread *thread)
     return CLB_OK;
 }
 
-/* Start the transfer of a piece, then merge the one before it. */
+/* Start the download of a piece, then merge the piece before it. */
 static clb_status download(struct clb_staging_thread *thread, size_t piece)
 {
     struct clb_stream *stream = thread->stream;
@@ -374,8 +379,8 @@ static clb_status download(struct clb_staging_thread *thread, size_t piece)
 
 enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
 
-/* Whether the slot of the next upload is still on its way; while there are uploads, because their
- * events go after the last one. */
+/* True when the slot of the thread's next upload is still in transfer. Called only while uploads
+ * are left: the events are released after the last one. */
 static bool would_wait(const struct clb_staging_thread *thread)
 {
     cl_event event = thread->busy[thread->turn_up % 2];
@@ -386,7 +391,7 @@ static bool would_wait(const struct clb_staging_thread *thread)
            state > CL_COMPLETE;
 }
 
-/* The next thing to do, a piece or a unit; waits for one. JOB_NONE: the run is over. */
+/* The next job, and its piece or prefault unit; waits for one. JOB_NONE: the run is over. */
 static enum job next_job(struct clb_staging_thread *thread, size_t *piece)
 {
     struct clb_stream *stream = thread->stream;
