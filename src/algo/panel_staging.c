@@ -1,4 +1,4 @@
-/* Panels on their way between the device and the CPU, see panel_staging.h. */
+/* Panels copied between the device and the CPU, see panel_staging.h. */
 #include "panel_staging.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
-/* staging: a panel of a device's matrix to the CPU and back, through pinned memory, on the
- * queue_set's queues of transfers.
+/* panel staging: copies a panel of a device matrix to pinned memory and back, on the queue set's
+ * transfer queues.
  *
- * One panel's memory is enough for look-ahead: the next panel comes down behind work that follows
- * the last one's way up. */
+ * Memory for one panel is enough for look-ahead: the download of the next panel is enqueued behind
+ * work that waits for the upload of the last one. */
 #ifndef CLB_SHUTTLE_H
 #define CLB_SHUTTLE_H
 
@@ -11,26 +11,29 @@
 struct clb_panel_staging {
     struct clb_workspace *workspace;
     size_t element;
-    struct clb_buffer *pinned; /* the panel, without gaps */
-    cl_event down;             /* while one is under way */
+    struct clb_buffer *pinned; /* the panel, its columns without gaps */
+    cl_event down;             /* the download's event, while one is outstanding */
 };
 
-/* Room for panels of rows x cols. On failure only the close is left to do. */
+/* Get memory for panels of up to rows x cols. On failure the caller only has to call
+ * clb_panel_staging_close. */
 clb_status clb_panel_staging_open(struct clb_panel_staging *staging,
                                   struct clb_workspace *workspace, size_t rows,
                                   size_t cols) CLB_MUST_CHECK;
 void clb_panel_staging_close(struct clb_panel_staging *staging, bool idle);
 
-/* The caller's matrix instead of what comes down: rows x cols. */
+/* Copy rows x cols elements of the caller's matrix to the pinned memory, instead of a download. */
 void clb_panel_staging_fill(struct clb_panel_staging *staging, size_t rows, size_t cols,
                             const void *a, size_t lda);
 
-/* Send what the pinned memory has; the queue for kernels goes on when it is there. */
+/* Upload the pinned memory to the panel. Commands that are enqueued on the queue for kernels from
+ * now on wait for it. */
 clb_status clb_panel_staging_up(struct clb_panel_staging *staging,
                                 const struct clb_dmat *panel) CLB_MUST_CHECK;
 
-/* Ask for a panel behind what the queue for kernels has now, and wait for it; waiting for none is
- * no failure. */
+/* clb_panel_staging_down enqueues the download of a panel after all commands that the queue for
+ * kernels has now; clb_panel_staging_await waits for it, and returns CLB_OK at once if there is
+ * none. */
 clb_status clb_panel_staging_down(struct clb_panel_staging *staging,
                                   const struct clb_dmat *panel) CLB_MUST_CHECK;
 clb_status clb_panel_staging_await(struct clb_panel_staging *staging) CLB_MUST_CHECK;

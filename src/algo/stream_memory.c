@@ -1,5 +1,5 @@
-/* What a streamed run holds: queues, buffers, threads and their pinned slots, all of it before
- * anything is enqueued. */
+/* The resources of a streamed run: queues, buffers, threads and their pinned slots. All are
+ * acquired before anything is enqueued. */
 #include "stream.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ static clb_status get_some(struct clb_stream *stream, struct clb_buffer **buffer
     return status;
 }
 
-/* All of C stays on the device where that takes an eighth of its memory at most. */
+/* Try to get one buffer for all of C. CLB_ERR_NOMEM when it would take more than an eighth of the
+ * available memory, or does not fit. */
 static clb_status get_whole(struct clb_stream *stream, struct clb_buffer **buffer)
 {
     const struct clb_stream_plan *plan = &stream->plan;
@@ -28,7 +29,8 @@ static clb_status get_whole(struct clb_stream *stream, struct clb_buffer **buffe
     return get_some(stream, buffer, 1, bytes);
 }
 
-/* An first_slabs is added to on the device: without all of C there is none. */
+/* Strips are added to on the device, after the first slabs, only where all of C is kept. Without
+ * that, make the schedule again, with all slabs in one part. */
 static clb_status make_in_one_part(struct clb_stream *stream)
 {
     if (stream->plan.first_slabs == 0)
@@ -73,9 +75,10 @@ static clb_status get_buffers(struct clb_stream *stream)
     return status;
 }
 
-/* Porters that upload first. While C is kept on the device nothing waits for a merge before the
- * end, where all carry it, and the sooner the operands are there the better. But where strips are
- * whole columns or rows (trmm), as much comes down as goes up from the first strip on. */
+/* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
+ * for a merge before the end, when all threads merge, and the operands should arrive as soon as
+ * possible. But where strips are whole columns or rows (trmm), downloads move as many bytes as
+ * uploads from the first strip on. */
 static size_t upload_first(const struct clb_stream *stream)
 {
     if (stream->plan.strip_m != 0)
@@ -84,8 +87,8 @@ static size_t upload_first(const struct clb_stream *stream)
                          : clb_div_up(6 * stream->staging_threads, 10);
 }
 
-/* As many staging_threads as there are threads to be had and work for; with fewer than two threads
- * the calling thread carries everything itself. */
+/* Get as many staging threads as are available and have work; with fewer than two the calling
+ * thread moves everything itself. */
 static clb_status get_porters(struct clb_stream *stream)
 {
     size_t pieces = stream->schedule.load_pieces + stream->schedule.strip_pieces;
@@ -133,7 +136,7 @@ clb_status clb_stream_get(struct clb_stream *stream)
     return status;
 }
 
-/* ---- back ------------------------------------------------------------------------------------ */
+/* ---- release --------------------------------------------------------------------------------- */
 
 static void stream_memory_release_event(cl_event event)
 {

@@ -1,26 +1,26 @@
-/* How a GEMM is cut for a device with its own memory. */
+/* The plan of a GEMM on a device with its own memory: blocks, bands, slabs, strips and buffers. */
 #include "stream.h"
 
-/* Bands: about STEPS of them, so that the device is soon busy and kept so; not so narrow that a
- * strip is too small for it, nor so wide that its buffers are. Fewer where a band is made of short
- * pieces of columns, which are slower to copy. (H200, 2026-11, n = 8192: 22 steps of both were 9 %
- * slower in single precision and no faster in double.) */
+/* Bands: about STEPS of each operand, so that the device is busy soon and stays busy; not so narrow
+ * that a strip is too small for the device, nor so wide that the buffers are too large. Fewer where
+ * a band is made of short pieces of columns, which are slower to copy. (H200, 2026-11, n = 8192: 22
+ * steps of both were 9 % slower in single precision and no faster in double.) */
 #define STEPS       16
 #define STEPS_SHORT 10
 #define BAND_MIN    ((size_t)256)
 #define BAND_MAX    ((size_t)2048)
 
-/* Raw buffers, in which uploads run ahead of the kernels: as many as an eighth of memory holds.
- * With two, uploads wait for kernels half of the time (H200, 2026-11). */
+/* Raw buffers, which let uploads run ahead of the kernels: as many as fit into an eighth of the
+ * available memory. With two, uploads wait for kernels half of the time (H200, 2026-11). */
 #define RAW_SLOTS_MIN  ((size_t)2)
 #define RAW_SLOTS_GOOD ((size_t)4)
 #define RAW_SLOTS_MAX  ((size_t)64)
 
-/* Strips under way where C is not kept on the device: more when they are cut. */
+/* Buffers for strips where C is not kept on the device; more where strips are divided. */
 #define STRIP_SLOTS_MAX ((size_t)8)
 #define CUT_SLOTS_MAX   ((size_t)24)
 
-/* Fewer units than these, a CPU's, leave strips whole. */
+/* Devices with fewer compute units than these, as CPUs have, get undivided strips. */
 #define MANY_UNITS ((size_t)16)
 
 /* Most blocks along one side of C. */
@@ -36,10 +36,11 @@ static size_t band(size_t extent, bool short_pieces, size_t unit, size_t overrid
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* The staging_threads' slots take at most a quarter of what there is. 4 MiB pieces move at the
- * link's full rate, 1 MiB ones at three quarters of it (H200, 2026-11): the link rests between two.
- * Where there are few pieces a late one costs more than that, so there are some hundreds if
- * possible (2 MiB for n = 8192 in single precision: 3 to 10 % faster). */
+/* The staging threads' slots take at most a quarter of the available memory. Pieces of 4 MiB move
+ * at the link's full rate, pieces of 1 MiB at three quarters of it (H200, 2026-11), because the
+ * link idles between two pieces. Where there are few pieces a late one costs more than that, so
+ * there are some hundreds if possible (2 MiB for n = 8192 in single precision: 3 to 10 %
+ * faster). */
 #define PIECE        ((size_t)4 << 20)
 #define PIECE_SMALL  ((size_t)2 << 20)
 #define PIECES_LARGE ((size_t)256)
@@ -64,8 +65,8 @@ size_t clb_stream_ld(size_t rows, size_t element)
     return clb_round_up(rows, 128 / element);
 }
 
-/* Bytes of the largest strip: one of `strip_tiles`, or as wide as a band and as long as the block.
- */
+/* Bytes of the largest strip: either of `strip_tiles` tiles, or as wide as a band and as long as
+ * the block. */
 static size_t strip_bytes(const struct clb_stream_plan *plan, size_t m, size_t n, size_t band_m,
                           size_t band_n, size_t element)
 {
@@ -82,10 +83,10 @@ static size_t strip_bytes(const struct clb_stream_plan *plan, size_t m, size_t n
 
 struct limits {
     uint64_t available, max_alloc;
-    size_t raw_slots; /* at least */
+    size_t raw_slots; /* the minimum */
 };
 
-/* Sizes of the buffers for blocks of the plan's size; false when they don't fit. */
+/* Set the sizes of the buffers for the plan's block size; false when they don't fit. */
 static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                         const struct limits *limits, struct clb_stream_plan *plan)
 {
@@ -107,7 +108,8 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
     uint64_t fixed = (uint64_t)plan->staging_threads * 4 * clb_buffer_rounded(plan->piece_bytes) +
                      (uint64_t)plan->slabs * packed;
-    if (clb_gemm_is_split(variant)) /* the flag and its words; thousands of steps take more */
+    if (clb_gemm_is_split(
+            variant)) /* the flag and its words; with thousands of steps they take more */
         fixed += 2 * clb_buffer_rounded(1);
     plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
     plan->raw_slots = clb_min(plan->raw_slots, RAW_SLOTS_MAX);
@@ -122,7 +124,7 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
 }
 
 /* Elements of the operands that a serpentine over rows x cols blocks loads. Going down first, A is
- * loaded once for every column of blocks, less the block that a turn keeps. */
+ * loaded once for every column of blocks, except that at each turn the last block of A is kept. */
 static double traffic(const struct clb_gemm *problem, size_t rows, size_t cols, bool down_first)
 {
     double a = (double)problem->m, b = (double)problem->n, r = (double)rows, c = (double)cols;
@@ -134,10 +136,11 @@ static size_t block_of(size_t extent, size_t count, size_t unit)
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* Shares of a triangular region's diagonal: its squares are computed in full. */
+/* Squares that a triangular region's diagonal is divided into; they are computed in full. */
 #define SQUARES ((size_t)8)
 
-/* Bands of both operands are the same, and a square on the diagonal is one strip of one piece. */
+/* Plan a triangular region: bands of both operands are the same, and a square on the diagonal is
+ * one strip of one piece. */
 static bool plan_squares(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                          struct clb_stream_plan *plan)
 {
@@ -154,8 +157,8 @@ static bool plan_squares(const struct clb_gemm_variant *variant, const struct cl
     return false;
 }
 
-/* Strips of whole columns, of which a piece has some; strips of whole rows, each one piece, for
- * which pieces may have to be larger and staging_threads fewer. */
+/* Plan strips of whole columns, of which a piece has several, or strips of whole rows, each one
+ * piece, for which pieces may have to be larger and staging threads fewer. */
 static bool plan_whole(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                        struct clb_stream_plan *plan)
 {
@@ -182,7 +185,7 @@ static bool plan_whole(const struct clb_gemm_variant *variant, const struct clb_
     return true;
 }
 
-/* What the problem's shape asks of a plan with these bands. */
+/* Adapt a plan with given bands to the problem's structure; false when that is impossible. */
 static bool plan_shape(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                        struct clb_stream_plan *plan)
 {
@@ -193,7 +196,7 @@ static bool plan_shape(const struct clb_gemm_variant *variant, const struct clb_
     return true;
 }
 
-/* The division of C into blocks that moves the fewest bytes with the plan's bands. */
+/* Search the division of C into blocks that moves the fewest bytes with the plan's bands. */
 static void search_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct limits *limits, struct clb_stream_plan plan, double *least,
                           struct clb_stream_plan *best)
@@ -215,14 +218,15 @@ static void search_blocks(const struct clb_gemm_variant *variant, const struct c
                 plan.down_first = down;
                 *best = plan;
             }
-            break; /* more columns of blocks only move more */
+            break; /* more columns of blocks move more bytes */
         }
         if (rows == 1 && *least >= 0 && best->block_n >= problem->n)
-            break; /* one block is all */
+            break; /* one block is all of C */
     }
 }
 
-/* Every operand of one role is one of the other role as well. */
+/* True when C's region is a triangle and every operand of one role is also one of the other
+ * role. */
 static bool is_shared(const struct clb_gemm *problem)
 {
     bool shared = clb_gemm_region(problem) != CLB_REGION_FULL;
@@ -231,8 +235,9 @@ static bool is_shared(const struct clb_gemm *problem)
     return shared;
 }
 
-/* Slabs that are an first_slabs: one, of plain products that have at least two others. Results come
- * down while these are multiplied; with fewer that would take longest. */
+/* The number of first slabs (stream.h): one, for plain products that have at least two other slabs.
+ * Results come down only while the others are multiplied; with fewer of these the downloads would
+ * take longest. */
 static size_t first_slabs_of(const struct clb_gemm *problem, const struct clb_stream_plan *plan)
 {
     return problem->level3 == NULL && plan->slabs > 2 ? 1 : 0;
@@ -269,7 +274,8 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
         best->first_slabs = first_slabs_of(problem, best);
         return CLB_OK;
     }
-    /* Several blocks: narrow bands with room to run ahead, then what moves clearly less. */
+    /* Several blocks: narrow bands with raw buffers for uploads to run ahead, then other choices if
+     * they move clearly fewer bytes. */
     const struct clb_stream_plan wide = plan;
     size_t narrow = clb_min(plan.band_m, plan.band_n);
     least = -1;

@@ -1,4 +1,4 @@
-/* The order of loads and strips. */
+/* The order of loads and strips of a streamed GEMM; stream.h explains it. */
 #include "stream.h"
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@ struct builder {
     const struct clb_operand *a, *b;
     struct clb_schedule *schedule;
     struct clb_rect block;
-    size_t slab, end_slab; /* that are loaded now */
-    size_t first_strip;    /* of these slabs */
+    size_t slab, end_slab; /* the slabs that are being added */
+    size_t first_strip;    /* the first strip of these slabs */
     bool failed;
 };
 
-/* Room for one more in a table that grows. */
+/* Make room for one more element in a growing table. */
 static void *extend(struct builder *builder, void *table, size_t count, size_t size)
 {
     if ((count & (count - 1)) != 0) /* the capacity is the next power of two */
@@ -35,10 +35,10 @@ static struct clb_step *add_step(struct builder *builder, bool new_block)
     return step;
 }
 
-/* Pieces of what goes up; those that come down may be larger. */
+/* The largest upload piece; download pieces may be larger. */
 #define LOAD_PIECE ((size_t)4 << 20)
 
-/* One load of a piece of a band: the elements of one pass of an operand. */
+/* Add the load of a piece of a band: its elements in one pass. */
 static void add_load(struct builder *builder, const struct clb_operand *operand,
                      const struct clb_piece *piece, const struct clb_pass *pass,
                      const struct clb_pack_target *target, size_t targets)
@@ -69,7 +69,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     size_t rows = load.depth_contiguous ? load.k : load.w;
     size_t cols = load.depth_contiguous ? load.w : load.k;
     size_t bytes = clb_min(plan->piece_bytes, LOAD_PIECE);
-    /* Until the first pieces are there the link rests. */
+    /* The link idles until the first pieces have been copied, so these are smaller. */
     bytes = load.first_piece == 0 ? bytes / 2 : bytes;
     load.piece_cols = clb_min(clb_max(bytes / (rows * operand->element), 1), cols);
     load.pieces = clb_div_up(cols, load.piece_cols);
@@ -80,7 +80,8 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     schedule->step[schedule->steps - 1].loads++;
 }
 
-/* Load what is not zero of one slab of the band that begins at element i0 of the operands. */
+/* Add the loads of one slab of the band that begins at element i0 of the operands, without its
+ * zeros. */
 static void add_slab(struct builder *builder, const struct clb_operand *operands, size_t i0,
                      size_t slab)
 {
@@ -114,7 +115,7 @@ static void add_loads(struct builder *builder, const struct clb_operand *operand
         add_slab(builder, operands, i0, slab);
 }
 
-/* All bands of an operand's block. */
+/* Load all bands of an operand's block. */
 static void add_all_loads(struct builder *builder, const struct clb_operand *operands)
 {
     bool is_a = operands->role == CLB_OPERAND_A;
@@ -147,7 +148,8 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
     if (strip.end_slab == builder->plan->slabs)
         strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
     schedule->strip_pieces += strip.pieces;
-    /* Strips of all parts of the depth are the same: what the first_slabs began is added to. */
+    /* The strips of the later slabs are the same rectangles as those of the first slabs, in the
+     * same order; they add to the same memory. */
     if (strip.slab == 0)
         schedule->strip_elements += strip.ldc * rect.cols;
     else
@@ -156,16 +158,18 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
     schedule->step[schedule->steps - 1].strips++;
 }
 
-/* The length of equal parts of `length`, of at most `most` units each where that is not 0. */
+/* The length of equal parts of `length`: multiples of `unit`, at most `most` units if that is not
+ * 0. */
 static size_t part_length(size_t length, size_t unit, size_t most)
 {
     size_t units = clb_div_up(length, unit);
     return clb_div_up(units, clb_div_up(units, clb_max(most, 1))) * unit;
 }
 
-/* A rectangle as one strip, or cut across its longer side into strips of the plan's most tiles: a
- * strip is brought down when all of it is ready, and the last one when nothing else is left. Whole
- * columns or rows are cut between them only. */
+/* Add a rectangle as one strip, or divided across its longer side into strips of at most the plan's
+ * number of tiles. A strip is downloaded when all of it is ready, and during the last one's
+ * download nothing else is left to do, so strips should not be large. Strips of whole columns or
+ * rows are divided between columns or rows only. */
 static void add_rectangle(struct builder *builder, struct clb_rect rect)
 {
     const struct clb_stream_plan *plan = builder->plan;
@@ -189,8 +193,8 @@ static void add_rectangle(struct builder *builder, struct clb_rect rect)
     }
 }
 
-/* A square on the diagonal of a triangular region: smaller squares, each of one piece, and what is
- * beside them. */
+/* Add the part of a triangular region in a square on its diagonal: smaller squares, each of one
+ * piece, and the rectangles beside them. */
 static void add_diagonal(struct builder *builder, size_t first, size_t size)
 {
     bool lower = clb_gemm_region(builder->problem) == CLB_REGION_LOWER;
@@ -203,8 +207,8 @@ static void add_diagonal(struct builder *builder, size_t first, size_t size)
     }
 }
 
-/* What the region has of a rectangle that is one band high or one wide; in a triangular region
- * bands of rows and columns are the same. */
+/* Add the part of C's region in a rectangle that is one band high or one band wide. In a triangular
+ * region bands of rows and of columns are the same. */
 static void add_strip(struct builder *builder, struct clb_rect rect)
 {
     clb_region region = clb_gemm_region(builder->problem);
@@ -217,7 +221,7 @@ static void add_strip(struct builder *builder, struct clb_rect rect)
     size_t at = by_rows ? rect.row : rect.col; /* where the band crosses the diagonal */
     if (by_rows ? at >= rect.col && at < col_end : at >= rect.row && at < end)
         add_diagonal(builder, at, by_rows ? rect.rows : rect.cols);
-    /* Before and behind the crossing. */
+    /* The parts before and behind the crossing; one of them is in the region. */
     size_t begin = by_rows ? rect.col : rect.row, stop = by_rows ? col_end : end;
     size_t before = clb_max(clb_min(at, stop), begin);
     size_t behind = clb_min(clb_max(at + band, begin), stop);
@@ -227,7 +231,7 @@ static void add_strip(struct builder *builder, struct clb_rect rect)
                                    : (struct clb_rect){from, rect.col, count, rect.cols});
 }
 
-/* The next band of both operands at once, which is the same memory. */
+/* Load the next band of both operands, which are the same memory. */
 static void add_shared_band(struct builder *builder, size_t at, size_t count)
 {
     const struct clb_rect *block = &builder->block;
@@ -236,8 +240,9 @@ static void add_shared_band(struct builder *builder, size_t at, size_t count)
     add_strip(builder, (struct clb_rect){block->row, block->col + at, at, count});
 }
 
-/* Both operands are new: growing squares of some slabs. The next band is of the operand of which
- * less has been loaded, and what it makes computable with the other's begins at once. */
+/* Both operands have to be loaded: growing squares over the slabs [slab, end_slab). The next band
+ * is of the operand of which less has been loaded; its product with all that has been loaded of the
+ * other operand follows at once. */
 static void add_squares(struct builder *builder)
 {
     const struct clb_rect *block = &builder->block;
@@ -281,7 +286,7 @@ static void add_square_steps(struct builder *builder)
     add_squares(builder);
 }
 
-/* Only A is new. */
+/* Only A has to be loaded for this block. */
 static void add_row_steps(struct builder *builder)
 {
     const struct clb_rect *block = &builder->block;
@@ -294,7 +299,7 @@ static void add_row_steps(struct builder *builder)
     }
 }
 
-/* Only B is new. */
+/* Only B has to be loaded for this block. */
 static void add_column_steps(struct builder *builder)
 {
     const struct clb_rect *block = &builder->block;
@@ -307,7 +312,8 @@ static void add_column_steps(struct builder *builder)
     }
 }
 
-/* Strips are whole columns (rows): all of A (B) is loaded first, then band by band the other. */
+/* Strips are whole columns (rows): all of A (B) is loaded first, then the other operand band by
+ * band. */
 static void add_whole_steps(struct builder *builder)
 {
     const struct clb_rect *block = &builder->block;

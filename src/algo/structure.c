@@ -1,12 +1,13 @@
-/* Operands that are stored by half, and results that are computed by half. */
+/* Symmetric, Hermitian and triangular operands, and results of which only a triangle is
+ * computed. */
 #include "structure.h"
 
 #include <string.h>
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* The stored triangle, and of triangular operands all that is not zero, are the elements i >= p;
- * otherwise i <= p. */
+/* True when the stored triangle is that of the elements i >= p, else it is i <= p. Of triangular
+ * operands the others are zero. */
 static bool is_low(const struct clb_operand *x)
 {
     return x->depth_contiguous == x->upper;
@@ -72,7 +73,7 @@ struct clb_operand clb_operand_other_half(const struct clb_operand *x)
     return mirrored;
 }
 
-/* One element with a size that the compiler knows. */
+/* Copy one element; its size is a constant for the compiler. */
 static inline void copy_element(char *to, const char *from, size_t real, size_t parts,
                                 bool conjugate)
 {
@@ -89,7 +90,8 @@ struct structure_block {
     char *to; /* rows elements from one column to the next */
 };
 
-/* What is beside the stored triangle, in rows [r, r + rows) of the block's column j. */
+/* Make rows [r, end) of the block's column j, outside the stored triangle: transposed elements, or
+ * zeros for a triangular operand. */
 static inline void mirror(const struct clb_operand *x, const struct structure_block *block,
                           size_t j, size_t r, size_t end, size_t real, size_t parts)
 {
@@ -118,7 +120,7 @@ static inline void make_diagonal(const struct clb_operand *x, size_t at, char *t
         memset(to + real, 0, real);
 }
 
-/* Rows [r, end) of a column: what is above the diagonal, on it, below. */
+/* Make rows [r, end) of a column: the elements above the diagonal, on it, below it. */
 static inline void make_column(const struct clb_operand *x, const struct structure_block *block,
                                size_t j, size_t r, size_t end, size_t real, size_t parts)
 {
@@ -139,7 +141,8 @@ static inline void make_column(const struct clb_operand *x, const struct structu
         mirror(x, block, j, below, end, real, parts);
 }
 
-/* By rows of a few pages' columns: each line that is mirrored is used for several columns. */
+/* Blocks are made in groups of so many rows: `mirror` then reads from as many columns, on few
+ * pages, and each cache line that it reads serves several columns of the block. */
 #define BLOCK_ROWS ((size_t)64)
 
 static inline void make_block(const struct clb_operand *x, const struct structure_block *block,
@@ -227,7 +230,8 @@ size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab)
     return clb_gemm_terms(problem) * clb_div_up(problem->k, slab);
 }
 
-/* A slab of a triangle i <= p reaches the width's first elements only: the last one reaches all. */
+/* True when passes must go from the last slab to the first: a slab of a triangle i <= p has only
+ * the first elements of the width in its support, and only the last slab has all of them. */
 static bool structure_is_reversed(const struct clb_gemm *problem)
 {
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
@@ -247,8 +251,8 @@ struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_
                              clb_min(slab, problem->k - number * slab)};
 }
 
-/* Where op(X) is triangular in the width, beginning at `first`, and the pass's depth: the cut and
- * the distance of the diagonal. */
+/* The CLB_SKIP_ kind of a triangular operand, or 0, and the distance of the diagonal for elements
+ * from `first` on. */
 static unsigned cut_operand(const struct clb_gemm *problem, clb_operand_role role, size_t first,
                             const struct clb_pass *pass, ptrdiff_t *distance)
 {
@@ -278,19 +282,21 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
     return cut;
 }
 
-/* Shares of a triangle, each of which is computed in full where it crosses the diagonal. */
+/* Slabs of a triangular operand, each of which is computed in full where it crosses the
+ * diagonal. */
 #define SHARES ((size_t)8)
-/* Only the elements that cross the diagonal cost more than others. */
+/* Limits of slabs of symmetric and Hermitian operands: only the elements across the diagonal cost
+ * more than others. */
 #define MIRRORED_MIN ((size_t)256)
 #define MIRRORED_MAX ((size_t)1024)
-/* From this depth on slabs are smaller, so that the first may be an first_slabs (stream.h): 6 %
- * faster at n = 16384 on an H200 (2026-11); at 8192 results come down as slowly as the other half
- * is computed. */
+/* From this depth on slabs are smaller, so that the plan may use first_slabs (stream.h): 6 % faster
+ * at n = 16384 on an H200 (2026-11). At n = 8192 the download of the results takes as long as the
+ * computation of the other half. */
 #define OPENING_MIN  ((size_t)12288)
 #define OPENING_SLAB ((size_t)4096)
 
-/* The least depth of a slab that pays: of CPUs' kernels one pass, whose operands fit their caches
- * (2 to 4 % faster than 256 at n = 1024, one thread; Xeon, PoCL 3.1, 2026-11). */
+/* The smallest depth of a slab that pays. For CPU kernels it is one pass, whose operands fit into
+ * their caches (2 to 4 % faster than 256 at n = 1024, one thread; Xeon, PoCL 3.1, 2026-11). */
 static size_t least_slab(const struct clb_gemm_variant *variant)
 {
     size_t pass = variant->tuning.value[CLB_PARAM_KC] / clb_precision_parts(variant->precision);
@@ -386,7 +392,7 @@ bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *pa
            clb_tile_is_finite(problem->precision, part->rows, part->cols, p, ldp);
 }
 
-/* An entry of the diagonal that is real by definition. */
+/* Merge an entry of the diagonal that is real by definition. */
 static void merge_real(const struct clb_gemm *problem, const char *p, char *c)
 {
     size_t real = clb_precision_real_size(problem->precision);
