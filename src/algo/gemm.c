@@ -1,4 +1,5 @@
-/* GEMM from the caller's memory to the caller's memory: the executor for the device. */
+/* GEMM from the caller's memory to the caller's memory: chooses between the pipelines in inplace.c
+ * and stream.c. */
 #include "level3.h"
 #include "structure.h"
 
@@ -36,7 +37,8 @@ clb_status clb_gemm_distrust(const struct clb_gemm *problem, struct clb_gemm_pro
     return CLB_ERR_OPENCL;
 }
 
-/* Elements of operands with a shape can be made on the device where the operand is one buffer. */
+/* True when structured operands can be expanded on the device: each of them fits into one
+ * buffer. */
 static bool can_be_in_place(const struct clb_runtime *runtime, const struct clb_gemm *problem)
 {
     bool shaped = clb_gemm_is_structured(problem), fits = true;
@@ -72,9 +74,9 @@ static bool is_begun(const struct clb_gemm_progress *progress)
     return begun;
 }
 
-/* A split kernel's operands turn out to be outside its range while they are packed. What has been
- * written by then came from operands inside it; the plain kernel continues with the rest, streamed
- * like that, because the parts must be the same. */
+/* While a split variant packs operands, they may turn out to be outside its range. What it has
+ * written by then came from operands inside the range. The plain variant continues with the rest,
+ * streamed too, because the parts must be the same. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {

@@ -1,15 +1,15 @@
 /* GEMM on a device that shares the host's memory.
  *
- * For every tile of C, slab after slab: the chunks of A and B that are not on the device are
- * packed, a kernel adds their product to the tile P in the shim's memory, and P is made visible to
- * the CPU. While the device works on the next tile the calling thread merges the finished one into
- * the caller's matrix, C = alpha*P + beta*C, which is the only write to the caller's memory: a tile
- * of C is either old or new. Queues are in order, so a slot may be packed again as soon as the
+ * For every tile of C, slab after slab: the chunks of A and B that are not packed yet are packed, a
+ * kernel adds their product to the tile P in the shim's memory, and P is mapped for the CPU. While
+ * the device works on the next tile the calling thread merges the finished one into the caller's
+ * matrix, C = alpha*P + beta*C. This is the only write to the caller's memory, so each part of a
+ * tile of C is either old or new. Queues are in order, so a slot may be packed again as soon as the
  * kernel of the same queue that reads it has been enqueued.
  *
- * Operands with a shape are packed in pieces: from either triangle as it is stored, and through a
- * buffer where they cross the diagonal (structure.h); triangular ones in one piece by a kernel of
- * their own where the family has one. */
+ * Structured operands are packed in pieces (structure.h): from either triangle as it is stored, and
+ * where they cross the diagonal through a buffer. Triangular operands are packed in one piece by a
+ * kernel of their own if the family has one. */
 #include "inplace.h"
 
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static struct clb_rect inplace_find_support(const struct clb_inplace *run,
                              col < col_end ? col_end - col : 0};
 }
 
-/* The product of packed chunks for a rectangle of a tile, in launches that are not too wide. */
+/* Enqueue the product of packed chunks for a rectangle of a tile, in launches of at most
+ * clb_gemm_widest. */
 static clb_status inplace_launch(struct clb_inplace *run, const struct clb_inplace_tile *tile,
                                  const struct clb_pass *pass, const struct clb_rect *rect,
                                  struct clb_product product, struct clb_order order)
@@ -92,7 +93,7 @@ static clb_status inplace_multiply(struct clb_inplace *run, const struct clb_inp
                                              .wait_list = wait});
 }
 
-/* Make the tile in a slot readable by the CPU: run->event[slot] says when. */
+/* Enqueue the mapping of the tile in a slot for the CPU; run->event[slot] is its event. */
 static clb_status enqueue_fetch(struct clb_inplace *run, const struct clb_rect *tile, size_t slot,
                                 struct clb_queue *queue)
 {
@@ -116,8 +117,8 @@ static clb_status enqueue_tile(struct clb_inplace *run, size_t index)
     return status;
 }
 
-/* Finishing a queue tells more of its commands than their events do where a driver reports a
- * failure only so. It costs nothing when no later tile is in the queue. */
+/* Wait until a tile is mapped. If no later tile is on its queue, finish the queue first, which
+ * costs nothing then: some drivers report a command's failure only in clFinish. */
 static clb_status await_tile(struct clb_inplace *run, size_t index, size_t slot)
 {
     const struct clb_gemm_plan *plan = &run->plan;
@@ -152,8 +153,8 @@ static clb_status write_tile(struct clb_inplace *run, size_t index,
     return CLB_OK;
 }
 
-/* The tile's memory back to the device. Not needed for the result, which is written already; but
- * the slot is for other tiles, and in the end for other calls. */
+/* Unmap the memory of a tile. The result is written already, but the slot is used for other tiles,
+ * and later for other calls. */
 static clb_status unmap_slot(struct clb_inplace *run, size_t slot)
 {
     void *mapped = run->mapped[slot];
@@ -165,7 +166,7 @@ static clb_status unmap_slot(struct clb_inplace *run, size_t slot)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Keep c_slots tiles in flight: enqueue ahead, merge behind. */
+/* Keep c_slots tiles in flight: enqueue a tile, then merge the oldest. */
 static clb_status run_tiles(struct clb_inplace *run, struct clb_gemm_progress *progress)
 {
     size_t ahead = run->plan.c_slots - 1;
@@ -184,8 +185,8 @@ static clb_status run_tiles(struct clb_inplace *run, struct clb_gemm_progress *p
     return run->out_of_range ? CLB_ERR_RANGE : CLB_OK;
 }
 
-/* Nothing may be outstanding when the caller's memory goes back to the program. False when a
- * command has failed, or the wait. */
+/* Wait for all commands, because none may use the caller's memory after the return, and release
+ * everything. False when a command, or the wait, has failed. */
 static bool inplace_end_run(struct clb_inplace *run, bool enqueued)
 {
     bool idle = true;
@@ -206,11 +207,12 @@ static bool inplace_end_run(struct clb_inplace *run, bool enqueued)
     return good;
 }
 
-/* Columns of a part in place: looked at for what is not finite, then merged, and for that in the
- * cache still. Rows are not cut so: their columns would be short runs. */
+/* Columns of a part where C is an operand (trmm from the left): few, so that a part searched for
+ * infinities and NaNs is still in the cache when it is merged. Parts of whole rows are not divided
+ * so, because their columns would be short. */
 #define PART_COLS ((size_t)32)
 
-/* The parts of a tile; with `part` NULL only their number. */
+/* List the parts of a tile; with `part` NULL only count them. */
 static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *rect,
                          struct clb_rect *part)
 {
@@ -230,7 +232,7 @@ static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *
     return count;
 }
 
-/* The tiles that the region of C has, and the parts of the progress that they are. */
+/* Make the tiles in the region of C, and the parts of the progress that belong to each. */
 static clb_status make_tiles(struct clb_inplace *run, struct clb_gemm_progress *progress)
 {
     size_t blocks = run->plan.tile_rows * run->plan.tile_cols, parts = 0;
@@ -258,7 +260,7 @@ static clb_status make_tiles(struct clb_inplace *run, struct clb_gemm_progress *
 static clb_status open_operands(struct clb_inplace *run)
 {
     clb_status status = clb_operands_open(run->runtime, run->problem, &run->plan, &run->operands);
-    /* Of those with a shape only one triangle may be read: they are not copied. */
+    /* Structured operands are not copied, because only one triangle may be read. */
     if (status == CLB_OK && clb_gemm_is_structured(run->problem) &&
         !clb_operands_in_place(&run->operands))
         status = CLB_ERR_NOMEM;
@@ -276,12 +278,13 @@ static clb_status begin_run(struct clb_inplace *run, struct clb_gemm_progress *p
         status = clb_inplace_get(run);
     if (status == CLB_OK)
         status = open_operands(run);
-    /* Chunks that are copied go through one buffer: only the order of one queue protects it. */
+    /* Chunks are copied through one buffer, which only the order of a single queue protects. */
     if (!clb_operands_in_place(&run->operands))
         run->plan.queues = 1;
     if (status == CLB_OK)
         status = make_tiles(run, progress);
-    /* The device's threads have all CPUs: the merge faults C in, in huge pages. */
+    /* No units are faulted in here, because the device's threads use all CPUs. The merge faults C
+     * in; the call advises the system to use huge pages for that. */
     if (status == CLB_OK)
         (void)clb_prefault_begin(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;

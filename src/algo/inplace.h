@@ -1,4 +1,4 @@
-/* inplace: GEMM on a device that shares the host's memory, what its two files share: the run
+/* inplace: GEMM on a device that shares the host's memory; declarations shared by the run
  * (inplace.c) and the packed operands (inplace_pack.c). */
 #ifndef CLB_INPLACE_H
 #define CLB_INPLACE_H
@@ -8,15 +8,15 @@
 /* A tile of C: the block for which operands are packed, and the part of it that is computed. */
 struct clb_inplace_tile {
     struct clb_rect block, rect;
-    size_t first_part, parts; /* of the progress */
+    size_t first_part, parts; /* the tile's parts of the progress */
 };
 
-/* A packed chunk of an operand. */
+/* A buffer for one packed chunk of an operand. */
 struct clb_inplace_slot {
     struct clb_buffer *buffer;
-    size_t holds;   /* number of the chunk plus one; 0 is none */
+    size_t holds;   /* number of the packed chunk plus one; 0: none */
     size_t turn;    /* the queue that packed it */
-    cl_event ready; /* when, for the other queue */
+    cl_event ready; /* completion of the packing, for the other queue */
 };
 
 struct clb_inplace {
@@ -26,21 +26,22 @@ struct clb_inplace {
     struct clb_gemm_plan plan;
     struct clb_queue_set *queue_set;
     struct clb_operands operands;
-    struct clb_inplace_slot *a, *b; /* one array of a_count + b_count */
+    struct clb_inplace_slot *a, *b; /* slots of A and of B, one array of a_count + b_count */
     size_t a_count, b_count;
-    struct clb_program *shape; /* makes what can't be packed as it is; NULL: there is nothing */
+    struct clb_program *shape; /* expands what can't be packed as it is; NULL: not needed */
     struct clb_buffer *mixed[2];
     struct clb_inplace_tile *tile;
     size_t tiles;
     struct clb_buffer *c[2];
     cl_event event[2]; /* the tile in the slot is readable */
-    void *mapped[2];   /* NULL: the slot is the device's */
-    bool out_of_range; /* parts were left out, see clb_part_is_exact */
+    void *mapped[2];   /* NULL: the slot is not mapped, the device may use it */
+    bool out_of_range; /* some parts were not written, see clb_part_is_exact */
 };
 
 /* ---- inplace_pack.c -------------------------------------------------------------------------- */
 
-/* All memory of the plan, before anything is enqueued; and back. `idle`: nothing is under way. */
+/* Acquire all memory of the plan, before anything is enqueued; release it. `idle`: no command that
+ * uses it is outstanding. */
 clb_status clb_inplace_get(struct clb_inplace *run) CLB_MUST_CHECK;
 void clb_inplace_put(struct clb_inplace *run, bool idle);
 
@@ -50,9 +51,9 @@ static inline struct clb_queue *clb_inplace_queue(const struct clb_inplace *run,
     return turn == 0 ? run->queue_set->queue : run->queue_set->upload;
 }
 
-/* What a product of the tile numbered `index` reads in pass number `slab`, packed on its queue if
- * it is not there yet: operands and offsets of *product, and the event that it has to wait for or
- * NULL. */
+/* Set what the product of tile number `index` in pass number `slab` reads: the operands and offsets
+ * of *product, and in *wait the event that it has to wait for, or NULL. Enqueues the packing of
+ * operands that are not packed yet, on the tile's queue. */
 clb_status clb_inplace_operands(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
                                 const struct clb_pass *pass, size_t index,
                                 struct clb_product *product, const cl_event **wait) CLB_MUST_CHECK;

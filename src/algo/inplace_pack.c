@@ -1,11 +1,12 @@
-/* Memory and packed operands of a GEMM where the device shares the host's memory. */
+/* Memory and packed operands of a GEMM on a device that shares the host's memory. */
 #include "inplace.h"
 
 #include <stdlib.h>
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
-/* One of the buffers: those of A, of B, the tiles, what is made of operands with a shape. */
+/* One of the run's buffers, in this order: the slots of A, of B, the tiles, the expanded pieces of
+ * structured operands. */
 struct need {
     clb_memory_kind kind;
     size_t bytes;
@@ -80,7 +81,8 @@ void clb_inplace_put(struct clb_inplace *run, bool idle)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* What the device is to pack of a piece; where it crosses the diagonal that is made first. */
+/* Set *chunk to the elements that the device packs for a piece; a piece that crosses the diagonal
+ * is expanded first. */
 static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *operand,
                             const struct clb_piece *piece, const struct clb_pass *pass, size_t turn,
                             struct clb_chunk *chunk)
@@ -108,8 +110,8 @@ static clb_status get_chunk(struct clb_inplace *run, const struct clb_operand *o
     }
 }
 
-/* Pack elements [i0, i0 + w) of an operand, or what of them is not zero. Only the first launch
- * waits, and the event is the last one's. */
+/* Pack elements [i0, i0 + w) of an operand, without those known to be zero. Only the first launch
+ * waits for order.wait_list, and order.event is the last one's. */
 static clb_status pack_chunk(struct clb_inplace *run, const struct clb_operand *operand, size_t i0,
                              size_t w, const struct clb_pass *pass, const struct clb_buffer *slot,
                              size_t turn, struct clb_order order)
@@ -143,7 +145,8 @@ static clb_status pack_chunk(struct clb_inplace *run, const struct clb_operand *
     return status;
 }
 
-/* The slots of an operand, their number for each queue, and a block's place in it. */
+/* The slots of an operand, how many of them each queue has, and the place of a block in the
+ * operand. */
 struct side {
     struct clb_inplace_slot *slot;
     const struct clb_operand *operand;
@@ -161,9 +164,9 @@ static struct side side_of(const struct clb_inplace *run, clb_operand_role role,
                          block->cols, block->col / plan->tile_n};
 }
 
-/* The packed chunk of the operand that is kept, for a row of tiles and a slab. Kernels on the other
- * queue than the one that packs it wait for its event; packing over another chunk waits for the
- * last tile, which may still read that on the other queue. */
+/* Get the packed chunk of the operand that is kept, for a row of tiles and a slab. Kernels on the
+ * queue that did not pack it wait for its event. Packing over another chunk waits for the previous
+ * tile, which may still read that chunk on the other queue. */
 static clb_status ensure_kept(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
                               const struct clb_pass *pass, size_t index,
                               struct clb_inplace_slot **out)
@@ -186,13 +189,13 @@ static clb_status ensure_kept(struct clb_inplace *run, const struct clb_rect *bl
                            .waits = over,
                            .wait_list = over ? &run->event[(index - 1) % plan->c_slots] : NULL,
                            .event = both ? &slot->ready : NULL});
-    /* The other queue waits for it. */
+    /* Flush, because the other queue waits for the packing. */
     if (status == CLB_OK && both)
         status = clb_queue_flush(clb_inplace_queue(run, turn));
     return status;
 }
 
-/* Of the other operand each queue packs its own. */
+/* Get the packed chunk of the other operand; each queue packs its own. */
 static clb_status ensure_own(struct clb_inplace *run, const struct clb_rect *block, size_t slab,
                              const struct clb_pass *pass, size_t turn,
                              struct clb_inplace_slot **out)
@@ -209,7 +212,7 @@ static clb_status ensure_own(struct clb_inplace *run, const struct clb_rect *blo
                       (struct clb_order){.queue = clb_inplace_queue(run, turn)});
 }
 
-/* The product takes B as it is. */
+/* Make the product read B unpacked. */
 static clb_status take_direct(struct clb_inplace *run, const struct clb_rect *block,
                               const struct clb_pass *pass, size_t turn, struct clb_product *product)
 {
@@ -223,8 +226,9 @@ static clb_status take_direct(struct clb_inplace *run, const struct clb_rect *bl
     return status;
 }
 
-/* The product takes B from the panels of its transposed_term, another term's A or this one's. They
- * are packed before this term's, so that who waits for those need not wait for these. */
+/* Make the product read B from the packed panels of transposed_term, the A of another term or of
+ * this one. They are packed before this term's panels, so that a kernel which waits for this term's
+ * need not wait for them. */
 static clb_status take_transposed(struct clb_inplace *run, const struct clb_rect *block,
                                   size_t slab, size_t index, struct clb_product *product)
 {

@@ -11,8 +11,8 @@ static size_t parts(const struct clb_gemm_variant *variant)
     return clb_precision_parts(variant->precision);
 }
 
-/* The width of the real operand that stands for one of w elements: re and im are rows of A and
- * depths of B. */
+/* The width of the real operand for w elements: A has the rows re and im for each row, B has them
+ * as depths. */
 static size_t real_width(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w)
 {
     return role == CLB_OPERAND_A ? w * parts(variant) : w;

@@ -1,7 +1,8 @@
-/* level3: what of Level 3 is more than a product of general matrices: symmetric, Hermitian and
- * triangular operands, results of which only a triangle is computed, sums of two products.
+/* level3: the Level 3 routines other than GEMM, as extensions of a product of general matrices:
+ * symmetric, Hermitian and triangular operands, results of which only a triangle is computed, and
+ * sums of two products.
  *
- * All of it runs in the pipelines of GEMM (inplace.c, stream.c), with their promises. */
+ * All of it runs in the pipelines of GEMM (inplace.c, stream.c), with the same guarantees. */
 #ifndef CLB_LEVEL3_H
 #define CLB_LEVEL3_H
 

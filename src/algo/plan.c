@@ -1,9 +1,9 @@
-/* How a GEMM is limits into tiles of C and slabs of the depth where the device shares the host's
- * memory. */
+/* The plan of a GEMM on a device that shares the host's memory: tiles of C and slabs of the
+ * depth. */
 #include "structure.h"
 
-/* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and of
- * equal size, so that the last one is not a sliver. */
+/* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and
+ * nearly equal in size, so that the last one is not too small. */
 static size_t even_tile(size_t extent, size_t wanted, size_t unit)
 {
     size_t tile = clb_max(clb_round_up(wanted, unit), unit);
@@ -11,7 +11,8 @@ static size_t even_tile(size_t extent, size_t wanted, size_t unit)
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* Most of an operand's width that is made at once, where it can't be packed as it is. */
+/* The most elements of an operand's width that are expanded at once, where it can't be packed as it
+ * is. */
 #define MIXED ((size_t)256)
 
 static void size_plan(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
@@ -37,15 +38,16 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
     }
 }
 
-/* Packing B is worth it when every packed element meets many rows of A. */
+/* Packing B pays only when every packed element is multiplied with many rows of A. */
 static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
     return variant->family->has_direct && problem->transb == CLB_OP_N && problem->level3 == NULL &&
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
-/* How B is A's transposed_term in every term, so that the panels of A are all that is packed: where
- * they have all of B, and are all kept. */
+/* The op for which B is op(A), of a transposed term, in every term, so that only the panels of A
+ * have to be packed; CLB_OP_N where there is none. The panels of A must contain all of B and must
+ * all be kept. */
 static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct clb_gemm_plan *plan)
 {
@@ -65,7 +67,8 @@ static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct c
     return adjoint && clb_precision_parts(problem->precision) > 1 ? CLB_OP_C : CLB_OP_T;
 }
 
-/* Bytes of the raw chunk through which an operand is copied that is larger than a buffer may be. */
+/* Bytes of the buffer through which chunks of an operand are copied that is too large for one
+ * buffer over the caller's memory. */
 static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role, size_t chunk,
                           uint64_t max_alloc)
 {
@@ -76,8 +79,9 @@ static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role,
     return in_place ? 0 : clb_buffer_rounded(chunk);
 }
 
-/* Count the bytes for a choice of slots of the operand that is kept. The other one's chunks are
- * used again where all tiles have them in common; otherwise one slot, which stays in the cache. */
+/* Count the bytes for a number of slots of the operand that is kept; true when they fit. Chunks of
+ * the other operand are kept where all tiles share them; otherwise there is one slot, which stays
+ * in the cache. */
 static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                       struct clb_gemm_plan *plan, size_t slots, uint64_t budget, uint64_t max_alloc)
 {
@@ -101,24 +105,26 @@ static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_g
     return plan->bytes <= budget && largest <= max_alloc - max_alloc / 8;
 }
 
-/* Rows of A below which packing B again for every block of them costs too much. */
+/* The least rows of A in a block: with fewer, packing B again for every block costs too much. */
 #define SMALLEST_BLOCK ((size_t)512)
-/* Where all rows or columns of C are one tile, and the other operand is packed for each: tiles that
- * are so much wider are worth their memory. */
+/* Where tiles are all rows or columns of C, the other operand is packed for each tile: tiles that
+ * are so many times wider are worth their memory. */
 #define WIDER ((size_t)4)
-/* Columns of a triangular region, whose tiles on the diagonal are computed in full. */
+/* Shares of the columns of a triangular region, whose tiles on the diagonal are computed in
+ * full. */
 #define REGION_SHARES ((size_t)8)
 
-/* What tiles are multiples of, and those that are not limits. */
+/* The units of tiles, and the sides of tiles that must not be divided. */
 struct tile_limits {
     size_t unit_m, unit_n;
     bool square, whole_m, whole_n; /* square: rows are a multiple of the columns */
     size_t tile_m, tile_n;         /* wanted */
 };
 
-/* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds that
- * and not the whole: next to other programs' data trmm is 2 to 4 % faster so (double precision, n =
- * 1024; Xeon, PoCL 3.1, 2026-11). Narrower ones lose as much where no tile fits (n = 2000). */
+/* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds half a
+ * tile and not a whole one: where other programs' data is in memory too, trmm is 2 to 4 % faster so
+ * (double precision, n = 1024; Xeon, PoCL 3.1, 2026-11). Where no tile fits (n = 2000), narrower
+ * ones are as much slower. */
 #define IN_CACHE ((size_t)1 << 20)
 
 static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
@@ -162,8 +168,8 @@ static void set_tiles(const struct clb_gemm *problem, const struct tile_limits *
                                                limits->square ? plan->tile_n : limits->unit_m);
 }
 
-/* The largest block of rows of A whose chunks, and a column of B's, fit into the budget; otherwise
- * one chunk of each at a time, with smaller and smaller tiles. */
+/* Use the largest block of rows of A whose chunks, and those of one column of tiles of B, fit into
+ * the budget; otherwise one chunk of each at a time, with smaller and smaller tiles. */
 static bool plan_within(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                         uint64_t budget, uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
@@ -196,7 +202,8 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     }
 }
 
-/* The memory is the program's: 64 MiB and a tenth of the operands should do. */
+/* Memory of the device is the program's too: prefer a plan with 64 MiB and a tenth of the
+ * operands. */
 static uint64_t modest_budget(const struct clb_gemm *problem)
 {
     double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;

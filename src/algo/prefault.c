@@ -1,20 +1,21 @@
-/* C that the program never touched: its pages are huge where it is large, and threads without other
- * work have them made while the first operands are on their way to the device. Columns are faulted
- * in from left to right, as results reach them. */
+/* Faulting in the pages of a C that the program never touched. Large matrices get huge pages, and
+ * threads without other work fault units in while the first operands are on their way to the
+ * device. Columns are faulted in from left to right, the order in which results arrive. */
 #include "algo.h"
 
-/* Smaller matrices are left to the faults, unless the tuning says what to do. */
+/* Smaller matrices are not faulted in early, unless the tuning says so. */
 #define LARGE_MATRIX ((size_t)8 << 20)
 
-/* Bytes that a thread faults in at once: of huge pages, about as long as it takes to copy a piece.
- * Units of a solid matrix end at huge pages, so that no two threads make the same one. */
+/* Bytes that a thread faults in at once: with huge pages this takes about as long as copying a
+ * piece. Units of a solid matrix end at boundaries of huge pages, so that no two threads fault in
+ * the same one. */
 #define UNIT      ((size_t)4 << 20)
 #define GRAIN     ((uintptr_t)2 << 20)
 #define LEAST_GAP ((size_t)4096)
 
 enum mode { MODE_BY_SIZE, MODE_LEAVE, MODE_POPULATE, MODE_HUGE };
 
-/* Where a unit of a solid matrix begins, or the last one ends. */
+/* Where a unit of a solid matrix begins; for unit == units, where the last one ends. */
 static char *boundary(const struct clb_prefault *prefault, size_t unit)
 {
     if (unit == 0)

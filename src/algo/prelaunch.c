@@ -1,22 +1,24 @@
-/* The first launch of each kernel on PoCL is the widest that there will be.
+/* On PoCL the first launch of each kernel must be the widest that there will be.
  *
- * PoCL keeps a loaded kernel together with the width of its grid and loads it again for a wider
- * one. A command takes a reference when it begins and gives it back when it ends, by a lookup that
- * does not regard the width: when a wider launch of the same kernel came in between, another entry
- * is found, and an assertion ends the process (seen with 3.1, calls of different sizes from 8
- * threads). With the widest grid first there is only one entry for each kernel. */
+ * PoCL stores a loaded kernel together with the width of its grid and loads it again for a wider
+ * grid. A command takes a reference to the loaded kernel when it begins and releases it when it
+ * ends, by a lookup that ignores the width. When a wider launch of the same kernel came in between,
+ * the lookup finds another entry, and an assertion ends the process (seen with 3.1, calls of
+ * different sizes from 8 threads). After a launch of the widest grid there is only one entry for
+ * each kernel. */
 #include "algo.h"
 
 #include <string.h>
 
-/* Above this PoCL compiles another version of the kernel, without knowledge of the grid's size. */
+/* For wider grids PoCL compiles another version of the kernel, without knowledge of the grid's
+ * size. */
 #define WIDEST_SPECIALISED 65535
 
-/* What is streamed is cut by the problem's size. On PoCL that is for tests, whose matrices are
- * smaller than this. */
+/* The streamed pipeline's launches depend on the size of the problem. On PoCL only tests use it,
+ * and their matrices are smaller than this. */
 #define STREAMED ((size_t)512)
 
-/* Sizes of one launch; w x k elements are packed or m x n computed. */
+/* The size of one launch: w x k elements are packed, or m x n computed. */
 struct shape {
     size_t rows, cols;
 };
@@ -27,7 +29,7 @@ static size_t width_of(const struct clb_geometry *geometry)
     return clb_max(geometry->global[0], second);
 }
 
-/* The largest sizes of a launch and of a slab. */
+/* The largest m and n of a launch, and the largest k of a slab. */
 static void largest(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                     size_t *m, size_t *n, size_t *k)
 {
@@ -58,7 +60,7 @@ static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
     if (width_of(&high) > width_of(&wide))
         shape = deep;
     struct clb_buffer *source = NULL, *packed = NULL, *flag = NULL;
-    /* A leading dimension of 1: the values don't matter. */
+    /* With a leading dimension of 1 the source may be small; its values don't matter. */
     clb_status status =
         clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                        (shape.rows + shape.cols) * clb_precision_size(variant->precision), &source);
@@ -76,7 +78,7 @@ static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
             clb_gemm_pack(queue_set, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
                           flag != NULL ? flag->mem : NULL, (struct clb_order){0});
         if (clb_queue_set_finish(queue_set) != CLB_OK)
-            return CLB_ERR_OPENCL; /* what is outstanding may still use the buffers */
+            return CLB_ERR_OPENCL; /* outstanding commands may still use the buffers */
     }
     clb_buffer_put(queue_set->runtime, flag);
     clb_buffer_put(queue_set->runtime, packed);
@@ -94,7 +96,7 @@ static clb_status prelaunch_packs(struct clb_queue_set *queue_set,
     return status;
 }
 
-/* The shape of the widest launch, and of those the smallest. */
+/* The size of the widest launch; of several such sizes the smallest. */
 static struct shape widest_product(const struct clb_runtime *runtime,
                                    const struct clb_gemm_variant *variant)
 {
@@ -120,7 +122,7 @@ static struct shape widest_product(const struct clb_runtime *runtime,
     return chosen;
 }
 
-/* By the kernel that the product is for. */
+/* Launch the kernel that computes products like `product`. */
 static clb_status prelaunch_product(struct clb_queue_set *queue_set,
                                     const struct clb_gemm_variant *variant,
                                     struct clb_product product)
@@ -190,6 +192,7 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
         clb_queue_set_discard(queue_set);
     else
         clb_queue_set_release(queue_set);
-    /* Where the allowance is too small for it, calls are small as well. */
+    /* Not a failure: where memory is too scarce for this launch, later launches are small as
+     * well. */
     return status == CLB_ERR_NOMEM ? CLB_OK : status;
 }

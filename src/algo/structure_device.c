@@ -1,4 +1,5 @@
-/* Operands that are stored by half, made general on a device that shares the host's memory. */
+/* Expansion of symmetric, Hermitian and triangular operands by a kernel, on a device that shares
+ * the host's memory; and the checks of that kernel and of those that skip parts of a product. */
 #include "structure.h"
 
 #include "check.h"
@@ -56,7 +57,7 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
                                              single ? CLB_ARG(factor.s[0]) : CLB_ARG(factor.d[0]),
                                              single ? CLB_ARG(factor.s[1]) : CLB_ARG(factor.d[1]),
                                              CLB_ARG(to)};
-    /* Always the same number of groups, see prelaunch.c. */
+    /* The number of groups is always the same; see prelaunch.c for the reason. */
     const size_t local =
         variant->tuning.family == CLB_FAMILY_CPU ? 1 : group_of(&queue_set->runtime->device);
     const size_t global = local * clb_max(64, 8 * (size_t)queue_set->runtime->device.units);
@@ -68,10 +69,9 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
                                 1, &global, &local, 0, NULL, NULL);
 }
 
-/* ---- the check: a part across the diagonal is what the CPU makes of it ------------------------
- */
+/* ---- the check: parts across the diagonal must be what the CPU makes of them ----------------- */
 
-/* Parts begin here, of a matrix of this order. */
+/* Parts begin at (I0, P0) of a matrix of this order. */
 #define I0    ((size_t)3)
 #define P0    ((size_t)11)
 #define ORDER ((size_t)45)
@@ -81,8 +81,8 @@ struct structure_device_check {
     struct clb_program *program;
     const struct clb_gemm_variant *variant;
     struct clb_buffer *source, *result;
-    unsigned char *host; /* the source, what the device makes of it, what the CPU does */
-    size_t bytes;        /* of each */
+    unsigned char *host; /* the source, the device's result, the CPU's result */
+    size_t bytes;        /* of each of these three */
 };
 
 /* Small integers, which a factor of small integers does not round. */
@@ -95,7 +95,7 @@ static void structure_device_fill(const struct structure_device_check *check)
         clb_check_put(precision, check->host, i, floor(4096 * clb_check_random(&state)));
 }
 
-/* Of a part. */
+/* The size of a part. */
 struct structure_device_part {
     size_t width, depth;
 };
@@ -139,7 +139,7 @@ static clb_status check_part(const struct structure_device_check *check,
     return status;
 }
 
-/* About the squares that work-items make, of order 16. */
+/* Sizes around the squares of order 16 that work-items make. */
 static clb_status check_parts(const struct structure_device_check *check)
 {
     static const struct structure_device_part parts[] = {{5, 3},   {1, 1},   {1, 21},  {17, 1},
@@ -157,7 +157,7 @@ static clb_status check_parts(const struct structure_device_check *check)
     return status;
 }
 
-/* False: something may still be under way on it. */
+/* Release a queue set. False when commands may still be outstanding on it. */
 static bool end_queue_set(struct clb_queue_set *queue_set)
 {
     bool idle = queue_set == NULL || clb_queue_set_settle(queue_set);
@@ -193,16 +193,16 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
     return status;
 }
 
-/* ---- the check of products that leave something out -------------------------------------------
- */
+/* ---- the check of products that skip something ----------------------------------------------- */
 
-/* Of n x n packed operands, where A and B hold small integers, zero where the cut says so. */
+/* The operands are packed n x n matrices A and B of small integers, with zeros where the skipped
+ * parts are. */
 struct product_check {
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
     struct clb_buffer *source, *a, *b, *c;
     size_t n, bytes;
-    unsigned char *host; /* the source, C with the cut, C without */
+    unsigned char *host; /* the source, C with the skip, C without */
 };
 
 /* Elements (i, p) of the source for A and (p, j) for B. */
@@ -248,7 +248,7 @@ static clb_status structure_device_multiply(const struct product_check *check, s
     return status;
 }
 
-/* Packs A as it is stored, and B. */
+/* Pack A as it is stored, and B. */
 static clb_status pack_both(const struct product_check *check, unsigned kind,
                             const struct clb_chunk *b)
 {
@@ -266,7 +266,7 @@ static clb_status pack_both(const struct product_check *check, unsigned kind,
     return status;
 }
 
-/* The product by another kernel is the same bits where it is wanted. */
+/* Compare with the full product: the bits must be the same in the wanted part. */
 static clb_status compare(const struct product_check *check, unsigned kind, clb_op b_op_of_a)
 {
     size_t n = check->n, element = clb_precision_size(check->variant->precision);
@@ -293,7 +293,7 @@ static clb_status check_cut(const struct product_check *check, unsigned kind)
     return status == CLB_OK ? compare(check, kind, CLB_OP_N) : status;
 }
 
-/* B is A's transpose or adjoint, and comes from the panels of A. */
+/* Check B = A^T or A^H, read from the panels of A. */
 static clb_status check_shared(const struct product_check *check, clb_op op)
 {
     const struct clb_chunk b = {
@@ -304,8 +304,8 @@ static clb_status check_shared(const struct product_check *check, clb_op op)
     return status == CLB_OK ? compare(check, CLB_SKIP_UPPER, op) : status;
 }
 
-/* Element (i, p) of a triangular operand of small numbers; not a number is what must not be read,
- * unless `made`: then it is what stands for it. */
+/* Element (i, p) of a triangular operand of small numbers. Elements that must not be read are NaN,
+ * or with `made` the value that they stand for. */
 static float triangle_element(const struct clb_chunk *x, size_t i, size_t p, size_t part, bool made)
 {
     ptrdiff_t behind = (ptrdiff_t)p - (ptrdiff_t)i - x->diagonal;
@@ -327,8 +327,8 @@ static void fill_triangle(const struct product_check *check, const struct clb_ch
     }
 }
 
-/* A triangle that is packed as such, and of which nothing else is read, gives the product of the
- * general matrix that stands for it. The other operand is what was packed before. */
+/* A packed triangle must give the same product as the general matrix that it stands for, and
+ * nothing outside the triangle may be read. The other operand is the one that was packed before. */
 static clb_status check_triangle(const struct product_check *check, clb_operand_role role,
                                  const struct clb_chunk *x)
 {
@@ -381,7 +381,8 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
     return clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
 }
 
-/* The last of the ways in which B may be A: transposed, or adjoint. CLB_OP_N: in none. */
+/* The last op for which B may be op(A): T, or C for complex precisions; CLB_OP_N where the variant
+ * does not share panels. */
 static clb_op last_shared(const struct clb_gemm_variant *variant)
 {
     return !clb_gemm_shares_panels(variant)              ? CLB_OP_N
@@ -389,7 +390,7 @@ static clb_op last_shared(const struct clb_gemm_variant *variant)
                                                          : CLB_OP_T;
 }
 
-/* Everything with operands of order n. */
+/* All checks with operands of order n. */
 static clb_status check_order(const struct product_check *of, size_t n)
 {
     static const unsigned kinds[] = {CLB_SKIP_A_END,   CLB_SKIP_A_BEGIN, CLB_SKIP_B_END,
@@ -408,7 +409,8 @@ static clb_status check_order(const struct product_check *of, size_t n)
     return status;
 }
 
-/* About the edges of micro-tiles; the last has several of them and several passes of depth. */
+/* Orders around the edges of micro-tiles; the last has several micro-tiles and several passes of
+ * depth. */
 static clb_status check_orders(const struct product_check *check)
 {
     const struct clb_gemm_variant *variant = check->variant;
