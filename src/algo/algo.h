@@ -216,7 +216,7 @@ struct clb_product {
     size_t c_offset, ldc;
     clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where clb_gemm_shares_panels; else CLB_OP_N */
     bool add, subtract;
-    /* With subtract: products of elements are subtracted one after the other. Not for split
+    /* With subtract: products of elements are subtracted from C one after the other. Not for split
      * families. */
     bool in_order;
     bool negate; /* C = -A*B, C += -A*B */

@@ -1,4 +1,4 @@
-/* Checks: how they are run, once, and what they share. */
+/* Checks of kernels: running them once, and the functions that they share. */
 #include "check.h"
 
 struct check_run {
@@ -16,7 +16,7 @@ static clb_status run_loading(void *argument)
     return status;
 }
 
-/* On the driver thread, because a driver may compile at the first launch of a kernel. */
+/* Runs on the driver thread, because a driver may compile at the first launch of a kernel. */
 clb_status clb_check_run(clb_check_task *task, void *argument)
 {
     struct check_run run = {task, argument};
@@ -47,7 +47,8 @@ static clb_status judge(const struct attempt *attempt)
     return status;
 }
 
-/* On the driver thread, so one at a time: another caller may have been first. */
+/* Runs on the driver thread, so only one attempt runs at a time; another caller may have been
+ * first. */
 static clb_status attempt_once(void *argument)
 {
     const struct attempt *attempt = argument;

@@ -1,7 +1,8 @@
-/* check: kernels compute on the device what is known, before anything else of them is believed.
+/* check: kernels must compute known results on the device before they are used.
  *
- * A check runs once for each kernel and precision, by the first caller who needs the kernel; others
- * wait for its verdict. The numbers of a matrix are real ones here: a complex element is two. */
+ * A check runs once for each kernel and precision, in the first call that needs the kernel; other
+ * callers wait for its result. Matrices are accessed as real numbers here: a complex element is two
+ * of them. */
 #ifndef CLB_CHECK_H
 #define CLB_CHECK_H
 
@@ -9,7 +10,7 @@
 
 #include <stdatomic.h>
 
-/* What has come of a check: static, zeros at first. */
+/* The result of a check. Objects are static and begin with zeros. */
 struct clb_check {
     atomic_bool done;
     clb_status status;
@@ -17,18 +18,19 @@ struct clb_check {
 
 typedef clb_status clb_check_task(void *argument);
 
-/* The verdict of `task`, which the first caller has it give. CLB_OK, or CLB_ERR_UNSUPPORTED for
- * CLB_ERR_BUILD, CLB_ERR_LAUNCH and CLB_ERR_UNSUPPORTED: the kernels don't build, can't be launched
- * or miscalculate here, which is logged as "`lost`: why". Any other status, a lack of memory or a
- * failing device, is no verdict: it is returned, and the next caller has the task run again.
+/* Run `task` in the first call, and return its result then and in all later calls: CLB_OK, or
+ * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
+ * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
+ * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
+ * is returned, and the next call runs the task again.
  *
- * Checks run one at a time. A task may have others run: never itself. */
+ * Checks run one at a time. A task may run other checks, but not itself. */
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
                           void *argument) CLB_MUST_CHECK;
 
-/* A check of one or two programs, by name; the name changes with what it tries. A new program is
- * checked at all the sizes at which its code takes another way; when it has passed, later processes
- * try a single small one. */
+/* A check of one or two programs. The name must change when the check changes, because it marks
+ * programs that have passed. A new program is checked at all sizes at which its code takes another
+ * path; after it has passed, later processes check a single small size. */
 struct clb_check_programs {
     const char *name;
     const struct clb_runtime *runtime;
@@ -37,18 +39,18 @@ struct clb_check_programs {
 bool clb_check_tries_all(const struct clb_check_programs *check);
 void clb_check_note_passed(const struct clb_check_programs *check);
 
-/* Have a task that checks something run now. */
+/* Run a checking task now, on the driver thread. */
 clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
 
-/* The next of a sequence of numbers from -1/2 to 1/2 which single precision has; *state is where it
- * begins. */
+/* The next of a sequence of random numbers from -1/2 to 1/2 that single precision represents
+ * exactly; *state is the sequence's position. */
 double clb_check_random(uint64_t *state);
 
-/* Number `at` of a matrix of a precision. */
+/* Read or write real number `at` of a matrix. */
 double clb_check_get(clb_precision precision, const void *x, size_t at);
 void clb_check_put(clb_precision precision, void *x, size_t at, double value);
 
-/* The unit roundoff. */
+/* The unit roundoff of a precision. */
 double clb_check_unit(clb_precision precision);
 
 #endif

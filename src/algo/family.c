@@ -10,7 +10,7 @@ static size_t family_panel_width(const size_t *value, clb_operand_role role)
     return value[role == CLB_OPERAND_A ? CLB_PARAM_MR : CLB_PARAM_NR];
 }
 
-/* Other compilers may not survive inline PTX, so they never see it. */
+/* Compilers of other vendors may not survive inline PTX, so they never get it. */
 static bool family_is_nvidia(const struct clb_device *device)
 {
     return strcasestr(device->vendor, "nvidia") != NULL;
@@ -90,8 +90,9 @@ static struct clb_geometry portable_gemm(const size_t *value, size_t m, size_t n
 
 /* ---- nv: warps on tensor cores --------------------------------------------------------------- */
 
-/* NVIDIA's instructions, or plain OpenCL C in their place on any device. `bytes` are an element's
- * in local memory, of which NVIDIA's devices have more than they report. */
+/* True when the device has NVIDIA's instructions, or emulates them in plain OpenCL C because the
+ * tuning asks for that. `bytes` is the size of an element in local memory; NVIDIA's devices have
+ * more local memory than they report, so theirs is not compared. */
 static bool has_instructions(const size_t *value, const struct clb_device *device, size_t bytes)
 {
     size_t stage = (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) * value[CLB_PARAM_KU] * bytes;
@@ -155,13 +156,13 @@ static size_t bf16_block(const size_t *value, size_t width)
     return width * value[CLB_PARAM_KU] * 6;
 }
 
-/* And words that say whether the block is sparse. */
+/* A bf16 block, and words that tell whether the block is sparse. */
 static size_t bf16x6_block(const size_t *value, size_t width)
 {
     return bf16_block(value, width) + 128;
 }
 
-/* Two pieces and the block's factor. */
+/* Two half-precision pieces of each element, and the block's factor. */
 static size_t fp16x3_block(const size_t *value, size_t width)
 {
     return width * value[CLB_PARAM_KU] * 4 + 128;

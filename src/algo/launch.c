@@ -11,8 +11,8 @@ static size_t parts(const struct clb_gemm_variant *variant)
     return clb_precision_parts(variant->precision);
 }
 
-/* The width of the real operand for w elements: A has the rows re and im for each row, B has them
- * as depths. */
+/* The width of the real operand that stands for one of w elements: re and im of complex elements
+ * are separate rows of A, and separate depths of B. */
 static size_t real_width(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w)
 {
     return role == CLB_OPERAND_A ? w * parts(variant) : w;
@@ -125,7 +125,8 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
                          &geometry, order);
 }
 
-/* As beta with alpha = -1: subtract product by product (CLB_IN_ORDER in the kernels). */
+/* A value of the kernels' argument beta, CLB_IN_ORDER there: with alpha = -1, products of elements
+ * are subtracted one after the other. */
 #define IN_ORDER 2
 
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,

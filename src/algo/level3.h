@@ -17,7 +17,7 @@ typedef union clb_scalar {
 struct clb_level3_operand {
     const void *data;
     size_t ld;
-    clb_op op; /* of symmetric and Hermitian operands: CLB_OP_N */
+    clb_op op; /* CLB_OP_N for symmetric and Hermitian operands */
     clb_structure shape;
     bool upper, unit; /* as stored, before op */
 };

@@ -1,10 +1,10 @@
-/* Finished tiles into the caller's matrix, on the CPU. */
+/* Merging finished tiles into the caller's matrix, on the CPU. */
 #include "algo.h"
 
 #include <string.h>
 
-/* Short columns lie on a page each, where the hardware's own prefetchers stop: C's lines are asked
- * for some columns before they are written. */
+/* Short columns lie on a page each, where the hardware's prefetchers stop: lines of C are
+ * prefetched some columns before they are written. */
 #define SHORT_COLUMN  ((size_t)4 << 10)
 #define COLUMNS_AHEAD 4
 
@@ -34,7 +34,7 @@ static inline void fetch_column(const void *c, size_t bytes)
 #undef CLB_FINITE
 #undef CLB_MERGE_COMPLEX
 
-/* A column; the sizes are constants where it is called. */
+/* Copy one column; `element` is a constant in each call. */
 static inline void copy_ordered(size_t rows, const uint32_t *order, const char *x, char *y,
                                 size_t element)
 {
@@ -63,7 +63,7 @@ void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal,
 {
     size_t element = clb_precision_size(precision);
     for (size_t j = 0; j < cols; j++) {
-        /* The first row below what is above the diagonal, or below the diagonal. */
+        /* The first row below the upper part, or of the lower part. */
         ptrdiff_t edge = diagonal + (ptrdiff_t)j + upper;
         size_t cut = edge < 0 ? 0 : clb_min((size_t)edge, rows);
         size_t first = upper ? 0 : cut, count = upper ? cut : rows - cut;
@@ -74,7 +74,7 @@ void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal,
 
 const void *clb_scalar_zero(clb_precision precision)
 {
-    static const double zero[2] = {0}; /* all bits are zero: of every precision */
+    static const double zero[2] = {0}; /* all bits are zero, in every precision */
     (void)precision;
     return zero;
 }

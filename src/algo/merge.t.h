@@ -1,6 +1,6 @@
 /* Template: C = alpha*P + beta*C for one real type (CLB_REAL, CLB_MERGE, CLB_FINITE) and for the
- * complex type over it (CLB_MERGE_COMPLEX). The common cases are loops of their own: they are bound
- * by memory, and the compiler vectorises each. */
+ * complex type over it (CLB_MERGE_COMPLEX). The common cases have loops of their own: they are
+ * bound by memory bandwidth, and the compiler vectorises each. */
 static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restrict p, size_t ldp,
                       CLB_REAL beta, CLB_REAL *restrict c, size_t ldc)
 {
@@ -26,8 +26,8 @@ static void CLB_MERGE(size_t m, size_t n, CLB_REAL alpha, const CLB_REAL *restri
     }
 }
 
-/* Zero times any number is zero, and NaN for what is none. Several sums, because one is bound by
- * the latency of an addition. */
+/* Zero times a finite number is zero, and zero times infinity or NaN is NaN. Several sums, because
+ * one sum is bound by the latency of an addition. */
 static bool CLB_FINITE(size_t m, size_t n, const CLB_REAL *p, size_t ldp)
 {
     CLB_REAL sum[16] = {0}, all = 0;
@@ -46,8 +46,9 @@ static bool CLB_FINITE(size_t m, size_t n, const CLB_REAL *p, size_t ldp)
     return all == 0;
 }
 
-/* Elements are pairs (re, im), leading dimensions count pairs. Products are Fortran's, four
- * multiplications each; only alpha = 1 and beta = 0 or 1 are no products. */
+/* Elements are pairs (re, im), and leading dimensions count pairs. Products have four
+ * multiplications each, as in Fortran; only alpha = 1 and beta = 0 or 1 are treated without
+ * multiplication. */
 static void CLB_MERGE_COMPLEX(size_t m, size_t n, const CLB_REAL *alpha, const CLB_REAL *restrict p,
                               size_t ldp, const CLB_REAL *beta, CLB_REAL *restrict c, size_t ldc)
 {

@@ -6,8 +6,8 @@
  * rectangular transfers into a buffer of the shim's. */
 #include "structure.h"
 
-/* Where her2k's two factors differ one matrix is scaled instead: that which the first term takes
- * without op, and the second conjugate transposed. */
+/* Where her2k's two factors differ, one matrix is scaled instead: the one that is taken without op
+ * in the first term and conjugate transposed in the second. */
 static const void *scale_of(const struct clb_level3 *level3, clb_operand_role role, size_t term)
 {
     clb_operand_role scaled = level3->a[0].op == CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
@@ -47,13 +47,13 @@ struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_oper
     return clb_operand_of_term(problem, role, 0);
 }
 
-/* The bytes of the caller's memory that some operands lie in. */
+/* A range of the caller's memory that contains one or more operands. */
 struct range {
     const char *begin, *end;
     cl_mem mem;
 };
 
-/* What an operand of w x k elements occupies. */
+/* Set *range to the memory of an operand of w x k elements. */
 static clb_status find_range(const struct clb_operand *operand, size_t w, size_t k,
                              struct range *range)
 {
@@ -64,7 +64,7 @@ static clb_status find_range(const struct clb_operand *operand, size_t w, size_t
     return status;
 }
 
-/* Overlapping ranges become one, until none overlap. */
+/* Unite overlapping ranges until none overlap; returns their number. */
 static size_t unite(struct range *range, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -82,8 +82,8 @@ static size_t unite(struct range *range, size_t count)
     return count;
 }
 
-/* The operands in the ranges that could be wrapped; one that is not a whole number of elements
- * behind the begin of its range is copied. */
+/* Place an operand in its range's buffer, if that exists. An operand that is not a whole number of
+ * elements behind the begin of its range is copied. */
 static void operand_place(struct clb_operand *operand, const struct range *range, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -123,7 +123,7 @@ static clb_status operand_wrap(struct clb_runtime *runtime, const struct clb_gem
     return CLB_OK;
 }
 
-/* What is not in place goes through a buffer, one for all terms. */
+/* Get the buffer for copies of an operand that is not in place, one for all terms. */
 static clb_status get_raw(struct clb_runtime *runtime, struct clb_operand *operand, size_t terms,
                           size_t bytes, struct clb_buffer **raw)
 {
@@ -186,7 +186,8 @@ clb_status clb_operand_chunk(struct clb_queue *queue, const struct clb_operand *
                                     .conjugated = operand->conjugated};
         return CLB_OK;
     }
-    /* The pitch must not be below the region's width; with one column it is not used otherwise. */
+    /* The pitch must not be smaller than the region's width, even with one column, where it has no
+     * other use. */
     const struct clb_box box = {.size = {rows * operand->element, cols, 1},
                                 .pitch = rows * operand->element,
                                 .host_pitch = clb_max(operand->ld, rows) * operand->element};

@@ -45,9 +45,9 @@ static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct 
            problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
-/* The op for which B is op(A), of a transposed term, in every term, so that only the panels of A
- * have to be packed; CLB_OP_N where there is none. The panels of A must contain all of B and must
- * all be kept. */
+/* The op with which B is op(A) in every term, A being the A of the transposed term, so that only A
+ * has to be packed; CLB_OP_N where there is none. The packed panels of A must contain all of B and
+ * must all be kept. */
 static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                           const struct clb_gemm_plan *plan)
 {

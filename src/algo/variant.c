@@ -1,4 +1,5 @@
-/* A kernel family with its parameters, built and checked on the device at its first use. */
+/* Variants, kernel families with their parameters: built and checked on the device at their first
+ * use. */
 #include "algo.h"
 #include "check.h"
 
@@ -19,20 +20,21 @@ static struct selection selections[CLB_PRECISIONS];
 
 enum { CHECK_MAX = 400 };
 
-/* Families that round operands lose nothing in long sums. */
+/* Families that round their operands are as exact in long sums as in sums of so many terms. */
 #define ROUNDED_DEPTH ((size_t)32)
 
-/* Complex numbers throughout; real precisions use the first of `parts`. */
+/* All numbers are stored as complex ones; real precisions use the first of `parts`. */
 struct variant_check {
     clb_precision precision;
     size_t parts;
     size_t m, n, k;
-    size_t least_depth; /* sums are as exact as plain ones of so many terms */
+    size_t least_depth; /* the bound for sums is at least that of so many terms */
     double *a, *b; /* values that both precisions represent: op(A)(i, p) at a + parts*(i + p*m) */
     void *a_typed, *b_typed, *c_typed;
 };
 
-/* A random element of an operand and its conjugate, if that is what the device is to read. */
+/* Store a random element of an operand; `typed` gets its conjugate if the device reads the operand
+ * conjugated. */
 static void set_element(const struct variant_check *check, double *value, void *typed, size_t index,
                         clb_op op, uint64_t *state)
 {
@@ -57,7 +59,8 @@ static void variant_set_operands(const struct variant_check *check, clb_op op)
     }
 }
 
-/* Real part (part 0) or imaginary part of an entry, and the sum of its terms' absolute values. */
+/* The real part (part 0) or imaginary part of an entry, and the sum of its terms' absolute
+ * values. */
 static double sum_entry(const struct variant_check *check, size_t i, size_t j, size_t part,
                         double *size)
 {
@@ -134,7 +137,7 @@ struct variant_size {
     size_t m, n, k;
 };
 
-/* With B packed and, where the kernel may do without, in place. */
+/* Check with B packed and, if the family has a kernel for that, unpacked. */
 static clb_status check_memory(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                                struct variant_check *check)
 {
@@ -159,7 +162,8 @@ static clb_status check_size(struct clb_runtime *runtime, const struct clb_gemm_
                                   .k = clb_min(clb_max(size.k, 1), CHECK_MAX)};
     if (clb_family_math(variant->tuning.family) == CLB_MATH_FAST)
         check.least_depth = ROUNDED_DEPTH;
-    check.k = clb_max(check.k, value[CLB_PARAM_MIN_K]); /* below, it is another kernel's */
+    check.k =
+        clb_max(check.k, value[CLB_PARAM_MIN_K]); /* products of smaller depth use another kernel */
     size_t a = check.m * check.k * check.parts, b = check.k * check.n * check.parts;
     size_t c = check.m * check.n * check.parts;
     double *memory = calloc(2 * (a + b) + c, sizeof *memory);
@@ -175,8 +179,8 @@ static clb_status check_size(struct clb_runtime *runtime, const struct clb_gemm_
     return status;
 }
 
-/* Sizes about the edges of the kernel's tile, of its depth steps and of a work-group's part; every
- * way to take B. The first is the small one. */
+/* Check sizes around the edges of the kernel's tile, of its depth steps and of a work-group's part,
+ * with B packed and unpacked. The first is the small size that later processes check. */
 static clb_status self_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     const size_t *value = variant->tuning.value;
@@ -246,7 +250,7 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
     variant->family = clb_gemm_family_get(variant->tuning.family);
     snprintf(variant->name, sizeof variant->name, "gemm-%s-%zux%zu",
              clb_family_name(variant->tuning.family), value[CLB_PARAM_MR], value[CLB_PARAM_NR]);
-    /* A complex number must not be cut in two by the padding of depth. */
+    /* The padding of the depth must not separate re and im. */
     if (!variant->family->fits(value, &runtime->device,
                                clb_precision_real_size(variant->precision)) ||
         value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
@@ -279,7 +283,7 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
     return clb_check_run(variant_make, &task);
 }
 
-/* The first row of the table, with families of at most `math`, that works on the device. */
+/* Choose the first row of the table, with families of at most `math`, that works on the device. */
 static clb_status variant_choose(struct clb_runtime *runtime, clb_precision precision,
                                  clb_math math, struct clb_gemm_variant *variant)
 {
@@ -302,7 +306,8 @@ struct choice {
     struct selection *selection;
 };
 
-/* A split family needs another one for what it can't compute. */
+/* Choose a precision's variant; for a split family also the plain one for what it can't compute.
+ * Run by clb_check_once. */
 static clb_status select_variant(void *argument)
 {
     const struct choice *choice = argument;
@@ -316,7 +321,7 @@ static clb_status select_variant(void *argument)
         return status;
     selection->variant.plain = &selection->plain;
     status = variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
-    selection->plain.shapes = &selection->shapes; /* split families have none */
+    selection->plain.shapes = &selection->shapes; /* split families have none themselves */
     return status;
 }
 
