@@ -1,7 +1,8 @@
-/* algo: algorithms on the device. No environment, no dlsym, no decision whether to offload.
+/* algo: algorithms on the device. They read no environment, call no dlsym, and don't decide whether
+ * to use the device.
  *
- * Matrices are the caller's, column-major, in host memory; a column-major rows x cols operand
- * occupies (cols-1)*ld + rows elements and nothing else is touched. */
+ * Matrices belong to the caller and are column-major in host memory; a column-major rows x cols
+ * operand occupies (cols-1)*ld + rows elements, and nothing else is touched. */
 #ifndef CLB_ALGO_H
 #define CLB_ALGO_H
 
@@ -35,7 +36,7 @@ typedef enum {
     CLB_STRUCTURE_TRIANGULAR
 } clb_structure;
 
-/* ---- family.c: what the host must know of a kernel family ------------------------------------ */
+/* ---- family.c: the host's description of kernel families ------------------------------------- */
 
 typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
 
@@ -124,11 +125,11 @@ clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
 /* ---- launch.c: the kernels of a variant ------------------------------------------------------
  *
  * Everything outside this part counts elements of the problem. Kernels multiply real matrices; a
- * complex product is a real one, only the packing differs. With interleaved storage C (m x n, ldc)
- * is the real 2m x n matrix with leading dimension 2*ldc; A is packed as the real 2m x 2k matrix
- * whose 2 x 2 blocks are [re -im; im re], B as the real 2k x n matrix with the rows re and im in
- * turn: 8mnk flops, as many as there are. Launch geometry and parameters (CLB_MR, CLB_KU, ...) are
- * in real elements. */
+ * complex product is computed as a real one, and only the packing differs. With interleaved storage
+ * C (m x n, ldc) is the real 2m x n matrix with leading dimension 2*ldc. A is packed as the real
+ * 2m x 2k matrix whose 2 x 2 blocks are [re -im; im re], and B as the real 2k x n matrix whose rows
+ * are re and im in turn. This takes 8mnk flops, no more than a complex product needs. Launch
+ * geometry and parameters (CLB_MR, CLB_KU, ...) are in real elements. */
 
 /* The multiples of rows of A or columns of B at which panels begin, and those of depth to which
  * they are padded. */

@@ -6,7 +6,8 @@ struct check_run {
     void *argument;
 };
 
-/* CPU devices load what they compiled. */
+/* Between clb_load_begin and clb_load_end, because CPU devices load the shared libraries that they
+ * compile. */
 static clb_status run_loading(void *argument)
 {
     const struct check_run *run = argument;

@@ -33,9 +33,9 @@ typedef enum { CLB_REGION_FULL, CLB_REGION_UPPER, CLB_REGION_LOWER } clb_region;
  *   trmm           one operand is triangular, in_place, beta = 0
  *   gemmtr         general operands, a triangle
  *
- * Any combination of these is computed, except that at most one operand of a term has a shape other
- * than general, that an operand in place is general and not transposed, and that two different
- * alphas must be conjugates, and each other's terms adjoint, as her2k's are. */
+ * Any combination of these is computed, with these limits: at most one operand of a term is not
+ * general; an operand in place is general and not transposed; two different alphas are conjugates,
+ * and then the two terms without alpha are adjoints of each other, as in her2k. */
 struct clb_level3 {
     clb_precision precision;
     size_t m, n, k, terms;
@@ -48,14 +48,14 @@ struct clb_level3 {
     bool in_place;      /* trmm: c is b[0]'s memory (left), or a[0]'s (right) */
 };
 
-/* Run on the device. CLB_ERR_RANGE: of a triangular operand's product those parts were not written
- * that are not finite, because zeros beside the triangle were multiplied as well; the others are.
- * As with clb_gemm_run, the parts of C that *progress does not call written are untouched unless C
- * is not read, nothing is outstanding on return, and the caller frees *progress. The parts don't
- * overlap and cover the region of C, and
- *   - of a triangular region each is wholly inside the triangle, or square and on the diagonal (its
- *     `row` is its `col`; such a part stands for its triangle only);
- *   - in place they are independent: blocks of all rows (left) or all columns (right);
+/* Run on the device. CLB_ERR_RANGE: an operand is triangular, and parts of the product that are not
+ * finite were not written, because zeros outside the triangle were multiplied as well; the other
+ * parts are written. As with clb_gemm_run, the parts of C that *progress does not call written are
+ * untouched unless C is not read, no command is outstanding on return, and the caller frees
+ * *progress. The parts don't overlap and cover the region of C, and
+ *   - in a triangular region each part is either inside the triangle, or a square on the diagonal
+ *     (its `row` is its `col`), of which only the triangle is meant;
+ *   - in place the parts are independent: blocks of all rows (left) or all columns (right);
  *   - otherwise they are any rectangles.
  * No parts: nothing was begun. */
 clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

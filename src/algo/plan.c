@@ -122,9 +122,9 @@ struct tile_limits {
 };
 
 /* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds half a
- * tile and not a whole one: where other programs' data is in memory too, trmm is 2 to 4 % faster so
- * (double precision, n = 1024; Xeon, PoCL 3.1, 2026-11). Where no tile fits (n = 2000), narrower
- * ones are as much slower. */
+ * tile and not a whole one: beside other programs' data trmm is 2 to 4 % faster so (double
+ * precision, n = 1024; Xeon, PoCL 3.1, 2026-11). Where no tile fits (n = 2000) narrower ones are
+ * slower by as much. */
 #define IN_CACHE ((size_t)1 << 20)
 
 static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
@@ -202,8 +202,8 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     }
 }
 
-/* Memory of the device is the program's too: prefer a plan with 64 MiB and a tenth of the
- * operands. */
+/* The device's memory is the host's, and the program needs it too: prefer a plan with 64 MiB and a
+ * tenth of the operands. */
 static uint64_t modest_budget(const struct clb_gemm *problem)
 {
     double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;

@@ -267,7 +267,7 @@ static clb_status take_down(struct clb_transfer_thread *thread, size_t piece)
     return CLB_OK;
 }
 
-/* ---- who does what --------------------------------------------------------------------------- */
+/* ---- the threads' loop ----------------------------------------------------------------------- */
 
 enum task { NOTHING, UP, DOWN };
 

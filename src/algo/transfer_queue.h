@@ -40,7 +40,7 @@ struct clb_transfer {
     struct clb_dmat x;
     char *host;
     size_t ld;
-    const void *alpha; /* factor for uploads without an order */
+    const void *alpha; /* factor for uploads of a whole matrix without an order */
     /* Row i of the destination is row order[i] of the source; or NULL. */
     const cl_uint *order;
     clb_transfer_shape shape; /* which entries the host has; the others of x are undefined */
@@ -64,7 +64,7 @@ struct clb_transfer_queue;
 struct clb_transfer_thread {
     struct clb_transfer_queue *transfers;
     struct clb_buffer *slot[2];
-    cl_event busy[2]; /* transfers out of the slots */
+    cl_event busy[2]; /* transfers to or from the slots */
     size_t turn;
 };
 
@@ -96,8 +96,8 @@ struct clb_transfer_queue {
 /* Bytes of a piece and of a slot. */
 #define CLB_PIECE_BYTES ((size_t)4 << 20)
 
-/* Columns of a piece of a matrix whose columns have so many bytes: at most `most`, so that small
- * matrices travel in several pieces too. */
+/* The number of columns of a piece, for columns of `bytes` bytes: at most `most`, so that small
+ * matrices are moved in several pieces too. */
 static inline size_t clb_piece_columns(size_t bytes, size_t most)
 {
     return clb_max(clb_min(CLB_PIECE_BYTES / bytes, most), 1);
@@ -118,8 +118,8 @@ void clb_transfer_queue_start(struct clb_transfer_queue *transfers);
 clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
                                     struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* Let a held upload begin when all commands that `queue` has now are done. Until this call its x,
- * host and order may be changed. Uploads must be released in the order of the array. */
+/* Let a held upload begin when all commands that `queue` has now are done. Until this call the
+ * caller may set its x and order. Uploads must be released in the order of the array. */
 clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t transfer,
                                       struct clb_queue *queue) CLB_MUST_CHECK;
 /* True when all pieces of an upload have been enqueued, or a transfer has failed:
