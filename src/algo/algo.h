@@ -356,8 +356,7 @@ void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols
 
 /* ---- prefault.c: faulting in the pages of C -------------------------------------------------- */
 
-/* Columns of C whose pages are not there yet, in units that threads fault in before results
- * come. */
+/* Columns of C in units, which threads may fault in before results come. */
 struct clb_prefault {
     char *c;
     size_t bytes, step, columns; /* of a column; between columns; number of them */

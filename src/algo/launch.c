@@ -44,7 +44,7 @@ bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant)
                0;
 }
 
-/* Kernel units, bytes or real elements, of one panel k elements deep. */
+/* The size of one panel of depth k in kernel units, which are bytes or real elements. */
 static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_role role, size_t k)
 {
     const size_t *value = variant->tuning.value;

@@ -69,7 +69,8 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     size_t rows = load.depth_contiguous ? load.k : load.w;
     size_t cols = load.depth_contiguous ? load.w : load.k;
     size_t bytes = clb_min(plan->piece_bytes, LOAD_PIECE);
-    /* The link idles until the first pieces have been copied, so these are smaller. */
+    /* The link idles until the first pieces have been copied, so the first load's pieces are
+     * smaller. */
     bytes = load.first_piece == 0 ? bytes / 2 : bytes;
     load.piece_cols = clb_min(clb_max(bytes / (rows * operand->element), 1), cols);
     load.pieces = clb_div_up(cols, load.piece_cols);

@@ -239,7 +239,7 @@ static clb_status structure_device_multiply(const struct product_check *check, s
                                   .cut = cut};
     clb_status status =
         clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
-    product.add = true; /* twice, for beta */
+    product.add = true; /* the second product adds to the first, to check beta */
     if (status == CLB_OK)
         status =
             clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});

@@ -49,8 +49,8 @@ struct clb_transfer {
     /* Set by the transfer queue. */
     size_t first_piece, pieces;
     size_t extent;  /* rows or columns of a piece; the caller may set it before */
-    size_t done;    /* pieces enqueued (up) or arrived (down) */
-    size_t written; /* down: pieces in the caller's memory */
+    size_t done;    /* uploads: pieces enqueued; downloads: pieces arrived */
+    size_t written; /* downloads: pieces in the caller's memory */
     cl_event ready; /* uploads: x is complete; downloads: x may be read */
 };
 
