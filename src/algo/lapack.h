@@ -1,5 +1,6 @@
-/* lapack: triangular systems, LU, Cholesky and QR factorisations and inverses of the caller's
- * matrices, in host memory, on the device. What route asks of this layer beside GEMM. */
+/* lapack: the interface of this layer to route for everything but GEMM. Triangular systems, LU,
+ * Cholesky and QR factorisations and inverses of the caller's matrices, which are in host memory,
+ * are computed on the device. */
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
@@ -8,7 +9,7 @@
 /* ---- trsm_run.c ------------------------------------------------------------------------------ */
 
 /* op(A)*X = alpha*B (left) or X*op(A) = alpha*B (right), X overwrites B (m x n); A is triangular,
- * of order m or n (BLAS xTRSM). m, n > 0; alpha = 0 is not for the device. */
+ * of order m or n (BLAS xTRSM). m, n > 0; the caller handles alpha = 0 itself. */
 struct clb_trsm {
     clb_precision precision;
     bool right, upper, unit;
@@ -20,8 +21,9 @@ struct clb_trsm {
 };
 
 /* Run on the device. The parts of the progress are blocks of columns (left) or rows (right) of B,
- * which don't depend on each other: those that are not written are untouched and must be computed
- * elsewhere, by clb_trsm_part. Nothing is outstanding on return; the caller frees *progress. */
+ * which don't depend on each other. On failure the parts that are not marked written are untouched,
+ * and the caller must compute them elsewhere, by clb_trsm_part. On return no command is
+ * outstanding. The caller frees *progress. */
 clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_trsm *problem,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
@@ -43,9 +45,9 @@ struct clb_getrf {
  * rest after a failure of the device. */
 struct clb_host_lu {
     const void *context;
-    /* xGETRF; ipiv is 1-based and relative to the first row. Returns info >= 0. Where the device is
-     * the CPU it had better use one thread, see src/next/threads.c: OpenBLAS's idle threads spin
-     * for 25 ms after a call. */
+    /* xGETRF; ipiv is 1-based and relative to the first row. Returns info >= 0. Where the OpenCL
+     * device is the CPU this should run on one thread, because OpenBLAS's idle threads spin for 25
+     * ms after a call (see src/next/threads.c). */
     size_t (*getrf)(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv);
     void (*trsm)(const void *context, const struct clb_trsm *problem);
     void (*gemm)(const void *context, const struct clb_gemm *problem);
@@ -56,7 +58,8 @@ struct clb_getrf_result {
     size_t info;            /* 0, or the first column (1-based) whose pivot is exactly zero */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
-    size_t blocks;          /* of columns that were on the device one after the other */
+    size_t blocks;          /* blocks of columns that were processed on the device one after the
+                             * other */
 };
 
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
@@ -99,14 +102,15 @@ struct clb_ormqr {
  * rest after a failure of the device. */
 struct clb_host_qr {
     const void *context;
-    /* The results of xGEQRF, by whatever routine computes them fastest where n is small. */
+    /* Computes the same results as xGEQRF, with the routine that is fastest where n is small. */
     void (*panel)(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau);
     void (*geqrf)(const void *context, const struct clb_geqrf *problem, void *tau);
     void (*ormqr)(const void *context, const struct clb_ormqr *problem);
 };
 
 struct clb_geqrf_result {
-    void *tau;              /* min(m, n) elements that nobody else sees: A may be intact yet */
+    void *tau;              /* min(m, n) elements in private memory: the user's tau is set only when
+                             * A is final */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
 };
@@ -118,13 +122,14 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          struct clb_geqrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_geqrf_run has left. With w columns written and k = min(w, m): A2 =
- * H(k)^H*...*H(1)^H*A2 for the other columns, then the rows of these from k on are factored. */
+ * H(k)^H*...*H(1)^H*A2 for the columns A2 that are not written, then their rows from k on are
+ * factored. */
 void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_qr *next,
                       struct clb_geqrf_result *result);
 
 /* ---- ormqr.c --------------------------------------------------------------------------------- */
 
-/* As clb_trsm_run; parts are blocks of columns (left) or rows (right) of C. */
+/* Like clb_trsm_run; the parts are blocks of columns (left) or rows (right) of C. */
 clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_ormqr *problem,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
@@ -132,8 +137,8 @@ struct clb_ormqr clb_ormqr_part(const struct clb_ormqr *problem, const struct cl
 
 /* ---- orgqr.c --------------------------------------------------------------------------------- */
 
-/* The first n columns of the product of k reflectors of order m, which A's first k columns have as
- * xGEQRF left them, overwrite A (LAPACK xORGQR and xUNGQR). m >= n >= k > 0. */
+/* Overwrite A with the first n columns of the product of k reflectors of order m, which xGEQRF left
+ * in A's first k columns (LAPACK xORGQR and xUNGQR). m >= n >= k > 0. */
 struct clb_orgqr {
     clb_precision precision;
     size_t m, n, k;
@@ -147,8 +152,8 @@ struct clb_orgqr_result {
     const char *kernel;
 };
 
-/* Column j of the result depends on the reflectors 1 ... j alone, so that columns are written from
- * the right to the left and a failure leaves a problem of the same kind: clb_orgqr_rest. */
+/* Column j of the result depends on reflectors 1 ... j only. So columns are written from right to
+ * left, and what a failure leaves is a problem of the same kind, clb_orgqr_rest. */
 clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_orgqr *problem,
                          struct clb_orgqr_result *result) CLB_MUST_CHECK;
@@ -177,10 +182,10 @@ struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct cl
 
 /* ---- gesv.c ---------------------------------------------------------------------------------- */
 
-/* clb_getrf_run, and unless A is singular clb_getrs_run with the factors; `system` says where B is,
- * its matrix is the problem's, square, and its ipiv is not read. After a failure with
- * columns_written = n the factorisation is complete, otherwise nothing of B is written. The caller
- * frees *progress, whose parts are columns of B; there are none where A is singular. */
+/* Run clb_getrf_run and, unless A is singular, clb_getrs_run with the factors. `system` says where
+ * B is; its matrix is the problem's, which is square, and its ipiv is not read. After a failure the
+ * factorisation is complete if columns_written = n; otherwise nothing of B is written. The parts of
+ * *progress are blocks of columns of B, none where A is singular; the caller frees it. */
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_getrf *problem, const struct clb_getrs *system,
                         const struct clb_host_lu *next, struct clb_getrf_result *result,
@@ -188,8 +193,8 @@ clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_varia
 
 /* ---- getri.c --------------------------------------------------------------------------------- */
 
-/* A^-1 from the factors and pivots of xGETRF, which it overwrites (n x n) (LAPACK xGETRI). n > 0;
- * no diagonal element of U is zero. */
+/* Overwrite the factors of xGETRF in A (n x n) with A^-1 (LAPACK xGETRI). n > 0; no diagonal
+ * element of U is zero. */
 struct clb_getri {
     clb_precision precision;
     size_t n;
@@ -198,7 +203,7 @@ struct clb_getri {
     const int64_t *ipiv;
 };
 
-/* Invert on the device. Otherwise than with CLB_OK, A is intact. *kernel is for reports. */
+/* Invert on the device. Unless this returns CLB_OK, A is intact. *kernel is for reports. */
 clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_getri *problem, const char **kernel) CLB_MUST_CHECK;
 
@@ -215,7 +220,7 @@ struct clb_potrf {
     size_t lda;
 };
 
-/* What the algorithm asks of the next library, as for LU. */
+/* Routines of the next library, as in clb_host_lu. */
 struct clb_host_cholesky {
     const void *context;
     /* xPOTRF; returns info >= 0. */
@@ -230,9 +235,9 @@ struct clb_potrf_result {
     const char *kernel;     /* of the updates, for reports */
 };
 
-/* Factor on the device. CLB_OK: all columns are written, or info is set and the info - 1 columns
- * before that one are. Otherwise the matrix is intact beyond columns_written, and when that is not
- * 0 clb_potrf_resume must finish the factorisation. */
+/* Factor on the device. CLB_OK: all columns are written, or info is set and the first info - 1
+ * columns are. Otherwise the matrix is intact beyond columns_written, and when that is not 0
+ * clb_potrf_resume must finish the factorisation. */
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_potrf *problem, const struct clb_host_cholesky *next,
                          struct clb_potrf_result *result) CLB_MUST_CHECK;
@@ -262,11 +267,11 @@ struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct cl
 
 /* ---- inverse.c ------------------------------------------------------------------------------- */
 
-/* A triangle of order n, of which the other one is neither read nor written, is overwritten by its
- * inverse (LAPACK xTRTRI), or by its product with its conjugate transpose, U*U^H or L^H*L (xLAUUM),
- * or by both in turn: the inverse of U^H*U or L*L^H (xPOTRI). n > 0; where it is inverted no
- * element of its diagonal is zero. With `unit` the diagonal is neither read nor written; only
- * without a product. */
+/* Overwrite one triangle of order n with its inverse (inverts; LAPACK xTRTRI), with its product
+ * with its conjugate transpose, U*U^H or L^H*L (multiplies; xLAUUM), or with both in turn, which is
+ * the inverse of U^H*U or L*L^H (xPOTRI). The other triangle is neither read nor written. n > 0; a
+ * triangle that is inverted has no zero on its diagonal. `unit`: the diagonal is neither read nor
+ * written; not allowed with `multiplies`. */
 struct clb_inverse {
     clb_precision precision;
     bool inverts, multiplies;
@@ -276,7 +281,7 @@ struct clb_inverse {
     size_t lda;
 };
 
-/* Compute on the device. Otherwise than with CLB_OK, A is intact. CLB_ERR_RANGE: the result is not
+/* Compute on the device. Unless this returns CLB_OK, A is intact. CLB_ERR_RANGE: the result is not
  * finite. *kernel is for reports. */
 clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_inverse *problem, const char **kernel) CLB_MUST_CHECK;
