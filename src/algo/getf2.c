@@ -1,8 +1,8 @@
-/* Panels of LU on the device. A panel is cut into blocks, and these into strips of columns. A strip
- * is factored in one launch; then the other columns of its block follow, in two: interchanges
- * everywhere, a solve and an update on the right. When all strips of a block are done the other
- * columns of the panel follow in the same way, with the workspace's operations. Nothing waits for
- * the host: the kernel that factors leaves the interchanges as moves. */
+/* Panels of LU on the device. A panel is divided into blocks, and these into strips of columns. One
+ * launch factors a strip. Two more update the other columns of its block: one for interchanges and
+ * the solve, one for the update on the right. When all strips of a block are done the other columns
+ * of the panel are updated in the same way, with the workspace's operations. Nothing waits for the
+ * host: the kernel that factors a strip writes the interchanges as moves. */
 #include "getf2.h"
 
 #include "kernels.h"
@@ -12,35 +12,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a work-group: a row's rest is in registers. */
+/* Rows of a work-group. A work-item holds the rest of its row in registers. */
 #define GROUP_NVIDIA ((size_t)512)
 #define GROUP_OTHER  ((size_t)256)
-/* As large as a strip is wide, and a warp. */
+/* At least the width of a strip, and a warp. */
 #define SMALLEST_GROUP ((size_t)32)
 #define FOLLOW_GROUP   ((size_t)64)
 #define UPDATE_GROUP   ((size_t)128)
-/* Strips of a block. */
+/* Strips per block. */
 #define STRIPS ((size_t)4)
 
-/* What the kernels say. */
+/* Words of the state that the kernels write. */
 enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
 
-/* Work-groups that wait for each other must all be resident, so there is one such launch at a time
- * on the device: who enqueues a panel, with the lock held, has it wait for the last strip of the
- * panel that was enqueued before, if that is in another queue. */
+/* Work-groups that wait for each other must all be resident, so the process has one such launch at
+ * a time on the device. Whoever enqueues a panel holds this lock, and makes its first strip wait
+ * for the last strip of the panel that was enqueued before, if that is on another queue. The lock
+ * protects last_strip and last_queue. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static cl_event last_strip;
 static const struct clb_queue *last_queue;
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* 32-bit words of a row and the position behind it, as they are exchanged, in vectors of four. */
+/* 32-bit words of a row and its position after it, as work-groups exchange them, in vectors of
+ * four. */
 static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
 {
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
 
-/* Groups of other devices may be run one after the other. */
+/* Whether all work-groups make progress. Other devices may run them one after the other. */
 static bool groups_progress(const struct clb_device *device)
 {
     return (device->type & CL_DEVICE_TYPE_GPU) != 0 && strstr(device->vendor, "NVIDIA") != NULL;
@@ -52,7 +54,7 @@ bool clb_getf2_is_faster(const struct clb_device *device)
     return groups_progress(device);
 }
 
-/* By fewer instructions where the device has them. */
+/* Build the program; with shuffles that take fewer instructions, where the device has them. */
 static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
 {
     clb_precision precision = workspace->variant->precision;
@@ -73,7 +75,7 @@ static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *wor
 static clb_status getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
     bool progress = groups_progress(&workspace->runtime->device);
-    /* 64 registers for the row; PoCL compiles wide ones for many seconds. */
+    /* A row of 64 registers; PoCL takes many seconds to compile wide ones. */
     panel->width = !progress ? 8 : workspace->variant->precision == CLB_Z ? 16 : 32;
     panel->block = STRIPS * panel->width;
     panel->group = workspace->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
@@ -84,8 +86,8 @@ static clb_status getf2_get_program(struct clb_getf2 *panel, struct clb_workspac
     return getf2_build(panel, workspace, progress);
 }
 
-/* Zeros where the kernels expect them: no word of the exchange may have a tag of this run, and
- * moves that a failed launch has not made are those of row 0 to itself. */
+/* Fill a buffer with zeros. In `exchange` no word may have a tag of this run; moves that a failed
+ * launch has not made are those of row 0 to itself. */
 static clb_status clear(struct clb_workspace *workspace, const struct clb_buffer *buffer,
                         size_t bytes)
 {
@@ -97,7 +99,8 @@ static clb_status clear(struct clb_workspace *workspace, const struct clb_buffer
     return status;
 }
 
-/* In front of the moves of larger panels, of which each column has two. */
+/* The number of moves that precede those of whole panels, which have two for each column: the moves
+ * of a strip and of a block. */
 static size_t moves_before(const struct clb_getf2 *panel)
 {
     return 2 * (panel->width + panel->block);
@@ -171,7 +174,8 @@ void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, b
 
 /* ---- strips ---------------------------------------------------------------------------------- */
 
-/* A panel under way: columns [first, first + width) of x, and the block that strips belong to. */
+/* A panel that is being enqueued: columns [first, first + width) of x, and the block whose strips
+ * are. */
 struct getf2_work {
     struct clb_getf2 *panel;
     struct clb_workspace *workspace;
@@ -179,7 +183,7 @@ struct getf2_work {
     size_t first, width, block, block_width;
 };
 
-/* What a launch waits for, and the event that it makes. */
+/* The events that a launch waits for, and its own. */
 struct links {
     cl_uint waits;
     const cl_event *wait_list;
@@ -240,7 +244,8 @@ static clb_status factor_strip(const struct getf2_work *work, size_t k, size_t w
                         panel->group, links);
 }
 
-/* The other columns of the block: interchanges, and a solve on the right. */
+/* Apply the strip's interchanges to the other columns of its block, and solve in those on its
+ * right. */
 static clb_status getf2_follow_strip(const struct getf2_work *work, size_t k, size_t width)
 {
     const struct clb_dmat *x = work->x;
@@ -256,7 +261,7 @@ static clb_status getf2_follow_strip(const struct getf2_work *work, size_t k, si
                         work->panel->block, FOLLOW_GROUP, &(struct links){0});
 }
 
-/* What is below the strip's triangle and right of it. */
+/* Update the block below the strip's triangle and on its right. */
 static clb_status update_strip(const struct getf2_work *work, size_t k, size_t width)
 {
     const struct clb_dmat *x = work->x;
@@ -298,7 +303,8 @@ static clb_status do_strips(const struct getf2_work *work, const struct links *l
     return status;
 }
 
-/* The other columns of the panel: interchanges, a solve and an update on the right. */
+/* The block's step on the other columns of the panel: interchanges in all, a solve and an update in
+ * those on its right. */
 static clb_status follow_block(const struct getf2_work *work)
 {
     const struct clb_dmat *x = work->x;
@@ -340,7 +346,7 @@ static clb_status do_blocks(struct getf2_work *work, const struct links *links)
     return status;
 }
 
-/* With the lock held; `event` is the last strip's. */
+/* The caller holds the lock. `event` is that of the last strip. */
 static clb_status do_in_turn(struct getf2_work *work)
 {
     cl_event event = NULL;
@@ -349,7 +355,8 @@ static clb_status do_in_turn(struct getf2_work *work)
     clb_status status = do_blocks(work, &links);
     if (status == CLB_OK)
         status = clb_queue_flush(work->workspace->queue);
-    /* Nobody may begin while the strips of a panel that can't be waited for are under way. */
+    /* The next panel can't wait for these strips by an event, so they must have ended before the
+     * lock is released. */
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
     if (last_strip != NULL && event != NULL)

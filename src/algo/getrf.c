@@ -3,21 +3,21 @@
 
 #include <string.h>
 
-/* For devices without values of their own. Panels by the device are cut into blocks themselves, so
- * that wide ones cost little and make deep updates. */
+/* Defaults for devices without tuned values. Panels that the device factors are divided into blocks
+ * themselves, so that wide ones cost little, and make deep updates. */
 #define DEFAULT_NB    ((size_t)256)
 #define DEFAULT_STRIP ((size_t)128)
 #define LARGE_NB      ((size_t)512)
 #define LARGE         ((size_t)6144)
 
-/* Whether the device is to factor panels, by getrf.panel. */
+/* Whether the device shall factor panels; `choice` is the value of getrf.panel. */
 static bool wants_panel(const struct clb_getrf_run *lu, size_t choice)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
     return choice == BY_DEVICE || (choice == BY_KIND && clb_getf2_is_faster(&lu->runtime->device));
 }
 
-/* Strips pay where the device has more threads than the one that works on a panel. */
+/* Strips are faster where the device has other threads than the one that factors the panel. */
 static size_t strip_of(const struct clb_getrf_run *lu, size_t wanted)
 {
     if (wanted != 0)
@@ -42,20 +42,21 @@ void clb_getrf_shape(struct clb_getrf_run *lu, const struct clb_gemm_variant *va
         lu->x.cols += lu->system->nrhs;
 }
 
-/* Whether the sums for right-hand sides are others than those for the matrix's columns, see
- * clb_dmat_update. Real ones are no worse in the order of the matrix. */
+/* Whether the sums for right-hand sides are formed otherwise than those for the matrix's columns,
+ * see clb_dmat_update. For real precisions the order that is used for the matrix is no worse for
+ * them. */
 static bool has_own_sums(const struct clb_getrf_run *lu)
 {
     return clb_precision_parts(lu->problem->precision) > 1;
 }
 
-/* With right-hand sides there is a solve with the whole triangle. */
+/* Raise the limits for a solve of the right-hand sides with the whole triangle. */
 static void add_solve(const struct clb_getrf_run *lu, struct clb_workspace_limits *limits)
 {
     const struct clb_workspace_limits solve =
         clb_solve_limits(lu->problem->n, false, lu->system->nrhs);
     limits->m = clb_max(limits->m, solve.m);
-    if (has_own_sums(lu)) /* a panel is packed for them beside the one that is kept */
+    if (has_own_sums(lu)) /* their updates pack a panel beside the one that is kept */
         limits->m = clb_max(limits->m, lu->x.rows);
     limits->n = clb_max(limits->n, solve.n);
     limits->k = clb_max(limits->k, solve.k);
@@ -103,7 +104,8 @@ size_t clb_getrf_width(const struct clb_getrf_run *lu, size_t k)
     return left <= lu->tail ? left : lu->nb;
 }
 
-/* The panels of step k are final: its pivots count from the first row of the matrix. */
+/* Convert pivots and info of the panel of step k, which count from the panel's first row, to those
+ * of the matrix. */
 static void take_pivots(struct clb_getrf_run *lu, size_t k, size_t width, size_t info)
 {
     for (size_t i = k; i < k + width; i++)
@@ -163,7 +165,7 @@ clb_status clb_getrf_prepare(struct clb_getrf_run *lu, size_t k, size_t width, s
     return status;
 }
 
-/* Of some columns those at the end that are right-hand sides with sums of their own. */
+/* How many of columns [first, first + count) are right-hand sides that have sums of their own. */
 static size_t count_rhs(const struct clb_getrf_run *lu, size_t first, size_t count)
 {
     size_t n = lu->problem->n;

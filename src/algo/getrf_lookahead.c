@@ -1,24 +1,27 @@
-/* LU's steps where the device, with memory of its own, factors the panels: look-ahead on two
- * queues.
+/* The steps of LU with look-ahead on two queues, where the device has memory of its own and factors
+ * the panels.
  *
- * Columns come up in groups, one for each panel and others behind the last. Panels have a queue of
- * their own, "ahead": it applies step s-1 to group s and factors that, while the other queue
- * applies step s-1 to the groups behind, s+1 first, because the panel after the next needs it. The
- * host neither sees pivots nor waits for panels; it stays no more than a panel ahead of the device,
- * so that it knows which groups have arrived when it says what is to be done with them. Those that
- * arrive later catch up with all steps that they have missed.
+ * Columns are uploaded in groups: one group for each panel, and others for the columns after the
+ * last panel. Panels have a queue of their own, "ahead". In step s it applies step s-1 to group s
+ * and factors that panel. Meanwhile the other queue, "updates", applies step s-1 to the groups
+ * after s: first to s+1, because that is the next panel. The host neither reads pivots nor waits
+ * for panels to be factored. It is at most one panel ahead of the device, so that it knows which
+ * groups have arrived when it enqueues the work on them. Groups that arrive later catch up on all
+ * steps that they have missed.
  *
- * A group is touched by one queue at a time: step t of the other one takes groups from t+2 on, and
- * `ready` says when it is through with t+2, which is ahead's from step t+2 on. What the queues read
- * of each other is final: panels, and their interchanges as moves. */
+ * Only one queue uses a group at a time. The queue of updates applies step t to groups from t+2 on
+ * only, and `ready` signals when it has done so to group t+2, which the queue "ahead" uses from
+ * step t+2 on. What a queue reads of the other's results is final: panels, and their interchanges
+ * as moves. */
 #include "lookahead.h"
 
 #include <stdlib.h>
 
-/* Units that updates leave to others beside those of a panel's work-groups. */
+/* Compute units that updates leave free, in addition to one for each work-group of a panel. */
 #define SPARE_UNITS ((size_t)2)
-/* Launches of one tile a unit in the time of a panel, about: of a step's, the first ones leave
- * units. Both take longer for wider panels. (H200, 2026-11: 45 us and 2 ms for 512 columns.) */
+/* The first launches of a step's updates leave compute units free, for about the time of a panel:
+ * as many launches of one tile per unit as a panel takes. Both take longer for wider panels. (H200,
+ * 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
 #define SMALL_LAUNCHES ((size_t)48)
 
 struct getrf_lookahead_run {
@@ -26,16 +29,17 @@ struct getrf_lookahead_run {
     struct clb_transfer_queue *transfers;
     const struct clb_transfer *group;
     size_t groups, steps;
-    struct clb_workspace own;    /* ahead's, where there are two queues */
-    struct clb_workspace *ahead; /* that or the only one */
+    struct clb_workspace own;    /* of the queue "ahead", where there are two queues */
+    struct clb_workspace *ahead; /* &own, or the only workspace */
     struct clb_getf2 *panel;
-    size_t *applied;   /* steps that each group has been through, or is about to */
-    cl_event ready[2]; /* see above, by t % 2; NULL where the group has not arrived */
+    size_t *applied;   /* steps that were enqueued for each group */
+    cl_event ready[2]; /* signals that group t may be used by the queue "ahead", index t % 2; NULL
+                        * where the group has not arrived */
 };
 
 /* ---- a step on some columns ------------------------------------------------------------------ */
 
-/* Columns of a group. */
+/* The first column of a group, and the end of its columns. */
 static size_t first_of(const struct getrf_lookahead_run *run, size_t group)
 {
     return run->group[group].x.offset / run->lu->x.ld;
@@ -46,7 +50,8 @@ static size_t end_of(const struct getrf_lookahead_run *run, size_t group)
     return first_of(run, group) + run->group[group].x.cols;
 }
 
-/* The last step as it is kept packed: it goes over several groups. */
+/* Whether to keep the packed panel of the step: ONCE: no; KEEP: pack and keep it, since several
+ * calls need it; KEPT: an earlier call has packed it. */
 enum kept { ONCE, KEEP, KEPT };
 
 static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
@@ -72,7 +77,8 @@ static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
     return status;
 }
 
-/* Groups [from, to) have all been through the same steps. */
+/* Apply the missing steps before `steps` to groups [from, to), all of which have been through the
+ * same ones. */
 static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace *workspace,
                            size_t from, size_t to, size_t steps, bool *kept)
 {
@@ -103,7 +109,8 @@ static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
     return *event == NULL ? CLB_OK : clb_queue_barrier(queue, 1, event, NULL);
 }
 
-/* Bring group s up to date and factor it; returns when the device has come so far. */
+/* Apply all missing steps to group s and enqueue its factorisation. Returns when the device reaches
+ * the factorisation. */
 static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t s)
 {
     struct clb_workspace *ahead = run->ahead;
@@ -131,7 +138,7 @@ static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t
 
 /* ---- the queue of updates -------------------------------------------------------------------- */
 
-/* All that have been through the same steps as `from`, and have arrived. */
+/* The end of the groups from `from` on that have arrived and been through the same steps. */
 static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, size_t arrived)
 {
     size_t end = from + 1;
@@ -140,7 +147,8 @@ static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, si
     return end;
 }
 
-/* The groups from `from` on that have arrived go through all steps before `steps`. */
+/* Apply all steps before `steps` to the groups from `from` on that have arrived, or with `wait` to
+ * all. */
 static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t from, size_t steps,
                                          bool wait)
 {
@@ -168,8 +176,8 @@ static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* The workspace for panels, where look-ahead is wanted. Launches of updates leave some of the
- * device's units to it, since a panel's work-groups must all be resident. */
+/* Open the workspace for panels, if look-ahead is wanted. Launches of updates leave some of the
+ * device's compute units to it, since all work-groups of a panel must be resident. */
 static clb_status open_ahead(struct getrf_lookahead_run *run,
                              const struct clb_gemm_variant *variant)
 {
@@ -194,7 +202,7 @@ static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)
     for (size_t s = 0; s < run->steps && status == CLB_OK; s++) {
         bool last = s + 1 == run->steps;
         status = getrf_lookahead_factor(run, s);
-        /* The next group is ahead's. */
+        /* Group s + 1 belongs to the queue "ahead". */
         if (status == CLB_OK)
             status = getrf_lookahead_update(run, last ? s + 1 : s + 2, s + 1, last);
     }

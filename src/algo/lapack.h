@@ -109,8 +109,7 @@ struct clb_host_qr {
 };
 
 struct clb_geqrf_result {
-    void *tau;              /* min(m, n) elements in private memory: the user's tau is set only when
-                             * A is final */
+    void *tau;              /* min(m, n) elements of private memory, since A may still be intact */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
 };

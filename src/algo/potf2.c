@@ -9,8 +9,8 @@
 #define ORDER ((size_t)32)
 #define GROUP ((size_t)256)
 
-/* NVIDIA H200: a trip to the CPU takes 30 us and more, a launch 9 (2026-11). Elsewhere a device
- * with memory of its own has a link between, too. */
+/* On an NVIDIA H200 a round trip to the CPU takes 30 us and more, a launch 9 us (2026-11). Other
+ * devices with memory of their own are behind a link, too. */
 bool clb_potf2_is_faster(const struct clb_device *device)
 {
     return !device->unified;
@@ -30,7 +30,7 @@ static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspac
     return clb_program_get(workspace->runtime, &clb_kernel_potf2, options, &block->program);
 }
 
-/* Two words that the host reads by turns. */
+/* The host's copy of the state has two words, which are used alternately. */
 static clb_status potf2_get_memory(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     size_t bytes = CLB_COUNT_OF(block->seen) * sizeof(cl_int);
@@ -90,7 +90,8 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
 
 /* ---- the state ------------------------------------------------------------------------------- */
 
-/* What has come of a turn's copy; nothing where none was asked for. */
+/* Wait for the copy that was enqueued for `turn`, and read it; leaves *info alone if there was
+ * none. */
 static clb_status potf2_take(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn,
                              size_t *info)
 {

@@ -1,17 +1,18 @@
 /* Cholesky: the steps on the device's matrix. potrf.h has the scheme.
  *
- * Everything is said of A = L*L^H; where A = U^H*U is stored, U^H is L and rows are columns. */
+ * The comments describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
+ * columns are exchanged. */
 #include "potrf.h"
 #include "transfer_queue.h"
 
-/* For devices without values of their own. */
+/* Defaults for devices without tuned values. */
 #define DEFAULT_NB_SHARED ((size_t)128)
 #define DEFAULT_NB_OWN    ((size_t)512)
 #define MOST_NB           ((size_t)4096)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-/* Whether the device is to factor diagonal blocks, by potrf.block. */
+/* Whether the device shall factor diagonal blocks; `choice` is the value of potrf.block. */
 static bool wants_block(const struct clb_chol *chol, size_t choice)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
@@ -80,7 +81,7 @@ char *clb_chol_host(const struct clb_chol *chol, size_t row, size_t col)
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
-/* The block of L with these rows and columns, where it is. */
+/* A block of L, as it is stored in x. */
 static struct clb_dmat part(const struct clb_chol *chol, size_t row, size_t col, size_t rows,
                             size_t cols)
 {
@@ -117,7 +118,8 @@ static clb_status potrf_solve(struct clb_chol *chol, size_t k, size_t width)
     return status == CLB_OK ? clb_dmat_solve(&chol->workspace, &triangle, &b) : status;
 }
 
-/* On the device, halves recursively. */
+/* Factor a panel on the device: halves it until the diagonal block is small enough for one
+ * work-group. */
 static clb_status factor_there(struct clb_chol *chol, size_t k, size_t width)
 {
     size_t most = chol->block.most;
@@ -159,8 +161,9 @@ static clb_status potrf_bring_down(struct clb_chol *chol, const struct clb_dmat 
     return status == CLB_OK ? clb_queue_flush(chol->workspace.queue) : status;
 }
 
-/* The block that is on its way, and its way up. Where it has a pivot that is not positive, the
- * block before that is factored on its own: a library leaves the rows below it anyhow. */
+/* Wait for the diagonal block, factor it, and enqueue its upload. Where it has a pivot that is not
+ * positive, the part before that pivot is downloaded again and factored on its own, because a
+ * library leaves the rows below it undefined. *width is then the order of that part. */
 static clb_status potrf_factor_here(struct clb_chol *chol, size_t k, size_t *width, cl_event *event)
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);

@@ -1,20 +1,21 @@
-/* chol: what the files potrf*.c share.
+/* potrf: shared by the files potrf*.c.
  *
- * Left-looking, blocked. Step k takes a panel: columns k ... k+w-1 from row k on where A = L*L^H,
- * the rows k ... k+w-1 from column k on where A = U^H*U. It is updated by all panels before it in
- * one product, as deep as they are wide together,
+ * Left-looking, blocked. Step k has a panel: for A = L*L^H columns k ... k+w-1 from row k on, for A
+ * = U^H*U rows k ... k+w-1 from column k on. First all panels before it update it in one product,
+ * whose depth is their total width,
  *
- *     A(k:n, k:k+w) -= L(k:n, 0:k)*L(k:k+w, 0:k)^H,
+ *     A(k:n, k:k+w) -= L(k:n, 0:k)*L(k:k+w, 0:k)^H;
  *
- * its diagonal block is factored, and what is below (or on the right) solved with that. So a panel
- * is final after its step, nothing is done before it to what is behind it, and a panel need not be
- * there before its step. The diagonal block is the next library's, on the CPU; or the device's,
- * which halves the panel until the blocks fit into one work-group.
+ * then its diagonal block is factored, and the rows below it (or the columns on its right) are
+ * solved with that. So a panel is final after its step, no step touches the panels after it, and a
+ * panel need not be on the device before its step. The next library factors the diagonal block on
+ * the CPU; or the device does, which halves the panel until the diagonal blocks fit into one
+ * work-group.
  *
- * Nothing is written to the caller's matrix before the factorisation on the device is complete:
- * until then a failure means that the next library factors the intact matrix. Columns are written
- * back from left to right, those before a pivot that is not positive; a failure in it is what
- * clb_potrf_resume is for. */
+ * Nothing is written to the caller's matrix before the factorisation on the device is complete.
+ * After a failure until then the next library factors the intact matrix. The columns before a pivot
+ * that is not positive are written back from left to right; clb_potrf_resume handles a failure
+ * during that. */
 #ifndef CLB_CHOL_H
 #define CLB_CHOL_H
 
@@ -29,13 +30,13 @@ struct clb_chol {
     struct clb_potrf_result *result;
     size_t element, n, nb;
     struct clb_workspace workspace;
-    struct clb_potf2 block;        /* takes nothing where diagonal blocks are the CPU's */
-    struct clb_buffer *host_block; /* or where the CPU has them */
+    struct clb_potf2 block;        /* program is NULL where the CPU factors diagonal blocks */
+    struct clb_buffer *host_block; /* otherwise the CPU's memory for a diagonal block */
     struct clb_buffer *memory;
-    struct clb_dmat x; /* n x n, there; of the triangle that is not stated it holds anything */
+    struct clb_dmat x; /* n x n, on the device; undefined outside the stated triangle */
 };
 
-/* Everything but the matrix's memory, of which this chooses the shape. */
+/* Open everything but the memory of x, whose dimensions this sets. */
 clb_status clb_chol_open(struct clb_chol *chol,
                          const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 void clb_chol_close(struct clb_chol *chol, bool idle);
@@ -43,16 +44,16 @@ void clb_chol_close(struct clb_chol *chol, bool idle);
 /* Columns of the panel that begins with column k. */
 size_t clb_chol_width(const struct clb_chol *chol, size_t k);
 
-/* All steps; `bring` has panel k of the caller's matrix on the device for what is enqueued behind
- * it. In the result then is `info`. Waits for everything. */
+/* Run all steps, set the result's info, and wait for everything. `bring` makes sure that panel k of
+ * the caller's matrix is on the device for the commands that are enqueued after it. */
 clb_status clb_chol_factor(struct clb_chol *chol,
                            clb_status (*bring)(void *context, size_t k, size_t width),
                            void *context) CLB_MUST_CHECK;
 
-/* Columns that are to be written. */
+/* The number of columns to write back. */
 size_t clb_chol_columns(const struct clb_chol *chol);
 
-/* Of the caller's matrix. */
+/* The address of an element in the caller's matrix. */
 char *clb_chol_host(const struct clb_chol *chol, size_t row, size_t col);
 
 clb_status clb_potrf_run_shared(struct clb_chol *chol,
