@@ -1,7 +1,8 @@
 /* Updates of device matrices by the GEMM kernels. */
 #include "dmat.h"
 
-/* Rows [i0, i0 + w) and depths [p0, ...) of op(A), or columns and depths of op(B), in memory. */
+/* The part of x from row (of op(A)) or column (of op(B)) i0 and depth p0 on, as a chunk for
+ * packing. */
 static struct clb_chunk chunk_of(const struct clb_dmat *x, clb_operand_role role, clb_op op,
                                  size_t i0, size_t p0)
 {
@@ -35,7 +36,8 @@ static clb_status pack_a(struct clb_workspace *workspace, const struct clb_dmat_
     return status;
 }
 
-/* Packing B is worth it when every packed element meets many rows of A. */
+/* Whether B is read without packing, where it is better: packing pays when every packed element is
+ * multiplied by many rows of A. */
 static bool dmat_is_direct(const struct clb_workspace *workspace,
                            const struct clb_dmat_update *update)
 {
@@ -44,7 +46,8 @@ static bool dmat_is_direct(const struct clb_workspace *workspace,
            update->c.rows <= workspace->variant->tuning.value[CLB_PARAM_DIRECT];
 }
 
-/* Rows and columns of C for one launch, so that as few as possible have at most so many tiles. */
+/* Choose rows and columns of C for one launch, so that each has at most most_tiles tiles and there
+ * are as few launches as possible. */
 static void cut_product(const struct clb_workspace *workspace, size_t m, size_t n, size_t *rows,
                         size_t *cols)
 {
@@ -62,7 +65,7 @@ static void cut_product(const struct clb_workspace *workspace, size_t m, size_t 
     }
 }
 
-/* The cut of the part of the product that begins there. */
+/* The cut of the part of the product that begins at (row, col) and depth p0. */
 static struct clb_skip cut_from(const struct clb_dmat_update *update, size_t row, size_t col,
                                 size_t p0)
 {
@@ -73,17 +76,18 @@ static struct clb_skip cut_from(const struct clb_dmat_update *update, size_t row
     return cut;
 }
 
-/* On a device with its own memory real precisions keep the sums of a block: LU's residual is at
- * most 1.17 times the reference's there (H200, n = 16384), and the order costs 2 % (dgetrf, n =
- * 8192). In complex precisions it would be 1.3 times. */
+/* Whether in_order is obeyed. On a device with its own memory it is not for real precisions, which
+ * sum a block's products first: LU's residual is at most 1.17 times the reference's then (H200, n =
+ * 16384), and in_order would cost 2 % (dgetrf, n = 8192). In complex precisions the residual would
+ * be 1.3 times the reference's. */
 static bool keeps_order(const struct clb_workspace *workspace)
 {
     return workspace->runtime->device.unified ||
            clb_precision_parts(workspace->variant->precision) > 1;
 }
 
-/* A slab of depth, from p0 on, for the part of C at `part`; the operands' packed columns begin with
- * j0. `direct` is B in memory from there, or NULL. */
+/* Multiply one slab of the depth, from p0 on, for the part of C at `part`. The packed columns of B
+ * begin with column j0. `direct`: B in memory from there on; NULL where B is packed. */
 static clb_status multiply_part(struct clb_workspace *workspace,
                                 const struct clb_dmat_update *update,
                                 const struct clb_chunk *direct, const struct clb_rect *part,
@@ -112,7 +116,7 @@ static clb_status multiply_part(struct clb_workspace *workspace,
                              (struct clb_order){.queue = workspace->queue});
 }
 
-/* One slab of depth for columns [j0, j0 + cols). */
+/* Multiply one slab of the depth for columns [j0, j0 + cols). */
 static clb_status dmat_multiply(struct clb_workspace *workspace,
                                 const struct clb_dmat_update *update, size_t j0, size_t cols,
                                 size_t p0, size_t depth)

@@ -1,13 +1,14 @@
-/* LAPACK xGESV: a factorisation whose factors stay on the device for the solve.
+/* LAPACK xGESV: the factors stay on the device for the solve.
  *
- * The right-hand sides are columns behind those of A (getrf_stream.c): the steps of the
- * factorisation interchange their rows and solve with L, what is left is U*X = L^-1*P*B. So there
- * is one upload, and the forward part costs the device next to nothing. They come back behind A's
- * last column, independent of each other: nothing of B is written before all of A is, and a failure
- * leaves columns of B for clb_getrs_part. Where A is singular B does not come back.
+ * The right-hand sides are columns after those of A (getrf_stream.c). The steps of the
+ * factorisation interchange their rows and solve with L, so that U*X = L^-1*P*B remains. So there
+ * is one upload, and the solve with L costs the device next to nothing. The solutions are
+ * downloaded after A's last column and don't depend on each other: nothing of B is written before
+ * all of A is, and after a failure the columns of B that are left are computed by clb_getrs_part.
+ * Where A is singular B is not downloaded.
  *
- * A device that shares the host's memory solves with the caller's factors, and so does one whose
- * memory has not room for both matrices. */
+ * A device that shares the host's memory solves with the factors in the caller's memory, and so
+ * does one whose memory does not hold both matrices. */
 #include "getrf.h"
 
 clb_status clb_getrf_solve(struct clb_getrf_run *lu)
@@ -20,7 +21,7 @@ clb_status clb_getrf_solve(struct clb_getrf_run *lu)
     return status == CLB_OK ? clb_dmat_solve(&lu->workspace, &triangle, &b) : status;
 }
 
-/* From the factors in the caller's memory. */
+/* Solve with the factors in the caller's memory. */
 static clb_status solve_again(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                               const struct clb_getrs *system, const int64_t *ipiv,
                               struct clb_gemm_progress *progress)

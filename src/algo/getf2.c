@@ -75,7 +75,7 @@ static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *wor
 static clb_status getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
     bool progress = groups_progress(&workspace->runtime->device);
-    /* A row of 64 registers; PoCL takes many seconds to compile wide ones. */
+    /* At most 64 registers for a row; PoCL takes many seconds to compile wide strips. */
     panel->width = !progress ? 8 : workspace->variant->precision == CLB_Z ? 16 : 32;
     panel->block = STRIPS * panel->width;
     panel->group = workspace->variant->tuning.value[CLB_PARAM_GETRF_GROUP];
@@ -174,8 +174,8 @@ void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, b
 
 /* ---- strips ---------------------------------------------------------------------------------- */
 
-/* A panel that is being enqueued: columns [first, first + width) of x, and the block whose strips
- * are. */
+/* A panel that is being enqueued: columns [first, first + width) of x; and its block that is being
+ * enqueued. */
 struct getf2_work {
     struct clb_getf2 *panel;
     struct clb_workspace *workspace;

@@ -3,7 +3,7 @@
  *
  * Columns are uploaded in groups: one group for each panel, and others for the columns after the
  * last panel. Panels have a queue of their own, "ahead". In step s it applies step s-1 to group s
- * and factors that panel. Meanwhile the other queue, "updates", applies step s-1 to the groups
+ * and factors that panel. Meanwhile the other queue, for updates, applies step s-1 to the groups
  * after s: first to s+1, because that is the next panel. The host neither reads pivots nor waits
  * for panels to be factored. It is at most one panel ahead of the device, so that it knows which
  * groups have arrived when it enqueues the work on them. Groups that arrive later catch up on all
@@ -19,9 +19,9 @@
 
 /* Compute units that updates leave free, in addition to one for each work-group of a panel. */
 #define SPARE_UNITS ((size_t)2)
-/* The first launches of a step's updates leave compute units free, for about the time of a panel:
- * as many launches of one tile per unit as a panel takes. Both take longer for wider panels. (H200,
- * 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
+/* About as many launches, of one tile per compute unit, as a panel takes time. So many launches at
+ * the beginning of a step's updates leave units free. Both times are longer for wider panels.
+ * (H200, 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
 #define SMALL_LAUNCHES ((size_t)48)
 
 struct getrf_lookahead_run {

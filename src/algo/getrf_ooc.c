@@ -1,25 +1,28 @@
-/* LU of a matrix that the device's memory does not hold: left-looking over blocks of columns.
+/* LU of a matrix that is larger than the device's memory: left-looking over blocks of columns.
  *
- * A block is brought up with the interchanges so far. The panels on its left follow one after the
- * other, L of each with the interchanges since it was factored: the block's part of U by a solve,
- * then an update. After that the block is factored right-looking, as a matrix that fits is; each of
- * its panels comes down when it is final. So every entry has the operations of the in-core
- * algorithm in its order, and the same bits.
+ * A block is uploaded with all interchanges so far applied. Then the panels on its left are
+ * uploaded one after the other; the L of each has the interchanges since it was factored applied.
+ * Each gives the block's part of U by a solve, and then updates the rows below. After that the
+ * block is factored right-looking, like a matrix that fits, and each of its panels is downloaded
+ * when it is final. So every entry has the same operations in the same order as in the in-core
+ * algorithm, and the same bits.
  *
- * What comes down goes to a copy of the matrix in the host's memory, from which panels go up again:
- * the caller's matrix stays intact until all is complete, and writing it then asks nothing of the
- * driver. The copy lacks interchanges as the device's matrix does elsewhere (getrf.h).
+ * Downloads go to a copy of the matrix in host memory, from which the panels are uploaded again. So
+ * the caller's matrix stays intact until everything is complete, and writing it then needs nothing
+ * from the driver. The columns of the copy lack later interchanges, as those on the device do in
+ * the in-core algorithm (getrf.h).
  *
- * The matrix there is a window on the block: its columns keep their numbers, so that the functions
- * of getrf.h need not know, and the offset is that of a column 0 which may be before the buffer.
- * Offsets of parts are computed modulo 2^64 and come out right. */
+ * lu->x describes the whole matrix, but only a block of it is in memory: columns keep their
+ * numbers, so that the functions of getrf.h need not know. The offset is that of a column 0 which
+ * may lie before the buffer. Offsets of parts are computed modulo 2^64 and are right. */
 #include "ooc.h"
 
 #include <unistd.h>
 
 /* ---- panels of earlier blocks ---------------------------------------------------------------- */
 
-/* Let panel p go to its slot, when what has been enqueued for that is done. */
+/* Allow the upload of panel p to its slot when the commands enqueued so far, which use the slot,
+ * are done. Waits until the panel is in the copy. */
 static clb_status send_panel(struct clb_ooc_run *run, const struct clb_ooc_block *block, size_t p,
                              size_t turn)
 {
@@ -50,7 +53,8 @@ static clb_status apply_earlier(struct clb_ooc_run *run, const struct clb_ooc_bl
     return status;
 }
 
-/* `turn` is the number of panels that went through the slots for earlier blocks. */
+/* Apply the panels on the block's left. `turn` is the number of panels that went through the slots
+ * for earlier blocks. */
 static clb_status getrf_ooc_look_left(struct clb_ooc_run *run, const struct clb_ooc_block *block,
                                       size_t turn)
 {
@@ -67,7 +71,8 @@ static clb_status getrf_ooc_look_left(struct clb_ooc_run *run, const struct clb_
 
 /* ---- the block's own panels ------------------------------------------------------------------ */
 
-/* Ask for a panel behind what the queue for kernels has now, where the CPU factors it. */
+/* Enqueue the download of a panel that the CPU factors, to run after all that is on the queue for
+ * kernels now. */
 static clb_status fetch(struct clb_ooc_run *run, const struct clb_ooc_panel *panel, cl_event *event)
 {
     const struct clb_getrf_run *lu = run->lu;
@@ -108,8 +113,8 @@ static clb_status getrf_ooc_factor(struct clb_ooc_run *run, const struct clb_ooc
     return status;
 }
 
-/* The panel's step on the columns right of it; those of the next panel first, which comes down
- * meanwhile. */
+/* Apply the panel's step to the columns on its right; first to those of the next panel, which is
+ * downloaded while the others are updated. */
 static clb_status getrf_ooc_step(struct clb_ooc_run *run, const struct clb_ooc_block *block,
                                  size_t p, cl_event *fetched)
 {
@@ -149,13 +154,14 @@ static clb_status factor_block(struct clb_ooc_run *run, const struct clb_ooc_blo
     if (status == CLB_OK && block->rest > 0)
         status =
             clb_transfer_queue_publish(&run->transfers, block->down_end - 1, lu->workspace.queue);
-    clb_status waited = await(run, &fetched); /* of a panel that there was a failure behind */
+    clb_status waited = await(run, &fetched); /* after a failure the download of a panel may still
+                                               * be running */
     return status != CLB_OK ? status : waited;
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* The block's columns go up when those of the block before have come down. */
+/* Upload the block's columns, when those of the block before have been downloaded. */
 static clb_status getrf_ooc_bring_up(struct clb_ooc_run *run, size_t b)
 {
     struct clb_getrf_run *lu = run->lu;
@@ -191,7 +197,7 @@ static clb_status run_blocks(struct clb_ooc_run *run)
     return clb_transfer_queue_finish(&run->transfers, status);
 }
 
-/* From the copy to the caller's matrix. */
+/* Write the copy to the caller's matrix. */
 static clb_status getrf_ooc_finish(struct clb_ooc_run *run)
 {
     struct clb_getrf_run *lu = run->lu;
@@ -203,7 +209,8 @@ static clb_status getrf_ooc_finish(struct clb_ooc_run *run)
     return clb_getrf_write_back(lu, run->host, cpus > 0 ? (size_t)cpus : 1);
 }
 
-/* Columns that may fit: a panel's memory is needed about five times beside the block's. */
+/* Estimate how many columns fit. Beside the block's memory, about five times that of a panel is
+ * needed. */
 static size_t guess_width(const struct clb_getrf_run *lu)
 {
     size_t column = lu->x.ld * lu->element, panel = clb_max(lu->nb, lu->tail);
@@ -232,7 +239,7 @@ clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu, const struct clb_gemm_
         lu->begun = status == CLB_OK;
         if (status == CLB_OK)
             status = run_blocks(&run);
-        /* Complete, and known to be so, before anything is written. */
+        /* The device must have completed everything without error before anything is written. */
         if (status == CLB_OK)
             status = clb_queue_set_finish(lu->workspace.queue_set);
         if (status == CLB_OK)

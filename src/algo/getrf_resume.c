@@ -1,10 +1,10 @@
-/* The rest of a factorisation whose first columns are written, left-looking, on the CPU.
+/* Finishes on the CPU, left-looking, a factorisation of which the first columns are written.
  *
- * With w columns written and k = min(w, m): the interchanges of later steps are taken back from the
- * written columns, those of the first k steps are applied to the others, which hold what they held
- * before the factorisation; then U12 = L11^-1*A12, A22 -= L21*U12, and A22 is factored anew, whose
- * interchanges are applied to the written columns. So pivots are a sequence as LAPACK has it, even
- * where the new ones are not the device's. */
+ * With w columns written and k = min(w, m): undo the interchanges of later steps in the written
+ * columns; apply those of the first k steps to the other columns, which are still as before the
+ * factorisation; U12 = L11^-1*A12; A22 -= L21*U12; factor A22 anew, and apply its interchanges to
+ * the written columns. So the pivots are a sequence as in LAPACK, even where the new ones differ
+ * from the device's. */
 #include "lapack.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static void swap_rows(const struct clb_getrf *problem, size_t col, size_t i, siz
     memcpy(y, held, element);
 }
 
-/* Interchanges [i0, i1) of columns [j0, j1), or the way back. */
+/* Apply interchanges [i0, i1) to columns [j0, j1), or with `backward` undo them. */
 static void getrf_resume_interchange(const struct clb_getrf *problem, const int64_t *ipiv,
                                      size_t i0, size_t i1, bool backward, size_t j0, size_t j1)
 {

@@ -1,7 +1,7 @@
-/* LU on a device that shares the host's memory: the matrix is in memory of the shim that the CPU
- * reads and writes as well, so the panels are factored where they are. The device brings the
- * caller's columns in, with the first step's interchanges; the CPU takes them out, with those of
- * the later steps, so that neither costs a pass of its own. */
+/* LU on a device that shares the host's memory. The matrix is copied to memory of the shim that the
+ * CPU can access too, so that the CPU factors panels in place. The device copies the caller's
+ * columns in and applies the first step's interchanges in doing so; the CPU copies them out and
+ * applies those of the later steps. So neither costs a pass of its own. */
 #include "getrf.h"
 #include "shared.h"
 
@@ -20,8 +20,8 @@ static clb_status getrf_shared_factor_here(struct clb_getrf_run *lu, size_t k, s
     return clb_dmat_unmap(&lu->workspace, &part, panel);
 }
 
-/* Strip [j, j + width) of the panel [k, end) has been factored: its step on the rest of the panel,
- * and its interchanges on what lies left of it. */
+/* Strip [j, j + width) of the panel [k, end) has been factored. Apply its step to the rest of the
+ * panel, and its interchanges to the strips on its left. */
 static clb_status getrf_shared_follow_strip(struct clb_getrf_run *lu, size_t k, size_t end,
                                             size_t j, size_t width)
 {
@@ -36,8 +36,9 @@ static clb_status getrf_shared_follow_strip(struct clb_getrf_run *lu, size_t k, 
     return status;
 }
 
-/* The panel in strips: while the CPU works on one of its threads, the device's others wait. The
- * moves of a strip have been sent when the next one is mapped, and at the end. */
+/* Factor the panel in strips, because the device's other threads have no work while the CPU factors
+ * on one of them. The transfer of a strip's moves is complete when the next strip is mapped, and at
+ * the end. */
 static clb_status factor_strips(struct clb_getrf_run *lu, size_t k, size_t width)
 {
     clb_status status = CLB_OK;
@@ -79,8 +80,8 @@ static clb_status getrf_shared_step(struct clb_getrf_run *lu, const struct clb_d
 
 static clb_status getrf_shared_run_steps(struct clb_getrf_run *lu, const struct clb_dmat *caller)
 {
-    /* The first panel is brought in by the CPU, which factors it, and so is everything where the
-     * device can't have the caller's matrix. */
+    /* The CPU copies the first panel in, because it factors it. It copies all columns where the
+     * device can't access the caller's matrix. */
     const struct clb_dmat part = clb_dmat_part(
         &lu->x, 0, 0, lu->x.rows, caller->mem != NULL ? clb_getrf_width(lu, 0) : lu->x.cols);
     clb_status status = clb_dmat_copy_in(&lu->workspace, &part, lu->problem->a, lu->problem->lda);
@@ -114,7 +115,7 @@ static clb_status getrf_shared_open_matrices(struct clb_getrf_run *lu, struct cl
     const struct clb_getrf *problem = lu->problem;
     size_t bytes;
     clb_status status = clb_extent_bytes(problem->m, problem->n, problem->lda, lu->element, &bytes);
-    /* Without it the CPU copies. */
+    /* If this fails the CPU copies. */
     if (status == CLB_OK && clb_buffer_wrap(lu->runtime, problem->a, bytes, &caller->mem) != CLB_OK)
         caller->mem = NULL;
     if (status == CLB_OK)

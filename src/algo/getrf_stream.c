@@ -1,42 +1,43 @@
 /* LU on a device with its own memory, with look-ahead.
  *
- * The first panel is factored from a copy in pinned memory while the other columns are on their way
- * up; the first step goes over them in groups as they arrive. In step k the columns of the next
- * panel are updated first and come down, so that the CPU factors that panel while the device
- * updates the rest; transfers have queues of their own. Nothing comes back before the last step is
- * done: then the device puts the rows of each column in their final order in one of a few chunks of
- * memory, from which the transfers writes them to the caller's matrix, from left to right.
+ * The first panel is factored from a copy in pinned memory while the other columns are uploaded,
+ * and the first step is applied to them in groups as they arrive. Step k first updates the columns
+ * of the next panel, which is then downloaded, so that the CPU factors it while the device updates
+ * the other columns; transfers have queues of their own. Nothing is downloaded to the caller's
+ * memory before the last step is done. Then the device copies columns, with their rows in the final
+ * order, to one of a few chunks of memory, from which the transfer queue writes them to the
+ * caller's matrix, from left to right.
  *
- * Right-hand sides are columns behind the matrix's, see gesv.c.
+ * Right-hand sides are stored as columns after the matrix's, see gesv.c.
  *
- * Where the device factors the panels, the steps are those of getrf_lookahead.c; all columns come
- * up in groups then. */
+ * Where the device factors the panels, getrf_lookahead.c runs the steps, and all columns are
+ * uploaded in groups. */
 #include "lookahead.h"
 #include "panel_staging.h"
 
 #include <stdlib.h>
 
-/* Chunks on their way down, and groups of columns of the first step. */
+/* Chunks being downloaded at once, and groups of columns of the first step. */
 #define CHUNKS ((size_t)4)
 #define GROUPS ((size_t)8)
-/* Of the first panel's columns, where the device waits for them. */
+/* Pieces that the first panel is uploaded in where the device factors it, and waits for them. */
 #define FIRST_PIECES ((size_t)32)
 
 struct getrf_stream_run {
     struct clb_getrf_run *lu;
     struct clb_transfer_queue transfers;
-    struct clb_transfer *transfer;        /* groups that go up, then chunks that come down */
-    size_t groups, chunks, matrix_chunks; /* chunks of A, behind them B's */
+    struct clb_transfer *transfer;        /* uploads of groups, then downloads of chunks */
+    size_t groups, chunks, matrix_chunks; /* matrix_chunks are those of A, B's follow */
     struct clb_panel_staging staging;
     struct clb_buffer *chunk[CHUNKS], *order;
-    cl_uint *order_host; /* rows of a panel's columns as they are written back */
+    cl_uint *order_host; /* row order of a panel's columns at write-back */
     size_t chunk_cols;
-    bool ahead, idle; /* panels by the device; nothing of that is under way */
+    bool ahead, idle; /* the device factors panels; no command of the look-ahead is still running */
 };
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
-/* Column j is the caller's A's, or behind that B's. */
+/* Column j of the caller's A, or of B if it is after A's last. */
 static char *column(const struct clb_getrf_run *lu, size_t j)
 {
     const struct clb_getrf *problem = lu->problem;
@@ -50,8 +51,9 @@ static size_t column_ld(const struct clb_getrf_run *lu, size_t j)
     return j < lu->problem->n ? lu->problem->lda : lu->system->ldb;
 }
 
-/* The columns right of the first panel: the second panel, then shares of the rest. Or all columns,
- * panel by panel, the first one in small pieces. */
+/* The groups: the second panel, then equal shares of the columns after it; the first panel is
+ * uploaded otherwise. With look-ahead: all columns panel by panel, the first one in small
+ * pieces. */
 static void make_groups(struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
@@ -71,8 +73,8 @@ static void make_groups(struct getrf_stream_run *run)
     }
 }
 
-/* Chunks hold columns of one panel, so that one order of rows is theirs; behind the last panel
- * there is none. */
+/* A chunk has columns of one panel only, so that it has one row order. Columns after the last panel
+ * have no such limit. */
 static void make_chunks(struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
@@ -95,7 +97,7 @@ static void make_chunks(struct getrf_stream_run *run)
     }
 }
 
-/* The parts of B are its chunks. */
+/* The parts of B in the progress are its chunks. */
 static clb_status getrf_stream_make_parts(struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
@@ -156,8 +158,8 @@ static struct clb_dmat getrf_stream_panel_of(const struct clb_getrf_run *lu, siz
     return clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
 }
 
-/* Factor the panel of step k, and have it on the device. What the CPU factors is in pinned memory.
- */
+/* Factor the panel of step k, so that it is on the device. If the CPU factors it, it is in pinned
+ * memory. */
 static clb_status getrf_stream_factor_panel(struct getrf_stream_run *run, size_t k, size_t width)
 {
     struct clb_getrf_run *lu = run->lu;
@@ -176,7 +178,7 @@ static clb_status getrf_stream_factor_panel(struct getrf_stream_run *run, size_t
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* The rest of a step, behind the columns of the next panel; in the first step as it arrives. */
+/* Apply the step to the columns after the next panel's; in the first step as they arrive. */
 static clb_status getrf_stream_apply_rest(struct getrf_stream_run *run, size_t k, size_t width,
                                           size_t first, size_t moves)
 {
@@ -196,8 +198,8 @@ static clb_status getrf_stream_apply_rest(struct getrf_stream_run *run, size_t k
     return status;
 }
 
-/* Step k, whose panel is factored, and the next panel; `next` is its width, or the columns that the
- * first call of the step takes where there is none. */
+/* Apply step k, whose panel is factored, and download the next panel. `next` is its width; where
+ * there is no next panel it is the number of columns that the first call of the step takes. */
 static clb_status getrf_stream_step(struct getrf_stream_run *run, size_t k, size_t width,
                                     size_t next, bool last)
 {
@@ -288,7 +290,8 @@ static clb_status getrf_stream_write_back(struct getrf_stream_run *run)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* The first `arrived` chunks are in the caller's matrices. */
+/* Note in the results that the first `arrived` chunks have been written to the caller's
+ * matrices. */
 static void note_progress(const struct getrf_stream_run *run)
 {
     const struct clb_getrf_run *lu = run->lu;
@@ -314,7 +317,7 @@ static clb_status getrf_stream_run_all(struct getrf_stream_run *run,
                                    : getrf_stream_run_steps(run);
     if (status == CLB_OK && run->lu->system != NULL && run->lu->result->info == 0)
         status = clb_getrf_solve(run->lu);
-    /* Complete, and known to be so, before anything is written. */
+    /* The device must have completed everything without error before anything is written. */
     if (status == CLB_OK)
         status = clb_queue_set_finish(run->lu->workspace.queue_set);
     if (status == CLB_OK)

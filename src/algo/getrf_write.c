@@ -1,4 +1,4 @@
-/* A complete factorisation from memory that the CPU reads to the caller's matrix, with the
+/* Copies a complete factorisation from host memory to the caller's matrix, and applies the
  * interchanges that its columns still lack. */
 #include "getrf.h"
 
@@ -16,7 +16,7 @@ struct getrf_write_writer {
     cl_uint *order;      /* the writer's own */
 };
 
-/* The panel of a column. */
+/* The first column of the panel that contains a column. */
 static size_t getrf_write_panel_of(const struct clb_getrf_run *lu, size_t column, size_t *width)
 {
     size_t k = 0;
@@ -32,7 +32,8 @@ static void write_columns(const struct getrf_write_writer *writer, size_t begin,
 {
     const struct clb_getrf_run *lu = writer->lu;
     const struct clb_getrf *problem = lu->problem;
-    size_t ordered = 0, top = lu->x.rows; /* columns for which the order holds, rows that stay */
+    size_t ordered = 0, top = lu->x.rows; /* writer->order is valid for columns before `ordered`;
+                                           * rows before `top` are not moved */
     for (size_t j = begin; j < end; j++) {
         const char *from = writer->from + j * lu->x.ld * lu->element;
         char *to = (char *)problem->a + j * problem->lda * lu->element;

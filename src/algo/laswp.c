@@ -1,4 +1,4 @@
-/* Elements of device matrices put in other places: row interchanges, trapezoids, triangles. */
+/* Copies between places of device matrices: row interchanges, trapezoids, triangles. */
 #include "dmat.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ size_t clb_row_permutation_moves(struct clb_row_permutation *permutation, const 
         permutation->row[first + i] = permutation->row[other];
         permutation->row[other] = held;
     }
-    /* The top rows first, in order: neighbours are written by neighbours. */
+    /* The top rows first, in order, so that neighbouring work-items write neighbouring rows. */
     for (size_t i = 0; i < count; i++)
         made += take_move(permutation, first + i, moves + made);
     for (size_t i = 0; i < count; i++)

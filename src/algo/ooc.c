@@ -1,11 +1,11 @@
-/* How a matrix is cut into blocks of columns for LU, with their loads and memory. */
+/* Division of a matrix into blocks of columns for LU, with their transfers and memory. */
 #include "ooc.h"
 
 #include <stdlib.h>
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* Panels are never cut. */
+/* Make the panels and blocks. No panel is divided between two blocks. */
 static void ooc_cut(struct clb_ooc_run *run, size_t width)
 {
     const struct clb_getrf_run *lu = run->lu;
@@ -79,7 +79,7 @@ static void plan_down(struct clb_ooc_run *run, const struct clb_ooc_block *block
                               .ld = x.ld};
 }
 
-/* Loads up, then loads down. */
+/* All uploads, then all downloads. */
 static void plan_loads(struct clb_ooc_run *run)
 {
     for (size_t b = 0, turn = 0; b < run->blocks; turn += run->block[b++].panels)

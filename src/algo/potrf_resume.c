@@ -1,10 +1,10 @@
-/* The rest of a Cholesky factorisation whose first columns are written, on the CPU.
+/* Finishes on the CPU a Cholesky factorisation of which the first columns are written.
  *
- * With c columns written, of A = L*L^H all rows of them: A22 -= L21*L21^H and A22 is factored. Of
- * A = U^H*U the columns behind them hold what they held before the factorisation, above as well, so
- * that first U12 = U11^-H*A12, then A22 -= U12^H*U12. The triangle of A22 is updated in block
- * columns, of which the diagonal block is updated column by column: the other triangle is somebody
- * else's. */
+ * With c columns written: for A = L*L^H all rows of these columns are final: A22 -= L21*L21^H, and
+ * A22 is factored. For A = U^H*U the other columns are still as before the factorisation, their
+ * first c rows too: so first U12 = U11^-H*A12, then A22 -= U12^H*U12. The triangle of A22 is
+ * updated in block columns, and the diagonal block of each column by column, because the other
+ * triangle must not be written. */
 #include "lapack.h"
 
 #define BLOCK ((size_t)64)
@@ -30,7 +30,8 @@ static void solve_right(const struct clb_potrf *problem, const struct clb_host_c
     next->trsm(next->context, &trsm);
 }
 
-/* A(row:row+rows, col:col+cols) less the product of the first `depth` rows of U or columns of L. */
+/* Subtract from A(row:row+rows, col:col+cols) the product of the first `depth` rows of U or columns
+ * of L. */
 static void potrf_resume_update(const struct clb_potrf *problem,
                                 const struct clb_host_cholesky *next, size_t depth, size_t row,
                                 size_t rows, size_t col, size_t cols)
@@ -58,7 +59,7 @@ static void potrf_resume_update(const struct clb_potrf *problem,
         next->gemm(next->context, &gemm);
 }
 
-/* Products with beta = 1 may read them. */
+/* Clear the imaginary part of a diagonal element, because a product with beta = 1 may read it. */
 static void clear_imaginary(const struct clb_potrf *problem, size_t q)
 {
     void *element = potrf_resume_at(problem, q, q);
@@ -89,7 +90,7 @@ void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_cho
                       struct clb_potrf_result *result)
 {
     size_t written = result->columns_written, n = problem->n;
-    /* Nothing was to be written behind them. */
+    /* With info set no more columns are to be written than these. */
     if (written == n || (result->info != 0 && written == result->info - 1))
         return;
     if (problem->upper)

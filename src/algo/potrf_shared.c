@@ -1,9 +1,9 @@
-/* Cholesky on a device that shares the host's memory: the matrix is in memory of the shim, into
- * which the CPU copies the stated triangle, and from which it copies the factor out. */
+/* Cholesky on a device that shares the host's memory. The CPU copies the stated triangle to memory
+ * of the shim, and the factor from there. */
 #include "potrf.h"
 #include "shared.h"
 
-/* The stated triangle's columns [0, cols) from or to the caller's matrix. */
+/* Copy columns [0, cols) of the stated triangle from or (with `out`) to the caller's matrix. */
 static clb_status move(struct clb_chol *chol, bool out, size_t cols)
 {
     const struct clb_potrf *problem = chol->problem;
@@ -23,7 +23,7 @@ static clb_status move(struct clb_chol *chol, bool out, size_t cols)
     return clb_dmat_unmap(&chol->workspace, &chol->x, memory);
 }
 
-/* Everything is brought in with the first panel. */
+/* The whole triangle is copied in with the first panel. */
 static clb_status potrf_shared_bring(void *context, size_t k, size_t width)
 {
     struct clb_chol *chol = context;

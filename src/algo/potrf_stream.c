@@ -1,6 +1,7 @@
-/* Cholesky on a device with its own memory: panels are factored while those behind them are on
- * their way up. Of U the panels that go up are block rows, because a step takes one; what comes
- * down are block columns either way, since a prefix of columns is what can be resumed. */
+/* Cholesky on a device with its own memory: panels are factored while those after them are
+ * uploaded. For U the uploads are block rows, because a step uses one block row. Downloads are
+ * block columns for both L and U, since clb_potrf_resume can only continue after a number of first
+ * columns. */
 #include "potrf.h"
 #include "transfer_queue.h"
 
@@ -9,8 +10,7 @@
 struct potrf_stream_run {
     struct clb_chol *chol;
     struct clb_transfer_queue transfers;
-    struct clb_transfer
-        *transfer; /* the panels that go up, then the block columns that come down */
+    struct clb_transfer *transfer; /* uploads of the panels, then downloads of the block columns */
     size_t panels;
 };
 
@@ -68,7 +68,7 @@ static clb_status potrf_stream_write_back(struct potrf_stream_run *run)
     return status;
 }
 
-/* The first `arrived` pieces are in the caller's matrix. */
+/* The columns that the first `arrived` pieces have written to the caller's matrix. */
 static size_t columns_written(const struct potrf_stream_run *run)
 {
     size_t left = run->transfers.arrived, columns = 0;

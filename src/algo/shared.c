@@ -1,4 +1,4 @@
-/* Matrices that the CPU and the device have in common, see shared.h. */
+/* Matrices that both the CPU and the device can access, see shared.h. */
 #include "shared.h"
 
 #include <stdatomic.h>
@@ -85,7 +85,7 @@ clb_status clb_dmat_copy_out(struct clb_workspace *workspace, const struct clb_d
     return clb_dmat_unmap(workspace, x, mapped);
 }
 
-/* ---- loans ----------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 static clb_status copy_there(struct clb_operand_view *view, struct clb_workspace *workspace,
                              const void *a, size_t lda, struct clb_dmat *x)

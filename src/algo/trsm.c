@@ -1,9 +1,10 @@
 /* Triangular systems on device matrices.
  *
- * Every case is brought to T*X = B with T lower triangular in the order of elimination: T = op(A),
- * or op(A)^T with the rows of B as right-hand sides, indices reversed where that is upper
- * triangular. Halves recursively: X1 from T11*X1 = B1, then B2 -= T21*X1 by GEMM, then X2; so most
- * of the work is in deep products. Diagonal blocks by substitution (kernels/trsm.cl). */
+ * Every case is converted to T*X = B with T lower triangular in the order of elimination: T =
+ * op(A), or op(A)^T with the rows of B as right-hand sides; where that is upper triangular the
+ * indices are reversed. The recursion halves T: X1 from T11*X1 = B1, then B2 -= T21*X1 by GEMM,
+ * then X2, so that most of the work is in deep products. Diagonal blocks are solved by substitution
+ * (kernels/trsm.cl). */
 #include "dmat.h"
 
 struct solve {
@@ -51,7 +52,7 @@ clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
     return trsm_launch(workspace, "clb_trsm_pack", arguments, CLB_COUNT_OF(arguments));
 }
 
-/* Diagonal block [i0, i0 + n) in the order of elimination. */
+/* Solve with diagonal block [i0, i0 + n) in the order of elimination. */
 static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
 {
     struct clb_workspace *workspace = solve->workspace;
@@ -76,10 +77,11 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
     return trsm_launch(workspace, "clb_trsm_solve", arguments, CLB_COUNT_OF(arguments));
 }
 
-/* Complex products are sums of real ones, each of which is rounded, where the reference rounds
- * their sum: next to its long sums, whose terms cancel, those of half the order had 1.3 times the
- * error (AX - B of random systems, n = 300 to 8192, H200, 2026-11). They are cut to an eighth. The
- * CPU family's kernel makes short sums anyway. */
+/* Limits for the sums of complex products. The device rounds each of the real products whose sum a
+ * complex one is, where the reference rounds their sum. Sums over half the order, whose terms
+ * cancel, had 1.3 times the reference's error (AX - B of random systems, n = 300 to 8192, H200,
+ * 2026-11). So they are limited to an eighth of the order. The CPU family's kernel makes short sums
+ * anyway. */
 #define SUM_MIN   ((size_t)64)
 #define SUM_SHARE ((size_t)8)
 
@@ -142,7 +144,7 @@ clb_status clb_dmat_solve(struct clb_workspace *workspace, const struct clb_dmat
     return solve_range(&solve, 0, solve.n);
 }
 
-/* The halves are whole blocks, but for the last. */
+/* All halves but the last are whole blocks. */
 struct clb_workspace_limits clb_solve_limits(size_t n, bool right, size_t rhs)
 {
     size_t half = clb_min(n / 2 + CLB_MAX_BLOCK, n);

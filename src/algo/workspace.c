@@ -1,4 +1,4 @@
-/* What a run needs to compute on device matrices: a queue, programs, workspace. */
+/* The workspace of a run on device matrices: a queue, programs, memory. */
 #include "dmat.h"
 
 #include "kernels.h"
@@ -14,11 +14,12 @@ size_t clb_dmat_ld(size_t rows, size_t element)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A group has one work-item on CPUs. Elsewhere a tile of right-hand sides and a sub-block of the
- * triangle are in less than 48 KiB of local memory; half as large a block fits 32 KiB, and smaller
- * devices get what fits them. */
+/* Work-items of a group and orders of diagonal blocks. On CPUs a group has one work-item. Elsewhere
+ * a tile of right-hand sides and a sub-block of the triangle are in less than 48 KiB of local
+ * memory; half as large a block fits in 32 KiB, and smaller devices get the largest block that
+ * fits. */
 #define GROUP       ((size_t)128)
-#define LEAST_GROUP ((size_t)32) /* as many as right-hand sides of a tile */
+#define LEAST_GROUP ((size_t)32) /* number of right-hand sides of a tile */
 #define CPU_BLOCK   ((size_t)128)
 #define GPU_BLOCK   ((size_t)128)
 #define GPU_BLOCK_Z ((size_t)64)
@@ -26,8 +27,8 @@ size_t clb_dmat_ld(size_t rows, size_t element)
 #define GPU_STEP    ((size_t)16)
 #define BLOCK_UNIT  ((size_t)8)
 
-/* As the arrays of clb_trsm_solve in kernels/trsm.cl: a block's rows of right-hand sides, and a
- * sub-block. */
+/* Bytes of the local arrays of clb_trsm_solve in kernels/trsm.cl: a block's rows of right-hand
+ * sides, and a sub-block. */
 static uint64_t solve_memory(clb_precision precision, size_t block)
 {
     enum { PITCH = 34 };
@@ -85,7 +86,7 @@ static clb_status get_programs(struct clb_workspace *workspace)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Columns of B that are packed at once where memory is the program's. */
+/* Columns of B that are packed at once where the device shares the host's memory. */
 #define CPU_COLUMNS ((size_t)1024)
 
 static void set_cuts(struct clb_workspace *workspace)
@@ -108,7 +109,7 @@ static size_t operand_bytes(const struct clb_workspace *workspace, clb_operand_r
                             clb_min(k, workspace->max_k));
 }
 
-/* For updates of either shape. */
+/* Get memory for the packed operands of updates of both shapes. */
 static clb_status get_operands(struct clb_workspace *workspace,
                                const struct clb_workspace_limits *limits)
 {
