@@ -1,5 +1,5 @@
-/* QR on a device that shares the host's memory: the matrix is in memory of the shim that the CPU
- * reads and writes as well, so the panels are factored where they are. */
+/* QR on a device that shares the host's memory. The matrix is copied to memory of the shim that the
+ * CPU can access too, so that the CPU factors panels in place. */
 #include "qr.h"
 #include "shared.h"
 
@@ -40,7 +40,7 @@ static clb_status geqrf_shared_run_steps(struct clb_qr *qr, const struct clb_dma
     return status;
 }
 
-/* Without it the CPU copies. */
+/* If this fails the CPU copies. */
 static clb_status geqrf_shared_wrap(struct clb_qr *qr, struct clb_dmat *caller)
 {
     const struct clb_geqrf *problem = qr->problem;

@@ -1,10 +1,10 @@
 /* QR on a device with its own memory, with look-ahead.
  *
- * The first panel is factored from a copy in pinned memory while the other columns are on their way
- * up; the first step goes over them in groups as they arrive. In step k the columns of the next
- * panel are updated first and come down, so that the CPU factors that panel while the device
- * updates the rest. Nothing comes back before the last step is done: then the transfers writes the
- * columns to the caller's matrix, from left to right. */
+ * The first panel is factored from a copy in pinned memory while the other columns are uploaded,
+ * and the first step is applied to them in groups as they arrive. Step k first updates the columns
+ * of the next panel, which is then downloaded, so that the CPU factors it while the device updates
+ * the other columns. Nothing is downloaded to the caller's memory before the last step is done.
+ * Then the transfer queue writes the columns to the caller's matrix, from left to right. */
 #include "qr.h"
 #include "panel_staging.h"
 
@@ -17,7 +17,7 @@ struct geqrf_stream_run {
     struct clb_qr *qr;
     struct clb_transfer_queue transfers;
     struct clb_transfer
-        transfer[GROUPS + 2]; /* groups that go up, then the matrix on its way down */
+        transfer[GROUPS + 2]; /* uploads of groups, then the download of the matrix */
     size_t groups;
     struct clb_panel_staging staging;
 };
@@ -35,7 +35,7 @@ static struct clb_transfer geqrf_stream_columns(const struct clb_qr *qr, size_t 
                                  .alpha = clb_scalar_one(qr->problem->precision)};
 }
 
-/* The columns right of the first panel: the second panel, then shares of the rest. */
+/* The groups: the second panel, then equal shares of the columns after it. */
 static void geqrf_stream_make_transfer(struct geqrf_stream_run *run)
 {
     const struct clb_qr *qr = run->qr;
@@ -53,7 +53,7 @@ static void geqrf_stream_make_transfer(struct geqrf_stream_run *run)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* The rest of a step, behind the columns of the next panel; in the first step as it arrives. */
+/* Apply the step to the columns after the next panel's; in the first step as they arrive. */
 static clb_status geqrf_stream_apply_rest(struct geqrf_stream_run *run, size_t k, size_t first)
 {
     struct clb_qr *qr = run->qr;
@@ -72,7 +72,7 @@ static clb_status geqrf_stream_apply_rest(struct geqrf_stream_run *run, size_t k
     return status;
 }
 
-/* Step k, whose panel is factored, until the next panel has come down. */
+/* Apply step k, whose panel is factored, and download the next panel. */
 static clb_status geqrf_stream_step(struct geqrf_stream_run *run, size_t k)
 {
     struct clb_qr *qr = run->qr;
@@ -119,7 +119,7 @@ static clb_status geqrf_stream_run_all(struct geqrf_stream_run *run)
     struct clb_qr *qr = run->qr;
     clb_transfer_queue_start(&run->transfers);
     clb_status status = geqrf_stream_run_steps(run);
-    /* Complete, and known to be so, before anything is written. */
+    /* The device must have completed everything without error before anything is written. */
     if (status == CLB_OK)
         status = clb_queue_set_finish(qr->workspace.queue_set);
     if (status == CLB_OK)

@@ -1,16 +1,17 @@
-/* Panels of LU on the device: one that is random is factored and checked before any other is. */
+/* The check of panels of LU on the device: random ones are factored and verified before any
+ * others. */
 #include "check.h"
 #include "getf2.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Complex numbers throughout, as pairs; the imaginary parts of real precisions are zero. */
+/* All numbers are complex here, as pairs; the imaginary parts of real precisions are zero. */
 struct getf2_check_check {
     clb_precision precision;
     size_t m, n, ld;
     void *typed; /* m x n, ld */
-    double *a;   /* what was factored, pairs, m x n */
+    double *a;   /* the matrix before it is factored, pairs, m x n */
     int64_t *ipiv;
 };
 
@@ -39,7 +40,7 @@ static void set_panel(struct getf2_check_check *check)
     }
 }
 
-/* The rows of a by the interchanges; false when one can't be. */
+/* Apply the interchanges to the rows of a; false if one is invalid. */
 static bool getf2_check_interchange(struct getf2_check_check *check)
 {
     for (size_t k = 0; k < clb_min(check->m, check->n); k++) {
@@ -153,8 +154,8 @@ struct getf2_check_task {
     const struct clb_getf2 *like;
 };
 
-/* The edges of strips, blocks and groups. The last, several groups if they may be, several strips
- * and blocks, nothing even, is the largest. */
+/* Sizes at the edges of strips, blocks and groups. The last is the largest: it has several groups
+ * if the device can, several strips and blocks, and no even extents. */
 static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb_getf2 *like,
                                struct getf2_check_size largest)
 {
@@ -181,7 +182,8 @@ static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb
     return status;
 }
 
-/* A launch whose groups wait for each other in vain fails, so failures are verdicts here. */
+/* A launch whose groups wait for each other in vain fails, so here a failure of OpenCL means that
+ * the device can't factor panels. */
 static clb_status getf2_check_open_and_check(void *argument)
 {
     const struct getf2_check_task *task = argument;

@@ -1,12 +1,12 @@
 /* LAPACK xGETRI in the caller's memory.
  *
- * A = P^T*L*U, so A^-1 = X*P with X*L = U^-1: as LAPACK does it, from the right, which keeps
- * X*A - I small. Rows of X don't depend on each other; row i of U^-1 begins with column i, so that
- * the work is (4/3)n^3 operations like LAPACK's.
+ * A = P^T*L*U, so A^-1 = X*P with X*L = U^-1. As in LAPACK the solve with L is from the right,
+ * which keeps X*A - I small. Rows of X don't depend on each other. Row i of U^-1 begins with column
+ * i; the zeros before it are left out, so that this takes (4/3)n^3 operations, as many as LAPACK.
  *
- * The inverse is completed in memory of the shim before the CPU copies it over the factors, its
- * columns interchanged: until then a failure leaves the factors intact for the next library, after
- * it nothing can fail. */
+ * The inverse is completed in memory of the shim before the CPU interchanges its columns and copies
+ * it over the factors. A failure until then leaves the factors intact for the next library; the
+ * copy can't fail. */
 #include "solve.h"
 
 #include <stdatomic.h>
@@ -49,7 +49,7 @@ static void getri_write_back(struct getri_writer *writer)
     clb_workers_return(&workers);
 }
 
-/* The identity of order n, with room for what becomes of it. */
+/* The identity of order n, in memory where the inverse will overwrite it. */
 static void *make_identity(clb_precision precision, size_t n, size_t ld)
 {
     size_t element = clb_precision_size(precision), bytes;
@@ -64,10 +64,11 @@ static void *make_identity(clb_precision precision, size_t n, size_t ld)
     return x;
 }
 
-/* X*L = U^-1 from Y*U = I and X*L = Y. Parts are rows, from the first on; what is on the left of a
- * part's first row is zero in Y. */
+/* Solve Y*U = I and X*L = Y, so that X*L = U^-1. Parts are blocks of rows, starting with row 0. The
+ * columns of Y before a part's first row are zero. */
 struct inverting {
-    struct clb_solve_triangles triangles; /* first: the context of what systems have in common */
+    struct clb_solve_triangles triangles; /* must be first: the functions of
+                                           * clb_solve_triangles_work use it as their context */
     size_t row;
 };
 

@@ -1,4 +1,4 @@
-/* LAPACK xGETRS in the caller's memory: the CPU interchanges rows of B while it copies.
+/* LAPACK xGETRS in the caller's memory: the CPU interchanges rows of B when it copies them.
  *
  * A = P^T*L*U, so A*X = B is X = U^-1*L^-1*P*B, and op(A)*X = B is X = P^T*op(L)^-1*op(U)^-1*B. */
 #include "solve.h"
@@ -34,7 +34,7 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_getrs *problem, struct clb_gemm_progress *progress)
 {
     bool transposed = problem->trans != CLB_OP_N;
-    /* Of P: row i of P*B is row order[i] of B; or of P^T. */
+    /* The order of P, row i of P*B is row order[i] of B; or that of P^T. */
     cl_uint *order = clb_pivot_order(problem->ipiv, problem->n, transposed);
     struct clb_solve_triangles triangles = {.steps = 2};
     struct clb_solve solve = {.work = &clb_solve_triangles_work,
@@ -54,7 +54,7 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     *progress = (struct clb_gemm_progress){0};
     if (order == NULL)
         return CLB_ERR_NOMEM;
-    /* U is upper and not unit. */
+    /* U is upper triangular; L is unit triangular. */
     triangles.step[transposed ? 0 : 1].upper = true;
     triangles.step[transposed ? 1 : 0].unit = true;
     triangles.step[0].op = triangles.step[1].op = problem->trans;

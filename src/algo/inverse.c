@@ -12,8 +12,8 @@
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-/* Of a family that leaves zeros out, diagonal blocks need no more zeros beside them than
- * micro-tiles reach over the edge. */
+/* Choose base and strip. Where the family skips zeros, diagonal blocks need zeros beside them only
+ * as far as micro-tiles reach over the edge. */
 static void choose_blocks(struct clb_inverse_state *inverting)
 {
     const struct clb_workspace *workspace = &inverting->workspace;
@@ -57,7 +57,7 @@ clb_status clb_inverting_open(struct clb_inverse_state *inverting,
     inverting->a =
         (struct clb_dmat){.rows = n, .cols = n, .ld = clb_dmat_ld(n, inverting->element)};
     inverting->x = inverting->y = inverting->a;
-    /* Nothing is opened for a kernel that is known to be bad. */
+    /* Open nothing if the kernel that skips zeros is known to be wrong. */
     clb_status status = clb_skip_prepare(inverting->runtime, variant);
     if (status == CLB_OK)
         status = clb_workspace_open(&inverting->workspace, inverting->runtime, variant, &limits);
@@ -70,14 +70,14 @@ clb_status clb_inverting_open(struct clb_inverse_state *inverting,
 
 /* ---- the inverse ----------------------------------------------------------------------------- */
 
-/* On the diagonal, from i on. */
+/* The block on the diagonal that begins at (i, i). */
 static struct clb_dmat square(const struct clb_dmat *x, size_t i, size_t order)
 {
     return clb_dmat_part(x, i, i, order, order);
 }
 
-/* The triangle of order m that begins at i, in the order of elimination, which is backwards: i + m
- * is n or a whole number of blocks before that. */
+/* The triangle of order m that begins at i, in the order of elimination, which is from the end: n -
+ * (i + m) is a multiple of the block. */
 static struct clb_dmat_triangle triangle_at(const struct clb_inverse_state *inverting, size_t i,
                                             size_t m)
 {
@@ -131,7 +131,7 @@ static clb_status multiply_beside(struct clb_inverse_state *inverting, size_t i,
     return status;
 }
 
-/* The triangle of order m that begins at i; halves are whole blocks but for the first one. */
+/* Invert the triangle of order m that begins at i. All halves but the first are whole blocks. */
 static clb_status invert(struct clb_inverse_state *inverting, size_t i, size_t m)
 {
     bool upper = inverting->problem->upper;
@@ -153,7 +153,7 @@ static clb_status invert(struct clb_inverse_state *inverting, size_t i, size_t m
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-/* Y = X^H*X or X*X^H, one triangle and what is within strips beside it. */
+/* Y = X^H*X or X*X^H: one triangle, and the elements of strips beside it. */
 static clb_status inverse_multiply(struct clb_inverse_state *inverting)
 {
     const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
@@ -209,7 +209,7 @@ const struct clb_dmat *clb_inverting_result(const struct clb_inverse_state *inve
     return inverting->problem->multiplies ? &inverting->y : &inverting->x;
 }
 
-/* The diagonal of a product with its own conjugate is real. */
+/* The diagonal of a product of a matrix with its conjugate transpose is real. */
 static void make_real(const struct clb_inverse *problem)
 {
     size_t real = clb_precision_real_size(problem->precision);

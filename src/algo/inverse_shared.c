@@ -1,5 +1,5 @@
-/* Inverses on a device that shares the host's memory: the caller's matrix is read in place, results
- * are in memory of the shim. */
+/* Inverses on a device that shares the host's memory: the device reads the caller's matrix in
+ * place, and writes results to memory of the shim. */
 #include "inverse.h"
 #include "shared.h"
 
@@ -34,7 +34,8 @@ static clb_status inverse_shared_open_matrices(struct inverse_shared_run *run)
     return status;
 }
 
-/* The mapping ends when everything else has, so that the caller's matrix is nobody's then. */
+/* Copy the result to the caller's matrix. The view of that is closed first, when all commands that
+ * used it have completed. */
 static clb_status inverse_shared_write_back(struct inverse_shared_run *run)
 {
     struct clb_inverse_state *inverting = run->inverting;

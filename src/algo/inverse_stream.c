@@ -1,21 +1,20 @@
-/* Inverses on a device with its own memory: block columns of the triangle go up, and those of the
- * result come down into memory of the host that the caller does not see. A product takes the place
- * of what was given. */
+/* Inverses on a device with its own memory. Block columns of the triangle are uploaded, and those
+ * of the result are downloaded to private host memory. A product overwrites the given matrix. */
 #include "transfer_queue.h"
 #include "inverse.h"
 
 #include <stdlib.h>
 
-/* Columns of a load. */
+/* Columns of one transfer. */
 #define COLUMNS ((size_t)512)
 
 struct inverse_stream_run {
     struct clb_inverse_state *inverting;
-    struct clb_buffer *memory[2]; /* of a and y, of x */
-    void *host;                   /* the result's, with the device's leading dimension */
+    struct clb_buffer *memory[2]; /* of a and y; of x */
+    void *host;                   /* for the result, with the device's leading dimension */
     size_t bytes;                 /* of each */
     struct clb_transfer_queue transfers;
-    struct clb_transfer *transfer; /* those that go up, then those that come down */
+    struct clb_transfer *transfer; /* the uploads, then the downloads */
     size_t loads;
 };
 

@@ -1,5 +1,6 @@
 /* LAPACK xORGQR and xUNGQR: Q = H1*...*Hb*I, from the last block to the first, so that block k only
- * touches rows and columns from its first on. The result is made beside the vectors. */
+ * changes rows and columns from its first on. Q has memory of its own, beside that of the
+ * vectors. */
 #include "transfer_queue.h"
 #include "reflect.h"
 #include "shared.h"
@@ -13,11 +14,13 @@ struct orgqr_run {
     size_t element, nb;
     struct clb_workspace workspace;
     struct clb_reflectors reflectors;
-    struct clb_buffer *memory, *copy; /* of Q; of the vectors, NULL where they are used in place */
+    struct clb_buffer *memory, *copy; /* memory: of Q; copy: of the vectors, NULL where they are
+                                       * used in place */
     struct clb_dmat q, vectors;
     cl_mem wrapped;
     struct clb_transfer_queue transfers;
-    struct clb_transfer *transfer; /* the vectors; columns of Q from the right to the left */
+    struct clb_transfer *transfer; /* upload of the vectors; downloads of Q's columns, from right to
+                                    * left */
     size_t transfer_count;
 };
 
@@ -151,7 +154,7 @@ static clb_status travel(struct orgqr_run *run)
     clb_status status = clb_transfer_queue_await(&run->transfers, 0, run->workspace.queue);
     if (status == CLB_OK)
         status = make_q(run);
-    /* The columns are the vectors' until all is known to be well. */
+    /* The caller's columns hold the vectors until everything is known to have succeeded. */
     if (status == CLB_OK)
         status = clb_queue_set_finish(run->workspace.queue_set);
     for (size_t i = 1; i < run->transfer_count && status == CLB_OK; i++)

@@ -1,12 +1,12 @@
-/* LAPACK xORMQR and xUNMQR in the caller's memory: all of T first, then the blocks of reflectors on
- * one part of C after the other (solve.h). */
+/* LAPACK xORMQR and xUNMQR in the caller's memory: first T of all blocks of reflectors is computed,
+ * then the blocks are applied to one part of C after the other (solve.h). */
 #include "reflect.h"
 #include "solve.h"
 
 struct product {
     const struct clb_ormqr *problem;
     struct clb_reflectors reflectors;
-    size_t nb, extent; /* of a block; columns or rows of a part */
+    size_t nb, extent; /* reflectors of a block; columns or rows of a part */
 };
 
 struct clb_ormqr clb_ormqr_part(const struct clb_ormqr *problem, const struct clb_rect *rect)

@@ -1,12 +1,12 @@
-/* Diagonal blocks on the device: one is factored and checked before any other is. */
+/* The check of diagonal blocks on the device: some are factored and verified before any others. */
 #include "potf2.h"
 #include "check.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Two matrices of order n in one of 2n + 1 columns: one of its lower triangle is factored, one of
- * its upper one. Complex numbers as pairs throughout. */
+/* Two matrices of order n share one of 2n + 1 columns: the lower triangle of one and the upper
+ * triangle of the other are factored. All numbers are complex, as pairs. */
 struct potf2_check_check {
     clb_precision precision;
     size_t n, ld, bytes;
@@ -21,7 +21,7 @@ static double potf2_check_get(const struct potf2_check_check *check, const void 
                         : 0;
 }
 
-/* Positive definite, because the diagonal dominates; what is not to be read is NaN. */
+/* Positive definite, because the diagonal dominates; elements that must not be read are NaN. */
 static void potf2_check_fill(const struct potf2_check_check *check)
 {
     size_t parts = clb_precision_parts(check->precision), n = check->n;
@@ -38,7 +38,7 @@ static void potf2_check_fill(const struct potf2_check_check *check)
     }
 }
 
-/* The factor of a matrix's lower triangle, or the transpose of its upper one's. */
+/* The factor of the lower triangle, or the transpose of the upper triangle's. */
 static double potf2_check_factor(const struct potf2_check_check *check, bool upper, size_t i,
                                  size_t p, size_t part)
 {
@@ -46,7 +46,7 @@ static double potf2_check_factor(const struct potf2_check_check *check, bool upp
                  : potf2_check_get(check, check->after, i, p, part);
 }
 
-/* |A - L*L^H| of an entry within its bound. */
+/* Whether |A - L*L^H| of an entry is within its bound. */
 static bool potf2_check_entry_is_right(const struct potf2_check_check *check, bool upper, size_t i,
                                        size_t j)
 {
@@ -71,7 +71,7 @@ static bool potf2_check_is_right(const struct potf2_check_check *check)
 {
     for (size_t j = 0; j < check->n; j++) {
         for (size_t i = 0; i < check->n; i++) {
-            /* The other triangles are as they were. */
+            /* The other triangles must be unchanged. */
             if (i < j && !(isnan(potf2_check_get(check, check->after, i, j, 0)) &&
                            isnan(potf2_check_get(check, check->after, j, check->n + i, 0))))
                 return false;
@@ -103,7 +103,7 @@ static clb_status potf2_check_run(const struct potf2_check_check *check, struct 
     return status;
 }
 
-/* What later processes try. */
+/* The order that is checked where an earlier process has checked all. */
 #define SMALL ((size_t)5)
 
 struct potf2_check_task {

@@ -1,7 +1,7 @@
 /* Blocks of reflectors applied to matrices on the device, see reflect.h. */
 #include "reflect.h"
 
-/* Blocks where the tables have no value. */
+/* Default widths of a block, where the tuning tables have no value. */
 #define SHARED_NB ((size_t)64)
 #define OWN_NB    ((size_t)128)
 
@@ -27,7 +27,7 @@ struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool 
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The next matrix in one buffer; returns what is behind it. */
+/* Place a matrix at element `at` of a buffer; returns the end of it. */
 static size_t reflect_place(struct clb_dmat *x, size_t at, size_t rows, size_t cols, size_t element)
 {
     *x = (struct clb_dmat){.offset = at, .rows = rows, .cols = cols};
@@ -75,7 +75,7 @@ size_t clb_reflectors_count(const struct clb_reflectors *reflectors, size_t k)
     return clb_min(reflectors->nb, reflectors->a.cols - k);
 }
 
-/* V of the block, rows from k on. */
+/* V of the block that begins with column k: the rows from k on. */
 static struct clb_dmat vectors(const struct clb_reflectors *reflectors, size_t k)
 {
     return clb_dmat_part(&reflectors->v, 0, 0, reflectors->a.rows - k,

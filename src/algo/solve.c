@@ -1,9 +1,9 @@
-/* Parts and triangles of systems, and which way they are solved. */
+/* Division of B into parts, and the solves with triangles. */
 #include "solve.h"
 
-/* Right-hand sides of a part, and what they are multiples of. A part takes about n/8 launches,
- * which bound a device with memory of its own: 16 parts of 512 took 193 ms at n = 8192 (H200,
- * 2026-11). */
+/* Right-hand sides of a part, and the unit that they are a multiple of. A part takes about n/8
+ * launches, which limit the speed of a device with memory of its own: 16 parts of 512 took 193 ms
+ * at n = 8192 (H200, 2026-11). */
 #define PART_SHARED ((size_t)512)
 #define PART_OWN    ((size_t)4096)
 #define PART_UNIT   ((size_t)32)

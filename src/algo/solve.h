@@ -1,10 +1,10 @@
-/* solve: what is done to B by a matrix A, in the caller's memory: triangular systems (trsm_run.c,
+/* solve: operations on B with a matrix A, in the caller's memory: triangular systems (trsm_run.c,
  * getrs.c) and products with Q (ormqr.c).
  *
- * B is cut into parts that don't depend on each other, blocks of columns (left) or rows (right).
- * They are worked on in the shim's memory, and the CPU copies X back, which is the only write to
- * the caller's memory: a part of B is either old or new, and what is not written can be computed
- * elsewhere. */
+ * B is divided into parts that don't depend on each other, blocks of columns (left) or rows
+ * (right). They are processed in the shim's memory, and the CPU copies the results X back, which is
+ * the only write to the caller's memory. So a part of B is either old or final, and parts that are
+ * not written can be computed elsewhere. */
 #ifndef CLB_SOLVE_H
 #define CLB_SOLVE_H
 
@@ -13,16 +13,17 @@
 
 struct clb_solve;
 
-/* What is done. */
+/* An operation. */
 struct clb_solve_work {
-    /* Of parts as the progress has them. */
+    /* The workspace limits, for the parts that solve->progress has. */
     struct clb_workspace_limits (*limits)(const struct clb_solve *solve);
-    /* Once A is on the device, and then to each part of B; enqueued. */
+    /* Both enqueue work: `prepare` once when A is on the device, then `apply` for each part of
+     * B. */
     clb_status (*prepare)(struct clb_solve *solve, struct clb_workspace *workspace,
                           const struct clb_dmat *a);
     clb_status (*apply)(struct clb_solve *solve, struct clb_workspace *workspace,
                         const struct clb_dmat *part);
-    /* Of whatever prepare has got; may be NULL. `idle`: nothing is under way. */
+    /* Free what `prepare` has allocated; may be NULL. `idle`: no command is still running. */
     void (*end)(struct clb_solve *solve, bool idle);
 };
 
@@ -31,39 +32,40 @@ struct clb_solve {
     clb_precision precision;
     bool right;
     size_t m, n;   /* of B */
-    size_t cols_a; /* its rows are B's rows (left) or columns (right) */
+    size_t cols_a; /* columns of A; its rows are B's rows (left) or columns (right) */
     const void *alpha, *a;
     void *b;
     size_t lda, ldb;
-    void *context; /* of the work */
-    /* Left: row i of what is solved is row order_in[i] of B, row i of X is row order_out[i] of the
-     * solution; NULL where nothing is interchanged. */
+    void *context; /* for the functions of `work` */
+    /* Left: row i of the right-hand side is row order_in[i] of B, and row i of X is row
+     * order_out[i] of the solution; NULL where nothing is interchanged. */
     const cl_uint *order_in, *order_out;
     struct clb_gemm_progress *progress; /* the parts of B */
 };
 
-/* Make the parts and run. */
+/* Divide B into parts and run. */
 clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          struct clb_solve *solve) CLB_MUST_CHECK;
 
-/* Rows of A, number of right-hand sides, those of the largest part. */
+/* The rows of A; the number of right-hand sides; that of the largest part. */
 size_t clb_solve_order(const struct clb_solve *solve);
 size_t clb_solve_extent(const struct clb_solve *solve);
 size_t clb_solve_part(const struct clb_solve *solve);
 
-/* Systems: one triangle of A after the other. */
+/* Systems: solves with one triangle of A after the other. */
 struct clb_solve_triangles {
     struct {
         bool upper, unit;
         clb_op op;
     } step[2];
     size_t steps;
-    struct clb_dmat_triangle packed[2]; /* of a device's copy of A */
+    struct clb_dmat_triangle packed[2]; /* in the device's A */
 };
-extern const struct clb_solve_work clb_solve_triangles_work; /* its context is one of those */
+extern const struct clb_solve_work clb_solve_triangles_work; /* its context is a struct
+                                                              * clb_solve_triangles */
 
-/* Interchanges in turn, or backwards, as an order: what is at place i afterwards was at order[i].
- * Owned by the caller; NULL when memory has run out. */
+/* Convert interchanges, applied in turn or backwards, to an order: row i afterwards was row
+ * order[i] before. The caller frees it; NULL when memory has run out. */
 cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward);
 
 clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

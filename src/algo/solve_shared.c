@@ -1,12 +1,12 @@
-/* Systems and products where the device shares the host's memory: A is used in place; the CPU
- * copies a part of B into one of two slots while the device works on the other. */
+/* Systems and products where the device shares the host's memory. A is used in place. The CPU
+ * copies a part of B to one of two slots while the device works on the other. */
 #include "shared.h"
 #include "solve.h"
 
 struct slot {
     struct clb_buffer *buffer;
-    void *mapped;   /* NULL: it is the device's */
-    cl_event ready; /* solved, and readable by the CPU */
+    void *mapped;   /* NULL while the device has it */
+    cl_event ready; /* signals that the part is solved and mapped */
 };
 
 struct solve_shared_run {

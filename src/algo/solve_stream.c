@@ -1,7 +1,7 @@
-/* Systems and products where the device has its own memory: A and the parts of B go up, every part
- * is worked on as soon as it is there, and comes down while the device works on the next ones.
- * Where there is no room for all parts at once they take turns, and go up when the one that had the
- * memory before has come down. */
+/* Systems and products where the device has its own memory. A and the parts of B are uploaded; each
+ * part is processed as soon as it has arrived, and downloaded while the device works on the next
+ * ones. Where not all parts fit at once they share memory, and a part is uploaded when the one that
+ * had the memory before has been downloaded. */
 #include "transfer_queue.h"
 #include "solve.h"
 
@@ -70,7 +70,7 @@ static clb_status solve_stream_make_transfer(struct solve_stream_run *run)
     return CLB_OK;
 }
 
-/* The parts that are on the device at once are the first ones. */
+/* Get memory for the first `resident` parts; later ones reuse it. */
 static clb_status get_parts(struct solve_stream_run *run)
 {
     const struct clb_solve *solve = run->solve;
@@ -79,7 +79,8 @@ static clb_status get_parts(struct solve_stream_run *run)
                                    &run->memory[1]);
 }
 
-/* The progress counts what is written at once: the pieces that come down. */
+/* Replace the parts of the progress by the pieces of the downloads, since each of these is written
+ * completely or not at all. */
 static clb_status solve_stream_make_parts(struct solve_stream_run *run)
 {
     struct clb_gemm_progress *progress = run->solve->progress;
@@ -129,7 +130,7 @@ static clb_status solve_stream_begin(struct solve_stream_run *run,
     return status;
 }
 
-/* Let a part go up that was held back. */
+/* Allow the upload of a part that was held back, when its memory is free. */
 static clb_status release_part(struct solve_stream_run *run, size_t parts, size_t index)
 {
     if (index >= parts || index < run->resident)

@@ -1,5 +1,5 @@
-/* The first use of the kernels for triangular systems and interchanges, of each precision: built,
- * launched and checked once. */
+/* The check of the kernels for triangular systems and interchanges: the first use in each precision
+ * builds, launches and verifies them. */
 #include "check.h"
 #include "dmat.h"
 
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Systems of up to one block and a bit, so that all kernels and the product between blocks take
- * part: A^H*X = B with A lower triangular, which reverses, transposes and conjugates, and Y*A = C.
- * Behind A in one matrix stand B, its copy with the rows reversed, that permuted back, the
- * trapezoid of B, A's upper triangle, and C. */
+/* Systems of up to one block and a bit, so that all kernels and the product between blocks are
+ * used: A^H*X = B with A lower triangular, which reverses, transposes and conjugates, and Y*A = C.
+ * After A the same matrix has B, its copy with the rows reversed, that permuted back, the trapezoid
+ * of B, A's upper triangle, and C. */
 struct trsm_check_check {
     struct clb_workspace *workspace;
     struct clb_buffer *buffer;
@@ -49,7 +49,8 @@ static void trsm_check_fill(const struct trsm_check_check *check)
     }
 }
 
-/* Where of right-hand sides and their copies behind A one begins, and A's upper triangle, and C. */
+/* The first column of the right-hand sides (index 0) or one of their copies after A; the next two
+ * functions: that of A's upper triangle, and of C. */
 static size_t trsm_check_column_of(const struct trsm_check_check *check, size_t index)
 {
     return check->n + index * check->rhs;
@@ -70,7 +71,7 @@ static struct clb_dmat trsm_check_columns(const struct trsm_check_check *check, 
     return clb_dmat_part(&check->all, 0, trsm_check_column_of(check, index), check->n, check->rhs);
 }
 
-/* Rows i and n-1-i change places. */
+/* Interchange rows i and n-1-i. */
 static clb_status enqueue_moves(const struct trsm_check_check *check)
 {
     struct clb_workspace *workspace = check->workspace;
@@ -131,7 +132,7 @@ static clb_status trsm_check_run(const struct trsm_check_check *check)
     return status;
 }
 
-/* Right-hand side j as it was or as it is solved: element i of B's column, or of C's row. */
+/* Right-hand side j before or after the solve: element i of B's column, or of C's row. */
 static double get_rhs(const struct trsm_check_check *check, const void *x, bool right, size_t i,
                       size_t j, size_t part)
 {
@@ -139,8 +140,8 @@ static double get_rhs(const struct trsm_check_check *check, const void *x, bool 
                  : trsm_check_get(check, x, i, check->n + j, part);
 }
 
-/* |b - sum of conj(A(p, i))*x(p)|, or of A(p, i)*y(p), of either part of an entry, within twice
- * substitution's bound. */
+/* Whether |b - sum of conj(A(p, i))*x(p)|, or of A(p, i)*y(p), is within twice substitution's bound
+ * in both parts of an entry. */
 static bool trsm_check_entry_is_right(const struct trsm_check_check *check, bool right, size_t i,
                                       size_t j, size_t part)
 {
@@ -173,7 +174,7 @@ static bool triangle_is_right(const struct trsm_check_check *check)
     return true;
 }
 
-/* The copies of an entry of X: reversed, permuted back, in a trapezoid. */
+/* Whether the copies of an entry of X are right: reversed, permuted back, in a trapezoid. */
 static bool copies_are_right(const struct trsm_check_check *check, size_t i, size_t j, size_t part)
 {
     double x = trsm_check_get(check, check->after, i, check->n + j, part);
@@ -229,8 +230,8 @@ static clb_status check_kernels(struct clb_workspace *workspace, size_t n, size_
     return status;
 }
 
-/* Orders about a vector, a sub-block and a block; right-hand sides about those of a tile, which are
- * 8 to 32. */
+/* Orders around those of a vector, a sub-block and a block; numbers of right-hand sides around that
+ * of a tile, which is 8 to 32. */
 #define MOST_RHS ((size_t)33)
 
 static clb_status check_sizes(struct clb_workspace *workspace)
