@@ -1,34 +1,38 @@
 /* A panel of the LU factorisation with partial pivoting (LAPACK xGETF2) in one launch.
  *
- * Every work-item holds the columns of one row of the m x n panel, n <= CLB_WIDTH, that are not
- * done yet, in registers, the current one first. Rows never move: a work-item keeps the position
- * that its row has got by the interchanges so far, puts finished elements aside, and writes them
- * there at the end. For each column the work-groups agree on the pivot: each publishes its best
- * row, all read the rows of all, and each takes the best of them and eliminates.
+ * Each work-item has one row of the m x n panel, n <= CLB_WIDTH. It holds the elements of columns
+ * that are not finished yet in registers, that of the current column first. Rows are not moved
+ * between work-items. A work-item tracks the position that the interchanges so far give its row,
+ * writes finished elements to `aside`, and copies them to that position of the matrix at the end.
+ * For each column all work-groups agree on the pivot: each publishes its best row and reads those
+ * of all groups, chooses the best of them, and eliminates.
  *
- * Work-groups: ceil(m / CLB_PANEL_WG), one-dimensional. More than one of them wait for each other,
- * so all must be resident: never more than the device has compute units, never two such launches at
- * once, and never on a device without independent progress of work-groups (CPU devices). One group
- * alone waits for nobody.
+ * Work-groups: ceil(m / CLB_PANEL_WG), one-dimensional. If there is more than one they wait for
+ * each other, so all must be resident: never more groups than the device has compute units, never
+ * two such launches at once, and never on a device without independent progress of work-groups (CPU
+ * devices). A single group does not wait.
  *
  * aside      CLB_WIDTH elements for every work-item
  * exchange   2 x groups slots of CLB_SLOT words of 64 bits, zero before the first launch. The high
- *            half of a word is a tag, the low half data: no fence is needed, a word is either there
- *            or not. Columns take the two halves of `exchange` in turn: who publishes column j + 2
- *            has read column j + 1 of everybody, who had read column j before.
- * tag        larger than 0; every launch takes the CLB_WIDTH next ones, so nothing is ever reset
+ *            half of a word is a tag, the low half data. No fence is needed, because a word is
+ *            written as a whole. Columns use the two halves of `exchange` alternately: a group that
+ *            publishes column j + 2 has read column j + 1 of all groups, and these had read
+ *            column j before they published that.
+ * tag        larger than 0; a launch uses CLB_WIDTH tags, and the next launch the following ones,
+ *            so that nothing is ever reset
  * state      [0] first column + 1 whose pivot is zero, `column` being the panel's first; kept
  *            when not 0
- *            [1] set to 1 when somebody was waited for in vain; everything is undefined then
+ *            [1] set to 1 when a group has waited for another in vain; all is undefined then
  *            [2 + column ...] the interchanges, 1-based
- * order,     what the interchanges do to rows, for those who apply them later: see "moves" below
- * moves
+ * order,     where the interchanges move rows, for the kernels that apply them to other columns:
+ * moves      see "moves" below
  *
  * The panel is on the diagonal of a matrix: `column` is its first row as well, and interchanges and
  * moves count from the matrix's first row.
  *
- * Pivots as LAPACK's: the largest |x|, for complex numbers |re| + |im|, the first among equals; a
- * NaN counts only in the first place. Multipliers are divided, which needs no sfmin. */
+ * Pivots are chosen as in LAPACK: the largest |x|, for complex numbers |re| + |im|, the first among
+ * equals; a NaN is chosen only if it is in the first place. Multipliers are computed by division,
+ * so that LAPACK's check for pivots below sfmin is not needed. */
 
 #ifndef CLB_DOUBLE
 #define CLB_DOUBLE 0
@@ -46,20 +50,21 @@
 #ifndef CLB_PANEL_WG
 #define CLB_PANEL_WG 256
 #endif
-/* 1: reductions by shuffles, warps of 32; 2: by instructions of compute capability 8.0. */
+/* 1: reduce with shuffles, warps of 32; 2: with the instructions of compute capability 8.0. */
 #ifndef CLB_SHUFFLE
 #define CLB_SHUFFLE 0
 #endif
-/* 1: the shorter the rest of a row, the less is exchanged and subtracted; four copies of code. */
+/* 1: exchange and subtract less the fewer columns of a row are left; makes four copies of the
+ * code. */
 #ifndef CLB_TAPER
 #define CLB_TAPER 0
 #endif
-/* Looks at a word before somebody is given up. */
+/* Reads of a word before a group gives up waiting for another. */
 #ifndef CLB_PATIENCE
 #define CLB_PATIENCE 4000000
 #endif
 
-/* Rows are read and written in vectors of 16 bytes where everybody reads the same. */
+/* Rows are accessed in vectors of 16 bytes where all work-items read the same. */
 #if CLB_DOUBLE
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double real;
@@ -78,15 +83,15 @@ typedef float4 wide;
 #define PARTS     (CLB_COMPLEX ? 2 : 1)
 #define REALS     (CLB_WIDTH * PARTS) /* in a row */
 #define ROW_WORDS (REALS * REAL_WORDS)
-#define SLOT      (ROW_WORDS + 4) /* and the row's position; whole vectors */
+#define SLOT      (ROW_WORDS + 4) /* a row and its position; whole vectors */
 #define NOBODY    0xffffffffu     /* position: the group has no candidate */
 #define BATCH     4               /* words that a work-item has in flight */
 
 /* Words of the first `width` columns. */
 #define WORDS_OF(width) ((width)*PARTS * REAL_WORDS)
 
-/* Rows stay in registers only when everything is inlined and every loop over a row has bounds that
- * are constants before that: `width` is compared inside. */
+/* A row stays in registers only if everything is inlined and the bounds of every loop over it are
+ * constants before that; so loops run over the whole row and compare with `width` inside. */
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -110,8 +115,9 @@ INLINE real magnitude(const real *x)
 #endif
 }
 
-/* What rows are compared by: the bits of a magnitude order as it does. The smallest is for rows
- * that were pivots and for those that don't exist, then comes NaN. */
+/* The value by which rows are compared: the bits of a magnitude, which are ordered like the
+ * magnitude. The smallest value is for rows that were pivots and rows that don't exist, the next
+ * one for NaN. */
 #if CLB_DOUBLE
 typedef ulong code;
 #define bits_of(x) as_ulong(x)
@@ -154,7 +160,7 @@ INLINE uint largest(uint value)
     return result;
 }
 
-/* Of the lanes of a warp, known to all of them; the index only where it is asked for. */
+/* Find the best of the lanes of a warp, in all lanes; its index only if `indexed`. */
 INLINE void best_of_warp(struct best *best, const bool indexed)
 {
     const uint low = (uint)best->key;
@@ -202,7 +208,8 @@ INLINE void best_of_warp(struct best *best, const bool indexed)
 #if CLB_SHUFFLE
 #define REDUCED (CLB_PANEL_WG / 32)
 
-/* Of the work-group, without index, known to all; the arrays have one element a warp. */
+/* Find the best of the work-group, in all work-items, without its index. The arrays have one
+ * element per warp. */
 INLINE void best_of_group(struct best *best, __local code *keys, __local uint *poss)
 {
     uint item = get_local_id(0), lane = item % 32;
@@ -236,13 +243,14 @@ INLINE void best_of_group(struct best *best, __local code *keys, __local uint *p
     }
     best->key = keys[0];
     best->pos = poss[0];
-    barrier(CLK_LOCAL_MEM_FENCE); /* read before the next column writes */
+    barrier(CLK_LOCAL_MEM_FENCE); /* all have read before the next column writes */
 }
 #endif
 
 /* ---- the exchange between groups ------------------------------------------------------------- */
 
-/* A slot's word number w of those that are exchanged: `words` of the row, then the position. */
+/* The index in a slot of word w of those that are exchanged: `words` words of the row, then the
+ * position. */
 INLINE uint word_number(uint w, uint words)
 {
     return w < words ? w : ROW_WORDS;
@@ -256,7 +264,7 @@ INLINE void publish(volatile __global ulong *turn, const __local uint *slot, uin
         to[word_number(w, words)] = (ulong)tag << 32 | slot[word_number(w, words)];
 }
 
-/* Read the candidates of all groups into `slots`; false when one did not come. */
+/* Read the candidates of all groups to `slots`; false when one did not arrive. */
 INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint words, uint tag,
                    const uint patience)
 {
@@ -288,7 +296,7 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
     return true;
 }
 
-/* The best candidate of all groups: its number, known to all work-items. */
+/* Choose the best candidate of all groups; returns its number to all work-items. */
 INLINE uint choose(const __local uint *slots, uint j)
 {
     const uint groups = get_num_groups(0), lanes = CLB_SHUFFLE ? 32 : 1;
@@ -345,14 +353,14 @@ INLINE void subtract_product(real *c, const real *l, const real *u)
 
 /* ---- the panel ------------------------------------------------------------------------------- */
 
-/* The work-group's memory. */
+/* Parameters: the work-group's local memory. */
 #define SHARED                                                                                     \
     __local code *keys, __local uint *poss, __local uint *mine, __local uint *slots,               \
         __local uint *lost
 #define SHARED_AS_IS keys, poss, mine, slots, lost
 
-/* This group's best row, `best` being this work-item's: its first `width` columns and its position
- * go to `mine`. */
+/* Copy the group's best row to `mine`: its first `width` columns and its position. `best` is this
+ * work-item's own row. */
 INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
 {
     const uint pos = best.pos;
@@ -368,7 +376,8 @@ INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* The pivot row, the best that any group has nominated; sets *lost when one did not say. */
+/* Returns the pivot row, the best of all groups' candidates. Sets *lost if a candidate did not
+ * arrive. */
 INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint tag,
                                  const uint width, SHARED)
 {
@@ -383,7 +392,7 @@ INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint
     return slots + choose(slots, j) * SLOT;
 }
 
-/* The next column becomes the first. */
+/* Shift the row so that the next column is the first. */
 INLINE void shift(real *r, const uint width)
 {
 #pragma unroll
@@ -393,7 +402,8 @@ INLINE void shift(real *r, const uint width)
     }
 }
 
-/* The same below the pivot row, after division by the pivot, less the multiple of the pivot row. */
+/* For rows below the pivot row, whose first element has been divided by the pivot: subtract the
+ * multiple of the pivot row, and shift. */
 INLINE void eliminate(real *r, const uint width, const __local uint *pivot_row)
 {
     real l[PARTS];
@@ -426,9 +436,10 @@ INLINE void put_aside(const real *x, __global real *aside)
         aside[part] = x[part];
 }
 
-/* Columns j ... end-1 of which those before `steps` have a pivot; `width` is not less than what is
- * left of a row. Returns the position of this work-item's row, the first column + 1 with a zero
- * pivot goes to *zero. (Barriers are in no conditional code: PoCL.) */
+/* Factor columns j ... end-1, of which those before `steps` have a pivot. `width` is at least the
+ * number of columns that are left of a row. Returns the position of this work-item's row; *zero
+ * becomes the first column + 1 with a zero pivot. (Barriers must not be in conditional code,
+ * because of PoCL.) */
 INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, bool exists, uint pos,
                     uint *zero, __global real *aside, __global int *ipiv, uint first,
                     volatile __global ulong *exchange, uint tag, SHARED)
@@ -446,7 +457,7 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
 #pragma unroll
         for (uint part = 0; part < PARTS; part++)
             pivot[part] = ((const __local real *)pivot_row)[part];
-        /* Rows are interchanged by their positions. */
+        /* Interchange the positions of rows, not the rows. */
         pos = pos == pivot_pos ? j : pos == j ? pivot_pos : pos;
         if (get_global_id(0) == 0)
             ipiv[j] = (int)(first + pivot_pos) + 1;
@@ -474,15 +485,15 @@ INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, boo
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
-/* Panels are strips of blocks, and these of larger panels: three ranges of columns that begin and
- * end at strips. For each the sum of its interchanges so far is kept as 2 x width moves (to, from):
- * first what comes to each of the range's rows, then where each of these rows goes, or NOBODY when
- * it stays within the range. All other rows stay where they are. */
+/* A strip is part of a block, and that of a panel: three ranges of columns, whose first and last
+ * columns are those of strips. For each range the combined interchanges so far are kept as 2 x
+ * width moves (to, from): first the row that moves to each of the range's rows, then the place that
+ * each of these rows moves to, or NOBODY if it stays within the range. No other rows move. */
 struct range {
     uint first, width;
 };
 
-/* Row `here`, as it was numbered before the range's interchanges, is row `there` now. */
+/* Note that row `here`, as numbered before the range's interchanges, is row `there` now. */
 INLINE void note_move(uint here, uint there, struct range range, __global uint2 *moves)
 {
     const uint end = range.first + range.width;
@@ -492,14 +503,14 @@ INLINE void note_move(uint here, uint there, struct range range, __global uint2 
         moves[range.width + here - range.first] = (uint2)(there < end ? NOBODY : there, here);
 }
 
-/* order[there] is the row that was there before the range's interchanges. */
+/* The row that is at `row` now, as numbered before the range's interchanges, from `order`. */
 INLINE uint row_before(const __global uint *order, uint row, uint column, struct range range)
 {
     return column == range.first ? row : order[row];
 }
 
-/* `order`: one for the block, one for the larger panel, of `rows` rows each. `moves`: those of the
- * strip, the block, and all larger panels. */
+/* `order`: one for the block, one for the panel, of `rows` rows each. `moves`: those of the strip,
+ * of the block, and of all panels. */
 __attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1))) __kernel void
 clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda, __global int *state,
                 uint column, __global real *aside, volatile __global ulong *exchange, uint tag,
@@ -544,7 +555,8 @@ clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda, __glo
             state[1] = 1;
         return;
     }
-    /* What is overwritten here has been read: everybody took part in the first column. */
+    /* All work-items have read their rows, because all took part in the first column; so the matrix
+     * may be overwritten. */
     if (exists) {
 #pragma unroll 1
         for (uint first = 0; first < n; first += 8) {
@@ -574,10 +586,11 @@ clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda, __glo
 #error "CLB_WIDTH is too large"
 #endif
 
-/* Move rows of the other columns of a strip's block, and solve L*X = B for their first `width` rows
- * in those on its right, L being the strip's unit lower triangle. A work-group has a column at a
- * time. a + offset is row 0 of the block's first column, `strip` the number of columns before the
- * strip and `cols` that of all others; any number of groups. */
+/* Apply the strip's moves to the other columns of its block; in those on its right also solve L*X =
+ * B for the strip's `width` rows, where L is the strip's unit lower triangle. A work-group
+ * processes one column at a time; any number of groups. a + offset is row 0 of the block's first
+ * column, `strip` the number of columns before the strip and `cols` that of all columns but the
+ * strip's. */
 __attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1))) __kernel void
 clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint strip, uint width,
                  uint column, __global const uint2 *moves)
@@ -607,7 +620,7 @@ clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint stri
             if (id == 0)
                 top[part] = x[part];
         }
-        /* Copies of a barrier make PoCL compile for long. */
+        /* PoCL takes long to compile copies of a barrier. */
 #if CLB_SHUFFLE
 #pragma unroll
 #else
@@ -636,7 +649,7 @@ clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint stri
 #define UPDATE_ROWS 64 /* of a tile; 4 x 4 elements for each work-item */
 #define UPDATE_COLS 32
 
-/* C -= L*U for what is below the strip's first `width` rows and right of it, `rows` x `cols`: L is
+/* C -= L*U for the `rows` x `cols` part below the strip's first `width` rows and on its right. L is
  * at a + l, U at a + u, C at a + c. Any number of groups. */
 __attribute__((reqd_work_group_size(UPDATE_WG, 1, 1))) __kernel void
 clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows, uint cols,

@@ -1,9 +1,9 @@
 /*
- * Elements of column-major matrices put in other places.
+ * Copies between places of column-major matrices.
  *
- * Row interchanges are a list of moves: element `from` of a column goes to place `to`, all read
- * before any is written. A step of LU with nb interchanges is at most 2*nb moves, of which the
- * first nb, to the top rows, are written side by side.
+ * Row interchanges are a list of moves: element `from` of a column is copied to place `to`, and all
+ * are read before any is written. A step of LU with nb interchanges is at most 2*nb moves, of which
+ * the first nb, to the top rows, are written side by side.
  *
  * Elements are copied as they are, CLB_SIZE bytes each. Offsets and leading dimensions count
  * elements. The grids have any number of work-groups: each takes a share of the columns.
@@ -40,7 +40,7 @@ typedef uint4 element;
 #define NOBODY     0xffffffffu
 #define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
 
-/* The caller's complex numbers are aligned to their parts only. */
+/* Complex numbers in the caller's memory are aligned to their parts only. */
 static inline element load_element(global const uint *x, ulong at)
 {
 #if CLB_SIZE == 4
@@ -63,7 +63,7 @@ static inline void store_element(element e, global uint *x, ulong at)
 #endif
 }
 
-/* The columns of this work-group: neighbours, so that a CPU walks through memory. */
+/* The columns of this work-group: neighbouring ones, so that a CPU reads memory in order. */
 static inline ulong2 get_columns(ulong cols)
 {
     const ulong each = (cols + get_num_groups(0) - 1) / get_num_groups(0);
@@ -72,8 +72,8 @@ static inline ulong2 get_columns(ulong cols)
     return (ulong2)(first, min(first + each, cols));
 }
 
-/* In place; move k is (to, from) = moves[k], rows of x, and none where `to` is NOBODY. Columns
- * gap_first ... gap_first + gap - 1 are left out, and not counted. */
+/* In place: move k copies row moves[k].y of x to row moves[k].x, unless that is NOBODY. Columns
+ * gap_first ... gap_first + gap - 1 are left out, and not counted in `cols`. */
 CLB_KERNEL void clb_laswp(global uint *x, ulong x_off, ulong ld, ulong cols, ulong gap_first,
                           ulong gap, global const uint2 *moves, ulong first, uint count)
 {
@@ -152,8 +152,8 @@ CLB_KERNEL void clb_permute_rows(global const uint *x, ulong x_off, ulong ldx, g
             store_element(load_element(x, x_off + j * ldx + order[i]), y, y_off + j * ldy + i);
 }
 
-/* y = the unit lower trapezoid of x, of its shape: zeros above the diagonal and `one` on it. Below
- * it what x has, or zeros too. */
+/* y = the unit lower trapezoid of x, as large as y: zeros above the diagonal and `one` on it. Below
+ * it the elements of x, or zeros. */
 CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, global uint *y,
                               ulong y_off, ulong ldy, ulong rows, ulong cols, element one,
                               uint below)
@@ -179,7 +179,8 @@ CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, glob
 }
 
 /*
- * y = the triangle of x, n x n, on and above its diagonal or on and below it, and zeros beside it.
+ * y = the triangle of x, n x n, on and above its diagonal or on and below it, with zeros in the
+ * other.
  */
 CLB_KERNEL void clb_triangle(global const uint *x, ulong x_off, ulong ldx, global uint *y,
                              ulong y_off, ulong ldy, ulong n, uint upper)

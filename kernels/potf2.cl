@@ -1,18 +1,18 @@
 /*
- * A small diagonal block of Cholesky's factorisation, A = L*L^H, by one work-group in local memory:
- * right-looking, a column at a time.
+ * A small diagonal block of Cholesky's factorisation, A = L*L^H, factored by one work-group in
+ * local memory: right-looking, a column at a time.
  *
- * A(i, p) is x[x_off + i*xi + p*xp] for i >= p; offsets and strides count elements. What is stored
- * as U of A = U^H*U comes with its strides exchanged: its transpose is the factor of conj(A).
- * Imaginary parts on the diagonal are not read and get zero.
+ * A(i, p) is x[x_off + i*xi + p*xp] for i >= p; offsets and strides count elements. For A = U^H*U
+ * the caller exchanges the strides, and L is U^T, since that is the factor of conj(A). Imaginary
+ * parts on the diagonal are not read and are set to zero.
  *
- * Every loop has the same bounds for all work-items, and what a work-item has no part in is left
- * out by a condition inside: PoCL 7.1 miscompiles loops that begin at a column of the work-item's
- * own where a row of work-items has none (blocks of 1 to 7 columns).
+ * Every loop has the same bounds for all work-items, with a condition inside for those that don't
+ * take part: PoCL 7.1 miscompiles loops that begin at a column of the work-item's own where a row
+ * of work-items has none (blocks of 1 to 7 columns).
  *
- * A pivot that is not positive (or NaN) goes into `state`, unless there is one already: the number
- * of its column, counted from 1, for a block that begins with column `first`. What is in that
- * column and behind it is undefined then; the columns before it are right.
+ * The first pivot that is not positive (or NaN) is noted in `state`, if that is 0: its column,
+ * counted from 1, where the block begins with column `first`. That column and those after it are
+ * undefined then; the columns before it are right.
  */
 
 /* 0: float, 1: double. */
@@ -44,7 +44,7 @@ typedef float real;
 #endif
 
 #define CLB_PARTS (CLB_COMPLEX ? 2 : 1)
-/* Columns that the work-items have at once. */
+/* Columns that the work-items process at once. */
 #define CLB_COLS (CLB_WG / CLB_NB)
 /* Where element (i, p) is in local memory; an odd column length keeps rows in different banks. */
 #define CLB_AT(i, p) (((i) + (p) * (CLB_NB + 1)) * CLB_PARTS)

@@ -2,19 +2,20 @@
  * Triangular systems T*X = B with a diagonal block T and many right-hand sides, by substitution.
  *
  * T is lower triangular in the order of elimination: the host reverses indices, transposes and
- * conjugates by strides, so that every case of BLAS's xTRSM comes here as this one. Divisions are
- * divisions, no inverse is formed, so the error is that of substitution.
+ * conjugates by strides, so that every case of BLAS's xTRSM becomes this one. Elements are divided
+ * by those of T's diagonal, not multiplied by inverses, so the error is that of substitution.
  *
  * Packed triangle (private to this file): blocks of CLB_NB x CLB_NB, the diagonal blocks of one
  * matrix one after the other; in a block, element (i, p) is at (i / R * CLB_NB + p) * R + i % R
  * with R = CLB_R, as pairs where elements are complex. Above the diagonal are zeros; rows beyond
  * the matrix are those of the identity, so that loops may run over whole groups of R rows.
  *
- * CLB_CPU = 1, for devices that are CPUs (local size 1): a work-group takes CLB_W right-hand sides
- * at a time into a private array, lanes of vectors run across them, R rows are eliminated at once.
+ * CLB_CPU = 1, for devices that are CPUs (local size 1): a work-group copies CLB_W right-hand sides
+ * at a time to a private array. Vectors hold elements of several right-hand sides, and R rows are
+ * eliminated at once.
  * CLB_CPU = 0, for others (local size CLB_WG): a work-group has CLB_RHS right-hand sides in local
- * memory and goes through T in sub-blocks: those on the diagonal by a work-item for each right-hand
- * side, which has its elements in registers, what is below them by all work-items.
+ * memory and goes through T in sub-blocks. For a sub-block on the diagonal one work-item per
+ * right-hand side holds the elements in registers; for those below all work-items take part.
  *
  * The grids have any number of work-groups: each takes every get_num_groups(0)-th share.
  */
@@ -64,9 +65,9 @@ typedef float real;
 #define CLB_INLINE static inline __attribute__((always_inline))
 
 /*
- * The diagonal blocks of T, n x n, into the packed form at `packed + packed_off` elements. T(i, p)
- * is a[a_off + i*ai + p*ap], of which i >= p is read, with `unit` i > p. Offsets and strides count
- * elements.
+ * Copy the diagonal blocks of T, n x n, to the packed form at `packed + packed_off` elements. T(i,
+ * p) is a[a_off + i*ai + p*ap]; it is read for i >= p, with `unit` for i > p. Offsets and strides
+ * count elements.
  */
 CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long ap, uint n,
                               uint conj, uint unit, global real *packed, ulong packed_off)
@@ -97,8 +98,7 @@ CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long a
 }
 
 #if CLB_COMPLEX
-/* What division by t = (re, im) needs, by Smith's method:
- * x / t = (x * (1, -q) or x * (q, -1)) / d. */
+/* Division by t = (re, im) by Smith's method: x / t = (x * (1, -q) or x * (q, -1)) / d. */
 typedef struct {
     real q, d;
     bool real_is_larger;
@@ -134,7 +134,7 @@ typedef float16 vec;
 #define CLB_W   (CLB_COMPLEX ? CLB_VL : 2 * CLB_VL)
 #define CLB_ROW (CLB_V * CLB_VL)
 
-/* Row i of x holds CLB_W right-hand sides, where complex the real parts before the imaginary. */
+/* Row i of x holds CLB_W right-hand sides; if complex, the real parts before the imaginary ones. */
 
 CLB_INLINE void load_tile(real *x, global const real *b, long bi, long br, uint nb, uint width)
 {
@@ -196,7 +196,7 @@ CLB_INLINE void store_tile(const real *x, global real *b, long bi, long br, uint
     }
 }
 
-/* acc -= t*x for one row of R; t is an element of T.  A complex product is made before it is
+/* acc -= t*x for one row of R; t is an element of T. A complex product is formed before it is
  * subtracted, so that the larger numbers are rounded once. */
 CLB_INLINE void subtract(vec acc[CLB_V], global const real *t, const vec x[CLB_V])
 {
@@ -298,7 +298,7 @@ CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint
 #endif
 #define CLB_RHS   32
 #define CLB_PITCH (CLB_RHS + 2) /* of a row of the tile: rows begin in different banks */
-/* Of a sub-block of T, and right-hand sides of a row, for each work-item. */
+/* For each work-item: elements of a sub-block of T, and right-hand sides of a row. */
 #define CLB_HELD  (CLB_SUB * CLB_SUB / CLB_WG > 0 ? CLB_SUB * CLB_SUB / CLB_WG : 1)
 #define CLB_MINE  (CLB_RHS * CLB_SUB / CLB_WG)
 
@@ -306,7 +306,8 @@ CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint
 #error "CLB_WG must be a multiple of a sub-block's rows"
 #endif
 
-/* Sub-block (t, s) of T into registers, and from there into local memory, p*SUB + i. */
+/* Copy sub-block (t, s) of T to registers; keep_block copies it to local memory, element (i, p) to
+ * p*SUB + i. */
 CLB_INLINE void fetch_block(global const real *packed, uint t, uint s, real held[])
 {
 #pragma unroll
@@ -334,7 +335,7 @@ CLB_INLINE void keep_block(const real held[], local real *t)
     }
 }
 
-/* x -= t*y, a complex product before it is subtracted, as above. */
+/* x -= t*y. A complex product is formed before it is subtracted, as above. */
 CLB_INLINE void subtract(real *x, local const real *t, const real *y)
 {
 #if CLB_COMPLEX
@@ -358,8 +359,8 @@ CLB_INLINE void divide(real *x, local const real *t)
 #endif
 }
 
-/* A diagonal sub-block for one right-hand side; `tile` is its first element. Loops over registers
- * have bounds that are constants before anything is unrolled. */
+/* Solve with a diagonal sub-block for one right-hand side; `tile` is its first element. The bounds
+ * of loops over registers are constants before anything is unrolled. */
 CLB_INLINE void solve_sub(local real *tile, local const real *t, uint unit)
 {
     real x[CLB_SUB * CLB_PARTS];
@@ -381,8 +382,8 @@ CLB_INLINE void solve_sub(local real *tile, local const real *t, uint unit)
         tile[e / CLB_PARTS * CLB_PITCH * CLB_PARTS + e % CLB_PARTS] = x[e];
 }
 
-/* What the sub-block at `from` has solved leaves the one at `to`: a row and neighbouring right-hand
- * sides for each work-item. */
+/* Subtract from the rows at `to` the product of T's sub-block and the solved rows at `from`. Each
+ * work-item has a row and neighbouring right-hand sides. */
 CLB_INLINE void update_sub(local real *to, local const real *from, local const real *t)
 {
     const uint i = get_local_id(0) % CLB_SUB, r = get_local_id(0) / CLB_SUB * CLB_MINE;
@@ -409,7 +410,8 @@ CLB_INLINE void update_sub(local real *to, local const real *from, local const r
         row[e] = x[e];
 }
 
-/* A tile of right-hand sides, from or to the matrix: consecutive work-items and elements. */
+/* Copy a tile of right-hand sides from or (with `out`) to the matrix; consecutive work-items copy
+ * consecutive elements. */
 CLB_INLINE void copy_tile(local real *tile, global real *b, long start, long bi, long br, uint nb,
                           uint width, bool out)
 {
@@ -429,7 +431,7 @@ CLB_INLINE void copy_tile(local real *tile, global real *b, long start, long bi,
     }
 }
 
-/* As above; local size CLB_WG. Sub-blocks of T come one after the other, column by column, each
+/* As above; local size CLB_WG. Sub-blocks of T are read one after the other, column by column, each
  * while the one before it is used. */
 CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint nb, uint unit,
                                ulong nrhs, global real *b, ulong b_off, long bi, long br)

@@ -99,8 +99,7 @@ struct clb_dmat_update {
     struct clb_dmat a, b, c;
     clb_op op_a, op_b;
     bool keep, kept, assign, negate, in_order;
-    size_t depth; /* at most so many products are summed before they are added to C; 0: any
-                   * number */
+    size_t depth; /* at most so many products are summed before they are added to C; 0: any */
     struct clb_skip cut;
 };
 clb_status clb_dmat_update(struct clb_workspace *workspace,

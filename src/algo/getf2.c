@@ -48,7 +48,8 @@ static bool groups_progress(const struct clb_device *device)
     return (device->type & CL_DEVICE_TYPE_GPU) != 0 && strstr(device->vendor, "NVIDIA") != NULL;
 }
 
-/* (H200, 2026-11: dgetrf, n = 8192, host to host, in 85 ms; with panels by 16 CPUs in 480 ms.) */
+/* (H200, 2026-11: dgetrf, n = 8192, host to host, takes 85 ms; with panels factored by 16 CPUs 480
+ * ms.) */
 bool clb_getf2_is_faster(const struct clb_device *device)
 {
     return groups_progress(device);
@@ -174,8 +175,7 @@ void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, b
 
 /* ---- strips ---------------------------------------------------------------------------------- */
 
-/* A panel that is being enqueued: columns [first, first + width) of x; and its block that is being
- * enqueued. */
+/* A panel that is being enqueued, columns [first, first + width) of x, and its current block. */
 struct getf2_work {
     struct clb_getf2 *panel;
     struct clb_workspace *workspace;

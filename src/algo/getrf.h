@@ -25,8 +25,7 @@ struct clb_getrf_run {
     struct clb_gemm_progress *progress; /* of the right-hand sides, if any */
     size_t element, inner;              /* bytes of an element; min(m, n) */
     size_t nb, tail;
-    size_t strip; /* columns that the CPU factors at once, where the device shares the host's
-                   * memory */
+    size_t strip; /* columns that the CPU factors at once where memory is shared */
     size_t most;  /* most columns per call of clb_getrf_apply; 0: all */
     bool begun;   /* some command for the matrix was enqueued */
     struct clb_workspace workspace;
@@ -46,8 +45,8 @@ void clb_getrf_close(struct clb_getrf_run *lu, bool idle);
 /* Columns of the panel that begins with column k. */
 size_t clb_getrf_width(const struct clb_getrf_run *lu, size_t k);
 
-/* Have the next library factor the panel that begins at (k, k). `panel` is a copy of it, whose
- * first row is row k. */
+/* Have the next library factor the panel that begins at (k, k). `panel` is its first element, that
+ * of row k, in memory that the CPU can access. */
 void clb_getrf_factor(struct clb_getrf_run *lu, size_t k, size_t width, void *panel, size_t ld);
 
 /* Whether the device factors the panel of the rows from k on; let it do so, and wait for it. */

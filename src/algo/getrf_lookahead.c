@@ -19,9 +19,9 @@
 
 /* Compute units that updates leave free, in addition to one for each work-group of a panel. */
 #define SPARE_UNITS ((size_t)2)
-/* About as many launches, of one tile per compute unit, as a panel takes time. So many launches at
- * the beginning of a step's updates leave units free. Both times are longer for wider panels.
- * (H200, 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
+/* The number of launches, of one tile per compute unit, that take about as long as a panel. That
+ * many launches at the beginning of a step's updates leave units free. Both times are longer for
+ * wider panels. (H200, 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
 #define SMALL_LAUNCHES ((size_t)48)
 
 struct getrf_lookahead_run {

@@ -41,7 +41,7 @@ struct clb_getrf {
     size_t lda;
 };
 
-/* What the algorithm asks of the next library, on column-major host memory: the panels, and the
+/* Routines of the next library, which work on column-major host memory: for the panels, and for the
  * rest after a failure of the device. */
 struct clb_host_lu {
     const void *context;
@@ -58,8 +58,7 @@ struct clb_getrf_result {
     size_t info;            /* 0, or the first column (1-based) whose pivot is exactly zero */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
-    size_t blocks;          /* blocks of columns that were processed on the device one after the
-                             * other */
+    size_t blocks;          /* blocks of columns that were on the device one after the other */
 };
 
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
@@ -98,7 +97,7 @@ struct clb_ormqr {
     size_t ldc;
 };
 
-/* What the algorithm asks of the next library, on column-major host memory: the panels, and the
+/* Routines of the next library, which work on column-major host memory: for the panels, and for the
  * rest after a failure of the device. */
 struct clb_host_qr {
     const void *context;
@@ -173,7 +172,7 @@ struct clb_getrs {
     size_t ldb;
 };
 
-/* As clb_trsm_run; parts are blocks of columns of B. */
+/* Like clb_trsm_run; the parts are blocks of columns of B. */
 clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_getrs *problem,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
@@ -258,7 +257,7 @@ struct clb_potrs {
     size_t ldb;
 };
 
-/* As clb_trsm_run; parts are blocks of columns of B. */
+/* Like clb_trsm_run; the parts are blocks of columns of B. */
 clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_potrs *problem,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;

@@ -30,8 +30,8 @@ struct clb_ooc_run {
     struct clb_ooc_block *block;
     size_t transfer_count, panels, blocks;
     struct clb_buffer *staging, *slot[CLB_OOC_SLOTS]; /* staging: a panel for the CPU */
-    cl_uint *order[CLB_OOC_SLOTS + 1];                /* row orders of the slots' panels; the last
-                                                       * one is the block's */
+    cl_uint *order[CLB_OOC_SLOTS + 1];                /* row orders for the slots; the last for a
+                                                       * block */
     char *host; /* the copy of the matrix, not owned; leading dimension lu->x.ld */
 };
 

@@ -14,8 +14,7 @@ struct orgqr_run {
     size_t element, nb;
     struct clb_workspace workspace;
     struct clb_reflectors reflectors;
-    struct clb_buffer *memory, *copy; /* memory: of Q; copy: of the vectors, NULL where they are
-                                       * used in place */
+    struct clb_buffer *memory, *copy; /* of Q; of the vectors, NULL where they are used in place */
     struct clb_dmat q, vectors;
     cl_mem wrapped;
     struct clb_transfer_queue transfers;

@@ -228,7 +228,7 @@ clb_status clb_chol_factor(struct clb_chol *chol,
             status = there ? step_there(chol, k, width) : step_here(chol, k, width);
         k += width;
     }
-    /* Complete, and known to be so, before anything is written. */
+    /* The device must have completed everything without error before anything is written. */
     if (status == CLB_OK)
         status = clb_queue_set_finish(chol->workspace.queue_set);
     if (status == CLB_OK && there)
