@@ -22,7 +22,7 @@ struct geqrf_stream_run {
     struct clb_panel_staging staging;
 };
 
-/* ---- loads ----------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static struct clb_transfer geqrf_stream_columns(const struct clb_qr *qr, size_t first, size_t count,
                                                 bool down)

@@ -35,7 +35,7 @@ struct getrf_stream_run {
     bool ahead, idle; /* the device factors panels; no command of the look-ahead is still running */
 };
 
-/* ---- loads ----------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* Column j of the caller's A, or of B if it is after A's last. */
 static char *column(const struct clb_getrf_run *lu, size_t j)

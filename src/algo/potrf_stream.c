@@ -14,7 +14,7 @@ struct potrf_stream_run {
     size_t panels;
 };
 
-/* ---- loads ----------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static struct clb_transfer make_load(const struct clb_chol *chol, bool down, size_t k)
 {

@@ -20,7 +20,7 @@ struct solve_stream_run {
     struct clb_dmat a, b;
 };
 
-/* ---- memory and loads ------------------------------------------------------------------------ */
+/* ---- memory and transfers -------------------------------------------------------------------- */
 
 static clb_status solve_stream_get_matrix(struct solve_stream_run *run, struct clb_dmat *x,
                                           size_t rows, size_t cols, struct clb_buffer **buffer)
