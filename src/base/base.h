@@ -1,6 +1,7 @@
-/* base: what every layer stands on. Types, status, checked sizes, configuration, log, guest guard.
+/* base: types, status, checked sizes, configuration, log, files, the host_state guard, threads.
  *
- * Nothing here knows OpenCL or BLAS libraries. Every other layer may include this header. */
+ * Nothing in this layer uses OpenCL or a BLAS library. Every other layer may include this header.
+ */
 #ifndef CLB_BASE_H
 #define CLB_BASE_H
 
@@ -85,11 +86,11 @@ typedef enum clb_log_level {
     CLB_LOG_DEBUG
 } clb_log_level;
 
-/* What a kernel family promises, and CLBLAS_SHIM_MATH the most that is allowed. */
+/* Accuracy that a kernel family promises; CLBLAS_SHIM_MATH sets the least that is accepted. */
 typedef enum clb_math {
     CLB_MATH_STRICT,  /* plain fused multiply-add */
-    CLB_MATH_DEFAULT, /* errors at most plain multiply-add's */
-    CLB_MATH_FAST     /* neither */
+    CLB_MATH_DEFAULT, /* other arithmetic, with errors at most those of plain multiply-add */
+    CLB_MATH_FAST     /* errors may be larger */
 } clb_math;
 
 /* CLBLAS_SHIM_MEMORY: bytes, or a share of the device's memory when percent is not 0. */
@@ -133,24 +134,25 @@ const struct clb_config *clb_config_get(void);
  * ("dgemm"), as the cube root of the work; negative when neither is set. */
 double clb_config_threshold(const char *routine);
 
-/* Whether CLBLAS_SHIM_STATS is `-` now. Nothing else is read, for a process that made no call. */
+/* True when CLBLAS_SHIM_STATS is `-` now. Reads no other variable: for a process that ends without
+ * an intercepted call. */
 bool clb_config_asks_for_table(void);
 
-/* One line on stderr for every CLBLAS_SHIM... of the environment that is no variable of ours.
- * `routine` has the names of routines for CLBLAS_SHIM_THRESHOLD_<NAME>, NULL after the last. */
+/* Write one line to stderr for every CLBLAS_SHIM... in the environment that is not a known
+ * variable. `routine` returns the names for CLBLAS_SHIM_THRESHOLD_<NAME>, NULL after the last. */
 void clb_config_check_names(const char *(*routine)(size_t index));
 
-/* Parse one configuration from `lookup` (getenv in the library, a table in the tests). Every value
- * that is not valid is reported by one line and replaced by its default. */
+/* Parse one configuration from `lookup` (getenv in the library, a table in the tests). Each invalid
+ * value is reported by one line and replaced by its default. */
 void clb_config_parse(struct clb_config *config, const char *(*lookup)(const char *name));
 
-/* Numbers are parsed without regard to the locale. Both take the whole of [text, text+length). */
+/* Parse numbers independently of the locale. False unless all of [text, text+length) is valid. */
 bool clb_parse_number(const char *text, size_t length, double *value);
 bool clb_parse_bytes(const char *text, size_t length, double *value, bool *percent);
 
 /* ---- log (log.c) ----------------------------------------------------------------------------- */
 
-/* True when messages of this level are wanted. Cheap. */
+/* True when messages of this level are written. Cheap. */
 bool clb_log_wanted(clb_log_level level);
 
 /* One line, written with a single write(2), prefixed with "clblas-shim: ". */
@@ -163,21 +165,21 @@ void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
 /* Open the log file and take the level from the configuration. Called once, by clb_config_get. */
 void clb_log_open(clb_log_level level, const char *file);
 
-/* ---- files (file.c): in a process that is not ours --------------------------------------------
- */
+/* ---- files (file.c): files of the shim in the program's process ------------------------------ */
 
-/* open(2) that waits for nobody (a FIFO without a reader is ENXIO), takes none of the descriptors 0
- * to 2, also where they are closed, and is not inherited by other programs. */
+/* open(2) that never blocks (a FIFO without a reader is ENXIO). The descriptor is close-on-exec and
+ * never 0 to 2, even when the program has closed those. */
 int clb_file_open(const char *path, int flags, unsigned mode);
-/* A regular file opened so for reading; NULL when it is none or can't be read. */
+/* Open a regular file for reading by clb_file_open; NULL when it isn't one or can't be read. */
 FILE *clb_file_read(const char *path);
-/* A new file for writing in the folder of `path`; its name, of at most `size` characters, goes into
- * `name`. -1 and errno on failure. */
+/* Create a new file for writing in the folder of `path`; its name is stored in `name`, which has
+ * `size` characters. -1 and errno on failure. */
 int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode);
-/* Write all of it; 0 or the error. No SIGPIPE, no SIGXFSZ. Where the descriptor does not block, its
- * reader gets `patience` seconds to take the next piece, or it is EAGAIN. */
+/* Write all of `data`; returns 0 or the errno. The program gets neither SIGPIPE nor SIGXFSZ. On a
+ * non-blocking descriptor this waits up to `patience` seconds for room for each piece, then returns
+ * EAGAIN. */
 int clb_file_write(int fd, const char *data, size_t length, double patience);
-/* What such an error means to the user. */
+/* The text of an error of clb_file_write or open, for the user. */
 const char *clb_file_error(int error);
 
 /* ---- text (text.c): locale-independent formatting into a growing buffer ---------------------- */
@@ -186,69 +188,66 @@ struct clb_text {
     char *data; /* owned, terminated; NULL while empty */
     size_t length;
     size_t capacity;
-    bool failed; /* memory ran out: the content is not to be used */
+    bool failed; /* memory ran out: the content must not be used */
 };
 
 void clb_text_free(struct clb_text *text);
 void clb_text_add(struct clb_text *text, const char *string);
 void clb_text_addf(struct clb_text *text, const char *format, ...) CLB_PRINTF(2, 3);
-/* A JSON string with its quotes, escaped. */
+/* Adds a JSON string, escaped and with quotes. */
 void clb_text_add_quoted(struct clb_text *text, const char *string);
-/* Shortest decimal that reads back as the same double, with a '.' in every locale. */
+/* Adds the shortest decimal that reads back as the same double, with a '.' in every locale. */
 void clb_text_add_double(struct clb_text *text, double value);
 
-/* ---- output (output.c): files that are written when the process ends --------------------------
- */
+/* ---- output (output.c): files that are written when the process ends ------------------------- */
 
-/* Keep the working directory for a relative name, and when the run began; called at the first
- * intercepted call. */
+/* Remember the working directory, for a relative name, and the time at which the run began. Called
+ * at the first intercepted call. */
 void clb_output_note(const char *name);
-/* Write the text: %p in the name is the process id and `-` is stderr. A file that was written
- * before the run began is replaced; one that was written since is kept, the process id being
- * appended to the name. Failures are one line that names the variable. */
+/* Write the text to the file `name`, in which %p stands for the process id; `-` is stderr. A file
+ * written before the run began is replaced. One written since then is kept, and the process id is
+ * appended to the new file's name. A failure is reported by one line that names the variable. */
 void clb_output_write(const char *variable, const char *name, const struct clb_text *text);
 
-/* ---- trace (trace.c): CLBLAS_SHIM_TRACE, what happened when -----------------------------------
- */
+/* ---- trace (trace.c): CLBLAS_SHIM_TRACE, a timeline of calls and commands -------------------- */
 
-/* Where a span belongs: a thread of the program, or a queue of the device. */
+/* The side of a span: a thread of the program, or a queue of the device. */
 enum clb_trace_side { CLB_TRACE_HOST, CLB_TRACE_DEVICE };
 
 bool clb_trace_wanted(void);
-/* One thing that took from `begin` to `end`, in seconds of the side's own clock. `name` stays
- * valid; a track is a thread's or a queue's number. */
+/* Add a span from `begin` to `end`, in seconds of the side's own clock. `name` must stay valid;
+ * `track` is the number of the thread or queue. */
 void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
                     double end);
-/* The same of this thread, until now. */
+/* Add a span of the calling thread from `begin` until now. */
 void clb_trace_since(const char *name, double begin);
-/* clb_now() minus the device's clock, as far as is known: the smallest counts. */
+/* Report one estimate of clb_now() minus the device's clock; the smallest of all is used. */
 void clb_trace_offset(double offset);
 /* Called once, by clb_config_get. */
 void clb_trace_open(const char *file);
 
-/* ---- guest guard (host_state.c): leave the host program's thread as it was found
- * ------------------ */
+/* ---- host_state guard (host_state.c): save and restore the state of the program's thread ----- */
 
 struct clb_host_state {
-    uint64_t
-        storage[64]; /* the saved signal mask, floating-point environment, cancel state, errno */
+    /* the saved signal mask, floating-point environment, cancel state, errno */
+    uint64_t storage[64];
 };
 
-/* Around every stretch of code that may enter the OpenCL driver: asynchronous signals blocked (new
- * threads inherit that), floating-point environment default, cancellation off, errno kept. */
+/* Called by the program's thread before and after any code that may enter the OpenCL driver. In
+ * between asynchronous signals are blocked (new threads inherit the mask), the floating-point
+ * environment is the default and cancellation is disabled; errno is restored at the end. */
 void clb_host_state_save(struct clb_host_state *guest);
 void clb_host_state_restore(const struct clb_host_state *guest);
 
-/* ---- signals.c: the program's signals while the driver works ----------------------------------
- */
+/* ---- signals.c: the program's signals while the driver works --------------------------------- */
 
-/* Make the thread that ends or stops the program at once for a signal whose disposition is the
- * default, and that undoes what drivers do to dispositions. CLB_ERR_NOMEM: it can't be made, and no
- * driver should be entered. */
+/* Start the watcher thread, which lets signals with the default disposition end or stop the program
+ * at once, and removes signal handlers that drivers install. CLB_ERR_NOMEM: the thread can't be
+ * made, and no driver should be entered. */
 clb_status clb_signals_watch(void) CLB_MUST_CHECK;
 
-/* Around whatever may make a driver install signal handlers (its start, compiling); one at a time.
- * When the task ends none of them is left. */
+/* The driver thread calls these around each task in which a driver may install signal handlers (its
+ * start, builds), one task at a time. When the task ends none of those handlers is left. */
 void clb_signals_begin_task(void);
 void clb_signals_end_task(void);
 
@@ -258,8 +257,9 @@ void clb_signals_end_task(void);
  * at a time). */
 void clb_fork_on_child(void (*child)(void));
 
-/* Around whatever may make the dynamic linker load libraries: forks of other threads wait, for a
- * limited time, until it is over. May be nested. Loading threads don't wait for each other. */
+/* Called around code that may make the dynamic linker load libraries: forks by other threads wait
+ * until clb_load_end, for a limited time. May be nested. Loading threads don't wait for each other.
+ */
 void clb_load_begin(void);
 void clb_load_end(void);
 
@@ -267,39 +267,39 @@ void clb_load_end(void);
 
 #define CLB_MAX_WORKERS 16
 
-/* A detached thread with all asynchronous signals blocked and the default floating-point
- * environment. CLB_ERR_NOMEM when the system gives none. */
+/* Start a detached thread with all asynchronous signals blocked and the default floating-point
+ * environment. CLB_ERR_NOMEM when the system can't create it. */
 clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument) CLB_MUST_CHECK;
 
-/* Threads lent to one call. */
+/* Worker threads that one call uses. */
 struct clb_workers {
-    size_t count;                   /* lent */
-    size_t running;                 /* in a task; the lender's */
-    size_t member[CLB_MAX_WORKERS]; /* the lender's */
+    size_t count;                   /* threads in the team */
+    size_t running;                 /* threads in a task; private to workers.c */
+    size_t member[CLB_MAX_WORKERS]; /* private to workers.c */
 };
 
-/* At most `wanted` threads, at once: none when all are lent, and unless `forced` none when the
- * program is inside an OpenMP parallel region or the thread is bound to one CPU. */
+/* Get at most `wanted` threads without waiting: fewer or none when other calls use them, and none,
+ * unless `forced`, when the program is inside an OpenMP parallel region or the thread is bound to
+ * one CPU. */
 void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced);
 /* Run a task on member `index` < count, which must be idle. */
 void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void *),
                        void *argument);
-/* Wait until all tasks have ended and give the threads back. */
+/* Wait until all tasks have ended, and return the threads for other calls. */
 void clb_workers_return(struct clb_workers *team);
 
-/* Copy `runs` runs of `bytes`, to_step and from_step bytes apart, for data that will not be read
- * soon (copy.c). */
+/* Copy `runs` pieces of `bytes` each, to_step and from_step bytes apart, with non-temporal stores:
+ * for data that will not be read soon (copy.c). */
 void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
                           size_t bytes, size_t runs);
 
-/* ---- pages (pages.c): memory that the program may not have touched yet; all is best effort ----
- */
+/* ---- pages (pages.c): prefault memory that the program may not have touched; best effort ----- */
 
-/* True when a page of a few that lie spread inside of [begin, begin + bytes) is not present. */
+/* Look at a few pages spread over [begin, begin + bytes): true when one of them is not present. */
 bool clb_pages_absent(const void *begin, size_t bytes);
-/* Make the whole pages inside present; their content stays. */
+/* Prefault the whole pages in the range; their content is kept. */
 void clb_pages_populate(void *begin, size_t bytes);
-/* Ask for huge pages where whole ones lie inside. */
+/* Ask the system for huge pages where whole ones lie in the range. */
 void clb_pages_want_huge(void *begin, size_t bytes);
 
 /* Monotonic time in seconds. */

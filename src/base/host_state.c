@@ -1,7 +1,9 @@
-/* The host_state guard: the program's thread is left as it was found.
+/* The host_state guard: saves the state of the program's thread before the OpenCL driver is entered
+ * and restores it afterwards.
  *
- * Seen with PoCL 3.1: its worker threads inherit the creating thread's trapping floating-point
- * mode. What happens to signals meanwhile stands in signals.c. */
+ * The floating-point environment must be the default meanwhile: the worker threads of PoCL 3.1
+ * inherit trapping from the thread that creates them. signals.c handles signals that arrive
+ * meanwhile. */
 #include "base.h"
 #include "signals.h"
 
@@ -22,8 +24,8 @@ struct saved_thread {
 _Static_assert(sizeof(struct saved_thread) <= sizeof(struct clb_host_state),
                "struct clb_host_state is too small for this platform");
 
-/* Signals that the hardware raises in the offending thread stay deliverable: blocking them would
- * turn the program's own handler into an unconditional kill. */
+/* All signals except those that the hardware raises in the offending thread: with these blocked,
+ * the kernel would kill the process instead of calling the program's handler. */
 void clb_signals_list_asynchronous(sigset_t *set)
 {
     static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};

@@ -1,20 +1,20 @@
 /* The program's signals while one of its threads is inside the OpenCL driver.
  *
  * A thread that enters the driver blocks all asynchronous signals (host_state.c), because a handler
- * must not run there: it may jump out, and threads that the driver makes inherit the mask. Two
- * things would be lost by that, and a thread of ours, the watcher, sees to both:
+ * must not run inside the driver: it may jump out of it. Threads that the driver makes inherit the
+ * mask. A thread of the shim, the watcher, has two tasks:
  *
- * - A signal whose disposition is the default ends or stops the program at once. When one is
- *   pending for the process and a thread inside the driver had not blocked it, the watcher unblocks
- *   it in itself: the system then does what it would have done. Handlers wait until the thread has
- *   left the driver.
+ * - A signal whose disposition is the default must still end or stop the program at once. When one
+ *   is pending for the process and a thread inside the driver had not blocked it, the watcher
+ *   unblocks it in itself, and the kernel takes the default action. Signals with a handler are
+ *   delivered when the thread has left the driver.
  *
- * - What a driver does to signal dispositions is undone: LLVM's start replaces 15 of them. Only
- *   handlers that lie in objects which were loaded by a driver task (clb_signals_begin_task) are
- *   undone, and the program's latest disposition is put back; what another thread of the program
- *   installs meanwhile stays.
+ * - Signal handlers that a driver installs are removed: LLVM replaces 15 dispositions when it
+ *   starts. Only handlers in objects that were loaded by a driver task (clb_signals_begin_task) are
+ *   removed, and the program's latest disposition is restored; a handler that another thread of the
+ *   program installs meanwhile stays.
  *
- * The watcher sleeps unless a thread is inside the driver or was a moment ago. */
+ * The watcher sleeps unless a thread is, or was a moment ago, inside the driver. */
 #include "base.h"
 #include "signals.h"
 
@@ -26,26 +26,26 @@
 #include <string.h>
 #include <time.h>
 
-/* Signals 1 to 64 on Linux; numbers that the C library keeps for itself fail in sigaction and are
+/* Signals are 1 to 64 on Linux. sigaction fails for those that the C library uses itself; they are
  * skipped. */
 #define SIGNALS 64
 
-/* Between looks while a task runs, in which a driver may install handlers, and otherwise. */
+/* Time between two checks: while a task runs, in which a driver may install handlers; otherwise. */
 #define TASK_INTERVAL_NS  1000000L
 #define GUEST_INTERVAL_NS 50000000L
 
-/* Looks that find no thread inside the driver before the watcher goes to sleep. */
+/* The watcher goes to sleep after so many checks that find no thread inside the driver. */
 #define IDLE_LOOKS 4
 
-/* Threads inside the driver that are seen; those beyond are not. Their masks are kept here and not
- * on their stacks, because a handler of SIGSEGV may jump out of the driver. */
+/* Most threads inside the driver that are registered; further ones are ignored. Their masks are
+ * stored here and not on their stacks, because a SIGSEGV handler may jump out of the driver. */
 #define MAX_GUESTS 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct {
     bool used;
-    sigset_t mask; /* the thread's own, before it entered */
+    sigset_t mask; /* the thread's signal mask before it entered the driver */
 } guests[MAX_GUESTS];
 static int guest_count;
 static bool watcher_exists;
@@ -53,7 +53,7 @@ static bool asleep; /* the watcher waits for `wake` */
 
 static _Atomic bool task_runs;
 
-/* ---- what the driver did to dispositions ----------------------------------------------------- */
+/* ---- dispositions that a driver has changed -------------------------------------------------- */
 
 struct object {
     uintptr_t address;
@@ -67,7 +67,7 @@ struct objects {
 };
 
 static pthread_mutex_t task_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
-static struct sigaction program[SIGNALS + 1];                 /* as the program set them */
+static struct sigaction program[SIGNALS + 1];                 /* the program's dispositions */
 static bool known[SIGNALS + 1];
 static struct objects programs; /* objects that were loaded when the task began */
 static struct objects drivers;  /* objects that tasks have loaded */
@@ -148,7 +148,8 @@ static bool is_default(const struct sigaction *action)
     return (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == SIG_DFL;
 }
 
-/* A handler in memory that no object has is the program's: made by a just-in-time compiler. */
+/* True for a handler of a driver. One outside of all objects counts as the program's: a
+ * just-in-time compiler has made it. */
 static bool signals_is_drivers(const struct sigaction *action)
 {
     struct owner owner = {.address = (action->sa_flags & SA_SIGINFO) != 0
@@ -162,13 +163,13 @@ static bool signals_is_drivers(const struct sigaction *action)
 
 static bool is_same(const struct sigaction *a, const struct sigaction *b)
 {
-    /* The kernel fills in 64 signals of the mask, the C library leaves the rest as it was. */
+    /* sigaction sets only 64 signals of the mask, the rest of sa_mask is undefined. */
     return a->sa_flags == b->sa_flags && a->sa_handler == b->sa_handler &&
            memcmp(&a->sa_mask, &b->sa_mask, SIGNALS / 8) == 0;
 }
 
-/* What is there now is the driver's: put the program's back. When the program has installed a
- * handler between the look and this, that one is its latest. */
+/* Replace the driver's handler by the program's. When the program has installed another handler
+ * since the driver's one was seen, that one is kept. */
 static void put_back(int number)
 {
     struct sigaction replaced;
@@ -217,7 +218,7 @@ void clb_signals_end_task(void)
 
 /* ---- the watcher ----------------------------------------------------------------------------- */
 
-/* Signals that a thread inside the driver would have got now. */
+/* Pending signals that some thread inside the driver did not block itself. With `lock` held. */
 static void list_awaited(sigset_t *awaited)
 {
     sigset_t pending;
@@ -232,7 +233,8 @@ static void list_awaited(sigset_t *awaited)
     }
 }
 
-/* The default action of what is awaited happens here: this thread lets it through. */
+/* Unblock those of the signals that have the default disposition, so that the kernel takes the
+ * default action now. */
 static void let_defaults_through(const sigset_t *awaited)
 {
     sigset_t defaults;
@@ -297,8 +299,8 @@ static void *watch(void *unused)
     return NULL;
 }
 
-/* The child has neither the watcher nor other threads' guests. Its own thread is inside the driver
- * only where the driver forks. */
+/* The child has neither the watcher nor the other threads inside the driver. Its own thread is
+ * inside the driver only when the driver forks. */
 static void signals_forget_in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;

@@ -1,14 +1,14 @@
-/* Between host_state.c, signals.c and workers.c: signals of threads that are inside the driver. */
+/* signals.h: signals of threads inside the driver; for host_state.c, signals.c and workers.c. */
 #ifndef CLB_GUESTS_H
 #define CLB_GUESTS_H
 
 #include <signal.h>
 
-/* What threads inside the driver, and threads of ours, block. */
+/* The signals that threads inside the driver and the shim's own threads block. */
 void clb_signals_list_asynchronous(sigset_t *set);
 
-/* This thread, whose own signal mask is given, enters the driver with signals blocked. Returns what
- * clb_signals_leave wants. */
+/* Register the calling thread, which has blocked the signals above and enters the driver; `mask` is
+ * its own signal mask. Returns the slot for clb_signals_leave. */
 int clb_signals_enter(const sigset_t *mask);
 void clb_signals_leave(int slot);
 

@@ -1,4 +1,4 @@
-/* interface: the exported symbols. Decode arguments, nothing else.
+/* interface: the exported functions. They only decode arguments and call the route layer.
  *
  * Integers. A plain Fortran name (dgemm_) takes the integer width of the library that the caller
  * would have reached without the shim, so Fortran integers are read through clb_int. C names pass
@@ -16,12 +16,12 @@
 
 #define CLB_INLINE static inline __attribute__((always_inline))
 
-/* Names from macros: CLB_CAT(enter, c) is enter_c. */
+/* Joins expanded macros to a name: CLB_CAT(enter, c) is enter_c. */
 #define CLB_CAT_(a, b) a##_##b
 #define CLB_CAT(a, b)  CLB_CAT_(a, b)
 
-/* How C passes scalars, by kind: the parameter's type, the argument for a scalar at p, and where
- * the one passed as x is. */
+/* How C passes scalars, by kind: the parameter's type, the argument for a scalar stored at p, and
+ * the address of a scalar passed as x. */
 #define CLB_TYPE_float         float
 #define CLB_AT_float(p)        (*(const float *)(p))
 #define CLB_ADDRESS_float(x)   (&(x))
@@ -44,7 +44,7 @@ CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
     return ilp64 ? value : (int32_t)value;
 }
 
-/* TRANS of BLAS. */
+/* Decode TRANS. */
 CLB_INLINE clb_op clb_op_of_letter(char letter)
 {
     switch (letter) {
@@ -112,8 +112,8 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
     }
 }
 
-/* targets.c: the target of a name for a call that returns to `caller`. Names that not every library
- * has get another's function where that is so (fallback). */
+/* targets.c: the target of a name for a call that returns to `caller`. For a name that not every
+ * library has it may be another name's function (see `fallback` in struct clb_target). */
 const struct clb_target *clb_target_find(struct clb_symbol *symbol, const void *caller);
 
 CLB_INLINE const struct clb_target *clb_target_get(struct clb_symbol *symbol, const void *caller)
@@ -123,24 +123,24 @@ CLB_INLINE const struct clb_target *clb_target_get(struct clb_symbol *symbol, co
     return CLB_LIKELY(target != NULL) ? target : clb_target_find(symbol, caller);
 }
 
-/* errors.c: argument number `position`, from 1, is wrong, said by the handler that the routine
- * would call. Only where the next library has no such routine. */
+/* errors.c: report that argument number `position`, from 1, is wrong, to the error handler that the
+ * routine would call (xerbla_, ...). Used only where the next library lacks the routine. */
 void clb_report_argument(const struct clb_symbol *symbol, const void *caller, int position);
 
-/* next.c: problems computed by Fortran names of the next library. */
+/* next.c: compute a problem by a Fortran function of the next library. */
 void clb_next_gemm_fortran(const struct clb_target *target, const struct clb_gemm *problem);
 void clb_next_trsm_fortran(const struct clb_target *target, const struct clb_trsm *problem);
 
-/* gemm.c: the same by C names. */
+/* gemm.c: the function that computes a problem by the next library's CBLAS function. */
 clb_next_gemm clb_next_gemm_c(clb_precision precision);
 
-/* targets.c: what xSYMM and so on ask of the next library. */
+/* targets.c: the functions of the next library that xSYMM and the others of blas3.c use. */
 struct clb_next_blas3 clb_next_blas3_for(const struct clb_symbol *symbol,
                                          const struct clb_target *target, const void *caller,
                                          clb_next_own call_own);
 
-/* The functions that LAPACK's routines ask of the next library, by names of the same form as the
- * symbol's, which is one of LU's, Cholesky's or the inverses'; `target` is that symbol's. */
+/* The functions of the next library that the LU, Cholesky and inverse routines use, under names of
+ * the same form as `symbol`, which is one of these routines; `target` is the symbol's. */
 struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller);
 
@@ -148,8 +148,7 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
 struct clb_next_qr clb_next_qr_for(const struct clb_symbol *symbol, const struct clb_target *target,
                                    const void *caller);
 
-/* True when the call is to be declined without another look: less work than the min_work asks for.
- */
+/* True when the call must be declined at once: its work is less than the symbol's min_work. */
 CLB_INLINE bool clb_work_is_small(struct clb_symbol *symbol, double work)
 {
     return work < atomic_load_explicit(&symbol->min_work, memory_order_relaxed);

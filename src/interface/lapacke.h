@@ -1,8 +1,9 @@
-/* The C names of LAPACK (LAPACKE): decoded into the call that their Fortran names make.
+/* LAPACKE functions are decoded into the call that the Fortran function would make.
  *
- * Integers and letters come by value, see abi.h; info is what the function returns. Names without
- * _work search their input for NaN unless the next library's switch is off. Matrices by rows are
- * copied by columns where the routine has no form of its own for them, see route's lapacke.c. */
+ * Integers and letters are passed by value, see abi.h; the function returns info. Names without
+ * _work check their input for NaN unless the next library's switch for that is off. A row-major
+ * matrix is copied to column-major order where the routine has no row-major form, see
+ * src/route/lapacke.c. */
 #ifndef CLB_LAPACKE_H
 #define CLB_LAPACKE_H
 
@@ -10,10 +11,10 @@
 
 #include "algo/dmat.h"
 
-/* lapacke.c: whether the next library's functions of the symbol's form search for NaN. */
+/* lapacke.c: true when the next library's functions of the symbol's form check for NaN. */
 bool clb_lapacke_checks_nan(const struct clb_symbol *symbol, const void *caller);
 
-/* The names with _work. */
+/* True for the names with _work. */
 CLB_INLINE bool clb_lapacke_is_work(const struct clb_symbol *symbol)
 {
     return symbol->form >= CLB_FORM_lapacke_work;
@@ -28,8 +29,8 @@ CLB_INLINE struct clb_lapacke clb_lapacke_for(const struct clb_symbol *symbol, c
                                           clb_lapacke_checks_nan(symbol, caller)};
 }
 
-/* Adds a matrix of the call and returns its leading dimension there; 0, which is never valid, where
- * the layout or the caller's leading dimension is not. */
+/* Adds a matrix of the call and returns its leading dimension in the Fortran call; 0, which is
+ * never valid, when the layout or the caller's leading dimension is invalid. */
 CLB_INLINE int64_t clb_lapacke_add(struct clb_lapacke *lapacke, int layout, int64_t ld,
                                    struct clb_lapacke_matrix matrix)
 {
@@ -44,7 +45,8 @@ CLB_INLINE int64_t clb_lapacke_add(struct clb_lapacke *lapacke, int layout, int6
     return matrix.ld_copied;
 }
 
-/* The next library's result, after a call that was declined. */
+/* Called when the next library has returned `result` from a declined call; returns it as an integer
+ * of its width. */
 CLB_INLINE int64_t clb_lapacke_end(const struct clb_symbol *symbol, const struct clb_target *target,
                                    double begin, int64_t result)
 {

@@ -1,5 +1,5 @@
-/* next.h: for the files next*.c: arguments of calls that the shim makes itself, and where their
- * functions are found. */
+/* next.h: for next*.c, which call the next library from the shim: arguments of such calls, and the
+ * names of the functions. */
 #ifndef CLB_INTERFACE_NEXT_H
 #define CLB_INTERFACE_NEXT_H
 
@@ -27,11 +27,10 @@ static inline const char *clb_letter_of_op(clb_op op)
     return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
 }
 
-/* Fortran names of a routine follow each other, in the order of forms.h: so many behind the first.
- */
+/* The number of the last Fortran name of a routine, counted from 0 in the order of forms.h. */
 #define CLB_FORTRAN_FORMS CLB_FORM_scipy_ilp64
 
-/* The Fortran form that is as a symbol's: LAPACKE calls it. */
+/* The Fortran form of the same naming scheme as a symbol's: LAPACKE calls that one. */
 static inline size_t clb_form_of(const struct clb_symbol *symbol)
 {
     switch (symbol->form) {
@@ -54,8 +53,8 @@ static inline size_t clb_form_of(const struct clb_symbol *symbol)
     }
 }
 
-/* The target of another symbol for the same caller; NULL when there is none or its integers are
- * others. */
+/* The target of another symbol for the same caller; NULL when there is none or its integers have
+ * another width. */
 static inline const struct clb_target *
 clb_same_abi(struct clb_next_symbol *symbol, const struct clb_target *target, const void *caller)
 {

@@ -1,10 +1,10 @@
-/* The worker threads of a CPU device, one to each CPU of the process.
+/* Pins the worker threads of a CPU device, one to each CPU of the process.
  *
- * Calls are short and the workers sleep between them. Linux may wake all of them on the CPU of the
- * thread that calls, and a call of some milliseconds is over before it moves one away: on two CPUs
- * half the rate (PoCL 3.1, Linux 6.1, 2026-11: n = 1024 in single precision at 0.5 of OpenBLAS, at
- * 0.9 with workers that stay). PoCL can bind them itself, but to the machine's CPUs instead of the
- * process's, and not when there are fewer. */
+ * Calls are short and the workers sleep between them. Linux may wake all workers on the CPU of the
+ * calling thread, and a call of some milliseconds ends before Linux moves one to another CPU: on
+ * two CPUs this halves the rate (PoCL 3.1, Linux 6.1, 2026-11: n = 1024 in single precision at 0.5
+ * of OpenBLAS's rate, at 0.9 with pinned workers). PoCL can pin them itself, but to the machine's
+ * CPUs instead of the process's, and not when the process has fewer. */
 #include "ocl.h"
 
 #include <dirent.h>
@@ -36,8 +36,9 @@ static size_t list_threads(pid_t *ids, size_t capacity)
     return count;
 }
 
-/* The driver's threads inherited the guest guard's mask; a thread that the program started
- * meanwhile does not block what nobody blocks. */
+/* True for a thread of the driver: it has inherited the signal mask of the host_state guard. A
+ * thread that the program has started meanwhile will not block these three signals, which programs
+ * hardly ever block. */
 static bool affinity_is_drivers(pid_t id)
 {
     char path[64], line[128];
@@ -90,7 +91,7 @@ void clb_threads_pin(const struct clb_device *device, const struct clb_thread_li
         if (!affinity_contains(before, now.id[i]) && affinity_is_drivers(now.id[i]))
             now.id[workers++] = now.id[i];
     }
-    /* Fewer CPUs than workers: which of them share one is the system's to say. */
+    /* With fewer CPUs than workers, the system decides which workers share a CPU. */
     if (workers < 2 || workers > (size_t)CPU_COUNT(&allowed))
         return;
     for (size_t i = 0; i < workers; i++) {

@@ -1,18 +1,18 @@
-/* The driver thread: it starts the driver, builds programs and checks kernels.
+/* The driver thread: starts the driver, builds programs and checks kernels.
  *
- * These need more stack than a thread of the program may have (PoCL's device query puts 64 KiB on
- * it, LLVM recurses), may compile for many seconds, and are where drivers install signal handlers.
- * The calling thread only waits, so that signals can end the program meanwhile. There is one such
- * thread for the life of the process, which runs one task after the other.
+ * These tasks need more stack than a thread of the program may have (PoCL's device query uses
+ * 64 KiB, LLVM recurses), may compile for many seconds, and are those in which drivers install
+ * signal handlers. The calling thread only waits, so signals can end the program meanwhile. One
+ * thread, which lives as long as the process, runs one task after the other.
  *
- * A caller holds no lock while it waits: a task takes the locks that it needs itself. */
+ * A caller holds no lock while it waits: the task itself takes the locks that it needs. */
 #include "ocl.h"
 
 #include <pthread.h>
 
 #define STACK ((size_t)8 << 20)
 
-/* On its caller's stack until it is done. */
+/* A task, on the stack of its caller, which waits until `done`. */
 struct driver_task {
     clb_status (*run)(void *argument);
     void *argument;
@@ -50,7 +50,7 @@ static void *run_tasks(void *unused)
     return NULL;
 }
 
-/* The child has no such thread, and its callers have gone. */
+/* The child has neither the driver thread nor the threads that wait for tasks. */
 static void driver_forget_in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;

@@ -1,9 +1,9 @@
-/* Is there room for a driver under the process's resource limits?
+/* Checks whether the process's resource limits permit a driver to start and to build programs.
  *
- * Drivers and the compilers in them end the process where they can't map memory, open a file, make
- * a thread or write a file to its end (seen with PoCL 3.1 and LLVM 15: std::bad_alloc, an assertion
+ * Drivers and the compilers in them end the process when they can't map memory, open a file, make a
+ * thread or write a file completely (seen with PoCL 3.1 and LLVM 15: std::bad_alloc, an assertion
  * in pthread_scheduler_init, "LLVM ERROR: IO failure on output stream", SIGXFSZ). So the limits are
- * looked at before a driver starts and before each build. */
+ * checked before a driver starts and before each build. */
 #include "ocl.h"
 
 #include <poll.h>
@@ -12,15 +12,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Address space and data of a start and of a build, and the largest file that is written. */
+/* Address space and data that a start and a build need, and the largest file that they write. */
 #define ROOM_TO_START ((uint64_t)1 << 30)
 #define ROOM_TO_BUILD ((uint64_t)512 << 20)
 #define LARGEST_FILE  ((uint64_t)64 << 20)
 
 #define DESCRIPTORS    12
-#define MOST_LOOKED_AT 1024 /* descriptors; beyond them a process has many */
+#define MOST_LOOKED_AT 1024 /* descriptors; a limit above twice this is not checked */
 
-/* Threads that a driver makes for a CPU device: one for each CPU, and a few. */
+/* Threads that a driver makes for a CPU device: one for each CPU, and FURTHER_THREADS. */
 #define FURTHER_THREADS 4
 #define MOST_THREADS    1024
 
@@ -32,7 +32,7 @@ static uint64_t limit_of(int resource)
     return (uint64_t)limit.rlim_cur;
 }
 
-/* Bytes mapped in all, and as private data; without /proc as if nothing were left. */
+/* Bytes mapped in all, and as private data; UINT64_MAX, which leaves no room, without /proc. */
 static void read_mapped(uint64_t *all, uint64_t *data)
 {
     unsigned long long size, text, library, private;
@@ -62,7 +62,7 @@ static bool has_memory(uint64_t wanted)
            (most_data == UINT64_MAX || limits_fits(data, wanted, most_data));
 }
 
-/* poll(2) tells of each descriptor whether it is open, and needs none for it. */
+/* poll(2) tells which descriptors are open, and needs no descriptor itself. */
 static bool has_descriptors(void)
 {
     struct pollfd looked_at[MOST_LOOKED_AT];
@@ -80,7 +80,7 @@ static bool has_descriptors(void)
     return free + (size_t)(most - count) >= DESCRIPTORS;
 }
 
-/* ---- threads: as many as a driver makes, all at once ----------------------------------------- */
+/* ---- threads: can the process make as many as a driver, all at the same time? ---------------- */
 
 struct gathering {
     pthread_mutex_t lock;
@@ -101,7 +101,7 @@ static void *attend(void *argument)
     return NULL;
 }
 
-/* Limits for the user and for control groups differ in what they count, so it is tried. */
+/* The limits of the user and of control groups count different things, so the threads are made. */
 static bool has_threads(void)
 {
     static struct gathering gathering = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -122,7 +122,8 @@ static bool has_threads(void)
     return all;
 }
 
-/* ---- what the runtime and the programs ask --------------------------------------------------- */
+/* ---- the checks --------------------------------------------------------------------------------
+ */
 
 static const char *find_obstacle(uint64_t memory)
 {

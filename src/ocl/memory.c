@@ -14,7 +14,7 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define PAGE      ((size_t)4096)
 
-/* What stays allocated between calls: little on the host, whose memory is the program's. */
+/* Bytes that stay allocated between calls: few on the host, where the program needs the memory. */
 #define KEEP_HOST   ((uint64_t)64 << 20)
 #define KEEP_DEVICE ((uint64_t)8 << 30)
 /* Large buffers on the host are kept as well, but their pages belong to the system until they are
@@ -22,12 +22,12 @@
 #define LARGE_HOST ((size_t)32 << 20)
 #define KEEP_LARGE ((uint64_t)1 << 30)
 
-/* Kept buffers by what bounds them: kinds, and large ones of whatever kind on the host. */
+/* Classes of kept buffers, each with its bound: the kinds, and large host buffers of any kind. */
 enum { LARGE = 2, CLASSES };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct clb_buffer *kept;                   /* free buffers, most recent first */
-static uint64_t kept_bytes[CLASSES], taken_bytes; /* by class; all that exists, kept or in use */
+static uint64_t kept_bytes[CLASSES], taken_bytes; /* by class; all buffers, kept or in use */
 
 size_t clb_buffer_rounded(size_t size)
 {
@@ -37,7 +37,8 @@ size_t clb_buffer_rounded(size_t size)
     return clb_round_up(clb_max(size, 1), unit);
 }
 
-/* Memory that the system could still give; the shim must not drive the program into swap. */
+/* True when the system has `size` bytes available; the shim must not drive the program into swap.
+ */
 static bool host_has(size_t size)
 {
     char line[128];
@@ -57,7 +58,8 @@ static size_t mapping_alignment(size_t size)
     return size >= HUGE_PAGE ? HUGE_PAGE : PAGE;
 }
 
-/* Not from malloc, which keeps freed memory of up to 32 MiB to itself. Sizes are whole pages. */
+/* Not by malloc, which does not return freed blocks of up to 32 MiB to the system. `size` is a
+ * multiple of PAGE. */
 static void *map_host(size_t size)
 {
     size_t alignment = mapping_alignment(size), extra = alignment - PAGE;
@@ -102,7 +104,7 @@ static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *
     return status;
 }
 
-/* Pinned memory stays mapped for its whole life; only the CPU's address is used. */
+/* Map a pinned buffer. It stays mapped as long as it exists; only the CPU's address is used. */
 static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     struct clb_queue_set *queue_set;
@@ -157,7 +159,7 @@ static void unkeep(struct clb_buffer **link)
     kept_bytes[class_of(buffer)] -= buffer->size;
 }
 
-/* Larger than asked for by at most `excess`. */
+/* Take the smallest kept buffer of this kind with `size` to `size` + `excess` bytes, or NULL. */
 static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size, size_t excess)
 {
     struct clb_buffer **best = NULL;
@@ -197,9 +199,9 @@ static struct clb_buffer **oldest(unsigned classes)
     return last;
 }
 
-/* Move kept buffers of some classes to `list`, oldest first, until at most `bytes` of them are
- * kept: what a call has just given back is what the next one asks for. Their share of the
- * allowance stays taken until destroy_list has given the memory back. */
+/* Move kept buffers of some classes to `list` until at most `bytes` of them are kept. Oldest first,
+ * because the next call asks for the sizes that the last call has returned. Their bytes of the
+ * allowance stay taken until destroy_list has freed them. */
 static void evict(unsigned classes, uint64_t bytes, struct clb_buffer **list)
 {
     struct clb_buffer **link;
@@ -245,7 +247,7 @@ static bool reserve_now(struct clb_runtime *runtime, size_t size, struct clb_buf
     return enough;
 }
 
-/* Reserve `size` bytes of the allowance, giving up kept buffers for it where needed. */
+/* Reserve `size` bytes of the allowance; frees all kept buffers when it is exceeded. */
 static clb_status memory_reserve(struct clb_runtime *runtime, size_t size)
 {
     struct clb_buffer *evicted = NULL;
@@ -255,8 +257,9 @@ static clb_status memory_reserve(struct clb_runtime *runtime, size_t size)
     return evicted != NULL && reserve_now(runtime, size, NULL) ? CLB_OK : CLB_ERR_NOMEM;
 }
 
-/* Plans count rounded sizes: larger buffers in their place would exceed what they promise of the
- * program's memory, where the difference is worth mentioning. */
+/* Plans count rounded sizes. On a device that shares the host's memory, buffers of 1 MiB or more
+ * must have exactly that size, because larger ones would exceed the memory that a plan has stated.
+ */
 struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size)
 {
     size = clb_buffer_rounded(size);

@@ -1,7 +1,7 @@
-/* ocl: the OpenCL runtime. Loader table, device, queue_sets (queues), memory pool, programs.
+/* ocl: the OpenCL runtime. Table of OpenCL functions, device, queue sets, memory pool, programs.
  *
  * Everything is started lazily by clb_runtime_get(). All functions may be called by any number of
- * threads at once, except that a queue_set belongs to one call at a time. Every OpenCL status other
+ * threads at once, except that one call uses a queue set at a time. Every OpenCL status other
  * than CL_SUCCESS becomes a clb_status and a log line; nothing here aborts. */
 #ifndef CLB_OCL_H
 #define CLB_OCL_H
@@ -34,12 +34,12 @@ const char *clb_cl_error_name(cl_int status);
  * CLB_ERR_NOMEM. */
 clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
 
-/* The same for the launch of a kernel: CLB_ERR_LAUNCH when the device has not the local memory, the
- * work-items or the registers for it. */
+/* The same for the launch of a kernel: CLB_ERR_LAUNCH when the device has too little local memory,
+ * too few work-items or too few registers for it. */
 clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
 
-/* trace.c: have the table's functions note when the device ran what they enqueue. Called once after
- * loading, where a trace is wanted; otherwise nothing of it is in the way. */
+/* trace.c: replace the table's functions by ones that record when the device ran the commands that
+ * they enqueue. Called once after loading, only where a trace is wanted. */
 void clb_cl_trace(struct clb_cl *table);
 
 /* ---- device.c -------------------------------------------------------------------------------- */
@@ -54,58 +54,57 @@ struct clb_device {
     char platform_version[128];
     cl_device_type type;
     bool fp64;
-    bool unified; /* shares the host's memory: inputs are used in place */
+    bool unified; /* shares memory with the host: inputs are used in place */
     cl_uint units;
     cl_uint vector_bytes; /* native vector width in bytes */
-    uint64_t memory;      /* bytes; of the host where unified */
-    uint64_t max_alloc;   /* bytes of one buffer */
+    uint64_t memory;      /* bytes; host memory if unified */
+    uint64_t max_alloc;   /* largest buffer in bytes */
     uint64_t local_memory;
-    size_t max_group; /* work-items of a group, all in the first dimension */
+    size_t max_group; /* most work-items of a work-group, all in the first dimension */
 };
 
-/* nvidia.c: what is peculiar to NVIDIA's driver. After a command has failed all later ones fail
- * too, and so does every wait. */
+/* nvidia.c: properties of NVIDIA's driver. True when, after a command has failed, all later
+ * commands and every wait fail too. */
 bool clb_device_fails_for_good(const struct clb_device *device);
-/* It says less work-items and local memory of a kernel than it launches. */
+/* True when the driver reports fewer work-items and less local memory than its launches accept. */
 bool clb_device_understates_limits(const struct clb_device *device);
 
 /* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 
-/* ---- pocl.c: what is peculiar to PoCL ---------------------------------------------------------
- */
+/* ---- pocl.c: workarounds for PoCL ------------------------------------------------------------ */
 
 bool clb_device_is_pocl(const struct clb_device *device);
-/* NULL, or why PoCL must not be asked for its devices. Throws away what is damaged in its cache. */
+/* NULL, or why PoCL must not be asked for its devices. Removes damaged programs from its cache. */
 const char *clb_pocl_refusal(void);
-/* Around its start: what it puts into the environment is taken back. */
+/* Called before and after PoCL starts, to undo its change of the environment. `restore` frees
+ * `saved`. */
 char *clb_pocl_save_environment(void);
 void clb_pocl_restore_environment(char *saved);
 
-/* ---- limits.c: room for a driver under the process's resource limits ------------------------- */
+/* ---- limits.c: do the process's resource limits permit a driver? ----------------------------- */
 
-/* NULL, or what keeps this process from starting a driver, and from building. */
+/* NULL, or the limit that keeps this process from starting a driver, or from building a program. */
 const char *clb_limits_on_start(void);
 const char *clb_limits_on_build(void);
 
 /* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
 
-/* Run a task on the driver thread and wait for it; at once when this is that thread. The caller
- * holds no lock that a task may take. CLB_ERR_NOMEM when there can be no such thread, otherwise
- * what the task returns. */
+/* Run a task on the driver thread and wait until it has ended; when called by the driver thread,
+ * call it directly. The caller must hold no lock that a task may take. Returns the task's status,
+ * or CLB_ERR_NOMEM when the thread can't be made. */
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
 
-/* ---- affinity.c: the worker threads of a CPU device ---------------------------------------------
- */
+/* ---- affinity.c: the worker threads of a CPU device ------------------------------------------ */
 
 struct clb_thread_list {
     size_t count;
     int id[4096];
 };
 
-/* The process's threads before the driver starts. */
+/* List the threads of the process, before the driver starts. */
 void clb_threads_note(struct clb_thread_list *before);
-/* Give each of the driver's new threads a CPU of its own, where there are enough. */
+/* Pin each thread that the driver has started since to a CPU of its own, if there are enough. */
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before);
 
 /* ---- runtime.c: the one singleton ------------------------------------------------------------ */
@@ -121,7 +120,7 @@ struct clb_runtime {
 };
 
 typedef enum clb_runtime_state {
-    CLB_RUNTIME_IDLE,       /* nobody has asked for a device yet */
+    CLB_RUNTIME_IDLE,       /* no call has needed a device yet */
     CLB_RUNTIME_READY,      /* started */
     CLB_RUNTIME_FAILED,     /* no usable device */
     CLB_RUNTIME_ABANDONED,  /* this is a forked child of a process that had started */
@@ -131,10 +130,10 @@ typedef enum clb_runtime_state {
 /* The runtime, started by the first caller. NULL when there is none: *state says why. */
 struct clb_runtime *clb_runtime_get(clb_runtime_state *state);
 
-/* The runtime as it is, without starting it: for reports. NULL unless it was started. */
+/* The runtime if it has been started, otherwise NULL: for reports. */
 const struct clb_runtime *clb_runtime_peek(void);
 
-/* The outcome of a call that used the device. Repeated failures quarantine it. */
+/* Report the outcome of a call that used the device. Repeated failures quarantine the device. */
 void clb_runtime_report(bool succeeded);
 
 /* ---- memory.c: pooled buffers under one allowance -------------------------------------------- */
@@ -147,36 +146,36 @@ typedef enum clb_memory_kind {
 struct clb_buffer {
     cl_mem mem;
     size_t size; /* usable bytes */
-    void *host;  /* where the CPU reads it: pinned staging or shared memory; NULL for DEVICE kind
-                    of a device with its own memory */
+    void *host;  /* the CPU's address: pinned staging or shared memory; NULL for DEVICE kind on a
+                    device with its own memory */
     clb_memory_kind kind;
-    bool large;              /* the pool's */
-    struct clb_buffer *link; /* the pool's */
+    bool large;              /* private to the pool */
+    struct clb_buffer *link; /* private to the pool */
 };
 
-/* Sizes are rounded, by an eighth at most, so that calls of similar sizes share buffers: what a
- * buffer of `size` bytes takes of the allowance. */
+/* The bytes that a buffer of `size` bytes takes of the allowance. Sizes are rounded up, by an
+ * eighth at most, so that calls of similar sizes share buffers. */
 size_t clb_buffer_rounded(size_t size);
 
 /* A buffer of at least `size` bytes, or CLB_ERR_NOMEM at once when the allowance is used up. */
 clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, size_t size,
                           struct clb_buffer **buffer) CLB_MUST_CHECK;
 
-/* The same from what the pool keeps, or NULL. */
+/* The same, but only a buffer that the pool has kept; otherwise NULL. */
 struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size);
 
-/* Before a call allocates `bytes`, and after it has found what the pool had for it: where memory is
- * the program's own, what is kept from other calls is given up as far as all of it together would
- * exceed what may be kept. */
+/* Called before a call allocates `bytes`, after it has taken the kept buffers that it can use. On a
+ * device that shares the host's memory, kept buffers are freed until those, the buffers in use and
+ * `bytes` together are within the bound for kept buffers. */
 void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes);
 
-/* Give it back to the pool; no command that uses it may be outstanding. NULL is allowed. */
+/* Return a buffer to the pool; no command that uses it may be outstanding. NULL is allowed. */
 void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer);
 
 /* Never use this buffer again: a command that uses it may still be outstanding. */
 void clb_buffer_leak(struct clb_buffer *buffer);
 
-/* One or the other. */
+/* clb_buffer_put when `idle`, otherwise clb_buffer_leak. */
 static inline void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle)
 {
     if (idle)
@@ -185,16 +184,16 @@ static inline void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer
         clb_buffer_leak(buffer);
 }
 
-/* Ordinary memory of the host, zeros, for what is too large for the pool and not the device's. NULL
- * when the system can't give so much without taking it from others. */
+/* Zeroed host memory for data that is too large for the pool and not used by the device. NULL when
+ * the system has less available memory than that. */
 void *clb_host_map(size_t size);
 void clb_host_unmap(void *memory, size_t size);
 
-/* Bytes that a call may still take. */
+/* Bytes of the allowance that are not in use; kept buffers count as free. */
 uint64_t clb_memory_available(struct clb_runtime *runtime);
 
-/* The caller's memory [host, host+size) as a read-only buffer in place. The program's memory must
- * not be released while a command uses it; release with clb_cl.ReleaseMemObject. */
+/* A read-only buffer that uses the caller's memory [host, host+size) in place. The memory must stay
+ * valid while a command uses it; release the buffer with clb_cl.ReleaseMemObject. */
 clb_status clb_buffer_wrap(struct clb_runtime *runtime, const void *host, size_t size,
                            cl_mem *mem) CLB_MUST_CHECK;
 
@@ -211,25 +210,24 @@ struct clb_source {
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
 
-/* Whether the program has passed a check, of this name, in an earlier process that had it compiled
- * by the same driver; and a note that it has. Never for what this process compiled itself. */
+/* True when the program has passed the check of this name in an earlier process, compiled by the
+ * same driver; set_checked records that. Never true for a program that this process compiled. */
 bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                             const char *check);
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check);
 
-/* ---- queue.c: in-order queues that know what has become of their commands ---------------------
- */
+/* ---- queue.c: in-order queues that detect failed commands ------------------------------------ */
 
-/* Whatever is enqueued goes through these functions. They keep each command's event until its
- * execution status has been looked at. An event that a function returns is the caller's to release,
- * NULL is allowed; it is untouched on failure. Several threads may use a queue. */
+/* All commands are enqueued by these functions. They keep each command's event until its execution
+ * status has been checked. The caller releases an event that a function returns in *event; `event`
+ * may be NULL, and *event is unchanged on failure. Several threads may use a queue. */
 struct clb_queue;
 
 clb_status clb_queue_open(const struct clb_runtime *runtime,
                           struct clb_queue **queue) CLB_MUST_CHECK;
 
-/* A rectangle of a buffer and of the host's memory: bytes of a row, rows. */
+/* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. */
 struct clb_box {
     size_t origin[3], host[3], size[3], pitch, host_pitch;
 };
@@ -250,12 +248,12 @@ clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct
                                void *host, cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
                              cl_event *event) CLB_MUST_CHECK;
-/* With event NULL this returns when the memory is mapped, and checks the queue. */
+/* With `event` NULL, wait until the memory is mapped, and check the queue. */
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
                          size_t size, void **mapped, cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CLB_MUST_CHECK;
 
-/* These return when it is done, and check the queue. */
+/* Blocking transfers; they check the queue. */
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                                const void *host) CLB_MUST_CHECK;
 clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
@@ -263,67 +261,66 @@ clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset
 
 clb_status clb_queue_flush(struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* Wait until nothing is outstanding. An error also when a command has failed, and from then on: a
- * failure is reported once by drivers, and for ever here. */
+/* Wait until no command is outstanding. An error when any command has ever failed on this queue:
+ * drivers report a failure only once. */
 clb_status clb_queue_finish(struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* The same where only waiting for all of it tells that everything was carried out; where any later
- * wait tells as well this does nothing. */
+/* The same on devices where only the commands' own events report failures. Does nothing where any
+ * later wait reports them too (clb_device_fails_for_good). */
 clb_status clb_queue_confirm(struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* An error when a command that has ended by now has failed. Doesn't wait. */
+/* An error when a command that has ended has failed. Does not wait. */
 clb_status clb_queue_check(struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* The driver's, for measurements of other libraries: what they enqueue isn't known here. */
+/* The OpenCL queue, for measuring other libraries. Commands that they enqueue are not checked. */
 cl_command_queue clb_queue_handle(const struct clb_queue *queue);
 
-/* clFinish has failed, so that something may be outstanding for ever. */
+/* True when clFinish has failed, so that commands may be outstanding for ever. */
 bool clb_queue_is_stuck(struct clb_queue *queue);
 
-/* Nothing is outstanding and nothing has failed. */
+/* True when no command is outstanding and none has failed. */
 bool clb_queue_is_clean(struct clb_queue *queue);
 
-/* ---- queue_set.c: queues and their kernels, leased to one call
- * ------------------------------------ */
+/* ---- queue_set.c: queues and kernel objects that one call uses ------------------------------- */
 
 struct clb_queue_set {
     struct clb_runtime *runtime;
-    struct clb_queue *queue;             /* kernels, and everything where memory is shared */
-    struct clb_queue *upload, *download; /* of transfers; NULL until clb_queue_set_open_queues */
+    struct clb_queue *queue;             /* for kernels; for all commands where memory is shared */
+    struct clb_queue *upload, *download; /* for transfers; NULL until clb_queue_set_open_queues */
     struct clb_queue_set_kernel *kernels;
-    struct clb_queue_set *link; /* the free list's */
+    struct clb_queue_set *link; /* next in the free list */
 };
 
-/* A queue_set for one call. Never waits: a new one is made when all are taken. */
+/* Get a queue set for one call. Never waits: a new one is made when all are in use. */
 clb_status clb_queue_set_acquire(struct clb_runtime *runtime,
                                  struct clb_queue_set **queue_set) CLB_MUST_CHECK;
 
-/* Open all queues of a queue_set: transfers overlap with kernels only on queues of their own. */
+/* Open the upload and download queues: transfers overlap with kernels only on separate queues. */
 clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* Back to the free list; the queues must be idle. A queue_set on which a command has failed is
- * discarded. */
+/* Return a queue set to the free list; its queues must be idle. One on which a command has failed
+ * is discarded. */
 void clb_queue_set_release(struct clb_queue_set *queue_set);
 
-/* Wait until nothing is outstanding on the queue_set. An error also when a command has failed. */
+/* Wait until no command is outstanding on any queue. An error when a command has failed. */
 clb_status clb_queue_set_finish(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* The same at the end of a run, whatever has failed. False: something may still be outstanding, the
- * queue_set must be discarded and its buffers left alone; asking again doesn't help. */
+/* The same at the end of a run, also of one that failed. False: commands may still be outstanding
+ * and will not end; the queue set must be discarded and the buffers of the run leaked. */
 bool clb_queue_set_settle(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 void clb_queue_set_discard(struct clb_queue_set *queue_set);
 
-/* The queue_set's own kernel object (argument setting is not thread-safe on a shared one).
- * CLB_ERR_LAUNCH when its work-groups are larger than the device runs, or need more local memory.
+/* Called after waiting for a command and before its result is used: an error when any command of
+ * the queue set that has ended has failed. The commands that the result depends on are among them.
  */
-/* After waiting for a command and before its result is used: whether all commands of the queue_set
- * that have ended did what they were to do, and so those that the result depends on. */
 clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* Wait for an event of the queue_set, release it, and check the queue_set. *event becomes NULL. */
+/* Wait for an event of the queue set, release it, and check the queue set. *event becomes NULL. */
 clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event) CLB_MUST_CHECK;
 
-/* The queue_set's own kernel object (argument setting is not thread-safe on a shared one). */
+/* The queue set's own kernel object (setting arguments is not thread-safe on a shared one).
+ * CLB_ERR_LAUNCH when its work-groups are larger than the device runs, or need more local memory.
+ */
 clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                 const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 
@@ -336,7 +333,7 @@ struct clb_argument {
 };
 #define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
 
-/* Set all arguments and enqueue on one of the queue_set's queues. `local` and `global` have
+/* Set all arguments and enqueue on one of the queue set's queues. `local` and `global` have
  * `dimensions` entries. */
 clb_status clb_queue_set_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                                 const struct clb_argument *arguments, size_t count,
@@ -346,19 +343,19 @@ clb_status clb_queue_set_launch(struct clb_queue *queue, cl_kernel kernel, const
 
 /* ---- cache.c: files of compiled programs ----------------------------------------------------- */
 
-/* A directory proved writable for compiled programs, or NULL. Constant once found. */
+/* The directory for compiled programs, tested to be writable, or NULL. Constant once found. */
 const char *clb_cache_directory(void);
 
 /* True while the file system below `directory` has room for a build (PoCL ends the process when
  * the disk fills while it compiles). */
 bool clb_cache_has_room(const char *directory);
 
-/* Make the directory `path`, with those above it, and say whether it can be used. */
+/* Make the directory `path` and its parents; true when files can be created in it. */
 bool clb_cache_usable(const char *path);
 /* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set. */
 bool clb_cache_user_path(char *path, size_t size, const char *name);
 
-/* Keys of records about programs begin with this: they are in files of another kind. */
+/* Keys of records about programs begin with this; such records are in files of another kind. */
 #define CLB_CACHE_RECORD "record: "
 
 /* The entry stored under `key` (any text); *data is malloc'ed. CLB_ERR_IO when there is none or it

@@ -1,8 +1,9 @@
-/* What is peculiar to PoCL's driver.
+/* Workarounds for PoCL's driver.
  *
- * It ends the process when it can't see the machine's memory, and when a file of its own cache of
- * compiled kernels is damaged; it runs whatever code lies there. So its cache directory is used
- * only where it belongs to the user alone, and what is damaged is thrown away before it looks. */
+ * PoCL ends the process when it can't read the machine's memory size, and when a file in its cache
+ * of compiled kernels is damaged; it runs any code that it finds in the cache. So PoCL is used only
+ * when its cache directory belongs to the user alone, and damaged programs are removed from it
+ * before PoCL starts. */
 #include "ocl.h"
 
 #include <dirent.h>
@@ -23,8 +24,8 @@ bool clb_device_is_pocl(const struct clb_device *device)
 
 /* ---- the directory of its cache -------------------------------------------------------------- */
 
-/* A folder that others may change, or may put another in the place of. The user's own group counts
- * as the user. */
+/* True for a folder or file that other users may write to. A group with the user's own number
+ * counts as the user. */
 static bool others_may_write(const struct stat *info)
 {
     bool own_group = info->st_gid == getegid() && info->st_gid == info->st_uid;
@@ -37,7 +38,8 @@ static bool belongs_to_us(const struct stat *info)
     return info->st_uid == geteuid() && !others_may_write(info);
 }
 
-/* Every folder above is ours or root's, and what others may write to is sticky, as /tmp is. */
+/* True when the folder belongs to the user alone, and each folder above it belongs to the user or
+ * root and is sticky, as /tmp is, if others may write to it. */
 static bool is_private(const char *path)
 {
     char real[PATH_MAX];
@@ -56,7 +58,7 @@ static bool is_private(const char *path)
     return false;
 }
 
-/* Where PoCL keeps its files; false where that can't be said. */
+/* The directory of PoCL's cache; false when it is not known. */
 static bool pocl_find_directory(char *path, size_t size)
 {
     const char *wanted = getenv("POCL_CACHE_DIR");
@@ -74,7 +76,7 @@ static bool read_at(int fd, void *data, size_t size, off_t where)
     return pread(fd, data, size, where) == (ssize_t)size;
 }
 
-/* A shared object's section headers stand at its end: one that is cut off lacks them. */
+/* The section headers of a shared object are at its end: a truncated one lacks them. */
 static bool is_whole_object(int fd, off_t size)
 {
     Elf64_Ehdr header;
@@ -86,8 +88,8 @@ static bool is_whole_object(int fd, off_t size)
     return header.e_shoff <= (uint64_t)size && sections <= (uint64_t)size - header.e_shoff;
 }
 
-/* LLVM bitcode is a magic number and blocks, whose second word is their length in words; the first
- * has the block's number and is not looked at (LLVM Bitcode File Format, "Blocks"). */
+/* LLVM bitcode is a magic number and blocks. The first word of a block has its number and is not
+ * checked, the second is its length in words (LLVM Bitcode File Format, "Blocks"). */
 static bool is_whole_bitcode(int fd, off_t size)
 {
     uint32_t word[2];
@@ -99,7 +101,7 @@ static bool is_whole_bitcode(int fd, off_t size)
     return at == size;
 }
 
-/* Only names that PoCL reads. */
+/* Looks only at names that PoCL reads. */
 static bool is_damaged(int folder, const char *name)
 {
     struct stat info;
@@ -131,7 +133,7 @@ static bool pocl_is_folder(const struct dirent *entry)
     return entry->d_type == DT_DIR && entry->d_name[0] != '.';
 }
 
-/* Folders below the cache: two letters, a program, a kernel, a size of its work-groups. */
+/* Levels of folders below the cache: two letters, a program, a kernel, its work-group size. */
 #define DEEPEST 4
 
 static bool has_damage(int parent, const char *name, int depth)
@@ -163,7 +165,7 @@ static void remove_folder(int parent, const char *name, int depth)
     unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* A program is removed whole, and made again when it is wanted. */
+/* Remove each program that has a damaged file; PoCL compiles it again when it is needed. */
 static void throw_away_damage(const char *path)
 {
     DIR *cache = open_folder(AT_FDCWD, path);
@@ -183,7 +185,7 @@ static void throw_away_damage(const char *path)
         closedir(cache);
 }
 
-/* ---- before its devices are asked for -------------------------------------------------------- */
+/* ---- before PoCL is asked for its devices ---------------------------------------------------- */
 
 const char *clb_pocl_refusal(void)
 {
@@ -202,9 +204,10 @@ const char *clb_pocl_refusal(void)
     return NULL;
 }
 
-/* ---- what it puts into the environment ------------------------------------------------------- */
+/* ---- the environment variable that PoCL sets ------------------------------------------------- */
 
-/* PoCL keeps hwloc from loading plugins, and the program's children would inherit that. */
+/* PoCL sets this to keep hwloc from loading plugins, and the program's children would inherit it.
+ */
 static const char *const variable = "HWLOC_PLUGINS_PATH";
 
 char *clb_pocl_save_environment(void)
@@ -213,8 +216,8 @@ char *clb_pocl_save_environment(void)
     return value != NULL ? strdup(value) : NULL;
 }
 
-/* Neither moves the environment: a name that is there gets another value, and one that PoCL added
- * stands at the end. */
+/* Neither call reallocates `environ`: setenv changes the value of an existing name, and unsetenv
+ * removes the name that PoCL has added at the end. */
 void clb_pocl_restore_environment(char *value)
 {
     const char *now = getenv(variable);

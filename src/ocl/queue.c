@@ -1,14 +1,16 @@
-/* Queues that know what has become of their commands.
+/* In-order queues that detect failed commands.
  *
- * clFinish and waiting for one event don't say that the commands before it were carried out: an
- * in-order queue may go on after a command that failed (OpenCL 1.2, 5.12), and only that command's
- * own event tells. So each command's event is kept here until its status has been looked at. That
- * is left out where nothing works any more once a command has failed: there any wait tells.
+ * clFinish, or waiting for one event, does not tell whether earlier commands have failed: an
+ * in-order queue may continue after a failed command (OpenCL 1.2, 5.12), and only that command's
+ * own event reports the failure. So each command's event is kept in a list until its status has
+ * been checked. On a device where all commands and waits fail after a failure
+ * (clb_device_fails_for_good) no events are kept: any wait reports it.
  *
- * A command is enqueued and its event is noted under the queue's lock, so the list has the queue's
- * order although several threads may enqueue. Commands end in that order: looking stops at the
- * first one that has not ended. Where no events are kept there is no lock either: enqueueing blocks
- * while the driver has as much as it takes, and threads that only look would wait for that. */
+ * A command is enqueued and its event is added to the list under the queue's lock, so the list has
+ * the order of the queue although several threads may enqueue. Commands end in that order: a check
+ * stops at the first one that has not ended. Where no events are kept, commands are enqueued
+ * without the lock: enqueueing blocks while the driver's own queue is full, and threads that only
+ * check would wait for the lock. */
 #include "ocl.h"
 
 #include <pthread.h>
@@ -16,17 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A list as long as this is looked at when a command is added, and again when it has doubled. */
+/* A list of this length is checked when a command is added, and again when it has doubled. */
 #define MANY ((size_t)64)
 
 struct clb_queue {
     cl_command_queue handle;
     pthread_mutex_t lock;
-    cl_event *events; /* [first, first + count) have not been looked at; a reference each */
+    cl_event *events; /* [first, first + count) are not yet checked; one reference to each */
     size_t first, count, capacity, look_at;
-    bool keeps;         /* the events of commands */
-    atomic_bool failed; /* a command or clFinish has: never again false */
-    atomic_bool stuck;  /* clFinish has: commands may be outstanding for ever */
+    bool keeps;         /* keep the events of commands */
+    atomic_bool failed; /* a command or clFinish has failed; never reset */
+    atomic_bool stuck;  /* clFinish has failed: commands may be outstanding for ever */
 };
 
 clb_status clb_queue_open(const struct clb_runtime *runtime, struct clb_queue **out)
@@ -53,10 +55,10 @@ cl_command_queue clb_queue_handle(const struct clb_queue *queue)
     return queue->handle;
 }
 
-/* ---- the list; with the lock held ------------------------------------------------------------ */
+/* ---- the list of events ---------------------------------------------------------------------- */
 
-/* Forget the commands that have ended. The status of one that can't be asked for stays unknown, and
- * it stays in the list. */
+/* Check the commands that have ended and remove them from the list. A command whose status can't be
+ * read stays in the list. With the lock held. */
 static clb_status queue_look(struct clb_queue *queue)
 {
     clb_status status = CLB_OK;
@@ -77,7 +79,7 @@ static clb_status queue_look(struct clb_queue *queue)
     return queue->failed ? CLB_ERR_OPENCL : status;
 }
 
-/* For one more command. */
+/* Make room for one more event; checks a list that has become long. With the lock held. */
 static clb_status queue_make_room(struct clb_queue *queue)
 {
     clb_status status = CLB_OK;
@@ -111,14 +113,14 @@ static clb_status queue_begin(struct clb_queue *queue)
     return status;
 }
 
-/* Where the event of a command goes; NULL: it needs none. */
+/* The event argument of a command: `own`, or NULL when neither the list nor the caller needs it. */
 static cl_event *event_of(const struct clb_queue *queue, cl_event *own, const cl_event *callers)
 {
     return queue->keeps || callers != NULL ? own : NULL;
 }
 
-/* A command was enqueued, or could not be. Where the list keeps its event, *callers is another
- * reference, if that is wanted. */
+/* Called after a command was enqueued with `status`; releases the lock that queue_begin took. Adds
+ * the event to the list and returns it in *callers, if not NULL, with a reference of its own. */
 static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event event,
                             cl_event *callers)
 {
@@ -135,7 +137,7 @@ static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event
     return status;
 }
 
-/* ---- waiting and looking --------------------------------------------------------------------- */
+/* ---- waiting and checking -------------------------------------------------------------------- */
 
 clb_status clb_queue_check(struct clb_queue *queue)
 {
@@ -160,8 +162,8 @@ bool clb_queue_is_clean(struct clb_queue *queue)
     return clean;
 }
 
-/* What clFinish reports may be of any command before it, and it is reported once: asking again
- * would hide it. */
+/* An error of clFinish may belong to any earlier command, and drivers report it only once: so it is
+ * stored in the queue. */
 clb_status clb_queue_finish(struct clb_queue *queue)
 {
     clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
@@ -183,7 +185,8 @@ clb_status clb_queue_flush(struct clb_queue *queue)
     return clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
 }
 
-/* Memory of the host is the caller's again when this returns, unless the queue has failed. */
+/* Wait for a command and release its event. When this returns, the command no longer uses the host
+ * memory, unless clFinish has failed. */
 static clb_status wait_for(struct clb_queue *queue, cl_event event)
 {
     clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &event), "clWaitForEvents");
@@ -197,7 +200,7 @@ static clb_status wait_for(struct clb_queue *queue, cl_event event)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* No events is no list: drivers refuse anything else. */
+/* An empty wait list must be NULL: drivers refuse anything else. */
 static const cl_event *list(cl_uint waits, const cl_event *wait_list)
 {
     return waits > 0 ? wait_list : NULL;

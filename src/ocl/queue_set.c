@@ -1,7 +1,7 @@
-/* Lanes: in-order queues with their own kernel objects, leased to one call at a time.
+/* Queue sets: in-order queues with their own kernel objects, used by one call at a time.
  *
- * A call never waits for a queue_set: when all are taken a new one is made, and it is kept for
- * later. */
+ * A call never waits for a queue set: when all are in use a new one is made, and it is kept for
+ * later calls. */
 #include "ocl.h"
 
 #include <pthread.h>
@@ -72,7 +72,7 @@ void clb_queue_set_release(struct clb_queue_set *queue_set)
     pthread_mutex_unlock(&lock);
 }
 
-/* All queues are tried, so that what can end has ended even when one fails. */
+/* Waits for all queues even when one fails, so that all commands that can end have ended. */
 clb_status clb_queue_set_finish(struct clb_queue_set *queue_set)
 {
     struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
@@ -116,14 +116,15 @@ clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event)
     return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
 }
 
-/* The queues may still hold commands, so nothing of it is released. */
+/* The queues may still hold commands, so nothing is released. */
 void clb_queue_set_discard(struct clb_queue_set *queue_set)
 {
     (void)queue_set;
 }
 
-/* What the compiler made of a kernel may need more than the device has: by the sizes that all our
- * kernels require of their groups. A driver that does not answer is believed. */
+/* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
+ * the one that each of our kernels requires by attribute. CLB_OK when the driver does not answer.
+ */
 static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
 {
     size_t group[3] = {1, 1, 1}, most = SIZE_MAX;

@@ -1,4 +1,4 @@
-/* The names under which a routine is exported, by library.
+/* forms.h: the names under which a routine is exported, by library.
  *
  * CLB_FORMS_BLAS(X, routine), CLB_FORMS_LAPACK(X, routine) and CLB_FORMS_LAPACKE(X, routine) expand
  * X(routine, form, prefix, suffix, abi, always_ilp64) for each; the name is
@@ -26,7 +26,7 @@
     X(routine, scipy_cblas, scipy_cblas_, , C, false)                                              \
     X(routine, scipy_cblas_ilp64, scipy_cblas_, 64_, C, true)
 
-/* LAPACKE: for each routine a function that checks for NaN and brings its own workspace, and one
+/* LAPACKE: each routine has a function that checks for NaN and allocates the workspace, and one
  * that does neither. */
 #define CLB_FORMS_LAPACK_C(X, routine)                                                             \
     CLB_FORMS_LAPACK_HIGH(X, routine) CLB_FORMS_LAPACK_WORK(X, routine)

@@ -1,17 +1,17 @@
-/* qr.h: what xGEQRF, xORMQR and xORGQR share. */
+/* qr.h: helpers shared by xGEQRF, xORMQR and xORGQR. */
 #ifndef CLB_QR_H
 #define CLB_QR_H
 
 #include "dispatch.h"
 
-/* A workspace of at least `least` elements, as LAPACK checks it, or a query. */
+/* LAPACK's check of LWORK: at least `least` elements, or a workspace query. */
 static inline bool clb_work_is_valid(const struct clb_qr_call *call, int64_t least)
 {
     return call->lwork == -1 || call->lwork >= (least > 1 ? least : 1);
 }
 
-/* What `auto` compares with the table's smallest dimension: the next library has what is skinny,
- * and there are two blocks of reflectors at least. */
+/* The dimension that `auto` compares with the table's smallest dimension. Half, so that skinny
+ * matrices go to the next library and the others have two blocks of reflectors at least. */
 static inline size_t clb_qr_smallest(int64_t m, int64_t n)
 {
     return (size_t)(m < n ? m : n) / 2;

@@ -1,4 +1,4 @@
-/* route: which call goes where. Guard, policy, outcome, recovery, statistics.
+/* route: decides where a call is computed. Recursion guard, policy, outcome, recovery, statistics.
  *
  * A call is *declined* (the interface then calls the next library with the original arguments), or
  * it has been computed: on the device, or recovered by the next library after the device failed. */
@@ -39,19 +39,19 @@ typedef enum clb_form {
 
 struct clb_symbol {
     struct clb_next_symbol next;
-    _Atomic double min_work; /* work below this is declined without another look; -inf: none is */
+    _Atomic double min_work; /* a call with less work is declined at once; -inf: none is */
     clb_routine routine;
     clb_form form;
 };
 
-/* Hidden, one row for each name; the fast path of the interface reads it. */
+/* One row for each exported name; read by the interface's fast path. */
 extern struct clb_symbol clb_symbols[CLB_SYMBOLS];
 
 struct clb_routine_info {
     const char *name;
     clb_precision precision;
     double (*work)(double m, double n, double k);
-    clb_symbol_id symbol; /* its plain name; the others follow in the order of forms.h */
+    clb_symbol_id symbol; /* its plain name; its other names follow in the order of forms.h */
 };
 
 /* The work formulas, clb_work_dgemm(m, n, k), for the interface's fast path. */
@@ -63,7 +63,7 @@ struct clb_routine_info {
 #include "route/routines.def"
 #undef CLB_ROUTINE
 
-/* Floating-point operations for each of work. */
+/* Floating-point operations per unit of work. */
 static inline double clb_flops_per_work(clb_precision precision)
 {
     return clb_precision_parts(precision) == 2 ? 8 : 2;
@@ -72,8 +72,8 @@ static inline double clb_flops_per_work(clb_precision precision)
 const struct clb_routine_info *clb_routine_get(clb_routine routine);
 clb_work clb_routine_work(clb_routine routine);
 
-/* A name's number among its routine's, and another routine's name of the same form: dtrsm_64_ for
- * dgemm_64_. */
+/* The number of a name among the names of its routine; and the name of another routine in the same
+ * form: dtrsm_64_ for dgemm_64_. */
 size_t clb_symbol_form(const struct clb_symbol *symbol);
 struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine);
 
@@ -88,13 +88,13 @@ typedef enum clb_reason {
 
 const char *clb_reason_name(clb_reason reason);
 
-/* Read the configuration and open the gates; idempotent. Called by the slow path. */
+/* Read the configuration and set every symbol's min_work; idempotent. Called by the slow path. */
 void clb_route_configure(void);
 
 /* ---- the routines, a file for each -----------------------------------------------------------
  *
- * Calls come decoded. Integers are as the caller gave them; an option of ..._INVALID or a layout
- * that does not exist makes a call `invalid`. The problem's sizes are not yet set.
+ * The interface has decoded the call. Integers are as the caller passed them; a call with an option
+ * ..._INVALID or an unknown layout is declined as `invalid`. The problem's sizes are not yet set.
  *
  * True: the call has been computed. False: it is declined; call the next library, between
  * clb_next_begin and clb_next_end. */
@@ -103,12 +103,12 @@ void clb_route_configure(void);
 /* gemm.c: xGEMM */
 
 struct clb_gemm_call {
-    struct clb_gemm problem; /* pointers, ops and precision; sizes are taken from below */
+    struct clb_gemm problem; /* pointers, ops and precision; sizes are set from the next line */
     int64_t m, n, k, lda, ldb, ldc;
     bool layout_valid;
 };
 
-/* Computes one column-major problem by the next library. */
+/* Computes one column-major problem with the next library. */
 typedef void (*clb_next_gemm)(const struct clb_target *target, const struct clb_gemm *problem);
 
 bool clb_route_gemm(struct clb_symbol *symbol, const struct clb_target *target,
@@ -129,8 +129,8 @@ bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
 
 /* blas3.c: xSYMM, xHEMM, xSYRK, xHERK, xSYR2K, xHER2K, xGEMMTR */
 
-/* Arguments as BLAS names them: of xSYRK and so on transa is TRANS and m is n. Alpha and beta are
- * of the types that the routine has, real ones for xHERK, and xHER2K's beta. */
+/* Arguments under their BLAS names, except that for xSYRK, xHERK, xSYR2K and xHER2K transa is TRANS
+ * and m equals n. Alpha and beta have the routine's types: real for xHERK and for xHER2K's beta. */
 struct clb_blas3 {
     clb_precision precision;
     bool right, upper;
@@ -142,7 +142,7 @@ struct clb_blas3 {
 };
 
 struct clb_blas3_call {
-    struct clb_blas3 problem; /* sizes are taken from below */
+    struct clb_blas3 problem; /* sizes are set from the next line */
     int64_t m, n, k, lda, ldb, ldc;
     bool options_valid; /* layout, side and uplo */
 };
@@ -152,33 +152,34 @@ typedef void (*clb_next_own)(const struct clb_target *target, const struct clb_b
 /* The next library's functions of one form for one caller. */
 struct clb_next_blas3 {
     const struct clb_target *own, *gemm; /* gemm NULL: not found in the caller's integer width */
-    clb_next_own call_own;               /* NULL: xGEMMTR is to be composed of products */
+    clb_next_own call_own;               /* NULL: compute xGEMMTR by calls of `gemm` */
     clb_next_gemm call_gemm;
 };
 
 bool clb_route_blas3(struct clb_symbol *symbol, struct clb_blas3_call *call,
                      const struct clb_next_blas3 *next);
 
-/* For decoding row-major calls. The op with which the routine, xSYRK and so on, computes the same
- * from the memory's columns; CLB_OP_INVALID when it does not take this one. */
+/* For decoding row-major calls: the op with which the routine (xSYRK, ...) computes the same when
+ * the memory is read as column-major; CLB_OP_INVALID when the routine does not accept `op`. */
 clb_op clb_blas3_op_in_rows(clb_routine routine, clb_op op);
 bool clb_blas3_is_hermitian(clb_routine routine);
 
-/* The scalar at `value`: of the precision, or of its real type. */
+/* The scalar at `value`, of the precision or, with `real`, of its real type. */
 clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value);
 clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
 
-/* A declined call of xGEMMTR from the next library's products. Otherwise an argument is wrong, and
- * the result is the first one's position in Fortran's list. */
+/* Compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When an argument is
+ * wrong, return the position of the first such argument in Fortran's list. */
 int clb_route_compose_gemmtr(struct clb_blas3_call *call, const struct clb_next_blas3 *next);
 
-/* ---- lapacke.c: what a C name of LAPACK adds to a call ---------------------------------------
+/* ---- lapacke.c: what LAPACKE does in addition to a Fortran call -------------------------------
  *
- * Matrices by rows, and input that is searched for NaN. The call that is routed is Fortran's: while
- * it is computed, its pointer to a matrix by rows is one to a copy by columns. */
+ * LAPACKE takes row-major matrices and checks its input for NaN. The call is routed as the Fortran
+ * call: while it is computed, its pointer to a row-major matrix is replaced by a pointer to a
+ * column-major copy. */
 
 typedef enum clb_lapacke_use {
-    CLB_LAPACKE_KEPT, /* the call takes it as it is */
+    CLB_LAPACKE_KEPT, /* not copied: the call takes a row-major matrix as it is */
     CLB_LAPACKE_IN,
     CLB_LAPACKE_INOUT
 } clb_lapacke_use;
@@ -186,44 +187,44 @@ typedef enum clb_lapacke_use {
 struct clb_lapacke_matrix {
     clb_lapacke_use use;
     bool conjugated; /* the copy is the conjugate */
-    char part;       /* what is searched for NaN, as clb_has_nan has it */
+    char part;       /* the part that is checked for NaN, as in clb_has_nan */
     int64_t rows, cols, ld;
-    void **at;         /* the call's pointer */
-    int64_t ld_copied; /* of the copy */
-    void *callers;     /* while *at is a copy */
+    void **at;         /* the pointer in the call */
+    int64_t ld_copied; /* leading dimension of the copy */
+    void *callers;     /* the caller's matrix while *at points to the copy */
 };
 
 struct clb_lapacke {
     clb_precision precision;
-    bool by_rows, checks; /* for NaN */
+    bool by_rows, checks; /* row-major; check the input for NaN */
     size_t count;
     struct clb_lapacke_matrix matrix[3];
 };
 
-/* A call that was declined has returned from the next library. */
+/* Called when the next library has returned from a declined call. */
 void clb_route_end_declined(void);
 
 /* ---- LAPACK ---------------------------------------------------------------------------------- */
 
 /* The next library's functions for one precision and caller, and how to call them. Their integers
- * have the width of the caller's. */
+ * have the same width as the caller's. */
 struct clb_next_lapack {
-    /* NULL: none of that width */
+    /* NULL: no function with that integer width */
     const struct clb_target *getrf, *getrs, *getri, *potrf, *potrs, *trsm, *gemm;
     const struct clb_target *potri, *trtri, *lauum;
-    /* ipiv has room for min(m, n) 64-bit integers and gets them from the target's */
+    /* ipiv has room for min(m, n) 64-bit integers; the target's pivots are widened to them */
     size_t (*call_getrf)(const struct clb_target *target, const struct clb_getrf *problem,
                          int64_t *ipiv);
-    /* ipiv as the caller has it */
+    /* ipiv: the caller's array */
     void (*call_getrs)(const struct clb_target *target, const struct clb_getrs *problem,
                        const void *ipiv);
-    /* ipiv as the caller has it; lwork of -1 asks for the size only. Returns info >= 0 */
+    /* ipiv: the caller's array; lwork of -1 is a workspace query. Returns info >= 0 */
     size_t (*call_getri)(const struct clb_target *target, const struct clb_getri *problem,
                          const void *ipiv, void *work, int64_t lwork);
     /* Returns info >= 0. */
     size_t (*call_potrf)(const struct clb_target *target, const struct clb_potrf *problem);
     void (*call_potrs)(const struct clb_target *target, const struct clb_potrs *problem);
-    /* The target is that of the problem's routine. Returns info >= 0. */
+    /* `target` is the one of the problem's routine. Returns info >= 0. */
     size_t (*call_inverse)(const struct clb_target *target, const struct clb_inverse *problem);
     clb_next_trsm call_trsm;
     clb_next_gemm call_gemm;
@@ -231,8 +232,7 @@ struct clb_next_lapack {
 
 /* LU: getrf.c, getrs.c, getri.c, gesv.c */
 
-/* xGETRF, xGETRS, xGETRI and xGESV are calls of one shape: A is m x n or of order n, B has nrhs
- * columns. */
+/* A call of xGETRF, xGETRS, xGETRI or xGESV: A is m x n or of order n, B has nrhs columns. */
 struct clb_lu_call {
     struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
@@ -240,7 +240,7 @@ struct clb_lu_call {
     int64_t m, n, nrhs, lda, ldb;
     void *a, *b;
     void *ipiv, *info; /* Fortran integers, 64-bit ones if `wide` */
-    void *work;        /* getri's, of lwork elements; NULL: the caller brings none */
+    void *work;        /* getri: lwork elements; NULL: the caller passes no workspace */
     int64_t lwork;
     bool wide;
 };
@@ -256,8 +256,8 @@ bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
 
 /* Cholesky, and inverses of triangles: potrf.c, potrs.c, posv.c, inverse.c */
 
-/* xPOTRF, xPOTRS, xPOSV, xPOTRI, xLAUUM and xTRTRI are calls of one shape: A is of order n, B has
- * nrhs columns. */
+/* A call of xPOTRF, xPOTRS, xPOSV, xPOTRI, xLAUUM or xTRTRI: A is of order n, B has nrhs columns.
+ */
 struct clb_chol_call {
     struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
@@ -285,12 +285,12 @@ bool clb_route_trtri(struct clb_symbol *symbol, const struct clb_chol_call *call
 /* ---- QR: geqrf.c, ormqr.c, orgqr.c ----------------------------------------------------------- */
 
 /* The next library's functions for one precision and caller, and how to call them. Their integers
- * have the width of the caller's; `work` is the caller's workspace. */
+ * have the same width as the caller's; `work` is the caller's workspace. */
 struct clb_next_qr {
     const struct clb_target *geqrf, *geqrt, *ormqr, *orgqr; /* NULL: not found in that width */
     void (*call_geqrf)(const struct clb_target *target, const struct clb_geqrf *problem, void *tau,
                        void *work, int64_t lwork);
-    /* The results of xGEQRF; false: there is no memory, and nothing was done. */
+    /* Computes the results of xGEQRF; false: no memory for it, and nothing was done. */
     bool (*call_geqrt)(const struct clb_target *target, const struct clb_geqrf *problem, void *tau);
     void (*call_ormqr)(const struct clb_target *target, const struct clb_ormqr *problem, void *work,
                        int64_t lwork);
@@ -298,12 +298,12 @@ struct clb_next_qr {
                        int64_t lwork);
 };
 
-/* xGEQRF, xORMQR and xORGQR. WORK(1) and INFO of a call that has been computed are the interface's.
- */
+/* A call of xGEQRF, xORMQR or xORGQR. After it has been computed the interface sets WORK(1) and
+ * INFO. */
 struct clb_qr_call {
     struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
-    bool right; /* ormqr, and the next two */
+    bool right; /* this and the next two: ormqr */
     clb_op trans;
     bool options_valid;
     int64_t m, n, k, lda, ldc, lwork;
@@ -319,10 +319,10 @@ bool clb_route_orgqr(struct clb_symbol *symbol, const struct clb_qr_call *call,
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
-/* True when calls are counted and timed. */
+/* True when calls are to be counted and timed. */
 bool clb_stats_wanted(void);
 void clb_stats_configure(void);
-/* True when anything was counted. */
+/* True when any call was counted. */
 bool clb_stats_any(void);
 
 void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops);
@@ -330,18 +330,18 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
                         double flops, double flops_device, double seconds_device,
                         double seconds_next);
 
-/* Around a declined call when clb_stats_wanted(): plain values, so that a next library whose
- * xerbla_ jumps out of the call leaves nothing behind. */
+/* Called before and after a declined call when clb_stats_wanted(). Only a time is kept meanwhile,
+ * so nothing leaks when the next library's xerbla_ jumps out of the call. */
 double clb_next_begin(void);
 void clb_next_end(const struct clb_symbol *symbol, double begin);
 
-/* The report as JSON, as the README defines it, and as a table for people. */
+/* The report as JSON, in the format defined in the README, and as a table to be read. */
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
 
 /* ---- report.c: the file at exit -------------------------------------------------------------- */
 
-/* Remember where a relative CLBLAS_SHIM_STATS is. */
+/* Remember the directory that a relative CLBLAS_SHIM_STATS refers to. */
 void clb_report_configure(void);
 
 #endif

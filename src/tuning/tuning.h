@@ -1,7 +1,7 @@
-/* tuning: a device's description -> kernel family, its parameters and the offload threshold.
+/* tuning: selects a device's kernel family, its parameters and the offload threshold.
  *
- * Numbers only: what a family does with them is the algo layer's. Lookup goes from the device's
- * class to the default; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
+ * This layer has numbers only; the algo layer uses them. They are looked up in the rows for the
+ * device's class, then in the default rows; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
 #ifndef CLB_TUNING_H
 #define CLB_TUNING_H
 
@@ -27,26 +27,27 @@ typedef enum clb_param {
     CLB_PARAMS
 } clb_param;
 
-/* A parameter's name in the tables, "MR". */
+/* The name of a parameter in the tables, "MR". */
 const char *clb_param_name(clb_param param);
 
-/* The define that carries a value into the kernels, or NULL. */
+/* The preprocessor macro that passes the value to the kernels, or NULL. */
 const char *clb_param_define(clb_param param);
 
 struct clb_gemm_tuning {
     clb_family family;
-    double threshold; /* offload from this cube root of m*n*k */
-    size_t smallest;  /* and from this smallest dimension */
+    double threshold; /* offload if the cube root of m*n*k is at least this */
+    size_t smallest;  /* and the smallest dimension at least this */
     size_t value[CLB_PARAMS];
 };
 
-/* The row for a device and a precision with families of at most `math`, overrides applied; without
- * the first `skip` such rows, which the device has refused. CLBLAS_SHIM_KERNEL wins over `math`
- * unless that is strict. CLB_ERR_UNSUPPORTED when none is left. */
+/* The first row for a device and a precision whose family's clb_math is at most `math`, after
+ * skipping the first `skip` such rows, whose kernels the device has refused; overrides are applied.
+ * CLBLAS_SHIM_KERNEL has precedence over `math` unless `math` is strict. CLB_ERR_UNSUPPORTED when
+ * no row is left. */
 clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
-/* What a routine's work is, for the threshold. */
+/* The kinds of work that have thresholds of their own. */
 typedef enum clb_work {
     CLB_WORK_PRODUCT,
     CLB_WORK_SOLVE,
@@ -57,19 +58,19 @@ typedef enum clb_work {
     CLB_WORKS
 } clb_work;
 
-/* From which cube root of a routine's work `auto` offloads, next to an optimised library or
- * another; `tuning` is the device's. Infinity: never. */
+/* `auto` offloads a call if the cube root of its work is at least the result; infinity: never.
+ * `optimised` says whether the next library is; `tuning` is the device's. */
 double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
                           const struct clb_gemm_tuning *tuning, clb_work work, bool optimised);
 
-/* The device's class in the tables, for the tuner. */
+/* The class of the device in the tables, for the tuner. */
 const char *clb_tuning_class(const struct clb_device *device);
 
-/* The lowest threshold of all rows for a class of work: what is below needs no device. */
+/* The lowest threshold of all rows for a kind of work: a call below it needs no device. */
 double clb_tuning_lowest_threshold(clb_work work);
 
-/* Check CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS, one line for each value that is not valid; such
- * values are ignored. Called once, at the first intercepted call. */
+/* Check CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS. Each invalid value is reported by one line and
+ * ignored. Called once, at the first intercepted call. */
 void clb_tuning_check_config(const struct clb_config *config);
 
 #endif
