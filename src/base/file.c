@@ -1,5 +1,5 @@
-/* Files and streams in somebody else's process: opened above the standard descriptors and without
- * waiting for a reader, written without a signal. */
+/* Files and streams of the shim in the program's process. They are opened on descriptors above the
+ * standard ones, without waiting for a reader, and written without raising a signal. */
 #include "base.h"
 
 #include <errno.h>
@@ -11,12 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Below it are the standard descriptors and those that scripts and daemons name by number. */
+/* Lower ones are the standard descriptors and those that scripts and daemons use by number. */
 #define LOWEST_DESCRIPTOR 10
 
-/* Where a standard descriptor is closed, the next file to be opened gets its number, and what the
- * program prints would go into that file. While the shim opens one a placeholder is there, on which
- * reading and writing fail as on a closed descriptor. */
+/* When the program has closed a standard descriptor, the next file that is opened would get its
+ * number, and the program's output would go into that file. So while the shim opens a file, closed
+ * standard descriptors are held by placeholders, on which reads and writes fail as on a closed
+ * descriptor. */
 static void hold_standard(bool held[3])
 {
     memset(held, 0, 3 * sizeof *held);
@@ -32,7 +33,7 @@ static void hold_standard(bool held[3])
     }
 }
 
-/* The program may have put a file of its own in the placeholder's place. */
+/* Close the placeholders, unless the program has replaced one by a file of its own meanwhile. */
 static void release_standard(const bool held[3])
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++) {
@@ -78,7 +79,7 @@ int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode)
     const char *slash = strrchr(path, '/');
     int folder = slash == NULL ? 0 : (int)(slash - path + 1);
     for (int attempt = 0; attempt < 100; attempt++) {
-        /* Not the file's name with something appended: that might be too long. */
+        /* Don't append to the file's name: the result might be too long. */
         uint64_t moment = (uint64_t)(1e9 * clb_now());
         int length =
             snprintf(name, size, "%.*s.clblas-shim-%ld-%llx-%u", folder, path, (long)getpid(),
@@ -96,7 +97,7 @@ int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Wait until something can be written, at most until the time `until`; false when it can't. */
+/* Wait until the descriptor accepts data, at most until the time `until`; false when it doesn't. */
 static bool wait_for_room(int fd, double until)
 {
     struct pollfd wanted = {.fd = fd, .events = POLLOUT};
@@ -131,8 +132,8 @@ static int write_blocked(int fd, const char *data, size_t length, double patienc
     return 0;
 }
 
-/* Both signals that a write may raise go to the writing thread, which blocks them: what is pending
- * afterwards and was not before is the write's. */
+/* A write may raise two signals, which are sent to the writing thread. The thread blocks them; one
+ * that is pending afterwards and was not before was raised by the write, and is removed. */
 int clb_file_write(int fd, const char *data, size_t length, double patience)
 {
     static const struct {

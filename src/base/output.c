@@ -1,13 +1,14 @@
 /* Files that a process writes when it ends.
  *
- * A file that was written before the run began is replaced, in one step: nobody reads half a report
- * or an old one. What a process of the same run wrote stays, and this one adds its id to the name.
- * The run began when the process did that read the configuration: the children that it forks belong
- * to it. When in doubt a file counts as new, so that nothing is lost.
+ * A file that was written before the run began is replaced by an atomic rename, so that no process
+ * reads half a report. A file written by a process of the same run is kept, and this process
+ * appends its id to the name. The run begins when the process starts that reads the configuration;
+ * children that it forks belong to the run. In doubt a file counts as new, so that no report is
+ * lost.
  *
- * The kernel tells when a process began in ticks of 10 ms, rounded down. So that a process which
- * begins after this one has ended never takes the file for one of its own run, the process that
- * wrote it ends in a later tick. */
+ * The kernel reports the start of a process in ticks of 10 ms, rounded down. A process that has
+ * written a file therefore ends in a later tick: so a process that starts after its end never takes
+ * the file for one of its own run. */
 #include "base.h"
 
 #include <errno.h>
@@ -24,17 +25,17 @@
 #define SECOND     INT64_C(1000000000)
 #define PROC_MAGIC 0x9fa0
 
-/* The longest that a reader of a pipe may take to accept the next piece, in seconds. */
+/* Seconds to wait for the reader of a pipe to accept the next piece. */
 #define PATIENCE 10.0
 
 #define MAX_LINKS 16
 #define MAX_NAMES 100
 
-/* The working directory of the first call: the program may change it before it ends. */
+/* The working directory at the first call: the program may change it before it ends. */
 static char *directory;
 
-/* Nanoseconds since the system's start at which the run began, negative when not known; and the
- * time of day minus that clock, when that was read. */
+/* The begin of the run in nanoseconds since the system's start, negative when not known; and the
+ * time of day minus that clock at the time of reading it. */
 static int64_t run_began = -1, run_offset;
 
 /* ---- times ----------------------------------------------------------------------------------- */
@@ -56,7 +57,7 @@ static int64_t clock_offset(void)
     return read_clock(CLOCK_REALTIME) - read_clock(CLOCK_BOOTTIME);
 }
 
-/* How much older than it should be a file's time may be. */
+/* A file's modification time may be too old by this much: the resolution of the coarse clock. */
 static int64_t clock_grain(void)
 {
     struct timespec grain = {0};
@@ -64,14 +65,15 @@ static int64_t clock_grain(void)
     return nanoseconds(&grain);
 }
 
-/* A tick of the process's starting time. */
+/* The unit of a process's start time, in nanoseconds. */
 static int64_t tick(void)
 {
     long ticks = sysconf(_SC_CLK_TCK);
     return SECOND / (ticks > 0 ? ticks : 100);
 }
 
-/* Field 22 of /proc/self/stat; the second is the program's name, which may contain anything. */
+/* The start time is field 22 of /proc/self/stat. Field 2 is the program's name, in parentheses; it
+ * may contain any character, so fields are counted from the last parenthesis. */
 static int64_t process_began(void)
 {
     char line[1024];
@@ -100,13 +102,13 @@ void clb_output_note(const char *name)
     }
 }
 
-/* A file just written: its time by the file system's clock, which may be another machine's, and
- * when that was by ours at the latest. */
+/* The time of writing a file: by the file system's clock, which may be another machine's, and the
+ * latest possible time by CLOCK_BOOTTIME. */
 struct stamp {
     int64_t file, latest;
 };
 
-/* Only a reading that was not interrupted is exact. */
+/* Tries until one measurement took at most 1 ms, since an interrupted one is not exact. */
 static bool take_stamp(int fd, struct stamp *stamp)
 {
     int64_t best = INT64_MAX;
@@ -123,7 +125,7 @@ static bool take_stamp(int fd, struct stamp *stamp)
     return true;
 }
 
-/* Reports and traces begin so; what does not is nobody's report. */
+/* Reports and traces begin with these characters; a file that does not is neither. */
 static bool looks_like_ours(int fd)
 {
     char start[2];
@@ -131,21 +133,21 @@ static bool looks_like_ours(int fd)
            memcmp(start, "{\"", sizeof start) == 0;
 }
 
-/* Whether a file was written before the run began. When times are too close to tell, what may be a
- * report is not older, and what can't be one is. */
+/* True when a file was written before the run began. When the times are too close to tell, a file
+ * that may be a report counts as not older, any other file as older. */
 static bool is_older(int fd, const struct stat *found, const struct stamp *now)
 {
     int64_t grain = clock_grain(), step = clock_offset() - run_offset;
     int64_t written = nanoseconds(&found->st_mtim);
     if (found->st_mtim.tv_nsec == 0 && now->file % SECOND == 0)
-        grain = 2 * SECOND; /* a file system that keeps whole seconds, or even ones */
+        grain = 2 * SECOND; /* a file system whose times are in units of 1 or 2 seconds */
     if (step < -SECOND || step > SECOND)
-        grain += step < 0 ? -step : step; /* somebody set the clock */
+        grain += step < 0 ? -step : step; /* the system's clock was set meanwhile */
     int64_t margin = looks_like_ours(fd) ? grain : -(grain + tick());
     return run_began >= 0 && now->latest - (now->file - written) + margin < run_began;
 }
 
-/* Let the tick go by in which a file that was just written may seem to have been. */
+/* Wait until the tick has ended in which a file just written may seem to have been written. */
 static void outlast_tick(void)
 {
     int64_t seems = read_clock(CLOCK_BOOTTIME) + 2 * clock_grain() + SECOND / 500;
@@ -160,7 +162,7 @@ static void outlast_tick(void)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The file's name with %p replaced, absolute. True when the name has the process id in it. */
+/* Format the absolute file name with %p replaced. True when the name contains the process id. */
 static bool format_name(struct clb_text *path, const char *name)
 {
     bool has_id = false;
@@ -178,7 +180,7 @@ static bool format_name(struct clb_text *path, const char *name)
     return has_id;
 }
 
-/* Links of /proc, to which those of /dev lead, are open files and not names. */
+/* True for links in /proc, to which the links in /dev point: they lead to open files, not names. */
 static bool is_in_proc(const char *path)
 {
     struct statfs info;
@@ -189,7 +191,7 @@ static bool is_in_proc(const char *path)
     return found;
 }
 
-/* Put the name that a link points to in the place of the link's. */
+/* Replace the name of a link by the name that the link points to. */
 static bool follow_link(struct clb_text *path)
 {
     char target[PATH_MAX];
@@ -207,14 +209,15 @@ static bool follow_link(struct clb_text *path)
     return !next.failed;
 }
 
-/* What is at a name whose links are followed: `path` becomes the file's own. */
+/* The kind of file that `path` leads to; find_place follows links and replaces `path` by the name
+ * of the file itself. */
 enum place { PLACE_FILE, PLACE_STREAM, PLACE_ERROR };
 
 static enum place find_place(struct clb_text *path)
 {
     struct stat info, named;
     for (int links = 0; links < MAX_LINKS; links++) {
-        /* The kernel follows first: it refuses links that others planted in shared folders. */
+        /* The kernel refuses to follow links of other users in shared folders: let it try first. */
         if (stat(path->data, &info) != 0 && errno != ENOENT)
             return PLACE_ERROR;
         if (lstat(path->data, &named) != 0)
@@ -230,7 +233,7 @@ static enum place find_place(struct clb_text *path)
     return PLACE_ERROR;
 }
 
-/* The descriptor among the standard ones that is this regular file already; -1: none. */
+/* The standard descriptor, 1 or 2, on which this regular file is open already; -1: none. */
 static int find_standard(const char *path)
 {
     struct stat info, open;
@@ -255,8 +258,8 @@ static int write_stream(const char *path, const struct clb_text *text)
     return error;
 }
 
-/* Give a complete file its name unless that is taken. Where the kernel can't do it in one step, an
- * empty file takes the name first. */
+/* Rename a complete file to `path` unless that exists. Where renameat2 can't do so, an empty file
+ * is created under that name first. */
 static int output_publish(const char *temporary, const char *path)
 {
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
@@ -271,7 +274,8 @@ static int output_publish(const char *temporary, const char *path)
     return error == EWOULDBLOCK ? EEXIST : error;
 }
 
-/* Whoever holds the lock does so for an instant, unless it is stopped. */
+/* Lock the file, trying for a second: another process holds the lock only for an instant unless it
+ * is stopped. */
 static bool lock_soon(int fd)
 {
     for (int attempt = 0; attempt < 100; attempt++) {
@@ -284,8 +288,9 @@ static bool lock_soon(int fd)
     return false;
 }
 
-/* Replace a file that is older than the run. Who replaces it holds the old one's lock and sees that
- * it still has its name: of several processes that find the same old file one replaces it. */
+/* Replace a file that is older than the run, while holding the old file's lock and after checking
+ * that it still has its name: so only one of several processes that find the same old file replaces
+ * it. */
 static bool replace(const char *temporary, const char *path, const struct stamp *now)
 {
     struct stat old, named;
@@ -302,8 +307,8 @@ static bool replace(const char *temporary, const char *path, const struct stamp 
     return good;
 }
 
-/* The name itself, with the process id, and then with numbers: where process ids are the same on
- * several machines. */
+/* Try the name itself, then with the process id, then also with numbers, because processes on other
+ * machines may have the same id. */
 static int output_place(const char *temporary, const char *path, const struct stamp *now,
                         bool *plain)
 {

@@ -1,8 +1,8 @@
-/* What the dynamic linker has loaded, read from the objects' own tables.
+/* Lists the objects that the dynamic linker has loaded and reads their symbol tables.
  *
- * The list is kept between visits and read anew when something was loaded or unloaded. It and all
- * else here is guarded by the lock that dl_iterate_phdr holds while it calls back: a visit runs
- * inside such a call, so nothing can be unmapped meanwhile either.
+ * The list is kept between visits and read anew after an object was loaded or unloaded. All static
+ * data is guarded by the lock that dl_iterate_phdr holds while it calls back: a visit runs inside
+ * such a callback, so no object can be unmapped meanwhile.
  *
  * Source: System V ABI, dynamic linking; the GNU hash table as the GNU linker writes it. */
 #include "base/symbols.h"
@@ -15,7 +15,7 @@
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* What there is room for when memory can't be had. */
+/* Room for so many objects needs no allocation; when one fails, only these are listed. */
 #define FIRST_OBJECTS 64
 
 static struct clb_object first_objects[FIRST_OBJECTS];
@@ -25,7 +25,7 @@ static struct clb_objects list;
 static struct clb_object *storage = first_objects;
 static struct clb_object **closure = first_closure;
 static size_t capacity = FIRST_OBJECTS;
-static bool is_valid; /* the list is that of these two counts */
+static bool is_valid; /* the list was read when these two counts held */
 static uint64_t loads, unloads;
 static size_t startup; /* 0: not yet known */
 
@@ -106,7 +106,8 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The dynamic linker has made most addresses absolute, but not in sections that are read-only. */
+/* The address for a value in the dynamic section: the dynamic linker has made most of them
+ * absolute, but not in read-only sections. NULL when it is outside of the object. */
 static const void *symbols_at(const struct clb_object *object, uintptr_t value)
 {
     const void *address;
@@ -194,8 +195,8 @@ bool clb_object_is_named(struct clb_object *object, const char *name)
            (hash == object->name_hash[1] && strcmp(file_name(object->path), name) == 0);
 }
 
-/* What a DT_NEEDED entry loaded: the first object of that name, since a second one is only loaded
- * by its path. NULL: it is known by a name that only the dynamic linker remembers. */
+/* The object that a DT_NEEDED entry refers to: the first one of that name, since a second one can
+ * only be loaded by its path. NULL: only the dynamic linker knows it by that name. */
 static struct clb_object *needed(const struct clb_objects *objects, const char *name)
 {
     for (size_t i = 0; i < objects->count; i++) {
@@ -207,9 +208,10 @@ static struct clb_object *needed(const struct clb_objects *objects, const char *
 
 /* ---- visits ---------------------------------------------------------------------------------- */
 
-/* What was loaded with the program are the first objects of the list: the executable, what is
- * preloaded, what they need, what that needs. So all before one that any of them needs are, too:
- * preloaded libraries stand between the executable and what it needs. */
+/* The number of objects loaded with the program. They are the first of the list: the executable,
+ * preloaded libraries, and all that these need, directly or indirectly. The last one that any of
+ * them needs is searched for; all before it belong to them, also preloaded libraries, which come
+ * between the executable and the libraries that it needs. */
 static size_t count_startup(const struct clb_objects *objects)
 {
     size_t last = 0;
@@ -232,7 +234,8 @@ struct visit {
     void *argument;
 };
 
-/* With the executable, which is the first: the lock is held until this returns. */
+/* Called by dl_iterate_phdr for the first object, the executable. The lock is held until this
+ * returns. */
 static int begin_visit(struct dl_phdr_info *info, size_t size, void *argument)
 {
     const struct visit *visit = argument;
@@ -260,8 +263,8 @@ void clb_objects_visit(void (*visit)(const struct clb_objects *objects, void *ar
 {
     struct visit both = {visit, argument};
     sigset_t all, before;
-    /* A child that is forked meanwhile would have the lock held for ever, and a signal handler that
-     * calls BLAS would come upon a list half made. */
+    /* Forks wait, because in a child forked now the lock would stay held for ever. Signals are
+     * blocked, because a handler that calls BLAS would see an incomplete list. */
     sigfillset(&all);
     clb_load_begin();
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -303,7 +306,7 @@ struct clb_closure clb_object_closure(const struct clb_objects *objects, struct 
 
 /* ---- symbols --------------------------------------------------------------------------------- */
 
-/* Some systems mark symbols of other than the default version. */
+/* The bit of a version number that marks symbols of other than the default version. */
 #define VERSION_IS_HIDDEN 0x8000
 
 static bool is_function(const struct clb_object *object, size_t index)
@@ -321,7 +324,7 @@ static const char *symbols_name_of(const struct clb_object *object, size_t index
     return object->strings + object->symbols[index].st_name;
 }
 
-/* 0: none. */
+/* The index of a function's symbol; 0: none. */
 static size_t find_by_gnu_hash(const struct clb_object *object, const char *name)
 {
     const uint32_t *header = object->gnu_hash, hash = gnu_hash_of(name);
@@ -374,7 +377,7 @@ struct clb_found clb_object_find(struct clb_object *object, const char *name)
     return found;
 }
 
-/* So many symbols are there. The GNU hash table has those that are exported, the last ones. */
+/* The number of symbols. The GNU hash table lists the exported ones, which are the last. */
 static size_t count_symbols(const struct clb_object *object)
 {
     if (object->hash != NULL)
@@ -439,7 +442,7 @@ bool clb_object_runs(struct clb_object *object, const char *name, const void *ad
     const size_t count = count_symbols(object);
     for (size_t i = 1; i < count; i++) {
         const ElfW(Sym) *symbol = &object->symbols[i];
-        /* A call may be the last of a function: it returns to the byte behind. */
+        /* `address` may be one past the function, when its last instruction is the call. */
         if (symbol->st_shndx != SHN_UNDEF && offset > symbol->st_value &&
             offset <= symbol->st_value + symbol->st_size &&
             ends_with(symbols_name_of(object, i), name))
@@ -457,7 +460,7 @@ const void *clb_found_address(const struct clb_found *found)
     memcpy(&resolve, &found->address, sizeof resolve);
     return resolve();
 #else
-    return NULL; /* its arguments are the dynamic linker's business */
+    return NULL; /* only the dynamic linker knows the resolver's arguments */
 #endif
 }
 

@@ -1,7 +1,9 @@
-/* Finding the next library, in the order of docs/design.md. Names are looked up in what is loaded
- * without the dynamic linker's lock (base/symbols.h): a constructor may wait for a thread that
- * comes here. Only CLBLAS_SHIM_NEXT, the configured sonames and the search of all that is loaded,
- * when nothing else has the name, use dlopen. */
+/* Finds the next library, in the order of docs/design.md.
+ *
+ * Names are looked up in loaded objects without taking the dynamic linker's lock (base/symbols.h):
+ * the constructor of a library being loaded may wait for a thread that runs this search. dlopen is
+ * used only for CLBLAS_SHIM_NEXT, for the configured sonames, and for the search of all loaded
+ * objects when nothing else has the name. */
 #include "keep.h"
 #include "next.h"
 
@@ -38,25 +40,25 @@ static const void *as_address(function f)
 
 /* ---- one search ------------------------------------------------------------------------------ */
 
-/* What is searched for, for whom, and what was found; passed through clb_objects_visit. */
+/* The symbol and caller of a search, and the result; passed through clb_objects_visit. */
 struct search {
     const struct clb_next_symbol *symbol;
     const void *caller;
     struct clb_place place; /* the caller's object */
     bool linked;            /* the caller needs the shim, and may have no other BLAS */
-    bool below;             /* the caller was itself to serve the call: see is_dispatching */
-    bool dispatchers;       /* in that case, such libraries are considered, too */
-    const char *path;       /* what is asked for of dlopen, */
-    const void *handle;     /* and an address in what that returned */
-    size_t skip;            /* so many finds are passed over */
+    bool below;             /* the caller is a dispatcher, see is_dispatching */
+    bool dispatchers;       /* in that case, accept other libraries that may be dispatchers */
+    const char *path;       /* the argument of dlopen */
+    const void *handle;     /* an address in the object that dlopen returned */
+    size_t skip;            /* number of results to skip */
     uint64_t loads, unloads;
     struct clb_found found;
     struct clb_place found_place;
-    bool everyone;    /* the answer is that of all callers */
-    bool half_loaded; /* it may be that of a dlopen under way */
+    bool everyone;    /* the result is valid for all callers */
+    bool half_loaded; /* the result may be in an object whose dlopen has not ended */
 };
 
-/* NULL: memory is short, and only the first objects are known. */
+/* The shim's object. NULL: memory is short and the list of objects is incomplete. */
 static struct clb_object *own_object(const struct clb_objects *objects)
 {
     return clb_object_at(objects, as_address((function)clb_next_find));
@@ -72,9 +74,9 @@ static bool is_startup(const struct clb_objects *objects, const struct clb_objec
     return (size_t)(object - objects->object) < objects->startup;
 }
 
-/* The answer is never the shim, or another copy of it. For a caller that dispatches it is neither
- * that one nor, at first, another that may, nor ever one that the program was started with: that
- * is where the call came from. */
+/* The result is never the shim or another copy of it. For a caller that is a dispatcher it is not
+ * the caller, and at first no other library that may be a dispatcher; one of these that was loaded
+ * with the program is never accepted, because the call came from it. */
 static bool is_refused(const struct search *search, const struct clb_objects *objects,
                        struct clb_object *object)
 {
@@ -87,7 +89,7 @@ static bool is_refused(const struct search *search, const struct clb_objects *ob
            (opens_libraries(object) && (!search->dispatchers || is_startup(objects, object)));
 }
 
-/* Take an object's function as the answer. */
+/* Take an object's function as the result, if it has one and is not refused. */
 static bool find_take(struct search *search, const struct clb_objects *objects,
                       struct clb_object *object)
 {
@@ -114,10 +116,10 @@ static bool take_from_closure(struct search *search, const struct clb_objects *o
     return false;
 }
 
-/* True when an object has the routine itself and calls it nevertheless: FlexiBLAS, and whoever else
- * finds a back end by dlsym, when the back end is the shim or needs it. A cblas_dgemm that calls
- * its own library's dgemm_ does so, too, but by way of the dynamic linker, and it has another name.
- */
+/* True when the calling object is a dispatcher: it defines the routine itself, but calls the
+ * shim's. FlexiBLAS and others that find a back end by dlsym do so when the back end is the shim or
+ * needs it. A cblas_dgemm that calls dgemm_ of its own library also reaches the shim, but through
+ * the dynamic linker, and the calling function has another name. */
 static bool is_dispatching(struct clb_object *object, const char *name, const void *caller)
 {
     return clb_object_find(object, name).address != NULL &&
@@ -135,8 +137,8 @@ static bool closure_has(const struct clb_objects *objects, struct clb_object *ro
     return false;
 }
 
-/* What the program was started with, behind the shim, as RTLD_NEXT has it; behind a caller that
- * dispatches, too. */
+/* Search the objects loaded with the program that come after the shim, as RTLD_NEXT does, and also
+ * after the caller if that is a dispatcher. */
 static bool take_from_startup(struct search *search, const struct clb_objects *objects,
                               const struct clb_object *caller)
 {
@@ -150,8 +152,8 @@ static bool take_from_startup(struct search *search, const struct clb_objects *o
     return false;
 }
 
-/* Libraries opened since that need the shim, and what else they need: a back end of a dispatcher,
- * or the plugin that brought the shim. */
+/* Search the libraries loaded later that need the shim, and the other libraries that these need: a
+ * back end of a dispatcher, or the plugin that loaded the shim. */
 static bool take_from_dependents(struct search *search, const struct clb_objects *objects)
 {
     const struct clb_object *own = own_object(objects);
@@ -164,7 +166,7 @@ static bool take_from_dependents(struct search *search, const struct clb_objects
     return false;
 }
 
-/* What can be told of the caller, and the libraries that it or everybody reaches. */
+/* The first visit: describe the caller, and search the libraries that it or all callers reach. */
 static void find_look(const struct clb_objects *objects, void *argument)
 {
     struct search *search = argument;
@@ -223,8 +225,8 @@ static void look_in_named(const struct clb_objects *objects, void *argument)
     }
 }
 
-/* From a library that stays loaded, or from what dlopen loads or has loaded: it is never closed, so
- * that what it needs stays, too. */
+/* Search a loaded library that stays loaded, otherwise open `path` by dlopen. The handle is never
+ * closed, so the libraries that it needs stay loaded, too. */
 static bool find_in_opened(struct search *search, const char *path)
 {
     search->path = path;
@@ -240,7 +242,8 @@ static bool find_in_opened(struct search *search, const char *path)
     return search->found.address != NULL;
 }
 
-/* Libraries that can't be opened are named when the first symbol is looked up, not for each. */
+/* Search CLBLAS_SHIM_NEXT. Libraries that can't be opened are reported once, for the first symbol.
+ */
 static bool find_configured(struct search *search)
 {
     static _Atomic bool named;
@@ -274,7 +277,7 @@ static bool find_fallback(struct search *search)
                              : symbol->library == CLB_LIBRARY_LAPACK ? CLB_NEXT_LAPACK
                                                                      : CLB_NEXT_BLAS,
                              symbol->abi == CLB_ABI_C ? "libcblas.so.3" : NULL,
-                             /* The configured one may be the dispatcher. */
+                             /* The library with the configured soname may be the dispatcher. */
                              search->below ? "libopenblas.so.0" : NULL,
                              search->below ? "libblis.so.4" : NULL};
     bool found = false;
@@ -284,9 +287,9 @@ static bool find_fallback(struct search *search)
     return found;
 }
 
-/* ---- what is asked of a library -------------------------------------------------------------- */
+/* ---- properties of a library ----------------------------------------------------------------- */
 
-/* A function's library and the one that is asked for its integers' width. */
+/* Properties of the library that has `function`; its integer width is tested by its isamax. */
 struct description {
     const void *function;
     const char *probe;
@@ -296,15 +299,14 @@ struct description {
     char library[256];
 };
 
-/* The names of what is asked: under the plain names, those of builds with 64-bit integers, and
- * those in numpy's and scipy's wheels. */
+/* OpenBLAS's functions: plain names, builds with 64-bit integers, numpy's and scipy's wheels. */
 static const char *const thread_names[][2] = {
     {"openblas_set_num_threads", "openblas_get_num_threads"},
     {"openblas_set_num_threads64_", "openblas_get_num_threads64_"},
     {"scipy_openblas_set_num_threads", "scipy_openblas_get_num_threads"},
     {"scipy_openblas_set_num_threads64_", "scipy_openblas_get_num_threads64_"}};
 
-/* OpenBLAS, MKL, BLIS, AMD's and Arm's have functions that only they have. */
+/* Functions that only OpenBLAS, MKL, BLIS, AMD's or Arm's library has. */
 static const char *const optimised_names[] = {"openblas_get_config",
                                               "openblas_get_config64_",
                                               "scipy_openblas_get_config",
@@ -344,14 +346,15 @@ static void find_describe(const struct clb_objects *objects, void *argument)
         what->optimised = find_in(&closure, optimised_names[i]).address != NULL;
 }
 
-/* i?amax is asked for the largest of three elements, the number of which has an upper half. */
+/* Call i?amax with n = 3 in the low half and a nonzero upper half, with which n is negative. */
 static bool is_wide(function isamax, clb_abi abi)
 {
     const float x[3] = {1, 3, 2};
     const int64_t n = (int64_t)UINT64_C(0xffffffff00000003), one = 1;
     if (isamax == NULL)
         return false;
-    /* The index sits in the low half of the result in both cases, and so do Fortran's arguments. */
+    /* With either width the low half of the result is the index; and 32-bit Fortran integers are
+     * read from the low half of the arguments. */
     if (abi != CLB_ABI_C)
         return ((int (*)(const int64_t *, const float *, const int64_t *))isamax)(&n, x, &one) != 2;
     return (int)((size_t(*)(int64_t, const float *, int64_t))isamax)(n, x, one) != 1;
@@ -376,7 +379,7 @@ static struct clb_target *known_target(const struct clb_next_symbol *symbol, fun
     return target;
 }
 
-/* Memory for a target, from a reserve where there is none. NULL: that is used up. */
+/* Allocate a target, from a static reserve when malloc fails. NULL: the reserve is used up. */
 static struct clb_target *allocate_target(void)
 {
     static struct clb_target reserve[2048];
@@ -404,7 +407,7 @@ static struct clb_target *add_target(struct clb_next_symbol *symbol, const struc
     return target;
 }
 
-/* A target that is not published yet, and whose library's name is not yet in memory of its own. */
+/* Make a target that is not published yet; the name of its library is still stored in *what. */
 static struct clb_target make_target(const struct clb_next_symbol *symbol, function f,
                                      struct description *what)
 {
@@ -421,7 +424,8 @@ static struct clb_target make_target(const struct clb_next_symbol *symbol, funct
         .unloads = what->unloads};
 }
 
-/* The target for what was found: the known one, or a new one. `lasting`: its library stays. */
+/* The target of the function f: the known one, or a new one. `lasting`: its library stays loaded.
+ */
 static struct clb_target *intern(struct clb_next_symbol *symbol, const struct search *search,
                                  function f, bool lasting)
 {
@@ -443,7 +447,7 @@ static struct clb_target *intern(struct clb_next_symbol *symbol, const struct se
     return add_target(symbol, &target);
 }
 
-/* ---- what is known about callers: push-only chains, read without a lock ---------------------- */
+/* ---- targets stored by caller: push-only chains, read without a lock ------------------------- */
 
 struct caller {
     const void *address;
@@ -462,7 +466,7 @@ static _Atomic(struct caller *) *bucket_of(const struct clb_next_symbol *symbol,
     return &callers[(mixed >> 7) % BUCKETS];
 }
 
-/* All that a call costs where the answer depends on the caller: inlined. */
+/* The whole cost of a call when the target depends on the caller, therefore inlined. */
 static inline __attribute__((always_inline)) const struct clb_target *
 known_for(const struct clb_next_symbol *symbol, const void *address)
 {
@@ -489,8 +493,8 @@ static void remember(const struct clb_next_symbol *symbol, const void *address,
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* The function that was found. NULL where it is made by code of the library that only the dynamic
- * linker knows how to call, and that one can't be asked. */
+/* The address of the function that was found. NULL when it has an IFUNC resolver that only the
+ * dynamic linker can call, and dlopen of the library fails. */
 static function resolve(struct search *search)
 {
     const void *address = clb_found_address(&search->found);
@@ -501,7 +505,7 @@ static function resolve(struct search *search)
     return as_function(address);
 }
 
-/* Publish the answer, as far as it stays true. */
+/* Store the result for all callers, or for this one, if the objects involved stay loaded. */
 static const struct clb_target *answer(struct clb_next_symbol *symbol, struct search *search)
 {
     function f = resolve(search);
@@ -519,8 +523,9 @@ static const struct clb_target *answer(struct clb_next_symbol *symbol, struct se
     return target;
 }
 
-/* All that is loaded, the libraries with 32-bit integers first where the name does not tell, in the
- * order of loading. What is taken has been loaded completely: that is waited for. */
+/* Search all loaded objects in load order; unless `any_width`, accept only 32-bit integers where
+ * the name does not tell the width. Waits until the dlopen that loads the accepted one has ended.
+ */
 static bool find_anywhere(struct search *search, bool any_width)
 {
     for (size_t skip = 0;; skip++) {
@@ -543,8 +548,9 @@ static bool find_anywhere(struct search *search, bool any_width)
     }
 }
 
-/* Callers that need the shim may have no other BLAS: theirs is the configured one. Others have
- * reached the name without the shim, so it is in something that is loaded. */
+/* A caller that needs the shim may have no other BLAS: it gets the library with the configured
+ * soname. Any other caller was written to reach the name without the shim, so a loaded object has
+ * it. */
 static bool find_elsewhere(struct search *search)
 {
     if (search->linked && find_fallback(search))
@@ -553,8 +559,8 @@ static bool find_elsewhere(struct search *search)
            find_anywhere(search, true);
 }
 
-/* NULL: no library has it. `doubt`: even if that was so and nothing has been loaded since; memory
- * may have been short. */
+/* NULL: no library has the symbol. `doubt`: search again even when an earlier search failed and no
+ * object was loaded since, because memory may have been short. */
 static const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller,
                                        bool doubt)
 {
@@ -579,7 +585,7 @@ static const struct clb_target *search(struct clb_next_symbol *symbol, const voi
     return found ? answer(symbol, &search) : NULL;
 }
 
-/* The search may open libraries. */
+/* Search while forks wait, because the search may load libraries. */
 static CLB_COLD const struct clb_target *search_unforked(struct clb_next_symbol *symbol,
                                                          const void *caller, bool doubt)
 {
@@ -599,7 +605,8 @@ const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void
     return target != NULL && target->fallback == 0 ? target : NULL;
 }
 
-/* As the dynamic linker does it. The log file has it, too: a test runner may have taken stderr. */
+/* End the process as the dynamic linker does. The message also goes to the log file, because a test
+ * runner may have redirected stderr. */
 static CLB_COLD void fail_to_find(const struct clb_next_symbol *symbol)
 {
     clb_complain("symbol lookup error: no BLAS/LAPACK library has %s (CLBLAS_SHIM_NEXT can name "
@@ -618,8 +625,8 @@ const struct clb_target *clb_next_find(struct clb_next_symbol *symbol, const voi
     return target;
 }
 
-/* Another symbol's target as this one's. For this caller only: others may reach a library that has
- * the symbol itself. Remembered if the other's is. */
+/* Make the target of another symbol the target of this one, for this caller only: other callers may
+ * reach a library that has the symbol itself. Stored if the other symbol's target is. */
 static const struct clb_target *fallback(struct clb_next_symbol *symbol, const void *caller,
                                          const struct clb_next_symbol *other,
                                          const struct clb_target *found, unsigned number)

@@ -1,10 +1,10 @@
-/* Keeping libraries loaded.
+/* Keeps libraries loaded.
  *
- * What is remembered of a caller or of a function is true as long as their objects are loaded.
- * Those of the program's start are for good. For others dlopen with RTLD_NODELETE sees to it, but
- * it waits for a dlopen of another thread, whose constructors may wait for this one: where there
- * are other threads, one that is made for it calls dlopen. Until it has, nothing is remembered and
- * each call searches anew. */
+ * The stored addresses of callers and functions are valid as long as their objects are loaded.
+ * Objects loaded with the program stay loaded. Others are kept by dlopen with RTLD_NODELETE. That
+ * waits for a dlopen of another thread, whose constructors may wait for this thread; so when the
+ * process has other threads, a thread made for this purpose calls dlopen. Until it has done so,
+ * nothing is stored and each call searches anew. */
 #include "keep.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/single_threaded.h>
 
-/* The base addresses of objects that are kept, and of those that can't be; push-only. */
+/* The base addresses of objects that are kept loaded, or (`failed`) that can't be; push-only. */
 struct kept {
     uintptr_t base;
     bool failed;
@@ -23,7 +23,7 @@ struct kept {
 };
 static _Atomic(struct kept *) all_kept;
 
-/* What is to be kept, and the thread that works on it. */
+/* The objects that the thread still has to keep; guarded by `lock`. */
 #define MAX_PENDING 32
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct clb_place pending[MAX_PENDING];
@@ -80,7 +80,7 @@ bool clb_place_keep_now(const struct clb_place *place)
     clb_load_begin();
     struct link_map *map = dlopen(place->path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     clb_load_end();
-    /* Meanwhile it may have been unloaded, and be loaded somewhere else. */
+    /* Meanwhile the object may have been unloaded and loaded again at another address. */
     bool kept = map != NULL && map->l_addr == place->base;
     keep_note(place, !kept);
     return kept;
@@ -103,7 +103,7 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* With all signals blocked: the program's handlers run in its own threads. */
+/* The thread has all signals blocked, so that the program's handlers run in its own threads. */
 static bool start_work(void)
 {
     pthread_t thread;
@@ -121,7 +121,7 @@ static bool start_work(void)
     return started;
 }
 
-/* The thread is not in the child. */
+/* The child does not have the thread. */
 static void keep_forget_in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
@@ -154,7 +154,7 @@ bool clb_place_keep(const struct clb_place *place)
     if (__libc_single_threaded)
         return clb_place_keep_now(place);
     pthread_once(&once, keep_watch_forks);
-    /* A signal handler must not wait for the code that it interrupted. */
+    /* A signal handler that calls BLAS must not wait for the code that it interrupted. */
     if (pthread_mutex_trylock(&lock) != 0)
         return false;
     if (!is_pending(place) && pending_count < MAX_PENDING)

@@ -47,7 +47,7 @@ struct clb_next_symbol {
     clb_abi abi;
     clb_library library;
     bool always_ilp64;       /* the naming scheme says 64-bit integers */
-    _Atomic uint64_t absent; /* count of loaded objects when no library had it; 0: not known */
+    _Atomic uint64_t absent; /* 1 + the count of loads when no library had it; 0: not known */
 };
 
 /* The slow path of clb_next_get. Ends the process with status 127 when no library has the symbol,

@@ -1,10 +1,10 @@
-/* How many threads the next library computes with.
+/* Limits the next library to one thread for a while.
  *
- * OpenBLAS's idle threads spin for 25 ms after each call, and where the device is the CPU they take
- * it from the device. Its number is one for the process: the first holder sets it, the last one
- * sets it back unless the program has set another since, and meanwhile other callers get one thread
- * as well. A forked child is left with one: setting the number there would start threads in the
- * midst of the fork. */
+ * OpenBLAS's idle threads spin for 25 ms after each call; when the device is the CPU they take CPU
+ * time from it. OpenBLAS has one thread count for the process: the first holder sets it to one, and
+ * the last one restores it unless the program has set another since. Meanwhile other callers get
+ * one thread as well. A child forked meanwhile keeps one thread: setting the count in the fork
+ * handler would start threads during the fork. */
 #include "next.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static int (*get_threads)(void);
 static size_t holders;
 static int before;
 
-/* The holders are not in the child. */
+/* The threads that are holders do not exist in the child. */
 static void threads_forget_in_child(void)
 {
     pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
@@ -41,7 +41,7 @@ bool clb_next_hold_threads(const struct clb_target *target)
         set_threads = target->set_threads;
         get_threads = target->get_threads;
     }
-    /* One library at a time; where it has one thread already there is nothing to do. */
+    /* Only one library is held at a time; one that has one thread already needs no change. */
     if (set_threads == target->set_threads && before > 1) {
         held = true;
         if (holders++ == 0)
