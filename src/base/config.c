@@ -10,7 +10,7 @@
 
 #define PREFIX "CLBLAS_SHIM"
 
-/* A variable of config.def: where its help is and how it is parsed. */
+/* A variable of config.def, its help text and its parser. */
 struct variable {
     const char *name;
     bool (*parse)(struct clb_config *config, const char *value);
@@ -174,8 +174,8 @@ void clb_config_parse(struct clb_config *config, const char *(*lookup)(const cha
 static struct clb_config process_config;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 
-/* Values are copied: the program may change its environment later. Kept for the process's life, and
- * where leak checkers see it. */
+/* Copies of the values, because the program may change its environment later. Never freed; referred
+ * to from here so that leak checkers don't report them. */
 static char *copies[CLB_COUNT_OF(variables)];
 
 static const char *get_copy(const char *name)
@@ -230,7 +230,7 @@ static void format_threshold_name(char name[MAX_NAME], const char *routine)
     name[used] = '\0';
 }
 
-/* The name of the i-th variable that exists, NULL after the last. */
+/* The name of the i-th known variable, NULL after the last. */
 static const char *name_variable(size_t i, const char *(*routine)(size_t index),
                                  char buffer[MAX_NAME])
 {
@@ -243,7 +243,8 @@ static const char *name_variable(size_t i, const char *(*routine)(size_t index),
     return buffer;
 }
 
-/* Characters to insert, remove, replace or swap with the next one until a is b, in any case. */
+/* Edit distance of a and b, ignoring case: insert, remove or replace a character, or swap it with
+ * the next one. */
 static size_t count_edits(const char *a, const char *b)
 {
     size_t edits[MAX_NAME + 1][MAX_NAME + 1];
@@ -266,7 +267,8 @@ static size_t count_edits(const char *a, const char *b)
     return edits[rows][columns];
 }
 
-/* One line for a variable of our prefix that does not exist, with one that is spelt nearly so. */
+/* Write one line for an unknown variable with our prefix, naming a known one of similar spelling.
+ */
 static CLB_COLD void complain_of(const char *name, const char *(*routine)(size_t index))
 {
     char buffer[MAX_NAME], nearest[MAX_NAME] = "";
@@ -283,7 +285,9 @@ static CLB_COLD void complain_of(const char *name, const char *(*routine)(size_t
                  nearest, *nearest == '\0' ? "" : "?");
 }
 
-/* The environment is walked as getenv does it, which the configuration has just done. */
+/* This walks through the environment as getenv does, and as parsing the configuration has just
+ * done.
+ */
 void clb_config_check_names(const char *(*routine)(size_t index))
 {
     if (getauxval(AT_SECURE) != 0)
@@ -323,7 +327,7 @@ double clb_config_threshold(const char *routine)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Decimal with optional fraction and exponent, no sign: all that the variables need. */
+/* A decimal number with optional fraction and exponent, without sign. */
 bool clb_parse_number(const char *text, size_t length, double *value)
 {
     double number = 0;

@@ -1,9 +1,9 @@
-/* Copies of data that will not be read soon: past the cache, so that the lines written are not
- * fetched first and nothing else is driven out.
+/* Non-temporal copies of data that will not be read soon: the written cache lines are not fetched
+ * first, and no other data is evicted from the cache.
  *
- * What is read next is asked for early: the hardware's own prefetchers stop at every page, and
- * short runs lie on a page each. On an Intel Xeon of 2023 a thread copies runs of 3.5 KiB out of a
- * large matrix at 10 to 15 GB/s so, at 5 to 7 by memcpy (2026-11). */
+ * The source is prefetched by instructions, because the hardware prefetchers stop at each page and
+ * short runs are on a page each. On an Intel Xeon of 2023 one thread copies runs of 3.5 KiB out of
+ * a large matrix at 10 to 15 GB/s this way, and at 5 to 7 GB/s by memcpy (2026-11). */
 #include "base.h"
 
 #include <string.h>
@@ -13,15 +13,15 @@
 #include <immintrin.h>
 #include <stdatomic.h>
 
-/* Bytes ahead that are asked for within a long run; and runs ahead where they are short. */
+/* Prefetch distance: bytes within a long run, number of runs where they are short. */
 #define AHEAD      ((size_t)2048)
 #define RUNS_AHEAD ((size_t)2)
 #define SHORT_RUN  ((size_t)16 << 10)
 
-/* Whole lines of 64 bytes, `out` aligned; `ahead` is as far in front of the copy everywhere. */
+/* Copies whole lines of 64 bytes to the aligned `out`, and prefetches as many lines at `ahead`. */
 typedef void copy_lines(char *out, const char *in, const char *ahead, size_t lines);
 
-/* A store of a whole line leaves the processor sooner: a tenth faster where memory is busy. */
+/* With one store for a whole line: a tenth faster when memory is busy. */
 __attribute__((target("avx512f"))) static void copy_lines_512(char *out, const char *in,
                                                               const char *ahead, size_t lines)
 {
@@ -46,8 +46,8 @@ static void copy_lines_128(char *out, const char *in, const char *ahead, size_t 
     }
 }
 
-/* The processor has AVX-512 and the system saves its registers. (GCC's __builtin_cpu_supports would
- * give the library a constructor.) */
+/* True when the processor has AVX-512 and the system saves its registers. (GCC's
+ * __builtin_cpu_supports would add a constructor to the library.) */
 static bool has_avx512(void)
 {
     unsigned a, b, c, d, low, high;
@@ -60,7 +60,7 @@ static bool has_avx512(void)
 
 static copy_lines *copy_choose(void)
 {
-    static _Atomic(copy_lines *) chosen; /* asking takes as long as copying a page in a guest */
+    static _Atomic(copy_lines *) chosen; /* CPUID in a virtual machine is as slow as a page copy */
     copy_lines *copy = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (copy == NULL) {
         copy = has_avx512() ? copy_lines_512 : copy_lines_128;
@@ -79,7 +79,7 @@ static void copy_run(copy_lines *copy, char *out, const char *in, size_t bytes, 
     memcpy(out + middle, in + middle, bytes - middle);
 }
 
-/* The fence is dear: one for all runs. */
+/* One fence for all runs, because it is expensive. */
 void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
                           size_t bytes, size_t runs)
 {

@@ -1,11 +1,12 @@
-/* Forks: what runs in a child, and stretches of code that a fork must not cut through.
+/* Forks: functions that run in the child, and code during which a fork must wait.
  *
  * The C library does not take the dynamic linker's lock for a fork. A child that was forked while
- * another thread was loading a library inherits the linker's tables half changed: its own dlopen
+ * another thread was loading a library inherits incomplete tables of the linker: its own dlopen
  * ends the process ("dl_open_worker_begin: Assertion ... RT_CONSISTENT failed"), or it hangs at
  * exit, because the loading thread held the lock of the exit handlers (both seen with glibc 2.36
- * and PoCL, whose start loads LLVM). So a fork waits, for a limited time, while this library makes
- * others load something. It waits for no call: loading is a short part of the first ones. */
+ * and PoCL, which loads LLVM when it starts). So a fork waits, for a limited time, while the shim
+ * causes a library to be loaded. It does not wait for whole calls: loading is a short part of the
+ * first ones. */
 #include "base.h"
 
 #include <pthread.h>
@@ -14,8 +15,8 @@
 
 #define MAX_HOOKS 8
 
-/* The longest that a fork waits. It comes to that when loading itself waits for something that the
- * forking thread holds, or when a driver's helper thread forks. */
+/* The longest that a fork waits. That is reached when loading itself waits for a lock that the
+ * forking thread holds, or when a helper thread of a driver forks. */
 #define LONGEST_WAIT_SECONDS 2
 
 static void (*hooks[MAX_HOOKS])(void);
@@ -24,13 +25,13 @@ static pthread_once_t registered = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int loading;                   /* threads that load */
-static int forking;                   /* forks under way, which keep others from beginning to */
-static CLB_THREAD int depth;          /* of this thread's nested stretches */
+static int loading;                   /* threads between clb_load_begin and clb_load_end */
+static int forking;                   /* forks in progress, for which clb_load_begin waits */
+static CLB_THREAD int depth;          /* nesting of clb_load_begin in this thread */
 static CLB_THREAD bool fork_is_noted; /* this thread's fork is counted in `forking` */
 
-/* Wait until nobody loads. A thread that forks while it loads itself knows what it does: drivers
- * start compilers. */
+/* Wait until no thread loads a library. A thread that forks while it loads one itself does not
+ * wait: drivers start compilers so. */
 static void before_fork(void)
 {
     struct timespec until;
@@ -57,7 +58,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Other threads, and what they held, are not in this process. */
+/* The other threads, and the locks that they held, do not exist in the child. */
 static void in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-/* The log: one write(2) for every line, so that lines of threads and processes stay whole. */
+/* The log: one write(2) for each line, so that lines of several threads and processes don't mix. */
 #include "base.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How long a line waits, in seconds, when a pipe's reader does not take what is there already. */
+/* Seconds that a line waits while a pipe is full. */
 #define PATIENCE 1.0
 
 static _Atomic int log_level = CLB_LOG_ERROR;
@@ -21,8 +21,8 @@ static dev_t log_device;
 static ino_t log_inode;
 static bool log_is_stderr;
 
-/* Lines that a full pipe did not take since the last that it took: further ones don't wait. Of the
- * log file and of standard error. */
+/* Lines lost, because the pipe was full, since the last one written; while there are any, further
+ * lines don't wait. For the log file and for standard error. */
 static _Atomic unsigned lost[2];
 
 bool clb_log_wanted(clb_log_level level)
@@ -30,8 +30,8 @@ bool clb_log_wanted(clb_log_level level)
     return (int)level <= atomic_load_explicit(&log_level, memory_order_relaxed);
 }
 
-/* Programs close descriptors that they don't know, daemons do so: the number may be a file of
- * theirs by now. */
+/* The log's descriptor if it still is the log file. Some programs, such as daemons, close all
+ * descriptors that they don't know; the number may now be a file of the program. */
 static int current_fd(void)
 {
     struct stat info;
@@ -43,8 +43,8 @@ static int current_fd(void)
     return STDERR_FILENO;
 }
 
-/* A short or failed write is not worth disturbing anybody. A line is shorter than what a pipe takes
- * at once or not at all. */
+/* A short or failed write is not reported. A line is shorter than the length that a pipe accepts
+ * whole or not at all. */
 static void write_line(int fd, const char *line, size_t length)
 {
     _Atomic unsigned *count = &lost[fd == STDERR_FILENO];
@@ -61,7 +61,7 @@ static void write_line(int fd, const char *line, size_t length)
     }
 }
 
-/* A line longer than the buffer is cut. */
+/* A line longer than the buffer is truncated. */
 static size_t format_line(char *line, size_t size, const char *format, va_list args)
 {
     static const char prefix[] = "clblas-shim: ";

@@ -1,4 +1,4 @@
-/* Names of outcomes and precisions. */
+/* Names of clb_status values; sizes of precisions. */
 #include "base.h"
 
 #include <time.h>

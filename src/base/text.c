@@ -83,7 +83,7 @@ void clb_text_add_double(struct clb_text *text, double value)
         if (strtod(digits, NULL) == value)
             break;
     }
-    /* The decimal separator may be several bytes of any kind: whatever is no digit, sign or 'e'. */
+    /* The decimal separator may have several bytes: all that are not a digit, a sign or 'e'. */
     bool separated = false;
     for (const char *c = digits; *c != '\0'; c++) {
         bool plain = strchr("0123456789+-e", *c) != NULL;

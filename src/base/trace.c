@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Most spans that are kept, some 40 MB: a trace is for a short run. */
+/* At most so many spans, some 40 MB, are kept: a trace is for a short run. */
 #define MAX_SPANS ((size_t)1 << 20)
 
 struct span {
@@ -17,7 +17,7 @@ struct span {
     enum clb_trace_side side;
 };
 
-static const char *file; /* NULL: nothing is wanted */
+static const char *file; /* NULL: no trace */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct span *spans;
 static size_t count, capacity, lost;
@@ -29,7 +29,7 @@ bool clb_trace_wanted(void)
     return CLB_UNLIKELY(file != NULL);
 }
 
-/* A child's trace begins with the child. */
+/* The trace of a forked child begins with the fork. */
 static void trace_reset_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -118,7 +118,7 @@ static void format(struct clb_text *text)
     clb_text_addf(text, "],\"lost\":%zu}\n", lost);
 }
 
-/* Other threads may still be at work: what they add from here on is not seen. */
+/* Other threads may still run; spans that they add from now on are not written. */
 __attribute__((destructor)) static void write_trace_at_exit(void)
 {
     if (!clb_trace_wanted() || pthread_mutex_trylock(&lock) != 0)

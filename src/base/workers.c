@@ -1,7 +1,7 @@
-/* Worker threads: created when a call first needs them, kept for later calls, lent to one call at a
- * time. A call gets those that are free at once and never waits for more.
+/* Worker threads: created when a call first needs them, kept for later calls, used by one call at a
+ * time. A call gets the threads that are free and never waits for more.
  *
- * After a fork they exist in the parent only; the child never uses them, because it has abandoned
+ * After a fork they exist in the parent only. The child never uses them, because it has abandoned
  * the device. */
 #include "base.h"
 #include "signals.h"

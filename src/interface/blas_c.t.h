@@ -9,8 +9,8 @@
  *   C_WORK(wide)                            the formula of routines.def with these arguments
  *   C_PROBLEM, C_NEXT_ARGUMENTS(alpha, beta) a problem's type, and the arguments for one at `p`
  *   C_ROUTINES_float(X) etc.                CLB_FORMS_C(X, routine) for each of that kind
- *   route_c()                               decodes a call and offers it to route; scalars by
- *                                           reference */
+ *   route_c()                               decodes a call and passes it to the route layer;
+ *                                           scalars by reference */
 #ifndef CLB_ALPHA
 #define CLB_ALPHA CLB_KIND
 #endif
@@ -21,14 +21,14 @@
 typedef void CLB_CAT(c, CLB_KIND)(C_PARAMETERS(CLB_CAT(CLB_TYPE, CLB_ALPHA),
                                                CLB_CAT(CLB_TYPE, CLB_BETA)));
 
-/* One problem by the next library, in columns. */
+/* Computes one column-major problem with the next library. */
 static void CLB_CAT(next_c, CLB_KIND)(const struct clb_target *target, const C_PROBLEM *p)
 {
     ((CLB_CAT(c, CLB_KIND) *)target->function)(
         C_NEXT_ARGUMENTS(CLB_CAT(CLB_AT, CLB_ALPHA)(p->alpha), CLB_CAT(CLB_AT, CLB_BETA)(p->beta)));
 }
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void
 CLB_CAT(dispatch_c,
         CLB_KIND)(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,

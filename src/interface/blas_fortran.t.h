@@ -2,12 +2,12 @@
  * are references, so that one function serves all precisions. It sees, from the routines' file:
  *
  *   FORTRAN_PARAMETERS, FORTRAN_ARGUMENTS   declarations and names, without hidden lengths
- *   FORTRAN_LENGTH_TYPES, FORTRAN_LENGTHS   of the hidden lengths, and what is passed for them
+ *   FORTRAN_LENGTH_TYPES, FORTRAN_LENGTHS   types of the hidden lengths, and their values
  *   FORTRAN_WORK(wide)                      the formula of routines.def with these arguments
  *   FORTRAN_ROUTINES(X)                     CLB_FORMS_FORTRAN(X, routine) for each
- *   route_fortran()                         decodes a call and offers it to route
- *   IS_COMPOSED(target)                     may be left out: route_fortran sees to every call,
- *                                           because the target is a routine of another kind */
+ *   route_fortran()                         decodes a call and passes it to the route layer
+ *   IS_COMPOSED(target)                     optional; true: route_fortran computes every call,
+ *                                           because the target is another routine */
 #ifndef IS_COMPOSED
 #define IS_COMPOSED(target) false
 #endif
@@ -15,7 +15,7 @@
 typedef void fortran(FORTRAN_PARAMETERS);
 typedef void fortran_lengths(FORTRAN_PARAMETERS, FORTRAN_LENGTH_TYPES);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void dispatch_fortran(struct clb_symbol *symbol,
                                           const struct clb_target *target, const void *caller,
                                           FORTRAN_PARAMETERS)

@@ -1,9 +1,9 @@
-/* The error handlers of the host program.
+/* Reports of wrong arguments by the error handlers of the program.
  *
- * The shim reports nothing where the next library has the routine: that gets wrong arguments as
- * they are. But a program that is linked with -lclblas_shim alone and brings its own xerbla_ must
- * export it for the next library to see: the linker does that for names that a shared library
- * refers to, and weak references need no definition. */
+ * Where the next library has the routine, it gets wrong arguments unchanged and reports them
+ * itself. But a program that is linked with -lclblas_shim alone and defines its own xerbla_ must
+ * export it, so that the next library calls it. The linker exports names that a shared library
+ * refers to; so the shim has weak references to them, which need no definition. */
 #include "abi.h"
 
 #include <ctype.h>

@@ -2,8 +2,8 @@
  *
  *   C = alpha*op(A)*op(B) + beta*C,  op(A) m x k, op(B) k x n, C m x n
  *
- * xGEMM3M allows a product of complex numbers by three multiplications, whose errors are larger. It
- * is not used: here both are the same.
+ * xGEMM3M permits multiplying complex numbers with three real multiplications, which has larger
+ * errors. The shim does not do so: it computes xGEMM3M as xGEMM.
  *
  * Source: Reference BLAS xGEMM; CBLAS cblas_xgemm (BLAS Technical Forum standard, 2.8); OpenBLAS
  * and MKL xGEMM3M. */

@@ -3,13 +3,13 @@
  *   C = alpha*op(A)*op(B) + beta*C,  op(A) n x k, op(B) k x n, C n x n, of which one triangle is
  *   computed
  *
- * Libraries have it under one name, both or none. Where there is none it is composed of products
- * (route/blas3_next.c), and wrong arguments are reported as the routine would (errors.c).
+ * Libraries have it under one name, under both or not at all. Without it the shim computes it by
+ * calls of xGEMM (route/blas3_next.c) and reports wrong arguments as the routine would (errors.c).
  *
  * Source: Reference BLAS 3.12.1 xGEMMTR, cblas_xgemmtr; OpenBLAS and MKL xGEMMT. */
 #include "next.h"
 
-/* The second of the stand-ins in targets.c is a product. */
+/* The target is xGEMM, the second fallback in targets.c. */
 #define IS_COMPOSED(target) ((target)->fallback == 2)
 
 static struct clb_next_blas3 next_for(const struct clb_symbol *symbol,
@@ -24,8 +24,8 @@ static struct clb_next_blas3 next_for(const struct clb_symbol *symbol,
     return next;
 }
 
-/* A declined call where there is no such routine. The position of the first wrong argument among
- * Fortran's, 0 when it has been computed. */
+/* Compute a declined call by xGEMM where the library lacks the routine, and return 0; or return the
+ * position of the first wrong argument in Fortran's list. */
 static int compose(const struct clb_symbol *symbol, struct clb_blas3_call *call,
                    const struct clb_next_blas3 *next)
 {
@@ -132,7 +132,7 @@ static void gemmtr_next_fortran(const struct clb_target *target, const struct cl
     CLB_FORMS_C(X, cgemmt)                                                                         \
     CLB_FORMS_C(X, zgemmt)
 
-/* The position of an argument of the C function from that of what it was decoded to. */
+/* The position of an argument in C's list, from its position in the decoded Fortran call. */
 static int position_in_c(int position, bool layout_valid, bool row_major)
 {
     enum { TRANSA = 2, TRANSB = 3, LDA = 8, LDB = 10 };
@@ -144,8 +144,8 @@ static int position_in_c(int position, bool layout_valid, bool row_major)
     return position + 1;
 }
 
-/* A row-major product is the column-major C^T = op(B)^T * op(A)^T over the same memory, whose other
- * triangle it is. */
+/* A row-major product is the column-major C^T = op(B)^T * op(A)^T in the same memory; its triangle
+ * is the other one. */
 static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
                     clb_next_own call_own, C_PARAMETERS(const void *, const void *))
 {

@@ -6,8 +6,9 @@
 typedef void geqrf(const void *m, const void *n, void *a, const void *lda, void *tau, void *work,
                    const void *lwork, void *info);
 
-/* A call that passed the min_work, or that is observed. The best size of the workspace, WORK(1) of
- * a call that has been computed, and INFO are what the next library says to a query. */
+/* Slow path: enough work (min_work), or calls are counted or logged. The best size of the
+ * workspace, WORK(1) of a call that has been computed, and INFO are what the next library says to a
+ * query. */
 static CLB_NOINLINE void geqrf_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                         const void *caller, const void *m, const void *n, void *a,
                                         const void *lda, void *tau, void *work, const void *lwork,

@@ -6,7 +6,7 @@
 typedef void gesv(const void *n, const void *nrhs, void *a, const void *lda, void *ipiv, void *b,
                   const void *ldb, void *info);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void gesv_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                        const void *caller, const void *n, const void *nrhs, void *a,
                                        const void *lda, void *ipiv, void *b, const void *ldb,

@@ -6,7 +6,7 @@
 
 typedef void getrf(const void *m, const void *n, void *a, const void *lda, void *ipiv, void *info);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void getrf_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                         const void *caller, const void *m, const void *n, void *a,
                                         const void *lda, void *ipiv, void *info)

@@ -6,7 +6,7 @@
 typedef void getri(const void *n, void *a, const void *lda, void *ipiv, void *work,
                    const void *lwork, void *info);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void getri_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                         const void *caller, const void *n, void *a, const void *lda,
                                         void *ipiv, void *work, const void *lwork, void *info)

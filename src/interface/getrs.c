@@ -9,7 +9,7 @@ typedef void getrs_length(const char *trans, const void *n, const void *nrhs, vo
                           const void *lda, void *ipiv, void *b, const void *ldb, void *info,
                           size_t length_trans);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void getrs_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                         const void *caller, const char *trans, const void *n,
                                         const void *nrhs, void *a, const void *lda, void *ipiv,

@@ -1,8 +1,8 @@
-/* The switch of LAPACKE's search for NaN. */
+/* Reads the switch of LAPACKE's check for NaN. */
 #include "lapacke.h"
 
-/* The names of the function that tells, by the form's width and prefix; newer releases of the
- * reference have the switch in another one, and old ones none. */
+/* The names of the function that returns the switch, by integer width and prefix of the form. Newer
+ * releases of reference LAPACKE have it in a function of another name, old ones lack it. */
 #define NANCHECK(symbol_name)                                                                      \
     {                                                                                              \
         .name = symbol_name, .probe = "isamax_", .abi = CLB_ABI_LAPACKE                            \

@@ -44,7 +44,7 @@ static void add_a(struct clb_chol_call *call, int layout, char uplo, int64_t lda
 
 /* ---- potrf: A = U^H*U or A = L*L^H; potri: A^-1; lauum: U*U^H or L^H*L ----------------------- */
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE int64_t dispatch_factor(route *taken, struct clb_symbol *symbol,
                                             const struct clb_target *target, const void *caller,
                                             int layout, char uplo, int64_t n, void *a, int64_t lda)

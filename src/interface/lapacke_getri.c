@@ -16,7 +16,8 @@ static int64_t call_next(const struct clb_symbol *symbol, const struct clb_targe
     return ((getri *)target->function)(layout, n, a, lda, ipiv);
 }
 
-/* A call that passed the min_work, or that is observed; `work` is NULL for the first form. */
+/* Slow path: enough work (min_work), or calls are counted or logged; `work` is NULL for the first
+ * form. */
 static CLB_NOINLINE int64_t lapacke_getri_dispatch(struct clb_symbol *symbol,
                                                    const struct clb_target *target,
                                                    const void *caller, int layout, int64_t n,

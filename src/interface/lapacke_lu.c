@@ -10,7 +10,7 @@
 
 typedef int64_t getrf(int layout, int64_t m, int64_t n, void *a, int64_t lda, void *ipiv);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE int64_t dispatch_getrf(struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller,
                                            int layout, int64_t m, int64_t n, void *a, int64_t lda,

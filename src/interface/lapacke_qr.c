@@ -6,10 +6,10 @@
 
 #include <stdlib.h>
 
-/* Columns of a workspace that the caller does not bring. */
+/* Columns of a workspace that the shim allocates. */
 #define OWN_COLUMNS ((size_t)32)
 
-/* The scalars of reflectors, to be searched for NaN. */
+/* Add tau to the arrays that are checked for NaN. */
 static void add_tau(struct clb_qr_call *call, int layout, int64_t count)
 {
     const bool by_rows = layout == CLB_ROW_MAJOR;
@@ -19,9 +19,8 @@ static void add_tau(struct clb_qr_call *call, int layout, int64_t count)
     (void)ld;
 }
 
-/* The workspace for what the next library may have to do, of `least` elements by some columns; NULL
- * when the caller brings one or memory has run out, in which case the call is declined as invalid.
- */
+/* Allocate a workspace of `least` elements by some columns, which the next library may need. NULL
+ * when the caller passes one, or when memory has run out: then the call is declined as invalid. */
 static void *open_work(const struct clb_symbol *symbol, struct clb_qr_call *call, void *work,
                        int64_t lwork, int64_t least)
 {
@@ -53,8 +52,8 @@ static int64_t lapacke_qr_next_geqrf(const struct clb_symbol *symbol,
     return ((geqrf *)target->function)(layout, m, n, a, lda, tau);
 }
 
-/* A call that passed the min_work, or that is observed. The first element of the caller's workspace
- * is what the next library says to a query. */
+/* Slow path: enough work (min_work), or calls are counted or logged. The first element of the
+ * caller's workspace is what the next library says to a query. */
 static CLB_NOINLINE int64_t dispatch_geqrf(struct clb_symbol *symbol,
                                            const struct clb_target *target, const void *caller,
                                            int layout, int64_t m, int64_t n, void *a, int64_t lda,

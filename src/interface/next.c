@@ -1,6 +1,6 @@
-/* The shim's own calls to the next library by Fortran names: parts of a problem that the device has
- * not computed, and what algorithms leave to it. All arguments are references, so that one function
- * serves every precision. */
+/* Calls of the next library's Fortran functions by the shim itself: for parts of a problem that the
+ * device has not computed, and for the algorithms. All arguments are references, so one function
+ * serves all precisions. */
 #include "next.h"
 
 #include <string.h>
@@ -93,7 +93,8 @@ static size_t call_inverse(const struct clb_target *target, const struct clb_inv
 
 /* ---- LU -------------------------------------------------------------------------------------- */
 
-/* 32-bit integers that fill the first half of an array become its 64-bit ones, the last first. */
+/* Widen 32-bit integers in the first half of an array to 64-bit ones in place, from last to first.
+ */
 static void prelaunch_in_place(int64_t *array, size_t count)
 {
     for (size_t i = count; i-- > 0;) {
@@ -139,7 +140,7 @@ static size_t call_getri(const struct clb_target *target, const struct clb_getri
     return first_zero > 0 ? (size_t)first_zero : 0;
 }
 
-/* ---- siblings -------------------------------------------------------------------------------- */
+/* ---- functions of the same form -------------------------------------------------------------- */
 
 /* The symbols of a precision; the forms of each follow in the order of forms.h. */
 struct family {

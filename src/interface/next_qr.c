@@ -1,4 +1,4 @@
-/* The shim's own calls to the next library's QR. */
+/* Calls of the next library's QR functions by the shim itself. */
 #include "next.h"
 
 #include <stdlib.h>
@@ -25,8 +25,8 @@ static void call_geqrf(const struct clb_target *target, const struct clb_geqrf *
     ((geqrf_fortran *)target->function)(&m, &n, p->a, &lda, tau, work, &size, &info);
 }
 
-/* Columns of xGEQRT's blocks; each has a triangular factor of that order, with tau on its diagonal.
- */
+/* Columns of a block of xGEQRT. The triangular factor of a block has this order and tau on its
+ * diagonal. */
 #define BLOCK ((size_t)32)
 
 static bool call_geqrt(const struct clb_target *target, const struct clb_geqrf *p, void *tau)
@@ -74,9 +74,9 @@ static void call_orgqr(const struct clb_target *target, const struct clb_orgqr *
     ((orgqr_fortran *)target->function)(&m, &n, &k, p->a, &lda, p->tau, work, &size, &info);
 }
 
-/* ---- where they are -------------------------------------------------------------------------- */
+/* ---- targets of the functions ---------------------------------------------------------------- */
 
-/* xGEQRT is not one of ours, so that its names stand here. */
+/* The shim does not export xGEQRT, so routines.def lacks its names. */
 #define CLB_GEQRT(routine, form, prefix, suffix, abi_name, ilp64)                                  \
     {.name = #prefix #routine #suffix,                                                             \
      .probe = #prefix "isamax" #suffix,                                                            \
@@ -105,7 +105,7 @@ struct clb_next_qr clb_next_qr_for(const struct clb_symbol *symbol, const struct
     const clb_symbol_id *family = families[precision];
     size_t form = clb_form_of(symbol);
     const struct clb_target *panel = clb_same_abi(&geqrt[precision][form], target, caller);
-    /* Another library's may be slower than what the program has. */
+    /* xGEQRT of another library may be slower than the program's xGEQRF. */
     if (panel != NULL && strcmp(panel->library, target->library) != 0)
         panel = NULL;
     return (struct clb_next_qr){

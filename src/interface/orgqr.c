@@ -6,7 +6,8 @@
 typedef void orgqr(const void *m, const void *n, const void *k, void *a, const void *lda, void *tau,
                    void *work, const void *lwork, void *info);
 
-/* A call that passed the min_work, or that is observed. WORK(1) and INFO as geqrf.c has them. */
+/* Slow path: enough work (min_work), or calls are counted or logged. WORK(1) and INFO as geqrf.c
+ * has them. */
 static CLB_NOINLINE void orgqr_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                         const void *caller, const void *m, const void *n,
                                         const void *k, void *a, const void *lda, void *tau,

@@ -11,7 +11,8 @@ typedef void ormqr_length(const char *side, const char *trans, const void *m, co
                           const void *ldc, void *work, const void *lwork, void *info,
                           size_t length_side, size_t length_trans);
 
-/* A call that passed the min_work, or that is observed. WORK(1) and INFO as geqrf.c has them. */
+/* Slow path: enough work (min_work), or calls are counted or logged. WORK(1) and INFO as geqrf.c
+ * has them. */
 static CLB_NOINLINE void ormqr_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                         const void *caller, const char *side, const char *trans,
                                         const void *m, const void *n, const void *k, void *a,

@@ -5,14 +5,15 @@
 #include "abi.h"
 
 typedef void potrf(const char *uplo, const void *n, void *a, const void *lda, void *info);
-/* The length would be in a register, which a tail call without it need not keep. */
+/* Declined calls pass the length explicitly: the caller has it in a register, which a tail call
+ * without that argument need not keep. */
 typedef void potrf_length(const char *uplo, const void *n, void *a, const void *lda, void *info,
                           size_t length_uplo);
 typedef bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                    const struct clb_next_lapack *next);
 typedef double work(double m, double n, double k);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void potrf_dispatch(route *taken, struct clb_symbol *symbol,
                                         const struct clb_target *target, const void *caller,
                                         const char *uplo, const void *n, void *a, const void *lda,

@@ -12,7 +12,7 @@ typedef void potrs_length(const char *uplo, const void *n, const void *nrhs, voi
 typedef bool route(struct clb_symbol *symbol, const struct clb_chol_call *call,
                    const struct clb_next_lapack *next);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void potrs_dispatch(route *taken, struct clb_symbol *symbol,
                                         const struct clb_target *target, const void *caller,
                                         const char *uplo, const void *n, const void *nrhs, void *a,

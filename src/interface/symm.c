@@ -93,8 +93,8 @@ static void symm_next_fortran(const struct clb_target *target, const struct clb_
     CLB_FORMS_C(X, chemm)                                                                          \
     CLB_FORMS_C(X, zhemm)
 
-/* In rows the same memory is B^T, C^T and A^T, which is symmetric or Hermitian too and whose other
- * triangle is stored: the same with the other side. */
+/* Read as column-major, the memory of a row-major call has B^T, C^T and A^T. A^T is symmetric or
+ * Hermitian too, and its other triangle is stored: so this is the same call with the other side. */
 static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
                     clb_next_own call_own, C_PARAMETERS(const void *, const void *))
 {

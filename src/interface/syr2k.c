@@ -91,10 +91,10 @@ static void syr2k_next_fortran(const struct clb_target *target, const struct clb
 #define C_ROUTINES_float_beta(X)  CLB_FORMS_C(X, cher2k)
 #define C_ROUTINES_double_beta(X) CLB_FORMS_C(X, zher2k)
 
-/* In rows the same memory is A^T, B^T and C^T, whose other triangle is stored: the same with the
- * other op. C^T = C where it is symmetric. Where it is Hermitian it is the conjugate, and what is
- * alpha*A*B^H becomes alpha*conj(A)*B^T, the second product with A^T and B^T: alpha is conjugated.
- */
+/* Read as column-major, the memory of a row-major call has A^T, B^T and C^T, whose other triangle
+ * is stored: so this is the same call with the other op. C^T = C if C is symmetric. If C is
+ * Hermitian, C^T = conj(C), and alpha*A*B^H becomes alpha*conj(A)*B^T, which is the second product
+ * of the call with A^T and B^T: alpha is conjugated. */
 static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
                     clb_next_own call_own, C_PARAMETERS(const void *, const void *))
 {

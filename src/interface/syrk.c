@@ -86,8 +86,9 @@ static void syrk_next_fortran(const struct clb_target *target, const struct clb_
     CLB_FORMS_C(X, csyrk)                                                                          \
     CLB_FORMS_C(X, zsyrk)
 
-/* In rows the same memory is A^T and C^T, whose other triangle is stored. C^T = C where it is
- * symmetric, and the conjugate where it is Hermitian: the same with the other op. */
+/* Read as column-major, the memory of a row-major call has A^T and C^T, whose other triangle is
+ * stored. C^T is C if C is symmetric, conj(C) if it is Hermitian: so this is the same call with the
+ * other op. */
 static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
                     clb_next_own call_own, C_PARAMETERS(const void *, const void *))
 {

@@ -1,8 +1,8 @@
-/* Which functions of the next library a call needs. */
+/* Finds the functions of the next library that a call needs. */
 #include "next.h"
 
-/* What stands in for a routine that a library lacks: one with the same arguments and meaning, or
- * GEMM, of which xGEMMTR is composed (gemmtr.c). */
+/* Fallbacks for a routine that a library lacks: one with the same arguments and meaning, or xGEMM,
+ * by which xGEMMTR can be computed (gemmtr.c). */
 static const struct fallbacks {
     unsigned count;
     clb_routine routine[2];

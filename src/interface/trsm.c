@@ -84,8 +84,8 @@ static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *ta
     CLB_FORMS_C(X, ctrmm)                                                                          \
     CLB_FORMS_C(X, ztrmm)
 
-/* In rows the same memory is B^T and A^T, whose other triangle is stored: the same with
- * the other side. */
+/* Read as column-major, the memory of a row-major call has B^T and A^T, whose other triangle is
+ * stored: so this is the same call with the other side. */
 static bool route_c(struct clb_symbol *symbol, const struct clb_target *target, const void *caller,
                     clb_next_trsm next, C_PARAMETERS(const void *, const void *))
 {

@@ -8,7 +8,7 @@ typedef void trtri(const char *uplo, const char *diag, const void *n, void *a, c
 typedef void trtri_length(const char *uplo, const char *diag, const void *n, void *a,
                           const void *lda, void *info, size_t length_uplo, size_t length_diag);
 
-/* A call that passed the min_work, or that is observed. */
+/* Slow path: enough work (min_work), or calls are counted or logged. */
 static CLB_NOINLINE void trtri_dispatch(struct clb_symbol *symbol, const struct clb_target *target,
                                         const void *caller, const char *uplo, const char *diag,
                                         const void *n, void *a, const void *lda, void *info)

@@ -549,8 +549,7 @@ static bool find_anywhere(struct search *search, bool any_width)
 }
 
 /* A caller that needs the shim may have no other BLAS: it gets the library with the configured
- * soname. Any other caller was written to reach the name without the shim, so a loaded object has
- * it. */
+ * soname. Any other caller would reach the name without the shim, so a loaded object has it. */
 static bool find_elsewhere(struct search *search)
 {
     if (search->linked && find_fallback(search))

@@ -10,8 +10,8 @@
 
 #include <stdatomic.h>
 
-/* How arguments are passed: Fortran by reference, C by value. LAPACKE is C, in a library that has
- * the BLAS with Fortran names. */
+/* How arguments are passed: Fortran by reference, C by value. LAPACKE is C, too, but the integer
+ * width is probed by a BLAS function with a Fortran name. */
 typedef enum clb_abi { CLB_ABI_FORTRAN, CLB_ABI_C, CLB_ABI_LAPACKE } clb_abi;
 
 /* The soname that is loaded for a symbol when nothing else is found. */

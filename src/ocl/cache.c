@@ -55,7 +55,8 @@ bool clb_cache_usable(const char *path)
     return make_directories(path) && access(path, R_OK | W_OK | X_OK) == 0;
 }
 
-/* Nobody else may plant code in a directory that was not named explicitly. */
+/* A directory that the user has not named explicitly must be writable only for the user, so that no
+ * other user can put code into it. */
 static bool private_to_us(const char *path)
 {
     struct stat info;
@@ -74,7 +75,7 @@ static bool cache_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Whether the folder that the path lies in exists. */
+/* True when the parent folder of `path` exists. */
 static bool is_in_folder(const char *path)
 {
     char parent[PATH_MAX];
@@ -90,8 +91,8 @@ static bool is_in_folder(const char *path)
     return cache_is_folder(parent);
 }
 
-/* $XDG_CACHE_HOME/name, $HOME/.cache/name; false when neither variable is set, or what it names
- * does not exist: a home folder that is not there is nobody's, and root could make it. */
+/* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set or its folder does
+ * not exist: a process of root must not create a missing home folder. */
 bool clb_cache_user_path(char *path, size_t size, const char *name)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -132,7 +133,7 @@ bool clb_cache_has_room(const char *path)
 {
     struct statvfs info;
     if (path == NULL || statvfs(path, &info) != 0)
-        return true; /* nothing is written there */
+        return true; /* no file is written */
     return (uint64_t)info.f_bavail * info.f_frsize >= ROOM_FOR_BUILD;
 }
 

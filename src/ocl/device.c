@@ -1,4 +1,4 @@
-/* Devices: what there is, what it can do, and which one is used. */
+/* Lists devices, reads their properties and selects one. */
 #include "ocl.h"
 
 #include <stdio.h>
@@ -26,14 +26,14 @@ static void platform_text(cl_platform_id id, cl_platform_info what, char *text, 
     text[size - 1] = '\0';
 }
 
-/* A number of 4 or 8 bytes that the device must know; zero when it doesn't answer. */
+/* Reads a number of 4 or 8 bytes; zero when the device doesn't answer. */
 #define DEVICE_NUMBER(id, what, variable)                                                          \
     do {                                                                                           \
         if (clb_cl.GetDeviceInfo((id), (what), sizeof(variable), &(variable), NULL) != CL_SUCCESS) \
             (variable) = 0;                                                                        \
     } while (0)
 
-/* Physical memory: PoCL's own figure is wrong and drifts. */
+/* Physical memory of the host: the size that PoCL reports is wrong and changes. */
 static uint64_t host_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -80,7 +80,7 @@ struct listed {
     unsigned platform, index;
 };
 
-/* NULL, or why a platform's devices must not be asked for. */
+/* NULL, or the reason why a platform must not be asked for its devices. */
 static const char *refusal(cl_platform_id platform)
 {
     struct clb_device device;
@@ -123,8 +123,8 @@ static size_t list_devices(struct listed *list, size_t capacity)
     return count;
 }
 
-/* Best by capability: a GPU with memory of its own, any GPU, an accelerator, a CPU; among equals
- * fp64 and then the number of compute units. */
+/* Devices rank in this order: a GPU with its own memory, any GPU, an accelerator, a CPU; among
+ * equals those with fp64, then those with more compute units. */
 static double capability(const struct clb_device *device)
 {
     double rank = 1;
@@ -135,8 +135,8 @@ static double capability(const struct clb_device *device)
     return rank * 1e8 + (device->fp64 ? 1e7 : 0) + (double)device->units;
 }
 
-/* What the words of CLBLAS_SHIM_DEVICE may be part of: the first in which any device has the word.
- */
+/* The names that a word of CLBLAS_SHIM_DEVICE is compared with, in this order: the first in which
+ * any device has the word decides. */
 enum name { NAME_DEVICE, NAME_PLATFORM, NAME_VENDOR, NAMES };
 
 static bool has_name(const struct clb_device *device, enum name name, const char *word)
@@ -153,7 +153,7 @@ static bool has_name(const struct clb_device *device, enum name name, const char
     }
 }
 
-/* Does one item of CLBLAS_SHIM_DEVICE name this device? */
+/* True when an item of CLBLAS_SHIM_DEVICE names this device. */
 static bool matches(const char *item, size_t length, enum name name, const struct listed *entry)
 {
     char word[128];

@@ -1,4 +1,4 @@
-/* Names of OpenCL errors, and their translation. */
+/* Names of OpenCL errors, and their translation to clb_status. */
 #include "ocl.h"
 
 const char *clb_cl_error_name(cl_int status)

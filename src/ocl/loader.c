@@ -1,4 +1,4 @@
-/* The OpenCL ICD loader, dlopen'ed at first use: the library itself must load without it. */
+/* Opens the OpenCL ICD loader by dlopen at first use: the shim must load on systems without it. */
 #include "ocl.h"
 
 #include <dlfcn.h>

@@ -15,7 +15,7 @@ struct clb_program {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct clb_program *programs; /* under `lock`; only the driver thread adds */
+static struct clb_program *programs; /* guarded by `lock`; only the driver thread adds entries */
 
 cl_program clb_program_handle(const struct clb_program *program)
 {
@@ -61,7 +61,7 @@ static clb_status create_from_binary(struct clb_runtime *runtime, struct clb_pro
     return status == CLB_OK ? program_build(runtime, program) : status;
 }
 
-/* The driver's binary of a built program, malloc'ed and terminated; NULL when it gives none. */
+/* The binary of a built program, malloc'ed and terminated; NULL when the driver returns none. */
 static unsigned char *get_binary(const struct clb_program *program, size_t *size)
 {
     *size = 0;
@@ -80,10 +80,10 @@ static unsigned char *get_binary(const struct clb_program *program, size_t *size
 
 /* ---- patched PTX -----------------------------------------------------------------------------
  *
- * NVIDIA's driver generates PTX for sm_90, which knows none of the instructions of sm_90a. Kernel
- * files write those as PTX comments that begin with "//@" (operands are substituted there too);
- * here the marks are deleted from the PTX, which is what the driver's binaries are, the target is
- * changed and the result is built again. */
+ * NVIDIA's driver generates PTX for sm_90, which has no sm_90a instructions. Kernel files write
+ * those as PTX comments that begin with "//@" (operands are substituted in comments too). The
+ * driver's binaries are PTX text: these functions delete the marks, change the target to sm_90a and
+ * build the result again. */
 
 #define MARK "//@"
 
@@ -166,7 +166,8 @@ static void store_binary(const struct clb_program *program, const char *key)
     free(data);
 }
 
-/* Everything that decides what the compiler makes: the stored entry is compared with all of it. */
+/* The cache key has everything that determines the binary; a stored entry is compared with all of
+ * it. */
 static char *cache_key(const struct clb_runtime *runtime, const struct clb_program *program)
 {
     struct clb_text key = {0};
@@ -201,7 +202,7 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
             store_binary(program, key);
     }
     free(key);
-    /* What a driver makes of a program is no failure of the device: only what needs it is lost. */
+    /* A failed build is not a failure of the device: only calls that need the program are lost. */
     if (status == CLB_ERR_OPENCL)
         status = CLB_ERR_BUILD;
     clb_log(CLB_LOG_INFO, "%s from %s: %s, %.0f ms (%s)", program->source->name, origin,
@@ -213,7 +214,7 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
 
 static const unsigned char passed[] = "passed";
 
-/* The program's own key behind the check's name. */
+/* The key of a record: the check's name followed by the program's cache key. */
 static char *record_key(const struct clb_runtime *runtime, const struct clb_program *program,
                         const char *check)
 {
@@ -275,7 +276,7 @@ static clb_status program_add(struct clb_runtime *runtime, const struct clb_sour
     program->source = source;
     program->options = copy;
     program->status = program_make(runtime, program);
-    if (program->status == CLB_ERR_NOMEM) { /* there may be more another time */
+    if (program->status == CLB_ERR_NOMEM) { /* a later build may get the memory */
         free(program);
         free(copy);
         return CLB_ERR_NOMEM;
@@ -303,7 +304,7 @@ struct program_wanted {
     struct clb_program *program;
 };
 
-/* On the driver thread: what another thread wanted too is there by now. */
+/* Runs on the driver thread. The program may exist by now, if another thread has wanted it too. */
 static clb_status add_wanted(void *argument)
 {
     struct program_wanted *wanted = argument;

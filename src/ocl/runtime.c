@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* After so many calls in a row that failed on the device, calls go straight to the next BLAS. */
+/* After so many consecutive calls that failed on the device, all calls go to the next BLAS. */
 #define FAILURES_BEFORE_QUARANTINE 3
 
 enum { STARTING = CLB_RUNTIME_QUARANTINED + 1 };
@@ -65,7 +65,7 @@ static clb_status start(const struct clb_config *config)
     return CLB_OK;
 }
 
-/* On the driver thread, so one at a time. */
+/* Runs on the driver thread, so never twice at the same time. */
 static clb_status start_once(void *unused)
 {
     static struct clb_thread_list threads;
@@ -95,7 +95,7 @@ struct clb_runtime *clb_runtime_get(clb_runtime_state *why)
         static pthread_once_t watching = PTHREAD_ONCE_INIT;
         pthread_once(&watching, runtime_watch_forks);
         if (clb_driver_call(start_once, NULL) != CLB_OK && atomic_load(&state) == CLB_RUNTIME_IDLE)
-            atomic_store(&state, CLB_RUNTIME_FAILED); /* there is no thread for it */
+            atomic_store(&state, CLB_RUNTIME_FAILED); /* the driver thread can't be made */
         now = atomic_load(&state);
     }
     *why = (clb_runtime_state)now;

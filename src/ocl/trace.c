@@ -1,5 +1,6 @@
-/* The device's side of the trace: wrappers in the loader's table that keep the events of what is
- * enqueued, on queues that profile, and read their times once they have ended. */
+/* The device's side of the trace: wrappers in the table of OpenCL functions. They create queues
+ * with profiling, keep the events of enqueued commands and read their times when they have ended.
+ */
 #include "ocl.h"
 
 #include <pthread.h>
@@ -19,7 +20,7 @@ struct kernel_name {
     struct kernel_name *next;
 };
 
-/* Commands are looked at when a queue is finished, or when so many are waiting for it. */
+/* Events are read when a queue is finished, or when there are so many of them. */
 #define MANY       ((size_t)2048)
 #define MAX_QUEUES 64
 
@@ -32,7 +33,7 @@ static cl_command_queue queues[MAX_QUEUES];
 
 /* ---- finished commands; with the lock held --------------------------------------------------- */
 
-/* Queues are numbered as they first appear. */
+/* Queues are numbered in the order in which they first appear. */
 static long number_of(cl_command_queue queue)
 {
     size_t i = 0;
@@ -92,7 +93,7 @@ static bool ocl_trace_make_room(void)
 
 /* ---- wrappers -------------------------------------------------------------------------------- */
 
-/* A command was enqueued: its event is the caller's as well, or this file's own. */
+/* Called after a command was enqueued. If the caller wants its event, this file retains it too. */
 static cl_int trace_note(cl_int status, cl_command_queue queue, const char *name,
                          const cl_event *callers, cl_event own)
 {

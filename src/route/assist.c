@@ -1,4 +1,4 @@
-/* The next library's help. */
+/* Calls of the next library by algorithms, see assist.h. */
 #include "assist.h"
 
 bool clb_assist_begin(struct clb_assist *assist, double work)

@@ -12,7 +12,7 @@ struct blas3 {
     struct clb_gemm_progress progress;
 };
 
-/* ---- what differs ---------------------------------------------------------------------------- */
+/* ---- traits of the routines ------------------------------------------------------------------ */
 
 static struct clb_blas3_traits traits_of(clb_routine routine)
 {
@@ -48,7 +48,8 @@ clb_op clb_blas3_adjoint(const struct clb_blas3_traits *traits, clb_op op)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* TRANS where the result is symmetric or Hermitian: N, and T or C, of real routines both. */
+/* Valid values of TRANS when the result is symmetric or Hermitian: N, and T (symmetric) or C
+ * (Hermitian); real routines take both. */
 static bool is_valid_trans(clb_routine routine, clb_op trans)
 {
     bool real = clb_precision_parts(clb_routine_get(routine)->precision) == 1;
@@ -115,7 +116,7 @@ clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value)
     return scalar;
 }
 
-/* Nothing to multiply: the reference returns, scales or clears C. */
+/* No multiplication: the reference returns, scales C or clears it. */
 static bool blas3_is_quick(const struct clb_dispatch *dispatch)
 {
     const struct blas3 *blas3 = (const struct blas3 *)dispatch;

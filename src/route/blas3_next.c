@@ -1,9 +1,9 @@
-/* Level 3 by the next library: parts of C that the device has not written, by the routine itself
- * where they have the shape that it computes and by products where they don't; and xGEMMTR from
- * products alone, for libraries that lack it. */
+/* Level 3 by the next library. A part of C that the device has not written is computed by the
+ * routine itself where the part has the structure that the routine computes, otherwise by xGEMM.
+ * xGEMMTR can also be computed by xGEMM alone, for libraries that lack it. */
 #include "blas3.h"
 
-/* Columns of xGEMMTR that are composed at once: a block of the diagonal on the stack. */
+/* Columns of xGEMMTR that are computed at once; a diagonal block of this order is on the stack. */
 enum { BLOCK = 32 };
 
 struct blas3_next_part {
@@ -11,7 +11,7 @@ struct blas3_next_part {
     const struct clb_blas3 *problem;
     const struct clb_next_blas3 *next;
     const struct clb_rect *rect;
-    clb_scalar alpha, beta; /* of the precision, as products take them */
+    clb_scalar alpha, beta; /* in the precision, as xGEMM takes them */
 };
 
 static const void *blas3_next_at(const struct clb_blas3 *p, const void *base, size_t i, size_t j,
@@ -25,7 +25,7 @@ static void *at_c(const struct clb_blas3 *p, size_t i, size_t j)
     return (char *)p->c + (i + j * p->ldc) * clb_precision_size(p->precision);
 }
 
-/* Where row i of op(X) begins, and column j. */
+/* The address of row i of op(X), and of column j. */
 static const void *row_of(const struct clb_blas3 *p, clb_op op, const void *x, size_t i, size_t ld)
 {
     return op == CLB_OP_N ? blas3_next_at(p, x, i, 0, ld) : blas3_next_at(p, x, 0, i, ld);
@@ -37,7 +37,7 @@ static const void *blas3_next_column_of(const struct clb_blas3 *p, clb_op op, co
     return op == CLB_OP_N ? blas3_next_at(p, x, 0, j, ld) : blas3_next_at(p, x, j, 0, ld);
 }
 
-/* A product into the part of C. */
+/* A product whose result is the part of C. */
 static struct clb_gemm product_into(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
@@ -57,10 +57,10 @@ static void blas3_next_multiply(const struct blas3_next_part *part, const struct
     part->next->call_gemm(part->next->gemm, product);
 }
 
-/* ---- xSYMM and xHEMM: blocks of A beside that on the diagonal are general matrices ----------- */
+/* ---- xSYMM and xHEMM: blocks of A off the diagonal are general matrices ---------------------- */
 
-/* op of a block of A off the diagonal, and in *i, *j where it is stored: where it is, or the
- * mirrored block. */
+/* The op with which a block of A off the diagonal is used. *i, *j become the position at which it
+ * is stored: its own, or that of the transposed block. */
 static clb_op stored_block(const struct blas3_next_part *part, size_t *i, size_t *j)
 {
     bool below = *i > *j;
@@ -115,7 +115,7 @@ static void compute_symm(const struct blas3_next_part *part)
 
 /* ---- a triangle of C ------------------------------------------------------------------------- */
 
-/* A part on the diagonal is a problem like the whole. */
+/* A part on the diagonal is a smaller problem of the same routine. */
 static void compute_diagonal(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;
@@ -207,7 +207,7 @@ void clb_blas3_compute_part(const struct clb_blas3_traits *traits, const struct 
 
 /* ---- xGEMMTR from products ------------------------------------------------------------------- */
 
-/* A block of the diagonal: the product as a whole on the stack, then its triangle. */
+/* A diagonal block: computes the whole product on the stack, then copies its triangle. */
 static void compose_diagonal(const struct blas3_next_part *part)
 {
     const struct clb_blas3 *p = part->problem;

@@ -1,7 +1,7 @@
 /* A factorisation and a solve in one call. */
 #include "driver.h"
 
-/* The factorisation's progress, counted in columns, and the solve's, in parts, become one. */
+/* Add the progress of the factorisation, in columns, and that of the solve, in parts. */
 static void add_progress(struct clb_driver *driver)
 {
     struct clb_dispatch *dispatch = &driver->dispatch, solve = *dispatch;
@@ -14,7 +14,7 @@ static void add_progress(struct clb_driver *driver)
         (dispatch->share * driver->factor_work + solve.share * driver->solve_work) / all;
 }
 
-/* Few right-hand sides are the next library's in `auto`. */
+/* In mode `auto` the next library solves for few right-hand sides. */
 static bool driver_is_solved_here(const struct clb_driver *driver,
                                   const struct clb_gemm_variant *variant)
 {

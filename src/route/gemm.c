@@ -23,7 +23,7 @@ static bool gemm_is_valid(const struct clb_dispatch *dispatch)
            clb_ld_is_valid(call->ldc, call->m);
 }
 
-/* Nothing to multiply: the reference returns, scales or clears C. */
+/* No multiplication: the reference returns, scales C or clears it. */
 static bool gemm_is_quick(const struct clb_dispatch *dispatch)
 {
     const struct clb_gemm_call *call = ((const struct gemm *)dispatch)->call;

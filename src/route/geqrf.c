@@ -1,4 +1,4 @@
-/* xGEQRF: A = Q*R. The device updates; panels are the next library's. */
+/* xGEQRF: A = Q*R. The next library factors panels, the device updates the trailing matrix. */
 #include "qr.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ struct geqrf {
     const struct clb_next_qr *next;
     struct clb_geqrf problem;
     struct clb_geqrf_result result; /* its tau is owned */
-    double next_work;               /* in panels, by the next library */
+    double next_work;               /* work of panels factored by the next library */
 };
 
 static const struct clb_qr_call *geqrf_call_of(const struct clb_dispatch *dispatch)
@@ -19,7 +19,7 @@ static const struct clb_qr_call *geqrf_call_of(const struct clb_dispatch *dispat
     return ((const struct geqrf *)dispatch)->call;
 }
 
-/* ---- what the algorithm asks of the next library --------------------------------------------- */
+/* ---- calls of the next library by the algorithm ---------------------------------------------- */
 
 static double geqrf_work_of(size_t m, size_t n)
 {
@@ -33,7 +33,7 @@ static void geqrf_next_geqrf(const void *context, const struct clb_geqrf *proble
                             geqrf->call->lwork);
 }
 
-/* xGEQRF does not use blocks for so few columns. */
+/* Uses xGEQRT if possible: xGEQRF is unblocked for so few columns. */
 static void next_panel(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau)
 {
     struct geqrf *geqrf = *(struct geqrf *const *)context;
@@ -49,8 +49,7 @@ static void geqrf_next_ormqr(const void *context, const struct clb_ormqr *proble
     geqrf->next->call_ormqr(geqrf->next->ormqr, problem, geqrf->call->work, geqrf->call->lwork);
 }
 
-/* ---- the dispatch -------------------------------------------------------------------------------
- */
+/* ---- the dispatch ---------------------------------------------------------------------------- */
 
 static bool geqrf_is_valid(const struct clb_dispatch *dispatch)
 {
@@ -64,7 +63,7 @@ static bool geqrf_is_quick(const struct clb_dispatch *dispatch)
     return geqrf_call_of(dispatch)->m == 0 || geqrf_call_of(dispatch)->n == 0;
 }
 
-/* Of the operations, those that the device did for columns that are written. */
+/* The share of the operations that the device did for the columns that are written. */
 static double geqrf_device_share(const struct geqrf *geqrf, clb_status status)
 {
     double work = geqrf_work_of(geqrf->problem.m, geqrf->problem.n);
@@ -90,12 +89,13 @@ static clb_status geqrf_run(struct clb_dispatch *dispatch, struct clb_runtime *r
     geqrf->result.tau = calloc(clb_min(m, n), clb_precision_size(call->precision));
     if (geqrf->result.tau == NULL)
         return CLB_ERR_NOMEM;
-    /* Panels by idle-spinning threads would take the CPU from a device that is the CPU. */
+    /* The next library's idle threads spin and would take CPU time from a device that is the CPU.
+     */
     bool held = runtime->device.unified && clb_next_hold_threads(geqrf->next->geqrf);
     clb_status status = clb_geqrf_run(runtime, variant, &geqrf->problem, &next, &geqrf->result);
     if (held)
         clb_next_release_threads();
-    /* Nothing was begun. */
+    /* The algorithm has not begun. */
     if (status == CLB_ERR_UNSUPPORTED && geqrf->result.columns_written == 0)
         return status;
     dispatch->kernel = geqrf->result.kernel;

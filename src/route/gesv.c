@@ -22,8 +22,8 @@ static const struct clb_lu_call *gesv_call_of(const struct clb_dispatch *dispatc
 
 /* ---- the factorisation and the solve --------------------------------------------------------- */
 
-/* Few right-hand sides are the next library's in `auto`, unless the factors are on the device and
- * would have to be read from the host's memory. */
+/* In mode `auto` the next library solves for few right-hand sides, unless the factors are on the
+ * device and would have to be read from host memory. */
 static bool gesv_is_solved_here(const struct gesv *gesv, const struct clb_runtime *runtime,
                                 const struct clb_gemm_variant *variant)
 {
@@ -79,7 +79,7 @@ static bool gesv_is_valid(const struct clb_dispatch *dispatch)
            clb_ld_is_valid(call->ldb, call->n);
 }
 
-/* Without right-hand sides the reference factors and others don't. */
+/* Without right-hand sides reference LAPACK factors A and other libraries don't. */
 static bool gesv_is_quick(const struct clb_dispatch *dispatch)
 {
     return gesv_call_of(dispatch)->n == 0 || gesv_call_of(dispatch)->nrhs == 0;

@@ -1,5 +1,5 @@
-/* xGETRF: A = P*L*U. The device updates; panels, where the algorithm leaves them to the CPU, are
- * the next library's. */
+/* xGETRF: A = P*L*U. The device updates the trailing matrix; panels that the algorithm factors on
+ * the CPU are factored by the next library. */
 #include "lu.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_
     return info;
 }
 
-/* What the algorithm asks of the next library. */
+/* The next library's functions for the algorithm. */
 static struct clb_host_lu getrf_next_of(const struct clb_getrf_state *state)
 {
     return (struct clb_host_lu){&state->assist, next_getrf, clb_assist_trsm, clb_assist_gemm};
@@ -42,7 +42,7 @@ static bool open_factoring(struct clb_getrf_state *state)
     return state->result.ipiv != NULL;
 }
 
-/* Of the operations, those that the device did for columns that are written. */
+/* The share of the operations that the device did for the columns that are written. */
 static double getrf_device_share(const struct clb_getrf_state *state, clb_status status)
 {
     double m = (double)state->problem.m, n = (double)state->problem.n;
@@ -63,7 +63,8 @@ clb_status clb_getrf_state_run(struct clb_getrf_state *state, struct clb_dispatc
     }
     if (!open_factoring(state))
         return CLB_ERR_NOMEM;
-    /* Panels by idle-spinning threads would take the CPU from a device that is the CPU. */
+    /* The next library's idle threads spin and would take CPU time from a device that is the CPU.
+     */
     bool held = runtime->device.unified && clb_next_hold_threads(found->getrf);
     state->assist.on_device = true;
     clb_status status =
@@ -74,7 +75,7 @@ clb_status clb_getrf_state_run(struct clb_getrf_state *state, struct clb_dispatc
     state->assist.on_device = false;
     if (held)
         clb_next_release_threads();
-    /* Nothing was begun. */
+    /* The algorithm has not begun. */
     if (status == CLB_ERR_UNSUPPORTED && state->result.columns_written == 0)
         return status;
     dispatch->kernel = state->result.kernel;

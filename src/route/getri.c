@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Columns of a workspace of our own, by which the next library's blocks are wide enough. */
+/* Columns of a workspace that the shim allocates: enough for the next library's block size. */
 #define OWN_COLUMNS ((size_t)32)
 
 struct getri {
@@ -13,7 +13,7 @@ struct getri {
     const struct clb_next_lapack *next;
     struct clb_getri problem;
     int64_t *pivots; /* owned; NULL where the caller's array has 64-bit integers */
-    void *work;      /* owned; NULL where the caller brings one */
+    void *work;      /* owned; NULL where the caller passes one */
 };
 
 static const struct clb_lu_call *getri_call_of(const struct clb_dispatch *dispatch)
@@ -44,14 +44,14 @@ static clb_status getri_run(struct clb_dispatch *dispatch, struct clb_runtime *r
     if (getri->next->getri == NULL)
         return CLB_ERR_UNSUPPORTED;
     clb_status status = clb_lu_open_pivots(call, &getri->pivots, &getri->problem.ipiv);
-    /* Of a singular matrix LAPACK says where it is that, and leaves it as it is. */
+    /* For a singular matrix LAPACK sets info to the zero pivot and leaves A unchanged. */
     if (status == CLB_ERR_RANGE ||
         (status == CLB_OK &&
          clb_diagonal_has_zero(call->precision, n, call->a, (size_t)call->lda))) {
         dispatch->declined = CLB_REASON_INVALID;
         return CLB_ERR_RANGE;
     }
-    /* For the next library, after a failure. */
+    /* A workspace for the next library, in case the device fails. */
     if (status == CLB_OK && call->work == NULL) {
         getri->work = malloc(n * OWN_COLUMNS * element);
         status = getri->work != NULL ? CLB_OK : CLB_ERR_NOMEM;
@@ -67,7 +67,7 @@ static clb_status getri_run(struct clb_dispatch *dispatch, struct clb_runtime *r
     return status;
 }
 
-/* Also what LAPACK leaves in the caller's workspace, its best size. */
+/* Also sets the first element of the caller's workspace to its optimal size, as LAPACK does. */
 static bool getri_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     const struct getri *getri = (const struct getri *)dispatch;

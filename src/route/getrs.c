@@ -18,7 +18,7 @@ struct clb_getrs clb_getrs_state_problem(const struct clb_lu_call *call, clb_op 
                               .ldb = (size_t)call->ldb};
 }
 
-/* Parts are columns of B. */
+/* A part is a range of columns of B. */
 void clb_getrs_state_compute_next(const struct clb_getrs_state *state, const struct clb_rect *rect)
 {
     struct clb_getrs part = state->problem;

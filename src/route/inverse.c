@@ -1,4 +1,4 @@
-/* xTRTRI, xLAUUM and xPOTRI: triangles inverted, multiplied by themselves, or both. */
+/* xTRTRI inverts a triangle, xLAUUM multiplies it by its transpose, xPOTRI does both. */
 #include "dispatch.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static clb_status inverse_run(struct clb_dispatch *dispatch, struct clb_runtime 
     problem->lda = (size_t)call->lda;
     if (dispatch->next == NULL)
         return CLB_ERR_UNSUPPORTED;
-    /* LAPACK says where, and leaves the matrix as it is. */
+    /* A zero on the diagonal: LAPACK sets info to its index and leaves the matrix unchanged. */
     if (problem->inverts && !problem->unit &&
         clb_diagonal_has_zero(problem->precision, problem->n, problem->a, problem->lda)) {
         dispatch->declined = CLB_REASON_INVALID;

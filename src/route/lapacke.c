@@ -1,6 +1,5 @@
-/* What a C name of LAPACK adds to a call: matrices by rows, which are computed as copies by
- * columns, and input in which LAPACKE would find a NaN: the next library's function then says
- * where. */
+/* LAPACKE calls: row-major matrices are copied to column-major order; a call with a NaN in its
+ * input is declined, and the next library's function reports where it is. */
 #include "dispatch.h"
 
 #include <stdlib.h>
@@ -26,7 +25,7 @@ static char other_part(char part)
     }
 }
 
-/* The memory of a matrix by rows is its transpose's by columns. */
+/* The memory of a row-major matrix is that of its transpose in column-major order. */
 static bool has_nan(const struct clb_lapacke *lapacke, const struct clb_lapacke_matrix *matrix)
 {
     const bool by_rows = lapacke->by_rows;

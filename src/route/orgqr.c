@@ -24,7 +24,7 @@ static bool orgqr_is_valid(const struct clb_dispatch *dispatch)
            clb_work_is_valid(call, call->n);
 }
 
-/* Without reflectors it is the identity. */
+/* Without reflectors Q is the identity. */
 static bool orgqr_is_quick(const struct clb_dispatch *dispatch)
 {
     return orgqr_call_of(dispatch)->n == 0 || orgqr_call_of(dispatch)->k == 0;

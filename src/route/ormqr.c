@@ -16,7 +16,7 @@ static const struct clb_qr_call *ormqr_call_of(const struct clb_dispatch *dispat
     return ((const struct ormqr *)dispatch)->call;
 }
 
-/* Q^T of complex reflectors is no case of LAPACK's, nor is 'C' of real ones. */
+/* LAPACK accepts neither 'T' for complex reflectors nor 'C' for real ones. */
 static bool trans_is_valid(const struct clb_qr_call *call)
 {
     bool real = clb_precision_parts(call->precision) == 1;
@@ -63,7 +63,7 @@ static clb_status ormqr_run(struct clb_dispatch *dispatch, struct clb_runtime *r
     return status;
 }
 
-/* Parts are columns or rows of C that don't depend on each other. */
+/* A part is a range of columns or rows of C, which do not depend on each other. */
 static void ormqr_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     const struct ormqr *ormqr = (const struct ormqr *)dispatch;

@@ -59,7 +59,7 @@ static bool posv_is_valid(const struct clb_dispatch *dispatch)
     return clb_chol_call_is_valid(posv_call_of(dispatch));
 }
 
-/* Without right-hand sides libraries may differ, as for xGESV. */
+/* Without right-hand sides some libraries factor A and others don't, as for xGESV. */
 static bool posv_is_quick(const struct clb_dispatch *dispatch)
 {
     return posv_call_of(dispatch)->n == 0 || posv_call_of(dispatch)->nrhs == 0;

@@ -1,5 +1,5 @@
-/* xPOTRF: A = U^H*U or A = L*L^H. The device updates; diagonal blocks, where the algorithm leaves
- * them to the CPU, are the next library's. */
+/* xPOTRF: A = U^H*U or A = L*L^H. The device updates the trailing matrix; diagonal blocks that the
+ * algorithm factors on the CPU are factored by the next library. */
 #include "chol.h"
 
 #include <stdio.h>
@@ -20,13 +20,13 @@ static size_t next_potrf(const void *context, const struct clb_potrf *problem)
     return info;
 }
 
-/* What the algorithm asks of the next library. */
+/* The next library's functions for the algorithm. */
 static struct clb_host_cholesky potrf_next_of(const struct clb_potrf_state *state)
 {
     return (struct clb_host_cholesky){&state->assist, next_potrf, clb_assist_trsm, clb_assist_gemm};
 }
 
-/* Of the operations, those that the device did for columns that are written. */
+/* The share of the operations that the device did for the columns that are written. */
 static double potrf_device_share(const struct clb_potrf_state *state, clb_status status)
 {
     double share = clb_assist_share(&state->assist, potrf_work_of(state->problem.n));
@@ -48,14 +48,15 @@ clb_status clb_potrf_state_run(struct clb_potrf_state *state, struct clb_dispatc
     }
     state->problem = (struct clb_potrf){call->precision, call->upper, (size_t)call->n, call->a,
                                         (size_t)call->lda};
-    /* Blocks by idle-spinning threads would take the CPU from a device that is the CPU. */
+    /* The next library's idle threads spin and would take CPU time from a device that is the CPU.
+     */
     bool held = runtime->device.unified && clb_next_hold_threads(found->potrf);
     state->assist.on_device = true;
     clb_status status = clb_potrf_run(runtime, variant, &state->problem, &next, &state->result);
     state->assist.on_device = false;
     if (held)
         clb_next_release_threads();
-    /* Nothing was begun. */
+    /* The algorithm has not begun. */
     if (status == CLB_ERR_UNSUPPORTED && state->result.columns_written == 0)
         return status;
     dispatch->kernel = state->result.kernel;

@@ -17,7 +17,7 @@ struct clb_potrs clb_potrs_state_problem(const struct clb_chol_call *call)
                               .ldb = (size_t)call->ldb};
 }
 
-/* Parts are columns of B. */
+/* A part is a range of columns of B. */
 void clb_potrs_state_compute_next(const struct clb_potrs_state *state, const struct clb_rect *rect)
 {
     struct clb_potrs part = state->problem;

@@ -1,4 +1,4 @@
-/* The report at exit: plain writes, no OpenCL call, no lock. */
+/* Writes the report at exit, without OpenCL calls and without locks. */
 #include "route.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ void clb_report_configure(void)
         clb_fork_on_child(note_fork);
 }
 
-/* Whether the process that started this one was given the variable, too. */
+/* True when the parent process has been started with the variable, too. */
 static bool is_inherited(void)
 {
     static const char wanted[] = VARIABLE "=";
@@ -41,10 +41,10 @@ static bool is_inherited(void)
     return wanted[same] == '\0';
 }
 
-/* Who asks for a table learns that there is nothing in it, also where nothing has reached the
- * library and the configuration was never read. Only from the program that was started with the
- * variable: its children, which have inherited it and perhaps a place for their own messages, are
- * silent. */
+/* A user who asks for a table is told when it is empty, also when no call has reached the library
+ * and the configuration was never read. Only the program that was started with the variable says
+ * so. Its children are silent: they have inherited the variable, and their stderr may be used for
+ * other messages. */
 static bool must_say_nothing_came(void)
 {
     return clb_config_asks_for_table() && !forked && !is_inherited();

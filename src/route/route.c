@@ -1,11 +1,12 @@
-/* The part of routing that is the same for all routines: gates, policy, outcome, statistics, log.
+/* The part of routing that is the same for all routines: min_work, policy, outcome, statistics,
+ * log.
  */
 #include "dispatch.h"
 
 #include <math.h>
 #include <pthread.h>
 
-/* This thread is inside a device call of the shim: whatever it calls goes straight to next. */
+/* This thread is inside a device call of the shim: BLAS calls that it makes are declined. */
 static CLB_THREAD bool inside;
 
 bool clb_route_set_inside(bool now)
@@ -15,10 +16,10 @@ bool clb_route_set_inside(bool now)
     return before;
 }
 
-/* A call by a C name of LAPACK that was declined: the next library's function calls the Fortran
- * name, which is the same call and neither offered nor counted again. A plain value, so that an
- * error handler that jumps out leaves nothing behind but it: one later call of the same routine and
- * sizes may then be passed on unseen. */
+/* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
+ * same routine and sizes: that call is declined without deciding or counting again. Only a value is
+ * stored, so nothing leaks when an error handler jumps out of the call; but then one later call of
+ * the same routine and sizes may be declined and not counted. */
 static CLB_THREAD struct {
     const struct clb_symbol *symbol;
     int64_t m, n, k;
@@ -51,7 +52,7 @@ static bool is_declined_already(const struct clb_dispatch *dispatch)
     return true;
 }
 
-/* ---- gates: what the interface may decline without asking ------------------------------------ */
+/* ---- min_work: calls that the interface may decline at once ---------------------------------- */
 
 static pthread_once_t configured = PTHREAD_ONCE_INIT;
 
@@ -65,8 +66,8 @@ static bool runs_are_timed(void)
     return calls_are_observed() || clb_trace_wanted();
 }
 
-/* The threshold on the work of a routine: +inf in `off`, 0 in `always`, negative when the device's
- * table decides. */
+/* The threshold on the work of a routine: +inf in mode `off`, 0 in `always`, negative when the
+ * tuning tables decide. */
 static double work_threshold(const char *routine)
 {
     double edge;
@@ -111,7 +112,7 @@ void clb_route_configure(void)
     pthread_once(&configured, configure);
 }
 
-/* There will be no device any more in this process. */
+/* Called when this process can no longer use a device. */
 static CLB_COLD void decline_all(void)
 {
     for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++)
@@ -156,7 +157,7 @@ bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, siz
     return false;
 }
 
-/* What needs no device to be decided. CLB_REASONS: nothing speaks against the device. */
+/* The checks that need no device. CLB_REASONS: no reason to decline the call so far. */
 static clb_reason decide_early(const struct clb_dispatch *dispatch, double work)
 {
     double threshold = thresholds[dispatch->symbol->routine];
@@ -188,7 +189,8 @@ static clb_reason reason_of_state(clb_runtime_state state)
     }
 }
 
-/* What the device has to say. The table's threshold stands unless the user gave one. */
+/* The checks that need the device. The threshold of the table applies unless the user has set one.
+ */
 static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_dispatch *dispatch,
                                    double work, const struct clb_gemm_variant **variant)
 {
@@ -279,8 +281,8 @@ static struct outcome route_run(struct clb_dispatch *dispatch, struct clb_runtim
         clb_trace_since(dispatch->symbol->next.name, begin);
     if (dispatch->kernel != NULL)
         outcome.kernel = dispatch->kernel;
-    /* Only OpenCL's own failures speak against the device: memory may be another call's just now,
-     * and operands may be out of a kernel's range. */
+    /* Only failures of OpenCL count against the device: memory may be in use by another call, and
+     * operands may be out of a kernel's range. */
     if (dispatch->declined != CLB_REASONS)
         outcome.reason = dispatch->declined;
     else if (outcome.status == CLB_ERR_NOMEM && dispatch->written == 0)
@@ -293,7 +295,7 @@ static struct outcome route_run(struct clb_dispatch *dispatch, struct clb_runtim
     return outcome;
 }
 
-/* Everything that may enter the driver, with the thread guarded. */
+/* All code that may enter the driver, inside clb_host_state_save/restore. */
 static struct outcome run_on_device(struct clb_dispatch *dispatch, double work)
 {
     struct outcome outcome = {.reason = CLB_REASON_NODEVICE};
@@ -370,7 +372,7 @@ static void route_finish(struct clb_dispatch *dispatch, const struct outcome *ou
     bool next_used = dispatch->type->complete(dispatch, outcome->status);
     close_lapacke(dispatch, true);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
-    /* An algorithm that left everything to the next library has not used the device. */
+    /* An algorithm that left all the work to the next library has not used the device. */
     if (!recovered && dispatch->share <= 0) {
         decline(dispatch, CLB_REASON_COST, flops);
         return;

@@ -1,7 +1,7 @@
-/* Statistics: counted per thread without locks, summed when somebody reads them.
+/* Statistics: counted per thread without locks, summed when they are read.
  *
- * A thread's block outlives the thread and is taken over by a later one, so that nothing is lost
- * and nothing grows with the number of threads that ever were. */
+ * The block of counters of a thread outlives the thread and is reused by a later one. So no count
+ * is lost, and memory does not grow with the number of threads that have ever existed. */
 #include "route.h"
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ static void give_block(void *block)
     atomic_store(&((struct stats_block *)block)->taken, false);
 }
 
-/* In a forked child only the forking thread is left, and nothing has been counted yet. */
+/* A forked child has only the forking thread, and starts with all counts zero. */
 static void stats_reset_in_child(void)
 {
     for (struct stats_block *block = atomic_load(&blocks); block != NULL; block = block->link) {
@@ -279,7 +279,7 @@ static void format_routine(struct clb_text *text, const struct totals *totals)
     clb_text_add(text, "}}");
 }
 
-/* All libraries that calls of a name went to, the most recently found first. */
+/* Formats all libraries found for a name, the latest first. */
 static void format_targets(struct clb_text *text, int symbol)
 {
     struct clb_text names = {0};

@@ -6,7 +6,8 @@
 
 #define PROBE_FORTRAN(prefix, suffix) #prefix "isamax" #suffix
 #define PROBE_C(prefix, suffix)       PROBE_FORTRAN(prefix, suffix)
-/* Only names that say nothing of the width are asked: those of the reference, for its BLAS's. */
+/* Only names that don't tell the integer width are probed: those of reference LAPACK, by isamax_ of
+ * its BLAS. */
 #define PROBE_LAPACKE(prefix, suffix) "isamax_"
 
 enum {
@@ -15,8 +16,8 @@ enum {
 #undef CLB_ROUTINE
 };
 
-/* Until the configuration is read no call is too small to be looked at, not even an invalid one
- * whose work is negative; where calls are observed it stays so. */
+/* Until the configuration is read, every call takes the slow path, also an invalid one whose work
+ * is negative; it stays so when calls are counted or logged. */
 struct clb_symbol clb_symbols[CLB_SYMBOLS] = {
 #define CLB_SYMBOL_ROW(routine_name, form_name, prefix, suffix, abi_name, ilp64)                   \
     [CLB_SYMBOL_##routine_name##_##                                                                \
@@ -56,7 +57,7 @@ struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_rout
     return &clb_symbols[routines[routine].symbol + clb_symbol_form(symbol)];
 }
 
-/* By the name without its precision; products are what is not here. */
+/* Found by the name without its precision; all others are products. */
 clb_work clb_routine_work(clb_routine routine)
 {
     static const struct {

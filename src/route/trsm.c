@@ -20,7 +20,7 @@ static bool trsm_is_valid(const struct clb_dispatch *dispatch)
            clb_ld_is_valid(call->ldb, call->m);
 }
 
-/* Nothing to solve or multiply: the reference returns or clears B. */
+/* No solve or product: the reference returns or clears B. */
 static bool trsm_is_quick(const struct clb_dispatch *dispatch)
 {
     const struct clb_trsm_call *call = ((const struct trsm *)dispatch)->call;
@@ -81,8 +81,8 @@ static clb_status trsm_run(struct clb_dispatch *dispatch, struct clb_runtime *ru
     return status;
 }
 
-/* Parts are independent, so that the next library computes the missing ones from what is
- * still B there. */
+/* Parts are independent, and a missing part of X still has the values of B, from which the next
+ * library computes it. */
 static void trsm_compute_next(struct clb_dispatch *dispatch, const struct clb_rect *rect)
 {
     const struct trsm *trsm = (const struct trsm *)dispatch;

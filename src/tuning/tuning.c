@@ -1,4 +1,4 @@
-/* Selection of a kernel family and its parameters. */
+/* Selects a kernel family and its parameters from the tables. */
 #include "tuning.h"
 
 #include <math.h>
@@ -121,7 +121,7 @@ static bool is_tile_min(const struct clb_param_override *override)
            same_text(override->value, override->value_length, "min");
 }
 
-/* The parameter that an override sets and its value; false when it is not valid. */
+/* Decode an override to a parameter and its value; false when it is invalid. */
 static bool parse_override(const struct clb_param_override *override, clb_param *param,
                            size_t *value)
 {
@@ -201,7 +201,7 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
     if (math == CLB_MATH_STRICT && forced != CLB_FAMILIES &&
         families[forced].math != CLB_MATH_STRICT)
         forced = CLB_FAMILIES;
-    /* A forced family may have no row of its own for this device: any row of it will do then. */
+    /* A forced family may have no row for this device: then any row of the family is used. */
     for (int pass = 0; pass < (forced != CLB_FAMILIES ? 2 : 1); pass++) {
         for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
             const struct row *row = &rows[i];
@@ -220,7 +220,7 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
 const char *clb_tuning_class(const struct clb_device *device)
 {
     size_t i = 0;
-    while (!rows[i].matches(device)) /* the last class takes any */
+    while (!rows[i].matches(device)) /* the last class matches any device */
         i++;
     return rows[i].class;
 }
