@@ -1,7 +1,6 @@
 /* base: types, status, checked sizes, configuration, log, files, the host_state guard, threads.
  *
- * Nothing in this layer uses OpenCL or a BLAS library. Every other layer may include this header.
- */
+ * This layer uses neither OpenCL nor a BLAS library. Every other layer may include this header. */
 #ifndef CLB_BASE_H
 #define CLB_BASE_H
 
@@ -257,9 +256,9 @@ void clb_signals_end_task(void);
  * at a time). */
 void clb_fork_on_child(void (*child)(void));
 
-/* Called around code that may make the dynamic linker load libraries: forks by other threads wait
- * until clb_load_end, for a limited time. May be nested. Loading threads don't wait for each other.
- */
+/* Called before and after code that may make the dynamic linker load libraries. Forks by other
+ * threads wait meanwhile, for a limited time. May be nested; loading threads don't wait for each
+ * other. */
 void clb_load_begin(void);
 void clb_load_end(void);
 

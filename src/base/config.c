@@ -267,8 +267,7 @@ static size_t count_edits(const char *a, const char *b)
     return edits[rows][columns];
 }
 
-/* Write one line for an unknown variable with our prefix, naming a known one of similar spelling.
- */
+/* Write one line for an unknown variable with our prefix, and suggest one of similar spelling. */
 static CLB_COLD void complain_of(const char *name, const char *(*routine)(size_t index))
 {
     char buffer[MAX_NAME], nearest[MAX_NAME] = "";

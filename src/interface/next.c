@@ -93,8 +93,7 @@ static size_t call_inverse(const struct clb_target *target, const struct clb_inv
 
 /* ---- LU -------------------------------------------------------------------------------------- */
 
-/* Widen 32-bit integers in the first half of an array to 64-bit ones in place, from last to first.
- */
+/* Widen 32-bit integers in the first half of an array to 64-bit ones, from last to first. */
 static void prelaunch_in_place(int64_t *array, size_t count)
 {
     for (size_t i = count; i-- > 0;) {

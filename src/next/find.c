@@ -242,7 +242,7 @@ static bool find_in_opened(struct search *search, const char *path)
     return search->found.address != NULL;
 }
 
-/* Search CLBLAS_SHIM_NEXT. Libraries that can't be opened are reported once, for the first symbol.
+/* Search CLBLAS_SHIM_NEXT. Libraries that can't be opened are reported for the first symbol only.
  */
 static bool find_configured(struct search *search)
 {
@@ -424,8 +424,7 @@ static struct clb_target make_target(const struct clb_next_symbol *symbol, funct
         .unloads = what->unloads};
 }
 
-/* The target of the function f: the known one, or a new one. `lasting`: its library stays loaded.
- */
+/* The target of function f: the known one, or a new one. `lasting`: its library stays loaded. */
 static struct clb_target *intern(struct clb_next_symbol *symbol, const struct search *search,
                                  function f, bool lasting)
 {
@@ -524,8 +523,7 @@ static const struct clb_target *answer(struct clb_next_symbol *symbol, struct se
 }
 
 /* Search all loaded objects in load order; unless `any_width`, accept only 32-bit integers where
- * the name does not tell the width. Waits until the dlopen that loads the accepted one has ended.
- */
+ * the name does not tell the width. Waits until the dlopen of the accepted library has ended. */
 static bool find_anywhere(struct search *search, bool any_width)
 {
     for (size_t skip = 0;; skip++) {

@@ -1,8 +1,7 @@
 /* next: finds the BLAS/LAPACK that computes every call which does not run on the device.
  *
  * It is searched for each symbol, and for each caller where the global search finds nothing. The
- * result is never the shim itself and never NULL. No lock is held while the dynamic linker works.
- */
+ * result is never the shim itself and never NULL. No lock is held while dlopen or dlsym runs. */
 #ifndef CLB_NEXT_H
 #define CLB_NEXT_H
 

@@ -122,8 +122,7 @@ static bool has_threads(void)
     return all;
 }
 
-/* ---- the checks --------------------------------------------------------------------------------
- */
+/* ---- the checks ------------------------------------------------------------------------------ */
 
 static const char *find_obstacle(uint64_t memory)
 {

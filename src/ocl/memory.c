@@ -37,8 +37,7 @@ size_t clb_buffer_rounded(size_t size)
     return clb_round_up(clb_max(size, 1), unit);
 }
 
-/* True when the system has `size` bytes available; the shim must not drive the program into swap.
- */
+/* True when the system has `size` bytes available; the shim must not make the system swap. */
 static bool host_has(size_t size)
 {
     char line[128];
@@ -258,8 +257,7 @@ static clb_status memory_reserve(struct clb_runtime *runtime, size_t size)
 }
 
 /* Plans count rounded sizes. On a device that shares the host's memory, buffers of 1 MiB or more
- * must have exactly that size, because larger ones would exceed the memory that a plan has stated.
- */
+ * must have exactly that size: larger ones would exceed the memory that a plan has promised. */
 struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size)
 {
     size = clb_buffer_rounded(size);

@@ -311,16 +311,14 @@ bool clb_queue_set_settle(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 void clb_queue_set_discard(struct clb_queue_set *queue_set);
 
 /* Called after waiting for a command and before its result is used: an error when any command of
- * the queue set that has ended has failed. The commands that the result depends on are among them.
- */
+ * the queue set that has ended has failed, so also when the result depends on a failed one. */
 clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
 /* Wait for an event of the queue set, release it, and check the queue set. *event becomes NULL. */
 clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event) CLB_MUST_CHECK;
 
 /* The queue set's own kernel object (setting arguments is not thread-safe on a shared one).
- * CLB_ERR_LAUNCH when its work-groups are larger than the device runs, or need more local memory.
- */
+ * CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local memory. */
 clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                 const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 

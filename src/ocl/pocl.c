@@ -206,8 +206,7 @@ const char *clb_pocl_refusal(void)
 
 /* ---- the environment variable that PoCL sets ------------------------------------------------- */
 
-/* PoCL sets this to keep hwloc from loading plugins, and the program's children would inherit it.
- */
+/* PoCL sets this so that hwloc loads no plugins; the program's children would inherit it. */
 static const char *const variable = "HWLOC_PLUGINS_PATH";
 
 char *clb_pocl_save_environment(void)

@@ -123,7 +123,7 @@ void clb_queue_set_discard(struct clb_queue_set *queue_set)
 }
 
 /* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
- * the one that each of our kernels requires by attribute. CLB_OK when the driver does not answer.
+ * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.
  */
 static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
 {

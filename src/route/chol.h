@@ -1,5 +1,4 @@
-/* chol.h: the state of a Cholesky factorisation and of a solve, shared by xPOTRF, xPOTRS and xPOSV.
- */
+/* chol.h: state of a Cholesky factorisation and of a solve, shared by xPOTRF, xPOTRS and xPOSV. */
 #ifndef CLB_CHOL_H
 #define CLB_CHOL_H
 

@@ -15,8 +15,7 @@ struct clb_dispatch_ops {
     bool (*is_valid)(const struct clb_dispatch *dispatch);
     /* True when a valid call leaves nothing to compute on a device. */
     bool (*is_quick)(const struct clb_dispatch *dispatch);
-    /* Run on the device, inside clb_host_state_save/restore, and fill in the dispatch's progress.
-     */
+    /* Run on the device, inside clb_host_state_save/restore, and set the dispatch's progress. */
     clb_status (*run)(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
                       const struct clb_gemm_variant *variant);
     /* After `run` and clb_host_state_restore: compute missing parts of the result by the next

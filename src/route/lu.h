@@ -43,8 +43,7 @@ struct clb_getrs clb_getrs_state_problem(const struct clb_lu_call *call, clb_op 
 void clb_getrs_state_compute_next(const struct clb_getrs_state *solving,
                                   const struct clb_rect *rect);
 
-/* Read an element of an array of Fortran integers of the caller's width; clb_set_integer sets one.
- */
+/* Read an element of an array of Fortran integers of the caller's width; see clb_set_integer. */
 int64_t clb_lu_integer(const struct clb_lu_call *call, const void *array, size_t index);
 
 #endif

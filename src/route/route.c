@@ -189,8 +189,7 @@ static clb_reason reason_of_state(clb_runtime_state state)
     }
 }
 
-/* The checks that need the device. The threshold of the table applies unless the user has set one.
- */
+/* The checks that need the device. The table's threshold applies unless the user has set one. */
 static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_dispatch *dispatch,
                                    double work, const struct clb_gemm_variant **variant)
 {

@@ -256,8 +256,7 @@ bool clb_route_gesv(struct clb_symbol *symbol, const struct clb_lu_call *call,
 
 /* Cholesky, and inverses of triangles: potrf.c, potrs.c, posv.c, inverse.c */
 
-/* A call of xPOTRF, xPOTRS, xPOSV, xPOTRI, xLAUUM or xTRTRI: A is of order n, B has nrhs columns.
- */
+/* A call of xPOTRF, xPOTRS, xPOSV, xPOTRI, xLAUUM or xTRTRI: A has order n, B nrhs columns. */
 struct clb_chol_call {
     struct clb_lapacke *lapacke; /* NULL: a Fortran name */
     clb_precision precision;
