@@ -21,7 +21,7 @@
 #define CLB_COUNT_OF(a)  (sizeof(a) / sizeof((a)[0]))
 #define CLB_SIMD         _Pragma("omp simd") /* built with -fopenmp-simd: no OpenMP runtime */
 
-/* The outcome of anything that can fail. CLB_OK is zero. */
+/* The result of a function that can fail. CLB_OK is zero. */
 typedef enum clb_status {
     CLB_OK = 0,
     CLB_ERR_NOMEM,       /* host or device memory, or an allowance, is used up */
@@ -40,7 +40,7 @@ const char *clb_status_name(clb_status status);
 typedef enum clb_precision { CLB_S, CLB_D, CLB_C, CLB_Z, CLB_PRECISIONS } clb_precision;
 
 size_t clb_precision_size(clb_precision precision);
-/* Real numbers in an element: 2 for the complex types; and the bytes of each. */
+/* The number of real numbers in an element, 2 for complex types; and the bytes of one. */
 size_t clb_precision_parts(clb_precision precision);
 size_t clb_precision_real_size(clb_precision precision);
 
@@ -154,11 +154,11 @@ bool clb_parse_bytes(const char *text, size_t length, double *value, bool *perce
 /* True when messages of this level are written. Cheap. */
 bool clb_log_wanted(clb_log_level level);
 
-/* One line, written with a single write(2), prefixed with "clblas-shim: ". */
+/* Write one line, prefixed with "clblas-shim: ", with a single write(2). */
 void clb_log(clb_log_level level, const char *format, ...) CLB_PRINTF(2, 3);
 
-/* One line on stderr whatever the log level, and in the log file when one is open: for invalid
- * configuration values and fatal errors. */
+/* Write one line to stderr, whatever the log level is, and to the log file when one is open: for
+ * invalid configuration values and fatal errors. */
 void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
 
 /* Open the log file and take the level from the configuration. Called once, by clb_config_get. */

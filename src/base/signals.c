@@ -352,7 +352,7 @@ int clb_signals_enter(const sigset_t *mask)
 void clb_signals_leave(int slot)
 {
     pthread_mutex_lock(&lock);
-    if (slot < MAX_GUESTS && guests[slot].used) { /* not so in a forked child */
+    if (slot < MAX_GUESTS && guests[slot].used) { /* false in a forked child */
         guests[slot].used = false;
         guest_count--;
     }

@@ -1,8 +1,9 @@
 /* Template: BLAS routines under their C names, for routines whose arguments are of the same types.
  * C passes real scalars by value and complex ones by reference; the template is expanded for each
  * CLB_KIND: float, double or complex (see CLB_TYPE_float etc. in abi.h). Where alpha and beta
- * differ, the file that includes it also says CLB_ALPHA and CLB_BETA. It undefines the three. It
- * sees IS_COMPOSED as blas_fortran.t.h does, which comes first, and from the routines' file:
+ * differ in kind, the including file also defines CLB_ALPHA and CLB_BETA. The template undefines
+ * the three. It uses IS_COMPOSED as blas_fortran.t.h does, which is included before, and these
+ * names, which the routines' file defines:
  *
  *   C_PARAMETERS(ALPHA, BETA)               declarations, with these types for the scalars
  *   C_ARGUMENTS(alpha, beta)                names, with these for the scalars

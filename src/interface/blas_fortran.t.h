@@ -1,5 +1,5 @@
 /* Template: BLAS routines under their Fortran names, for routines with the same arguments. These
- * are references, so that one function serves all precisions. It sees, from the routines' file:
+ * are references, so one function serves all precisions. The routines' file defines:
  *
  *   FORTRAN_PARAMETERS, FORTRAN_ARGUMENTS   declarations and names, without hidden lengths
  *   FORTRAN_LENGTH_TYPES, FORTRAN_LENGTHS   types of the hidden lengths, and their values

@@ -29,7 +29,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct clb_place pending[MAX_PENDING];
 static size_t pending_count;
 static bool is_working;
-static unsigned attempts_to_skip; /* after a thread could not be made */
+static unsigned
+    attempts_to_skip; /* calls until the next attempt, after one to make the thread failed */
 
 void clb_place_note(struct clb_place *place, const struct clb_objects *objects,
                     const struct clb_object *object)

@@ -80,7 +80,7 @@ static size_t nth_cpu(const cpu_set_t *set, size_t n)
 
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before)
 {
-    static struct clb_thread_list now; /* one start at a time */
+    static struct clb_thread_list now; /* static: the driver starts only once at a time */
     cpu_set_t allowed;
     size_t workers = 0;
     if ((device->type & CL_DEVICE_TYPE_CPU) == 0 || getenv("POCL_AFFINITY") != NULL ||

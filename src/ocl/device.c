@@ -46,7 +46,7 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     cl_device_fp_config fp64 = 0;
     cl_uint floats = 0;
     cl_ulong memory = 0, max_alloc = 0, local_memory = 0;
-    size_t items[MAX_DIMENSIONS]; /* a device with more does not answer */
+    size_t items[MAX_DIMENSIONS]; /* the query fails for a device with more dimensions */
     *device = (struct clb_device){.platform = platform, .id = id};
     device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
     device_text(id, CL_DEVICE_VENDOR, device->vendor, sizeof device->vendor);

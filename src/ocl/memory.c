@@ -17,8 +17,9 @@
 /* Bytes that stay allocated between calls: few on the host, where the program needs the memory. */
 #define KEEP_HOST   ((uint64_t)64 << 20)
 #define KEEP_DEVICE ((uint64_t)8 << 30)
-/* Large buffers on the host are kept as well, but their pages belong to the system until they are
- * written again (MADV_FREE): faulting them in anew would cost a twentieth of a factorisation. */
+/* Large buffers on the host are kept as well, but the system may take their pages until they are
+ * written again (MADV_FREE). Allocating the pages anew would cost a twentieth of a factorisation.
+ */
 #define LARGE_HOST ((size_t)32 << 20)
 #define KEEP_LARGE ((uint64_t)1 << 30)
 

@@ -1,4 +1,4 @@
-/* A factorisation and a solve in one call. */
+/* LAPACK drivers: a factorisation and a solve in one call, for xGESV and xPOSV. */
 #include "driver.h"
 
 /* Add the progress of the factorisation, in columns, and that of the solve, in parts. */

@@ -29,7 +29,7 @@ typedef enum clb_symbol_id {
     CLB_SYMBOLS
 } clb_symbol_id;
 
-/* The forms of forms.h; Fortran's come first, in the same order, for every routine. */
+/* The forms of forms.h. For every routine the Fortran forms come first, in the same order. */
 typedef enum clb_form {
 #define CLB_FORM_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_FORM_##form,
     CLB_FORMS_BLAS(CLB_FORM_ENUM, any) CLB_FORMS_LAPACK_C(CLB_FORM_ENUM, any)
