@@ -29,8 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct clb_place pending[MAX_PENDING];
 static size_t pending_count;
 static bool is_working;
-static unsigned
-    attempts_to_skip; /* calls until the next attempt, after one to make the thread failed */
+static unsigned attempts_to_skip; /* set when the thread could not be made: calls until a retry */
 
 void clb_place_note(struct clb_place *place, const struct clb_objects *objects,
                     const struct clb_object *object)
