@@ -14,7 +14,7 @@ extern "C" {
 /* The library's version, "0.1.0". */
 const char *clblas_shim_version(void);
 
-/* The report of CLBLAS_SHIM_STATS so far, as JSON (README, "The report"). Calls are counted only
+/* The report of CLBLAS_SHIM_STATS so far, as JSON (docs/report.md). Calls are counted only
  * when CLBLAS_SHIM_STATS is set. At most size-1 characters and a terminator are written to buffer,
  * which may be NULL when size is 0; returns the length of the whole report, 0 when memory runs out.
  */

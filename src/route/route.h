@@ -334,7 +334,7 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
 double clb_next_begin(void);
 void clb_next_end(const struct clb_symbol *symbol, double begin);
 
-/* The report as JSON, in the format defined in the README, and as a table to be read. */
+/* The report as JSON, in the format that docs/report.md defines, and as a table to be read. */
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
 

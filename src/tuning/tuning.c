@@ -158,8 +158,8 @@ void clb_tuning_check_config(const struct clb_config *config)
     size_t value;
     if (config->kernel != NULL && !find_family(config->kernel, &family))
         clb_complain(
-            "CLBLAS_SHIM_KERNEL=%s is not a kernel family (README has the list), the device's "
-            "own is used",
+            "CLBLAS_SHIM_KERNEL=%s is not a kernel family (docs/variables.md has the list), the "
+            "device's own is used",
             config->kernel);
     for (size_t i = 0; i < config->override_count; i++) {
         const struct clb_param_override *override = &config->overrides[i];

@@ -439,7 +439,7 @@ static void check_reports(void)
     char command[400];
     const char *python = getenv("PYTHON3"), *source = getenv("srcdir");
     if (python == NULL || *python == '\0' || source == NULL) {
-        tap_skip("no python3", "reports have exactly the README's keys");
+        tap_skip("no python3", "reports have exactly the keys that are documented");
         return;
     }
     snprintf(command, sizeof command, "'%s' '%s/testing/unit/check_report.py' %s/*.json*", python,
