@@ -9,8 +9,8 @@
  * Nothing is written to the caller's matrix before the factorisation on the device is complete.
  * After a failure until then the next library factors the intact matrix. The columns are written
  * back from left to right; clb_getrf_resume handles a failure during that. */
-#ifndef CLB_LU_H
-#define CLB_LU_H
+#ifndef CLB_GETRF_H
+#define CLB_GETRF_H
 
 #include "dmat.h"
 #include "lapack.h"

@@ -3,8 +3,8 @@
  *
  * Memory for one panel is enough for look-ahead: the download of the next panel is enqueued behind
  * work that waits for the upload of the last one. */
-#ifndef CLB_SHUTTLE_H
-#define CLB_SHUTTLE_H
+#ifndef CLB_PANEL_STAGING_H
+#define CLB_PANEL_STAGING_H
 
 #include "transfer_queue.h"
 

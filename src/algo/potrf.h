@@ -16,8 +16,8 @@
  * After a failure until then the next library factors the intact matrix. The columns before a pivot
  * that is not positive are written back from left to right; clb_potrf_resume handles a failure
  * during that. */
-#ifndef CLB_CHOL_H
-#define CLB_CHOL_H
+#ifndef CLB_POTRF_H
+#define CLB_POTRF_H
 
 #include "potf2.h"
 #include "dmat.h"

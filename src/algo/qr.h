@@ -7,8 +7,8 @@
  * Nothing is written to the caller's matrix before the factorisation on the device is complete:
  * until then a failure means that the next library factors the intact matrix. The columns are
  * written back from left to right; a failure in it is what clb_geqrf_resume is for. */
-#ifndef CLB_QR_H
-#define CLB_QR_H
+#ifndef CLB_ALGO_QR_H
+#define CLB_ALGO_QR_H
 
 #include "reflect.h"
 

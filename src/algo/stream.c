@@ -310,7 +310,7 @@ static void report(const struct clb_stream *stream, const struct clb_schedule *s
     clb_log(CLB_LOG_DEBUG,
             "stream: %zux%zux%zu, %zu loads in %zu pieces, %zu strips in %zu, %zu "
             "staging_threads%s; ms "
-            "held %.2f first %.2f loaded %.2f queued %.2f merged %.2f end %.2f; staging_threads' "
+            "held %.2f first %.2f loaded %.2f queued %.2f merged %.2f end %.2f; threads' "
             "idle %.1f "
             "copy %.1f enqueue %.1f up %.1f down %.1f merge %.1f prefault %.1f",
             stream->problem->m, stream->problem->n, stream->problem->k, schedule->loads,

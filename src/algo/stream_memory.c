@@ -89,7 +89,7 @@ static size_t upload_first(const struct clb_stream *stream)
 
 /* Get as many staging threads as are available and have work; with fewer than two the calling
  * thread moves everything itself. */
-static clb_status get_porters(struct clb_stream *stream)
+static clb_status get_staging_threads(struct clb_stream *stream)
 {
     size_t pieces = stream->schedule.load_pieces + stream->schedule.strip_pieces;
     size_t forced = stream->variant->tuning.value[CLB_PARAM_THREADS];
@@ -111,7 +111,7 @@ static clb_status get_porters(struct clb_stream *stream)
     return status;
 }
 
-static clb_status get_lanes(struct clb_stream *stream)
+static clb_status get_queue_sets(struct clb_stream *stream)
 {
     clb_status status = clb_queue_set_acquire(stream->runtime, &stream->queue_set);
     size_t queues = stream->variant->tuning.value[CLB_PARAM_QUEUES];
@@ -128,11 +128,11 @@ static clb_status get_lanes(struct clb_stream *stream)
 
 clb_status clb_stream_get(struct clb_stream *stream)
 {
-    clb_status status = get_lanes(stream);
+    clb_status status = get_queue_sets(stream);
     if (status == CLB_OK)
         status = get_buffers(stream);
     if (status == CLB_OK)
-        status = get_porters(stream);
+        status = get_staging_threads(stream);
     return status;
 }
 

@@ -292,8 +292,8 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
 /* From this depth on slabs are smaller, so that the plan may use first_slabs (stream.h): 6 % faster
  * at n = 16384 on an H200 (2026-11). At n = 8192 the download of the results takes as long as the
  * computation of the other half. */
-#define OPENING_MIN  ((size_t)12288)
-#define OPENING_SLAB ((size_t)4096)
+#define SPLIT_MIN_K ((size_t)12288)
+#define SPLIT_SLAB  ((size_t)4096)
 
 /* The smallest depth of a slab that pays. For CPU kernels it is one pass, whose operands fit into
  * their caches (2 to 4 % faster than 256 at n = 1024, one thread; Xeon, PoCL 3.1, 2026-11). */
@@ -308,8 +308,8 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
 {
     size_t wanted = clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1), k = problem->k;
     size_t parts = clb_precision_parts(problem->precision);
-    if (problem->level3 == NULL && k * parts >= OPENING_MIN)
-        wanted = clb_min(wanted, OPENING_SLAB / parts);
+    if (problem->level3 == NULL && k * parts >= SPLIT_MIN_K)
+        wanted = clb_min(wanted, SPLIT_SLAB / parts);
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
         size_t unit = clb_gemm_unit(variant, x.role);

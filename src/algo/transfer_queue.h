@@ -13,8 +13,8 @@
  *
  * Several transfers may use the same device memory one after the other: an upload can be held back
  * until the work on the memory's previous content is done. */
-#ifndef CLB_FERRY_H
-#define CLB_FERRY_H
+#ifndef CLB_TRANSFER_QUEUE_H
+#define CLB_TRANSFER_QUEUE_H
 
 #include "dmat.h"
 

@@ -235,8 +235,8 @@ struct clb_host_state {
 /* Called by the program's thread before and after any code that may enter the OpenCL driver. In
  * between asynchronous signals are blocked (new threads inherit the mask), the floating-point
  * environment is the default and cancellation is disabled; errno is restored at the end. */
-void clb_host_state_save(struct clb_host_state *guest);
-void clb_host_state_restore(const struct clb_host_state *guest);
+void clb_host_state_save(struct clb_host_state *state);
+void clb_host_state_restore(const struct clb_host_state *state);
 
 /* ---- signals.c: the program's signals while the driver works --------------------------------- */
 

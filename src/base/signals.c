@@ -31,23 +31,23 @@
 #define SIGNALS 64
 
 /* Time between two checks: while a task runs, in which a driver may install handlers; otherwise. */
-#define TASK_INTERVAL_NS  1000000L
-#define GUEST_INTERVAL_NS 50000000L
+#define TASK_INTERVAL_NS   1000000L
+#define THREAD_INTERVAL_NS 50000000L
 
 /* The watcher goes to sleep after so many checks that find no thread inside the driver. */
 #define IDLE_LOOKS 4
 
 /* Most threads inside the driver that are registered; further ones are ignored. Their masks are
  * stored here and not on their stacks, because a SIGSEGV handler may jump out of the driver. */
-#define MAX_GUESTS 256
+#define MAX_THREADS 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct {
     bool used;
     sigset_t mask; /* the thread's signal mask before it entered the driver */
-} guests[MAX_GUESTS];
-static int guest_count;
+} threads[MAX_THREADS];
+static int thread_count;
 static bool watcher_exists;
 static bool asleep; /* the watcher waits for `wake` */
 
@@ -225,9 +225,9 @@ static void list_awaited(sigset_t *awaited)
     sigemptyset(awaited);
     if (sigpending(&pending) != 0 || sigisemptyset(&pending))
         return;
-    for (int i = 0; i < MAX_GUESTS; i++) {
-        for (int number = 1; guests[i].used && number <= SIGNALS; number++) {
-            if (sigismember(&pending, number) == 1 && sigismember(&guests[i].mask, number) == 0)
+    for (int i = 0; i < MAX_THREADS; i++) {
+        for (int number = 1; threads[i].used && number <= SIGNALS; number++) {
+            if (sigismember(&pending, number) == 1 && sigismember(&threads[i].mask, number) == 0)
                 sigaddset(awaited, number);
         }
     }
@@ -272,8 +272,8 @@ static void *watch(void *unused)
     pthread_mutex_lock(&lock);
     for (;;) {
         sigset_t awaited;
-        bool task = atomic_load(&task_runs), looks = clb_now() - last > 0.9e-9 * GUEST_INTERVAL_NS;
-        idle = task || guest_count > 0 ? 0 : idle + 1;
+        bool task = atomic_load(&task_runs), looks = clb_now() - last > 0.9e-9 * THREAD_INTERVAL_NS;
+        idle = task || thread_count > 0 ? 0 : idle + 1;
         if (looks)
             list_awaited(&awaited);
         pthread_mutex_unlock(&lock);
@@ -288,8 +288,8 @@ static void *watch(void *unused)
         }
         pthread_mutex_lock(&lock);
         if (idle < IDLE_LOOKS) {
-            sleep_for(task ? TASK_INTERVAL_NS : GUEST_INTERVAL_NS);
-        } else if (guest_count == 0 && !atomic_load(&task_runs)) {
+            sleep_for(task ? TASK_INTERVAL_NS : THREAD_INTERVAL_NS);
+        } else if (thread_count == 0 && !atomic_load(&task_runs)) {
             asleep = true;
             pthread_cond_wait(&wake, &lock);
             asleep = false;
@@ -307,8 +307,8 @@ static void signals_forget_in_child(void)
     static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
     lock = task_lock = unlocked;
     wake = unwaited;
-    memset(guests, 0, sizeof guests);
-    guest_count = 0;
+    memset(threads, 0, sizeof threads);
+    thread_count = 0;
     watcher_exists = asleep = false;
     atomic_store(&task_runs, false);
 }
@@ -336,12 +336,12 @@ int clb_signals_enter(const sigset_t *mask)
 {
     int slot = 0;
     pthread_mutex_lock(&lock);
-    while (slot < MAX_GUESTS && guests[slot].used)
+    while (slot < MAX_THREADS && threads[slot].used)
         slot++;
-    if (slot < MAX_GUESTS) {
-        guests[slot].used = true;
-        guests[slot].mask = *mask;
-        guest_count++;
+    if (slot < MAX_THREADS) {
+        threads[slot].used = true;
+        threads[slot].mask = *mask;
+        thread_count++;
     }
     if (asleep)
         pthread_cond_signal(&wake);
@@ -352,9 +352,9 @@ int clb_signals_enter(const sigset_t *mask)
 void clb_signals_leave(int slot)
 {
     pthread_mutex_lock(&lock);
-    if (slot < MAX_GUESTS && guests[slot].used) { /* false in a forked child */
-        guests[slot].used = false;
-        guest_count--;
+    if (slot < MAX_THREADS && threads[slot].used) { /* false in a forked child */
+        threads[slot].used = false;
+        thread_count--;
     }
     pthread_mutex_unlock(&lock);
 }

@@ -1,6 +1,6 @@
 /* signals.h: signals of threads inside the driver; for host_state.c, signals.c and workers.c. */
-#ifndef CLB_GUESTS_H
-#define CLB_GUESTS_H
+#ifndef CLB_SIGNALS_H
+#define CLB_SIGNALS_H
 
 #include <signal.h>
 

@@ -94,7 +94,7 @@ static size_t call_inverse(const struct clb_target *target, const struct clb_inv
 /* ---- LU -------------------------------------------------------------------------------------- */
 
 /* Widen 32-bit integers in the first half of an array to 64-bit ones, from last to first. */
-static void prelaunch_in_place(int64_t *array, size_t count)
+static void widen_in_place(int64_t *array, size_t count)
 {
     for (size_t i = count; i-- > 0;) {
         int32_t value;
@@ -110,7 +110,7 @@ static size_t call_getrf(const struct clb_target *target, const struct clb_getrf
     union clb_integer info = {.wide = 0};
     ((getrf_fortran *)target->function)(&m, &n, p->a, &lda, ipiv, &info);
     if (!target->ilp64)
-        prelaunch_in_place(ipiv, clb_min(p->m, p->n));
+        widen_in_place(ipiv, clb_min(p->m, p->n));
     int64_t first_zero = target->ilp64 ? info.wide : info.narrow;
     return first_zero > 0 ? (size_t)first_zero : 0;
 }

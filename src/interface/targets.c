@@ -7,14 +7,14 @@ static const struct fallbacks {
     unsigned count;
     clb_routine routine[2];
 } fallbacks[CLB_ROUTINES] = {
-#define STAND_INS(x)                                                                               \
+#define FALLBACKS(x)                                                                               \
     [CLB_ROUTINE_##x##gemmtr] = {2, {CLB_ROUTINE_##x##gemmt, CLB_ROUTINE_##x##gemm}},              \
     [CLB_ROUTINE_##x##gemmt] = {2, {CLB_ROUTINE_##x##gemmtr, CLB_ROUTINE_##x##gemm}}
-    STAND_INS(s),
-    STAND_INS(d),
-    STAND_INS(c),
-    STAND_INS(z),
-#undef STAND_INS
+    FALLBACKS(s),
+    FALLBACKS(d),
+    FALLBACKS(c),
+    FALLBACKS(z),
+#undef FALLBACKS
     [CLB_ROUTINE_cgemm3m] = {1, {CLB_ROUTINE_cgemm}},
     [CLB_ROUTINE_zgemm3m] = {1, {CLB_ROUTINE_zgemm}},
 };

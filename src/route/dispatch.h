@@ -3,8 +3,8 @@
  * A routine's file describes a decoded call by a struct that begins with struct clb_dispatch, whose
  * functions (clb_dispatch_ops) check, run and complete the call. route.c does the rest for all
  * routines: recursion guard, threshold, choice of the device, outcome, statistics and log. */
-#ifndef CLB_OFFER_H
-#define CLB_OFFER_H
+#ifndef CLB_DISPATCH_H
+#define CLB_DISPATCH_H
 
 #include "route.h"
 
