@@ -246,10 +246,16 @@ clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, si
     return queue_end(queue, clb_cl_check(error, "clEnqueueReadBuffer"), own, event);
 }
 
+/* A blocking write of a few bytes may return before the commands ahead of it have ended, which
+ * waiting for its event would not. */
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                                const void *host)
 {
     cl_event written = NULL;
+    if (!queue->keeps)
+        return clb_cl_check(clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_TRUE, offset, size,
+                                                      host, 0, NULL, NULL),
+                            "clEnqueueWriteBuffer");
     clb_status status = clb_queue_write(queue, mem, offset, size, host, 0, NULL, &written);
     if (status == CLB_OK)
         return wait_for(queue, written);
@@ -261,6 +267,10 @@ clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset
                               void *host)
 {
     cl_event read = NULL;
+    if (!queue->keeps)
+        return clb_cl_check(clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_TRUE, offset, size,
+                                                     host, 0, NULL, NULL),
+                            "clEnqueueReadBuffer");
     clb_status status = clb_queue_read(queue, mem, offset, size, host, 0, NULL, &read);
     if (status == CLB_OK)
         return wait_for(queue, read);
