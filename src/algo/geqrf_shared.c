@@ -66,7 +66,7 @@ clb_status clb_geqrf_run_shared(struct clb_qr *qr, const struct clb_gemm_variant
     qr->result->columns_written = written ? problem->n : 0;
     bool idle = clb_workspace_finish(&qr->workspace);
     if (caller.mem != NULL && idle)
-        clb_cl.ReleaseMemObject(caller.mem);
+        clb_mem_release(caller.mem);
     clb_qr_close(qr, idle);
     return status;
 }

@@ -360,7 +360,7 @@ static clb_status do_in_turn(struct getf2_work *work)
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
     if (last_strip != NULL && event != NULL)
-        clb_cl.ReleaseEvent(last_strip);
+        clb_event_release(last_strip);
     if (event != NULL) {
         last_strip = event;
         last_queue = work->workspace->queue;

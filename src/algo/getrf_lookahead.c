@@ -100,7 +100,7 @@ static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace
 static void release(cl_event *event)
 {
     if (*event != NULL)
-        clb_cl.ReleaseEvent(*event);
+        clb_event_release(*event);
     *event = NULL;
 }
 

@@ -140,7 +140,7 @@ clb_status clb_getrf_run_shared(struct clb_getrf_run *lu, const struct clb_gemm_
         status = take_out(lu);
     bool idle = clb_workspace_finish(&lu->workspace);
     if (caller.mem != NULL && idle)
-        clb_cl.ReleaseMemObject(caller.mem);
+        clb_mem_release(caller.mem);
     clb_getrf_close(lu, idle);
     return status;
 }

@@ -196,7 +196,7 @@ static bool inplace_end_run(struct clb_inplace *run, bool enqueued)
     bool good = !enqueued || clb_queue_set_check(run->queue_set) == CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(run->event); i++) {
         if (run->event[i] != NULL)
-            clb_cl.ReleaseEvent(run->event[i]);
+            clb_event_release(run->event[i]);
     }
     clb_operands_close(run->runtime, &run->operands, idle);
     clb_inplace_put(run, idle);

@@ -68,7 +68,7 @@ void clb_inplace_put(struct clb_inplace *run, bool idle)
 {
     for (size_t i = 0; run->a != NULL && i < run->a_count + run->b_count; i++) {
         if (run->a[i].ready != NULL)
-            clb_cl.ReleaseEvent(run->a[i].ready);
+            clb_event_release(run->a[i].ready);
         inplace_pack_put_or_leak(run, run->a[i].buffer, idle);
     }
     for (size_t i = 0; i < CLB_COUNT_OF(run->c); i++) {
@@ -179,7 +179,7 @@ static clb_status ensure_kept(struct clb_inplace *run, const struct clb_rect *bl
         return CLB_OK;
     bool both = plan->queues > 1, over = both && slot->holds != 0;
     if (slot->ready != NULL)
-        clb_cl.ReleaseEvent(slot->ready);
+        clb_event_release(slot->ready);
     slot->ready = NULL;
     slot->holds = chunk + 1;
     slot->turn = turn;

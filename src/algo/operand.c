@@ -163,7 +163,7 @@ void clb_operands_close(struct clb_runtime *runtime, struct clb_operands *operan
 {
     for (size_t i = 0; idle && i < CLB_COUNT_OF(operands->wrapped); i++) {
         if (operands->wrapped[i] != NULL)
-            clb_cl.ReleaseMemObject(operands->wrapped[i]);
+            clb_mem_release(operands->wrapped[i]);
     }
     if (idle) {
         clb_buffer_put(runtime, operands->raw[0]);

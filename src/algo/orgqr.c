@@ -198,7 +198,7 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     clb_transfer_queue_close(&run.transfers, idle);
     free(run.transfer);
     if (run.wrapped != NULL && idle)
-        clb_cl.ReleaseMemObject(run.wrapped);
+        clb_mem_release(run.wrapped);
     clb_reflectors_close(&run.reflectors, idle);
     clb_buffer_end(runtime, run.copy, idle);
     clb_buffer_end(runtime, run.memory, idle);

@@ -17,7 +17,7 @@ void clb_panel_staging_close(struct clb_panel_staging *staging, bool idle)
     if (staging->workspace == NULL)
         return;
     if (staging->down != NULL)
-        clb_cl.ReleaseEvent(staging->down);
+        clb_event_release(staging->down);
     clb_buffer_end(staging->workspace->runtime, staging->pinned, idle);
 }
 

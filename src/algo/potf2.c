@@ -62,7 +62,7 @@ void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, b
 {
     for (size_t i = 0; i < CLB_COUNT_OF(block->seen); i++) {
         if (block->seen[i] != NULL)
-            clb_cl.ReleaseEvent(block->seen[i]);
+            clb_event_release(block->seen[i]);
     }
     clb_buffer_end(workspace->runtime, block->state, idle);
     clb_buffer_end(workspace->runtime, block->state_host, idle);

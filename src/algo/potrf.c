@@ -207,7 +207,7 @@ static clb_status step_here(struct clb_chol *chol, size_t k, size_t width)
     if (status == CLB_OK)
         status = potrf_factor_here(chol, k, &width, &event);
     if (event != NULL)
-        clb_cl.ReleaseEvent(event);
+        clb_event_release(event);
     if (status == CLB_OK && width > 0)
         status = potrf_solve(chol, k, width);
     return status;

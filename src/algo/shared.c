@@ -119,7 +119,7 @@ clb_status clb_operand_view_open(struct clb_operand_view *view, struct clb_works
 void clb_operand_view_close(struct clb_operand_view *view, struct clb_runtime *runtime, bool idle)
 {
     if (view->wrapped != NULL && idle)
-        clb_cl.ReleaseMemObject(view->wrapped);
+        clb_mem_release(view->wrapped);
     clb_buffer_end(runtime, view->copy, idle);
     *view = (struct clb_operand_view){0};
 }

@@ -159,7 +159,7 @@ static clb_status solve_shared_end_run(struct solve_shared_run *run)
     clb_status status = clb_queue_set_check(run->workspace.queue_set);
     for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++) {
         if (run->slot[i].ready != NULL)
-            clb_cl.ReleaseEvent(run->slot[i].ready);
+            clb_event_release(run->slot[i].ready);
         clb_buffer_end(run->runtime, run->slot[i].buffer, idle);
     }
     clb_operand_view_close(&run->view, run->runtime, idle);

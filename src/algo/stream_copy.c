@@ -219,7 +219,7 @@ static clb_status upload(struct clb_staging_thread *thread, size_t piece)
     help_others(thread, piece);
     clb_staging_thread_spent(thread, CLB_SPELL_COPY);
     if (thread->busy[turn] != NULL)
-        status = clb_cl_check(clb_cl.WaitForEvents(1, &thread->busy[turn]), "clWaitForEvents");
+        status = clb_event_wait(&thread->busy[turn]);
     thread->busy[turn] = NULL;
     clb_staging_thread_spent(thread, CLB_SPELL_UP);
     if (status != CLB_OK)
@@ -265,8 +265,7 @@ static clb_status check_flag(struct clb_stream *stream, const struct clb_strip *
     *clean = true;
     if (stream->flag == NULL)
         return CLB_OK;
-    clb_status status = clb_cl_check(
-        clb_cl.WaitForEvents(1, &stream->schedule.step[strip->step].checked), "clWaitForEvents");
+    clb_status status = clb_event_wait(&stream->schedule.step[strip->step].checked);
     *clean = ((const volatile cl_uint *)stream->words->host)[strip->step] == 0;
     if (status == CLB_OK && !*clean) {
         pthread_mutex_lock(&stream->lock);
@@ -312,9 +311,8 @@ static clb_status end_download(struct clb_staging_thread *thread)
     struct clb_stream *stream = thread->stream;
     size_t piece = thread->pending - 1;
     struct clb_strip *strip = strip_of_piece(stream, piece);
-    clb_status status =
-        clb_cl_check(clb_cl.WaitForEvents(1, &thread->pending_event), "clWaitForEvents");
-    clb_cl.ReleaseEvent(thread->pending_event);
+    clb_status status = clb_event_wait(&thread->pending_event);
+    clb_event_release(thread->pending_event);
     thread->pending = 0;
     bool clean = true;
     if (status == CLB_OK)
@@ -384,11 +382,7 @@ enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
 static bool would_wait(const struct clb_staging_thread *thread)
 {
     cl_event event = thread->busy[thread->turn_up % 2];
-    cl_int state = CL_COMPLETE;
-    return event != NULL &&
-           clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
-                               NULL) == CL_SUCCESS &&
-           state > CL_COMPLETE;
+    return event != NULL && clb_event_is_pending(event);
 }
 
 /* The next job, and its piece or prefault unit; waits for one. JOB_NONE: the run is over. */

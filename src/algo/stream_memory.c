@@ -141,7 +141,7 @@ clb_status clb_stream_get(struct clb_stream *stream)
 static void stream_memory_release_event(cl_event event)
 {
     if (event != NULL)
-        clb_cl.ReleaseEvent(event);
+        clb_event_release(event);
 }
 
 void clb_stream_release_loads(struct clb_stream *stream)

@@ -117,7 +117,7 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers,
 static void transfer_queue_release_event(cl_event *event)
 {
     if (*event != NULL)
-        clb_cl.ReleaseEvent(*event);
+        clb_event_release(*event);
     *event = NULL;
 }
 

@@ -193,7 +193,7 @@ void clb_host_unmap(void *memory, size_t size);
 uint64_t clb_memory_available(struct clb_runtime *runtime);
 
 /* A read-only buffer that uses the caller's memory [host, host+size) in place. The memory must stay
- * valid while a command uses it; release the buffer with clb_cl.ReleaseMemObject. */
+ * valid while a command uses it; release the buffer with clb_mem_release. */
 clb_status clb_buffer_wrap(struct clb_runtime *runtime, const void *host, size_t size,
                            cl_mem *mem) CLB_MUST_CHECK;
 
@@ -216,6 +216,34 @@ bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_
                             const char *check);
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check);
+
+/* ---- events and buffers that a caller holds ----------------------------------------------------
+ */
+
+/* Wait for one command. CLB_ERR_OPENCL when it has failed. */
+static inline CLB_MUST_CHECK clb_status clb_event_wait(const cl_event *event)
+{
+    return clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
+}
+
+/* True when the command has not ended yet; false also when the driver does not say. */
+static inline bool clb_event_is_pending(cl_event event)
+{
+    cl_int state = CL_COMPLETE;
+    return clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                               NULL) == CL_SUCCESS &&
+           state > CL_COMPLETE;
+}
+
+static inline void clb_event_release(cl_event event)
+{
+    clb_cl.ReleaseEvent(event);
+}
+
+static inline void clb_mem_release(cl_mem mem)
+{
+    clb_cl.ReleaseMemObject(mem);
+}
 
 /* ---- queue.c: in-order queues that detect failed commands ------------------------------------ */
 
