@@ -373,7 +373,8 @@ static void skip_every_kernel(const struct setting *setting, run_function *run)
     }
     run(runtime, variant, setting, &none);
     shared->launches = launches;
-    expect(fake_cl.missed <= 6, "%ld kernels were not launched", fake_cl.missed);
+    /* How many kernels a run launches may depend on time: panels are enqueued as pieces arrive. */
+    expect(fake_cl.missed <= 6 + launches / 4, "%ld kernels were not launched", fake_cl.missed);
 }
 
 static void lu_skipping(void *setting)

@@ -287,7 +287,7 @@ static void skip_every_kernel(void *argument)
     }
     run_once(runtime, variant, setting, &none);
     shared->launches = launches;
-    expect(fake_cl.missed <= 6, "%ld kernels were not launched", fake_cl.missed);
+    expect(fake_cl.missed <= 6 + launches / 4, "%ld kernels were not launched", fake_cl.missed);
 }
 
 static void test(const struct setting *settings, size_t tests, run_function *run, uint64_t *seed)
