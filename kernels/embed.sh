@@ -7,7 +7,7 @@ file=$1
 base=$(basename "$file")
 name=clb_kernel_$(basename "$file" .cl)
 printf '/* Made by kernels/embed.sh from %s. */\n' "$base"
-printf '#include "algo/kernels.h"\n\nstatic const char text[] = {\n'
+printf '#include "kernel/kernels.h"\n\nstatic const char text[] = {\n'
 inline()
 {
     awk -v base="$base" -v folder="$(dirname "$file")" '

@@ -43,7 +43,7 @@ typedef float2 pair;
 #define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
 #define CLB_INLINE static inline __attribute__((always_inline))
 
-/* The kinds of matrices, as src/algo/structure_device.c has them. */
+/* The kinds of matrices, as src/gemm/structure_device.c has them. */
 #define CLB_UPPER      1
 #define CLB_HERMITIAN  2
 #define CLB_TRIANGULAR 4

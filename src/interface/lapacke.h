@@ -9,7 +9,7 @@
 
 #include "abi.h"
 
-#include "algo/dmat.h"
+#include "dense/dense.h"
 
 /* lapacke.c: true when the next library's functions of the symbol's form check for NaN. */
 bool clb_lapacke_checks_nan(const struct clb_symbol *symbol, const void *caller);

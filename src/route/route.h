@@ -5,9 +5,9 @@
 #ifndef CLB_ROUTE_H
 #define CLB_ROUTE_H
 
-#include "algo/algo.h"
-#include "algo/lapack.h"
-#include "algo/level3.h"
+#include "gemm/gemm.h"
+#include "lapack/lapack.h"
+#include "gemm/level3.h"
 #include "next/next.h"
 #include "route/forms.h"
 

@@ -2,8 +2,8 @@
 #ifndef LU_H
 #define LU_H
 
-#include "algo/lapack.h"
-#include "algo/level3.h"
+#include "lapack/lapack.h"
+#include "gemm/level3.h"
 #include "bench.h"
 
 enum routine {

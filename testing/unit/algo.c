@@ -1,5 +1,5 @@
 /* The algo layer: plans, the merge, and runs under memory limits. */
-#include "algo/stream.h"
+#include "gemm/stream.h"
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"

@@ -5,7 +5,7 @@
 #include "matrix.h"
 #include "tap.h"
 
-#include "algo/algo.h"
+#include "gemm/gemm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef LEVEL3_CASE_H
 #define LEVEL3_CASE_H
 
-#include "algo/level3.h"
+#include "gemm/level3.h"
 #include "dense.h"
 
 typedef enum level3_routine {

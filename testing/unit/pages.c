@@ -1,6 +1,6 @@
 /* Memory that the program never touched: every result arrives there, nothing beside it is written,
  * and no page is asked for that holds nothing of C. */
-#include "algo/algo.h"
+#include "gemm/gemm.h"
 #include "matrix.h"
 #include "tap.h"
 

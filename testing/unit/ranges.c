@@ -5,8 +5,8 @@
  * source with a packing that raises the flag on large elements, and a product that is twice as
  * large, by which its strips are recognised. Exactly the strips of the steps before the one that
  * loads a large element must be its own, with any number of threads. */
-#include "algo/kernels.h"
-#include "algo/stream.h"
+#include "kernel/kernels.h"
+#include "gemm/stream.h"
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"

@@ -1,0 +1,124 @@
+/* Merging finished tiles into the caller's matrix, on the CPU. */
+#include "blas.h"
+
+#include <string.h>
+
+/* Short columns lie on a page each, where the hardware's prefetchers stop: lines of C are
+ * prefetched some columns before they are written. */
+#define SHORT_COLUMN  ((size_t)4 << 10)
+#define COLUMNS_AHEAD 4
+
+static inline void fetch_column(const void *c, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch((const char *)c + at, 1);
+}
+
+#define CLB_REAL          float
+#define CLB_MERGE         merge_s
+#define CLB_FINITE        is_finite_s
+#define CLB_MERGE_COMPLEX merge_c
+#include "merge.t.h"
+#undef CLB_REAL
+#undef CLB_MERGE
+#undef CLB_FINITE
+#undef CLB_MERGE_COMPLEX
+
+#define CLB_REAL          double
+#define CLB_MERGE         merge_d
+#define CLB_FINITE        is_finite_d
+#define CLB_MERGE_COMPLEX merge_z
+#include "merge.t.h"
+#undef CLB_REAL
+#undef CLB_MERGE
+#undef CLB_FINITE
+#undef CLB_MERGE_COMPLEX
+
+/* Copy one column; `element` is a constant in each call. */
+static inline void copy_ordered(size_t rows, const uint32_t *order, const char *x, char *y,
+                                size_t element)
+{
+    for (size_t i = 0; i < rows; i++)
+        memcpy(y + i * element, x + order[i] * element, element);
+}
+
+void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const uint32_t *order,
+                      const void *x, size_t ldx, void *y, size_t ldy)
+{
+    size_t element = clb_precision_size(precision);
+    const char *from = x;
+    char *to = y;
+    for (size_t j = 0; j < cols; j++, from += ldx * element, to += ldy * element) {
+        if (element == 4)
+            copy_ordered(rows, order, from, to, 4);
+        else if (element == 8)
+            copy_ordered(rows, order, from, to, 8);
+        else
+            copy_ordered(rows, order, from, to, 16);
+    }
+}
+
+void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
+                        size_t cols, const void *x, size_t ldx, void *y, size_t ldy)
+{
+    size_t element = clb_precision_size(precision);
+    for (size_t j = 0; j < cols; j++) {
+        /* The first row below the upper part, or of the lower part. */
+        ptrdiff_t edge = diagonal + (ptrdiff_t)j + upper;
+        size_t cut = edge < 0 ? 0 : clb_min((size_t)edge, rows);
+        size_t first = upper ? 0 : cut, count = upper ? cut : rows - cut;
+        memcpy((char *)y + (first + j * ldy) * element,
+               (const char *)x + (first + j * ldx) * element, count * element);
+    }
+}
+
+const void *clb_scalar_zero(clb_precision precision)
+{
+    static const double zero[2] = {0}; /* all bits are zero, in every precision */
+    (void)precision;
+    return zero;
+}
+
+const void *clb_scalar_one(clb_precision precision)
+{
+    static const float one_s[2] = {1};
+    static const double one_d[2] = {1};
+    return clb_precision_real_size(precision) == sizeof(float) ? (const void *)one_s : one_d;
+}
+
+bool clb_scalar_equal(clb_precision precision, const void *x, const void *y)
+{
+    size_t count = clb_precision_parts(precision);
+    bool equal = true;
+    for (size_t i = 0; i < count; i++)
+        equal = equal && (clb_precision_real_size(precision) == sizeof(float)
+                              ? ((const float *)x)[i] == ((const float *)y)[i]
+                              : ((const double *)x)[i] == ((const double *)y)[i]);
+    return equal;
+}
+
+void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alpha, const void *p,
+                    size_t ldp, const void *beta, void *c, size_t ldc)
+{
+    switch (precision) {
+    case CLB_S:
+        merge_s(m, n, *(const float *)alpha, p, ldp, *(const float *)beta, c, ldc);
+        break;
+    case CLB_D:
+        merge_d(m, n, *(const double *)alpha, p, ldp, *(const double *)beta, c, ldc);
+        break;
+    case CLB_C:
+        merge_c(m, n, alpha, p, ldp, beta, c, ldc);
+        break;
+    default:
+        merge_z(m, n, alpha, p, ldp, beta, c, ldc);
+    }
+}
+
+bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp)
+{
+    size_t parts = clb_precision_parts(precision);
+    return clb_precision_real_size(precision) == sizeof(float)
+               ? is_finite_s(parts * m, n, p, parts * ldp)
+               : is_finite_d(parts * m, n, p, parts * ldp);
+}

@@ -1,0 +1,215 @@
+/* kernel: kernel families, the variants that are built from them, and how they are launched. */
+#ifndef CLB_KERNEL_H
+#define CLB_KERNEL_H
+
+#include "blas/blas.h"
+#include "tuning/tuning.h"
+
+/* ---- family.c: the host's description of kernel families ------------------------------------- */
+
+typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
+
+struct clb_geometry {
+    size_t global[2], local[2];
+    cl_uint dimensions;
+};
+
+/* A kernel family: its source and the launch geometry that the file's header comment states. */
+struct clb_gemm_family {
+    const struct clb_source *source;
+    /* False when the values are inconsistent or too large for the device; `element` is the size of
+     * a real number. */
+    bool (*fits)(const size_t *value, const struct clb_device *device, size_t element);
+    struct clb_geometry (*pack)(const size_t *value, clb_operand_role role, size_t w, size_t k);
+    struct clb_geometry (*gemm)(const size_t *value, size_t m, size_t n);
+    /* Split families: bytes of a packed block, width x KU elements. These families count offsets of
+     * packed operands in bytes. The last argument of their packing kernels is a flag, which is
+     * raised when an element is outside the range for which the family keeps its accuracy. NULL in
+     * other families, whose packed elements have the operand's type. */
+    size_t (*block_bytes)(const size_t *value, size_t width);
+    bool has_direct; /* has a kernel that reads B unpacked; B is contiguous in depth then */
+    /* Has kernels that skip what is zero or not wanted, that pack triangles, and that read B from
+     * A's packed panels. */
+    bool has_skip;
+};
+
+const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
+
+/* ---- variant.c: a family with its parameters, built and checked on the device ---------------- */
+
+struct clb_gemm_variant {
+    clb_precision precision;
+    struct clb_gemm_tuning tuning;
+    const struct clb_gemm_family *family;
+    struct clb_program *program;
+    /* Families with has_skip: where the program with those kernels is stored once it is built. NULL
+     * in variants from clb_gemm_variant_make, which compute plain products only. */
+    struct clb_program **shapes;
+    char name[32]; /* "gemm-cpu-32x8", for reports */
+    /* Split families: the variant for the problems and operands that this one can't compute. */
+    const struct clb_gemm_variant *plain;
+};
+
+static inline bool clb_gemm_is_split(const struct clb_gemm_variant *variant)
+{
+    return variant->family->block_bytes != NULL;
+}
+
+/* The variant for a precision on the runtime's device: chosen, built and self-checked by the first
+ * caller. A family that doesn't build or miscalculates is dropped with a log line and the next one
+ * of the table is tried; CLB_ERR_UNSUPPORTED when none is left. */
+clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
+                                const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+
+/* Build the kernels that has_skip stands for and store their program at *variant->shapes. */
+clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
+                                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
+ * split family's variant made this way has no `plain`. CLB_ERR_UNSUPPORTED when the values don't
+ * suit the family or the device, CLB_ERR_BUILD when the kernels do not build or miscalculate. */
+clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
+                                 const struct clb_gemm_tuning *tuning,
+                                 struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* ---- matrices in the device's memory --------------------------------------------------------- */
+
+/* A column-major matrix, or part of one: element (i, j) is at offset + i + j*ld of the buffer.
+ * Everything counts elements. */
+struct clb_dmat {
+    cl_mem mem;
+    size_t offset, rows, cols, ld;
+};
+
+static inline struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col,
+                                            size_t rows, size_t cols)
+{
+    return (struct clb_dmat){x->mem, x->offset + row + col * x->ld, rows, cols, x->ld};
+}
+
+/* ---- prelaunch.c ----------------------------------------------------------------------------- */
+
+/* Order of the matrices with which structure_device.c checks kernels: several micro-tiles and
+ * passes. */
+size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
+
+/* Launch every kernel of a new variant once, with the largest grid that it will ever have. Only
+ * PoCL needs this, before any other launch of the kernels; prelaunch.c tells why. */
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* The same for the kernels that skip parts of a product or pack triangles, and for the kernel that
+ * reads B from A's panels. They are built only when a problem needs them. */
+clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
+                                     const struct clb_gemm_variant *variant,
+                                     clb_op b_op_of_a) CLB_MUST_CHECK;
+
+/* ---- launch.c: the kernels of a variant ------------------------------------------------------
+ *
+ * Everything outside this part counts elements of the problem. Kernels multiply real matrices; a
+ * complex product is computed as a real one, and only the packing differs. With interleaved storage
+ * C (m x n, ldc) is the real 2m x n matrix with leading dimension 2*ldc. A is packed as the real
+ * 2m x 2k matrix whose 2 x 2 blocks are [re -im; im re], and B as the real 2k x n matrix whose rows
+ * are re and im in turn. This takes 8mnk flops, no more than a complex product needs. Launch
+ * geometry and parameters (CLB_MR, CLB_KU, ...) are in real elements. */
+
+/* The multiples of rows of A or columns of B at which panels begin, and those of depth to which
+ * they are padded. */
+size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role);
+size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
+
+/* Most rows of A or columns of B in one launch; SIZE_MAX where there is no limit. No launch may be
+ * wider than those of prelaunch.c. */
+size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
+
+/* True when panels of A consist of whole panels of B and a kernel can read B from them. */
+bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
+
+struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
+                                           clb_operand_role role, size_t w, size_t k);
+struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
+                                               size_t n);
+
+/* Elements of an operand in device memory: element (i, p) is at offset + i*di + p*dp, where one of
+ * the strides is 1 and the other ld. */
+struct clb_chunk {
+    cl_mem mem;
+    cl_ulong offset, ld;
+    bool depth_contiguous; /* dp is 1 */
+    bool conjugated;    /* the operand's elements are the conjugates; ignored for real precisions */
+    unsigned triangle;  /* CLB_TRIANGLE_...; 0: a general matrix */
+    ptrdiff_t diagonal; /* the triangle's diagonal is at p = i + diagonal */
+};
+
+/* Triangular chunks, as in kernels/cpu_triangle.h, for families with has_skip. */
+enum {
+    CLB_TRIANGLE_LOW = 1,  /* element (i, p) is zero for p > i + diagonal */
+    CLB_TRIANGLE_HIGH = 2, /* for p < i + diagonal */
+    CLB_TRIANGLE_UNIT = 4  /* ones on the diagonal */
+};
+
+/* The queue of a command, the events that it waits for, and where to store its own event; `event`
+ * is NULL when no event is wanted. */
+struct clb_order {
+    struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
+    cl_uint waits;
+    const cl_event *wait_list;
+    cl_event *event;
+};
+
+/* Bytes of w x k packed elements; w is rounded up to the panel width, k to the depth step. */
+size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
+                        size_t k);
+
+/* Offset of the packed panels that begin with element i0, in the kernels' units; i0 is a multiple
+ * of clb_gemm_unit. */
+cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
+                           size_t k);
+
+/* Enqueue the packing of a chunk. `flag` is the range flag of split families, a cl_uint; NULL for
+ * others. */
+clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
+                         clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
+                         cl_mem packed, cl_ulong offset, cl_mem flag,
+                         struct clb_order order) CLB_MUST_CHECK;
+
+/* Parts of a product that are zero or not wanted, as in kernels/cpu_product.h, for families with
+ * has_skip. The conditions are about elements (i, p) of A, (p, j) of B, (i, j) of C. */
+enum {
+    CLB_SKIP_A_END = 1,   /* A is zero for p > i + a */
+    CLB_SKIP_A_BEGIN = 2, /* for p < i + a */
+    CLB_SKIP_B_END = 4,   /* B is zero for p > j + b */
+    CLB_SKIP_B_BEGIN = 8, /* for p < j + b */
+    CLB_SKIP_LOWER = 16,  /* C is wanted for i + c >= j */
+    CLB_SKIP_UPPER = 32   /* for i + c <= j */
+};
+struct clb_skip {
+    unsigned kind; /* 0: the product is computed in full */
+    ptrdiff_t a, b, c;
+};
+
+/* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
+ * c_offset of its buffer. If ldb is not 0, B is not packed: element (p, j) is at b_offset + p +
+ * j*ldb, counted in elements of the problem. If b_op_of_a is not CLB_OP_N, `b` holds a matrix
+ * packed as A, and B is its transpose or adjoint: columns of B are rows of that matrix. */
+struct clb_product {
+    size_t m, n, k;
+    cl_mem a, b, c;
+    cl_ulong a_offset, b_offset, ldb;
+    size_t c_offset, ldc;
+    clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where clb_gemm_shares_panels; else CLB_OP_N */
+    bool add, subtract;
+    /* With subtract: products of elements are subtracted from C one after the other. Not for split
+     * families. */
+    bool in_order;
+    bool negate; /* C = -A*B, C += -A*B */
+    struct clb_skip cut;
+};
+clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
+                             const struct clb_gemm_variant *variant,
+                             const struct clb_product *product,
+                             struct clb_order order) CLB_MUST_CHECK;
+
+#endif

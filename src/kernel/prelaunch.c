@@ -1,0 +1,198 @@
+/* On PoCL the first launch of each kernel must be the widest that there will be.
+ *
+ * PoCL stores a loaded kernel together with the width of its grid and loads it again for a wider
+ * grid. A command takes a reference to the loaded kernel when it begins and releases it when it
+ * ends, by a lookup that ignores the width. When a wider launch of the same kernel came in between,
+ * the lookup finds another entry, and an assertion ends the process (seen with 3.1, calls of
+ * different sizes from 8 threads). After a launch of the widest grid there is only one entry for
+ * each kernel. */
+#include "kernel.h"
+
+#include <string.h>
+
+/* For wider grids PoCL compiles another version of the kernel, without knowledge of the grid's
+ * size. */
+#define WIDEST_SPECIALISED 65535
+
+/* The streamed pipeline's launches depend on the size of the problem. On PoCL only tests use it,
+ * and their matrices are smaller than this. */
+#define STREAMED ((size_t)512)
+
+/* The size of one launch: w x k elements are packed, or m x n computed. */
+struct shape {
+    size_t rows, cols;
+};
+
+static size_t width_of(const struct clb_geometry *geometry)
+{
+    size_t second = geometry->dimensions > 1 ? geometry->global[1] : 1;
+    return clb_max(geometry->global[0], second);
+}
+
+/* The largest m and n of a launch, and the largest k of a slab. */
+static void largest(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                    size_t *m, size_t *n, size_t *k)
+{
+    const size_t *value = variant->tuning.value;
+    bool streams =
+        !runtime->device.unified || clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0;
+    size_t checked = variant->family->has_skip ? clb_gemm_check_order(variant) : 1;
+    size_t least = streams ? clb_max(STREAMED, checked) : checked;
+    size_t of_a = clb_gemm_unit(variant, CLB_OPERAND_A);
+    size_t of_b = clb_gemm_unit(variant, CLB_OPERAND_B);
+    *m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    *n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    *m = clb_max(*m == SIZE_MAX ? of_a : *m, clb_round_up(least, of_a));
+    *n = clb_max(*n == SIZE_MAX ? of_b : *n, clb_round_up(least, of_b));
+    *k = clb_round_up(clb_max(value[CLB_PARAM_SLAB], least), clb_gemm_depth_unit(variant));
+}
+
+static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
+                                 const struct clb_gemm_variant *variant, clb_operand_role role,
+                                 bool depth_contiguous, unsigned triangle)
+{
+    size_t m, n, k, panel = clb_gemm_unit(variant, role);
+    largest(queue_set->runtime, variant, &m, &n, &k);
+    size_t extent = role == CLB_OPERAND_A ? m : n;
+    struct shape shape = {extent, clb_gemm_depth_unit(variant)}, deep = {panel, k};
+    struct clb_geometry wide = clb_gemm_pack_geometry(variant, role, shape.rows, shape.cols);
+    struct clb_geometry high = clb_gemm_pack_geometry(variant, role, deep.rows, deep.cols);
+    if (width_of(&high) > width_of(&wide))
+        shape = deep;
+    struct clb_buffer *source = NULL, *packed = NULL, *flag = NULL;
+    /* With a leading dimension of 1 the source may be small; its values don't matter. */
+    clb_status status =
+        clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
+                       (shape.rows + shape.cols) * clb_precision_size(variant->precision), &source);
+    if (status == CLB_OK)
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, role, shape.rows, shape.cols), &packed);
+    if (status == CLB_OK && clb_gemm_is_split(variant))
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
+    if (status == CLB_OK) {
+        struct clb_chunk chunk = {.mem = source->mem,
+                                  .ld = 1,
+                                  .depth_contiguous = depth_contiguous,
+                                  .triangle = triangle};
+        status =
+            clb_gemm_pack(queue_set, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
+                          flag != NULL ? flag->mem : NULL, (struct clb_order){0});
+        if (clb_queue_set_finish(queue_set) != CLB_OK)
+            return CLB_ERR_OPENCL; /* outstanding commands may still use the buffers */
+    }
+    clb_buffer_put(queue_set->runtime, flag);
+    clb_buffer_put(queue_set->runtime, packed);
+    clb_buffer_put(queue_set->runtime, source);
+    return status;
+}
+
+static clb_status prelaunch_packs(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant, unsigned triangle)
+{
+    clb_status status = CLB_OK;
+    for (int kernel = 0; kernel < 4 && status == CLB_OK; kernel++)
+        status = prelaunch_pack(queue_set, variant, kernel / 2 == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
+                                kernel % 2 != 0, triangle);
+    return status;
+}
+
+/* The size of the widest launch; of several such sizes the smallest. */
+static struct shape widest_product(const struct clb_runtime *runtime,
+                                   const struct clb_gemm_variant *variant)
+{
+    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
+    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    size_t m, n, k, best = 0;
+    largest(runtime, variant, &m, &n, &k);
+    const struct shape shapes[] = {{m, unit_n}, {unit_m, n}, {m, n}};
+    struct shape chosen = shapes[0];
+    for (size_t i = 0; i < CLB_COUNT_OF(shapes); i++) {
+        struct shape shape = shapes[i];
+        struct clb_geometry geometry;
+        for (;; shape.rows = clb_round_up(shape.rows / 2, unit_m)) {
+            geometry = clb_gemm_multiply_geometry(variant, shape.rows, shape.cols);
+            if (width_of(&geometry) <= WIDEST_SPECIALISED || shape.rows <= unit_m)
+                break;
+        }
+        if (width_of(&geometry) > best) {
+            best = width_of(&geometry);
+            chosen = shape;
+        }
+    }
+    return chosen;
+}
+
+/* Launch the kernel that computes products like `product`. */
+static clb_status prelaunch_product(struct clb_queue_set *queue_set,
+                                    const struct clb_gemm_variant *variant,
+                                    struct clb_product product)
+{
+    clb_operand_role role = product.b_op_of_a != CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
+    struct shape shape = widest_product(queue_set->runtime, variant);
+    size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
+    struct clb_buffer *a = NULL, *b = NULL, *c = NULL;
+    clb_status status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
+                                       clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k), &a);
+    if (status == CLB_OK)
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, role, shape.cols, k), &b);
+    if (status == CLB_OK)
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
+                                shape.rows * shape.cols * element, &c);
+    if (status == CLB_OK) {
+        product.m = product.ldc = shape.rows;
+        product.n = shape.cols;
+        product.k = k;
+        product.a = a->mem;
+        product.b = b->mem;
+        product.c = c->mem;
+        status = clb_gemm_multiply(queue_set, variant, &product, (struct clb_order){0});
+        if (clb_queue_set_finish(queue_set) != CLB_OK)
+            return CLB_ERR_OPENCL;
+    }
+    clb_buffer_put(queue_set->runtime, c);
+    clb_buffer_put(queue_set->runtime, b);
+    clb_buffer_put(queue_set->runtime, a);
+    return status;
+}
+
+clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant)
+{
+    const struct clb_product cut = {.cut.kind = CLB_SKIP_LOWER};
+    if (!clb_device_is_pocl(&queue_set->runtime->device))
+        return CLB_OK;
+    clb_status status = prelaunch_packs(queue_set, variant, CLB_TRIANGLE_LOW);
+    return status == CLB_OK ? prelaunch_product(queue_set, variant, cut) : status;
+}
+
+clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
+                                     const struct clb_gemm_variant *variant, clb_op b_op_of_a)
+{
+    const struct clb_product shared = {.b_op_of_a = b_op_of_a};
+    return clb_device_is_pocl(&queue_set->runtime->device)
+               ? prelaunch_product(queue_set, variant, shared)
+               : CLB_OK;
+}
+
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct clb_queue_set *queue_set;
+    if (!clb_device_is_pocl(&runtime->device))
+        return CLB_OK;
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+    if (status != CLB_OK)
+        return status;
+    status = prelaunch_packs(queue_set, variant, 0);
+    if (status == CLB_OK)
+        status = prelaunch_product(queue_set, variant, (struct clb_product){0});
+    if (status == CLB_OK && variant->family->has_direct)
+        status = prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
+    if (status == CLB_ERR_OPENCL)
+        clb_queue_set_discard(queue_set);
+    else
+        clb_queue_set_release(queue_set);
+    /* Not a failure: where memory is too scarce for this launch, later launches are small as
+     * well. */
+    return status == CLB_ERR_NOMEM ? CLB_OK : status;
+}
