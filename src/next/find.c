@@ -1,4 +1,4 @@
-/* Finds the next library, in the order of docs/design.md.
+/* Finds the next library, in the order of docs/next-library.md.
  *
  * Names are looked up in loaded objects without taking the dynamic linker's lock (base/symbols.h):
  * the constructor of a library being loaded may wait for a thread that runs this search. dlopen is
