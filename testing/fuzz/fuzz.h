@@ -16,7 +16,7 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-#include "../unit/tap.h"
+#include "tap.h"
 
 #include <float.h>
 #include <math.h>

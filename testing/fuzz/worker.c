@@ -1,7 +1,7 @@
 /* The libraries, the threads that call, and what the library says about it in the end. */
 #include "worker.h"
 
-#include "../unit/report.h"
+#include "report.h"
 
 #include <execinfo.h>
 #include <pthread.h>
