@@ -42,17 +42,11 @@ static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
 
-/* Whether all work-groups make progress. Other devices may run them one after the other. */
-static bool groups_progress(const struct clb_device *device)
-{
-    return (device->type & CL_DEVICE_TYPE_GPU) != 0 && strstr(device->vendor, "NVIDIA") != NULL;
-}
-
 /* (H200, 2026-11: dgetrf, n = 8192, host to host, takes 85 ms; with panels factored by 16 CPUs 480
  * ms.) */
 bool clb_getf2_is_faster(const struct clb_device *device)
 {
-    return groups_progress(device);
+    return clb_device_has(device, CLB_QUIRK_GROUPS_PROGRESS);
 }
 
 /* Build the program; with shuffles that take fewer instructions, where the device has them. */
@@ -75,7 +69,7 @@ static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *wor
 
 static clb_status getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
 {
-    bool progress = groups_progress(&workspace->runtime->device);
+    bool progress = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
     /* At most 64 registers for a row; PoCL takes many seconds to compile wide strips. */
     panel->width = !progress ? 8 : workspace->variant->precision == CLB_Z ? 16 : 32;
     panel->block = STRIPS * panel->width;

@@ -3,17 +3,9 @@
 
 #include "kernels.h"
 
-#include <string.h>
-
 static size_t family_panel_width(const size_t *value, clb_operand_role role)
 {
     return value[role == CLB_OPERAND_A ? CLB_PARAM_MR : CLB_PARAM_NR];
-}
-
-/* Compilers of other vendors may not survive inline PTX, so they never get it. */
-static bool family_is_nvidia(const struct clb_device *device)
-{
-    return strcasestr(device->vendor, "nvidia") != NULL;
 }
 
 /* ---- cpu: one work-item a group -------------------------------------------------------------- */
@@ -66,7 +58,7 @@ static bool portable_fits(const size_t *value, const struct clb_device *device, 
     return group <= device->max_group && value[CLB_PARAM_PACK_WG] <= device->max_group &&
            mr * ku % (group * vw) == 0 && nr * ku % (group * vw) == 0 &&
            (value[CLB_PARAM_COPY] != 0
-                ? family_is_nvidia(device) /* static local arrays may be larger than it reports */
+                ? device->vendor == CLB_VENDOR_NVIDIA /* has more local memory than it reports */
                 : stages * (mr + nr) * ku * element <= device->local_memory);
 }
 
@@ -91,15 +83,16 @@ static struct clb_geometry portable_gemm(const size_t *value, size_t m, size_t n
 /* ---- nv: warps on tensor cores --------------------------------------------------------------- */
 
 /* True when the device has NVIDIA's instructions, or emulates them in plain OpenCL C because the
- * tuning asks for that. `bytes` is the size of an element in local memory; NVIDIA's devices have
- * more local memory than they report, so theirs is not compared. */
+ * tuning asks for that. Compilers of other vendors may not survive inline PTX, so they never get
+ * it. `bytes` is the size of an element in local memory; NVIDIA's devices have more local memory
+ * than they report, so theirs is not compared. */
 static bool has_instructions(const size_t *value, const struct clb_device *device, size_t bytes)
 {
     size_t stage = (value[CLB_PARAM_MR] + value[CLB_PARAM_NR]) * value[CLB_PARAM_KU] * bytes;
     return value[CLB_PARAM_EMULATE] != 0
                ? device->fp64 && value[CLB_PARAM_STAGES] != 0 &&
                      value[CLB_PARAM_STAGES] * stage < device->local_memory
-               : family_is_nvidia(device);
+               : device->vendor == CLB_VENDOR_NVIDIA;
 }
 
 static size_t warps_group(const size_t *value)

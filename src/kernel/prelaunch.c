@@ -160,7 +160,7 @@ clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
                                   const struct clb_gemm_variant *variant)
 {
     const struct clb_product cut = {.cut.kind = CLB_SKIP_LOWER};
-    if (!clb_device_is_pocl(&queue_set->runtime->device))
+    if (!clb_device_has(&queue_set->runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
         return CLB_OK;
     clb_status status = prelaunch_packs(queue_set, variant, CLB_TRIANGLE_LOW);
     return status == CLB_OK ? prelaunch_product(queue_set, variant, cut) : status;
@@ -170,7 +170,7 @@ clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
                                      const struct clb_gemm_variant *variant, clb_op b_op_of_a)
 {
     const struct clb_product shared = {.b_op_of_a = b_op_of_a};
-    return clb_device_is_pocl(&queue_set->runtime->device)
+    return clb_device_has(&queue_set->runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST)
                ? prelaunch_product(queue_set, variant, shared)
                : CLB_OK;
 }
@@ -178,7 +178,7 @@ clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct clb_queue_set *queue_set;
-    if (!clb_device_is_pocl(&runtime->device))
+    if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
         return CLB_OK;
     clb_status status = clb_queue_set_acquire(runtime, &queue_set);
     if (status != CLB_OK)

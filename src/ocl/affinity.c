@@ -83,7 +83,8 @@ void clb_threads_pin(const struct clb_device *device, const struct clb_thread_li
     static struct clb_thread_list now; /* static: the driver starts only once at a time */
     cpu_set_t allowed;
     size_t workers = 0;
-    if ((device->type & CL_DEVICE_TYPE_CPU) == 0 || getenv("POCL_AFFINITY") != NULL ||
+    if ((device->type & CL_DEVICE_TYPE_CPU) == 0 ||
+        clb_device_has(device, CLB_QUIRK_PINS_WORKERS) ||
         sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         return;
     clb_threads_note(&now);

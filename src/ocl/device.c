@@ -49,7 +49,7 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     size_t items[MAX_DIMENSIONS]; /* the query fails for a device with more dimensions */
     *device = (struct clb_device){.platform = platform, .id = id};
     device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
-    device_text(id, CL_DEVICE_VENDOR, device->vendor, sizeof device->vendor);
+    device_text(id, CL_DEVICE_VENDOR, device->vendor_name, sizeof device->vendor_name);
     device_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
     platform_text(platform, CL_PLATFORM_NAME, device->platform_name, sizeof device->platform_name);
     platform_text(platform, CL_PLATFORM_VERSION, device->platform_version,
@@ -72,6 +72,8 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     device->memory = device->unified ? host_memory() : memory;
     device->max_alloc = max_alloc;
     device->local_memory = local_memory;
+    clb_nvidia_describe(device);
+    clb_pocl_describe(device);
 }
 
 /* All devices that are available and have a compiler; platform and device index go into `place`. */
@@ -79,14 +81,6 @@ struct listed {
     struct clb_device device;
     unsigned platform, index;
 };
-
-/* NULL, or the reason why a platform must not be asked for its devices. */
-static const char *refusal(cl_platform_id platform)
-{
-    struct clb_device device;
-    platform_text(platform, CL_PLATFORM_NAME, device.platform_name, sizeof device.platform_name);
-    return clb_device_is_pocl(&device) ? clb_pocl_refusal() : NULL;
-}
 
 static size_t list_devices(struct listed *list, size_t capacity)
 {
@@ -98,7 +92,9 @@ static size_t list_devices(struct listed *list, size_t capacity)
     for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS; p++) {
         cl_device_id ids[MAX_DEVICES];
         cl_uint found = 0;
-        const char *reason = refusal(platforms[p]);
+        char name[128];
+        platform_text(platforms[p], CL_PLATFORM_NAME, name, sizeof name);
+        const char *reason = clb_pocl_refusal(name);
         if (reason != NULL) {
             clb_log(CLB_LOG_WARN, "PoCL is not used: %s", reason);
             continue;
@@ -149,7 +145,7 @@ static bool has_name(const struct clb_device *device, enum name name, const char
         return strcasestr(device->platform_name, word) != NULL;
     default:
         platform_text(device->platform, CL_PLATFORM_VENDOR, vendor, sizeof vendor);
-        return strcasestr(device->vendor, word) != NULL || strcasestr(vendor, word) != NULL;
+        return strcasestr(device->vendor_name, word) != NULL || strcasestr(vendor, word) != NULL;
     }
 }
 

@@ -1,22 +1,50 @@
-/* Properties of NVIDIA's driver. */
+/* NVIDIA: quirks of its driver, and PTX for instructions that its OpenCL compiler does not know.
+ *
+ * Its GPUs only: PoCL and others name the maker of a CPU as its vendor. Limits were seen on an
+ * H200, driver 580, 2026-11: 256 work-items and 48 KiB of local memory are reported for kernels
+ * that run with 512 and 180 KiB. */
 #include "ocl.h"
 
 #include <string.h>
 
-static bool nvidia_is_nvidia(const struct clb_device *device)
+void clb_nvidia_describe(struct clb_device *device)
 {
-    return (device->type & CL_DEVICE_TYPE_GPU) != 0 && strcasestr(device->vendor, "nvidia") != NULL;
+    if ((device->type & CL_DEVICE_TYPE_GPU) == 0 ||
+        strcasestr(device->vendor_name, "nvidia") == NULL)
+        return;
+    device->vendor = CLB_VENDOR_NVIDIA;
+    device->quirks |=
+        CLB_QUIRK_FAILS_FOR_GOOD | CLB_QUIRK_UNDERSTATES_LIMITS | CLB_QUIRK_GROUPS_PROGRESS;
 }
 
-/* A kernel that fails makes the whole context unusable. */
-bool clb_device_fails_for_good(const struct clb_device *device)
+/* ---- patched PTX -----------------------------------------------------------------------------
+ *
+ * The driver generates PTX for sm_90, which has no sm_90a instructions. Kernel files write those as
+ * PTX comments that begin with "//@" (operands are substituted in comments too). The driver's
+ * binaries are PTX text: the marks are deleted, the target is changed to sm_90a, and the result is
+ * built again. */
+
+#define MARK "//@"
+
+bool clb_nvidia_needs_patch(const char *source)
 {
-    return nvidia_is_nvidia(device);
+    return strstr(source, MARK) != NULL;
 }
 
-/* It reports 256 work-items and 48 KiB of local memory for kernels that it runs with 512 and 180
- * KiB (H200, driver 580, 2026-11). A launch that really needs too much fails. */
-bool clb_device_understates_limits(const struct clb_device *device)
+bool clb_nvidia_patch(const char *ptx, struct clb_text *patched)
 {
-    return nvidia_is_nvidia(device);
+    static const char target[] = ".target sm_90";
+    const char *found = strstr(ptx, target);
+    if (found == NULL || found[sizeof target - 1] == 'a' || strstr(ptx, MARK) == NULL)
+        return false;
+    clb_text_addf(patched, "%.*s%sa", (int)(found - ptx), ptx, target);
+    for (const char *rest = found + sizeof target - 1;;) {
+        const char *mark = strstr(rest, MARK);
+        if (mark == NULL) {
+            clb_text_add(patched, rest);
+            return !patched->failed;
+        }
+        clb_text_addf(patched, "%.*s", (int)(mark - rest), rest);
+        rest = mark + strlen(MARK);
+    }
 }

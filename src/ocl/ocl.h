@@ -44,11 +44,38 @@ void clb_cl_trace(struct clb_cl *table);
 
 /* ---- device.c -------------------------------------------------------------------------------- */
 
+/* Who made the device, as far as the shim treats makers differently. */
+typedef enum clb_vendor { CLB_VENDOR_OTHER, CLB_VENDOR_NVIDIA } clb_vendor;
+
+/* Peculiarities of drivers. They are found once, when a device is described: each vendor's and
+ * driver's in the file that is named here. */
+typedef enum clb_quirk {
+    /* nvidia.c: after a command has failed, all later commands and every wait fail too, because the
+     * context is unusable. So queues keep no events there, which elsewhere are the only report of a
+     * failure and cost a lock and some microseconds a command. */
+    CLB_QUIRK_FAILS_FOR_GOOD = 1 << 0,
+    /* nvidia.c: the driver reports fewer work-items (256) and less local memory (48 KiB) for
+     * kernels than their launches accept. Kernels that run would be refused if it were believed; a
+     * launch that really needs too much fails. */
+    CLB_QUIRK_UNDERSTATES_LIMITS = 1 << 1,
+    /* nvidia.c: all work-groups of a launch that the device can hold make progress, so that they
+     * may wait for each other. Elsewhere they may run one after the other, and such a kernel hangs.
+     */
+    CLB_QUIRK_GROUPS_PROGRESS = 1 << 2,
+    /* pocl.c: a launch of a kernel that is wider than those before it ends the process when another
+     * thread's launch of that kernel ends meanwhile. So the first launch must be the widest. */
+    CLB_QUIRK_WIDEST_LAUNCH_FIRST = 1 << 3,
+    /* pocl.c: the user has asked the driver to pin its worker threads. The shim doesn't. */
+    CLB_QUIRK_PINS_WORKERS = 1 << 4
+} clb_quirk;
+
 struct clb_device {
     cl_platform_id platform;
     cl_device_id id;
+    clb_vendor vendor;
+    unsigned quirks; /* of clb_quirk */
     char name[128];
-    char vendor[128];
+    char vendor_name[128];
     char driver[128];
     char platform_name[128];
     char platform_version[128];
@@ -63,20 +90,29 @@ struct clb_device {
     size_t max_group; /* most work-items of a work-group, all in the first dimension */
 };
 
-/* nvidia.c: properties of NVIDIA's driver. True when, after a command has failed, all later
- * commands and every wait fail too. */
-bool clb_device_fails_for_good(const struct clb_device *device);
-/* True when the driver reports fewer work-items and less local memory than its launches accept. */
-bool clb_device_understates_limits(const struct clb_device *device);
+static inline bool clb_device_has(const struct clb_device *device, clb_quirk quirk)
+{
+    return (device->quirks & (unsigned)quirk) != 0;
+}
 
 /* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 
-/* ---- pocl.c: workarounds for PoCL ------------------------------------------------------------ */
+/* ---- nvidia.c, pocl.c: what is peculiar to a vendor or a driver ------------------------------ */
 
-bool clb_device_is_pocl(const struct clb_device *device);
-/* NULL, or why PoCL must not be asked for its devices. Removes damaged programs from its cache. */
-const char *clb_pocl_refusal(void);
+/* Called by device.c when all else of the device is described: set the vendor and quirks of a
+ * device that is the vendor's or driver's. */
+void clb_nvidia_describe(struct clb_device *device);
+void clb_pocl_describe(struct clb_device *device);
+
+/* True when a source has instructions that NVIDIA's compiler passes on as comments of PTX. */
+bool clb_nvidia_needs_patch(const char *source);
+/* Make instructions of these comments. False when `ptx` has none, or is for another target. */
+bool clb_nvidia_patch(const char *ptx, struct clb_text *patched);
+
+/* NULL, or why the platform of this name must not be asked for its devices. Removes damaged
+ * programs from PoCL's cache. */
+const char *clb_pocl_refusal(const char *platform_name);
 /* Called before and after PoCL starts, to undo its change of the environment. `restore` frees
  * `saved`. */
 char *clb_pocl_save_environment(void);
@@ -294,7 +330,7 @@ clb_status clb_queue_flush(struct clb_queue *queue) CLB_MUST_CHECK;
 clb_status clb_queue_finish(struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* The same on devices where only the commands' own events report failures. Does nothing where any
- * later wait reports them too (clb_device_fails_for_good). */
+ * later wait reports them too (CLB_QUIRK_FAILS_FOR_GOOD). */
 clb_status clb_queue_confirm(struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* An error when a command that has ended has failed. Does not wait. */

@@ -1,4 +1,4 @@
-/* Workarounds for PoCL's driver.
+/* PoCL: its quirks, and workarounds.
  *
  * PoCL ends the process when it can't read the machine's memory size, and when a file in its cache
  * of compiled kernels is damaged; it runs any code that it finds in the cache. So PoCL is used only
@@ -17,9 +17,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool clb_device_is_pocl(const struct clb_device *device)
+static bool is_pocl(const char *platform_name)
 {
-    return strcmp(device->platform_name, "Portable Computing Language") == 0;
+    return strcmp(platform_name, "Portable Computing Language") == 0;
+}
+
+void clb_pocl_describe(struct clb_device *device)
+{
+    if (!is_pocl(device->platform_name))
+        return;
+    device->quirks |= CLB_QUIRK_WIDEST_LAUNCH_FIRST;
+    if (getenv("POCL_AFFINITY") != NULL)
+        device->quirks |= CLB_QUIRK_PINS_WORKERS;
 }
 
 /* ---- the directory of its cache -------------------------------------------------------------- */
@@ -187,9 +196,11 @@ static void throw_away_damage(const char *path)
 
 /* ---- before PoCL is asked for its devices ---------------------------------------------------- */
 
-const char *clb_pocl_refusal(void)
+const char *clb_pocl_refusal(const char *platform_name)
 {
     char path[PATH_MAX];
+    if (!is_pocl(platform_name))
+        return NULL;
     if (access("/sys/devices/system/cpu", X_OK) != 0)
         return "it needs /sys";
     if (!pocl_find_directory(path, sizeof path))

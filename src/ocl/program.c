@@ -78,46 +78,14 @@ static unsigned char *get_binary(const struct clb_program *program, size_t *size
     return data;
 }
 
-/* ---- patched PTX -----------------------------------------------------------------------------
- *
- * NVIDIA's driver generates PTX for sm_90, which has no sm_90a instructions. Kernel files write
- * those as PTX comments that begin with "//@" (operands are substituted in comments too). The
- * driver's binaries are PTX text: these functions delete the marks, change the target to sm_90a and
- * build the result again. */
-
-#define MARK "//@"
-
-static bool needs_patch(const struct clb_program *program)
-{
-    return strstr(program->source->text, MARK) != NULL &&
-           strstr(program->options, "-DCLB_EMULATE=1") == NULL;
-}
-
-static bool patch_ptx(const char *ptx, struct clb_text *patched)
-{
-    static const char target[] = ".target sm_90";
-    const char *found = strstr(ptx, target);
-    if (found == NULL || found[sizeof target - 1] == 'a' || strstr(ptx, MARK) == NULL)
-        return false;
-    clb_text_addf(patched, "%.*s%sa", (int)(found - ptx), ptx, target);
-    for (const char *rest = found + sizeof target - 1;;) {
-        const char *mark = strstr(rest, MARK);
-        if (mark == NULL) {
-            clb_text_add(patched, rest);
-            return !patched->failed;
-        }
-        clb_text_addf(patched, "%.*s", (int)(mark - rest), rest);
-        rest = mark + strlen(MARK);
-    }
-}
-
+/* Build again what NVIDIA's driver has made of a source, patched (nvidia.c). */
 static clb_status rebuild_patched(struct clb_runtime *runtime, struct clb_program *program)
 {
     size_t size;
     struct clb_text patched = {0};
     unsigned char *ptx = get_binary(program, &size);
     clb_status status = CLB_ERR_BUILD;
-    if (ptx != NULL && patch_ptx((const char *)ptx, &patched)) {
+    if (ptx != NULL && clb_nvidia_patch((const char *)ptx, &patched)) {
         clb_cl.ReleaseProgram(program->handle);
         program->handle = NULL;
         status = create_from_binary(runtime, program, (const unsigned char *)patched.data,
@@ -139,7 +107,8 @@ static clb_status build_from_source(struct clb_runtime *runtime, struct clb_prog
     clb_status status = clb_cl_check(error, "clCreateProgramWithSource");
     if (status == CLB_OK)
         status = program_build(runtime, program);
-    if (status == CLB_OK && needs_patch(program))
+    if (status == CLB_OK && clb_nvidia_needs_patch(program->source->text) &&
+        strstr(program->options, "-DCLB_EMULATE=1") == NULL)
         status = rebuild_patched(runtime, program);
     return status;
 }
@@ -172,8 +141,9 @@ static char *cache_key(const struct clb_runtime *runtime, const struct clb_progr
 {
     struct clb_text key = {0};
     clb_text_addf(&key, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n", runtime->device.name,
-                  runtime->device.vendor, runtime->device.driver, runtime->device.platform_name,
-                  runtime->device.platform_version, program->source->name, program->options);
+                  runtime->device.vendor_name, runtime->device.driver,
+                  runtime->device.platform_name, runtime->device.platform_version,
+                  program->source->name, program->options);
     clb_text_add(&key, program->source->text);
     if (key.failed)
         clb_text_free(&key);

@@ -4,7 +4,7 @@
  * in-order queue may continue after a failed command (OpenCL 1.2, 5.12), and only that command's
  * own event reports the failure. So each command's event is kept in a list until its status has
  * been checked. On a device where all commands and waits fail after a failure
- * (clb_device_fails_for_good) no events are kept: any wait reports it.
+ * (CLB_QUIRK_FAILS_FOR_GOOD) no events are kept: any wait reports it.
  *
  * A command is enqueued and its event is added to the list under the queue's lock, so the list has
  * the order of the queue although several threads may enqueue. Commands end in that order: a check
@@ -39,7 +39,7 @@ clb_status clb_queue_open(const struct clb_runtime *runtime, struct clb_queue **
     cl_int error;
     queue->handle = clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
     queue->look_at = MANY;
-    queue->keeps = !clb_device_fails_for_good(&runtime->device);
+    queue->keeps = !clb_device_has(&runtime->device, CLB_QUIRK_FAILS_FOR_GOOD);
     pthread_mutex_init(&queue->lock, NULL);
     clb_status status = clb_cl_check(error, "clCreateCommandQueue");
     if (status != CLB_OK) {

@@ -129,7 +129,7 @@ static clb_status check_needs(const struct clb_device *device, cl_kernel kernel,
 {
     size_t group[3] = {1, 1, 1}, most = SIZE_MAX;
     cl_ulong bytes = 0;
-    if (clb_device_understates_limits(device))
+    if (clb_device_has(device, CLB_QUIRK_UNDERSTATES_LIMITS))
         return CLB_OK;
     bool known =
         clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,

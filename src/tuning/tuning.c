@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 struct row {
     const char *class;
@@ -26,7 +25,7 @@ static bool class_CPU_ANY(const struct clb_device *device)
 
 static bool class_NVIDIA(const struct clb_device *device)
 {
-    return strcasestr(device->vendor, "nvidia") != NULL;
+    return device->vendor == CLB_VENDOR_NVIDIA;
 }
 
 static bool class_ANY(const struct clb_device *device)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const struct clb_device cpu_512 = {.name = "made-up CPU",
-                                          .vendor = "nobody",
+                                          .vendor_name = "nobody",
                                           .type = CL_DEVICE_TYPE_CPU,
                                           .vector_bytes = 64,
                                           .unified = true,
@@ -17,7 +17,7 @@ static const struct clb_device cpu_512 = {.name = "made-up CPU",
                                           .local_memory = 1 << 20,
                                           .units = 4};
 static const struct clb_device cpu_small = {.name = "another CPU",
-                                            .vendor = "nobody",
+                                            .vendor_name = "nobody",
                                             .type = CL_DEVICE_TYPE_CPU,
                                             .vector_bytes = 16,
                                             .unified = true,
@@ -26,7 +26,7 @@ static const struct clb_device cpu_small = {.name = "another CPU",
                                             .local_memory = 1 << 20,
                                             .units = 4};
 static const struct clb_device gpu = {.name = "made-up GPU",
-                                      .vendor = "nobody",
+                                      .vendor_name = "nobody",
                                       .type = CL_DEVICE_TYPE_GPU,
                                       .vector_bytes = 4,
                                       .fp64 = true,
@@ -109,7 +109,7 @@ static void math(void *unused)
     struct clb_device nvidia = gpu;
     (void)unused;
     set("", "");
-    snprintf(nvidia.vendor, sizeof nvidia.vendor, "NVIDIA Corporation");
+    nvidia.vendor = CLB_VENDOR_NVIDIA;
     for (int level = CLB_MATH_STRICT; level <= CLB_MATH_FAST; level++) {
         for (int precision = CLB_S; precision <= CLB_D; precision++) {
             struct clb_gemm_tuning tuning;
@@ -142,7 +142,7 @@ static void nvidia_order(void *unused)
     struct clb_device nvidia = gpu;
     (void)unused;
     set("", "");
-    snprintf(nvidia.vendor, sizeof nvidia.vendor, "NVIDIA Corporation");
+    nvidia.vendor = CLB_VENDOR_NVIDIA;
     for (size_t i = 0; i < CLB_COUNT_OF(orders); i++) {
         for (size_t skip = 0; skip < CLB_COUNT_OF(orders[i].family); skip++) {
             struct clb_gemm_tuning tuning = {0};
