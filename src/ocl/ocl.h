@@ -10,6 +10,7 @@
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <pthread.h>
 
 /* ---- loader.c: the ICD loader's functions, dlopen'ed at first use ---------------------------- */
 
@@ -149,11 +150,31 @@ struct clb_pool;
 struct clb_queue_set;
 struct clb_program;
 
+/* What a layer above keeps for each device: its variants, the results of its self-checks. `data` is
+ * zero when the device starts; the layer says what `lock` guards. */
+enum { CLB_STATE_BYTES = 8192 };
+typedef enum clb_state { CLB_STATE_KERNEL, CLB_STATE_DENSE, CLB_STATE_GEMM, CLB_STATES } clb_state;
+
+struct clb_device_state {
+    pthread_mutex_t lock;
+    _Alignas(64) unsigned char data[CLB_STATE_BYTES];
+};
+
 struct clb_runtime {
     struct clb_device device;
     cl_context context;
     uint64_t memory_limit; /* bytes of device memory that the pool may hold */
+    struct clb_device_state state[CLB_STATES];
 };
+
+/* The state of one layer: a pointer to its struct `type`, which is that layer's alone. */
+#define CLB_DEVICE_STATE(runtime, which, type)                                                     \
+    ((type *)(void *)((runtime)->state[which].data + 0 * sizeof(struct {                           \
+                                                         _Static_assert(sizeof(type) <=            \
+                                                                            CLB_STATE_BYTES,       \
+                                                                        "raise CLB_STATE_BYTES");  \
+                                                         char unused;                              \
+                                                     })))
 
 typedef enum clb_runtime_state {
     CLB_RUNTIME_IDLE,       /* no call has needed a device yet */

@@ -59,6 +59,8 @@ static clb_status start(const struct clb_config *config)
     status = clb_cl_check(error, "clCreateContext");
     if (status != CLB_OK)
         return status;
+    for (size_t i = 0; i < CLB_STATES; i++)
+        pthread_mutex_init(&runtime.state[i].lock, NULL);
     set_memory_limit(&config->memory);
     clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", runtime.device.name,
             runtime.device.platform_name, (double)runtime.memory_limit / (1 << 30));
