@@ -19,7 +19,7 @@
 #define FORTRAN_LENGTH_TYPES size_t, size_t
 #define FORTRAN_LENGTHS      1, 1
 #define FORTRAN_WORK(wide)                                                                         \
-    clb_work_dgemm((double)clb_int(m, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
+    clb_work_gemm((double)clb_int(m, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
 #define FORTRAN_ROUTINES(X)                                                                        \
     CLB_FORMS_FORTRAN(X, sgemm)                                                                    \
     CLB_FORMS_FORTRAN(X, dgemm)                                                                    \
@@ -63,8 +63,8 @@ static bool route_fortran(struct clb_symbol *symbol, const struct clb_target *ta
 #define C_ARGUMENTS(alpha, beta)                                                                   \
     layout, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc
 #define C_WORK(wide)                                                                               \
-    clb_work_dgemm((double)clb_c_int(m, wide), (double)clb_c_int(n, wide),                         \
-                   (double)clb_c_int(k, wide))
+    clb_work_gemm((double)clb_c_int(m, wide), (double)clb_c_int(n, wide),                          \
+                  (double)clb_c_int(k, wide))
 #define C_PROBLEM struct clb_gemm
 #define C_NEXT_ARGUMENTS(alpha, beta)                                                              \
     CLB_COL_MAJOR, clb_cblas_of_op(p->transa), clb_cblas_of_op(p->transb), (int64_t)p->m,          \

@@ -46,7 +46,7 @@ static int compose(const struct clb_symbol *symbol, struct clb_blas3_call *call,
 #define FORTRAN_LENGTH_TYPES size_t, size_t, size_t
 #define FORTRAN_LENGTHS      1, 1, 1
 #define FORTRAN_WORK(wide)                                                                         \
-    clb_work_dgemmtr((double)clb_int(n, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
+    clb_work_gemmtr((double)clb_int(n, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
 #define FORTRAN_ROUTINES(X)                                                                        \
     CLB_FORMS_FORTRAN(X, sgemmtr)                                                                  \
     CLB_FORMS_FORTRAN(X, dgemmtr)                                                                  \
@@ -113,8 +113,8 @@ static void gemmtr_next_fortran(const struct clb_target *target, const struct cl
 #define C_ARGUMENTS(alpha, beta)                                                                   \
     layout, uplo, transa, transb, n, k, alpha, a, lda, b, ldb, beta, c, ldc
 #define C_WORK(wide)                                                                               \
-    clb_work_dgemmtr((double)clb_c_int(n, wide), (double)clb_c_int(n, wide),                       \
-                     (double)clb_c_int(k, wide))
+    clb_work_gemmtr((double)clb_c_int(n, wide), (double)clb_c_int(n, wide),                        \
+                    (double)clb_c_int(k, wide))
 #define C_PROBLEM struct clb_blas3
 #define C_NEXT_ARGUMENTS(alpha, beta)                                                              \
     CLB_COL_MAJOR, clb_cblas_of_uplo(p->upper), clb_cblas_of_op(p->transa),                        \

@@ -42,7 +42,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     const double rows = (double)clb_int(m, wide), cols = (double)clb_int(n, wide);
-    if (clb_work_is_small(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
+    if (clb_work_is_small(symbol, clb_work_geqrf(rows, cols, rows < cols ? rows : cols)))
         ((geqrf *)target->function)(m, n, a, lda, tau, work, lwork, info);
     else
         geqrf_dispatch(symbol, target, caller, m, n, a, lda, tau, work, lwork, info);
@@ -57,7 +57,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), m, n, a,   \
               lda, tau, work, lwork, info);                                                        \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, sgeqrf)
-CLB_FORMS_LAPACK(CLB_EXPORT, dgeqrf)
-CLB_FORMS_LAPACK(CLB_EXPORT, cgeqrf)
-CLB_FORMS_LAPACK(CLB_EXPORT, zgeqrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, sgeqrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dgeqrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, cgeqrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, zgeqrf)

@@ -40,7 +40,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     const double order = (double)clb_int(n, wide);
-    if (clb_work_is_small(symbol, clb_work_dgesv(order, order, (double)clb_int(nrhs, wide))))
+    if (clb_work_is_small(symbol, clb_work_gesv(order, order, (double)clb_int(nrhs, wide))))
         ((gesv *)target->function)(n, nrhs, a, lda, ipiv, b, ldb, info);
     else
         gesv_dispatch(symbol, target, caller, n, nrhs, a, lda, ipiv, b, ldb, info);
@@ -55,7 +55,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), n, nrhs,   \
               a, lda, ipiv, b, ldb, info);                                                         \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, sgesv)
-CLB_FORMS_LAPACK(CLB_EXPORT, dgesv)
-CLB_FORMS_LAPACK(CLB_EXPORT, cgesv)
-CLB_FORMS_LAPACK(CLB_EXPORT, zgesv)
+CLB_FORMS_FORTRAN(CLB_EXPORT, sgesv)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dgesv)
+CLB_FORMS_FORTRAN(CLB_EXPORT, cgesv)
+CLB_FORMS_FORTRAN(CLB_EXPORT, zgesv)

@@ -35,7 +35,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     const double rows = (double)clb_int(m, wide), cols = (double)clb_int(n, wide);
-    if (clb_work_is_small(symbol, clb_work_dgetrf(rows, cols, rows < cols ? rows : cols)))
+    if (clb_work_is_small(symbol, clb_work_getrf(rows, cols, rows < cols ? rows : cols)))
         ((getrf *)target->function)(m, n, a, lda, ipiv, info);
     else
         getrf_dispatch(symbol, target, caller, m, n, a, lda, ipiv, info);
@@ -49,7 +49,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), m, n, a,   \
               lda, ipiv, info);                                                                    \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, sgetrf)
-CLB_FORMS_LAPACK(CLB_EXPORT, dgetrf)
-CLB_FORMS_LAPACK(CLB_EXPORT, cgetrf)
-CLB_FORMS_LAPACK(CLB_EXPORT, zgetrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, sgetrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dgetrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, cgetrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT, zgetrf)

@@ -36,7 +36,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_int(n, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dgetri(order, order, order)))
+    if (clb_work_is_small(symbol, clb_work_getri(order, order, order)))
         ((getri *)target->function)(n, a, lda, ipiv, work, lwork, info);
     else
         getri_dispatch(symbol, target, caller, n, a, lda, ipiv, work, lwork, info);
@@ -50,7 +50,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), n, a, lda, \
               ipiv, work, lwork, info);                                                            \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, sgetri)
-CLB_FORMS_LAPACK(CLB_EXPORT, dgetri)
-CLB_FORMS_LAPACK(CLB_EXPORT, cgetri)
-CLB_FORMS_LAPACK(CLB_EXPORT, zgetri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, sgetri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dgetri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, cgetri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, zgetri)

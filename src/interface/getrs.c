@@ -44,7 +44,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     const double order = (double)clb_int(n, wide);
-    if (clb_work_is_small(symbol, clb_work_dgetrs(order, order, (double)clb_int(nrhs, wide))))
+    if (clb_work_is_small(symbol, clb_work_getrs(order, order, (double)clb_int(nrhs, wide))))
         ((getrs *)target->function)(trans, n, nrhs, a, lda, ipiv, b, ldb, info);
     else
         getrs_dispatch(symbol, target, caller, trans, n, nrhs, a, lda, ipiv, b, ldb, info);
@@ -59,7 +59,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), trans, n,  \
               nrhs, a, lda, ipiv, b, ldb, info);                                                   \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, sgetrs)
-CLB_FORMS_LAPACK(CLB_EXPORT, dgetrs)
-CLB_FORMS_LAPACK(CLB_EXPORT, cgetrs)
-CLB_FORMS_LAPACK(CLB_EXPORT, zgetrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT, sgetrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dgetrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT, cgetrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT, zgetrs)

@@ -74,21 +74,20 @@ CLB_INLINE int64_t enter_factor(route *taken, work *work_of, struct clb_symbol *
     return dispatch_factor(taken, symbol, target, caller, layout, uplo, n, a, lda);
 }
 
-#define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \
+#define CLB_EXPORT(taken, work_of, routine, form, prefix, suffix)                                  \
     potrf prefix##routine##suffix;                                                                 \
     CLB_PUBLIC int64_t prefix##routine##suffix(int layout, char uplo, int64_t n, void *a,          \
                                                int64_t lda)                                        \
     {                                                                                              \
-        return enter_factor(taken, clb_work_##routine,                                             \
-                            &clb_symbols[CLB_SYMBOL_##routine##_##form],                           \
+        return enter_factor(taken, work_of, &clb_symbols[CLB_SYMBOL_##routine##_##form],           \
                             __builtin_return_address(0), layout, uplo, n, a, lda);                 \
     }
 #define CLB_EXPORT_POTRF(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_potrf, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_potrf, clb_work_potrf, routine, form, prefix, suffix)
 #define CLB_EXPORT_POTRI(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_potri, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_potri, clb_work_potri, routine, form, prefix, suffix)
 #define CLB_EXPORT_LAUUM(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_lauum, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_lauum, clb_work_lauum, routine, form, prefix, suffix)
 CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRF, spotrf)
 CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRF, dpotrf)
 CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRF, cpotrf)
@@ -130,7 +129,7 @@ CLB_INLINE int64_t enter_trtri(struct clb_symbol *symbol, const void *caller, in
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dtrtri(order, order, order)))
+    if (clb_work_is_small(symbol, clb_work_trtri(order, order, order)))
         return ((trtri *)target->function)(layout, uplo, diag, n, a, lda);
     return dispatch_trtri(symbol, target, caller, layout, uplo, diag, n, a, lda);
 }
@@ -197,9 +196,9 @@ CLB_INLINE int64_t enter_system(route *taken, work *work_of, struct clb_symbol *
                             __builtin_return_address(0), layout, uplo, n, nrhs, a, lda, b, ldb);   \
     }
 #define CLB_EXPORT_POTRS(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_potrs, clb_work_dpotrs, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_potrs, clb_work_potrs, routine, form, prefix, suffix)
 #define CLB_EXPORT_POSV(routine, form, prefix, suffix, abi, ilp64)                                 \
-    CLB_EXPORT(clb_route_posv, clb_work_dposv, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_posv, clb_work_posv, routine, form, prefix, suffix)
 CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRS, spotrs)
 CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRS, dpotrs)
 CLB_FORMS_LAPACK_C(CLB_EXPORT_POTRS, cpotrs)

@@ -53,7 +53,7 @@ CLB_INLINE int64_t enter(struct clb_symbol *symbol, const void *caller, int layo
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dgetri(order, order, order)))
+    if (clb_work_is_small(symbol, clb_work_getri(order, order, order)))
         return call_next(symbol, target, layout, n, a, lda, ipiv, work, lwork);
     return lapacke_getri_dispatch(symbol, target, caller, layout, n, a, lda, ipiv, work, lwork);
 }

@@ -44,7 +44,7 @@ CLB_INLINE int64_t enter_getrf(struct clb_symbol *symbol, const void *caller, in
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double rows = (double)clb_c_int(m, target->ilp64);
     const double cols = (double)clb_c_int(n, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dgetrf(rows, cols, rows < cols ? rows : cols)))
+    if (clb_work_is_small(symbol, clb_work_getrf(rows, cols, rows < cols ? rows : cols)))
         return ((getrf *)target->function)(layout, m, n, a, lda, ipiv);
     return dispatch_getrf(symbol, target, caller, layout, m, n, a, lda, ipiv);
 }
@@ -124,7 +124,7 @@ CLB_INLINE int64_t enter_getrs(struct clb_symbol *symbol, const void *caller, in
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
     const double columns = (double)clb_c_int(nrhs, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dgetrs(order, order, columns)))
+    if (clb_work_is_small(symbol, clb_work_getrs(order, order, columns)))
         return ((getrs *)target->function)(layout, trans, n, nrhs, a, lda, ipiv, b, ldb);
     return dispatch_getrs(symbol, target, caller, layout, trans, n, nrhs, a, lda, ipiv, b, ldb);
 }
@@ -173,7 +173,7 @@ CLB_INLINE int64_t enter_gesv(struct clb_symbol *symbol, const void *caller, int
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_c_int(n, target->ilp64);
     const double columns = (double)clb_c_int(nrhs, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dgesv(order, order, columns)))
+    if (clb_work_is_small(symbol, clb_work_gesv(order, order, columns)))
         return ((gesv *)target->function)(layout, n, nrhs, a, lda, ipiv, b, ldb);
     return dispatch_gesv(symbol, target, caller, layout, n, nrhs, a, lda, ipiv, b, ldb);
 }

@@ -97,7 +97,7 @@ CLB_INLINE int64_t enter_geqrf(struct clb_symbol *symbol, const void *caller, in
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double rows = (double)clb_c_int(m, target->ilp64);
     const double cols = (double)clb_c_int(n, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dgeqrf(rows, cols, rows < cols ? rows : cols)))
+    if (clb_work_is_small(symbol, clb_work_geqrf(rows, cols, rows < cols ? rows : cols)))
         return lapacke_qr_next_geqrf(symbol, target, layout, m, n, a, lda, tau, work, lwork);
     return dispatch_geqrf(symbol, target, caller, layout, m, n, a, lda, tau, work, lwork);
 }
@@ -188,8 +188,8 @@ CLB_INLINE int64_t enter_orgqr(struct clb_symbol *symbol, const void *caller, in
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const bool wide = target->ilp64;
     if (clb_work_is_small(symbol,
-                          clb_work_dorgqr((double)clb_c_int(m, wide), (double)clb_c_int(n, wide),
-                                          (double)clb_c_int(k, wide))))
+                          clb_work_orgqr((double)clb_c_int(m, wide), (double)clb_c_int(n, wide),
+                                         (double)clb_c_int(k, wide))))
         return next_orgqr(symbol, target, layout, m, n, k, a, lda, tau, work, lwork);
     return dispatch_orgqr(symbol, target, caller, layout, m, n, k, a, lda, tau, work, lwork);
 }
@@ -301,7 +301,7 @@ CLB_INLINE int64_t enter_ormqr(struct clb_symbol *symbol, const void *caller, in
     const bool wide = target->ilp64, right = (side & 0xdf) == 'R';
     const double rows = (double)clb_c_int(m, wide), cols = (double)clb_c_int(n, wide),
                  count = (double)clb_c_int(k, wide);
-    if (clb_work_is_small(symbol, clb_work_dormqr(right ? cols : rows, right ? rows : cols, count)))
+    if (clb_work_is_small(symbol, clb_work_ormqr(right ? cols : rows, right ? rows : cols, count)))
         return lapacke_qr_next_ormqr(symbol, target, layout, side, trans, m, n, k, a, lda, tau, c,
                                      ldc, work, lwork);
     return dispatch_ormqr(symbol, target, caller, layout, side, trans, m, n, k, a, lda, tau, c, ldc,

@@ -141,7 +141,7 @@ static size_t call_getri(const struct clb_target *target, const struct clb_getri
 
 /* ---- functions of the same form -------------------------------------------------------------- */
 
-/* The symbols of a precision; the forms of each follow in the order of forms.h. */
+/* The symbols of a precision; the forms of each follow in the order of names.h. */
 struct family {
     clb_symbol_id getrf, getrs, getri, potrf, potrs, trsm, gemm, potri, trtri, lauum;
 };

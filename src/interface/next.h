@@ -27,7 +27,7 @@ static inline const char *clb_letter_of_op(clb_op op)
     return op == CLB_OP_N ? "N" : op == CLB_OP_T ? "T" : "C";
 }
 
-/* The number of the last Fortran name of a routine, counted from 0 in the order of forms.h. */
+/* The number of the last Fortran name of a routine, counted from 0 in the order of names.h. */
 #define CLB_FORTRAN_FORMS CLB_FORM_scipy_ilp64
 
 /* The Fortran form of the same naming scheme as a symbol's: LAPACKE calls that one. */

@@ -84,10 +84,10 @@ static void call_orgqr(const struct clb_target *target, const struct clb_orgqr *
      .library = CLB_LIBRARY_LAPACK,                                                                \
      .always_ilp64 = ilp64},
 static struct clb_next_symbol geqrt[CLB_PRECISIONS][CLB_FORTRAN_FORMS + 1] = {
-    [CLB_S] = {CLB_FORMS_LAPACK(CLB_GEQRT, sgeqrt)},
-    [CLB_D] = {CLB_FORMS_LAPACK(CLB_GEQRT, dgeqrt)},
-    [CLB_C] = {CLB_FORMS_LAPACK(CLB_GEQRT, cgeqrt)},
-    [CLB_Z] = {CLB_FORMS_LAPACK(CLB_GEQRT, zgeqrt)},
+    [CLB_S] = {CLB_FORMS_FORTRAN(CLB_GEQRT, sgeqrt)},
+    [CLB_D] = {CLB_FORMS_FORTRAN(CLB_GEQRT, dgeqrt)},
+    [CLB_C] = {CLB_FORMS_FORTRAN(CLB_GEQRT, cgeqrt)},
+    [CLB_Z] = {CLB_FORMS_FORTRAN(CLB_GEQRT, zgeqrt)},
 };
 
 /* xGEQRF, xORMQR and xORGQR. */

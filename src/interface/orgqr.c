@@ -43,7 +43,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
     const bool wide = target->ilp64;
     const double rows = (double)clb_int(m, wide), cols = (double)clb_int(n, wide),
                  count = (double)clb_int(k, wide);
-    if (clb_work_is_small(symbol, clb_work_dorgqr(rows, cols, count)))
+    if (clb_work_is_small(symbol, clb_work_orgqr(rows, cols, count)))
         ((orgqr *)target->function)(m, n, k, a, lda, tau, work, lwork, info);
     else
         orgqr_dispatch(symbol, target, caller, m, n, k, a, lda, tau, work, lwork, info);
@@ -58,7 +58,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const void 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), m, n, k,   \
               a, lda, tau, work, lwork, info);                                                     \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, sorgqr)
-CLB_FORMS_LAPACK(CLB_EXPORT, dorgqr)
-CLB_FORMS_LAPACK(CLB_EXPORT, cungqr)
-CLB_FORMS_LAPACK(CLB_EXPORT, zungqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, sorgqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dorgqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, cungqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, zungqr)

@@ -57,7 +57,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
     const bool wide = target->ilp64, right = (*side & 0xdf) == 'R';
     const double rows = (double)clb_int(m, wide), cols = (double)clb_int(n, wide),
                  count = (double)clb_int(k, wide);
-    if (clb_work_is_small(symbol, clb_work_dormqr(right ? cols : rows, right ? rows : cols, count)))
+    if (clb_work_is_small(symbol, clb_work_ormqr(right ? cols : rows, right ? rows : cols, count)))
         ((ormqr *)target->function)(side, trans, m, n, k, a, lda, tau, c, ldc, work, lwork, info);
     else
         ormqr_dispatch(symbol, target, caller, side, trans, m, n, k, a, lda, tau, c, ldc, work,
@@ -74,7 +74,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), side,      \
               trans, m, n, k, a, lda, tau, c, ldc, work, lwork, info);                             \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, sormqr)
-CLB_FORMS_LAPACK(CLB_EXPORT, dormqr)
-CLB_FORMS_LAPACK(CLB_EXPORT, cunmqr)
-CLB_FORMS_LAPACK(CLB_EXPORT, zunmqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, sormqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dormqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, cunmqr)
+CLB_FORMS_FORTRAN(CLB_EXPORT, zunmqr)

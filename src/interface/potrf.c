@@ -48,29 +48,29 @@ CLB_INLINE void enter(route *taken, work *work_of, struct clb_symbol *symbol, co
         potrf_dispatch(taken, symbol, target, caller, uplo, n, a, lda, info);
 }
 
-#define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \
+#define CLB_EXPORT(taken, work_of, routine, form, prefix, suffix)                                  \
     potrf prefix##routine##suffix;                                                                 \
     CLB_PUBLIC void prefix##routine##suffix(const char *uplo, const void *n, void *a,              \
                                             const void *lda, void *info)                           \
     {                                                                                              \
-        enter(taken, clb_work_##routine, &clb_symbols[CLB_SYMBOL_##routine##_##form],              \
+        enter(taken, work_of, &clb_symbols[CLB_SYMBOL_##routine##_##form],                         \
               __builtin_return_address(0), uplo, n, a, lda, info);                                 \
     }
 #define CLB_EXPORT_POTRF(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_potrf, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_potrf, clb_work_potrf, routine, form, prefix, suffix)
 #define CLB_EXPORT_POTRI(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_potri, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_potri, clb_work_potri, routine, form, prefix, suffix)
 #define CLB_EXPORT_LAUUM(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_lauum, routine, form, prefix, suffix)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRF, spotrf)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRF, dpotrf)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRF, cpotrf)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRF, zpotrf)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRI, spotri)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRI, dpotri)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRI, cpotri)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRI, zpotri)
-CLB_FORMS_LAPACK(CLB_EXPORT_LAUUM, slauum)
-CLB_FORMS_LAPACK(CLB_EXPORT_LAUUM, dlauum)
-CLB_FORMS_LAPACK(CLB_EXPORT_LAUUM, clauum)
-CLB_FORMS_LAPACK(CLB_EXPORT_LAUUM, zlauum)
+    CLB_EXPORT(clb_route_lauum, clb_work_lauum, routine, form, prefix, suffix)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRF, spotrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRF, dpotrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRF, cpotrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRF, zpotrf)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRI, spotri)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRI, dpotri)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRI, cpotri)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRI, zpotri)
+CLB_FORMS_FORTRAN(CLB_EXPORT_LAUUM, slauum)
+CLB_FORMS_FORTRAN(CLB_EXPORT_LAUUM, dlauum)
+CLB_FORMS_FORTRAN(CLB_EXPORT_LAUUM, clauum)
+CLB_FORMS_FORTRAN(CLB_EXPORT_LAUUM, zlauum)

@@ -54,24 +54,24 @@ CLB_INLINE void enter(route *taken, work *work_of, struct clb_symbol *symbol, co
         potrs_dispatch(taken, symbol, target, caller, uplo, n, nrhs, a, lda, b, ldb, info);
 }
 
-#define CLB_EXPORT(taken, routine, form, prefix, suffix)                                           \
+#define CLB_EXPORT(taken, work_of, routine, form, prefix, suffix)                                  \
     potrs prefix##routine##suffix;                                                                 \
     CLB_PUBLIC void prefix##routine##suffix(const char *uplo, const void *n, const void *nrhs,     \
                                             void *a, const void *lda, void *b, const void *ldb,    \
                                             void *info)                                            \
     {                                                                                              \
-        enter(taken, clb_work_##routine, &clb_symbols[CLB_SYMBOL_##routine##_##form],              \
+        enter(taken, work_of, &clb_symbols[CLB_SYMBOL_##routine##_##form],                         \
               __builtin_return_address(0), uplo, n, nrhs, a, lda, b, ldb, info);                   \
     }
 #define CLB_EXPORT_POTRS(routine, form, prefix, suffix, abi, ilp64)                                \
-    CLB_EXPORT(clb_route_potrs, routine, form, prefix, suffix)
+    CLB_EXPORT(clb_route_potrs, clb_work_potrs, routine, form, prefix, suffix)
 #define CLB_EXPORT_POSV(routine, form, prefix, suffix, abi, ilp64)                                 \
-    CLB_EXPORT(clb_route_posv, routine, form, prefix, suffix)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRS, spotrs)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRS, dpotrs)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRS, cpotrs)
-CLB_FORMS_LAPACK(CLB_EXPORT_POTRS, zpotrs)
-CLB_FORMS_LAPACK(CLB_EXPORT_POSV, sposv)
-CLB_FORMS_LAPACK(CLB_EXPORT_POSV, dposv)
-CLB_FORMS_LAPACK(CLB_EXPORT_POSV, cposv)
-CLB_FORMS_LAPACK(CLB_EXPORT_POSV, zposv)
+    CLB_EXPORT(clb_route_posv, clb_work_posv, routine, form, prefix, suffix)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRS, spotrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRS, dpotrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRS, cpotrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POTRS, zpotrs)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POSV, sposv)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POSV, dposv)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POSV, cposv)
+CLB_FORMS_FORTRAN(CLB_EXPORT_POSV, zposv)

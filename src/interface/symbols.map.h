@@ -1,11 +1,12 @@
 /* Preprocessed into the linker's version script. The node is anonymous: symbols with a version
  * would not interpose programs linked to versioned libraries. */
-#include "route/forms.h"
+#include "blas/names.h"
 {
 global:
 #define CLB_MAP(routine, form, prefix, suffix, abi, ilp64) prefix##routine##suffix;
-#define CLB_ROUTINE(name, precision, library, work)        CLB_FORMS_##library(CLB_MAP, name)
-#include "route/routines.def"
+#define CLB_NAME(name, precision, library)                 CLB_FORMS_##library(CLB_MAP, name)
+#define CLB_ROUTINE(stem, precisions, library, ...)        CLB_NAMES_##precisions(CLB_NAME, stem, library)
+#include "blas/routines.def"
     clblas_shim_version;
     clblas_shim_report;
 local:

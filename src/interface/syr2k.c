@@ -19,7 +19,7 @@
 #define FORTRAN_LENGTH_TYPES size_t, size_t
 #define FORTRAN_LENGTHS      1, 1
 #define FORTRAN_WORK(wide)                                                                         \
-    clb_work_dsyr2k((double)clb_int(n, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
+    clb_work_syr2k((double)clb_int(n, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
 #define FORTRAN_ROUTINES(X)                                                                        \
     CLB_FORMS_FORTRAN(X, ssyr2k)                                                                   \
     CLB_FORMS_FORTRAN(X, dsyr2k)                                                                   \
@@ -76,8 +76,8 @@ static void syr2k_next_fortran(const struct clb_target *target, const struct clb
         int64_t lda, const void *b, int64_t ldb, BETA beta, void *c, int64_t ldc
 #define C_ARGUMENTS(alpha, beta) layout, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc
 #define C_WORK(wide)                                                                               \
-    clb_work_dsyr2k((double)clb_c_int(n, wide), (double)clb_c_int(n, wide),                        \
-                    (double)clb_c_int(k, wide))
+    clb_work_syr2k((double)clb_c_int(n, wide), (double)clb_c_int(n, wide),                         \
+                   (double)clb_c_int(k, wide))
 #define C_PROBLEM struct clb_blas3
 #define C_NEXT_ARGUMENTS(alpha, beta)                                                              \
     CLB_COL_MAJOR, clb_cblas_of_uplo(p->upper), clb_cblas_of_op(p->transa), (int64_t)p->n,         \

@@ -17,7 +17,7 @@
 #define FORTRAN_LENGTH_TYPES size_t, size_t
 #define FORTRAN_LENGTHS      1, 1
 #define FORTRAN_WORK(wide)                                                                         \
-    clb_work_dsyrk((double)clb_int(n, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
+    clb_work_syrk((double)clb_int(n, wide), (double)clb_int(n, wide), (double)clb_int(k, wide))
 #define FORTRAN_ROUTINES(X)                                                                        \
     CLB_FORMS_FORTRAN(X, ssyrk)                                                                    \
     CLB_FORMS_FORTRAN(X, dsyrk)                                                                    \
@@ -70,8 +70,8 @@ static void syrk_next_fortran(const struct clb_target *target, const struct clb_
         int64_t lda, BETA beta, void *c, int64_t ldc
 #define C_ARGUMENTS(alpha, beta) layout, uplo, trans, n, k, alpha, a, lda, beta, c, ldc
 #define C_WORK(wide)                                                                               \
-    clb_work_dsyrk((double)clb_c_int(n, wide), (double)clb_c_int(n, wide),                         \
-                   (double)clb_c_int(k, wide))
+    clb_work_syrk((double)clb_c_int(n, wide), (double)clb_c_int(n, wide),                          \
+                  (double)clb_c_int(k, wide))
 #define C_PROBLEM struct clb_blas3
 #define C_NEXT_ARGUMENTS(alpha, beta)                                                              \
     CLB_COL_MAJOR, clb_cblas_of_uplo(p->upper), clb_cblas_of_op(p->transa), (int64_t)p->n,         \

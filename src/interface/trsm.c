@@ -12,7 +12,7 @@
 /* As routines.def has it: k is the order of A. */
 CLB_INLINE double work(bool right, int64_t m, int64_t n)
 {
-    return clb_work_dtrsm((double)m, (double)n, (double)(right ? n : m));
+    return clb_work_trsm((double)m, (double)n, (double)(right ? n : m));
 }
 
 /* ---- Fortran --------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
 {
     const struct clb_target *target = clb_next_get(&symbol->next, caller);
     const double order = (double)clb_int(n, target->ilp64);
-    if (clb_work_is_small(symbol, clb_work_dtrtri(order, order, order)))
+    if (clb_work_is_small(symbol, clb_work_trtri(order, order, order)))
         ((trtri *)target->function)(uplo, diag, n, a, lda, info);
     else
         trtri_dispatch(symbol, target, caller, uplo, diag, n, a, lda, info);
@@ -51,7 +51,7 @@ CLB_INLINE void enter(struct clb_symbol *symbol, const void *caller, const char 
         enter(&clb_symbols[CLB_SYMBOL_##routine##_##form], __builtin_return_address(0), uplo,      \
               diag, n, a, lda, info);                                                              \
     }
-CLB_FORMS_LAPACK(CLB_EXPORT, strtri)
-CLB_FORMS_LAPACK(CLB_EXPORT, dtrtri)
-CLB_FORMS_LAPACK(CLB_EXPORT, ctrtri)
-CLB_FORMS_LAPACK(CLB_EXPORT, ztrtri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, strtri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, dtrtri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, ctrtri)
+CLB_FORMS_FORTRAN(CLB_EXPORT, ztrtri)

@@ -5,7 +5,7 @@
 #ifndef CLB_NEXT_H
 #define CLB_NEXT_H
 
-#include "base/base.h"
+#include "blas/routines.h"
 
 #include <stdatomic.h>
 
@@ -75,6 +75,42 @@ static inline const struct clb_target *clb_next_get(struct clb_next_symbol *symb
  * False when that is not needed; release must not be called then. Calls may nest and overlap. */
 bool clb_next_hold_threads(const struct clb_target *target);
 void clb_next_release_threads(void);
+
+/* ---- symbols.c: the exported names ----------------------------------------------------------- */
+
+typedef enum clb_symbol_id {
+#define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,
+#define CLB_NAME(name, precision, library)                         CLB_FORMS_##library(CLB_SYMBOL_ENUM, name)
+#define CLB_ROUTINE(stem, precisions, library, ...)                CLB_NAMES_##precisions(CLB_NAME, stem, library)
+#include "blas/routines.def"
+#undef CLB_ROUTINE
+#undef CLB_NAME
+#undef CLB_SYMBOL_ENUM
+    CLB_SYMBOLS
+} clb_symbol_id;
+
+/* The forms of names.h. For every routine the Fortran forms come first, in the same order. */
+typedef enum clb_form {
+#define CLB_FORM_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_FORM_##form,
+    CLB_FORMS_BLAS(CLB_FORM_ENUM, any) CLB_FORMS_LAPACK_C(CLB_FORM_ENUM, any)
+#undef CLB_FORM_ENUM
+        CLB_FORMS
+} clb_form;
+
+struct clb_symbol {
+    struct clb_next_symbol next;
+    _Atomic double min_work; /* a call with less work is declined at once; -inf: none is */
+    clb_routine routine;
+    clb_form form;
+};
+
+/* One row for each exported name; read by the interface's fast path. */
+extern struct clb_symbol clb_symbols[CLB_SYMBOLS];
+
+/* The number of a name among the names of its routine; and the name of another routine in the same
+ * form: dtrsm_64_ for dgemm_64_. */
+size_t clb_symbol_form(const struct clb_symbol *symbol);
+struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine);
 
 /* True when the library that has `function` takes 64-bit integers. Its i?amax, named `probe`, is
  * called with an n whose low half is 3 and which is negative as a 64-bit integer. */

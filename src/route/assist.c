@@ -15,8 +15,8 @@ void clb_assist_end(bool before)
 void clb_assist_trsm(const void *context, const struct clb_trsm *problem)
 {
     struct clb_assist *assist = (struct clb_assist *)(uintptr_t)context;
-    double work = clb_work_dtrsm((double)problem->m, (double)problem->n,
-                                 (double)(problem->right ? problem->n : problem->m));
+    double work = clb_work_trsm((double)problem->m, (double)problem->n,
+                                (double)(problem->right ? problem->n : problem->m));
     bool before = clb_assist_begin(assist, work);
     assist->next->call_trsm(assist->next->trsm, problem);
     clb_assist_end(before);
@@ -25,7 +25,7 @@ void clb_assist_trsm(const void *context, const struct clb_trsm *problem)
 void clb_assist_gemm(const void *context, const struct clb_gemm *problem)
 {
     struct clb_assist *assist = (struct clb_assist *)(uintptr_t)context;
-    double work = clb_work_dgemm((double)problem->m, (double)problem->n, (double)problem->k);
+    double work = clb_work_gemm((double)problem->m, (double)problem->n, (double)problem->k);
     bool before = clb_assist_begin(assist, work);
     assist->next->call_gemm(assist->next->gemm, problem);
     clb_assist_end(before);

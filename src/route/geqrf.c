@@ -23,7 +23,7 @@ static const struct clb_qr_call *geqrf_call_of(const struct clb_dispatch *dispat
 
 static double geqrf_work_of(size_t m, size_t n)
 {
-    return clb_work_dgeqrf((double)m, (double)n, (double)clb_min(m, n));
+    return clb_work_geqrf((double)m, (double)n, (double)clb_min(m, n));
 }
 
 static void geqrf_next_geqrf(const void *context, const struct clb_geqrf *problem, void *tau)

@@ -18,7 +18,7 @@ static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_
     struct clb_getrf_state *state = (struct clb_getrf_state *)(uintptr_t)context;
     const struct clb_next_lapack *next = state->assist.next;
     const struct clb_getrf panel = {state->problem.precision, m, n, a, lda};
-    double work = clb_work_dgetrf((double)m, (double)n, (double)clb_min(m, n));
+    double work = clb_work_getrf((double)m, (double)n, (double)clb_min(m, n));
     bool before = clb_assist_begin(&state->assist, work);
     size_t info = next->call_getrf(next->getrf, &panel, ipiv);
     clb_assist_end(before);
@@ -46,7 +46,7 @@ static bool open_factoring(struct clb_getrf_state *state)
 static double getrf_device_share(const struct clb_getrf_state *state, clb_status status)
 {
     double m = (double)state->problem.m, n = (double)state->problem.n;
-    double work = clb_work_dgetrf(m, n, m < n ? m : n);
+    double work = clb_work_getrf(m, n, m < n ? m : n);
     double share = clb_assist_share(&state->assist, work);
     return status == CLB_OK ? share : share * (double)state->result.columns_written / n;
 }

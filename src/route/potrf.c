@@ -8,7 +8,7 @@
 
 static double potrf_work_of(size_t n)
 {
-    return clb_work_dpotrf((double)n, (double)n, (double)n);
+    return clb_work_potrf((double)n, (double)n, (double)n);
 }
 
 static size_t next_potrf(const void *context, const struct clb_potrf *problem)

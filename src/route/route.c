@@ -52,6 +52,32 @@ static bool is_declined_already(const struct clb_dispatch *dispatch)
     return true;
 }
 
+/* ---- the tables ------------------------------------------------------------------------------ */
+
+clb_work clb_routine_work(clb_routine routine)
+{
+    static const clb_work works[CLB_ROUTINES] = {
+#define CLB_NAME(name, precision, kind) [CLB_ROUTINE_##name] = CLB_WORK_##kind,
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
+                    flags, sizes, work, kind, ...)                                                 \
+    CLB_NAMES_##precisions(CLB_NAME, stem, kind)
+#include "blas/routines.def"
+#undef CLB_ROUTINE
+#undef CLB_NAME
+    };
+    return works[routine];
+}
+
+const char *clb_reason_name(clb_reason reason)
+{
+    static const char *const names[CLB_REASONS] = {
+#define CLB_REASON(id, name) [CLB_REASON_##id] = name,
+#include "reasons.def"
+#undef CLB_REASON
+    };
+    return names[reason];
+}
+
 /* ---- min_work: calls that the interface may decline at once ---------------------------------- */
 
 static pthread_once_t configured = PTHREAD_ONCE_INIT;

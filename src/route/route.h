@@ -9,73 +9,6 @@
 #include "lapack/lapack.h"
 #include "gemm/level3.h"
 #include "next/next.h"
-#include "route/forms.h"
-
-/* ---- symbols.c: the exported names ----------------------------------------------------------- */
-
-typedef enum clb_routine {
-#define CLB_ROUTINE(name, precision, library, work) CLB_ROUTINE_##name,
-#include "route/routines.def"
-#undef CLB_ROUTINE
-    CLB_ROUTINES
-} clb_routine;
-
-typedef enum clb_symbol_id {
-#define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,
-#define CLB_ROUTINE(name, precision, library, work)                CLB_FORMS_##library(CLB_SYMBOL_ENUM, name)
-#include "route/routines.def"
-#undef CLB_ROUTINE
-#undef CLB_SYMBOL_ENUM
-    CLB_SYMBOLS
-} clb_symbol_id;
-
-/* The forms of forms.h. For every routine the Fortran forms come first, in the same order. */
-typedef enum clb_form {
-#define CLB_FORM_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_FORM_##form,
-    CLB_FORMS_BLAS(CLB_FORM_ENUM, any) CLB_FORMS_LAPACK_C(CLB_FORM_ENUM, any)
-#undef CLB_FORM_ENUM
-        CLB_FORMS
-} clb_form;
-
-struct clb_symbol {
-    struct clb_next_symbol next;
-    _Atomic double min_work; /* a call with less work is declined at once; -inf: none is */
-    clb_routine routine;
-    clb_form form;
-};
-
-/* One row for each exported name; read by the interface's fast path. */
-extern struct clb_symbol clb_symbols[CLB_SYMBOLS];
-
-struct clb_routine_info {
-    const char *name;
-    clb_precision precision;
-    double (*work)(double m, double n, double k);
-    clb_symbol_id symbol; /* its plain name; its other names follow in the order of forms.h */
-};
-
-/* The work formulas, clb_work_dgemm(m, n, k), for the interface's fast path. */
-#define CLB_ROUTINE(name, precision, library, work)                                                \
-    static inline double clb_work_##name(double m, double n, double k)                             \
-    {                                                                                              \
-        return (void)m, (void)n, (void)k, (work);                                                  \
-    }
-#include "route/routines.def"
-#undef CLB_ROUTINE
-
-/* Floating-point operations per unit of work. */
-static inline double clb_flops_per_work(clb_precision precision)
-{
-    return clb_precision_parts(precision) == 2 ? 8 : 2;
-}
-
-const struct clb_routine_info *clb_routine_get(clb_routine routine);
-clb_work clb_routine_work(clb_routine routine);
-
-/* The number of a name among the names of its routine; and the name of another routine in the same
- * form: dtrsm_64_ for dgemm_64_. */
-size_t clb_symbol_form(const struct clb_symbol *symbol);
-struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine);
 
 /* ---- route.c: what is the same for all routines ---------------------------------------------- */
 
@@ -86,6 +19,7 @@ typedef enum clb_reason {
     CLB_REASONS
 } clb_reason;
 
+clb_work clb_routine_work(clb_routine routine);
 const char *clb_reason_name(clb_reason reason);
 
 /* Read the configuration and set every symbol's min_work; idempotent. Called by the slow path. */

@@ -1,15 +1,22 @@
-/* forms.h: the names under which a routine is exported, by library.
+/* names.h: the names under which a routine of routines.def is exported.
  *
- * CLB_FORMS_BLAS(X, routine), CLB_FORMS_LAPACK(X, routine) and CLB_FORMS_LAPACKE(X, routine) expand
- * X(routine, form, prefix, suffix, abi, always_ilp64) for each; the name is
+ * CLB_NAMES_sdcz(X, stem, ...) and so on expand X(name, precision, ...) for the precisions of a
+ * row: X(sgemm, S, ...), X(dgemm, D, ...).
+ *
+ * CLB_FORMS_BLAS(X, routine) and CLB_FORMS_LAPACKE(X, routine) expand X(routine, form, prefix,
+ * suffix, abi, always_ilp64) for the names of a library's routine; the name is
  * prefix##routine##suffix. Plain names take the integer width of the library that the caller would
  * have reached without the shim. */
-#ifndef CLB_FORMS_H
-#define CLB_FORMS_H
+#ifndef CLB_NAMES_H
+#define CLB_NAMES_H
+
+#define CLB_NAMES_sdcz(X, stem, ...)                                                               \
+    CLB_NAMES_sd(X, stem, __VA_ARGS__) CLB_NAMES_cz(X, stem, __VA_ARGS__)
+#define CLB_NAMES_sd(X, stem, ...) X(s##stem, S, __VA_ARGS__) X(d##stem, D, __VA_ARGS__)
+#define CLB_NAMES_cz(X, stem, ...) X(c##stem, C, __VA_ARGS__) X(z##stem, Z, __VA_ARGS__)
 
 #define CLB_FORMS_BLAS(X, routine)    CLB_FORMS_FORTRAN(X, routine) CLB_FORMS_C(X, routine)
-#define CLB_FORMS_LAPACK(X, routine)  CLB_FORMS_FORTRAN(X, routine)
-#define CLB_FORMS_LAPACKE(X, routine) CLB_FORMS_LAPACK(X, routine) CLB_FORMS_LAPACK_C(X, routine)
+#define CLB_FORMS_LAPACKE(X, routine) CLB_FORMS_FORTRAN(X, routine) CLB_FORMS_LAPACK_C(X, routine)
 
 /* Reference BLAS, OpenBLAS, MKL; builds with 64-bit integers; the OpenBLAS in numpy's wheels. */
 #define CLB_FORMS_FORTRAN(X, routine)                                                              \
