@@ -143,6 +143,12 @@ bool tap_child(const char *name, unsigned seconds, void (*body)(void *), void *a
     return tap_ok(status == 0, "%s", name);
 }
 
+void tap_children(unsigned seconds, const struct tap_test *tests, size_t tests_count)
+{
+    for (size_t i = 0; i < tests_count; i++)
+        tap_child(tests[i].name, seconds, tests[i].body, tests[i].argument);
+}
+
 void run_threads(size_t threads, void *(*body)(void *), void *array, size_t size)
 {
     pthread_t thread[64];

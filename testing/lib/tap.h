@@ -29,8 +29,16 @@ long expect_failures(void);
  * crashed. */
 bool tap_child(const char *name, unsigned seconds, void (*body)(void *), void *argument);
 
-/* The same without a result line: the child's wait status. Standard error goes to `error_text` when
- * that is not NULL, at most size-1 characters. */
+/* tap_child for each of them. */
+struct tap_test {
+    const char *name;
+    void (*body)(void *);
+    void *argument;
+};
+void tap_children(unsigned seconds, const struct tap_test *tests, size_t count);
+
+/* The same as tap_child without a result line: the child's wait status. Standard error goes to
+ * `error_text` when that is not NULL, at most size-1 characters. */
 int run_child(unsigned seconds, void (*body)(void *), void *argument, char *error_text,
               size_t size);
 

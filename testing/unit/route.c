@@ -1,4 +1,5 @@
 /* The route layer: every reason for which a call is declined, counters that add up, the report. */
+#include "dense.h"
 #include "fakecl.h"
 #include "routed.h"
 #include "tap.h"
@@ -16,24 +17,16 @@ static uint64_t seed;
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
-static void set_up(const char *mode)
+static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t k)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    setenv("CLBLAS_SHIM_PARAMS", "gemm.tile=min", 1);
-    if (getenv("CLBLAS_SHIM_STATS") == NULL)
-        setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    fake_cl_install();
-}
-
-static bool run_one(clb_precision precision, size_t m, size_t n, size_t k, double alpha)
-{
+    (void)routine;
     struct gemm_case g = {.precision = precision,
                           .transa = CLB_OP_N,
                           .transb = CLB_OP_T,
                           .m = m,
                           .n = n,
                           .k = k,
-                          .alpha = alpha,
+                          .alpha = 1.25,
                           .beta = 0.5};
     gemm_make(&g, &seed, 3);
     bool taken = routed_gemm(&g);
@@ -42,26 +35,48 @@ static bool run_one(clb_precision precision, size_t m, size_t n, size_t k, doubl
     return taken;
 }
 
-/* `count` calls were declined for this reason, and nothing else happened. */
-static void expect_only(const char *symbol, const char *reason, double count)
+static const char *symbol_name(int routine, clb_precision precision)
 {
-    expect(reported(symbol, reason) == count, "%s: %s is %g, not %g", symbol, reason,
-           reported(symbol, reason), count);
-    expect(reported(symbol, "calls") == count, "%s: %g calls, not %g", symbol,
-           reported(symbol, "calls"), count);
-    expect_sums(symbol);
+    (void)routine;
+    return precision == CLB_S ? "sgemm_" : "dgemm_";
+}
+
+static const struct routed_family family = {"gemm.tile=min", symbol_name, run_one, 0};
+
+static void set_up(const char *mode)
+{
+    routed_set_up(mode, family.params);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
-static void reason_off(void *unused)
+static const struct routed_reason reasons[] = {
+    {.reason = "off", .mode = "off", .call = {{0, CLB_D, 40, 40, 40}, {0, CLB_D, 0, 40, 40}}},
+    {.reason = "quick",
+     .mode = "always",
+     .call = {{0, CLB_D, 0, 5, 5}, {0, CLB_D, 5, 0, 5}, {0, CLB_D, 5, 5, 0}}},
+    {.reason = "nodevice",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_DEVICE",
+     .value = "none",
+     .times = 2,
+     .call = {{0, CLB_D, 30, 30, 30}}},
+    {.reason = "nofp64", .mode = "always", .no_fp64 = true, .call = {{0, CLB_D, 30, 30, 30}}},
+};
+
+/* A product without a factor, and single precision on a device that has no other. */
+static void by_alpha_and_precision(void *unused)
 {
+    struct gemm_case g = {.precision = CLB_D, .m = 5, .n = 5, .k = 5, .alpha = 0, .beta = 0.5};
     (void)unused;
-    set_up("off");
-    run_one(CLB_D, 40, 40, 40, 1);
-    run_one(CLB_D, 0, 40, 40, 1);
-    expect_only("dgemm_", "off", 2);
-    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
+    fake_cl.no_fp64 = true;
+    set_up("always");
+    gemm_make(&g, &seed, 3);
+    expect(!routed_gemm(&g), "a product by zero was taken");
+    gemm_check(&g, "routed");
+    gemm_free(&g);
+    expect_declined("dgemm_", "quick", 1);
+    expect(run_one(0, CLB_S, 30, 30, 30), "single precision needs no fp64");
 }
 
 static void reason_small(void *unused)
@@ -70,14 +85,14 @@ static void reason_small(void *unused)
     setenv("CLBLAS_SHIM_THRESHOLD", "20", 1);
     setenv("CLBLAS_SHIM_THRESHOLD_SGEMM", "10", 1);
     set_up("auto");
-    expect(!run_one(CLB_D, 19, 20, 20, 1), "taken below the threshold");
-    expect(!run_one(CLB_S, 9, 10, 10, 1), "taken below the routine's threshold");
-    expect_only("dgemm_", "small", 1);
-    expect_only("sgemm_", "small", 1);
+    expect(!run_one(0, CLB_D, 19, 20, 20), "taken below the threshold");
+    expect(!run_one(0, CLB_S, 9, 10, 10), "taken below the routine's threshold");
+    expect_declined("dgemm_", "small", 1);
+    expect_declined("sgemm_", "small", 1);
     expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started for small calls");
-    expect(run_one(CLB_D, 20, 20, 20, 1) && run_one(CLB_S, 10, 10, 10, 1),
+    expect(run_one(0, CLB_D, 20, 20, 20) && run_one(0, CLB_S, 10, 10, 10),
            "declined at the threshold");
-    expect(run_one(CLB_S, 1000, 1, 1, 1), "the threshold is not on the cube root of the work");
+    expect(run_one(0, CLB_S, 1000, 1, 1), "the threshold is not on the cube root of the work");
     expect(reported("dgemm_", "device") == 1 && reported("sgemm_", "device") == 2, "device");
 }
 
@@ -86,22 +101,11 @@ static void reason_small_and_cost_by_table(void *unused)
 {
     (void)unused;
     set_up("auto");
-    run_one(CLB_S, 100, 100, 100, 1);
-    expect_only("sgemm_", "small", 1);
-    run_one(CLB_S, 2200, 2200, 28, 1);
+    run_one(0, CLB_S, 100, 100, 100);
+    expect_declined("sgemm_", "small", 1);
+    run_one(0, CLB_S, 2200, 2200, 28);
     expect(reported("sgemm_", "cost") == 1, "a thin product is worth the device");
     expect_sums("sgemm_");
-}
-
-static void reason_quick(void *unused)
-{
-    (void)unused;
-    set_up("always");
-    run_one(CLB_D, 0, 5, 5, 1);
-    run_one(CLB_D, 5, 0, 5, 1);
-    run_one(CLB_D, 5, 5, 0, 1);
-    run_one(CLB_D, 5, 5, 5, 0);
-    expect_only("dgemm_", "quick", 4);
 }
 
 static void no_next(const struct clb_target *target, const struct clb_gemm *problem)
@@ -155,39 +159,18 @@ static void reason_invalid(void *unused)
         expect(!clb_route_gemm(&clb_symbols[CLB_SYMBOL_dgemm_plain], NULL, &call, no_next),
                "call %zu was taken", i);
     }
-    expect_only("dgemm_", "invalid", CLB_COUNT_OF(bad));
+    expect_declined("dgemm_", "invalid", CLB_COUNT_OF(bad));
     expect(reported("dgemm_", "flops") >= 0, "negative flops");
-}
-
-static void reason_nodevice(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_DEVICE", "none", 1);
-    set_up("always");
-    run_one(CLB_D, 30, 30, 30, 1);
-    run_one(CLB_D, 30, 30, 30, 1);
-    expect_only("dgemm_", "nodevice", 2);
-    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
-}
-
-static void reason_nofp64(void *unused)
-{
-    (void)unused;
-    fake_cl.no_fp64 = true;
-    set_up("always");
-    run_one(CLB_D, 30, 30, 30, 1);
-    expect_only("dgemm_", "nofp64", 1);
-    expect(run_one(CLB_S, 30, 30, 30, 1), "single precision needs no fp64");
 }
 
 static void reason_quarantined(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(CLB_D, 30, 30, 30, 1);
+    run_one(0, CLB_D, 30, 30, 30);
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, true);
     for (int i = 0; i < 5; i++)
-        run_one(CLB_D, 30, 30, 30, 1);
+        run_one(0, CLB_D, 30, 30, 30);
     expect(reported("dgemm_", "device") == 1 && reported("dgemm_", "recovered") == 3 &&
                reported("dgemm_", "quarantined") == 2,
            "not quarantined after three failures");
@@ -199,8 +182,8 @@ static void reason_dry_run(void *unused)
     (void)unused;
     setenv("CLBLAS_SHIM_THRESHOLD", "20", 1);
     set_up("dry-run");
-    run_one(CLB_D, 30, 30, 30, 1);
-    run_one(CLB_D, 3, 3, 3, 1);
+    run_one(0, CLB_D, 30, 30, 30);
+    run_one(0, CLB_D, 3, 3, 3);
     expect(reported("dgemm_", "dry-run") == 1 && reported("dgemm_", "small") == 1, "dry-run");
     expect(reported("dgemm_", "calls") == 2, "calls");
     expect_sums("dgemm_");
@@ -209,8 +192,8 @@ static void reason_dry_run(void *unused)
 static void in_forked_child(void *device_expected)
 {
     expect(reported("dgemm_", "calls") == 0, "counted before the first call of a child");
-    run_one(CLB_D, 30, 30, 30, 1);
-    run_one(CLB_D, 3, 3, 0, 1);
+    run_one(0, CLB_D, 30, 30, 30);
+    run_one(0, CLB_D, 3, 3, 0);
     expect(reported("dgemm_", "calls") == 2, "%g calls in the child", reported("dgemm_", "calls"));
     expect(reported("dgemm_", device_expected != NULL ? "device" : "forked") == 1,
            "the child's call went elsewhere");
@@ -222,12 +205,12 @@ static void reason_forked(void *unused)
     static int yes = 1;
     (void)unused;
     set_up("always");
-    run_one(CLB_D, 3, 3, 0, 1);
+    run_one(0, CLB_D, 3, 3, 0);
     expect(run_child(30, in_forked_child, &yes, NULL, 0) == 0,
            "a child of a process without device");
-    expect(run_one(CLB_D, 30, 30, 30, 1), "the parent's call");
+    expect(run_one(0, CLB_D, 30, 30, 30), "the parent's call");
     expect(run_child(30, in_forked_child, NULL, NULL, 0) == 0, "a child of a process with one");
-    expect(run_one(CLB_D, 30, 30, 30, 1), "the parent's call after the fork");
+    expect(run_one(0, CLB_D, 30, 30, 30), "the parent's call after the fork");
     expect(reported("dgemm_", "calls") == 3, "the child's calls are counted in the parent");
 }
 
@@ -236,7 +219,7 @@ static void call_blas(fake_function function)
 {
     if (function == FAKE_Finish || function == FAKE_EnqueueNDRangeKernel) {
         fake_cl.enter = NULL;
-        run_one(CLB_S, 20, 20, 20, 1);
+        run_one(0, CLB_S, 20, 20, 20);
     }
 }
 
@@ -244,10 +227,10 @@ static void reason_reentrant(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(CLB_D, 30, 30, 30, 1);
+    run_one(0, CLB_D, 30, 30, 30);
     fake_cl.enter = call_blas;
-    expect(run_one(CLB_D, 30, 30, 30, 1), "the outer call");
-    expect_only("sgemm_", "reentrant", 1);
+    expect(run_one(0, CLB_D, 30, 30, 30), "the outer call");
+    expect_declined("sgemm_", "reentrant", 1);
     expect(reported("dgemm_", "device") == 2, "device");
 }
 
@@ -255,21 +238,21 @@ static void reason_reentrant(void *unused)
 static void call_again(void)
 {
     next_hook = NULL;
-    expect(run_one(CLB_S, 20, 20, 20, 1), "a call made by the next library was declined");
+    expect(run_one(0, CLB_S, 20, 20, 20), "a call made by the next library was declined");
 }
 
 static void next_is_not_inside(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(CLB_S, 20, 20, 20, 1);
+    run_one(0, CLB_S, 20, 20, 20);
     next_hook = call_again;
-    run_one(CLB_D, 0, 20, 20, 1);
+    run_one(0, CLB_D, 0, 20, 20);
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, true);
     fake_cl.only = 1ull << FAKE_EnqueueNDRangeKernel;
     next_hook = call_again;
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, false);
-    expect(run_one(CLB_S, 20, 20, 20, 1), "recovered");
+    expect(run_one(0, CLB_S, 20, 20, 20), "recovered");
     expect(reported("sgemm_", "recovered") == 1 && reported("sgemm_", "device") == 3, "counters");
     expect_sums("sgemm_");
 }
@@ -280,27 +263,25 @@ static void next_is_not_inside(void *unused)
 static void memory_is_short(void *discrete)
 {
     setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    fake_cl.discrete = discrete != NULL;
-    setenv("CLBLAS_SHIM_DEVICE", discrete != NULL ? "gpu" : "cpu", 1);
+    routed_set_device(discrete != NULL);
     set_up("always");
     for (int i = 0; i < 5; i++)
-        run_one(CLB_D, 60, 60, 60, 1);
-    expect_only("dgemm_", "nomemory", 5);
+        run_one(0, CLB_D, 60, 60, 60);
+    expect_declined("dgemm_", "nomemory", 5);
 }
 
 /* Allocations fail, now and then and for good: nothing is wrong with the device. */
 static void allocation_fails(void *discrete)
 {
-    fake_cl.discrete = discrete != NULL;
-    setenv("CLBLAS_SHIM_DEVICE", discrete != NULL ? "gpu" : "cpu", 1);
+    routed_set_device(discrete != NULL);
     set_up("always");
     fake_cl.only = 1ull << FAKE_CreateBuffer;
     for (int i = 0; i < 6; i++) {
-        run_one(CLB_D, 30, 30, 30, 1);
+        run_one(0, CLB_D, 30, 30, 30);
         fake_cl_arm(1, CL_MEM_OBJECT_ALLOCATION_FAILURE, true);
     }
     fake_cl_arm(0, 0, false);
-    run_one(CLB_D, 30, 30, 30, 1);
+    run_one(0, CLB_D, 30, 30, 30);
     expect(reported("dgemm_", "quarantined") == 0, "quarantined for lack of memory");
     expect(reported("dgemm_", "device") >= 2, "the device is not used again");
     expect_sums("dgemm_");
@@ -329,12 +310,11 @@ static void *contend(void *argument)
 static void contended_memory(void *discrete)
 {
     struct contender contenders[4];
-    fake_cl.discrete = discrete != NULL;
-    setenv("CLBLAS_SHIM_DEVICE", discrete != NULL ? "gpu" : "cpu", 1);
+    routed_set_device(discrete != NULL);
     setenv("CLBLAS_SHIM_MEMORY", discrete != NULL ? "5M" : "100K", 1);
-    set_up("always");
     setenv("CLBLAS_SHIM_PARAMS", "gemm.tile=min,gemm.threads=8", 1);
-    run_one(CLB_D, 30, 30, 30, 1);
+    set_up("always");
+    run_one(0, CLB_D, 30, 30, 30);
     for (size_t i = 0; i < CLB_COUNT_OF(contenders); i++) {
         contenders[i].seed = random_bits(&seed);
         pthread_create(&contenders[i].thread, NULL, contend, &contenders[i]);
@@ -350,15 +330,108 @@ static void contended_memory(void *discrete)
     expect_sums("dgemm_");
 }
 
+/* ---- a device that fails --------------------------------------------------------------------- */
+
+/* Complex products: parts for the next library have offsets that count complex elements. */
+struct product {
+    struct clb_gemm problem;
+    struct dense a, b, c, expected;
+};
+
+static void next_gemm(const struct clb_target *target, const struct clb_gemm *problem)
+{
+    (void)target;
+    dense_next.gemm(NULL, problem);
+}
+
+static void make_product(struct product *x, clb_precision precision, uint64_t *state)
+{
+    static const float alpha_c[2] = {2, -1}, beta_c[2] = {1, 3};
+    static const double alpha_z[2] = {2, -1}, beta_z[2] = {1, 3};
+    const bool single = precision == CLB_C;
+    struct clb_gemm *p = &x->problem;
+    *p = (struct clb_gemm){.precision = precision,
+                           .transa = (clb_op)random_below(state, 3),
+                           .transb = (clb_op)random_below(state, 3),
+                           .m = 17 + random_below(state, 15),
+                           .n = 9 + random_below(state, 8),
+                           .k = 5 + random_below(state, 9),
+                           .alpha = single ? (const void *)alpha_c : alpha_z,
+                           .beta = single ? (const void *)beta_c : beta_z};
+    const bool plain_a = p->transa == CLB_OP_N, plain_b = p->transb == CLB_OP_N;
+    uint64_t same = random_bits(state), again = same;
+    dense_make(&x->a, precision, plain_a ? p->m : p->k, plain_a ? p->k : p->m, 5, state);
+    dense_make(&x->b, precision, plain_b ? p->k : p->n, plain_b ? p->n : p->k, 5, state);
+    dense_make(&x->c, precision, p->m, p->n, 5, &same);
+    dense_make(&x->expected, precision, p->m, p->n, 5, &again);
+    p->a = dense_data(&x->a);
+    p->b = dense_data(&x->b);
+    p->c = dense_data(&x->expected);
+    p->lda = x->a.ld;
+    p->ldb = x->b.ld;
+    p->ldc = x->c.ld;
+    dense_next.gemm(NULL, p);
+    p->c = dense_data(&x->c);
+    dense_next_entries = 0;
+}
+
+static void call_complex(const struct routed_failing *setting, long at)
+{
+    struct product x;
+    uint64_t state = setting->seed;
+    long double worst = 0;
+    make_product(&x, setting->precision, &state);
+    const struct clb_gemm *p = &x.problem;
+    struct clb_gemm_call call = {.problem = *p,
+                                 .m = (int64_t)p->m,
+                                 .n = (int64_t)p->n,
+                                 .k = (int64_t)p->k,
+                                 .lda = (int64_t)p->lda,
+                                 .ldb = (int64_t)p->ldb,
+                                 .ldc = (int64_t)p->ldc,
+                                 .layout_valid = true};
+    expect(clb_route_gemm(&clb_symbols[setting->precision == CLB_C ? CLB_SYMBOL_cgemm_plain
+                                                                   : CLB_SYMBOL_zgemm_plain],
+                          NULL, &call, next_gemm),
+           "call %ld: declined", at);
+    for (size_t j = 0; j < p->n; j++) {
+        for (size_t i = 0; i < p->m; i++)
+            worst = fmaxl(worst, cabsl(dense_get(&x.c, i, j) - dense_get(&x.expected, i, j)));
+    }
+    expect(worst <= 200 * dense_unit(setting->precision), "call %ld: off by %Lg", at, worst);
+    expect(dense_gaps_intact(&x.c) && dense_intact(&x.a) && dense_intact(&x.b),
+           "call %ld: something else was written", at);
+    expect(dense_next_entries <= p->m * p->n, "call %ld: the next library got too much", at);
+    dense_free(&x.a);
+    dense_free(&x.b);
+    dense_free(&x.c);
+    dense_free(&x.expected);
+}
+
+static const char *complex_symbol(int routine, clb_precision precision)
+{
+    (void)routine;
+    return precision == CLB_C ? "cgemm_" : "zgemm_";
+}
+
+static const struct routed_family complex_family = {"gemm.tile=min", complex_symbol, NULL, 0};
+
+static struct routed_failing failing[] = {
+    {"cgemm, cpu family, in place", NULL, 0, CLB_C, false, false, 0},
+    {"zgemm, cpu family, in own memory", NULL, 0, CLB_Z, true, false, 0},
+    {"cgemm, portable family, in own memory", NULL, 0, CLB_C, true, false, 0},
+    {"zgemm, portable family, in place", NULL, 0, CLB_Z, false, false, 0},
+};
+
 /* ---- the report ------------------------------------------------------------------------------ */
 
 static char directory[] = "/tmp/clb-route-XXXXXX";
 
 static void report_calls(void)
 {
-    run_one(CLB_D, 30, 30, 30, 1);
-    run_one(CLB_S, 30, 30, 30, 1);
-    run_one(CLB_D, 30, 0, 30, 1);
+    run_one(0, CLB_D, 30, 30, 30);
+    run_one(0, CLB_S, 30, 30, 30);
+    run_one(0, CLB_D, 30, 0, 30);
 }
 
 static void *report_and_exit(void *unused)
@@ -376,11 +449,11 @@ static void write_reports(void *unused)
     expect(chdir(directory) == 0, "chdir");
     setenv("CLBLAS_SHIM_STATS", "report-%p.json", 1);
     set_up("always");
-    run_one(CLB_D, 30, 30, 30, 1);
+    run_one(0, CLB_D, 30, 30, 30);
     expect(chdir("/") == 0, "chdir");
     pid_t child = fork();
     if (child == 0) {
-        run_one(CLB_D, 3, 3, 3, 1);
+        run_one(0, CLB_D, 3, 3, 3);
         exit(expect_failures() != 0);
     }
     int status = -1;
@@ -396,7 +469,7 @@ static void write_report_twice(void *unused)
     snprintf(path, sizeof path, "%s/same.json", directory);
     setenv("CLBLAS_SHIM_STATS", path, 1);
     set_up("off");
-    run_one(CLB_D, 3, 3, 3, 1);
+    run_one(0, CLB_D, 3, 3, 3);
     exit(expect_failures() != 0);
 }
 
@@ -470,18 +543,11 @@ static void test_reports(void)
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        void (*body)(void *);
-        void *argument;
-    } tests[] = {
-        {"off", reason_off, NULL},
+    static const struct tap_test tests[] = {
+        {"quick and nofp64 by arguments", by_alpha_and_precision, NULL},
         {"small", reason_small, NULL},
         {"small and cost by the device's table", reason_small_and_cost_by_table, NULL},
-        {"quick", reason_quick, NULL},
         {"invalid", reason_invalid, NULL},
-        {"nodevice", reason_nodevice, NULL},
-        {"nofp64", reason_nofp64, NULL},
         {"quarantined", reason_quarantined, NULL},
         {"dry-run", reason_dry_run, NULL},
         {"forked", reason_forked, NULL},
@@ -495,8 +561,13 @@ int main(void)
         {"threads compete for memory, own memory", contended_memory, &seed},
     };
     seed = tap_seed();
-    for (size_t i = 0; i < CLB_COUNT_OF(tests); i++)
-        tap_child(tests[i].name, 60, tests[i].body, tests[i].argument);
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    tap_children(60, tests, CLB_COUNT_OF(tests));
+    setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
+    routed_test_failures(&complex_family, failing, 2, &seed, call_complex);
+    setenv("CLBLAS_SHIM_KERNEL", "portable", 1);
+    routed_test_failures(&complex_family, failing + 2, 2, &seed, call_complex);
+    unsetenv("CLBLAS_SHIM_KERNEL");
     test_reports();
     return tap_done();
 }

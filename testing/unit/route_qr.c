@@ -105,12 +105,12 @@ static void make_arrays(struct call *c, size_t tau, size_t work)
 
 /* geqrf: A is m x n. ormqr: k reflectors from the left on C, m x n. orgqr: m x n from k. */
 static void make_call(struct call *c, enum routine routine, clb_precision precision, size_t m,
-                      size_t n, size_t k)
+                      size_t n, size_t k, uint64_t *state)
 {
     bool real = clb_precision_parts(precision) == 1;
     *c = (struct call){.routine = routine, .next = complete_next};
-    dense_make(&c->a, precision, m, routine == ORMQR ? k : n, 5, &seed);
-    dense_make(&c->c, precision, m, n, 5, &seed);
+    dense_make(&c->a, precision, m, routine == ORMQR ? k : n, 5, state);
+    dense_make(&c->c, precision, m, n, 5, state);
     c->call = (struct clb_qr_call){.precision = precision,
                                    .trans = real ? CLB_OP_T : CLB_OP_C,
                                    .options_valid = true,
@@ -128,7 +128,7 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
     dense_qr_next.geqrf(&precision, &vectors, c->tau);
     dense_remember(&c->a);
     const struct dense *from = routine == ORMQR ? &c->c : &c->a;
-    dense_make(&c->expected, precision, m, n, 5, &seed);
+    dense_make(&c->expected, precision, m, n, 5, state);
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < m; i++)
             dense_set(&c->expected, i, j, dense_get(from, i, j));
@@ -208,10 +208,10 @@ static void check_declined(const struct call *c, const char *what, long at)
     expect(c->routine != GEQRF || is_untouched(c->tau, c->tau_bytes), "%s %ld: tau", what, at);
 }
 
-static bool run_one(enum routine routine, clb_precision precision, size_t m, size_t n, size_t k)
+static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t k)
 {
     struct call c;
-    make_call(&c, routine, precision, m, n, k);
+    make_call(&c, (enum routine)routine, precision, m, n, k, &seed);
     bool taken = run(&c);
     if (taken)
         check_call(&c, "a call", 0);
@@ -221,30 +221,49 @@ static bool run_one(enum routine routine, clb_precision precision, size_t m, siz
     return taken;
 }
 
+static const char *symbol_name(int routine, clb_precision precision)
+{
+    return symbol_of((enum routine)routine, precision)->next.name;
+}
+
+static const struct routed_family family = {
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=8", symbol_name, run_one,
+    60};
+
 static void set_up(const char *mode)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    setenv("CLBLAS_SHIM_PARAMS",
-           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=8", 1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl_install();
+    routed_set_up(mode, family.params);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
-static void reason_off(void *unused)
-{
-    (void)unused;
-    set_up("off");
-    run_one(GEQRF, CLB_D, 30, 30, 0);
-    run_one(ORMQR, CLB_C, 30, 30, 20);
-    run_one(ORGQR, CLB_S, 30, 30, 20);
-    expect_declined("dgeqrf_", "off", 1);
-    expect_declined("cunmqr_", "off", 1);
-    expect_declined("sorgqr_", "off", 1);
-    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
-}
+static const struct routed_reason reasons[] = {
+    {.reason = "off",
+     .mode = "off",
+     .call = {{GEQRF, CLB_D, 30, 30, 0}, {ORMQR, CLB_C, 30, 30, 20}, {ORGQR, CLB_S, 30, 30, 20}}},
+    {.reason = "quick",
+     .mode = "always",
+     .call = {{GEQRF, CLB_Z, 0, 7, 0},
+              {GEQRF, CLB_Z, 7, 0, 0},
+              {ORMQR, CLB_Z, 7, 0, 3},
+              {ORMQR, CLB_Z, 7, 5, 0},
+              {ORGQR, CLB_Z, 7, 0, 0},
+              {ORGQR, CLB_Z, 7, 5, 0}}},
+    {.reason = "nofp64",
+     .mode = "always",
+     .no_fp64 = true,
+     .call = {{GEQRF, CLB_D, 30, 30, 0}, {ORMQR, CLB_Z, 30, 30, 20}, {ORGQR, CLB_D, 30, 30, 20}}},
+    {.reason = "dry-run",
+     .mode = "dry-run",
+     .variable = "CLBLAS_SHIM_THRESHOLD",
+     .value = "10",
+     .call = {{GEQRF, CLB_S, 30, 30, 0}, {ORMQR, CLB_S, 30, 30, 20}, {ORGQR, CLB_S, 30, 30, 20}}},
+    {.reason = "nomemory",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_MEMORY",
+     .value = "2K",
+     .call = {{GEQRF, CLB_D, 40, 40, 0}, {ORMQR, CLB_D, 40, 40, 20}, {ORGQR, CLB_D, 40, 40, 20}}},
+};
 
 /* The work is the number of multiplications with an addition. */
 static void reason_small(void *unused)
@@ -261,28 +280,13 @@ static void reason_small(void *unused)
     expect(reported("sorgqr_", "small") == 1 && reported("sorgqr_", "device") == 1, "orgqr");
 }
 
-static void reason_quick(void *unused)
-{
-    (void)unused;
-    set_up("always");
-    run_one(GEQRF, CLB_Z, 0, 7, 0);
-    run_one(GEQRF, CLB_Z, 7, 0, 0);
-    run_one(ORMQR, CLB_Z, 7, 0, 3);
-    run_one(ORMQR, CLB_Z, 7, 5, 0);
-    run_one(ORGQR, CLB_Z, 7, 0, 0);
-    run_one(ORGQR, CLB_Z, 7, 5, 0);
-    expect_declined("zgeqrf_", "quick", 2);
-    expect_declined("zunmqr_", "quick", 2);
-    expect_declined("zungqr_", "quick", 2);
-}
-
 static void reason_query(void *unused)
 {
     (void)unused;
     set_up("always");
     for (int routine = 0; routine < ROUTINES; routine++) {
         struct call c;
-        make_call(&c, (enum routine)routine, CLB_D, 30, 30, 20);
+        make_call(&c, (enum routine)routine, CLB_D, 30, 30, 20, &seed);
         c.call.lwork = -1;
         expect(!run(&c), "a query was taken");
         check_declined(&c, "query", routine);
@@ -332,7 +336,7 @@ static void reason_invalid(void *unused)
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
         struct call c;
-        make_call(&c, bad[i].routine, bad[i].precision, 8, 8, 8);
+        make_call(&c, bad[i].routine, bad[i].precision, 8, 8, 8, &seed);
         c.call.m = bad[i].m;
         c.call.n = bad[i].n;
         c.call.k = bad[i].k;
@@ -359,7 +363,7 @@ static void reason_cost(void *unused)
     set_up("always");
     for (int routine = 0; routine < ROUTINES; routine++) {
         struct call c;
-        make_call(&c, (enum routine)routine, CLB_C, 30, 30, 20);
+        make_call(&c, (enum routine)routine, CLB_C, 30, 30, 20, &seed);
         c.next.ormqr = c.next.orgqr = NULL;
         expect(!run(&c), "taken");
         check_declined(&c, "no siblings", routine);
@@ -375,19 +379,6 @@ static void reason_cost(void *unused)
     expect(reported("dgeqrf_", "device") == 1 && reported("dgeqrf_", "flops_device") > 0, "device");
 }
 
-static void reason_nomemory(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    set_up("always");
-    run_one(GEQRF, CLB_D, 40, 40, 0);
-    run_one(ORMQR, CLB_D, 40, 40, 20);
-    run_one(ORGQR, CLB_D, 40, 40, 20);
-    expect_declined("dgeqrf_", "nomemory", 1);
-    expect_declined("dormqr_", "nomemory", 1);
-    expect_declined("dorgqr_", "nomemory", 1);
-}
-
 /* ---- panels ---------------------------------------------------------------------------------- */
 
 static void panels(void *unused)
@@ -395,17 +386,17 @@ static void panels(void *unused)
     struct call c;
     (void)unused;
     set_up("always");
-    make_call(&c, GEQRF, CLB_Z, 40, 30, 0);
+    make_call(&c, GEQRF, CLB_Z, 40, 30, 0, &seed);
     expect(run(&c) && next_geqrt_calls == 4 && next_geqrf_calls == 0, "%ld and %ld panels",
            next_geqrt_calls, next_geqrf_calls);
     check_call(&c, "by geqrt", 0);
     free_call(&c);
-    make_call(&c, GEQRF, CLB_D, 40, 30, 0);
+    make_call(&c, GEQRF, CLB_D, 40, 30, 0, &seed);
     c.next.geqrt = NULL;
     expect(run(&c) && next_geqrt_calls == 0 && next_geqrf_calls == 4, "without geqrt");
     check_call(&c, "by geqrf", 0);
     free_call(&c);
-    make_call(&c, GEQRF, CLB_D, 40, 30, 0);
+    make_call(&c, GEQRF, CLB_D, 40, 30, 0, &seed);
     geqrt_fails = true;
     expect(run(&c) && next_geqrt_calls == 4 && next_geqrf_calls == 4, "without memory");
     check_call(&c, "without memory", 0);
@@ -414,53 +405,37 @@ static void panels(void *unused)
 
 /* ---- a device that fails --------------------------------------------------------------------- */
 
-/* Some calls to the driver, those of a warm run, with a persistent failure: the next library
- * finishes with the least workspace, tau and all. */
-static void failing(void *argument)
+/* The next library finishes with the least workspace, tau and all. */
+static void call_failing(const struct routed_failing *setting, long at)
 {
-    bool discrete = *(const bool *)argument;
-    fake_cl.discrete = discrete;
-    setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
-    set_up("always");
-    for (int routine = 0; routine < ROUTINES; routine++) {
-        run_one((enum routine)routine, CLB_D, 40, 30, 20);
-        fake_cl_arm(0, 0, false);
-        run_one((enum routine)routine, CLB_D, 40, 30, 20);
-        long calls = fake_cl.calls;
-        for (long at = 1; at <= calls; at += 1 + calls / 40) {
-            struct call c;
-            make_call(&c, (enum routine)routine, CLB_D, 40, 30, 20);
-            fake_cl_arm(at, CL_OUT_OF_HOST_MEMORY, false);
-            bool taken = run(&c);
-            fake_cl_arm(0, 0, false);
-            if (taken)
-                check_call(&c, "call", at);
-            else
-                check_declined(&c, "call", at);
-            free_call(&c);
-        }
-    }
-    expect(reported("dgeqrf_", "recovered") + reported("dgeqrf_", "nomemory") > 10, "geqrf");
-    expect(reported("dormqr_", "recovered") > 0, "ormqr");
-    expect(reported("dorgqr_", "recovered") + reported("dorgqr_", "nomemory") > 10, "orgqr");
-    expect_sums("dgeqrf_");
-    expect_sums("dormqr_");
-    expect_sums("dorgqr_");
+    struct call c;
+    uint64_t state = setting->seed;
+    make_call(&c, (enum routine)setting->routine, setting->precision, 40, 30, 20, &state);
+    if (expect(run(&c), "call %ld: declined", at))
+        check_call(&c, setting->name, at);
+    free_call(&c);
 }
+
+static struct routed_failing failing[] = {
+    {"dgeqrf in place", NULL, GEQRF, CLB_D, false, false, 0},
+    {"cgeqrf in own memory", NULL, GEQRF, CLB_C, true, false, 0},
+    {"zunmqr in place", NULL, ORMQR, CLB_Z, false, false, 0},
+    {"sormqr in own memory", NULL, ORMQR, CLB_S, true, false, 0},
+    {"sorgqr in place", NULL, ORGQR, CLB_S, false, false, 0},
+    {"dorgqr in own memory", NULL, ORGQR, CLB_D, true, false, 0},
+};
+
+static const struct tap_test tests[] = {
+    {"small", reason_small, NULL},     {"queries", reason_query, NULL},
+    {"invalid", reason_invalid, NULL}, {"cost", reason_cost, NULL},
+    {"panels", panels, NULL},
+};
 
 int main(void)
 {
-    bool shared = false, own = true;
     seed = tap_seed();
-    tap_child("off", 60, reason_off, NULL);
-    tap_child("small", 60, reason_small, NULL);
-    tap_child("quick", 60, reason_quick, NULL);
-    tap_child("queries", 60, reason_query, NULL);
-    tap_child("invalid", 60, reason_invalid, NULL);
-    tap_child("cost", 60, reason_cost, NULL);
-    tap_child("no memory", 60, reason_nomemory, NULL);
-    tap_child("panels", 60, panels, NULL);
-    tap_child("failures, in place", 120, failing, &shared);
-    tap_child("failures, own memory", 120, failing, &own);
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    tap_children(60, tests, CLB_COUNT_OF(tests));
+    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

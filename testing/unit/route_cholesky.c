@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNSET  INT64_C(0x5a5a5a5a5a5a5a5a)
-#define PARAMS "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,potrf.nb=8,trsm.nb=8,trsm.part=8"
+#define UNSET INT64_C(0x5a5a5a5a5a5a5a5a)
 
 static uint64_t seed;
 static long next_potrf_calls, next_potrs_calls;
@@ -195,10 +194,12 @@ static void check_system(struct system *s, const char *what, long at)
     expect(dense_gaps_intact(&s->b), "%s %ld: a gap of B was written", what, at);
 }
 
-static bool run_one(enum routine routine, clb_precision precision, size_t n, size_t nrhs)
+/* n is the order, twice. */
+static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t nrhs)
 {
     struct system s;
-    make_system(&s, routine, precision, n, nrhs, false, &seed);
+    (void)m;
+    make_system(&s, (enum routine)routine, precision, n, nrhs, false, &seed);
     bool taken = run(&s);
     if (taken)
         check_system(&s, "a call", 0);
@@ -209,36 +210,53 @@ static bool run_one(enum routine routine, clb_precision precision, size_t n, siz
     return taken;
 }
 
-static void set_up(const char *mode)
+static const char *symbol_name(int routine, clb_precision precision)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    setenv("CLBLAS_SHIM_PARAMS", PARAMS, 1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl_install();
+    return symbol_of((enum routine)routine, precision)->next.name;
 }
 
-static void expect_only(const char *symbol, const char *reason, double count, double calls)
+static const struct routed_family family = {
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,potrf.nb=8,trsm.nb=8,trsm.part=8", symbol_name,
+    run_one, 0};
+
+static void set_up(const char *mode)
 {
-    expect(reported(symbol, reason) == count && reported(symbol, "calls") == calls,
-           "%s: %g of %g calls are %s, not %g of %g", symbol, reported(symbol, reason),
-           reported(symbol, "calls"), reason, count, calls);
-    expect_sums(symbol);
+    routed_set_up(mode, family.params);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
+
+static const struct routed_reason reasons[] = {
+    {.reason = "off",
+     .mode = "off",
+     .call = {{POTRF, CLB_D, 30, 30, 1}, {POTRS, CLB_D, 30, 30, 3}, {POSV, CLB_D, 30, 30, 3}}},
+    {.reason = "nofp64",
+     .mode = "always",
+     .no_fp64 = true,
+     .call = {{POTRF, CLB_Z, 30, 30, 1}, {POTRS, CLB_D, 30, 30, 3}, {POSV, CLB_D, 30, 30, 3}}},
+    {.reason = "dry-run",
+     .mode = "dry-run",
+     .variable = "CLBLAS_SHIM_THRESHOLD",
+     .value = "10",
+     .call = {{POTRF, CLB_S, 30, 30, 1}, {POTRS, CLB_S, 30, 30, 3}, {POSV, CLB_S, 30, 30, 3}}},
+    {.reason = "nomemory",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_MEMORY",
+     .value = "2K",
+     .call = {{POTRF, CLB_D, 40, 40, 1}, {POSV, CLB_D, 40, 40, 9}}},
+};
 
 static void reason_small(void *unused)
 {
     (void)unused;
     setenv("CLBLAS_SHIM_THRESHOLD", "20", 1); /* 8000 */
     set_up("auto");
-    expect(!run_one(POTRF, CLB_S, 36, 1) && run_one(POTRF, CLB_S, 37, 1), "n^3/6");
-    expect(!run_one(POTRS, CLB_S, 20, 19) && run_one(POTRS, CLB_S, 20, 20), "n^2*nrhs");
-    expect(!run_one(POSV, CLB_S, 20, 16) && run_one(POSV, CLB_S, 20, 17), "their sum");
-    expect_only("spotrf_", "small", 1, 2);
-    expect_only("spotrs_", "small", 1, 2);
-    expect_only("sposv_", "small", 1, 2);
+    expect(!run_one(POTRF, CLB_S, 36, 36, 1) && run_one(POTRF, CLB_S, 37, 37, 1), "n^3/6");
+    expect(!run_one(POTRS, CLB_S, 20, 20, 19) && run_one(POTRS, CLB_S, 20, 20, 20), "n^2*nrhs");
+    expect(!run_one(POSV, CLB_S, 20, 20, 16) && run_one(POSV, CLB_S, 20, 20, 17), "their sum");
+    expect(reported("spotrf_", "small") == 1 && reported("spotrf_", "device") == 1, "spotrf_");
+    expect(reported("spotrs_", "small") == 1 && reported("spotrs_", "device") == 1, "spotrs_");
+    expect(reported("sposv_", "small") == 1 && reported("sposv_", "device") == 1, "sposv_");
 }
 
 /* A matrix of one block is the next library's, whoever calls it. */
@@ -246,11 +264,11 @@ static void reason_cost(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(POTRF, CLB_D, 8, 1);
-    run_one(POTRF, CLB_Z, 5, 1);
-    expect_only("dpotrf_", "cost", 1, 1);
-    expect_only("zpotrf_", "cost", 1, 1);
-    expect(run_one(POTRF, CLB_D, 9, 1), "two blocks");
+    run_one(POTRF, CLB_D, 8, 8, 1);
+    run_one(POTRF, CLB_Z, 5, 5, 1);
+    expect_declined("dpotrf_", "cost", 1);
+    expect_declined("zpotrf_", "cost", 1);
+    expect(run_one(POTRF, CLB_D, 9, 9, 1), "two blocks");
     expect(reported("dpotrf_", "flops_device") > 0, "nothing on the device");
 }
 
@@ -258,13 +276,13 @@ static void reason_quick(void *unused)
 {
     (void)unused;
     set_up("always");
-    run_one(POTRS, CLB_D, 7, 0);
-    run_one(POSV, CLB_D, 7, 0);
+    run_one(POTRS, CLB_D, 7, 7, 0);
+    run_one(POSV, CLB_D, 7, 7, 0);
     struct clb_chol_call call = {.precision = CLB_D, .options_valid = true, .lda = 1};
     expect(!clb_route_potrf(symbol_of(POTRF, CLB_D), &call, &all_of_next), "n = 0");
-    expect_only("dpotrf_", "quick", 1, 1);
-    expect_only("dpotrs_", "quick", 1, 1);
-    expect_only("dposv_", "quick", 1, 1);
+    expect_declined("dpotrf_", "quick", 1);
+    expect_declined("dpotrs_", "quick", 1);
+    expect_declined("dposv_", "quick", 1);
 }
 
 static void reason_invalid(void *unused)
@@ -294,9 +312,9 @@ static void reason_invalid(void *unused)
                "call %zu was taken", i);
         free_system(&s);
     }
-    expect_only("zpotrf_", "invalid", 4, 4);
-    expect_only("zpotrs_", "invalid", 5, 5);
-    expect_only("zposv_", "invalid", 5, 5);
+    expect_declined("zpotrf_", "invalid", 4);
+    expect_declined("zpotrs_", "invalid", 5);
+    expect_declined("zposv_", "invalid", 5);
 }
 
 /* Without a BLAS of the same integers beside the next LAPACK nothing could be finished. */
@@ -315,20 +333,9 @@ static void reason_no_siblings(void *unused)
         expect(!run_with(&s, &next) && dense_intact_bits(&s.a), "routine %d was taken", routine);
         free_system(&s);
     }
-    expect_only("dpotrf_", "cost", 1, 1);
-    expect_only("dpotrs_", "cost", 1, 1);
-    expect_only("dposv_", "cost", 1, 1);
-}
-
-static void reason_nomemory(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    set_up("always");
-    run_one(POTRF, CLB_D, 40, 1);
-    run_one(POSV, CLB_D, 40, 9);
-    expect_only("dpotrf_", "nomemory", 1, 1);
-    expect_only("dposv_", "nomemory", 1, 1);
+    expect_declined("dpotrf_", "cost", 1);
+    expect_declined("dpotrs_", "cost", 1);
+    expect_declined("dposv_", "cost", 1);
 }
 
 /* ---- LAPACK's semantics ---------------------------------------------------------------------- */
@@ -348,19 +355,6 @@ static void not_definite(void *unused)
     }
 }
 
-static bool nested_taken;
-static long nested;
-
-static void call_product(void)
-{
-    struct gemm_case g = {.precision = CLB_S, .m = 20, .n = 9, .k = 14, .alpha = 1, .beta = 1};
-    gemm_make(&g, &seed, 3);
-    nested_taken = routed_gemm(&g);
-    gemm_check(&g, "nested");
-    gemm_free(&g);
-    nested++;
-}
-
 /* What the next library's potrf calls through our names goes straight back while the device is in
  * use; when the rest is its own it is like any. */
 static void reentrant(void *unused)
@@ -368,15 +362,16 @@ static void reentrant(void *unused)
     struct system s;
     (void)unused;
     set_up("always");
-    potrf_hook = call_product;
+    potrf_hook = routed_call_product;
     make_system(&s, POTRF, CLB_D, 30, 1, false, &seed);
-    expect(run(&s) && !nested_taken && nested == 4, "%ld nested calls", nested);
+    expect(run(&s) && !routed_product_taken && routed_products == 4, "%ld nested calls",
+           routed_products);
     check_system(&s, "with nested calls", 0);
     free_system(&s);
     fake_cl.only = 1ull << FAKE_EnqueueNDRangeKernel;
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, false);
     make_system(&s, POTRF, CLB_D, 30, 1, false, &seed);
-    expect(run(&s) && nested_taken, "a call of the next library was declined");
+    expect(run(&s) && routed_product_taken, "a call of the next library was declined");
     check_system(&s, "recovered with nested calls", 0);
     free_system(&s);
     expect(reported("dpotrf_", "recovered") == 1, "recovered");
@@ -384,91 +379,40 @@ static void reentrant(void *unused)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-struct setting {
-    const char *name;
-    enum routine routine;
-    clb_precision precision;
-    bool discrete, indefinite;
-    uint64_t seed;
-};
-
-static long run_failing(const struct setting *setting, long at)
+static void call_failing(const struct routed_failing *setting, long at)
 {
     struct system s;
     uint64_t state = setting->seed;
     size_t n = 25 + random_below(&state, 8), nrhs = 5 + random_below(&state, 6);
-    make_system(&s, setting->routine, setting->precision, n, nrhs, setting->indefinite, &state);
-    fake_cl.run_anyway = at % 3 == 0;
-    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
-    bool taken = run(&s);
-    long calls = fake_cl.calls;
-    fake_cl_arm(0, 0, false);
-    expect(taken, "call %ld: declined", at);
-    if (taken)
+    make_system(&s, (enum routine)setting->routine, setting->precision, n, nrhs, setting->wrong,
+                &state);
+    if (expect(run(&s), "call %ld: declined", at))
         check_system(&s, setting->name, at);
     free_system(&s);
-    return calls;
 }
 
-static void fail_every_call(void *argument)
-{
-    const struct setting *setting = argument;
-    const char *symbol = symbol_of(setting->routine, setting->precision)->next.name;
-    fake_cl.discrete = setting->discrete;
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
-    set_up("always");
-    long calls = 0;
-    for (int i = 0; i < 3; i++)
-        calls = run_failing(setting, 0);
-    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
-    for (long at = 1; at <= calls; at++) {
-        run_failing(setting, at);
-        if (at % 2 == 0) /* three failures in a row would end it */
-            run_failing(setting, 0);
-    }
-    double recovered = reported(symbol, "recovered");
-    expect(calls > 20, "only %ld calls", calls);
-    expect(recovered > 0.5 * (double)calls, "only %g of %ld calls recovered", recovered, calls);
-    expect(reported(symbol, "quarantined") == 0, "quarantined");
-    expect_sums(symbol);
-    tap_note("%ld OpenCL calls, %g recovered", calls, recovered);
-}
+static struct routed_failing failing[] = {
+    {"dpotrs in place", NULL, POTRS, CLB_D, false, false, 0},
+    {"sposv in own memory", NULL, POSV, CLB_S, true, false, 0},
+    {"zposv in place", NULL, POSV, CLB_Z, false, false, 0},
+    {"cpotrf in own memory, indefinite", NULL, POTRF, CLB_C, true, true, 0},
+};
 
-static void test_failures(void)
-{
-    static struct setting settings[] = {
-        {"dpotrs in place", POTRS, CLB_D, false, false, 0},
-        {"sposv in own memory", POSV, CLB_S, true, false, 0},
-        {"zposv in place", POSV, CLB_Z, false, false, 0},
-        {"cpotrf in own memory, indefinite", POTRF, CLB_C, true, true, 0},
-    };
-    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
-        char name[80];
-        settings[i].seed = random_bits(&seed);
-        snprintf(name, sizeof name, "%s: every OpenCL call fails", settings[i].name);
-        tap_child(name, 200, fail_every_call, &settings[i]);
-    }
-}
+static const struct tap_test tests[] = {
+    {"small", reason_small, NULL},
+    {"cost", reason_cost, NULL},
+    {"quick", reason_quick, NULL},
+    {"invalid", reason_invalid, NULL},
+    {"no BLAS beside LAPACK", reason_no_siblings, NULL},
+    {"matrices that are not definite", not_definite, NULL},
+    {"calls that the next library makes", reentrant, NULL},
+};
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        void (*body)(void *);
-    } tests[] = {
-        {"small", reason_small},
-        {"cost", reason_cost},
-        {"quick", reason_quick},
-        {"invalid", reason_invalid},
-        {"no BLAS beside LAPACK", reason_no_siblings},
-        {"nomemory", reason_nomemory},
-        {"matrices that are not definite", not_definite},
-        {"calls that the next library makes", reentrant},
-    };
     seed = tap_seed();
-    for (size_t i = 0; i < CLB_COUNT_OF(tests); i++)
-        tap_child(tests[i].name, 120, tests[i].body, NULL);
-    test_failures();
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    tap_children(120, tests, CLB_COUNT_OF(tests));
+    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

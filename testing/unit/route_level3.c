@@ -180,6 +180,8 @@ static void next_trmm(const struct clb_target *from, const struct clb_trsm *p)
 
 static const struct clb_next_blas3 next = {&target, &target, next_own, next_gemm};
 
+static const char params[] = "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.ks=32";
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 static struct clb_symbol *symbol_of(level3_routine routine, clb_precision precision)
@@ -268,23 +270,6 @@ static void check(const struct level3_case *x, bool computed, const char *what)
     level3_check_rest(x, &none, what);
 }
 
-static void set_up(const char *mode)
-{
-    setenv("CLBLAS_SHIM", mode, 1);
-    setenv("CLBLAS_SHIM_PARAMS", "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.ks=32", 1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl_install();
-}
-
-static void expect_only(const char *symbol, const char *reason, double count)
-{
-    expect(reported(symbol, reason) == count && reported(symbol, "calls") == count,
-           "%s: %g of %g calls are %s, not %g", symbol, reported(symbol, reason),
-           reported(symbol, "calls"), reason, count);
-    expect_sums(symbol);
-}
-
 /* ---- reasons --------------------------------------------------------------------------------- */
 
 static bool exists(level3_routine routine, clb_precision precision)
@@ -309,7 +294,7 @@ static void thresholds(void *unused)
     setenv("CLBLAS_SHIM_THRESHOLD_DSYRK", "15.8", 1);
     setenv("CLBLAS_SHIM_THRESHOLD_DTRMM", "15.8", 1);
     setenv("CLBLAS_SHIM_THRESHOLD_DGEMMTR", "15.9", 1);
-    set_up("auto");
+    routed_set_up("auto", params);
     for (size_t i = 0; i < CLB_COUNT_OF(known); i++) {
         struct level3_case x;
         do {
@@ -326,7 +311,7 @@ static void thresholds(void *unused)
         expect(reported(name, "flops") == known[i].flops, "%s: %g operations", name,
                reported(name, "flops"));
         if (!taken)
-            expect_only(name, "small", 1);
+            expect_declined(name, "small", 1);
         level3_free(&x);
     }
 }
@@ -346,7 +331,7 @@ static void reason_quick(void *unused)
     };
     double memory[64] = {0}, zero[2] = {0, 0};
     (void)unused;
-    set_up("always");
+    routed_set_up("always", params);
     for (size_t i = 0; i < CLB_COUNT_OF(calls); i++) {
         struct clb_symbol *symbol = symbol_of(calls[i].routine, CLB_Z);
         double before = reported(symbol->next.name, "quick");
@@ -417,7 +402,7 @@ static void reason_invalid(void *unused)
     static const double one[2] = {1, 0};
     double memory[64] = {0};
     (void)unused;
-    set_up("always");
+    routed_set_up("always", params);
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
         struct clb_symbol *symbol = symbol_of(bad[i].routine, bad[i].precision);
         double before = reported(symbol->next.name, "invalid");
@@ -462,12 +447,12 @@ static void no_products(void *unused)
     const struct clb_next_blas3 alone = {&target, NULL, next_own, next_gemm};
     struct level3_case x;
     (void)unused;
-    set_up("always");
+    routed_set_up("always", params);
     level3_make(&x, LEVEL3_SYRK, CLB_D, 30, &seed);
     struct clb_blas3_call call = call_of(&x);
     expect(!clb_route_blas3(symbol_of(LEVEL3_SYRK, CLB_D), &call, &alone), "taken");
     check(&x, false, "declined");
-    expect_only("dsyrk_", "cost", 1);
+    expect_declined("dsyrk_", "cost", 1);
     level3_free(&x);
 }
 
@@ -513,7 +498,7 @@ static void fail_every_call(void *argument)
     const uint64_t state = random_bits(&seed); /* every run has the same problem */
     uint64_t other = state;
     long whole = 0, partly = 0, products = 0;
-    set_up("always");
+    routed_set_up("always", params);
     run_failing(test, state, 0, &whole, &partly);
     long calls = run_failing(test, state, 0, &whole, &partly);
     expect(whole + partly == 0, "the device did not compute the first calls");
@@ -538,7 +523,7 @@ static void build_failure(void *unused)
     (void)unused;
     setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
     setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
-    set_up("always");
+    routed_set_up("always", params);
     for (int i = 0; i < 6; i++) {
         bool builds = i == 0 || i == 5; /* of these symm has had its kernels built */
         level3_routine routine = builds ? LEVEL3_SYMM : i % 2 != 0 ? LEVEL3_SYRK : LEVEL3_TRMM;
@@ -558,8 +543,8 @@ static void build_failure(void *unused)
             fake_cl_arm(1, CL_BUILD_PROGRAM_FAILURE, true);
     }
     expect(fake_cl.failures == 1, "%ld builds failed", fake_cl.failures);
-    expect_only("dsyrk_", "cost", 2);
-    expect_only("dtrmm_", "cost", 2);
+    expect_declined("dsyrk_", "cost", 2);
+    expect_declined("dtrmm_", "cost", 2);
     expect(reported("dsymm_", "device") == 2, "the device was not used any more");
 }
 
@@ -615,15 +600,18 @@ static void positions(void *unused)
 
 int main(void)
 {
+    static const struct tap_test tests[] = {
+        {"thresholds and operations", thresholds, NULL},
+        {"quick", reason_quick, NULL},
+        {"invalid", reason_invalid, NULL},
+        {"ops in rows", ops_in_rows, NULL},
+        {"no products", no_products, NULL},
+        {"kernels that do not build", build_failure, NULL},
+        {"a triangle composed of products", compose, NULL},
+        {"positions of wrong arguments", positions, NULL},
+    };
     seed = tap_seed();
-    tap_child("thresholds and operations", 60, thresholds, NULL);
-    tap_child("quick", 60, reason_quick, NULL);
-    tap_child("invalid", 60, reason_invalid, NULL);
-    tap_child("ops in rows", 60, ops_in_rows, NULL);
-    tap_child("no products", 60, no_products, NULL);
-    tap_child("kernels that do not build", 60, build_failure, NULL);
-    tap_child("a triangle composed of products", 60, compose, NULL);
-    tap_child("positions of wrong arguments", 60, positions, NULL);
+    tap_children(60, tests, CLB_COUNT_OF(tests));
     for (int i = 0; i < LEVEL3_ROUTINES; i++) {
         struct failing test = {(level3_routine)i,
                                (clb_precision)random_below(&seed, CLB_PRECISIONS)};

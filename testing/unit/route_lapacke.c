@@ -198,18 +198,50 @@ static void check_system(struct system *s, const char *what, long at)
         check_solution(s, what, at);
 }
 
+static const char *symbol_name(int routine, clb_precision precision)
+{
+    return clb_symbols[high[precision][routine]].next.name;
+}
+
+static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t nrhs)
+{
+    struct system s;
+    make_system(&s, (enum routine)routine, precision, m, n, nrhs, &seed);
+    bool taken = run(&s);
+    if (taken)
+        check_system(&s, "a call", 0);
+    else
+        expect(s.call.a == dense_data(&s.rows_a) &&
+                   (routine == GETRF || s.call.b == dense_data(&s.rows_b)) &&
+                   dense_intact(&s.rows_a) && dense_intact(&s.rows_b) && s.info == -77,
+               "a declined call has changed something");
+    clb_route_end_declined();
+    free_system(&s);
+    return taken;
+}
+
+static const struct routed_family family = {
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,trsm.nb=8,trsm.part=8", symbol_name,
+    run_one, 0};
+
 static void set_up(const char *mode)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    setenv("CLBLAS_SHIM_PARAMS",
-           "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,trsm.nb=8,trsm.part=8", 1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
-    fake_cl_install();
+    routed_set_up(mode, family.params);
 }
 
 /* ---- declined -------------------------------------------------------------------------------- */
+
+static const struct routed_reason reasons[] = {
+    {.reason = "off",
+     .mode = "off",
+     .call = {{GETRF, CLB_D, 30, 30, 3}, {GETRS, CLB_D, 30, 30, 3}, {GESV, CLB_D, 30, 30, 3}}},
+    /* The copies are given up. */
+    {.reason = "nomemory",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_MEMORY",
+     .value = "2K",
+     .call = {{GETRF, CLB_S, 40, 40, 9}, {GETRS, CLB_Z, 40, 40, 9}, {GESV, CLB_D, 40, 40, 9}}},
+};
 
 static void declines_nan(void *unused)
 {
@@ -233,21 +265,6 @@ static void declines_nan(void *unused)
     expect(reported("LAPACKE_sgetrf", "invalid") == 1 && reported("LAPACKE_sgetrf", "device") == 1,
            "counters");
     expect_sums("LAPACKE_sgetrf");
-}
-
-/* No device memory: the copies are given up. */
-static void declines_without_memory(void *unused)
-{
-    struct system s;
-    (void)unused;
-    set_up("always");
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    make_system(&s, GESV, CLB_D, 40, 40, 9, &seed);
-    expect(!run(&s) && s.call.a == dense_data(&s.rows_a) && s.call.b == dense_data(&s.rows_b),
-           "a copy is left");
-    expect(dense_intact(&s.rows_a) && dense_intact(&s.rows_b), "something was written");
-    expect(reported("LAPACKE_dgesv", "nomemory") == 1, "nomemory");
-    free_system(&s);
 }
 
 /* The next library's function calls our other names: _work's, then Fortran's. */
@@ -282,73 +299,38 @@ static void counted_once(void *unused)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-struct setting {
-    const char *name;
-    enum routine routine;
-    clb_precision precision;
-    bool discrete;
-    uint64_t seed;
-};
-
-static long run_failing(const struct setting *setting, long at)
+static void call_failing(const struct routed_failing *setting, long at)
 {
     struct system s;
     uint64_t state = setting->seed;
     size_t n = 18 + random_below(&state, 8), m = n, nrhs = 5 + random_below(&state, 6);
     if (setting->routine == GETRF)
         m = 18 + random_below(&state, 8);
-    make_system(&s, setting->routine, setting->precision, m, n, nrhs, &state);
-    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
-    bool taken = run(&s);
-    long calls = fake_cl.calls;
-    fake_cl_arm(0, 0, false);
-    expect(taken, "call %ld: declined", at);
-    if (taken)
+    make_system(&s, (enum routine)setting->routine, setting->precision, m, n, nrhs, &state);
+    if (expect(run(&s), "call %ld: declined", at))
         check_system(&s, setting->name, at);
     free_system(&s);
-    return calls;
 }
 
-static void fail_every_call(void *argument)
-{
-    const struct setting *setting = argument;
-    const char *symbol = clb_symbols[high[setting->precision][setting->routine]].next.name;
-    fake_cl.discrete = setting->discrete;
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    set_up("always");
-    run_failing(setting, 0);
-    run_failing(setting, 0);
-    long calls = run_failing(setting, 0);
-    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
-    for (long at = 1; at <= calls; at++) {
-        run_failing(setting, at);
-        if (at % 2 == 0) /* three failures in a row would end it */
-            run_failing(setting, 0);
-    }
-    expect(reported(symbol, "recovered") > 0.5 * (double)calls, "only %g of %ld calls recovered",
-           reported(symbol, "recovered"), calls);
-    expect_sums(symbol);
-}
+static struct routed_failing failing[] = {
+    {"dgetrf by rows in place", NULL, GETRF, CLB_D, false, false, 0},
+    {"cgetrs by rows in place", NULL, GETRS, CLB_C, false, false, 0},
+    {"zgesv by rows in place", NULL, GESV, CLB_Z, false, false, 0},
+    {"sgesv by rows in own memory", NULL, GESV, CLB_S, true, false, 0},
+};
+
+static const struct tap_test tests[] = {
+    {"transposition", transposes, NULL},
+    {"the search for NaN", finds_nan, NULL},
+    {"NaN is declined", declines_nan, NULL},
+    {"declined calls are counted once", counted_once, NULL},
+};
 
 int main(void)
 {
-    static struct setting settings[] = {
-        {"dgetrf in place", GETRF, CLB_D, false, 0},
-        {"cgetrs in place", GETRS, CLB_C, false, 0},
-        {"zgesv in place", GESV, CLB_Z, false, 0},
-        {"sgesv in own memory", GESV, CLB_S, true, 0},
-    };
     seed = tap_seed();
-    tap_child("transposition", 60, transposes, NULL);
-    tap_child("the search for NaN", 60, finds_nan, NULL);
-    tap_child("NaN is declined", 60, declines_nan, NULL);
-    tap_child("no memory", 60, declines_without_memory, NULL);
-    tap_child("declined calls are counted once", 60, counted_once, NULL);
-    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
-        char name[80];
-        settings[i].seed = random_bits(&seed);
-        snprintf(name, sizeof name, "%s by rows: every OpenCL call fails", settings[i].name);
-        tap_child(name, 120, fail_every_call, &settings[i]);
-    }
+    tap_children(60, tests, CLB_COUNT_OF(tests));
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

@@ -114,22 +114,56 @@ static void check_inverse(const struct inverse *s, const char *what, long at)
            "%s %ld: info", what, at);
 }
 
+static const char *symbol_name(int routine, clb_precision precision)
+{
+    (void)routine;
+    return symbol_of(precision)->next.name;
+}
+
+static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t k)
+{
+    struct inverse s;
+    (void)routine;
+    (void)m;
+    (void)k;
+    make_inverse(&s, precision, n, 0, &seed);
+    bool taken = run(&s);
+    if (taken)
+        check_inverse(&s, "a call", 0);
+    else
+        expect(dense_intact(&s.factors) && s.info == -77, "a declined call has changed something");
+    free_inverse(&s);
+    return taken;
+}
+
+static const struct routed_family family = {
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,trsm.nb=8,trsm.part=12", symbol_name, run_one,
+    0};
+
 static void set_up(const char *mode)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    if (getenv("CLBLAS_SHIM_PARAMS") == NULL)
-        setenv("CLBLAS_SHIM_PARAMS",
-               "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,trsm.nb=8,trsm.part=12", 1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl_install();
+    routed_set_up(mode, family.params);
 }
+
+static const struct routed_reason reasons[] = {
+    {.reason = "off", .mode = "off", .call = {{0, CLB_D, 30, 30, 0}}},
+    {.reason = "nofp64", .mode = "always", .no_fp64 = true, .call = {{0, CLB_Z, 30, 30, 0}}},
+    {.reason = "dry-run",
+     .mode = "dry-run",
+     .variable = "CLBLAS_SHIM_THRESHOLD",
+     .value = "10",
+     .call = {{0, CLB_S, 30, 30, 0}}},
+    {.reason = "nomemory",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_MEMORY",
+     .value = "2K",
+     .call = {{0, CLB_D, 40, 40, 0}}},
+};
 
 /* Sizes around the blocks of rows and diagonals; conditions up to 1/u and beyond. */
 static void inverts(void *discrete)
 {
-    fake_cl.discrete = discrete != NULL;
-    setenv("CLBLAS_SHIM_DEVICE", discrete != NULL ? "gpu" : "cpu", 1);
+    routed_set_device(discrete != NULL);
     setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
     set_up("always");
     for (int i = 0; i < 24; i++) {
@@ -182,87 +216,34 @@ static void declines(void *unused)
     free_inverse(&s);
 }
 
-static void declines_without_memory(void *unused)
-{
-    struct inverse s;
-    (void)unused;
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    set_up("always");
-    make_inverse(&s, CLB_D, 40, 0, &seed);
-    expect(is_declined(&s, "nomemory", 1), "no memory");
-    free_inverse(&s);
-}
-
 /* ---- failures -------------------------------------------------------------------------------- */
 
-struct setting {
-    const char *name;
-    clb_precision precision;
-    bool discrete, no_work;
-    uint64_t seed;
-};
-
-static long run_failing(const struct setting *setting, long at, bool anyway)
+static void call_failing(const struct routed_failing *setting, long at)
 {
     struct inverse s;
     uint64_t state = setting->seed;
     make_inverse(&s, setting->precision, 18 + random_below(&state, 8), 1, &state);
-    if (setting->no_work)
+    if (setting->wrong)
         s.call.work = NULL;
-    fake_cl.run_anyway = anyway;
-    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
-    bool taken = run(&s);
-    long calls = fake_cl.calls;
-    fake_cl_arm(0, 0, false);
-    expect(taken, "call %ld: declined", at);
-    if (taken)
+    if (expect(run(&s), "call %ld: declined", at))
         check_inverse(&s, setting->name, at);
     free_inverse(&s);
-    return calls;
 }
 
-static void fail_every_call(void *argument)
-{
-    const struct setting *setting = argument;
-    const char *symbol = symbol_of(setting->precision)->next.name;
-    fake_cl.discrete = setting->discrete;
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
-    set_up("always");
-    run_failing(setting, 0, false);
-    run_failing(setting, 0, false);
-    long calls = run_failing(setting, 0, false);
-    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
-    for (long at = 1; at <= calls; at++) {
-        run_failing(setting, at, at % 3 == 0);
-        if (at % 2 == 0) /* three failures in a row would end it */
-            run_failing(setting, 0, false);
-    }
-    double recovered = reported(symbol, "recovered");
-    expect(calls > 20, "only %ld calls", calls);
-    expect(recovered > 0.5 * (double)calls, "only %g of %ld calls recovered", recovered, calls);
-    expect_sums(symbol);
-    tap_note("%ld OpenCL calls, %g recovered", calls, recovered);
-}
+static struct routed_failing failing[] = {
+    {"dgetri in place", NULL, 0, CLB_D, false, false, 0},
+    {"cgetri in place, no workspace", NULL, 0, CLB_C, false, true, 0},
+    {"zgetri in own memory", NULL, 0, CLB_Z, true, false, 0},
+};
+
+static const struct tap_test tests[] = {
+    {"in place", inverts, NULL}, {"in own memory", inverts, &seed}, {"declined", declines, NULL}};
 
 int main(void)
 {
-    static struct setting settings[] = {
-        {"dgetri in place", CLB_D, false, false, 0},
-        {"cgetri in place, no workspace", CLB_C, false, true, 0},
-        {"zgetri in own memory", CLB_Z, true, false, 0},
-    };
-    static int yes;
     seed = tap_seed();
-    tap_child("in place", 60, inverts, NULL);
-    tap_child("in own memory", 60, inverts, &yes);
-    tap_child("declined", 60, declines, NULL);
-    tap_child("no memory", 60, declines_without_memory, NULL);
-    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
-        char name[80];
-        settings[i].seed = random_bits(&seed);
-        snprintf(name, sizeof name, "%s: every OpenCL call fails", settings[i].name);
-        tap_child(name, 120, fail_every_call, &settings[i]);
-    }
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    tap_children(60, tests, CLB_COUNT_OF(tests));
+    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

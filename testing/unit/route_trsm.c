@@ -115,9 +115,11 @@ static bool run(const struct system *s)
     return false;
 }
 
-static bool run_one(clb_precision precision, size_t n, size_t rhs)
+static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t rhs)
 {
     struct system s;
+    (void)routine;
+    (void)m;
     make_system(&s, precision, n, rhs, &seed);
     bool taken = run(&s);
     check_system(&s, "a call", 0);
@@ -125,32 +127,44 @@ static bool run_one(clb_precision precision, size_t n, size_t rhs)
     return taken;
 }
 
-static void set_up(const char *mode)
+static const char *symbol_name(int routine, clb_precision precision)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    setenv("CLBLAS_SHIM_PARAMS", "gemm.tile=min,trsm.nb=4,trsm.part=8", 1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl_install();
+    (void)routine;
+    return symbol_of(precision)->next.name;
 }
 
-static void expect_only(const char *symbol, const char *reason, double count)
+static const struct routed_family family = {"gemm.tile=min,trsm.nb=4,trsm.part=8", symbol_name,
+                                            run_one, 0};
+
+static void set_up(const char *mode)
 {
-    expect(reported(symbol, reason) == count && reported(symbol, "calls") == count,
-           "%s: %g of %g calls are %s, not %g", symbol, reported(symbol, reason),
-           reported(symbol, "calls"), reason, count);
-    expect_sums(symbol);
+    routed_set_up(mode, family.params);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
-static void reason_off(void *unused)
+static const struct routed_reason reasons[] = {
+    {.reason = "off", .mode = "off", .call = {{0, CLB_D, 30, 30, 30}}},
+    {.reason = "nofp64", .mode = "always", .no_fp64 = true, .call = {{0, CLB_Z, 30, 30, 30}}},
+    {.reason = "dry-run",
+     .mode = "dry-run",
+     .variable = "CLBLAS_SHIM_THRESHOLD",
+     .value = "20",
+     .call = {{0, CLB_S, 30, 30, 30}}},
+    {.reason = "nomemory",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_MEMORY",
+     .value = "2K",
+     .times = 4,
+     .call = {{0, CLB_D, 40, 40, 40}}},
+};
+
+static void single_without_fp64(void *unused)
 {
     (void)unused;
-    set_up("off");
-    run_one(CLB_D, 30, 30);
-    expect_only("dtrsm_", "off", 1);
-    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
+    fake_cl.no_fp64 = true;
+    set_up("always");
+    expect(run_one(0, CLB_C, 30, 30, 30), "single precision needs no fp64");
 }
 
 static void reason_small(void *unused)
@@ -159,11 +173,11 @@ static void reason_small(void *unused)
     setenv("CLBLAS_SHIM_THRESHOLD_DTRSM", "20", 1);
     setenv("CLBLAS_SHIM_THRESHOLD", "1000", 1);
     set_up("auto");
-    expect(!run_one(CLB_D, 20, 39), "taken below the threshold");
-    expect(!run_one(CLB_S, 100, 100), "another routine's threshold");
-    expect_only("dtrsm_", "small", 1);
-    expect_only("strsm_", "small", 1);
-    expect(run_one(CLB_D, 20, 40), "declined at the threshold");
+    expect(!run_one(0, CLB_D, 20, 20, 39), "taken below the threshold");
+    expect(!run_one(0, CLB_S, 100, 100, 100), "another routine's threshold");
+    expect_declined("dtrsm_", "small", 1);
+    expect_declined("strsm_", "small", 1);
+    expect(run_one(0, CLB_D, 20, 20, 40), "declined at the threshold");
     expect(reported("dtrsm_", "flops_device") == 20 * 20 * 40, "%g operations",
            reported("dtrsm_", "flops_device"));
 }
@@ -188,7 +202,7 @@ static void reason_quick(void *unused)
             .options_valid = true};
         expect(!clb_route_trsm(symbol_of(CLB_Z), NULL, &call, next_trsm), "call %zu was taken", i);
     }
-    expect_only("ztrsm_", "quick", CLB_COUNT_OF(calls));
+    expect_declined("ztrsm_", "quick", CLB_COUNT_OF(calls));
 }
 
 static void reason_invalid(void *unused)
@@ -218,97 +232,43 @@ static void reason_invalid(void *unused)
                                      .options_valid = bad[i].options_valid};
         expect(!clb_route_trsm(symbol_of(CLB_D), NULL, &call, next_trsm), "call %zu was taken", i);
     }
-    expect_only("dtrsm_", "invalid", CLB_COUNT_OF(bad));
+    expect_declined("dtrsm_", "invalid", CLB_COUNT_OF(bad));
     expect(dense_next_entries == 0, "an invalid call was computed");
-}
-
-static void reason_nofp64(void *unused)
-{
-    (void)unused;
-    fake_cl.no_fp64 = true;
-    set_up("always");
-    run_one(CLB_Z, 30, 30);
-    expect_only("ztrsm_", "nofp64", 1);
-    expect(run_one(CLB_C, 30, 30), "single precision needs no fp64");
-}
-
-static void reason_dry_run(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_THRESHOLD", "20", 1);
-    set_up("dry-run");
-    run_one(CLB_S, 30, 30);
-    expect_only("strsm_", "dry-run", 1);
-}
-
-static void reason_nomemory(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    set_up("always");
-    for (int i = 0; i < 4; i++)
-        run_one(CLB_D, 40, 40);
-    expect_only("dtrsm_", "nomemory", 4);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static void run_failing(clb_precision precision, uint64_t state, long at)
+static void call_failing(const struct routed_failing *setting, long at)
 {
     struct system s;
+    uint64_t state = setting->seed;
     size_t n = 9 + random_below(&state, 8), rhs = 17 + random_below(&state, 15);
-    make_system(&s, precision, n, rhs, &state);
-    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
-    run(&s);
-    long calls = fake_cl.calls;
-    fake_cl_arm(0, 0, false);
-    fake_cl.calls = calls;
+    make_system(&s, setting->precision, n, rhs, &state);
+    expect(run(&s), "call %ld: declined", at);
     check_system(&s, "failing call", at);
     expect(dense_next_entries <= n * rhs, "call %ld: the next library got too much", at);
     free_system(&s);
 }
 
-static void fail_every_call(void *argument)
-{
-    const clb_precision precision = *(const clb_precision *)argument;
-    const char *symbol = symbol_of(precision)->next.name;
-    uint64_t state = random_bits(&seed);
-    long partly = 0;
-    set_up("always");
-    run_failing(precision, state, 0);
-    run_failing(precision, state, 0);
-    expect(dense_next_entries == 0, "the device did not compute the first calls");
-    long calls = fake_cl.calls;
-    for (long at = 1; at <= calls; at++) {
-        run_failing(precision, state, at);
-        partly += dense_next_entries > 0;
-        run_failing(precision, state, 0); /* three failures in a row would end it */
-    }
-    expect(calls > 20, "only %ld calls", calls);
-    expect(partly > 0 && reported(symbol, "recovered") > 0,
-           "no call was finished by the next library");
-    expect(reported(symbol, "quarantined") == 0, "quarantined");
-    expect_sums(symbol);
-    tap_note("%ld OpenCL calls", calls);
-}
+static struct routed_failing failing[] = {
+    {"strsm in place", NULL, 0, CLB_S, false, false, 0},
+    {"dtrsm in own memory", NULL, 0, CLB_D, true, false, 0},
+    {"ctrsm in own memory", NULL, 0, CLB_C, true, false, 0},
+    {"ztrsm in place", NULL, 0, CLB_Z, false, false, 0},
+};
+
+static const struct tap_test tests[] = {
+    {"small", reason_small, NULL},
+    {"quick", reason_quick, NULL},
+    {"invalid", reason_invalid, NULL},
+    {"single precision without fp64", single_without_fp64, NULL},
+};
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        void (*body)(void *);
-    } reasons[] = {
-        {"off", reason_off},           {"small", reason_small},   {"quick", reason_quick},
-        {"invalid", reason_invalid},   {"nofp64", reason_nofp64}, {"dry-run", reason_dry_run},
-        {"nomemory", reason_nomemory},
-    };
     seed = tap_seed();
-    for (size_t i = 0; i < CLB_COUNT_OF(reasons); i++)
-        tap_child(reasons[i].name, 60, reasons[i].body, NULL);
-    for (clb_precision precision = CLB_S; precision < CLB_PRECISIONS; precision++) {
-        char name[40] = "?trsm: every OpenCL call fails";
-        name[0] = "sdcz"[precision];
-        tap_child(name, 120, fail_every_call, &precision);
-    }
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    tap_children(60, tests, CLB_COUNT_OF(tests));
+    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

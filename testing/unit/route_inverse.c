@@ -236,17 +236,54 @@ static void check(const struct inverse *s, const char *what)
 
 #define SMALL "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,trsm.nb=8"
 
-static void set_up(const char *mode, const char *kernel, const char *params, bool discrete)
+static const char *symbol_name(int kind, clb_precision precision)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    setenv("CLBLAS_SHIM_KERNEL", kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl.discrete = discrete;
-    fake_cl_install();
+    return clb_symbols[routines[kind].symbol[precision]].next.name;
 }
+
+static bool run_one(int kind, clb_precision precision, size_t m, size_t n, size_t k)
+{
+    struct inverse s;
+    (void)m;
+    (void)k;
+    make(&s, (enum kind)kind, precision, n, 0, 5, &seed);
+    bool taken = run(&s);
+    if (taken)
+        check(&s, "a call");
+    else
+        expect(dense_intact_bits(&s.a) && s.info == -77, "a declined call has changed something");
+    dense_free(&s.a);
+    return taken;
+}
+
+static const struct routed_family family = {SMALL, symbol_name, run_one, 0};
+
+static void set_up(const char *kernel, const char *params, bool discrete)
+{
+    setenv("CLBLAS_SHIM_KERNEL", kernel, 1);
+    routed_set_device(discrete);
+    routed_set_up("always", params);
+}
+
+static const struct routed_reason reasons[] = {
+    {.reason = "off",
+     .mode = "off",
+     .call = {{TRTRI, CLB_D, 30, 30, 0}, {LAUUM, CLB_D, 30, 30, 0}, {POTRI, CLB_D, 30, 30, 0}}},
+    {.reason = "nofp64",
+     .mode = "always",
+     .no_fp64 = true,
+     .call = {{TRTRI, CLB_Z, 30, 30, 0}, {LAUUM, CLB_D, 30, 30, 0}, {POTRI, CLB_D, 30, 30, 0}}},
+    {.reason = "dry-run",
+     .mode = "dry-run",
+     .variable = "CLBLAS_SHIM_THRESHOLD",
+     .value = "10",
+     .call = {{TRTRI, CLB_S, 30, 30, 0}, {LAUUM, CLB_S, 30, 30, 0}, {POTRI, CLB_S, 30, 30, 0}}},
+    {.reason = "nomemory",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_MEMORY",
+     .value = "2K",
+     .call = {{TRTRI, CLB_D, 40, 40, 0}, {LAUUM, CLB_D, 40, 40, 0}, {POTRI, CLB_D, 40, 40, 0}}},
+};
 
 struct setting {
     const char *name, *kernel, *params;
@@ -256,18 +293,13 @@ struct setting {
     int runs;
 };
 
-static const char *symbol_name(enum kind kind, clb_precision precision)
-{
-    return clb_symbols[routines[kind].symbol[precision]].next.name;
-}
-
 /* Sizes around blocks, strips and micro-tiles. */
 static void computes(void *argument)
 {
     const struct setting *setting = argument;
     double device = 0;
     fake_cl.max_alloc = setting->max_alloc;
-    set_up("always", setting->kernel, setting->params, setting->discrete);
+    set_up(setting->kernel, setting->params, setting->discrete);
     for (int i = 0; i < setting->runs; i++) {
         struct inverse s;
         size_t n = i < 24 ? (size_t)i / 12 + 1 : 1 + random_below(&seed, i % 3 == 0 ? MOST : 50);
@@ -279,8 +311,8 @@ static void computes(void *argument)
     }
     for (int kind = 0; kind < KINDS; kind++) {
         for (int p = 0; p < CLB_PRECISIONS; p++) {
-            expect_sums(symbol_name((enum kind)kind, (clb_precision)p));
-            device += reported(symbol_name((enum kind)kind, (clb_precision)p), "device");
+            expect_sums(symbol_name(kind, (clb_precision)p));
+            device += reported(symbol_name(kind, (clb_precision)p), "device");
         }
     }
     expect(device == setting->runs, "%g of %d on the device", device, setting->runs);
@@ -290,7 +322,7 @@ static void computes(void *argument)
 static void computes_large(void *unused)
 {
     (void)unused;
-    set_up("always", "cpu", "gemm.ks=256", false);
+    set_up("cpu", "gemm.ks=256", false);
     for (int kind = 0; kind < KINDS; kind++) {
         struct inverse s;
         make(&s, (enum kind)kind, (clb_precision)random_below(&seed, CLB_PRECISIONS),
@@ -313,7 +345,7 @@ static bool is_special(number x)
 static void keeps_special_values_apart(void *unused)
 {
     (void)unused;
-    set_up("always", "cpu", SMALL, false);
+    set_up("cpu", SMALL, false);
     for (int i = 0; i < 48; i++) {
         struct inverse s;
         size_t n = 20 + random_below(&seed, 60), row = 1 + random_below(&seed, n - 1),
@@ -367,7 +399,7 @@ static void expect_refused(struct inverse *s, const char *reason, double count)
 static void declines(void *unused)
 {
     (void)unused;
-    set_up("always", "cpu", SMALL, false);
+    set_up("cpu", SMALL, false);
     for (int kind = 0; kind < KINDS; kind++) {
         struct inverse s;
         double invalid = 0;
@@ -397,66 +429,25 @@ static void declines(void *unused)
     }
 }
 
-static void declines_without_memory(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    set_up("always", "cpu", SMALL, false);
-    for (int kind = 0; kind < KINDS; kind++) {
-        struct inverse s;
-        make(&s, (enum kind)kind, CLB_D, 40, 0, 5, &seed);
-        expect_refused(&s, "nomemory", 1);
-        dense_free(&s.a);
-    }
-}
-
 /* ---- failures -------------------------------------------------------------------------------- */
 
-struct failing {
-    const char *name, *params;
-    enum kind kind;
-    clb_precision precision;
-    bool discrete;
-    uint64_t seed;
-};
-
-static long run_failing(const struct failing *failing, long at, bool anyway)
+static void call_failing(const struct routed_failing *setting, long at)
 {
     struct inverse s;
-    uint64_t state = failing->seed;
-    make(&s, failing->kind, failing->precision, 60 + random_below(&state, 20), 1, 5, &state);
-    fake_cl.run_anyway = anyway;
-    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
-    bool taken = run(&s);
-    long calls = fake_cl.calls;
-    fake_cl_arm(0, 0, false);
-    if (expect(taken, "call %ld: declined", at))
-        check(&s, failing->name);
+    uint64_t state = setting->seed;
+    make(&s, (enum kind)setting->routine, setting->precision, 60 + random_below(&state, 20), 1, 5,
+         &state);
+    if (expect(run(&s), "call %ld: declined", at))
+        check(&s, setting->name);
     dense_free(&s.a);
-    return calls;
 }
 
-static void fail_every_call(void *argument)
-{
-    const struct failing *failing = argument;
-    const char *symbol = symbol_name(failing->kind, failing->precision);
-    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
-    set_up("always", "cpu", failing->params, failing->discrete);
-    run_failing(failing, 0, false);
-    run_failing(failing, 0, false);
-    long calls = run_failing(failing, 0, false);
-    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
-    for (long at = 1; at <= calls; at++) {
-        run_failing(failing, at, at % 3 == 0);
-        if (at % 2 == 0) /* three failures in a row would end it */
-            run_failing(failing, 0, false);
-    }
-    double recovered = reported(symbol, "recovered");
-    expect(calls > 20, "only %ld calls", calls);
-    expect(recovered > 0.5 * (double)calls, "only %g of %ld calls recovered", recovered, calls);
-    expect_sums(symbol);
-    tap_note("%ld OpenCL calls, %g recovered", calls, recovered);
-}
+static struct routed_failing failing[] = {
+    {"dpotri in place", SMALL, POTRI, CLB_D, false, false, 0},
+    {"ctrtri in place", SMALL, TRTRI, CLB_C, false, false, 0},
+    {"slauum in own memory", SMALL, LAUUM, CLB_S, true, false, 0},
+    {"zpotri in own memory", SMALL ",gemm.threads=2", POTRI, CLB_Z, true, false, 0},
+};
 
 /* ---- several at once ------------------------------------------------------------------------- */
 
@@ -478,7 +469,7 @@ static void at_once(void *unused)
 {
     static struct caller callers[THREADS];
     (void)unused;
-    set_up("always", "cpu", SMALL, false);
+    set_up("cpu", SMALL, false);
     for (size_t t = 0; t < THREADS; t++) {
         for (size_t i = 0; i < CLB_COUNT_OF(callers[t].s); i++)
             make(&callers[t].s[i], (enum kind)(i % KINDS),
@@ -506,27 +497,19 @@ int main(void)
         {"in own memory", "portable", SMALL, true, 5, 0, 72},
         {"streamed by one thread", "cpu", SMALL ",gemm.stream=1,gemm.threads=1", false, 5, 0, 72},
     };
-    static struct failing failing[] = {
-        {"dpotri in place", SMALL, POTRI, CLB_D, false, 0},
-        {"ctrtri in place", SMALL, TRTRI, CLB_C, false, 0},
-        {"slauum in own memory", SMALL, LAUUM, CLB_S, true, 0},
-        {"zpotri in own memory", SMALL ",gemm.threads=2", POTRI, CLB_Z, true, 0},
+    static const struct tap_test tests[] = {
+        {"large", computes_large, NULL},
+        {"special values", keeps_special_values_apart, NULL},
+        {"declined", declines, NULL},
+        {"four threads", at_once, NULL},
     };
     seed = tap_seed();
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         seed = random_bits(&seed);
         tap_child(settings[i].name, 120, computes, &settings[i]);
     }
-    tap_child("large", 120, computes_large, NULL);
-    tap_child("special values", 120, keeps_special_values_apart, NULL);
-    tap_child("declined", 60, declines, NULL);
-    tap_child("no memory", 60, declines_without_memory, NULL);
-    tap_child("four threads", 120, at_once, NULL);
-    for (size_t i = 0; i < CLB_COUNT_OF(failing); i++) {
-        char name[80];
-        failing[i].seed = random_bits(&seed);
-        snprintf(name, sizeof name, "%s: every OpenCL call fails", failing[i].name);
-        tap_child(name, 240, fail_every_call, &failing[i]);
-    }
+    tap_children(120, tests, CLB_COUNT_OF(tests));
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

@@ -188,10 +188,10 @@ static void check_system(const struct system *s, const char *what, long at)
         check_solution(s, s->routine == GETRS ? s->call.trans : CLB_OP_N, what, at);
 }
 
-static bool run_one(enum routine routine, clb_precision precision, size_t m, size_t n, size_t nrhs)
+static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t nrhs)
 {
     struct system s;
-    make_system(&s, routine, precision, m, n, nrhs, &seed);
+    make_system(&s, (enum routine)routine, precision, m, n, nrhs, &seed);
     bool taken = run(&s);
     if (taken)
         check_system(&s, "a call", 0);
@@ -202,39 +202,57 @@ static bool run_one(enum routine routine, clb_precision precision, size_t m, siz
     return taken;
 }
 
-static void set_up(const char *mode)
+static const char *symbol_name(int routine, clb_precision precision)
 {
-    setenv("CLBLAS_SHIM", mode, 1);
-    if (getenv("CLBLAS_SHIM_PARAMS") == NULL)
-        setenv("CLBLAS_SHIM_PARAMS",
-               "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,trsm.nb=8,trsm.part=8",
-               1);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl_install();
+    return symbol_of((enum routine)routine, precision)->next.name;
 }
 
-static void expect_only(const char *symbol, const char *reason, double count)
+static const struct routed_family family = {
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,trsm.nb=8,trsm.part=8", symbol_name,
+    run_one, 0};
+
+static void set_up(const char *mode)
 {
-    expect(reported(symbol, reason) == count && reported(symbol, "calls") == count,
-           "%s: %g of %g calls are %s, not %g", symbol, reported(symbol, reason),
-           reported(symbol, "calls"), reason, count);
-    expect_sums(symbol);
+    routed_set_up(mode, family.params);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
-static void reason_off(void *unused)
+static const struct routed_reason reasons[] = {
+    {.reason = "off",
+     .mode = "off",
+     .call = {{GETRF, CLB_D, 30, 30, 3}, {GETRS, CLB_D, 30, 30, 3}, {GESV, CLB_D, 30, 30, 3}}},
+    {.reason = "quick",
+     .mode = "always",
+     .call = {{GETRF, CLB_D, 0, 7, 1},
+              {GETRF, CLB_D, 7, 0, 1},
+              {GETRS, CLB_D, 0, 0, 3},
+              {GETRS, CLB_D, 7, 7, 0},
+              {GESV, CLB_D, 0, 0, 3},
+              {GESV, CLB_D, 7, 7, 0}}},
+    {.reason = "nofp64",
+     .mode = "always",
+     .no_fp64 = true,
+     .call = {{GETRF, CLB_Z, 30, 30, 1}, {GESV, CLB_D, 30, 30, 1}}},
+    {.reason = "dry-run",
+     .mode = "dry-run",
+     .variable = "CLBLAS_SHIM_THRESHOLD",
+     .value = "10",
+     .call = {{GETRF, CLB_S, 30, 30, 1}, {GESV, CLB_S, 30, 30, 1}}},
+    {.reason = "nomemory",
+     .mode = "always",
+     .variable = "CLBLAS_SHIM_MEMORY",
+     .value = "2K",
+     .times = 4,
+     .call = {{GETRF, CLB_D, 40, 40, 1}, {GETRS, CLB_D, 40, 40, 9}, {GESV, CLB_D, 40, 40, 9}}},
+};
+
+static void single_without_fp64(void *unused)
 {
     (void)unused;
-    set_up("off");
-    run_one(GETRF, CLB_D, 30, 30, 3);
-    run_one(GETRS, CLB_D, 30, 30, 3);
-    run_one(GESV, CLB_D, 30, 30, 3);
-    expect_only("dgetrf_", "off", 1);
-    expect_only("dgetrs_", "off", 1);
-    expect_only("dgesv_", "off", 1);
-    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started");
+    fake_cl.no_fp64 = true;
+    set_up("always");
+    expect(run_one(GESV, CLB_C, 30, 30, 3), "single precision needs no fp64");
 }
 
 /* The work is the number of multiplications with an addition. */
@@ -259,25 +277,10 @@ static void reason_cost(void *unused)
     set_up("always");
     run_one(GETRF, CLB_D, 40, 8, 1);
     run_one(GETRF, CLB_D, 5, 5, 1);
-    expect_only("dgetrf_", "cost", 2);
+    expect_declined("dgetrf_", "cost", 2);
     expect(reported("dgetrf_", "flops_device") == 0, "operations on the device");
     expect(run_one(GETRF, CLB_D, 8, 40, 1), "a panel with columns on its right");
     expect(reported("dgetrf_", "device") == 1 && reported("dgetrf_", "flops_device") > 0, "device");
-}
-
-static void reason_quick(void *unused)
-{
-    (void)unused;
-    set_up("always");
-    run_one(GETRF, CLB_D, 0, 7, 1);
-    run_one(GETRF, CLB_D, 7, 0, 1);
-    run_one(GETRS, CLB_D, 0, 0, 3);
-    run_one(GETRS, CLB_D, 7, 7, 0);
-    run_one(GESV, CLB_D, 0, 0, 3);
-    run_one(GESV, CLB_D, 7, 7, 0);
-    expect_only("dgetrf_", "quick", 2);
-    expect_only("dgetrs_", "quick", 2);
-    expect_only("dgesv_", "quick", 2);
 }
 
 static void reason_invalid(void *unused)
@@ -311,9 +314,9 @@ static void reason_invalid(void *unused)
                "call %zu was taken", i);
         free_system(&s);
     }
-    expect_only("zgetrf_", "invalid", 4);
-    expect_only("zgetrs_", "invalid", 6);
-    expect_only("zgesv_", "invalid", 4);
+    expect_declined("zgetrf_", "invalid", 4);
+    expect_declined("zgetrs_", "invalid", 6);
+    expect_declined("zgesv_", "invalid", 4);
 }
 
 /* Nothing that a device might read out of bounds with. */
@@ -333,7 +336,7 @@ static void reason_invalid_pivots(void *unused)
         expect(!run(&s) && dense_intact(&s.b), "a pivot of %lld was taken", (long long)bad[i]);
         free_system(&s);
     }
-    expect_only("sgetrs_", "invalid", CLB_COUNT_OF(bad));
+    expect_declined("sgetrs_", "invalid", CLB_COUNT_OF(bad));
 }
 
 /* Without a BLAS of the same integers beside the next LAPACK nothing could be finished. */
@@ -346,7 +349,7 @@ static void reason_no_siblings(void *unused)
     struct clb_next_lapack next = lapack_next_for(&s.call);
     next.trsm = NULL;
     expect(!clb_route_getrf(symbol_of(GETRF, CLB_D), &s.call, &next), "taken");
-    expect_only("dgetrf_", "cost", 1);
+    expect_declined("dgetrf_", "cost", 1);
     make_system(&s, GESV, CLB_D, 30, 30, 3, &seed);
     next = lapack_next_for(&s.call);
     next.getrs = NULL;
@@ -355,46 +358,8 @@ static void reason_no_siblings(void *unused)
     next = lapack_next_for(&s.call);
     next.getrs = NULL;
     expect(!clb_route_getrs(symbol_of(GETRS, CLB_D), &s.call, &next), "taken");
-    expect_only("dgesv_", "cost", 1);
-    expect_only("dgetrs_", "cost", 1);
-}
-
-static void reason_nofp64(void *unused)
-{
-    (void)unused;
-    fake_cl.no_fp64 = true;
-    set_up("always");
-    run_one(GETRF, CLB_Z, 30, 30, 1);
-    run_one(GESV, CLB_D, 30, 30, 1);
-    expect_only("zgetrf_", "nofp64", 1);
-    expect_only("dgesv_", "nofp64", 1);
-    expect(run_one(GESV, CLB_C, 30, 30, 3), "single precision needs no fp64");
-}
-
-static void reason_dry_run(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_THRESHOLD", "10", 1);
-    set_up("dry-run");
-    run_one(GETRF, CLB_S, 30, 30, 1);
-    run_one(GESV, CLB_S, 30, 30, 1);
-    expect_only("sgetrf_", "dry-run", 1);
-    expect_only("sgesv_", "dry-run", 1);
-}
-
-static void reason_nomemory(void *unused)
-{
-    (void)unused;
-    setenv("CLBLAS_SHIM_MEMORY", "2K", 1);
-    set_up("always");
-    for (int i = 0; i < 4; i++) {
-        run_one(GETRF, CLB_D, 40, 40, 1);
-        run_one(GETRS, CLB_D, 40, 40, 9);
-        run_one(GESV, CLB_D, 40, 40, 9);
-    }
-    expect_only("dgetrf_", "nomemory", 4);
-    expect_only("dgetrs_", "nomemory", 4);
-    expect_only("dgesv_", "nomemory", 4);
+    expect_declined("dgesv_", "cost", 1);
+    expect_declined("dgetrs_", "cost", 1);
 }
 
 /* ---- LAPACK's semantics ---------------------------------------------------------------------- */
@@ -491,25 +456,12 @@ static void by_kind_of_next(void *unused)
         if (calls[i].optimised)
             next.getrf = next.getrs = &optimised;
         expect(!run_with(&s, &next) && info == UNSET, "call %zu was taken", i);
-        expect_only(calls[i].symbol, calls[i].reason, 1);
+        expect_declined(calls[i].symbol, calls[i].reason, 1);
     }
     free(memory);
 }
 
 /* ---- calls of the next library through our names --------------------------------------------- */
-
-static bool nested_taken;
-static long nested;
-
-static void call_product(void)
-{
-    struct gemm_case g = {.precision = CLB_S, .m = 20, .n = 9, .k = 14, .alpha = 1, .beta = 1};
-    gemm_make(&g, &seed, 3);
-    nested_taken = routed_gemm(&g);
-    gemm_check(&g, "nested");
-    gemm_free(&g);
-    nested++;
-}
 
 /* During a factorisation they go straight back; once the device is out of it they are like any. */
 static void reentrant(void *unused)
@@ -518,127 +470,75 @@ static void reentrant(void *unused)
     (void)unused;
     set_up("always");
     run_one(GETRF, CLB_D, 30, 30, 1);
-    next_getrf_hook = call_product;
+    next_getrf_hook = routed_call_product;
     make_system(&s, GETRF, CLB_D, 30, 30, 1, &seed);
-    expect(run(&s) && !nested_taken && nested >= 3, "%ld nested calls", nested);
+    expect(run(&s) && !routed_product_taken && routed_products >= 3, "%ld nested calls",
+           routed_products);
     check_system(&s, "with nested calls", 0);
     free_system(&s);
-    double panels = (double)nested;
-    expect_only("sgemm_", "reentrant", panels);
+    double panels = (double)routed_products;
+    expect_declined("sgemm_", "reentrant", panels);
     fake_cl.only = 1ull << FAKE_EnqueueNDRangeKernel;
     fake_cl_arm(1, CL_OUT_OF_RESOURCES, false);
-    nested = 0;
+    routed_products = 0;
     make_system(&s, GETRF, CLB_D, 30, 30, 1, &seed);
-    expect(run(&s) && nested >= 1 && nested_taken, "a call of the next library was declined");
+    expect(run(&s) && routed_products >= 1 && routed_product_taken,
+           "a call of the next library was declined");
     check_system(&s, "recovered with nested calls", 0);
     free_system(&s);
     next_getrf_hook = NULL;
-    call_product();
-    expect(nested_taken, "declined afterwards");
+    routed_call_product();
+    expect(routed_product_taken, "declined afterwards");
     expect(reported("dgetrf_", "recovered") == 1, "recovered");
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-struct setting {
-    const char *name;
-    enum routine routine;
-    clb_precision precision;
-    bool discrete, singular;
-    uint64_t seed;
-};
-
-static long run_failing(const struct setting *setting, uint64_t state, long at, bool anyway)
+static void call_failing(const struct routed_failing *setting, long at)
 {
     struct system s;
+    uint64_t state = setting->seed;
     size_t n = 18 + random_below(&state, 8), m = n, nrhs = 5 + random_below(&state, 6);
     if (setting->routine == GETRF && random_below(&state, 2))
         m = 18 + random_below(&state, 8);
-    make_system(&s, setting->routine, setting->precision, m, n, nrhs, &state);
-    if (setting->singular)
+    make_system(&s, (enum routine)setting->routine, setting->precision, m, n, nrhs, &state);
+    if (setting->wrong)
         put_zeros(&s, 3 + random_below(&state, 14));
-    fake_cl.run_anyway = anyway;
-    fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
-    bool taken = run(&s);
-    long calls = fake_cl.calls;
-    fake_cl_arm(0, 0, false);
-    expect(taken, "call %ld: declined", at);
-    if (taken)
+    if (expect(run(&s), "call %ld: declined", at))
         check_system(&s, setting->name, at);
     free_system(&s);
-    return calls;
 }
 
-static void fail_every_call(void *argument)
-{
-    const struct setting *setting = argument;
-    const char *symbol = symbol_of(setting->routine, setting->precision)->next.name;
-    fake_cl.discrete = setting->discrete;
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
-    set_up("always");
-    run_failing(setting, setting->seed, 0, false);
-    run_failing(setting, setting->seed, 0, false);
-    long calls = run_failing(setting, setting->seed, 0, false);
-    expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
-    for (long at = 1; at <= calls; at++) {
-        run_failing(setting, setting->seed, at, at % 3 == 0);
-        if (at % 2 == 0) /* three failures in a row would end it */
-            run_failing(setting, setting->seed, 0, false);
-    }
-    double recovered = reported(symbol, "recovered");
-    expect(calls > 20, "only %ld calls", calls);
-    expect(recovered > 0.5 * (double)calls, "only %g of %ld calls recovered", recovered, calls);
-    expect(reported(symbol, "quarantined") == 0, "quarantined");
-    expect_sums(symbol);
-    tap_note("%ld OpenCL calls, %g recovered", calls, recovered);
-}
+static struct routed_failing failing[] = {
+    {"dgetrf in place", NULL, GETRF, CLB_D, false, false, 0},
+    {"cgetrf in place, singular", NULL, GETRF, CLB_C, false, true, 0},
+    {"sgetrf in own memory", NULL, GETRF, CLB_S, true, false, 0},
+    {"zgetrs in place", NULL, GETRS, CLB_Z, false, false, 0},
+    {"sgetrs in own memory", NULL, GETRS, CLB_S, true, false, 0},
+    {"sgesv in place", NULL, GESV, CLB_S, false, false, 0},
+    {"zgesv in own memory", NULL, GESV, CLB_Z, true, false, 0},
+    {"dgesv in place, singular", NULL, GESV, CLB_D, false, true, 0},
+    {"cgesv in own memory, singular", NULL, GESV, CLB_C, true, true, 0},
+};
 
-static void test_failures(void)
-{
-    static struct setting settings[] = {
-        {"dgetrf in place", GETRF, CLB_D, false, false, 0},
-        {"cgetrf in place, singular", GETRF, CLB_C, false, true, 0},
-        {"sgetrf in own memory", GETRF, CLB_S, true, false, 0},
-        {"zgetrs in place", GETRS, CLB_Z, false, false, 0},
-        {"sgetrs in own memory", GETRS, CLB_S, true, false, 0},
-        {"sgesv in place", GESV, CLB_S, false, false, 0},
-        {"zgesv in own memory", GESV, CLB_Z, true, false, 0},
-        {"dgesv in place, singular", GESV, CLB_D, false, true, 0},
-        {"cgesv in own memory, singular", GESV, CLB_C, true, true, 0},
-    };
-    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
-        char name[80];
-        settings[i].seed = random_bits(&seed);
-        snprintf(name, sizeof name, "%s: every OpenCL call fails", settings[i].name);
-        tap_child(name, 120, fail_every_call, &settings[i]);
-    }
-}
+static const struct tap_test tests[] = {
+    {"small", reason_small, NULL},
+    {"cost", reason_cost, NULL},
+    {"invalid", reason_invalid, NULL},
+    {"invalid pivots", reason_invalid_pivots, NULL},
+    {"no BLAS beside LAPACK", reason_no_siblings, NULL},
+    {"single precision without fp64", single_without_fp64, NULL},
+    {"singular matrices", singular, NULL},
+    {"few right-hand sides", few_right_hand_sides, NULL},
+    {"the kind of next library", by_kind_of_next, NULL},
+    {"calls that the next library makes", reentrant, NULL},
+};
 
 int main(void)
 {
-    static const struct {
-        const char *name;
-        void (*body)(void *);
-    } tests[] = {
-        {"off", reason_off},
-        {"small", reason_small},
-        {"cost", reason_cost},
-        {"quick", reason_quick},
-        {"invalid", reason_invalid},
-        {"invalid pivots", reason_invalid_pivots},
-        {"no BLAS beside LAPACK", reason_no_siblings},
-        {"nofp64", reason_nofp64},
-        {"dry-run", reason_dry_run},
-        {"nomemory", reason_nomemory},
-        {"singular matrices", singular},
-        {"few right-hand sides", few_right_hand_sides},
-        {"the kind of next library", by_kind_of_next},
-        {"calls that the next library makes", reentrant},
-    };
     seed = tap_seed();
-    for (size_t i = 0; i < CLB_COUNT_OF(tests); i++)
-        tap_child(tests[i].name, 60, tests[i].body, NULL);
-    test_failures();
+    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    tap_children(60, tests, CLB_COUNT_OF(tests));
+    routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }
