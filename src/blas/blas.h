@@ -190,6 +190,62 @@ struct clb_orgqr {
     const void *tau;
 };
 
+/* ---- the host's BLAS and LAPACK -------------------------------------------------------------- */
+
+/* Arguments under their BLAS names, except that for xSYRK, xHERK, xSYR2K and xHER2K transa is TRANS
+ * and m equals n. Alpha and beta have the routine's types: real for xHERK and for xHER2K's beta. */
+struct clb_blas3 {
+    clb_precision precision;
+    bool right, upper;
+    clb_op transa, transb;
+    size_t m, n, k;
+    const void *alpha, *a, *b, *beta;
+    void *c;
+    size_t lda, ldb, ldc;
+};
+
+/* The next library's functions for one call: of its precision and with integers of its width, on
+ * column-major host memory. An algorithm has them factor its panels, and route the rest of a result
+ * after the device has failed. A function is NULL where the library has none. */
+struct clb_host_blas {
+    const void *context; /* for the functions */
+    bool optimised;      /* the routine called is one of an optimised library */
+    void *work;          /* the caller's workspace of lwork elements, for QR and xGETRI */
+    int64_t lwork;       /* -1: they only set the workspace's first element to its best size */
+
+    void (*gemm)(const struct clb_host_blas *host, const struct clb_gemm *problem);
+    void (*trsm)(const struct clb_host_blas *host, const struct clb_trsm *problem);
+    /* The routine that is called, where it is xTRMM, or xSYMM and so on. */
+    void (*trmm)(const struct clb_host_blas *host, const struct clb_trsm *problem);
+    void (*level3)(const struct clb_host_blas *host, const struct clb_blas3 *problem);
+
+    /* These return info >= 0. */
+    size_t (*potrf)(const struct clb_host_blas *host, const struct clb_potrf *problem);
+    size_t (*inverse)(const struct clb_host_blas *host, const struct clb_inverse *problem);
+    /* ipiv has room for min(m, n) pivots, 1-based and relative to the first row. Where the OpenCL
+     * device is the CPU, hold the library's threads meanwhile. */
+    size_t (*getrf)(const struct clb_host_blas *host, const struct clb_getrf *problem,
+                    int64_t *ipiv);
+    /* ipiv is the caller's array, in the integer width of the call. */
+    size_t (*getri)(const struct clb_host_blas *host, const struct clb_getri *problem,
+                    const void *ipiv);
+    void (*getrs)(const struct clb_host_blas *host, const struct clb_getrs *problem,
+                  const void *ipiv);
+    void (*potrs)(const struct clb_host_blas *host, const struct clb_potrs *problem);
+
+    void (*geqrf)(const struct clb_host_blas *host, const struct clb_geqrf *problem, void *tau);
+    /* The results of xGEQRF, and faster where n is small. False: no memory for it, and nothing was
+     * done. */
+    bool (*geqrt)(const struct clb_host_blas *host, const struct clb_geqrf *problem, void *tau);
+    void (*ormqr)(const struct clb_host_blas *host, const struct clb_ormqr *problem);
+    void (*orgqr)(const struct clb_host_blas *host, const struct clb_orgqr *problem);
+
+    /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
+     * threads spin for 25 ms after a call (see src/next/threads.c). False: there is no need, and
+     * nothing to release. */
+    bool (*hold_threads)(const struct clb_host_blas *host);
+};
+
 /* ---- progress.c ------------------------------------------------------------------------------ */
 
 struct clb_rect {

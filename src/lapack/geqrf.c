@@ -45,8 +45,15 @@ struct clb_dmat clb_qr_panel(const struct clb_qr *qr, size_t k)
 
 void clb_qr_factor(const struct clb_qr *qr, size_t k, void *panel, size_t ld)
 {
-    qr->next->panel(qr->next->context, qr->x.rows - k, clb_qr_width(qr, k), panel, ld,
-                    (char *)qr->result->tau + k * qr->element);
+    const struct clb_host_blas *next = qr->next;
+    const struct clb_geqrf part = {qr->problem->precision, qr->x.rows - k, clb_qr_width(qr, k),
+                                   panel, ld};
+    void *tau = (char *)qr->result->tau + k * qr->element;
+    /* xGEQRF is unblocked for so few columns, so xGEQRT is used where there is one. */
+    if (next->geqrt == NULL || !next->geqrt(next, &part, tau))
+        next->geqrf(next, &part, tau);
+    qr->result->host_work +=
+        clb_work_geqrf((double)part.m, (double)part.n, (double)clb_min(part.m, part.n));
 }
 
 clb_status clb_qr_prepare(struct clb_qr *qr, size_t k)
@@ -62,18 +69,19 @@ clb_status clb_qr_apply(struct clb_qr *qr, size_t k, size_t first, size_t count)
 }
 
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_geqrf *problem, const struct clb_host_qr *next,
+                         const struct clb_geqrf *problem, const struct clb_host_blas *next,
                          struct clb_geqrf_result *result)
 {
     struct clb_qr qr = {.runtime = runtime, .problem = problem, .next = next, .result = result};
     result->columns_written = 0;
+    result->host_work = 0;
     result->kernel = variant->name;
     if (!runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0)
         return clb_geqrf_run_stream(&qr, variant);
     return clb_geqrf_run_shared(&qr, variant);
 }
 
-void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_qr *next,
+void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_blas *next,
                       struct clb_geqrf_result *result)
 {
     size_t element = clb_precision_size(problem->precision), written = result->columns_written;
@@ -92,12 +100,12 @@ void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_qr 
                                           .tau = result->tau,
                                           .c = right,
                                           .ldc = problem->lda};
-        next->ormqr(next->context, &reflect);
+        next->ormqr(next, &reflect);
     }
     if (k < problem->m) {
         const struct clb_geqrf rest = {problem->precision, problem->m - k, problem->n - written,
                                        right + k * element, problem->lda};
-        next->geqrf(next->context, &rest, (char *)result->tau + k * element);
+        next->geqrf(next, &rest, (char *)result->tau + k * element);
     }
     result->columns_written = problem->n;
 }

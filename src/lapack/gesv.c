@@ -33,7 +33,7 @@ static clb_status solve_again(struct clb_runtime *runtime, const struct clb_gemm
 
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_getrf *problem, const struct clb_getrs *system,
-                        const struct clb_host_lu *next, struct clb_getrf_result *result,
+                        const struct clb_host_blas *next, struct clb_getrf_result *result,
                         struct clb_gemm_progress *progress)
 {
     struct clb_getrf_run lu = {.runtime = runtime,

@@ -118,7 +118,10 @@ void clb_getrf_factor(struct clb_getrf_run *lu, size_t k, size_t width, void *pa
 {
     int64_t *ipiv = lu->result->ipiv + k;
     double begin = clb_trace_wanted() ? clb_now() : 0;
-    size_t info = lu->next->getrf(lu->next->context, lu->problem->m - k, width, panel, ld, ipiv);
+    const struct clb_getrf part = {lu->problem->precision, lu->problem->m - k, width, panel, ld};
+    size_t info = lu->next->getrf(lu->next, &part, ipiv);
+    lu->result->host_work +=
+        clb_work_getrf((double)part.m, (double)width, (double)clb_min(part.m, width));
     if (clb_trace_wanted())
         clb_trace_since("panel", begin);
     take_pivots(lu, k, width, info);
@@ -237,7 +240,7 @@ bool clb_getrf_streams(const struct clb_runtime *runtime, const struct clb_gemm_
 }
 
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrf *problem, const struct clb_host_lu *next,
+                         const struct clb_getrf *problem, const struct clb_host_blas *next,
                          struct clb_getrf_result *result)
 {
     const struct clb_getrf_run fresh = {

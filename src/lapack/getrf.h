@@ -19,7 +19,7 @@
 struct clb_getrf_run {
     struct clb_runtime *runtime;
     const struct clb_getrf *problem;
-    const struct clb_host_lu *next;
+    const struct clb_host_blas *next;
     struct clb_getrf_result *result;
     const struct clb_getrs *system;     /* NULL, or right-hand sides; stored as columns after A's */
     struct clb_gemm_progress *progress; /* of the right-hand sides, if any */

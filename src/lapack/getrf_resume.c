@@ -35,8 +35,8 @@ static void getrf_resume_interchange(const struct clb_getrf *problem, const int6
     }
 }
 
-static void getrf_resume_look_left(const struct clb_getrf *problem, const struct clb_host_lu *next,
-                                   size_t k, size_t written)
+static void getrf_resume_look_left(const struct clb_getrf *problem,
+                                   const struct clb_host_blas *next, size_t k, size_t written)
 {
     static const float minus_one_s[2] = {-1};
     static const double minus_one_d[2] = {-1};
@@ -63,18 +63,19 @@ static void getrf_resume_look_left(const struct clb_getrf *problem, const struct
                                   .lda = problem->lda,
                                   .ldb = problem->lda,
                                   .ldc = problem->lda};
-    next->trsm(next->context, &trsm);
+    next->trsm(next, &trsm);
     if (gemm.m > 0)
-        next->gemm(next->context, &gemm);
+        next->gemm(next, &gemm);
 }
 
-static void factor_rest(const struct clb_getrf *problem, const struct clb_host_lu *next,
+static void factor_rest(const struct clb_getrf *problem, const struct clb_host_blas *next,
                         struct clb_getrf_result *result, size_t k)
 {
     size_t inner = clb_min(problem->m, problem->n);
     int64_t *ipiv = result->ipiv + k;
-    size_t info = next->getrf(next->context, problem->m - k, problem->n - k,
-                              getrf_resume_at(problem, k, k), problem->lda, ipiv);
+    const struct clb_getrf rest = {problem->precision, problem->m - k, problem->n - k,
+                                   getrf_resume_at(problem, k, k), problem->lda};
+    size_t info = next->getrf(next, &rest, ipiv);
     for (size_t i = 0; i < inner - k; i++)
         ipiv[i] += (int64_t)k;
     getrf_resume_interchange(problem, result->ipiv, k, inner, false, 0, k);
@@ -82,7 +83,7 @@ static void factor_rest(const struct clb_getrf *problem, const struct clb_host_l
         result->info = info != 0 ? k + info : 0;
 }
 
-void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_lu *next,
+void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_blas *next,
                       struct clb_getrf_result *result)
 {
     size_t written = result->columns_written, inner = clb_min(problem->m, problem->n);

@@ -4,6 +4,7 @@
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
+#include "blas/routines.h"
 #include "gemm/gemm.h"
 
 /* ---- trsm_run.c ------------------------------------------------------------------------------ */
@@ -21,64 +22,44 @@ struct clb_trsm clb_trsm_part(const struct clb_trsm *problem, const struct clb_r
 
 /* ---- getrf.c --------------------------------------------------------------------------------- */
 
-/* Routines of the next library, which work on column-major host memory: for the panels, and for the
- * rest after a failure of the device. */
-struct clb_host_lu {
-    const void *context;
-    /* xGETRF; ipiv is 1-based and relative to the first row. Returns info >= 0. Where the OpenCL
-     * device is the CPU this should run on one thread, because OpenBLAS's idle threads spin for 25
-     * ms after a call (see src/next/threads.c). */
-    size_t (*getrf)(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv);
-    void (*trsm)(const void *context, const struct clb_trsm *problem);
-    void (*gemm)(const void *context, const struct clb_gemm *problem);
-};
-
 struct clb_getrf_result {
     int64_t *ipiv;          /* min(m, n) pivots, 1-based; the caller's memory */
     size_t info;            /* 0, or the first column (1-based) whose pivot is exactly zero */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
+    double host_work;       /* work of the panels that the host has factored (routines.def) */
     size_t blocks;          /* blocks of columns that were on the device one after the other */
 };
 
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
  * columns_written, and when that is not 0 clb_getrf_resume must finish the factorisation. */
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrf *problem, const struct clb_host_lu *next,
+                         const struct clb_getrf *problem, const struct clb_host_blas *next,
                          struct clb_getrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_getrf_run has left (getrf_resume.c). */
-void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_lu *next,
+void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_blas *next,
                       struct clb_getrf_result *result);
 
 /* ---- geqrf.c --------------------------------------------------------------------------------- */
-
-/* Routines of the next library, which work on column-major host memory: for the panels, and for the
- * rest after a failure of the device. */
-struct clb_host_qr {
-    const void *context;
-    /* Computes the same results as xGEQRF, with the routine that is fastest where n is small. */
-    void (*panel)(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau);
-    void (*geqrf)(const void *context, const struct clb_geqrf *problem, void *tau);
-    void (*ormqr)(const void *context, const struct clb_ormqr *problem);
-};
 
 struct clb_geqrf_result {
     void *tau;              /* min(m, n) elements of private memory, since A may still be intact */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
+    double host_work;       /* work of the panels that the host has factored (routines.def) */
 };
 
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
  * columns_written, and when that is not 0 clb_geqrf_resume must finish the factorisation. */
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_geqrf *problem, const struct clb_host_qr *next,
+                         const struct clb_geqrf *problem, const struct clb_host_blas *next,
                          struct clb_geqrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_geqrf_run has left. With w columns written and k = min(w, m): A2 =
  * H(k)^H*...*H(1)^H*A2 for the columns A2 that are not written, then their rows from k on are
  * factored. */
-void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_qr *next,
+void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_blas *next,
                       struct clb_geqrf_result *result);
 
 /* ---- ormqr.c --------------------------------------------------------------------------------- */
@@ -120,7 +101,7 @@ struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct cl
  * *progress are blocks of columns of B, none where A is singular; the caller frees it. */
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_getrf *problem, const struct clb_getrs *system,
-                        const struct clb_host_lu *next, struct clb_getrf_result *result,
+                        const struct clb_host_blas *next, struct clb_getrf_result *result,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* ---- getri.c --------------------------------------------------------------------------------- */
@@ -131,30 +112,22 @@ clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 
 /* ---- potrf.c --------------------------------------------------------------------------------- */
 
-/* Routines of the next library, as in clb_host_lu. */
-struct clb_host_cholesky {
-    const void *context;
-    /* xPOTRF; returns info >= 0. */
-    size_t (*potrf)(const void *context, const struct clb_potrf *problem);
-    void (*trsm)(const void *context, const struct clb_trsm *problem);
-    void (*gemm)(const void *context, const struct clb_gemm *problem);
-};
-
 struct clb_potrf_result {
     size_t info;            /* 0, or the first column (1-based) whose pivot is not positive */
     size_t columns_written; /* of A, from the left: final, all others are untouched */
     const char *kernel;     /* of the updates, for reports */
+    double host_work;       /* work of the panels that the host has factored (routines.def) */
 };
 
 /* Factor on the device. CLB_OK: all columns are written, or info is set and the first info - 1
  * columns are. Otherwise the matrix is intact beyond columns_written, and when that is not 0
  * clb_potrf_resume must finish the factorisation. */
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrf *problem, const struct clb_host_cholesky *next,
+                         const struct clb_potrf *problem, const struct clb_host_blas *next,
                          struct clb_potrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_potrf_run has left (potrf_resume.c). */
-void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_blas *next,
                       struct clb_potrf_result *result);
 
 /* ---- potrs.c --------------------------------------------------------------------------------- */

@@ -172,7 +172,8 @@ static clb_status potrf_factor_here(struct clb_chol *chol, size_t k, size_t *wid
     while (status == CLB_OK) {
         const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
                                         chol->host_block->host, *width};
-        info = chol->next->potrf(chol->next->context, &block);
+        info = chol->next->potrf(chol->next, &block);
+        chol->result->host_work += clb_work_potrf((double)*width, (double)*width, (double)*width);
         if (info == 0)
             break;
         *width = clb_min(info, *width) - 1;
@@ -237,7 +238,7 @@ clb_status clb_chol_factor(struct clb_chol *chol,
 }
 
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrf *problem, const struct clb_host_cholesky *next,
+                         const struct clb_potrf *problem, const struct clb_host_blas *next,
                          struct clb_potrf_result *result)
 {
     struct clb_chol chol = {.runtime = runtime, .problem = problem, .next = next, .result = result};

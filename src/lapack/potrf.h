@@ -26,7 +26,7 @@
 struct clb_chol {
     struct clb_runtime *runtime;
     const struct clb_potrf *problem;
-    const struct clb_host_cholesky *next;
+    const struct clb_host_blas *next;
     struct clb_potrf_result *result;
     size_t element, n, nb;
     struct clb_workspace workspace;

@@ -14,7 +14,7 @@ static void *potrf_resume_at(const struct clb_potrf *problem, size_t row, size_t
     return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
 }
 
-static void solve_right(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
+static void solve_right(const struct clb_potrf *problem, const struct clb_host_blas *next,
                         size_t written)
 {
     const struct clb_trsm trsm = {.precision = problem->precision,
@@ -27,14 +27,13 @@ static void solve_right(const struct clb_potrf *problem, const struct clb_host_c
                                   .b = potrf_resume_at(problem, 0, written),
                                   .lda = problem->lda,
                                   .ldb = problem->lda};
-    next->trsm(next->context, &trsm);
+    next->trsm(next, &trsm);
 }
 
 /* Subtract from A(row:row+rows, col:col+cols) the product of the first `depth` rows of U or columns
  * of L. */
-static void potrf_resume_update(const struct clb_potrf *problem,
-                                const struct clb_host_cholesky *next, size_t depth, size_t row,
-                                size_t rows, size_t col, size_t cols)
+static void potrf_resume_update(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                                size_t depth, size_t row, size_t rows, size_t col, size_t cols)
 {
     static const float minus_one_s[2] = {-1};
     static const double minus_one_d[2] = {-1};
@@ -56,7 +55,7 @@ static void potrf_resume_update(const struct clb_potrf *problem,
         .ldb = problem->lda,
         .ldc = problem->lda};
     if (rows > 0)
-        next->gemm(next->context, &gemm);
+        next->gemm(next, &gemm);
 }
 
 /* Clear the imaginary part of a diagonal element, because a product with beta = 1 may read it. */
@@ -69,7 +68,7 @@ static void clear_imaginary(const struct clb_potrf *problem, size_t q)
         ((double *)element)[1] = 0;
 }
 
-static void update_triangle(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
+static void update_triangle(const struct clb_potrf *problem, const struct clb_host_blas *next,
                             size_t written)
 {
     for (size_t j = written; j < problem->n; j += BLOCK) {
@@ -86,7 +85,7 @@ static void update_triangle(const struct clb_potrf *problem, const struct clb_ho
     }
 }
 
-void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_cholesky *next,
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_blas *next,
                       struct clb_potrf_result *result)
 {
     size_t written = result->columns_written, n = problem->n;
@@ -98,7 +97,7 @@ void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_cho
     update_triangle(problem, next, written);
     const struct clb_potrf rest = {problem->precision, problem->upper, n - written,
                                    potrf_resume_at(problem, written, written), problem->lda};
-    size_t info = next->potrf(next->context, &rest);
+    size_t info = next->potrf(next, &rest);
     result->info = info != 0 ? written + info : 0;
     result->columns_written = n;
 }

@@ -16,7 +16,7 @@
 struct clb_qr {
     struct clb_runtime *runtime;
     const struct clb_geqrf *problem;
-    const struct clb_host_qr *next;
+    const struct clb_host_blas *next;
     struct clb_geqrf_result *result;
     size_t element, inner, nb; /* bytes; min(m, n) */
     struct clb_workspace workspace;

@@ -12,9 +12,9 @@ void clb_assist_end(bool before)
     clb_route_set_inside(before);
 }
 
-void clb_assist_trsm(const void *context, const struct clb_trsm *problem)
+void clb_assist_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
 {
-    struct clb_assist *assist = (struct clb_assist *)(uintptr_t)context;
+    struct clb_assist *assist = (struct clb_assist *)(uintptr_t)host->context;
     double work = clb_work_trsm((double)problem->m, (double)problem->n,
                                 (double)(problem->right ? problem->n : problem->m));
     bool before = clb_assist_begin(assist, work);
@@ -22,9 +22,9 @@ void clb_assist_trsm(const void *context, const struct clb_trsm *problem)
     clb_assist_end(before);
 }
 
-void clb_assist_gemm(const void *context, const struct clb_gemm *problem)
+void clb_assist_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
 {
-    struct clb_assist *assist = (struct clb_assist *)(uintptr_t)context;
+    struct clb_assist *assist = (struct clb_assist *)(uintptr_t)host->context;
     double work = clb_work_gemm((double)problem->m, (double)problem->n, (double)problem->k);
     bool before = clb_assist_begin(assist, work);
     assist->next->call_gemm(assist->next->gemm, problem);

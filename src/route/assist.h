@@ -18,8 +18,8 @@ bool clb_assist_begin(struct clb_assist *assist, double work);
 void clb_assist_end(bool before);
 
 /* Solves and products by the next library; `context` is the assist. */
-void clb_assist_trsm(const void *context, const struct clb_trsm *problem);
-void clb_assist_gemm(const void *context, const struct clb_gemm *problem);
+void clb_assist_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem);
+void clb_assist_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem);
 
 /* The share of the work `all` that the next library has not done, 0 to 1. */
 double clb_assist_share(const struct clb_assist *assist, double all);

@@ -11,7 +11,6 @@ struct geqrf {
     const struct clb_next_qr *next;
     struct clb_geqrf problem;
     struct clb_geqrf_result result; /* its tau is owned */
-    double next_work;               /* work of panels factored by the next library */
 };
 
 static const struct clb_qr_call *geqrf_call_of(const struct clb_dispatch *dispatch)
@@ -26,26 +25,23 @@ static double geqrf_work_of(size_t m, size_t n)
     return clb_work_geqrf((double)m, (double)n, (double)clb_min(m, n));
 }
 
-static void geqrf_next_geqrf(const void *context, const struct clb_geqrf *problem, void *tau)
+static void geqrf_next_geqrf(const struct clb_host_blas *host, const struct clb_geqrf *problem,
+                             void *tau)
 {
-    const struct geqrf *geqrf = *(struct geqrf *const *)context;
+    const struct geqrf *geqrf = host->context;
     geqrf->next->call_geqrf(geqrf->next->geqrf, problem, tau, geqrf->call->work,
                             geqrf->call->lwork);
 }
 
-/* Uses xGEQRT if possible: xGEQRF is unblocked for so few columns. */
-static void next_panel(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau)
+static bool next_geqrt(const struct clb_host_blas *host, const struct clb_geqrf *panel, void *tau)
 {
-    struct geqrf *geqrf = *(struct geqrf *const *)context;
-    const struct clb_geqrf panel = {geqrf->problem.precision, m, n, a, lda};
-    geqrf->next_work += geqrf_work_of(m, n);
-    if (geqrf->next->geqrt == NULL || !geqrf->next->call_geqrt(geqrf->next->geqrt, &panel, tau))
-        geqrf_next_geqrf(context, &panel, tau);
+    const struct geqrf *geqrf = host->context;
+    return geqrf->next->geqrt != NULL && geqrf->next->call_geqrt(geqrf->next->geqrt, panel, tau);
 }
 
-static void geqrf_next_ormqr(const void *context, const struct clb_ormqr *problem)
+static void geqrf_next_ormqr(const struct clb_host_blas *host, const struct clb_ormqr *problem)
 {
-    const struct geqrf *geqrf = *(struct geqrf *const *)context;
+    const struct geqrf *geqrf = host->context;
     geqrf->next->call_ormqr(geqrf->next->ormqr, problem, geqrf->call->work, geqrf->call->lwork);
 }
 
@@ -67,7 +63,7 @@ static bool geqrf_is_quick(const struct clb_dispatch *dispatch)
 static double geqrf_device_share(const struct geqrf *geqrf, clb_status status)
 {
     double work = geqrf_work_of(geqrf->problem.m, geqrf->problem.n);
-    double share = geqrf->next_work < work ? 1 - geqrf->next_work / work : 0;
+    double share = geqrf->result.host_work < work ? 1 - geqrf->result.host_work / work : 0;
     return status == CLB_OK
                ? share
                : share * (double)geqrf->result.columns_written / (double)geqrf->problem.n;
@@ -78,7 +74,10 @@ static clb_status geqrf_run(struct clb_dispatch *dispatch, struct clb_runtime *r
 {
     struct geqrf *geqrf = (struct geqrf *)dispatch;
     const struct clb_qr_call *call = geqrf->call;
-    const struct clb_host_qr next = {&geqrf, next_panel, geqrf_next_geqrf, geqrf_next_ormqr};
+    const struct clb_host_blas next = {.context = geqrf,
+                                       .geqrf = geqrf_next_geqrf,
+                                       .geqrt = next_geqrt,
+                                       .ormqr = geqrf_next_ormqr};
     size_t m = (size_t)call->m, n = (size_t)call->n;
     if (geqrf->next->geqrf == NULL || geqrf->next->ormqr == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no LAPACK of its integer width to finish it",
@@ -108,10 +107,13 @@ static clb_status geqrf_run(struct clb_dispatch *dispatch, struct clb_runtime *r
 static bool geqrf_complete(struct clb_dispatch *dispatch, clb_status status)
 {
     struct geqrf *geqrf = (struct geqrf *)dispatch;
-    const struct clb_host_qr next = {&geqrf, next_panel, geqrf_next_geqrf, geqrf_next_ormqr};
+    const struct clb_host_blas next = {.context = geqrf,
+                                       .geqrf = geqrf_next_geqrf,
+                                       .geqrt = next_geqrt,
+                                       .ormqr = geqrf_next_ormqr};
     size_t count = clb_min(geqrf->problem.m, geqrf->problem.n);
     if (status != CLB_OK && geqrf->result.columns_written == 0)
-        geqrf_next_geqrf(&geqrf, &geqrf->problem, geqrf->result.tau);
+        geqrf_next_geqrf(&next, &geqrf->problem, geqrf->result.tau);
     else if (status != CLB_OK)
         clb_geqrf_resume(&geqrf->problem, &next, &geqrf->result);
     memcpy(geqrf->call->tau, geqrf->result.tau,

@@ -12,23 +12,26 @@ int64_t clb_lu_integer(const struct clb_lu_call *call, const void *array, size_t
 
 /* ---- a factorisation ------------------------------------------------------------------------- */
 
-static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda,
+static size_t next_getrf(const struct clb_host_blas *host, const struct clb_getrf *panel,
                          int64_t *ipiv)
 {
-    struct clb_getrf_state *state = (struct clb_getrf_state *)(uintptr_t)context;
+    struct clb_getrf_state *state = (struct clb_getrf_state *)(uintptr_t)host->context;
     const struct clb_next_lapack *next = state->assist.next;
-    const struct clb_getrf panel = {state->problem.precision, m, n, a, lda};
-    double work = clb_work_getrf((double)m, (double)n, (double)clb_min(m, n));
+    double work =
+        clb_work_getrf((double)panel->m, (double)panel->n, (double)clb_min(panel->m, panel->n));
     bool before = clb_assist_begin(&state->assist, work);
-    size_t info = next->call_getrf(next->getrf, &panel, ipiv);
+    size_t info = next->call_getrf(next->getrf, panel, ipiv);
     clb_assist_end(before);
     return info;
 }
 
 /* The next library's functions for the algorithm. */
-static struct clb_host_lu getrf_next_of(const struct clb_getrf_state *state)
+static struct clb_host_blas getrf_next_of(const struct clb_getrf_state *state)
 {
-    return (struct clb_host_lu){&state->assist, next_getrf, clb_assist_trsm, clb_assist_gemm};
+    return (struct clb_host_blas){.context = &state->assist,
+                                  .getrf = next_getrf,
+                                  .trsm = clb_assist_trsm,
+                                  .gemm = clb_assist_gemm};
 }
 
 static bool open_factoring(struct clb_getrf_state *state)
@@ -54,7 +57,7 @@ static double getrf_device_share(const struct clb_getrf_state *state, clb_status
 clb_status clb_getrf_state_run(struct clb_getrf_state *state, struct clb_dispatch *dispatch,
                                struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    const struct clb_host_lu next = getrf_next_of(state);
+    const struct clb_host_blas next = getrf_next_of(state);
     const struct clb_next_lapack *found = state->assist.next;
     if (found->getrf == NULL || found->trsm == NULL || found->gemm == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no BLAS of its integer width to finish it",
@@ -96,7 +99,7 @@ static void give_results(const struct clb_getrf_state *state)
 
 bool clb_getrf_state_complete(struct clb_getrf_state *state, clb_status status)
 {
-    const struct clb_host_lu next = getrf_next_of(state);
+    const struct clb_host_blas next = getrf_next_of(state);
     const struct clb_next_lapack *found = state->assist.next;
     struct clb_getrf_result *result = &state->result;
     if (status != CLB_OK && result->columns_written == 0)

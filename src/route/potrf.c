@@ -11,9 +11,9 @@ static double potrf_work_of(size_t n)
     return clb_work_potrf((double)n, (double)n, (double)n);
 }
 
-static size_t next_potrf(const void *context, const struct clb_potrf *problem)
+static size_t next_potrf(const struct clb_host_blas *host, const struct clb_potrf *problem)
 {
-    struct clb_assist *assist = (struct clb_assist *)(uintptr_t)context;
+    struct clb_assist *assist = (struct clb_assist *)(uintptr_t)host->context;
     bool before = clb_assist_begin(assist, potrf_work_of(problem->n));
     size_t info = assist->next->call_potrf(assist->next->potrf, problem);
     clb_assist_end(before);
@@ -21,9 +21,12 @@ static size_t next_potrf(const void *context, const struct clb_potrf *problem)
 }
 
 /* The next library's functions for the algorithm. */
-static struct clb_host_cholesky potrf_next_of(const struct clb_potrf_state *state)
+static struct clb_host_blas potrf_next_of(const struct clb_potrf_state *state)
 {
-    return (struct clb_host_cholesky){&state->assist, next_potrf, clb_assist_trsm, clb_assist_gemm};
+    return (struct clb_host_blas){.context = &state->assist,
+                                  .potrf = next_potrf,
+                                  .trsm = clb_assist_trsm,
+                                  .gemm = clb_assist_gemm};
 }
 
 /* The share of the operations that the device did for the columns that are written. */
@@ -39,7 +42,7 @@ clb_status clb_potrf_state_run(struct clb_potrf_state *state, struct clb_dispatc
                                struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     const struct clb_chol_call *call = state->call;
-    const struct clb_host_cholesky next = potrf_next_of(state);
+    const struct clb_host_blas next = potrf_next_of(state);
     const struct clb_next_lapack *found = state->assist.next;
     if (found->potrf == NULL || found->trsm == NULL || found->gemm == NULL) {
         clb_log(CLB_LOG_INFO, "%s: there is no BLAS of its integer width to finish it",
@@ -68,11 +71,11 @@ clb_status clb_potrf_state_run(struct clb_potrf_state *state, struct clb_dispatc
 
 bool clb_potrf_state_complete(struct clb_potrf_state *state, clb_status status)
 {
-    const struct clb_host_cholesky next = potrf_next_of(state);
+    const struct clb_host_blas next = potrf_next_of(state);
     const struct clb_chol_call *call = state->call;
     struct clb_potrf_result *result = &state->result;
     if (status != CLB_OK && result->columns_written == 0)
-        result->info = next.potrf(next.context, &state->problem);
+        result->info = next.potrf(&next, &state->problem);
     else if (status != CLB_OK)
         clb_potrf_resume(&state->problem, &next, result);
     clb_set_integer(call->info, 0, call->wide, (int64_t)result->info);

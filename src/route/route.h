@@ -63,18 +63,6 @@ bool clb_route_trsm(struct clb_symbol *symbol, const struct clb_target *target,
 
 /* blas3.c: xSYMM, xHEMM, xSYRK, xHERK, xSYR2K, xHER2K, xGEMMTR */
 
-/* Arguments under their BLAS names, except that for xSYRK, xHERK, xSYR2K and xHER2K transa is TRANS
- * and m equals n. Alpha and beta have the routine's types: real for xHERK and for xHER2K's beta. */
-struct clb_blas3 {
-    clb_precision precision;
-    bool right, upper;
-    clb_op transa, transb;
-    size_t m, n, k;
-    const void *alpha, *a, *b, *beta;
-    void *c;
-    size_t lda, ldb, ldc;
-};
-
 struct clb_blas3_call {
     struct clb_blas3 problem; /* sizes are set from the next line */
     int64_t m, n, k, lda, ldb, ldc;

@@ -81,21 +81,22 @@ void set_panel_threads(bool panel)
             panel ? options.panel_threads : atoi(getenv("OPENBLAS_NUM_THREADS")));
 }
 
-static size_t next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda,
+static size_t next_getrf(const struct clb_host_blas *host, const struct clb_getrf *problem,
                          int64_t *ipiv)
 {
     set_panel_threads(true);
-    size_t info = peer_next_getrf(context, m, n, a, lda, ipiv);
+    size_t info = peer_next_getrf(host, problem, ipiv);
     set_panel_threads(false);
     return info;
 }
 
-static size_t next_potrf(const void *context, const struct clb_potrf *problem)
+static size_t next_potrf(const struct clb_host_blas *host, const struct clb_potrf *problem)
 {
     const int n = (int)problem->n, ld = (int)problem->lda;
     int info;
     set_panel_threads(true);
-    (*(potrf_function *const *)context)(problem->upper ? "U" : "L", &n, problem->a, &ld, &info, 1);
+    (*(potrf_function *const *)host->context)(problem->upper ? "U" : "L", &n, problem->a, &ld,
+                                              &info, 1);
     set_panel_threads(false);
     return (size_t)info;
 }
@@ -121,7 +122,7 @@ static void call_shim(const struct problem *p, void *x)
     if (p->routine == GETRF) {
         peer_getrf_function *function = peer_getrf(openblas, p->precision);
         const struct clb_getrf problem = {p->precision, p->n, p->n, x, p->n};
-        const struct clb_host_lu next = {&function, next_getrf, NULL, NULL};
+        const struct clb_host_blas next = {.context = &function, .getrf = next_getrf};
         struct clb_getrf_result result = {.ipiv = p->ipiv};
         need(clb_getrf_run(runtime, variant, &problem, &next, &result), "getrf");
         return;
@@ -129,7 +130,7 @@ static void call_shim(const struct problem *p, void *x)
     if (p->routine == POTRF) {
         potrf_function *function = (potrf_function *)function_of(p->precision, "potrf");
         const struct clb_potrf problem = {p->precision, options.upper != 0, p->n, x, p->n};
-        const struct clb_host_cholesky next = {&function, next_potrf, NULL, NULL};
+        const struct clb_host_blas next = {.context = &function, .potrf = next_potrf};
         struct clb_potrf_result result;
         need(clb_potrf_run(runtime, variant, &problem, &next, &result), "potrf");
         return;

@@ -24,12 +24,12 @@ peer_getrs_function *peer_getrs(void *library, clb_precision precision)
 }
 
 /* The pivots come as ints in the same memory. */
-size_t peer_next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv)
+size_t peer_next_getrf(const struct clb_host_blas *host, const struct clb_getrf *p, int64_t *ipiv)
 {
-    const int rows = (int)m, cols = (int)n, ld = (int)lda;
+    const int rows = (int)p->m, cols = (int)p->n, ld = (int)p->lda;
     int info, *narrow = (int *)ipiv;
-    (*(peer_getrf_function *const *)context)(&rows, &cols, a, &ld, narrow, &info);
-    for (size_t i = clb_min(m, n); i-- > 0;) {
+    (*(peer_getrf_function *const *)host->context)(&rows, &cols, p->a, &ld, narrow, &info);
+    for (size_t i = clb_min(p->m, p->n); i-- > 0;) {
         int pivot;
         memcpy(&pivot, narrow + i, sizeof pivot);
         ipiv[i] = pivot;

@@ -16,7 +16,8 @@ void (*peer_function(void *library, clb_precision precision, const char *routine
 peer_getrf_function *peer_getrf(void *library, clb_precision precision);
 peer_getrs_function *peer_getrs(void *library, clb_precision precision);
 
-/* For clb_host_lu: `context` points to a peer_getrf_function pointer. */
-size_t peer_next_getrf(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv);
+/* For clb_host_blas, whose `context` points to a peer_getrf_function pointer. */
+size_t peer_next_getrf(const struct clb_host_blas *host, const struct clb_getrf *problem,
+                       int64_t *ipiv);
 
 #endif

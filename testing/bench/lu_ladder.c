@@ -83,7 +83,7 @@ bool lu_ladder(struct clb_runtime *runtime, void *openblas)
     double seconds[REPS];
     peer_getrf_function *getrf = peer_getrf(openblas, CLB_S);
     const struct clb_getrf problem = {CLB_S, N, N, x, N};
-    const struct clb_host_lu next = {&getrf, peer_next_getrf, NULL, NULL};
+    const struct clb_host_blas next = {.context = &getrf, .getrf = peer_next_getrf};
     struct clb_getrf_result result = {.ipiv = ipiv};
     const struct clb_gemm_variant *variant;
     clb_status status = clb_gemm_variant_get(runtime, CLB_S, &variant);

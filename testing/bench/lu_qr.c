@@ -39,24 +39,26 @@ static int make_work(const struct problem *p, size_t columns, void **work)
 
 /* ---- the shim -------------------------------------------------------------------------------- */
 
-static void panel(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau)
+static bool panel(const struct clb_host_blas *host, const struct clb_geqrf *problem, void *tau)
 {
-    const struct problem *p = context;
-    const int rows = (int)m, cols = (int)n, ld = (int)lda, block = cols < 32 ? cols : 32;
+    const struct problem *p = host->context;
+    const int rows = (int)problem->m, cols = (int)problem->n, ld = (int)problem->lda,
+              block = cols < 32 ? cols : 32;
     size_t element = element_of(p);
     int info;
     void *t, *work;
-    make_work(p, n, &t);
-    make_work(p, n, &work);
+    make_work(p, problem->n, &t);
+    make_work(p, problem->n, &work);
     set_panel_threads(true);
-    ((geqrt_function *)function_of(p->precision, "geqrt"))(&rows, &cols, &block, a, &ld, t, &block,
-                                                           work, &info);
+    ((geqrt_function *)function_of(p->precision, "geqrt"))(&rows, &cols, &block, problem->a, &ld, t,
+                                                           &block, work, &info);
     set_panel_threads(false);
     for (int i = 0; i < cols && i < rows; i++)
         memcpy((char *)tau + (size_t)i * element,
                (char *)t + (size_t)(i * block + i % block) * element, element);
     free(t);
     free(work);
+    return true;
 }
 
 clb_status qr_shim(const struct problem *p, struct clb_runtime *runtime,
@@ -64,7 +66,7 @@ clb_status qr_shim(const struct problem *p, struct clb_runtime *runtime,
 {
     if (p->routine == GEQRF) {
         const struct clb_geqrf problem = {p->precision, p->n, p->rhs, x, p->n};
-        const struct clb_host_qr next = {p, panel, NULL, NULL};
+        const struct clb_host_blas next = {.context = p, .geqrt = panel};
         struct clb_geqrf_result result = {.tau = p->tau[0]};
         return clb_geqrf_run(runtime, variant, &problem, &next, &result);
     }

@@ -164,10 +164,12 @@ number dense_scalar(clb_precision precision, const void *scalar)
     return get(&view, 0, 0);
 }
 
-static size_t getrf(const void *context, size_t m, size_t n, void *a, size_t lda, int64_t *ipiv)
+static size_t getrf(const struct clb_host_blas *host, const struct clb_getrf *problem,
+                    int64_t *ipiv)
 {
-    const struct view x = {*(const clb_precision *)context, a, lda};
-    size_t info = 0;
+    const struct view x = {problem->precision, problem->a, problem->lda};
+    size_t info = 0, m = problem->m, n = problem->n;
+    (void)host;
     dense_next_entries += m * n;
     for (size_t k = 0; k < clb_min(m, n); k++) {
         size_t pivot = k;
@@ -195,7 +197,7 @@ static size_t getrf(const void *context, size_t m, size_t n, void *a, size_t lda
 }
 
 /* T(i, p) of T*X = B, T lower triangular in the order `at`; see src/algo/trsm.c. */
-static void trsm(const void *context, const struct clb_trsm *problem)
+static void trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
 {
     const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
     const struct view b = {problem->precision, problem->b, problem->ldb};
@@ -204,7 +206,7 @@ static void trsm(const void *context, const struct clb_trsm *problem)
     size_t rhs = problem->right ? problem->m : problem->n;
     bool lower = problem->upper == (problem->trans != CLB_OP_N);
     bool forward = lower != problem->right;
-    (void)context;
+    (void)host;
     dense_next_entries += n * rhs;
     for (size_t r = 0; r < rhs; r++) {
         for (size_t k = 0; k < n; k++) {
@@ -222,14 +224,14 @@ static void trsm(const void *context, const struct clb_trsm *problem)
     }
 }
 
-static void gemm(const void *context, const struct clb_gemm *problem)
+static void gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
 {
     const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
     const struct view b = {problem->precision, (void *)(uintptr_t)problem->b, problem->ldb};
     const struct view c = {problem->precision, problem->c, problem->ldc};
     number alpha = dense_scalar(problem->precision, problem->alpha);
     number beta = dense_scalar(problem->precision, problem->beta);
-    (void)context;
+    (void)host;
     dense_next_entries += problem->m * problem->n;
     for (size_t j = 0; j < problem->n; j++) {
         for (size_t i = 0; i < problem->m; i++) {
@@ -241,11 +243,11 @@ static void gemm(const void *context, const struct clb_gemm *problem)
     }
 }
 
-static size_t potrf(const void *context, const struct clb_potrf *problem)
+static size_t potrf(const struct clb_host_blas *host, const struct clb_potrf *problem)
 {
     const struct view x = {problem->precision, problem->a, problem->lda};
     clb_op op = problem->upper ? CLB_OP_C : CLB_OP_N; /* L(i, j), wherever it is */
-    (void)context;
+    (void)host;
     dense_next_entries += problem->n * (problem->n + 1) / 2;
     for (size_t j = 0; j < problem->n; j++) {
         for (size_t i = j; i < problem->n; i++) {
@@ -278,8 +280,8 @@ void dense_potrs(const struct clb_potrs *problem)
     }
 }
 
-const struct clb_host_cholesky dense_potrf_next = {NULL, potrf, trsm, gemm};
-const struct clb_host_lu dense_next = {NULL, getrf, trsm, gemm};
+const struct clb_host_blas dense_next = {
+    .gemm = gemm, .trsm = trsm, .potrf = potrf, .getrf = getrf};
 
 /* ---- positive definite matrices -------------------------------------------------------------- */
 

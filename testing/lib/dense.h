@@ -56,9 +56,7 @@ void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_
 /* The next library by plain loops in higher precision, each entry rounded once it is stored. It
  * counts the elements that it was given. */
 extern _Atomic size_t dense_next_entries;
-extern const struct clb_host_lu dense_next;
-
-extern const struct clb_host_cholesky dense_potrf_next;
+extern const struct clb_host_blas dense_next;
 
 /* Hermitian and positive definite, of order n: B*B^H/n with a random B, its rows scaled by powers
  * of two of up to `grading`, in one triangle; the other one and the imaginary parts of the diagonal

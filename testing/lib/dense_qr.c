@@ -54,10 +54,10 @@ void dense_reflect(const struct dense *a, const void *tau, size_t i, bool conjug
 
 /* ---- the next library ------------------------------------------------------------------------ */
 
-static void geqrf(const void *context, const struct clb_geqrf *p, void *tau)
+static void geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
 {
     number *x = calloc(p->m, sizeof *x);
-    (void)context;
+    (void)host;
     if (x == NULL)
         abort();
     dense_next_entries += p->m * p->n;
@@ -75,19 +75,13 @@ static void geqrf(const void *context, const struct clb_geqrf *p, void *tau)
     free(x);
 }
 
-static void panel(const void *context, size_t m, size_t n, void *a, size_t lda, void *tau)
-{
-    const struct clb_geqrf problem = {*(const clb_precision *)context, m, n, a, lda};
-    geqrf(context, &problem, tau);
-}
-
 /* Rows of C from the right are columns of C^H: C*H = (H^H*C^H)^H. */
-static void ormqr(const void *context, const struct clb_ormqr *p)
+static void ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
 {
     size_t order = p->right ? p->n : p->m, others = p->right ? p->m : p->n;
     bool plain = p->trans == CLB_OP_N, forward = p->right == plain;
     number *x = calloc(order, sizeof *x);
-    (void)context;
+    (void)host;
     if (x == NULL)
         abort();
     dense_next_entries += p->m * p->n;
@@ -108,7 +102,7 @@ static void ormqr(const void *context, const struct clb_ormqr *p)
     free(x);
 }
 
-const struct clb_host_qr dense_qr_next = {NULL, panel, geqrf, ormqr};
+const struct clb_host_blas dense_qr_next = {.geqrf = geqrf, .ormqr = ormqr};
 
 /* The last column first: the vectors of the others are needed until then. */
 void dense_orgqr(const struct clb_orgqr *p)

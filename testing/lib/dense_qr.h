@@ -5,7 +5,7 @@
 #include "dense.h"
 
 /* The next library; it counts elements in dense_next_entries. The context is the precision. */
-extern const struct clb_host_qr dense_qr_next;
+extern const struct clb_host_blas dense_qr_next;
 void dense_orgqr(const struct clb_orgqr *problem);
 
 /* Apply H(i), or its conjugate transpose, i counted from 0, to a column that begins at x, in

@@ -15,19 +15,19 @@ static size_t call_getrf(const struct clb_target *target, const struct clb_getrf
     next_getrf_calls++;
     if (next_getrf_hook != NULL)
         next_getrf_hook();
-    return dense_next.getrf(&p->precision, p->m, p->n, p->a, p->lda, ipiv);
+    return dense_next.getrf(&dense_next, p, ipiv);
 }
 
 static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
 {
     (void)target;
-    dense_next.trsm(NULL, problem);
+    dense_next.trsm(&dense_next, problem);
 }
 
 static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
 {
     (void)target;
-    dense_next.gemm(NULL, problem);
+    dense_next.gemm(&dense_next, problem);
 }
 
 static void swap_rows(const struct clb_getrs *p, size_t i, size_t other)
@@ -69,7 +69,7 @@ static void solve(const struct clb_getrs *p, const void *ipiv, bool wide)
                 trsm.upper = true;
             else
                 trsm.unit = true;
-            dense_next.trsm(NULL, &trsm);
+            dense_next.trsm(&dense_next, &trsm);
         }
     }
 }
@@ -110,10 +110,10 @@ static void invert(const struct clb_getri *p, const void *ipiv, bool wide)
     next_getri_calls++;
     for (size_t i = 0; i < n; i++)
         memcpy(x + i * (n + 1) * element, trsm.alpha, element);
-    dense_next.trsm(NULL, &trsm);
+    dense_next.trsm(&dense_next, &trsm);
     trsm.upper = false;
     trsm.unit = true;
-    dense_next.trsm(NULL, &trsm);
+    dense_next.trsm(&dense_next, &trsm);
     for (size_t j = n; j-- > 0;) {
         size_t other = (size_t)(wide ? ((const int64_t *)ipiv)[j] : ((const int32_t *)ipiv)[j]) - 1;
         for (size_t i = 0; i < n * element; i++) {

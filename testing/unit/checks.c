@@ -120,7 +120,7 @@ static clb_status factor_definite(struct clb_runtime *runtime, clb_precision pre
     dense_make_definite(&a, precision, n, 9, upper, 0, seed);
     const struct clb_potrf problem = {
         .precision = precision, .upper = upper, .n = n, .a = dense_data(&a), .lda = a.ld};
-    clb_status status = clb_potrf_run(runtime, variant, &problem, &dense_potrf_next, &result);
+    clb_status status = clb_potrf_run(runtime, variant, &problem, &dense_next, &result);
     if (status == CLB_OK) {
         long double error = dense_cholesky_error(&a, upper, n);
         expect(result.info == 0, "%c n=%zu: info = %zu", "sdcz"[precision], n, result.info);
@@ -139,10 +139,9 @@ static clb_status factor_general(struct clb_runtime *runtime, clb_precision prec
         return CLB_ERR_UNSUPPORTED;
     int64_t *ipiv = calloc(n, sizeof *ipiv);
     struct clb_getrf_result result = {.ipiv = ipiv};
-    struct clb_host_lu next = dense_next;
+    struct clb_host_blas next = dense_next;
     dense_make(&a, precision, n, n, 9, seed);
     const struct clb_getrf problem = {precision, n, n, dense_data(&a), a.ld};
-    next.context = &problem.precision;
     clb_status status = clb_getrf_run(runtime, variant, &problem, &next, &result);
     if (status == CLB_OK)
         expect(dense_lu_error(&a, ipiv) <= 3, "%c LU of order %zu", "sdcz"[precision], n);
@@ -160,10 +159,9 @@ static clb_status factor_qr(struct clb_runtime *runtime, clb_precision precision
         return CLB_ERR_UNSUPPORTED;
     void *tau = calloc(n, clb_precision_size(precision));
     struct clb_geqrf_result result = {.tau = tau};
-    struct clb_host_qr next = dense_qr_next;
+    struct clb_host_blas next = dense_qr_next;
     dense_make(&a, precision, n, n, 9, seed);
     const struct clb_geqrf problem = {precision, n, n, dense_data(&a), a.ld};
-    next.context = &problem.precision;
     clb_status status = clb_geqrf_run(runtime, variant, &problem, &next, &result);
     if (status == CLB_OK)
         expect(dense_qr_error(&a, tau) <= 3, "%c QR of order %zu", "sdcz"[precision], n);

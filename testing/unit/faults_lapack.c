@@ -95,7 +95,7 @@ struct factorisation {
     struct dense a;
     int64_t ipiv[64];
     struct clb_getrf problem;
-    struct clb_host_lu next;
+    struct clb_host_blas next;
     struct clb_getrf_result result;
 };
 
@@ -110,7 +110,6 @@ static void make_factorisation(struct factorisation *f, const struct setting *se
     f->problem =
         (struct clb_getrf){setting->precision, setting->m, setting->n, dense_data(&f->a), f->a.ld};
     f->next = dense_next;
-    f->next.context = &f->problem.precision;
     f->result.ipiv = f->ipiv;
 }
 
@@ -145,8 +144,7 @@ static void factor(struct clb_runtime *runtime, const struct clb_gemm_variant *v
     expect_old(&f.a, &(struct clb_rect){0, written, setting->m, setting->n - written}, what);
     count_part(written, setting->n);
     if (status != CLB_OK && written == 0)
-        f.result.info = f.next.getrf(f.next.context, setting->m, setting->n, f.problem.a,
-                                     f.problem.lda, f.ipiv);
+        f.result.info = f.next.getrf(&f.next, &f.problem, f.ipiv);
     else if (status != CLB_OK)
         clb_getrf_resume(&f.problem, &f.next, &f.result);
     check_factorisation(setting, &f, what);
@@ -168,7 +166,7 @@ static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_v
         dense_set(&a, bad - 1, bad - 1, -1);
     dense_remember(&a);
     const struct clb_potrf problem = {setting->precision, upper, n, dense_data(&a), a.ld};
-    const struct clb_host_cholesky *next = &dense_potrf_next;
+    const struct clb_host_blas *next = &dense_next;
     struct clb_potrf_result result;
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_potrf_run(runtime, variant, &problem, next, &result);
@@ -180,7 +178,7 @@ static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_v
            error);
     count_part(written, right);
     if (status != CLB_OK && written == 0)
-        result.info = next->potrf(next->context, &problem);
+        result.info = next->potrf(next, &problem);
     else if (status != CLB_OK)
         clb_potrf_resume(&problem, next, &result);
     expect(result.info == bad, "%s: info = %zu", what, result.info);
@@ -221,7 +219,7 @@ static void make_system(struct system *s, const struct setting *setting, uint64_
                                    .b = dense_data(&s->expected),
                                    .lda = s->a.ld,
                                    .ldb = s->b.ld};
-    dense_next.trsm(dense_next.context, &s->problem);
+    dense_next.trsm(&dense_next, &s->problem);
     s->problem.b = dense_data(&s->b);
 }
 
@@ -237,7 +235,7 @@ static size_t finish(const struct setting *setting, const struct system *s,
             continue;
         expect_old(&s->b, rect, what);
         struct clb_trsm part = clb_trsm_part(&s->problem, rect);
-        dense_next.trsm(dense_next.context, &part);
+        dense_next.trsm(&dense_next, &part);
         left += rect->rows * rect->cols;
     }
     return left;
@@ -301,9 +299,8 @@ static void factor_qr(struct clb_runtime *runtime, const struct clb_gemm_variant
     dense_make(&a, setting->precision, setting->m, setting->n, 5, seed);
     const struct clb_geqrf problem = {setting->precision, setting->m, setting->n, dense_data(&a),
                                       a.ld};
-    struct clb_host_qr next = dense_qr_next;
+    struct clb_host_blas next = dense_qr_next;
     struct clb_geqrf_result result = {.tau = tau};
-    next.context = &problem.precision;
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_geqrf_run(runtime, variant, &problem, &next, &result);
     end_run(failure, status, what);
@@ -313,7 +310,7 @@ static void factor_qr(struct clb_runtime *runtime, const struct clb_gemm_variant
     expect_old(&a, &rest, what);
     count_part(written, setting->n);
     if (status != CLB_OK && written == 0)
-        next.geqrf(next.context, &problem, tau);
+        next.geqrf(&next, &problem, tau);
     else if (status != CLB_OK)
         clb_geqrf_resume(&problem, &next, &result);
     long double error = dense_qr_error(&a, tau);
@@ -327,7 +324,7 @@ static void make_vectors(struct dense *a, size_t rows, size_t cols, const struct
 {
     dense_make(a, setting->precision, rows, cols, 5, seed);
     const struct clb_geqrf problem = {setting->precision, rows, setting->k, dense_data(a), a->ld};
-    dense_qr_next.geqrf(&setting->precision, &problem, tau);
+    dense_qr_next.geqrf(&dense_qr_next, &problem, tau);
     dense_remember(a);
 }
 
@@ -355,7 +352,7 @@ static void multiply(struct clb_runtime *runtime, const struct clb_gemm_variant 
                                 .tau = tau,
                                 .c = dense_data(&expected),
                                 .ldc = c.ld};
-    dense_qr_next.ormqr(NULL, &problem);
+    dense_qr_next.ormqr(&dense_qr_next, &problem);
     problem.c = dense_data(&c);
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_ormqr_run(runtime, variant, &problem, &progress);
@@ -369,7 +366,7 @@ static void multiply(struct clb_runtime *runtime, const struct clb_gemm_variant 
         }
         expect_old(&c, rect, what);
         struct clb_ormqr part = clb_ormqr_part(&problem, rect);
-        dense_qr_next.ormqr(NULL, &part);
+        dense_qr_next.ormqr(&dense_qr_next, &part);
     }
     expect(status != CLB_OK || written == progress.parts, "%s: parts are missing", what);
     count_part(written, progress.parts);

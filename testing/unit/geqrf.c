@@ -29,7 +29,7 @@ struct factorisation {
     struct dense a;
     char *tau; /* and 16 bytes more, which stay as they are */
     struct clb_geqrf problem;
-    struct clb_host_qr next;
+    struct clb_host_blas next;
     struct clb_geqrf_result result;
 };
 
@@ -67,7 +67,6 @@ static void make(struct factorisation *f, clb_precision precision, size_t m, siz
     memset(f->tau, 0x5a, (inner + 1) * element);
     f->problem = (struct clb_geqrf){precision, m, n, dense_data(&f->a), f->a.ld};
     f->next = dense_qr_next;
-    f->next.context = &f->problem.precision;
     f->result.tau = f->tau;
 }
 
@@ -234,7 +233,7 @@ static void resume(struct setting *setting, int i)
     uint64_t again = setting->seed;
     make(&f, (clb_precision)(i % CLB_PRECISIONS), m, n, &setting->seed);
     make(&done, (clb_precision)(i % CLB_PRECISIONS), m, n, &again);
-    f.next.geqrf(f.next.context, &done.problem, f.tau);
+    f.next.geqrf(&f.next, &done.problem, f.tau);
     for (size_t j = 0; j < written; j++) {
         for (size_t r = 0; r < m; r++)
             dense_set(&f.a, r, j, dense_get(&done.a, r, j));

@@ -20,7 +20,7 @@ struct system {
     int64_t *ipiv;
     struct clb_getrf problem;
     struct clb_getrs system;
-    struct clb_host_lu next;
+    struct clb_host_blas next;
     struct clb_getrf_result result;
     struct clb_gemm_progress progress;
     size_t zero; /* the column of zeros, 1-based; 0 is none */
@@ -45,7 +45,6 @@ static void make(struct system *s, clb_precision precision, size_t n, size_t nrh
                                    .b = dense_data(&s->b),
                                    .ldb = s->b.ld};
     s->next = dense_next;
-    s->next.context = &s->problem.precision;
     s->result.ipiv = s->ipiv;
 }
 

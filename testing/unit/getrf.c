@@ -27,7 +27,7 @@ struct factorisation {
     struct dense a;
     int64_t *ipiv;
     struct clb_getrf problem;
-    struct clb_host_lu next;
+    struct clb_host_blas next;
     struct clb_getrf_result result;
     size_t zero; /* the first column of zeros, 1-based; 0 is none */
 };
@@ -65,7 +65,6 @@ static void make(struct factorisation *f, clb_precision precision, size_t m, siz
     f->ipiv = calloc(clb_min(m, n) + 1, sizeof *f->ipiv);
     f->problem = (struct clb_getrf){precision, m, n, dense_data(&f->a), f->a.ld};
     f->next = dense_next;
-    f->next.context = &f->problem.precision;
     f->result.ipiv = f->ipiv;
 }
 

@@ -35,7 +35,7 @@ static char *make_vectors(struct dense *a, clb_precision precision, size_t rows,
     for (size_t i = 0; i < rows && random_below(seed, 4) == 0; i++)
         dense_set(a, i, k / 2, 0);
     const struct clb_geqrf problem = {precision, rows, k, dense_data(a), a->ld};
-    dense_qr_next.geqrf(&precision, &problem, tau);
+    dense_qr_next.geqrf(&dense_qr_next, &problem, tau);
     dense_remember(a);
     return tau;
 }
@@ -96,7 +96,7 @@ static void multiply(struct clb_runtime *runtime, struct setting *setting, int i
     clb_gemm_progress_free(&progress);
     problem.c = dense_data(&expected);
     problem.ldc = expected.ld;
-    dense_qr_next.ormqr(NULL, &problem);
+    dense_qr_next.ormqr(&dense_qr_next, &problem);
     long double error = distance(&c, &expected, k, sqrtl((long double)order));
     expect(error <= 3, "%s %c %c%c %zux%zu k=%zu: off by %.3Lg", setting->name, "sdcz"[precision],
            right ? 'R' : 'L', "NTC"[op], c.rows, c.cols, k, error);

@@ -36,7 +36,7 @@ struct factorisation {
     enum kind kind;
     struct dense a;
     struct clb_potrf problem;
-    struct clb_host_cholesky next;
+    struct clb_host_blas next;
     struct clb_potrf_result result;
     size_t info; /* expected */
 };
@@ -93,7 +93,7 @@ static void make_kind(struct factorisation *f, uint64_t *seed)
 static void make(struct factorisation *f, clb_precision precision, size_t n, enum kind kind,
                  uint64_t *seed)
 {
-    *f = (struct factorisation){.kind = kind, .next = dense_potrf_next};
+    *f = (struct factorisation){.kind = kind, .next = dense_next};
     f->problem = (struct clb_potrf){.precision = precision, .upper = random_below(seed, 2), .n = n};
     dense_make_definite(&f->a, precision, n, 9, f->problem.upper, kind == GRADED ? 9 : 0, seed);
     make_kind(f, seed);
@@ -259,7 +259,7 @@ static void resume(struct setting *setting, int run)
          (enum kind)random_below(&setting->seed, KINDS), &setting->seed);
     size_t n = f.a.rows, right = f.info != 0 ? f.info - 1 : n;
     size_t written = random_below(&setting->seed, right + 1);
-    f.result.info = f.next.potrf(f.next.context, &f.problem);
+    f.result.info = f.next.potrf(&f.next, &f.problem);
     f.result.columns_written = written;
     dense_restore(&f.a, written);
     dense_next_entries = 0;
@@ -319,7 +319,7 @@ static void solutions(void *argument)
         uint64_t same = random_bits(&setting->seed), again = same;
         dense_make(&b, precision, n, nrhs, 5, &same);
         dense_make(&expected, precision, n, nrhs, 5, &again);
-        expect(f.next.potrf(f.next.context, &f.problem) == 0, "no factor");
+        expect(f.next.potrf(&f.next, &f.problem) == 0, "no factor");
         const struct clb_potrs problem = {precision,     f.problem.upper, n,   nrhs, f.problem.a,
                                           f.problem.lda, dense_data(&b),  b.ld};
         dense_remember(&f.a);

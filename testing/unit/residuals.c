@@ -107,7 +107,9 @@ static struct residuals by_peer(const struct test *test, const struct system *s)
         return (struct residuals){1, 1};
     int *narrow = calloc(s->matrix.n, sizeof *narrow), info;
     restore(s);
-    peer_next_getrf(&getrf, s->matrix.n, s->matrix.n, s->a, s->matrix.n, s->ipiv);
+    const struct clb_host_blas next = {.context = &getrf};
+    const struct clb_getrf problem = {precision, s->matrix.n, s->matrix.n, s->a, s->matrix.n};
+    peer_next_getrf(&next, &problem, s->ipiv);
     for (size_t i = 0; i < s->matrix.n; i++)
         narrow[i] = (int)s->ipiv[i];
     peer_getrs(test->library, precision)("N", &n, &rhs, s->a, &n, narrow, s->x, &n, &info, 1);
@@ -121,7 +123,7 @@ static struct residuals by_shim(struct test *test, const struct system *s)
     peer_getrf_function *getrf = peer_getrf(test->library, precision);
     size_t n = s->matrix.n;
     const struct clb_getrf problem = {precision, n, n, s->a, n};
-    const struct clb_host_lu next = {&getrf, peer_next_getrf, NULL, NULL};
+    const struct clb_host_blas next = {.context = &getrf, .getrf = peer_next_getrf};
     const struct clb_getrs system = {.precision = precision,
                                      .n = n,
                                      .nrhs = RESIDUAL_LANES,
@@ -317,7 +319,7 @@ static void subtract_in_order(struct test *test, clb_precision precision)
     void *a = calloc((size_t)ORDER * ORDER, clb_precision_size(precision));
     peer_getrf_function *getrf = peer_getrf(test->library, precision);
     const struct clb_getrf problem = {precision, ORDER, ORDER, a, ORDER};
-    const struct clb_host_lu next = {&getrf, peer_next_getrf, NULL, NULL};
+    const struct clb_host_blas next = {.context = &getrf, .getrf = peer_next_getrf};
     struct clb_getrf_result result = {.ipiv = ipiv};
     const struct clb_gemm_variant *variant;
     clb_status status = clb_gemm_variant_get(test->runtime, precision, &variant);

@@ -341,7 +341,7 @@ struct product {
 static void next_gemm(const struct clb_target *target, const struct clb_gemm *problem)
 {
     (void)target;
-    dense_next.gemm(NULL, problem);
+    dense_next.gemm(&dense_next, problem);
 }
 
 static void make_product(struct product *x, clb_precision precision, uint64_t *state)
@@ -370,7 +370,7 @@ static void make_product(struct product *x, clb_precision precision, uint64_t *s
     p->lda = x->a.ld;
     p->ldb = x->b.ld;
     p->ldc = x->c.ld;
-    dense_next.gemm(NULL, p);
+    dense_next.gemm(&dense_next, p);
     p->c = dense_data(&x->c);
     dense_next_entries = 0;
 }

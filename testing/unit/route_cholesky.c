@@ -25,19 +25,19 @@ static size_t call_potrf(const struct clb_target *target, const struct clb_potrf
     next_potrf_calls++;
     if (potrf_hook != NULL)
         potrf_hook();
-    return dense_potrf_next.potrf(NULL, problem);
+    return dense_next.potrf(&dense_next, problem);
 }
 
 static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
 {
     (void)target;
-    dense_next.trsm(NULL, problem);
+    dense_next.trsm(&dense_next, problem);
 }
 
 static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
 {
     (void)target;
-    dense_next.gemm(NULL, problem);
+    dense_next.gemm(&dense_next, problem);
 }
 
 static void call_potrs(const struct clb_target *target, const struct clb_potrs *problem)
@@ -93,7 +93,7 @@ static void make_expected(struct system *s)
                               .ldb = s->expected.ld};
     const struct clb_potrf factor = {s->a.precision, s->call.upper, s->a.rows, dense_data(&s->a),
                                      s->a.ld};
-    expect(dense_potrf_next.potrf(NULL, &factor) == 0, "no factor");
+    expect(dense_next.potrf(&dense_next, &factor) == 0, "no factor");
     solve.a = factor.a;
     dense_potrs(&solve);
     if (s->routine != POTRS)

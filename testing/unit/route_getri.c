@@ -41,7 +41,9 @@ static void make_inverse(struct inverse *s, clb_precision precision, size_t n, i
         for (size_t i = 0; i < n; i++)
             dense_set(&s->factors, i, j, dense_get(&s->a, i, j));
     }
-    dense_next.getrf(&precision, n, n, dense_data(&s->factors), s->factors.ld, ipiv);
+    dense_next.getrf(&dense_next,
+                     &(struct clb_getrf){precision, n, n, dense_data(&s->factors), s->factors.ld},
+                     ipiv);
     dense_remember(&s->factors);
     for (size_t i = 0; i < n; i++) {
         const int32_t narrow = (int32_t)ipiv[i];

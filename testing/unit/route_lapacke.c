@@ -111,7 +111,8 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     dense_make(&s->rows_a, precision, n, m, 5, state);
     dense_make(&s->rows_b, precision, nrhs, n, 5, state);
     if (routine == GETRS)
-        dense_next.getrf(&precision, n, n, dense_data(&s->a), s->a.ld, s->ipiv);
+        dense_next.getrf(&dense_next,
+                         &(struct clb_getrf){precision, n, n, dense_data(&s->a), s->a.ld}, s->ipiv);
     copy_transposed(&s->a, &s->rows_a);
     copy_transposed(&s->b, &s->rows_b);
     dense_remember(&s->rows_a);

@@ -65,7 +65,7 @@ static void next_gemm(const struct clb_target *from, const struct clb_gemm *prob
 {
     expect(from == &target, "another library");
     product_calls++;
-    dense_next.gemm(dense_next.context, problem);
+    dense_next.gemm(&dense_next, problem);
 }
 
 static struct clb_gemm product_of(const struct clb_blas3 *p, const clb_scalar *alpha,
@@ -94,7 +94,7 @@ static void compute_symm(const struct clb_blas3 *p, struct clb_gemm product)
     product.lda = p->right ? p->ldb : p->k;
     product.b = p->right ? full : p->b;
     product.ldb = p->right ? p->k : p->ldb;
-    dense_next.gemm(dense_next.context, &product);
+    dense_next.gemm(&dense_next, &product);
     free(full);
 }
 
@@ -111,7 +111,7 @@ static void compute_triangle(const struct clb_blas3 *p, struct clb_gemm product,
         product.b = p->b != NULL ? p->b : p->a;
         product.ldb = p->b != NULL ? p->ldb : p->lda;
     }
-    dense_next.gemm(dense_next.context, &product);
+    dense_next.gemm(&dense_next, &product);
     if (current == LEVEL3_SYR2K || current == LEVEL3_HER2K) {
         const clb_scalar second =
             is_hermitian() ? clb_scalar_conjugate(p->precision, *alpha) : *alpha;
@@ -121,7 +121,7 @@ static void compute_triangle(const struct clb_blas3 *p, struct clb_gemm product,
         product.ldb = p->lda;
         product.alpha = &second;
         product.beta = clb_scalar_one(p->precision);
-        dense_next.gemm(dense_next.context, &product);
+        dense_next.gemm(&dense_next, &product);
     }
     for (size_t j = 0; j < n; j++) {
         for (size_t i = p->upper ? 0 : j; i < (p->upper ? j + 1 : n); i++)
@@ -173,7 +173,7 @@ static void next_trmm(const struct clb_target *from, const struct clb_trsm *p)
                                      .lda = p->right ? p->m : n,
                                      .ldb = p->right ? n : p->m,
                                      .ldc = p->ldb};
-    dense_next.gemm(dense_next.context, &product);
+    dense_next.gemm(&dense_next, &product);
     free(a);
     free(b);
 }

@@ -87,7 +87,8 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
                                    .wide = wide};
     if (routine != GETRS)
         return;
-    dense_next.getrf(&precision, n, n, dense_data(&s->a), s->a.ld, s->given);
+    dense_next.getrf(&dense_next, &(struct clb_getrf){precision, n, n, dense_data(&s->a), s->a.ld},
+                     s->given);
     memcpy(s->ipiv, s->given, sizeof s->ipiv);
     narrow(s, s->ipiv, n);
     next_getrs_calls = 0;

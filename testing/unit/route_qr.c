@@ -28,7 +28,7 @@ static void call_geqrf(const struct clb_target *target, const struct clb_geqrf *
     (void)target;
     next_geqrf_calls++;
     use_work(work, lwork, p->n, clb_precision_size(p->precision));
-    dense_qr_next.geqrf(&p->precision, p, tau);
+    dense_qr_next.geqrf(&dense_qr_next, p, tau);
 }
 
 static bool call_geqrt(const struct clb_target *target, const struct clb_geqrf *p, void *tau)
@@ -36,7 +36,7 @@ static bool call_geqrt(const struct clb_target *target, const struct clb_geqrf *
     (void)target;
     next_geqrt_calls++;
     if (!geqrt_fails)
-        dense_qr_next.geqrf(&p->precision, p, tau);
+        dense_qr_next.geqrf(&dense_qr_next, p, tau);
     return !geqrt_fails;
 }
 
@@ -46,7 +46,7 @@ static void call_ormqr(const struct clb_target *target, const struct clb_ormqr *
     (void)target;
     next_ormqr_calls++;
     use_work(work, lwork, p->right ? p->m : p->n, clb_precision_size(p->precision));
-    dense_qr_next.ormqr(NULL, p);
+    dense_qr_next.ormqr(&dense_qr_next, p);
 }
 
 static void call_orgqr(const struct clb_target *target, const struct clb_orgqr *p, void *work,
@@ -125,7 +125,7 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
     if (routine == GEQRF)
         return;
     const struct clb_geqrf vectors = {precision, m, k, c->call.a, (size_t)c->call.lda};
-    dense_qr_next.geqrf(&precision, &vectors, c->tau);
+    dense_qr_next.geqrf(&dense_qr_next, &vectors, c->tau);
     dense_remember(&c->a);
     const struct dense *from = routine == ORMQR ? &c->c : &c->a;
     dense_make(&c->expected, precision, m, n, 5, state);
@@ -147,7 +147,7 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
     const struct clb_orgqr generation = {precision,      m,     n, k, dense_data(&c->expected),
                                          c->expected.ld, c->tau};
     if (k > 0 && routine == ORMQR)
-        dense_qr_next.ormqr(NULL, &product);
+        dense_qr_next.ormqr(&dense_qr_next, &product);
     else if (k > 0)
         dense_orgqr(&generation);
 }

@@ -19,7 +19,7 @@ struct system {
 static void next_trsm(const struct clb_target *target, const struct clb_trsm *problem)
 {
     (void)target;
-    dense_next.trsm(dense_next.context, problem);
+    dense_next.trsm(&dense_next, problem);
 }
 
 /* Well conditioned: solutions of any order of operations are close. */
@@ -58,7 +58,7 @@ static void make_system(struct system *s, clb_precision precision, size_t n, siz
     problem->lda = s->a.ld;
     problem->ldb = s->b.ld;
     problem->b = dense_data(&s->expected);
-    dense_next.trsm(dense_next.context, problem);
+    dense_next.trsm(&dense_next, problem);
     problem->b = dense_data(&s->b);
     dense_next_entries = 0;
 }

@@ -172,7 +172,9 @@ static void make_factored(struct factored *f, const struct setting *setting, uin
     dense_make(&f->a, problem->precision, n, n, 9, seed);
     dense_make(&f->b, problem->precision, n, problem->nrhs, 9, seed);
     f->ipiv = calloc(n, sizeof *f->ipiv);
-    dense_next.getrf(&problem->precision, n, n, dense_data(&f->a), f->a.ld, f->ipiv);
+    dense_next.getrf(&dense_next,
+                     &(struct clb_getrf){problem->precision, n, n, dense_data(&f->a), f->a.ld},
+                     f->ipiv);
     dense_remember(&f->a);
     problem->a = dense_data(&f->a);
     problem->b = dense_data(&f->b);
@@ -335,7 +337,7 @@ static void plain(void *argument)
     for (int i = 0; i < setting->runs; i++) {
         struct system s;
         make_system(&s, setting, &setting->seed);
-        dense_next.trsm(dense_next.context, &s.problem);
+        dense_next.trsm(&dense_next, &s.problem);
         check_system(&s);
         dense_free(&s.a);
         dense_free(&s.b);
