@@ -71,11 +71,6 @@ clb_status clb_structure_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm *problem, bool on_device,
                                  struct clb_program **program) CLB_MUST_CHECK;
 
-/* The same for products of device matrices: prepares the kernel that skips parts of the product,
- * where the family has one. */
-clb_status clb_skip_prepare(struct clb_runtime *runtime,
-                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
 /* The term whose B is the transpose of the A of `term`, from the same memory; CLB_MAX_TERMS when
  * there is none. */
 size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term);

@@ -87,11 +87,22 @@ static inline struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row
     return (struct clb_dmat){x->mem, x->offset + row + col * x->ld, rows, cols, x->ld};
 }
 
-/* ---- prelaunch.c ----------------------------------------------------------------------------- */
+/* ---- gemm_check.c ---------------------------------------------------------------------------- */
 
-/* Order of the matrices with which structure_device.c checks kernels: several micro-tiles and
- * passes. */
+/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. */
+clb_status clb_gemm_check_full(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
+ * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
+ * miscalculates. */
+clb_status clb_skip_prepare(struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Order of the matrices with which those are checked: several micro-tiles and passes. */
 size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
+
+/* ---- prelaunch.c ----------------------------------------------------------------------------- */
 
 /* Launch every kernel of a new variant once, with the largest grid that it will ever have. Only
  * PoCL needs this, before any other launch of the kernels; prelaunch.c tells why. */

@@ -2,8 +2,6 @@
  */
 #include "inverse.h"
 
-#include "gemm/structure.h"
-
 #include <string.h>
 
 /* A strip, in blocks of triangles. */

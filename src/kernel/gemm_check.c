@@ -1,0 +1,620 @@
+/* Checks of the kernels of products, by packing and multiplying matrices in device memory. */
+#include "check.h"
+#include "kernel.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Release a queue set. False when commands may still be outstanding on it. */
+static bool end_queue_set(struct clb_queue_set *queue_set)
+{
+    bool idle = queue_set == NULL || clb_queue_set_settle(queue_set);
+    if (queue_set != NULL && idle)
+        clb_queue_set_release(queue_set);
+    else if (queue_set != NULL)
+        clb_queue_set_discard(queue_set);
+    return idle;
+}
+
+/* ---- products in full, on random data, against sums in double -------------------------------- */
+
+enum { CHECK_MAX = 400 };
+
+/* Families that round their operands are as exact in long sums as in sums of so many terms. */
+#define ROUNDED_DEPTH ((size_t)32)
+
+/* The operands begin behind so many elements of their buffers: matrices of callers are aligned to
+ * their elements only. */
+#define BEGIN ((size_t)1)
+
+struct full_check {
+    struct clb_queue_set *queue_set;
+    const struct clb_gemm_variant *variant;
+    size_t m, n, k, ldc;
+    size_t parts;       /* real numbers of an element */
+    size_t least_depth; /* the bound for sums is at least that of so many terms */
+    double *a, *b; /* values that both precisions represent: op(A)(i, p) at a + parts*(i + p*m) */
+    double *sum, *size;                /* the entries of C; sums of their terms' absolute values */
+    void *a_typed, *b_typed, *c_typed; /* as they are in device memory */
+    struct clb_buffer *a_source, *b_source, *a_packed, *b_packed, *c, *flag;
+};
+
+/* Store a random element of an operand; `typed` gets its conjugate if the device reads the operand
+ * conjugated. */
+static void set_element(const struct full_check *check, double *value, void *typed, size_t index,
+                        clb_op op, uint64_t *state)
+{
+    for (size_t part = 0; part < check->parts; part++) {
+        double number = value[part] = clb_check_random(state);
+        clb_check_put(check->variant->precision, typed, (BEGIN + index) * check->parts + part,
+                      part == 1 && op == CLB_OP_C ? -number : number);
+    }
+}
+
+/* The values are the same for every op; only where they are stored differs. */
+static void set_operands(const struct full_check *check, clb_op op)
+{
+    bool plain = op == CLB_OP_N;
+    uint64_t state = 20261120;
+    for (size_t p = 0; p < check->k; p++) {
+        for (size_t i = 0; i < check->m; i++)
+            set_element(check, check->a + check->parts * (i + p * check->m), check->a_typed,
+                        plain ? i + p * check->m : p + i * check->k, op, &state);
+        for (size_t j = 0; j < check->n; j++)
+            set_element(check, check->b + check->parts * (p + j * check->k), check->b_typed,
+                        plain ? p + j * check->k : j + p * check->n, op, &state);
+    }
+}
+
+static void sum_entries(const struct full_check *check)
+{
+    size_t parts = check->parts, rows = check->m * parts;
+    for (size_t e = 0; e < rows * check->n; e++) {
+        size_t i = e % rows / parts, part = e % parts, j = e / rows;
+        double sum = 0, size = 0;
+        for (size_t p = 0; p < check->k; p++) {
+            const double *a = check->a + parts * (i + p * check->m);
+            const double *b = check->b + parts * (p + j * check->k);
+            double first = a[0] * b[part], second = 0;
+            if (parts > 1)
+                second = part == 0 ? -a[1] * b[1] : a[1] * b[0];
+            sum += first + second;
+            size += fabs(first) + fabs(second);
+        }
+        check->sum[e] = sum;
+        check->size[e] = size;
+    }
+}
+
+/* Whether C is `times` the product. */
+static bool full_is_right(const struct full_check *check, double times)
+{
+    clb_precision precision = check->variant->precision;
+    double depth = (double)clb_max(check->k * check->parts, check->least_depth);
+    double bound = 2 * depth * clb_check_unit(precision) * times;
+    size_t rows = check->m * check->parts;
+    for (size_t e = 0; e < rows * check->n; e++) {
+        double got = clb_check_get(precision, check->c_typed,
+                                   e % rows + e / rows * check->ldc * check->parts);
+        if (!(fabs(got - times * check->sum[e]) <= bound * check->size[e]))
+            return false;
+    }
+    return true;
+}
+
+/* Pack rows of A or columns of B, depths [p0, p0 + k), in launches of at most `most`. */
+static clb_status full_pack(const struct full_check *check, clb_operand_role role, clb_op op,
+                            size_t p0, size_t k, size_t most)
+{
+    bool is_a = role == CLB_OPERAND_A, along = is_a == (op != CLB_OP_N);
+    size_t extent = is_a ? check->m : check->n;
+    const struct clb_buffer *packed = is_a ? check->a_packed : check->b_packed;
+    struct clb_chunk chunk = {.mem = (is_a ? check->a_source : check->b_source)->mem,
+                              .ld = along ? check->k : extent,
+                              .depth_contiguous = along,
+                              .conjugated = op == CLB_OP_C};
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < extent && status == CLB_OK; i += clb_min(most, extent - i)) {
+        chunk.offset = BEGIN + (along ? p0 + i * chunk.ld : i + p0 * chunk.ld);
+        status =
+            clb_gemm_pack(check->queue_set, check->variant, role, &chunk, clb_min(most, extent - i),
+                          k, packed->mem, clb_packed_offset(check->variant, role, i, k),
+                          check->flag != NULL ? check->flag->mem : NULL, (struct clb_order){0});
+    }
+    return status;
+}
+
+/* C = op(A)*op(B) or C += op(A)*op(B) in launches of at most most_m x most_n, as wide and as deep
+ * as the callers of the kernels make them at most. `direct`: B is read unpacked. */
+static clb_status full_multiply(const struct full_check *check, clb_op op, bool direct, bool add,
+                                size_t most_m, size_t most_n)
+{
+    const struct clb_gemm_variant *variant = check->variant;
+    size_t slab = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
+                               clb_gemm_depth_unit(variant));
+    struct clb_product product = {.a = check->a_packed->mem,
+                                  .b = direct ? check->b_source->mem : check->b_packed->mem,
+                                  .c = check->c->mem,
+                                  .ldb = direct ? check->k : 0,
+                                  .ldc = check->ldc};
+    clb_status status = CLB_OK;
+    for (size_t p0 = 0; p0 < check->k && status == CLB_OK; p0 += product.k) {
+        product.k = clb_min(slab, check->k - p0);
+        product.add = add || p0 > 0;
+        status = full_pack(check, CLB_OPERAND_A, op, p0, product.k, most_m);
+        if (status == CLB_OK && !direct)
+            status = full_pack(check, CLB_OPERAND_B, op, p0, product.k, most_n);
+        for (size_t j = 0; j < check->n && status == CLB_OK; j += product.n) {
+            product.n = clb_min(most_n, check->n - j);
+            product.b_offset = direct ? BEGIN + p0 + j * check->k
+                                      : clb_packed_offset(variant, CLB_OPERAND_B, j, product.k);
+            for (size_t i = 0; i < check->m && status == CLB_OK; i += product.m) {
+                product.m = clb_min(most_m, check->m - i);
+                product.a_offset = clb_packed_offset(variant, CLB_OPERAND_A, i, product.k);
+                product.c_offset = i + j * check->ldc;
+                status =
+                    clb_gemm_multiply(check->queue_set, variant, &product, (struct clb_order){0});
+            }
+        }
+    }
+    return status;
+}
+
+/* Read C, and split families' range flag, and compare. */
+static clb_status full_compare(const struct full_check *check, double times)
+{
+    struct clb_queue *queue = check->queue_set->queue;
+    size_t bytes = check->ldc * check->n * clb_precision_size(check->variant->precision);
+    cl_uint out_of_range = 0;
+    clb_status status = clb_queue_read_now(queue, check->c->mem, 0, bytes, check->c_typed);
+    if (status == CLB_OK && check->flag != NULL)
+        status = clb_queue_read_now(queue, check->flag->mem, 0, sizeof out_of_range, &out_of_range);
+    if (status == CLB_OK && (out_of_range != 0 || !full_is_right(check, times)))
+        status = CLB_ERR_BUILD;
+    return status;
+}
+
+/* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
+ * launches for halves of C, which begin behind the first element of what they read and write. */
+static clb_status check_op(const struct full_check *check, clb_op op, bool direct)
+{
+    const struct clb_gemm_variant *variant = check->variant;
+    struct clb_queue *queue = check->queue_set->queue;
+    size_t element = clb_precision_size(variant->precision),
+           bytes = check->ldc * check->n * element;
+    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
+    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    set_operands(check, op);
+    memset(check->c_typed, 0xff, bytes);
+    clb_status status = clb_queue_write_now(
+        queue, check->a_source->mem, 0, (BEGIN + check->m * check->k) * element, check->a_typed);
+    if (status == CLB_OK)
+        status = clb_queue_write_now(queue, check->b_source->mem, 0,
+                                     (BEGIN + check->k * check->n) * element, check->b_typed);
+    if (status == CLB_OK)
+        status = clb_queue_write_now(queue, check->c->mem, 0, bytes, check->c_typed);
+    if (status == CLB_OK)
+        status = full_multiply(check, op, direct, false, most_m, most_n);
+    if (status == CLB_OK)
+        status = full_compare(check, 1);
+    if (status == CLB_OK)
+        status = full_multiply(check, op, direct, true,
+                               clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m)),
+                               clb_min(most_n, clb_round_up(clb_div_up(check->n, 2), unit_n)));
+    return status == CLB_OK ? full_compare(check, 2) : status;
+}
+
+/* Every way to pack the operands; B unpacked if the family has a kernel for that. */
+static clb_status check_ops(const struct full_check *check)
+{
+    static const cl_uint clean = 0;
+    const struct clb_gemm_variant *variant = check->variant;
+    clb_status status = CLB_OK;
+    if (check->flag != NULL)
+        status =
+            clb_queue_write_now(check->queue_set->queue, check->flag->mem, 0, sizeof clean, &clean);
+    set_operands(check, CLB_OP_N);
+    sum_entries(check);
+    for (int op = CLB_OP_N; op <= (int)(check->parts > 1 ? CLB_OP_C : CLB_OP_T); op++) {
+        if (status == CLB_OK)
+            status = check_op(check, (clb_op)op, false);
+    }
+    if (status == CLB_OK && variant->family->has_direct &&
+        variant->tuning.value[CLB_PARAM_DIRECT] != 0)
+        status = check_op(check, CLB_OP_N, true);
+    return status;
+}
+
+struct full_size {
+    size_t m, n, k;
+};
+
+static clb_status check_size(const struct clb_gemm_variant *variant,
+                             struct clb_queue_set *queue_set, struct full_size size, bool *idle)
+{
+    size_t parts = clb_precision_parts(variant->precision);
+    size_t element = clb_precision_size(variant->precision);
+    struct full_check check = {.queue_set = queue_set,
+                               .variant = variant,
+                               .m = clb_min(clb_max(size.m, 1), CHECK_MAX),
+                               .n = clb_min(clb_max(size.n, 1), CHECK_MAX),
+                               .k = clb_min(clb_max(size.k, 1), CHECK_MAX),
+                               .parts = parts};
+    if (clb_family_math(variant->tuning.family) == CLB_MATH_FAST)
+        check.least_depth = ROUNDED_DEPTH;
+    /* Products of smaller depth use another kernel. */
+    check.k = clb_max(check.k, variant->tuning.value[CLB_PARAM_MIN_K]);
+    check.ldc = clb_round_up(check.m, 128 / element);
+    size_t a = (BEGIN + check.m * check.k) * parts, b = (BEGIN + check.k * check.n) * parts;
+    size_t c = check.ldc * check.n * parts;
+    double *memory = calloc(2 * (a + b) + 3 * c, sizeof *memory);
+    if (memory == NULL)
+        return CLB_ERR_NOMEM;
+    check.a = memory;
+    check.b = check.a + a;
+    check.sum = check.b + b;
+    check.size = check.sum + c;
+    check.a_typed = check.size + c;
+    check.b_typed = (double *)check.a_typed + a;
+    check.c_typed = (double *)check.b_typed + b;
+    const struct {
+        struct clb_buffer **buffer;
+        size_t bytes;
+    } buffers[] = {
+        {&check.a_source, (BEGIN + check.m * check.k) * element},
+        {&check.b_source, (BEGIN + check.k * check.n) * element},
+        {&check.a_packed, clb_packed_bytes(variant, CLB_OPERAND_A, check.m, check.k)},
+        {&check.b_packed, clb_packed_bytes(variant, CLB_OPERAND_B, check.n, check.k)},
+        {&check.c, check.ldc * check.n * element},
+        {&check.flag, clb_gemm_is_split(variant) ? sizeof(cl_uint) : 0},
+    };
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < CLB_COUNT_OF(buffers) && status == CLB_OK; i++) {
+        if (buffers[i].bytes != 0)
+            status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE, buffers[i].bytes,
+                                    buffers[i].buffer);
+    }
+    if (status == CLB_OK)
+        status = check_ops(&check);
+    *idle = clb_queue_set_settle(queue_set);
+    for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
+        clb_buffer_end(queue_set->runtime, *buffers[i].buffer, *idle);
+    free(memory);
+    return status;
+}
+
+/* Check sizes around the edges of the kernel's tile, of its depth steps and of a work-group's part,
+ * with B packed and unpacked. The first is the small size that later processes check. */
+clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    size_t parts = clb_precision_parts(variant->precision);
+    size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    size_t step = clb_gemm_depth_unit(variant);
+    size_t deep = clb_max(value[CLB_PARAM_KC] / parts, value[CLB_PARAM_MIN_K]);
+    size_t rows = clb_max(value[CLB_PARAM_MC] / parts, m), cols = clb_max(value[CLB_PARAM_NC], n);
+    const struct full_size sizes[] = {{m + 1, n + 1, step + 1},
+                                      {1, 1, 1},
+                                      {3, 2, step - 1},
+                                      {m - 1, n + 1, step},
+                                      {m, n, 2 * step + 1},
+                                      {m + 1, n - 1, deep - 1},
+                                      {m + 1, 1, deep},
+                                      {1, n, deep + 1},
+                                      {rows, cols - 1, 1},
+                                      {rows + 1, cols + 1, step + 1},
+                                      {m + 3, 2 * n + 1, deep + step + 1}};
+    const struct clb_check_programs programs = {value[CLB_PARAM_DIRECT] != 0 ? "products in place 2"
+                                                                             : "products 2",
+                                                runtime,
+                                                {variant->program}};
+    bool all = clb_check_tries_all(&programs), idle = true;
+    struct clb_queue_set *queue_set;
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+    if (status != CLB_OK)
+        return status;
+    for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
+        status = check_size(variant, queue_set, sizes[i], &idle);
+    if (all && status == CLB_OK)
+        clb_check_note_passed(&programs);
+    if (idle)
+        clb_queue_set_release(queue_set);
+    else
+        clb_queue_set_discard(queue_set);
+    return status;
+}
+
+/* ---- the check of products that skip something ----------------------------------------------- */
+
+/* The operands are packed n x n matrices A and B of small integers, with zeros where the skipped
+ * parts are. */
+struct skip_check {
+    struct clb_queue_set *queue_set;
+    const struct clb_gemm_variant *variant;
+    struct clb_buffer *source, *a, *b, *c;
+    size_t n, bytes;
+    unsigned char *host; /* the source, C with the skip, C without */
+};
+
+/* Elements (i, p) of the source for A and (p, j) for B. */
+static void fill_source(const struct skip_check *check, unsigned kind)
+{
+    size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
+    for (size_t e = 0; e < n * n * parts; e++) {
+        size_t row = e / parts % n, col = e / parts / n;
+        bool zero = (kind & (CLB_SKIP_A_END | CLB_SKIP_B_BEGIN)) != 0   ? col > row
+                    : (kind & (CLB_SKIP_A_BEGIN | CLB_SKIP_B_END)) != 0 ? col < row
+                                                                        : false;
+        clb_check_put(check->variant->precision, check->host, e,
+                      zero ? 0 : (double)((e * 7 + row * 5) % 13) - 6);
+    }
+}
+
+static clb_status write_source(const struct skip_check *check)
+{
+    return clb_queue_write_now(check->queue_set->queue, check->source->mem, 0, check->bytes,
+                               check->host);
+}
+
+static clb_status skip_multiply(const struct skip_check *check, struct clb_skip cut,
+                                clb_op b_op_of_a, unsigned char *to)
+{
+    struct clb_product product = {.m = check->n,
+                                  .n = check->n,
+                                  .k = check->n,
+                                  .a = check->a->mem,
+                                  .b = b_op_of_a != CLB_OP_N ? check->a->mem : check->b->mem,
+                                  .c = check->c->mem,
+                                  .ldc = check->n,
+                                  .b_op_of_a = b_op_of_a,
+                                  .cut = cut};
+    clb_status status =
+        clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
+    product.add = true; /* the second product adds to the first, to check beta */
+    if (status == CLB_OK)
+        status =
+            clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
+    if (status == CLB_OK)
+        status = clb_queue_read_now(check->queue_set->queue, check->c->mem, 0, check->bytes, to);
+    return status;
+}
+
+/* Pack A as it is stored, and B. */
+static clb_status skip_pack(const struct skip_check *check, unsigned kind,
+                            const struct clb_chunk *b)
+{
+    static const struct clb_order order = {0};
+    const struct clb_chunk a = {.mem = check->source->mem, .ld = check->n};
+    size_t n = check->n;
+    fill_source(check, kind);
+    clb_status status = write_source(check);
+    if (status == CLB_OK)
+        status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_A, &a, n, n,
+                               check->a->mem, 0, NULL, order);
+    if (status == CLB_OK)
+        status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_B, b, n, n,
+                               check->b->mem, 0, NULL, order);
+    return status;
+}
+
+/* Compare with the full product: the bits must be the same in the wanted part. */
+static clb_status skip_compare(const struct skip_check *check, unsigned kind, clb_op b_op_of_a)
+{
+    size_t n = check->n, element = clb_precision_size(check->variant->precision);
+    unsigned char *other = check->host + check->bytes, *all = other + check->bytes;
+    clb_status status = skip_multiply(check, (struct clb_skip){0}, CLB_OP_N, all);
+    if (status == CLB_OK)
+        status = skip_multiply(check, (struct clb_skip){.kind = kind}, b_op_of_a, other);
+    for (size_t e = 0; e < n * n && status == CLB_OK; e++) {
+        bool wanted = kind == CLB_SKIP_LOWER   ? e % n >= e / n
+                      : kind == CLB_SKIP_UPPER ? e % n <= e / n
+                                               : true;
+        if (wanted && memcmp(other + e * element, all + e * element, element) != 0)
+            status = CLB_ERR_BUILD;
+    }
+    return status;
+}
+
+static clb_status check_skip(const struct skip_check *check, unsigned kind)
+{
+    const struct clb_chunk b = {
+        .mem = check->source->mem, .ld = check->n, .depth_contiguous = true};
+    clb_status status = skip_pack(check, kind, &b);
+    return status == CLB_OK ? skip_compare(check, kind, CLB_OP_N) : status;
+}
+
+/* Check B = A^T or A^H, read from the panels of A. */
+static clb_status check_shared(const struct skip_check *check, clb_op op)
+{
+    const struct clb_chunk b = {
+        .mem = check->source->mem, .ld = check->n, .conjugated = op == CLB_OP_C};
+    clb_status status = skip_pack(check, 0, &b);
+    if (status == CLB_OK)
+        status = skip_compare(check, 0, op);
+    return status == CLB_OK ? skip_compare(check, CLB_SKIP_UPPER, op) : status;
+}
+
+/* Element (i, p) of a triangular operand of small numbers. Elements that must not be read are NaN,
+ * or with `made` the value that they stand for. */
+static float triangle_element(const struct clb_chunk *x, size_t i, size_t p, size_t part, bool made)
+{
+    ptrdiff_t behind = (ptrdiff_t)p - (ptrdiff_t)i - x->diagonal;
+    if (x->triangle & CLB_TRIANGLE_LOW ? behind > 0 : behind < 0)
+        return made ? 0 : NAN;
+    if (behind == 0 && x->triangle & CLB_TRIANGLE_UNIT)
+        return !made ? NAN : part == 0 ? 1 : 0;
+    return (float)((i * 3 + p * 7 + part) % 4) - 1.5F;
+}
+
+static void fill_triangle(const struct skip_check *check, const struct clb_chunk *x, bool made)
+{
+    size_t n = check->n, parts = clb_precision_parts(check->variant->precision);
+    for (size_t e = 0; e < n * n * parts; e++) {
+        size_t row = e / parts % n, col = e / parts / n;
+        clb_check_put(check->variant->precision, check->host, e,
+                      triangle_element(x, x->depth_contiguous ? col : row,
+                                       x->depth_contiguous ? row : col, e % parts, made));
+    }
+}
+
+/* A packed triangle must give the same product as the general matrix that it stands for, and
+ * nothing outside the triangle may be read. The other operand is the one that was packed before. */
+static clb_status check_triangle(const struct skip_check *check, clb_operand_role role,
+                                 const struct clb_chunk *x)
+{
+    static const struct clb_order order = {0};
+    bool of_a = role == CLB_OPERAND_A, low = (x->triangle & CLB_TRIANGLE_LOW) != 0;
+    const struct clb_skip cut = {.kind = of_a ? (low ? CLB_SKIP_A_END : CLB_SKIP_A_BEGIN)
+                                              : (low ? CLB_SKIP_B_END : CLB_SKIP_B_BEGIN),
+                                 .a = x->diagonal,
+                                 .b = x->diagonal};
+    cl_mem packed = of_a ? check->a->mem : check->b->mem;
+    unsigned char *triangle = check->host + check->bytes, *general = triangle + check->bytes;
+    clb_status status = CLB_OK;
+    for (int made = 0; made < 2 && status == CLB_OK; made++) {
+        struct clb_chunk chunk = *x;
+        chunk.triangle = made ? 0 : x->triangle;
+        fill_triangle(check, x, made);
+        status = write_source(check);
+        if (status == CLB_OK)
+            status = clb_gemm_pack(check->queue_set, check->variant, role, &chunk, check->n,
+                                   check->n, packed, 0, NULL, order);
+        if (status == CLB_OK)
+            status = skip_multiply(check, cut, CLB_OP_N, made ? general : triangle);
+    }
+    if (status == CLB_OK && memcmp(triangle, general, check->bytes) != 0)
+        status = CLB_ERR_BUILD;
+    return status;
+}
+
+static clb_status check_triangles(const struct skip_check *check)
+{
+    static const ptrdiff_t diagonals[] = {0, 5, -1};
+    clb_status status = check_skip(check, 0);
+    for (unsigned i = 0; i < 16 && status == CLB_OK; i++) {
+        const struct clb_chunk x = {.mem = check->source->mem,
+                                    .ld = check->n,
+                                    .depth_contiguous = i & 2,
+                                    .conjugated = i & 8,
+                                    .triangle = (i & 4 ? CLB_TRIANGLE_LOW : CLB_TRIANGLE_HIGH) |
+                                                (i % 3 == 0 ? CLB_TRIANGLE_UNIT : 0),
+                                    .diagonal = i & 4 ? diagonals[i % CLB_COUNT_OF(diagonals)]
+                                                      : -diagonals[i / 8]};
+        status = check_triangle(check, i & 1 ? CLB_OPERAND_B : CLB_OPERAND_A, &x);
+    }
+    return status;
+}
+
+size_t clb_gemm_check_order(const struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    return clb_min(clb_max(value[CLB_PARAM_KC], 2 * value[CLB_PARAM_MR]), 400) + 5;
+}
+
+/* The last op for which B may be op(A): T, or C for complex precisions; CLB_OP_N where the variant
+ * does not share panels. */
+static clb_op last_shared(const struct clb_gemm_variant *variant)
+{
+    return !clb_gemm_shares_panels(variant)              ? CLB_OP_N
+           : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
+                                                         : CLB_OP_T;
+}
+
+/* All checks with operands of order n. */
+static clb_status check_order(const struct skip_check *of, size_t n)
+{
+    static const unsigned kinds[] = {CLB_SKIP_A_END,   CLB_SKIP_A_BEGIN, CLB_SKIP_B_END,
+                                     CLB_SKIP_B_BEGIN, CLB_SKIP_LOWER,   CLB_SKIP_UPPER};
+    const struct clb_gemm_variant *variant = of->variant;
+    struct skip_check check = *of;
+    clb_status status = CLB_OK;
+    check.n = n;
+    check.bytes = n * n * clb_precision_size(variant->precision);
+    for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
+        status = check_skip(&check, kinds[i]);
+    if (status == CLB_OK)
+        status = check_triangles(&check);
+    for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
+        status = check_shared(&check, (clb_op)op);
+    return status;
+}
+
+/* Orders around the edges of micro-tiles; the last has several micro-tiles and several passes of
+ * depth. */
+static clb_status check_orders(const struct skip_check *check)
+{
+    const struct clb_gemm_variant *variant = check->variant;
+    size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    const size_t orders[] = {n + 1, 1, 2, n - 1, n, m - 1, m, m + 1, 2 * m + 3, check->n};
+    const struct clb_check_programs programs = {
+        "triangular products 1", check->queue_set->runtime, {variant->program, *variant->shapes}};
+    bool all = clb_check_tries_all(&programs);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < (all ? CLB_COUNT_OF(orders) : 1) && status == CLB_OK; i++)
+        status = check_order(check, clb_min(clb_max(orders[i], 1), check->n));
+    if (all && status == CLB_OK)
+        clb_check_note_passed(&programs);
+    return status;
+}
+
+static clb_status run_skip_check(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant)
+{
+    size_t n = clb_gemm_check_order(variant);
+    struct skip_check check = {
+        .variant = variant, .n = n, .bytes = n * n * clb_precision_size(variant->precision)};
+    check.host = calloc(3, check.bytes);
+    if (check.host == NULL)
+        return CLB_ERR_NOMEM;
+    clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_A, n, n), &check.a);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_B, n, n), &check.b);
+    if (status == CLB_OK)
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.c);
+    if (status == CLB_OK)
+        status = clb_gemm_prelaunch_cut(check.queue_set, variant);
+    for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
+        status = clb_gemm_prelaunch_shared(check.queue_set, variant, (clb_op)op);
+    if (status == CLB_OK)
+        status = check_orders(&check);
+    bool idle = end_queue_set(check.queue_set);
+    clb_buffer_end(runtime, check.source, idle);
+    clb_buffer_end(runtime, check.a, idle);
+    clb_buffer_end(runtime, check.b, idle);
+    clb_buffer_end(runtime, check.c, idle);
+    free(check.host);
+    return status;
+}
+
+/* ---- once for each precision ----------------------------------------------------------------- */
+
+struct skip_task {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+};
+
+static clb_status build_and_check_skip(void *argument)
+{
+    const struct skip_task *task = argument;
+    clb_status status = clb_gemm_variant_get_structured(task->runtime, task->variant);
+    return status == CLB_OK ? run_skip_check(task->runtime, task->variant) : status;
+}
+
+clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    static struct clb_check checks[CLB_PRECISIONS];
+    struct skip_task task = {runtime, variant};
+    if (!variant->family->has_skip)
+        return CLB_OK;
+    return clb_check_once(&checks[variant->precision], "triangular products are not the device's",
+                          build_and_check_skip, &task);
+}

@@ -1,0 +1,144 @@
+/* Variants, kernel families with their parameters: built and checked on the device at their first
+ * use. */
+#include "check.h"
+#include "kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct selection {
+    struct clb_check check;
+    struct clb_gemm_variant variant, plain;
+    struct clb_program *shapes;
+};
+
+static struct selection selections[CLB_PRECISIONS];
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
+{
+    struct clb_text options = {0};
+    clb_text_addf(&options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d",
+                  clb_precision_real_size(variant->precision) == sizeof(double),
+                  clb_precision_parts(variant->precision) > 1);
+    for (int i = 0; i < CLB_PARAMS; i++) {
+        const char *define = clb_param_define((clb_param)i);
+        if (define != NULL && variant->tuning.value[i] != 0)
+            clb_text_addf(&options, " -D%s=%zu", define, variant->tuning.value[i]);
+    }
+    if (shapes)
+        clb_text_addf(&options, " -DCLB_SHAPES=1");
+    if (options.failed)
+        clb_text_free(&options);
+    return options.data;
+}
+
+static clb_status variant_build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                bool shapes, struct clb_program **program)
+{
+    char *options = build_options(variant, shapes);
+    if (options == NULL)
+        return CLB_ERR_NOMEM;
+    clb_status status = clb_program_get(runtime, variant->family->source, options, program);
+    free(options);
+    return status;
+}
+
+static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_variant *variant)
+{
+    const size_t *value = variant->tuning.value;
+    variant->family = clb_gemm_family_get(variant->tuning.family);
+    snprintf(variant->name, sizeof variant->name, "gemm-%s-%zux%zu",
+             clb_family_name(variant->tuning.family), value[CLB_PARAM_MR], value[CLB_PARAM_NR]);
+    /* The padding of the depth must not separate re and im. */
+    if (!variant->family->fits(value, &runtime->device,
+                               clb_precision_real_size(variant->precision)) ||
+        value[CLB_PARAM_KU] % clb_precision_parts(variant->precision) != 0)
+        return CLB_ERR_UNSUPPORTED;
+    return variant_build(runtime, variant, false, &variant->program);
+}
+
+struct variant_task {
+    struct clb_runtime *runtime;
+    struct clb_gemm_variant *variant;
+};
+
+static clb_status variant_make(void *argument)
+{
+    const struct variant_task *task = argument;
+    clb_status status = variant_prepare(task->runtime, task->variant);
+    if (status == CLB_OK)
+        status = clb_gemm_prelaunch(task->runtime, task->variant);
+    if (status == CLB_OK)
+        status = clb_gemm_check_full(task->runtime, task->variant);
+    return status;
+}
+
+clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
+                                 const struct clb_gemm_tuning *tuning,
+                                 struct clb_gemm_variant *variant)
+{
+    struct variant_task task = {.runtime = runtime, .variant = variant};
+    *variant = (struct clb_gemm_variant){.precision = precision, .tuning = *tuning};
+    return clb_check_run(variant_make, &task);
+}
+
+/* Choose the first row of the table, with families of at most `math`, that works on the device. */
+static clb_status variant_choose(struct clb_runtime *runtime, clb_precision precision,
+                                 clb_math math, struct clb_gemm_variant *variant)
+{
+    for (size_t skip = 0;; skip++) {
+        struct clb_gemm_tuning tuning;
+        clb_status status = clb_tuning_gemm(&runtime->device, precision, math, skip, &tuning);
+        if (status != CLB_OK)
+            return status;
+        status = clb_gemm_variant_make(runtime, precision, &tuning, variant);
+        if (status == CLB_OK || status == CLB_ERR_NOMEM)
+            return status;
+        clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", variant->name, runtime->device.name,
+                clb_status_name(status));
+    }
+}
+
+struct choice {
+    struct clb_runtime *runtime;
+    clb_precision precision;
+    struct selection *selection;
+};
+
+/* Choose a precision's variant; for a split family also the plain one for what it can't compute.
+ * Run by clb_check_once. */
+static clb_status select_variant(void *argument)
+{
+    const struct choice *choice = argument;
+    struct clb_runtime *runtime = choice->runtime;
+    clb_precision precision = choice->precision;
+    struct selection *selection = choice->selection;
+    clb_status status =
+        variant_choose(runtime, precision, clb_config_get()->math, &selection->variant);
+    selection->variant.shapes = &selection->shapes;
+    if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
+        return status;
+    selection->variant.plain = &selection->plain;
+    status = variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
+    selection->plain.shapes = &selection->shapes; /* split families have none themselves */
+    return status;
+}
+
+clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
+                                           const struct clb_gemm_variant *variant)
+{
+    if (variant->shapes == NULL || !variant->family->has_skip)
+        return CLB_ERR_UNSUPPORTED;
+    return variant_build(runtime, variant, true, variant->shapes);
+}
+
+clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
+                                const struct clb_gemm_variant **variant)
+{
+    struct selection *selection = &selections[precision];
+    struct choice choice = {runtime, precision, selection};
+    *variant = &selection->variant;
+    return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice);
+}
