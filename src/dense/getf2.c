@@ -194,8 +194,8 @@ static clb_status getf2_launch(const struct getf2_work *work, const char *name,
         clb_queue_set_kernel(work->workspace->queue_set, work->panel->program, name, &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_queue_set_launch(work->workspace->queue, kernel, name, arguments, count, 1, &global,
-                                &local, links->waits, links->wait_list, links->event);
+    return clb_queue_launch(work->workspace->queue, kernel, name, arguments, count, 1, &global,
+                            &local, links->waits, links->wait_list, links->event);
 }
 
 static cl_ulong element_at(const struct clb_dmat *x, size_t row, size_t col)

@@ -83,9 +83,9 @@ clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *works
         clb_queue_set_kernel(workspace->queue_set, block->program, "clb_potrf_block", &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_queue_set_launch(workspace->queue, kernel, "clb_potrf_block", arguments,
-                                CLB_COUNT_OF(arguments), 1, &block->group, &block->group, 0, NULL,
-                                NULL);
+    return clb_queue_launch(workspace->queue, kernel, "clb_potrf_block", arguments,
+                            CLB_COUNT_OF(arguments), 1, &block->group, &block->group, 0, NULL,
+                            NULL);
 }
 
 /* ---- the state ------------------------------------------------------------------------------- */

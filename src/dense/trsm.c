@@ -29,8 +29,8 @@ static clb_status trsm_launch(struct clb_workspace *workspace, const char *name,
     clb_status status = clb_queue_set_kernel(workspace->queue_set, workspace->trsm, name, &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_queue_set_launch(workspace->queue, kernel, name, arguments, count, 1, &global,
-                                &local, 0, NULL, NULL);
+    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &local, 0,
+                            NULL, NULL);
 }
 
 clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,

@@ -65,8 +65,8 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
     clb_status status = clb_queue_set_kernel(queue_set, program, "clb_structure", &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_queue_set_launch(queue, kernel, "clb_structure", arguments, CLB_COUNT_OF(arguments),
-                                1, &global, &local, 0, NULL, NULL);
+    return clb_queue_launch(queue, kernel, "clb_structure", arguments, CLB_COUNT_OF(arguments), 1,
+                            &global, &local, 0, NULL, NULL);
 }
 
 /* ---- the check: parts across the diagonal must be what the CPU makes of them ----------------- */

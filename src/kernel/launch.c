@@ -91,9 +91,9 @@ static clb_status launch_kernel(struct clb_queue_set *queue_set, struct clb_prog
     clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
     if (status != CLB_OK)
         return status;
-    return clb_queue_set_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                                arguments, count, geometry->dimensions, geometry->global,
-                                geometry->local, order.waits, order.wait_list, order.event);
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                            arguments, count, geometry->dimensions, geometry->global,
+                            geometry->local, order.waits, order.wait_list, order.event);
 }
 
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,

@@ -24,11 +24,7 @@
 #define KEEP_LARGE ((uint64_t)1 << 30)
 
 /* Classes of kept buffers, each with its bound: the kinds, and large host buffers of any kind. */
-enum { LARGE = 2, CLASSES };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct clb_buffer *kept;                   /* free buffers, most recent first */
-static uint64_t kept_bytes[CLASSES], taken_bytes; /* by class; all buffers, kept or in use */
+enum { LARGE = CLB_BUFFER_CLASSES - 1 };
 
 size_t clb_buffer_rounded(size_t size)
 {
@@ -151,19 +147,20 @@ static int class_of(const struct clb_buffer *buffer)
     return buffer->large ? LARGE : (int)buffer->kind;
 }
 
-static void unkeep(struct clb_buffer **link)
+static void unkeep(struct clb_pool *pool, struct clb_buffer **link)
 {
     struct clb_buffer *buffer = *link;
     *link = buffer->link;
     buffer->link = NULL;
-    kept_bytes[class_of(buffer)] -= buffer->size;
+    pool->kept_bytes[class_of(buffer)] -= buffer->size;
 }
 
 /* Take the smallest kept buffer of this kind with `size` to `size` + `excess` bytes, or NULL. */
-static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size, size_t excess)
+static struct clb_buffer *take_kept(struct clb_pool *pool, clb_memory_kind kind, size_t size,
+                                    size_t excess)
 {
     struct clb_buffer **best = NULL;
-    for (struct clb_buffer **link = &kept; *link != NULL; link = &(*link)->link) {
+    for (struct clb_buffer **link = &pool->kept; *link != NULL; link = &(*link)->link) {
         const struct clb_buffer *buffer = *link;
         if (buffer->kind == kind && buffer->size >= size && buffer->size - size <= excess &&
             (best == NULL || buffer->size < (*best)->size))
@@ -172,27 +169,27 @@ static struct clb_buffer *take_kept(clb_memory_kind kind, size_t size, size_t ex
     if (best == NULL)
         return NULL;
     struct clb_buffer *buffer = *best;
-    unkeep(best);
+    unkeep(pool, best);
     return buffer;
 }
 
 #define BIT(class) (1U << (class))
-#define ALL        (BIT(CLASSES) - 1)
+#define ALL        (BIT(CLB_BUFFER_CLASSES) - 1)
 #define SMALL      (BIT(CLB_MEMORY_DEVICE) | BIT(CLB_MEMORY_HOST))
 
-static uint64_t kept_of(unsigned classes)
+static uint64_t kept_of(const struct clb_pool *pool, unsigned classes)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < CLASSES; i++)
-        bytes += (classes & BIT(i)) != 0 ? kept_bytes[i] : 0;
+    for (int i = 0; i < CLB_BUFFER_CLASSES; i++)
+        bytes += (classes & BIT(i)) != 0 ? pool->kept_bytes[i] : 0;
     return bytes;
 }
 
 /* The link to the buffer of some classes that has been kept longest, or NULL. */
-static struct clb_buffer **oldest(unsigned classes)
+static struct clb_buffer **oldest(struct clb_pool *pool, unsigned classes)
 {
     struct clb_buffer **last = NULL;
-    for (struct clb_buffer **link = &kept; *link != NULL; link = &(*link)->link) {
+    for (struct clb_buffer **link = &pool->kept; *link != NULL; link = &(*link)->link) {
         if ((classes & BIT(class_of(*link))) != 0)
             last = link;
     }
@@ -202,12 +199,12 @@ static struct clb_buffer **oldest(unsigned classes)
 /* Move kept buffers of some classes to `list` until at most `bytes` of them are kept. Oldest first,
  * because the next call asks for the sizes that the last call has returned. Their bytes of the
  * allowance stay taken until destroy_list has freed them. */
-static void evict(unsigned classes, uint64_t bytes, struct clb_buffer **list)
+static void evict(struct clb_pool *pool, unsigned classes, uint64_t bytes, struct clb_buffer **list)
 {
     struct clb_buffer **link;
-    while (kept_of(classes) > bytes && (link = oldest(classes)) != NULL) {
+    while (kept_of(pool, classes) > bytes && (link = oldest(pool, classes)) != NULL) {
         struct clb_buffer *buffer = *link;
-        unkeep(link);
+        unkeep(pool, link);
         buffer->link = *list;
         *list = buffer;
     }
@@ -215,11 +212,11 @@ static void evict(unsigned classes, uint64_t bytes, struct clb_buffer **list)
 
 /* ---- without the lock ------------------------------------------------------------------------ */
 
-static void unreserve(uint64_t size)
+static void unreserve(struct clb_pool *pool, uint64_t size)
 {
-    pthread_mutex_lock(&lock);
-    taken_bytes -= size;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&pool->lock);
+    pool->taken_bytes -= size;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static void destroy_list(struct clb_runtime *runtime, struct clb_buffer *list)
@@ -232,18 +229,19 @@ static void destroy_list(struct clb_runtime *runtime, struct clb_buffer *list)
         list = next;
     }
     if (size > 0)
-        unreserve(size);
+        unreserve(&runtime->pool, size);
 }
 
 static bool reserve_now(struct clb_runtime *runtime, size_t size, struct clb_buffer **evicted)
 {
-    pthread_mutex_lock(&lock);
-    bool enough = taken_bytes + size <= runtime->memory_limit;
+    struct clb_pool *pool = &runtime->pool;
+    pthread_mutex_lock(&pool->lock);
+    bool enough = pool->taken_bytes + size <= runtime->memory_limit;
     if (enough)
-        taken_bytes += size;
+        pool->taken_bytes += size;
     else if (evicted != NULL)
-        evict(ALL, 0, evicted);
-    pthread_mutex_unlock(&lock);
+        evict(pool, ALL, 0, evicted);
+    pthread_mutex_unlock(&pool->lock);
     return enough;
 }
 
@@ -261,23 +259,25 @@ static clb_status memory_reserve(struct clb_runtime *runtime, size_t size)
  * must have exactly that size: larger ones would exceed the memory that a plan has promised. */
 struct clb_buffer *clb_buffer_find(struct clb_runtime *runtime, clb_memory_kind kind, size_t size)
 {
+    struct clb_pool *pool = &runtime->pool;
     size = clb_buffer_rounded(size);
     size_t excess = runtime->device.unified && size >= HUGE_PAGE / 2 ? 0 : size / 7;
-    pthread_mutex_lock(&lock);
-    struct clb_buffer *buffer = take_kept(kind, size, excess);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&pool->lock);
+    struct clb_buffer *buffer = take_kept(pool, kind, size, excess);
+    pthread_mutex_unlock(&pool->lock);
     return buffer;
 }
 
 void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes)
 {
+    struct clb_pool *pool = &runtime->pool;
     struct clb_buffer *evicted = NULL;
     if (!runtime->device.unified)
         return;
-    pthread_mutex_lock(&lock);
-    uint64_t used = taken_bytes - kept_of(ALL) + bytes;
-    evict(SMALL, used < KEEP_HOST ? KEEP_HOST - used : 0, &evicted);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&pool->lock);
+    uint64_t used = pool->taken_bytes - kept_of(pool, ALL) + bytes;
+    evict(pool, SMALL, used < KEEP_HOST ? KEEP_HOST - used : 0, &evicted);
+    pthread_mutex_unlock(&pool->lock);
     destroy_list(runtime, evicted);
 }
 
@@ -302,7 +302,7 @@ clb_status clb_buffer_get(struct clb_runtime *runtime, clb_memory_kind kind, siz
         status = runtime->device.unified ? create_shared(runtime, buffer)
                                          : create_device(runtime, buffer);
         if (status != CLB_OK)
-            unreserve(size);
+            unreserve(&runtime->pool, size);
     }
     if (status != CLB_OK) {
         free(buffer);
@@ -316,22 +316,23 @@ void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer)
 {
     if (buffer == NULL)
         return;
+    struct clb_pool *pool = &runtime->pool;
     struct clb_buffer *evicted = NULL;
     bool unified = runtime->device.unified;
     buffer->large = unified && buffer->size >= LARGE_HOST &&
                     madvise(buffer->host, buffer->size, MADV_FREE) == 0;
-    pthread_mutex_lock(&lock);
-    buffer->link = kept;
-    kept = buffer;
-    kept_bytes[class_of(buffer)] += buffer->size;
+    pthread_mutex_lock(&pool->lock);
+    buffer->link = pool->kept;
+    pool->kept = buffer;
+    pool->kept_bytes[class_of(buffer)] += buffer->size;
     if (buffer->large)
-        evict(BIT(LARGE), KEEP_LARGE, &evicted);
+        evict(pool, BIT(LARGE), KEEP_LARGE, &evicted);
     else if (unified)
-        evict(SMALL, KEEP_HOST, &evicted);
+        evict(pool, SMALL, KEEP_HOST, &evicted);
     else
-        evict(BIT(buffer->kind), buffer->kind == CLB_MEMORY_HOST ? 4 * KEEP_HOST : KEEP_DEVICE,
-              &evicted);
-    pthread_mutex_unlock(&lock);
+        evict(pool, BIT(buffer->kind),
+              buffer->kind == CLB_MEMORY_HOST ? 4 * KEEP_HOST : KEEP_DEVICE, &evicted);
+    pthread_mutex_unlock(&pool->lock);
     destroy_list(runtime, evicted);
 }
 
@@ -342,9 +343,10 @@ void clb_buffer_leak(struct clb_buffer *buffer)
 
 uint64_t clb_memory_available(struct clb_runtime *runtime)
 {
-    pthread_mutex_lock(&lock);
-    uint64_t used = taken_bytes - kept_of(ALL);
-    pthread_mutex_unlock(&lock);
+    struct clb_pool *pool = &runtime->pool;
+    pthread_mutex_lock(&pool->lock);
+    uint64_t used = pool->taken_bytes - kept_of(pool, ALL);
+    pthread_mutex_unlock(&pool->lock);
     return used < runtime->memory_limit ? runtime->memory_limit - used : 0;
 }
 

@@ -12,7 +12,7 @@
 #include <CL/cl.h>
 #include <pthread.h>
 
-/* ---- loader.c: the ICD loader's functions, dlopen'ed at first use ---------------------------- */
+/* ---- loader.c: the ICD loader's functions, dlopen'ed at first use, and their errors ---------- */
 
 struct clb_cl {
 #define CLB_CL_STATUS(name, parameters, arguments)       cl_int(CL_API_CALL *name) parameters;
@@ -31,19 +31,28 @@ extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
 
 const char *clb_cl_error_name(cl_int status);
 
+CLB_COLD clb_status clb_cl_failed(cl_int status, const char *what) CLB_MUST_CHECK;
+CLB_COLD clb_status clb_cl_launch_failed(cl_int status, const char *name) CLB_MUST_CHECK;
+
 /* CLB_OK for CL_SUCCESS, otherwise logged ("what: CL_...") and mapped; memory errors are
  * CLB_ERR_NOMEM. */
-clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
+static inline CLB_MUST_CHECK clb_status clb_cl_check(cl_int status, const char *what)
+{
+    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_failed(status, what);
+}
 
 /* The same for the launch of a kernel: CLB_ERR_LAUNCH when the device has too little local memory,
  * too few work-items or too few registers for it. */
-clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
+static inline CLB_MUST_CHECK clb_status clb_cl_check_launch(cl_int status, const char *name)
+{
+    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_launch_failed(status, name);
+}
 
 /* trace.c: replace the table's functions by ones that record when the device ran the commands that
  * they enqueue. Called once after loading, only where a trace is wanted. */
 void clb_cl_trace(struct clb_cl *table);
 
-/* ---- device.c -------------------------------------------------------------------------------- */
+/* ---- runtime.c: the device ------------------------------------------------------------------- */
 
 /* Who made the device, as far as the shim treats makers differently. */
 typedef enum clb_vendor { CLB_VENDOR_OTHER, CLB_VENDOR_NVIDIA } clb_vendor;
@@ -101,7 +110,7 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_
 
 /* ---- nvidia.c, pocl.c: what is peculiar to a vendor or a driver ------------------------------ */
 
-/* Called by device.c when all else of the device is described: set the vendor and quirks of a
+/* Called by runtime.c when all else of the device is described: set the vendor and quirks of a
  * device that is the vendor's or driver's. */
 void clb_nvidia_describe(struct clb_device *device);
 void clb_pocl_describe(struct clb_device *device);
@@ -119,20 +128,16 @@ const char *clb_pocl_refusal(const char *platform_name);
 char *clb_pocl_save_environment(void);
 void clb_pocl_restore_environment(char *saved);
 
-/* ---- limits.c: do the process's resource limits permit a driver? ----------------------------- */
+/* ---- driver.c: the thread on which drivers start and compile, their limits and workers ------- */
 
 /* NULL, or the limit that keeps this process from starting a driver, or from building a program. */
 const char *clb_limits_on_start(void);
 const char *clb_limits_on_build(void);
 
-/* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
-
 /* Run a task on the driver thread and wait until it has ended; when called by the driver thread,
  * call it directly. The caller must hold no lock that a task may take. Returns the task's status,
  * or CLB_ERR_NOMEM when the thread can't be made. */
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
-
-/* ---- affinity.c: the worker threads of a CPU device ------------------------------------------ */
 
 struct clb_thread_list {
     size_t count;
@@ -144,11 +149,20 @@ void clb_threads_note(struct clb_thread_list *before);
 /* Pin each thread that the driver has started since to a CPU of its own, if there are enough. */
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before);
 
-/* ---- runtime.c: the one singleton ------------------------------------------------------------ */
+/* ---- runtime.c: what is kept for the device in use ------------------------------------------- */
 
-struct clb_pool;
+struct clb_buffer;
 struct clb_queue_set;
 struct clb_program;
+
+/* Buffers that are kept for later calls; memory.c's alone. */
+enum { CLB_BUFFER_CLASSES = 3 };
+struct clb_pool {
+    pthread_mutex_t lock;
+    struct clb_buffer *kept;                 /* free buffers, most recent first */
+    uint64_t kept_bytes[CLB_BUFFER_CLASSES]; /* by class */
+    uint64_t taken_bytes;                    /* all buffers, kept or in use */
+};
 
 /* What a layer above keeps for each device: its variants, the results of its self-checks. `data` is
  * zero when the device starts; the layer says what `lock` guards. */
@@ -164,6 +178,16 @@ struct clb_runtime {
     struct clb_device device;
     cl_context context;
     uint64_t memory_limit; /* bytes of device memory that the pool may hold */
+    struct clb_pool pool;
+    struct {
+        pthread_mutex_t lock;
+        struct clb_queue_set *idle; /* queue.c's alone */
+    } sets;
+    struct {
+        pthread_mutex_t lock;
+        struct clb_program *first; /* program.c's alone */
+    } programs;
+    _Atomic int failures; /* calls in a row that failed on the device */
     struct clb_device_state state[CLB_STATES];
 };
 
@@ -191,7 +215,7 @@ struct clb_runtime *clb_runtime_get(clb_runtime_state *state);
 const struct clb_runtime *clb_runtime_peek(void);
 
 /* Report the outcome of a call that used the device. Repeated failures quarantine the device. */
-void clb_runtime_report(bool succeeded);
+void clb_runtime_report(struct clb_runtime *runtime, bool succeeded);
 
 /* ---- memory.c: pooled buffers under one allowance -------------------------------------------- */
 
@@ -302,7 +326,7 @@ static inline void clb_mem_release(cl_mem mem)
     clb_cl.ReleaseMemObject(mem);
 }
 
-/* ---- queue.c: in-order queues that detect failed commands ------------------------------------ */
+/* ---- queue.c: queues that detect failed commands, and the queue sets of calls ---------------- */
 
 /* All commands are enqueued by these functions. They keep each command's event until its execution
  * status has been checked. The caller releases an event that a function returns in *event; `event`
@@ -312,15 +336,24 @@ struct clb_queue;
 clb_status clb_queue_open(const struct clb_runtime *runtime,
                           struct clb_queue **queue) CLB_MUST_CHECK;
 
+/* One kernel argument. */
+struct clb_argument {
+    size_t size;
+    const void *value;
+};
+#define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
+
 /* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. */
 struct clb_box {
     size_t origin[3], host[3], size[3], pitch, host_pitch;
 };
 
+/* Set all arguments of the kernel and enqueue it. `local` and `global` have `dimensions` entries.
+ * The kernel object must be the calling thread's alone: clb_queue_set_kernel. */
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
-                            cl_uint dimensions, const size_t *global, const size_t *local,
-                            cl_uint waits, const cl_event *wait_list,
-                            cl_event *event) CLB_MUST_CHECK;
+                            const struct clb_argument *arguments, size_t count, cl_uint dimensions,
+                            const size_t *global, const size_t *local, cl_uint waits,
+                            const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                            const void *host, cl_uint waits, const cl_event *wait_list,
                            cl_event *event) CLB_MUST_CHECK;
@@ -354,20 +387,10 @@ clb_status clb_queue_finish(struct clb_queue *queue) CLB_MUST_CHECK;
  * later wait reports them too (CLB_QUIRK_FAILS_FOR_GOOD). */
 clb_status clb_queue_confirm(struct clb_queue *queue) CLB_MUST_CHECK;
 
-/* An error when a command that has ended has failed. Does not wait. */
-clb_status clb_queue_check(struct clb_queue *queue) CLB_MUST_CHECK;
-
 /* The OpenCL queue, for measuring other libraries. Commands that they enqueue are not checked. */
 cl_command_queue clb_queue_handle(const struct clb_queue *queue);
 
-/* True when clFinish has failed, so that commands may be outstanding for ever. */
-bool clb_queue_is_stuck(struct clb_queue *queue);
-
-/* True when no command is outstanding and none has failed. */
-bool clb_queue_is_clean(struct clb_queue *queue);
-
-/* ---- queue_set.c: queues and kernel objects that one call uses ------------------------------- */
-
+/* The queues and kernel objects that one call uses. */
 struct clb_queue_set {
     struct clb_runtime *runtime;
     struct clb_queue *queue;             /* for kernels; for all commands where memory is shared */
@@ -408,21 +431,6 @@ clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_prog
                                 const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 
 cl_program clb_program_handle(const struct clb_program *program);
-
-/* One kernel argument. */
-struct clb_argument {
-    size_t size;
-    const void *value;
-};
-#define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
-
-/* Set all arguments and enqueue on one of the queue set's queues. `local` and `global` have
- * `dimensions` entries. */
-clb_status clb_queue_set_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
-                                const struct clb_argument *arguments, size_t count,
-                                cl_uint dimensions, const size_t *global, const size_t *local,
-                                cl_uint waits, const cl_event *wait_list,
-                                cl_event *event) CLB_MUST_CHECK;
 
 /* ---- cache.c: files of compiled programs ----------------------------------------------------- */
 

@@ -14,9 +14,6 @@ struct clb_program {
     struct clb_program *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct clb_program *programs; /* guarded by `lock`; only the driver thread adds entries */
-
 cl_program clb_program_handle(const struct clb_program *program)
 {
     return program->handle;
@@ -224,13 +221,16 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
 
 /* ---- all programs ---------------------------------------------------------------------------- */
 
-static struct clb_program *find(const struct clb_source *source, const char *options)
+/* The program, or NULL. Only the driver thread adds programs to the list. */
+static struct clb_program *find(struct clb_runtime *runtime, const struct clb_source *source,
+                                const char *options)
 {
-    for (struct clb_program *program = programs; program != NULL; program = program->next) {
-        if (program->source == source && strcmp(program->options, options) == 0)
-            return program;
-    }
-    return NULL;
+    pthread_mutex_lock(&runtime->programs.lock);
+    struct clb_program *program = runtime->programs.first;
+    while (program != NULL && (program->source != source || strcmp(program->options, options) != 0))
+        program = program->next;
+    pthread_mutex_unlock(&runtime->programs.lock);
+    return program;
 }
 
 static clb_status program_add(struct clb_runtime *runtime, const struct clb_source *source,
@@ -251,20 +251,12 @@ static clb_status program_add(struct clb_runtime *runtime, const struct clb_sour
         free(copy);
         return CLB_ERR_NOMEM;
     }
-    pthread_mutex_lock(&lock);
-    program->next = programs;
-    programs = program;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&runtime->programs.lock);
+    program->next = runtime->programs.first;
+    runtime->programs.first = program;
+    pthread_mutex_unlock(&runtime->programs.lock);
     *out = program;
     return CLB_OK;
-}
-
-static struct clb_program *find_locked(const struct clb_source *source, const char *options)
-{
-    pthread_mutex_lock(&lock);
-    struct clb_program *program = find(source, options);
-    pthread_mutex_unlock(&lock);
-    return program;
 }
 
 struct program_wanted {
@@ -278,7 +270,7 @@ struct program_wanted {
 static clb_status add_wanted(void *argument)
 {
     struct program_wanted *wanted = argument;
-    wanted->program = find_locked(wanted->source, wanted->options);
+    wanted->program = find(wanted->runtime, wanted->source, wanted->options);
     if (wanted->program != NULL)
         return CLB_OK;
     return program_add(wanted->runtime, wanted->source, wanted->options, &wanted->program);
@@ -289,7 +281,7 @@ clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source 
 {
     struct program_wanted wanted = {.runtime = runtime, .source = source, .options = options};
     clb_status status = CLB_OK;
-    wanted.program = find_locked(source, options);
+    wanted.program = find(runtime, source, options);
     if (wanted.program == NULL)
         status = clb_driver_call(add_wanted, &wanted);
     if (status == CLB_OK)

@@ -1,4 +1,5 @@
-/* In-order queues that detect failed commands.
+/* In-order queues that detect failed commands; queue sets, the queues and kernel objects of one
+ * call.
  *
  * clFinish, or waiting for one event, does not tell whether earlier commands have failed: an
  * in-order queue may continue after a failed command (OpenCL 1.2, 5.12), and only that command's
@@ -139,7 +140,8 @@ static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event
 
 /* ---- waiting and checking -------------------------------------------------------------------- */
 
-clb_status clb_queue_check(struct clb_queue *queue)
+/* An error when a command that has ended has failed. Does not wait. */
+static clb_status queue_check(struct clb_queue *queue)
 {
     if (!queue->keeps)
         return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
@@ -149,12 +151,8 @@ clb_status clb_queue_check(struct clb_queue *queue)
     return status;
 }
 
-bool clb_queue_is_stuck(struct clb_queue *queue)
-{
-    return queue->stuck;
-}
-
-bool clb_queue_is_clean(struct clb_queue *queue)
+/* True when no command is outstanding and none has failed. */
+static bool queue_is_clean(struct clb_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
     bool clean = !queue->failed && queue_look(queue) == CLB_OK && queue->count == 0;
@@ -195,7 +193,7 @@ static clb_status wait_for(struct clb_queue *queue, cl_event event)
         (void)!clb_queue_finish(queue);
         return status;
     }
-    return clb_queue_check(queue);
+    return queue_check(queue);
 }
 
 /* ---- commands -------------------------------------------------------------------------------- */
@@ -207,10 +205,17 @@ static const cl_event *list(cl_uint waits, const cl_event *wait_list)
 }
 
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
-                            cl_uint dimensions, const size_t *global, const size_t *local,
-                            cl_uint waits, const cl_event *wait_list, cl_event *event)
+                            const struct clb_argument *arguments, size_t count, cl_uint dimensions,
+                            const size_t *global, const size_t *local, cl_uint waits,
+                            const cl_event *wait_list, cl_event *event)
 {
     cl_event own = NULL;
+    for (size_t i = 0; i < count; i++) {
+        clb_status status = clb_cl_check(
+            clb_cl.SetKernelArg(kernel, (cl_uint)i, arguments[i].size, arguments[i].value), name);
+        if (status != CLB_OK)
+            return status;
+    }
     clb_status status = queue_begin(queue);
     if (status != CLB_OK)
         return status;
@@ -341,4 +346,181 @@ clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
     cl_int error = clb_cl.EnqueueUnmapMemObject(queue->handle, mem, mapped, 0, NULL,
                                                 event_of(queue, &own, NULL));
     return queue_end(queue, clb_cl_check(error, "clEnqueueUnmapMemObject"), own, NULL);
+}
+
+/* ---- queue sets ------------------------------------------------------------------------------ */
+
+/* A call never waits for a queue set: when all are in use a new one is made, and it is kept for
+ * later calls. */
+
+struct clb_queue_set_kernel {
+    const struct clb_program *program;
+    char name[32];
+    cl_kernel kernel;
+    struct clb_queue_set_kernel *next;
+};
+
+clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set)
+{
+    clb_status status = CLB_OK;
+    if (queue_set->upload == NULL)
+        status = clb_queue_open(queue_set->runtime, &queue_set->upload);
+    if (status == CLB_OK && queue_set->download == NULL)
+        status = clb_queue_open(queue_set->runtime, &queue_set->download);
+    return status;
+}
+
+clb_status clb_queue_set_acquire(struct clb_runtime *runtime, struct clb_queue_set **out)
+{
+    pthread_mutex_lock(&runtime->sets.lock);
+    struct clb_queue_set *queue_set = runtime->sets.idle;
+    if (queue_set != NULL)
+        runtime->sets.idle = queue_set->link;
+    pthread_mutex_unlock(&runtime->sets.lock);
+    *out = queue_set;
+    if (queue_set != NULL)
+        return CLB_OK;
+    queue_set = calloc(1, sizeof *queue_set);
+    if (queue_set == NULL)
+        return CLB_ERR_NOMEM;
+    queue_set->runtime = runtime;
+    clb_status status = clb_queue_open(runtime, &queue_set->queue);
+    if (status != CLB_OK) {
+        free(queue_set);
+        return status;
+    }
+    *out = queue_set;
+    return CLB_OK;
+}
+
+static bool is_clean(const struct clb_queue_set *queue_set)
+{
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
+    bool clean = true;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++)
+        clean = clean && (queues[i] == NULL || queue_is_clean(queues[i]));
+    return clean;
+}
+
+void clb_queue_set_release(struct clb_queue_set *queue_set)
+{
+    if (!is_clean(queue_set)) {
+        clb_queue_set_discard(queue_set);
+        return;
+    }
+    struct clb_runtime *runtime = queue_set->runtime;
+    pthread_mutex_lock(&runtime->sets.lock);
+    queue_set->link = runtime->sets.idle;
+    runtime->sets.idle = queue_set;
+    pthread_mutex_unlock(&runtime->sets.lock);
+}
+
+/* Waits for all queues even when one fails, so that all commands that can end have ended. */
+clb_status clb_queue_set_finish(struct clb_queue_set *queue_set)
+{
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
+    clb_status result = CLB_OK;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
+        clb_status status = queues[i] == NULL ? CLB_OK : clb_queue_finish(queues[i]);
+        if (status != CLB_OK)
+            result = status;
+    }
+    return result;
+}
+
+bool clb_queue_set_settle(struct clb_queue_set *queue_set)
+{
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
+    bool stuck = false;
+    if (clb_queue_set_finish(queue_set) == CLB_OK)
+        return true;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++)
+        stuck = stuck || (queues[i] != NULL && queues[i]->stuck);
+    return !stuck;
+}
+
+clb_status clb_queue_set_check(struct clb_queue_set *queue_set)
+{
+    struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
+    clb_status result = CLB_OK;
+    for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
+        clb_status status = queues[i] == NULL ? CLB_OK : queue_check(queues[i]);
+        if (status != CLB_OK)
+            result = status;
+    }
+    return result;
+}
+
+clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event)
+{
+    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
+    clb_cl.ReleaseEvent(*event);
+    *event = NULL;
+    return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
+}
+
+/* The queues may still hold commands, so nothing is released. */
+void clb_queue_set_discard(struct clb_queue_set *queue_set)
+{
+    (void)queue_set;
+}
+
+/* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
+ * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.
+ */
+static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
+{
+    size_t group[3] = {1, 1, 1}, most = SIZE_MAX;
+    cl_ulong bytes = 0;
+    if (clb_device_has(device, CLB_QUIRK_UNDERSTATES_LIMITS))
+        return CLB_OK;
+    bool known =
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
+                                      &most, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                      sizeof group, group, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes,
+                                      &bytes, NULL) == CL_SUCCESS;
+    size_t items = group[0] * group[1] * group[2];
+    if (!known || (items <= most && items <= device->max_group && bytes <= device->local_memory))
+        return CLB_OK;
+    clb_log(CLB_LOG_WARN,
+            "%s: groups of %zu with %llu bytes of local memory, the device has %zu and %llu", name,
+            items, (unsigned long long)bytes, clb_min(most, device->max_group),
+            (unsigned long long)device->local_memory);
+    return CLB_ERR_LAUNCH;
+}
+
+clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, cl_kernel *kernel)
+{
+    for (struct clb_queue_set_kernel *entry = queue_set->kernels; entry != NULL;
+         entry = entry->next) {
+        if (entry->program == program && strcmp(entry->name, name) == 0) {
+            *kernel = entry->kernel;
+            return CLB_OK;
+        }
+    }
+    struct clb_queue_set_kernel *entry = calloc(1, sizeof *entry);
+    if (entry == NULL || strlen(name) >= sizeof entry->name) {
+        free(entry);
+        return CLB_ERR_NOMEM;
+    }
+    cl_int error;
+    entry->kernel = clb_cl.CreateKernel(clb_program_handle(program), name, &error);
+    clb_status status = clb_cl_check(error, name);
+    if (status == CLB_OK)
+        status = check_needs(&queue_set->runtime->device, entry->kernel, name);
+    if (status != CLB_OK) {
+        if (entry->kernel != NULL)
+            clb_cl.ReleaseKernel(entry->kernel);
+        free(entry);
+        return status;
+    }
+    strcpy(entry->name, name);
+    entry->program = program;
+    entry->next = queue_set->kernels;
+    queue_set->kernels = entry;
+    *kernel = entry->kernel;
+    return CLB_OK;
 }

@@ -1,4 +1,4 @@
-/* The runtime: one device, one context, for the life of the process.
+/* The device: one is chosen, described and used, with one context, for the life of the process.
  *
  * It is started by the first call that is worth offloading and never torn down: drivers may already
  * be gone when destructors run. A forked child of a process that had started abandons it, because
@@ -7,7 +7,218 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* ---- devices: listed, described, chosen ------------------------------------------------------ */
+
+#define MAX_PLATFORMS 16
+#define MAX_DEVICES   64
+
+#define MAX_DIMENSIONS 8
+
+static void device_text(cl_device_id id, cl_device_info what, char *text, size_t size)
+{
+    if (clb_cl.GetDeviceInfo(id, what, size - 1, text, NULL) != CL_SUCCESS)
+        text[0] = '\0';
+    text[size - 1] = '\0';
+}
+
+static void platform_text(cl_platform_id id, cl_platform_info what, char *text, size_t size)
+{
+    if (clb_cl.GetPlatformInfo(id, what, size - 1, text, NULL) != CL_SUCCESS)
+        text[0] = '\0';
+    text[size - 1] = '\0';
+}
+
+/* Reads a number of 4 or 8 bytes; zero when the device doesn't answer. */
+#define DEVICE_NUMBER(id, what, variable)                                                          \
+    do {                                                                                           \
+        if (clb_cl.GetDeviceInfo((id), (what), sizeof(variable), &(variable), NULL) != CL_SUCCESS) \
+            (variable) = 0;                                                                        \
+    } while (0)
+
+/* Physical memory of the host: the size that PoCL reports is wrong and changes. */
+static uint64_t host_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
+static void device_describe(cl_platform_id platform, cl_device_id id, struct clb_device *device)
+{
+    cl_bool unified = CL_FALSE;
+    cl_device_fp_config fp64 = 0;
+    cl_uint floats = 0;
+    cl_ulong memory = 0, max_alloc = 0, local_memory = 0;
+    size_t items[MAX_DIMENSIONS]; /* the query fails for a device with more dimensions */
+    *device = (struct clb_device){.platform = platform, .id = id};
+    device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
+    device_text(id, CL_DEVICE_VENDOR, device->vendor_name, sizeof device->vendor_name);
+    device_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
+    platform_text(platform, CL_PLATFORM_NAME, device->platform_name, sizeof device->platform_name);
+    platform_text(platform, CL_PLATFORM_VERSION, device->platform_version,
+                  sizeof device->platform_version);
+    DEVICE_NUMBER(id, CL_DEVICE_TYPE, device->type);
+    DEVICE_NUMBER(id, CL_DEVICE_DOUBLE_FP_CONFIG, fp64);
+    DEVICE_NUMBER(id, CL_DEVICE_HOST_UNIFIED_MEMORY, unified);
+    DEVICE_NUMBER(id, CL_DEVICE_MAX_COMPUTE_UNITS, device->units);
+    DEVICE_NUMBER(id, CL_DEVICE_GLOBAL_MEM_SIZE, memory);
+    DEVICE_NUMBER(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, max_alloc);
+    DEVICE_NUMBER(id, CL_DEVICE_LOCAL_MEM_SIZE, local_memory);
+    DEVICE_NUMBER(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, device->max_group);
+    DEVICE_NUMBER(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, floats);
+    if (clb_cl.GetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL) ==
+        CL_SUCCESS)
+        device->max_group = clb_min(device->max_group, items[0]);
+    device->vector_bytes = floats * 4;
+    device->fp64 = fp64 != 0;
+    device->unified = unified || (device->type & CL_DEVICE_TYPE_CPU) != 0;
+    device->memory = device->unified ? host_memory() : memory;
+    device->max_alloc = max_alloc;
+    device->local_memory = local_memory;
+    clb_nvidia_describe(device);
+    clb_pocl_describe(device);
+}
+
+/* All devices that are available and have a compiler; platform and device index go into `place`. */
+struct listed {
+    struct clb_device device;
+    unsigned platform, index;
+};
+
+static size_t list_devices(struct listed *list, size_t capacity)
+{
+    cl_platform_id platforms[MAX_PLATFORMS];
+    cl_uint platform_count = 0;
+    size_t count = 0;
+    if (clb_cl.GetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
+        return 0;
+    for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS; p++) {
+        cl_device_id ids[MAX_DEVICES];
+        cl_uint found = 0;
+        char name[128];
+        platform_text(platforms[p], CL_PLATFORM_NAME, name, sizeof name);
+        const char *reason = clb_pocl_refusal(name);
+        if (reason != NULL) {
+            clb_log(CLB_LOG_WARN, "PoCL is not used: %s", reason);
+            continue;
+        }
+        if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &found) !=
+            CL_SUCCESS)
+            continue;
+        for (cl_uint d = 0; d < found && d < MAX_DEVICES && count < capacity; d++) {
+            cl_bool available = CL_FALSE, compiler = CL_FALSE;
+            DEVICE_NUMBER(ids[d], CL_DEVICE_AVAILABLE, available);
+            DEVICE_NUMBER(ids[d], CL_DEVICE_COMPILER_AVAILABLE, compiler);
+            if (!available || !compiler)
+                continue;
+            list[count].platform = p;
+            list[count].index = d;
+            device_describe(platforms[p], ids[d], &list[count].device);
+            clb_log(CLB_LOG_INFO, "device %u:%u: %s (%s, %s)", p, d, list[count].device.name,
+                    list[count].device.platform_name, list[count].device.driver);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Devices rank in this order: a GPU with its own memory, any GPU, an accelerator, a CPU; among
+ * equals those with fp64, then those with more compute units. */
+static double capability(const struct clb_device *device)
+{
+    double rank = 1;
+    if (device->type & CL_DEVICE_TYPE_GPU)
+        rank = device->unified ? 3 : 4;
+    else if (device->type & CL_DEVICE_TYPE_ACCELERATOR)
+        rank = 2;
+    return rank * 1e8 + (device->fp64 ? 1e7 : 0) + (double)device->units;
+}
+
+/* The names that a word of CLBLAS_SHIM_DEVICE is compared with, in this order: the first in which
+ * any device has the word decides. */
+enum name { NAME_DEVICE, NAME_PLATFORM, NAME_VENDOR, NAMES };
+
+static bool has_name(const struct clb_device *device, enum name name, const char *word)
+{
+    char vendor[128];
+    switch (name) {
+    case NAME_DEVICE:
+        return strcasestr(device->name, word) != NULL;
+    case NAME_PLATFORM:
+        return strcasestr(device->platform_name, word) != NULL;
+    default:
+        platform_text(device->platform, CL_PLATFORM_VENDOR, vendor, sizeof vendor);
+        return strcasestr(device->vendor_name, word) != NULL || strcasestr(vendor, word) != NULL;
+    }
+}
+
+/* True when an item of CLBLAS_SHIM_DEVICE names this device. */
+static bool matches(const char *item, size_t length, enum name name, const struct listed *entry)
+{
+    char word[128];
+    if (length == 0 || length >= sizeof word)
+        return false;
+    memcpy(word, item, length);
+    word[length] = '\0';
+    unsigned platform, index;
+    int used = 0;
+    if (sscanf(word, "%u:%u%n", &platform, &index, &used) == 2 && (size_t)used == length)
+        return platform == entry->platform && index == entry->index;
+    if (strcasecmp(word, "gpu") == 0)
+        return (entry->device.type & CL_DEVICE_TYPE_GPU) != 0;
+    if (strcasecmp(word, "cpu") == 0)
+        return (entry->device.type & CL_DEVICE_TYPE_CPU) != 0;
+    return has_name(&entry->device, name, word);
+}
+
+static const struct listed *best_match(const struct listed *list, size_t count, const char *item,
+                                       size_t length)
+{
+    const struct listed *best = NULL;
+    for (int name = 0; name < NAMES && best == NULL; name++) {
+        for (size_t i = 0; i < count; i++) {
+            if (item != NULL && !matches(item, length, (enum name)name, &list[i]))
+                continue;
+            if (best == NULL || capability(&list[i].device) > capability(&best->device))
+                best = &list[i];
+        }
+    }
+    return best;
+}
+
+clb_status clb_device_select(const char *wanted, struct clb_device *device)
+{
+    struct listed *list = calloc(MAX_DEVICES, sizeof *list);
+    if (list == NULL)
+        return CLB_ERR_NOMEM;
+    size_t count = list_devices(list, MAX_DEVICES);
+    const struct listed *chosen = NULL;
+    if (wanted == NULL) {
+        chosen = best_match(list, count, NULL, 0);
+    } else {
+        for (const char *item = wanted; chosen == NULL && *item != '\0';) {
+            size_t length = strcspn(item, ",");
+            chosen = best_match(list, count, item, length);
+            item += length;
+            item += *item == ',';
+        }
+        if (chosen == NULL)
+            clb_complain("CLBLAS_SHIM_DEVICE=%s matches none of %zu OpenCL devices, the next BLAS "
+                         "is used",
+                         wanted, count);
+    }
+    if (chosen != NULL)
+        *device = chosen->device;
+    free(list);
+    return chosen != NULL ? CLB_OK : CLB_ERR_NODEVICE;
+}
+
+/* ---- the runtime ----------------------------------------------------------------------------- */
 
 /* After so many consecutive calls that failed on the device, all calls go to the next BLAS. */
 #define FAILURES_BEFORE_QUARANTINE 3
@@ -16,7 +227,6 @@ enum { STARTING = CLB_RUNTIME_QUARANTINED + 1 };
 
 static struct clb_runtime runtime;
 static _Atomic int state = CLB_RUNTIME_IDLE;
-static _Atomic int failures;
 
 static void abandon_in_child(void)
 {
@@ -61,6 +271,9 @@ static clb_status start(const struct clb_config *config)
         return status;
     for (size_t i = 0; i < CLB_STATES; i++)
         pthread_mutex_init(&runtime.state[i].lock, NULL);
+    pthread_mutex_init(&runtime.pool.lock, NULL);
+    pthread_mutex_init(&runtime.sets.lock, NULL);
+    pthread_mutex_init(&runtime.programs.lock, NULL);
     set_memory_limit(&config->memory);
     clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", runtime.device.name,
             runtime.device.platform_name, (double)runtime.memory_limit / (1 << 30));
@@ -110,17 +323,17 @@ const struct clb_runtime *clb_runtime_peek(void)
     return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED ? &runtime : NULL;
 }
 
-void clb_runtime_report(bool succeeded)
+void clb_runtime_report(struct clb_runtime *used, bool succeeded)
 {
     if (succeeded) {
-        if (CLB_UNLIKELY(atomic_load_explicit(&failures, memory_order_relaxed) != 0))
-            atomic_store(&failures, 0);
+        if (CLB_UNLIKELY(atomic_load_explicit(&used->failures, memory_order_relaxed) != 0))
+            atomic_store(&used->failures, 0);
         return;
     }
-    if (atomic_fetch_add(&failures, 1) + 1 < FAILURES_BEFORE_QUARANTINE)
+    if (atomic_fetch_add(&used->failures, 1) + 1 < FAILURES_BEFORE_QUARANTINE)
         return;
     int ready = CLB_RUNTIME_READY;
     if (atomic_compare_exchange_strong(&state, &ready, CLB_RUNTIME_QUARANTINED))
         clb_log(CLB_LOG_ERROR, "%s failed %d calls in a row, it is not used any more",
-                runtime.device.name, FAILURES_BEFORE_QUARANTINE);
+                used->device.name, FAILURES_BEFORE_QUARANTINE);
 }

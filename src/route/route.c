@@ -316,7 +316,7 @@ static struct outcome route_run(struct clb_dispatch *dispatch, struct clb_runtim
         outcome.reason = CLB_REASON_COST;
     else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL ||
              outcome.status == CLB_ERR_LAUNCH)
-        clb_runtime_report(outcome.status == CLB_OK);
+        clb_runtime_report(runtime, outcome.status == CLB_OK);
     return outcome;
 }
 
