@@ -1,16 +1,5 @@
 /* Packing of gemm_cpu.cl: panels of an operand, from rows or from depths that are contiguous. */
 
-/* Real numbers in an element; where there are two the packing kernels have a last argument more. */
-#if CLB_COMPLEX
-#define CLB_CONJ_PARAMETER , uint conj
-#define CLB_CONJ           conj
-#define CLB_PARTS          2
-#else
-#define CLB_CONJ_PARAMETER
-#define CLB_CONJ  0
-#define CLB_PARTS 1
-#endif
-
 /* The share of one work-group: panels q0 ... q1 - 1, depths p0 ... p1 - 1 (p1 counts padding).
  * `past`: past the caches, which takes panels of whole vectors. */
 typedef struct {
@@ -25,7 +14,7 @@ CLB_INLINE pack_share get_pack_share(uint w, uint k, uint W)
     s.q1 = min(s.q0 + CLB_PACK_PANELS, (w + W - 1) / W);
     s.p0 = (uint)get_group_id(1) * CLB_PACK_K;
     s.p1 = min(s.p0 + CLB_PACK_K, round_up(k, CLB_KU));
-    s.past = W % CLB_VP == 0 && (size_t)w * k * sizeof(real) >= CLB_PACK_PAST;
+    s.past = W % CLB_VP == 0 && (size_t)w * k * sizeof(real) >= CLB_NT_PACK;
     return s;
 }
 
@@ -64,24 +53,11 @@ typedef CLB_JOIN(CLB_BITS, CLB_VPN) vbits;
 #define CLB_SWAP(x)     (x).s1032
 #endif
 
-/* The real number at row i and depth p of the operand, which stands at src in pairs: of A the block
- * [re -im; im re], of B the column (re, im). */
-CLB_INLINE real element_of_a(global const real *src, uint i, uint p, uint conj)
+/* A run of count real numbers, pairs of A or B, at two successive depths, W apart. */
+CLB_INLINE void copy_run(global real *even, const uint W, global const real *src, uint count,
+                         uint conj, const bool of_a, bool past)
 {
-    const real x = src[(i ^ p) & 1];
-    return (i ^ p) & 1 && (i & 1) == conj ? -x : x;
-}
-
-CLB_INLINE real element_of_b(global const real *src, uint p, uint conj)
-{
-    const real x = src[p & 1];
-    return p & conj & 1 ? -x : x;
-}
-
-/* A run of count real numbers, pairs of A or B, at two successive depths. */
-CLB_INLINE void copy_pairs(global real *even, global real *odd, global const real *src, uint count,
-                           uint conj, const bool of_a, bool past)
-{
+    global real *odd = even + W;
     const CLB_BITS kept = conj ? CLB_SIGN : 0, turned = conj ? 0 : CLB_SIGN;
     uint i = 0;
     if (of_a) {
@@ -91,8 +67,8 @@ CLB_INLINE void copy_pairs(global real *even, global real *odd, global const rea
             store_panel(CLB_FLIP(CLB_SWAP(x), CLB_PAIRS(turned, 0)), odd + i, past);
         }
         for (; i < count; i++) {
-            even[i] = element_of_a(src + (i & ~1u), i, 0, conj);
-            odd[i] = element_of_a(src + (i & ~1u), i, 1, conj);
+            even[i] = element_at(src, 1, 0, i, 0, true, conj);
+            odd[i] = element_at(src, 1, 0, i, 1, true, conj);
         }
     } else {
         for (; i + CLB_VP <= count; i += CLB_VP) {
@@ -101,49 +77,17 @@ CLB_INLINE void copy_pairs(global real *even, global real *odd, global const rea
             store_half(x.odd, odd + i / 2);
         }
         for (; i < count; i += 2) {
-            even[i / 2] = element_of_b(src + i, 0, conj);
-            odd[i / 2] = element_of_b(src + i, 1, conj);
+            even[i / 2] = element_at(src, 1, 0, i / 2, 0, false, conj);
+            odd[i / 2] = element_at(src, 1, 0, i / 2, 1, false, conj);
         }
     }
-}
-
-/* Element (i, p) is src[2*(i + p*ld)] and the next; w and k are the real operand's.  Two depths
- * after the other, so that a column of the source is read in one go over all panels of the
- * work-group. */
-CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
-                       const uint W, const bool of_a, uint conj, pack_share s)
-{
-    const size_t panel = (size_t)W * round_up(k, CLB_KU);
-    const uint S = of_a ? 1 : 2; /* real numbers of the source for each element of a panel's row */
-    const uint full = min(s.q1, w / W);
-    const uint rest = w % W;
-    const uint width = min(s.q1 * W, w) - s.q0 * W;
-
-    for (uint p = s.p0; p < min(s.p1, k); p += 2) {
-        global const real *from = src + (size_t)p * ld;
-        global real *even = dst + (size_t)p * W, *odd = even + W;
-        if (p + 2 * CLB_PACK_AHEAD < k)
-            prefetch_run(from + 2 * CLB_PACK_AHEAD * ld + (size_t)s.q0 * W * S, width * S);
-        for (uint q = s.q0; q < full; q++)
-            copy_pairs(even + q * panel, odd + q * panel, from + (size_t)q * W * S, W * S, conj,
-                       of_a, s.past);
-        if (full < s.q1) {
-            copy_pairs(even + full * panel, odd + full * panel, from + (size_t)full * W * S,
-                       rest * S, conj, of_a, s.past);
-            zero_row(even + full * panel + rest, W - rest);
-            zero_row(odd + full * panel + rest, W - rest);
-        }
-    }
-    for (uint p = max(s.p0, k); p < s.p1; p++)
-        for (uint q = s.q0; q < s.q1; q++)
-            zero_row(dst + q * panel + (size_t)p * W, W);
-    if (s.past)
-        order_streams();
 }
 
 #else
 
-CLB_INLINE void copy_row(global real *dst, global const real *src, uint count, bool past)
+/* A run of count numbers at one depth. */
+CLB_INLINE void copy_run(global real *dst, const uint W, global const real *src, uint count,
+                         uint conj, const bool of_a, bool past)
 {
     uint i = 0;
     for (; i + CLB_VP <= count; i += CLB_VP)
@@ -156,26 +100,33 @@ CLB_INLINE void copy_row(global real *dst, global const real *src, uint count, b
         dst[i] = src[i];
 }
 
-/* Element (i, p) is src[i + p*ld].  One depth after the other, so that a column of the source is
- * read in one go over all panels of the work-group. */
+#endif
+
+/* Element (i, p) is src[i + p*ld], where elements are pairs src[2*(i + p*ld)] and the next; w and k
+ * are the real operand's.  The depths of one element after the other, so that a column of the
+ * source is read in one go over all panels of the work-group. */
 CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
                        const uint W, const bool of_a, uint conj, pack_share s)
 {
     const size_t panel = (size_t)W * round_up(k, CLB_KU);
+    /* Real numbers of the source for each element of a panel's row. */
+    const uint S = of_a ? 1 : CLB_PARTS;
     const uint full = min(s.q1, w / W);
     const uint rest = w % W;
     const uint width = min(s.q1 * W, w) - s.q0 * W;
 
-    for (uint p = s.p0; p < min(s.p1, k); p++) {
+    for (uint p = s.p0; p < min(s.p1, k); p += CLB_PARTS) {
         global const real *from = src + p * ld;
         global real *to = dst + (size_t)p * W;
-        if (p + CLB_PACK_AHEAD < k)
-            prefetch_run(from + CLB_PACK_AHEAD * ld + (size_t)s.q0 * W, width);
+        if (p + CLB_PARTS * CLB_PACK_AHEAD < k)
+            prefetch_run(from + CLB_PARTS * CLB_PACK_AHEAD * ld + (size_t)s.q0 * W * S, width * S);
         for (uint q = s.q0; q < full; q++)
-            copy_row(to + q * panel, from + (size_t)q * W, W, s.past);
+            copy_run(to + q * panel, W, from + (size_t)q * W * S, W * S, conj, of_a, s.past);
         if (full < s.q1) {
-            copy_row(to + full * panel, from + (size_t)full * W, rest, s.past);
-            zero_row(to + full * panel + rest, W - rest);
+            copy_run(to + full * panel, W, from + (size_t)full * W * S, rest * S, conj, of_a,
+                     s.past);
+            for (uint depth = 0; depth < CLB_PARTS; depth++)
+                zero_row(to + full * panel + depth * W + rest, W - rest);
         }
     }
     for (uint p = max(s.p0, k); p < s.p1; p++)
@@ -184,8 +135,6 @@ CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global
     if (s.past)
         order_streams();
 }
-
-#endif
 
 /* CLB_VP depths of row i of an operand, of which element (0, 0) is at src; p, the first, is even
  * where elements are pairs. Row i of A is the real or the imaginary part of a row of pairs. */
@@ -201,19 +150,6 @@ CLB_INLINE vpack load_row(global const real *src, size_t ld, uint i, uint p, con
     return CLB_FLIP(load_pack(src + i * 2 * ld + p), CLB_PAIRS(0, kept));
 #else
     return load_pack(src + i * ld + p);
-#endif
-}
-
-/* Element (i, p), rows or depths contiguous. */
-CLB_INLINE real load_element(global const real *src, size_t ld, uint i, uint p, const bool by_rows,
-                             const bool of_a, uint conj)
-{
-#if CLB_COMPLEX
-    const uint pair = of_a ? i & ~1u : 2 * i, depth = p & ~1u;
-    global const real *at = src + (by_rows ? pair + depth * ld : pair * ld + depth);
-    return of_a ? element_of_a(at, i, p, conj) : element_of_b(at, p, conj);
-#else
-    return src[by_rows ? i + p * ld : i * ld + p];
 #endif
 }
 
@@ -291,8 +227,7 @@ CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0,
     }
     for (; p < p1; p++)
         for (uint i = 0; i < W; i++)
-            dst[(size_t)p * W + i] =
-                i < rows && p < k ? load_element(src, ld, i, p, false, of_a, conj) : 0;
+            dst[(size_t)p * W + i] = element(src, ld, 1, rows, k, i, p, of_a, conj);
 }
 
 /* The largest power of two that divides the panel's width, at most a vector. */

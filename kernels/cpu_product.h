@@ -157,10 +157,6 @@ CLB_INLINE void update_column(const vacc acc[CLB_MV], real alpha, real beta, glo
     }
 }
 
-/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the
- * other (clb_dmat_update). */
-#define CLB_IN_ORDER 2
-
 /* One column of -C, rows of it valid. */
 CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
 {

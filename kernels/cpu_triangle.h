@@ -19,7 +19,7 @@ CLB_INLINE real triangle_element(global const real *src, size_t ld, uint i, uint
         return 0;
     if (behind == 0 && shape.kind & CLB_TRIANGLE_UNIT)
         return CLB_PARTS == 1 || ((of_a ? i ^ p : p) & 1) == 0;
-    return load_element(src, ld, i, p, by_rows, of_a, conj);
+    return element_at(src, by_rows ? 1 : ld, by_rows ? ld : 1, i, p, of_a, conj);
 }
 
 /* A panel over depths p0 ... p1 - 1. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # embed.sh FILE.cl: a C file on standard output that holds the kernel file as a byte array, the files
-# of this folder that it includes in their places, with #line directives so that build logs name the
-# file.
+# of this folder that it includes in their places (and what those include), with #line directives so
+# that build logs name the file.
 set -e
 file=$1
 base=$(basename "$file")
@@ -11,22 +11,25 @@ printf '#include "kernel/kernels.h"\n\nstatic const char text[] = {\n'
 inline()
 {
     awk -v base="$base" -v folder="$(dirname "$file")" '
-        /^#include "/ {
-            name = $2
-            gsub(/"/, "", name)
+        function put(name, path,   line, lines, part, status) {
             printf "#line 1 \"%s\"\n", name
-            path = folder "/" name
-            while ((status = (getline line < path)) > 0)
-                print line
+            while ((status = (getline line < path)) > 0) {
+                lines++
+                if (line !~ /^#include "/) {
+                    print line
+                    continue
+                }
+                split(line, part, "\"")
+                put(part[2], folder "/" part[2])
+                printf "#line %d \"%s\"\n", lines + 1, name
+            }
             if (status < 0) {
                 print base ": " path " is missing" > "/dev/stderr"
                 exit 1
             }
-            printf "#line %d \"%s\"\n", NR + 1, base
-            next
+            close(path)
         }
-        NR == 1 { printf "#line 1 \"%s\"\n", base }
-        { print }' "$file"
+        BEGIN { put(base, folder "/" base) }'
 }
 
 text=$(inline)

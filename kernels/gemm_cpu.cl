@@ -12,34 +12,20 @@
  * with zeros in *both* operands: padded depth adds 0*0, never 0*Inf, and a NaN made by a padded row
  * or column lies in a row or column of C that is never stored.
  *
- * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), and write
- * the packed form of real ones whose product is the complex one, interleaved: A, m x k, becomes
- * 2m x 2k with blocks [re -im; im re], B, k x n, becomes 2k x n with the rows re and im in turn.
- * clb_gemm is the same; its m and k are the real operands'.
+ * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  *
  * All kernels have one work-item per work-group: local size (1, 1, 1).
  */
 
-/* 0: float, 1: double. */
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 0
-#endif
+#include "common.h"
+
+#pragma OPENCL FP_CONTRACT OFF
 
 /* 0: the kernels of plain products, 1: those that know triangles and B in the panels of A.  They
  * are programs of their own, since compilers for CPUs take seconds for either. */
 #ifndef CLB_SHAPES
 #define CLB_SHAPES 0
 #endif
-
-/* 1: the packing kernels read complex operands. */
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
-
-#if CLB_DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
-#pragma OPENCL FP_CONTRACT OFF
 
 /* The defaults are for AVX-512 (tuned on an AMD EPYC of family 26 under PoCL 3.1, November 2026).
  * For AVX2: CLB_MR 16 (double 8), CLB_NR 6, CLB_NC 252, CLB_KC 384, CLB_VP 8 (double 4). */
@@ -88,8 +74,8 @@
  * it is written: complex A of n = 1024 takes 4.5 ms instead of 2.0 in double precision, and the
  * product is no faster for it. Smaller ones stay in a second-level cache, and real products of
  * n = 512 would lose 1 % (Xeon, PoCL 3.1, 2026-11). */
-#ifndef CLB_PACK_PAST
-#define CLB_PACK_PAST (4 << 20)
+#ifndef CLB_NT_PACK
+#define CLB_NT_PACK (4 << 20)
 #endif
 
 /* How many columns ahead of its copying a packing kernel asks for the source. */
@@ -122,15 +108,10 @@
 #endif
 
 #if CLB_DOUBLE
-#define CLB_REAL double
 #define CLB_BITS ulong
 #else
-#define CLB_REAL float
 #define CLB_BITS uint
 #endif
-
-#define CLB_JOIN_(a, b) a##b
-#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
 
 /* CLB_VP may be an expression, so it is evaluated before it becomes part of a name. */
 #if CLB_VP == 16
@@ -146,7 +127,6 @@
 #error "CLB_VP must be 4, 8 or 16"
 #endif
 
-typedef CLB_REAL real;
 typedef CLB_JOIN(CLB_REAL, CLB_VL) vacc;
 typedef CLB_JOIN(CLB_REAL, CLB_VPN) vpack;
 #define load_acc(p)      CLB_JOIN(vload, CLB_VL)(0, p)
@@ -155,8 +135,7 @@ typedef CLB_JOIN(CLB_REAL, CLB_VPN) vpack;
 #define store_pack(v, p) CLB_JOIN(vstore, CLB_VPN)(v, 0, p)
 #define store_half(v, p) CLB_JOIN(vstore, CLB_VPH)(v, 0, p)
 
-#define CLB_KERNEL kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-#define CLB_INLINE static inline __attribute__((always_inline))
+#define CLB_KERNEL CLB_KERNEL_OF(1)
 
 /* CLB_PREFETCH is a hint that the cache line at p is needed soon.  It may point anywhere: it cannot
  * fault.  stream_pack stores past the caches, to an aligned place; order_streams orders such
@@ -199,6 +178,7 @@ CLB_INLINE void prefetch_run(global const real *p, uint count)
         CLB_PREFETCH(p + i);
 }
 
+#include "operand.h"
 #include "cpu_pack.h"
 #include "cpu_product.h"
 #if CLB_SHAPES
@@ -328,36 +308,26 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
  * (cpu_product.h).  Micro-tiles that are not wanted are not written.  Each other must have a depth
  * at which it is not zero; what is packed of its operands at others is not read.
  */
-CLB_KERNEL void clb_gemm_skip(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
-                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
-{
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_PACKED,
-                   (cuts){kind, a_cut, b_cut, c_cut});
-}
+#define CLB_SKIP_KERNEL(name, source)                                                              \
+    CLB_KERNEL void name(uint m, uint n, uint k, real alpha, real beta, global const real *pa,     \
+                         ulong pa_off, global const real *pb, ulong pb_off, global real *c,        \
+                         ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)       \
+    {                                                                                              \
+        multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, source,  \
+                       (cuts){kind, a_cut, b_cut, c_cut});                                         \
+    }
+
+CLB_SKIP_KERNEL(clb_gemm_skip, CLB_B_PACKED)
 
 #if CLB_SHARES_PANELS
 /*
  * The same with B in packed panels of A: the columns are rows that begin where a panel does.
- * B = A^T here and A^H in clb_gemm_herk.  `kind` may be 0.  The sums are the other kernel's, bit by
- * bit.
+ * B = A^T in clb_gemm_syrk and A^H in clb_gemm_herk.  `kind` may be 0.  The sums are the other
+ * kernel's, bit by bit.
  */
-CLB_KERNEL void clb_gemm_syrk(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
-                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
-{
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_OF_A,
-                   (cuts){kind, a_cut, b_cut, c_cut});
-}
-
+CLB_SKIP_KERNEL(clb_gemm_syrk, CLB_B_OF_A)
 #if CLB_COMPLEX
-CLB_KERNEL void clb_gemm_herk(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
-                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                              ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)
-{
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc,
-                   CLB_B_OF_A_CONJ, (cuts){kind, a_cut, b_cut, c_cut});
-}
+CLB_SKIP_KERNEL(clb_gemm_herk, CLB_B_OF_A_CONJ)
 #endif
 #endif
 

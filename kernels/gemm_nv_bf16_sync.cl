@@ -16,67 +16,33 @@
  *
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
- *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WM) * (CLB_NR/CLB_WN),
+ *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WARP_M) * (CLB_NR/CLB_WARP_N),
  *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
- * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
+ * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  */
 
-/* Tile of C of one work-group, and of one warp. */
-#ifndef CLB_MR
-#define CLB_MR 128
-#endif
-#ifndef CLB_NR
-#define CLB_NR 128
-#endif
-#ifndef CLB_WM
-#define CLB_WM 64
-#endif
-#ifndef CLB_WN
-#define CLB_WN 32
-#endif
-/* Depth of one stage, and of what the tensor core adds up: two mma. */
-#ifndef CLB_KU
-#define CLB_KU 32
-#endif
-#ifndef CLB_STAGES
-#define CLB_STAGES 3
-#endif
-/* Tile rows that are walked together, so that their panels of A stay in L2. */
-#ifndef CLB_GROUP
-#define CLB_GROUP 8
-#endif
-#ifndef CLB_PACK_WG
-#define CLB_PACK_WG 256
-#endif
+#include "common.h"
+#include "operand.h"
+#include "nv.h"
+#include "nv_warp.h"
 
-#define CLB_WG (CLB_MR / CLB_WM * (CLB_NR / CLB_WN) * 32)
 /* Bytes of a row in a piece, of a piece, of a stage. */
 #define CLB_ROW          (CLB_KU * 2)
 #define CLB_PIECE(width) ((width)*CLB_ROW)
 #define CLB_TAIL         0
 #define CLB_BYTES_A      CLB_BLOCK(CLB_MR)
 #define CLB_BYTES_B      CLB_BLOCK(CLB_NR)
-#define CLB_PACK_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
-#define CLB_GEMM_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
-/* A work-item's sums: CLB_FM x CLB_FN fragments of 16 x 8, 4 elements each. */
-#define CLB_FM  (CLB_WM / 16)
-#define CLB_FN  (CLB_WN / 8)
-#define CLB_ACC (CLB_FM * CLB_FN * 4)
-
-#if CLB_MR % CLB_WM || CLB_NR % CLB_WN || CLB_WM % 16 || CLB_WN % 8 || CLB_KU != 32
-#error "tiles must nest: 16 | CLB_WM | CLB_MR, 8 | CLB_WN | CLB_NR; CLB_KU is 32"
+#if CLB_KU != 32
+#error "CLB_KU, what the tensor core adds up, is two mma: 32"
 #endif
 #if CLB_STAGES < 2
 #error "CLB_STAGES is 2 at least"
 #endif
 
 #define CLB_COPY 2
-#define T        float
 
-#include "nv_operand.h"
 #include "nv_bf16.h"
-#include "tile.h"
 #include "nv_copy.h"
 #include "nv_mma.h"
 #include "nv_tile.h"
@@ -186,8 +152,8 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
     uint2 tile = tile_of_group(m, n);
     uint steps = (k - 1) / CLB_KU + 1;
     uint lane = get_local_id(0) % 32;
-    uint row = get_local_id(0) / 32 % (CLB_MR / CLB_WM) * CLB_WM;
-    uint col = get_local_id(0) / 32 / (CLB_MR / CLB_WM) * CLB_WN;
+    uint row = get_local_id(0) / 32 % (CLB_MR / CLB_WARP_M) * CLB_WARP_M;
+    uint col = get_local_id(0) / 32 / (CLB_MR / CLB_WARP_M) * CLB_WARP_N;
     float sum[CLB_ACC];
 
     pa += pa_off + (ulong)tile.x * steps * CLB_BYTES_A;

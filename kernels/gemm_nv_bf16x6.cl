@@ -7,35 +7,19 @@
  *
  * C (m x n, column-major) = alpha*A*B + beta*C, A and B packed beforehand.
  *
- * Packed layout: nv_bf16.h's. A chunk is 8 depths of a row, and all rows' chunks of the same depths
- * follow each other: 8 are a core matrix without swizzle.
+ * Packed layout: nv_bf16.h's, with the chunks of nv_split.h.
  *
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local 384, global 384 * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
- * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
+ * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  *
  * Building needs a patch: see nv_wgmma.h.
  */
 
-/* Tile of C of one work-group: 64 rows for each of the two consumer warpgroups by 128 or 192. */
-#ifndef CLB_MR
-#define CLB_MR 128
-#endif
 #ifndef CLB_NR
 #define CLB_NR 192
-#endif
-/* Depth of one stage, and of what the tensor core adds up. */
-#ifndef CLB_KU
-#define CLB_KU 32
-#endif
-#ifndef CLB_STAGES
-#if CLB_NR == 192
-#define CLB_STAGES 3
-#else
-#define CLB_STAGES 4
-#endif
 #endif
 /*
  * 8: x2*y3 and x3*y2 as well; 6: without them; 0: with them where a block of either operand is
@@ -46,38 +30,14 @@
 #ifndef CLB_PRODUCTS
 #define CLB_PRODUCTS 0
 #endif
-/* Tile rows that are walked together, so that their panels of A stay in L2. */
-#ifndef CLB_GROUP
-#define CLB_GROUP 8
-#endif
-#ifndef CLB_PACK_WG
-#define CLB_PACK_WG 256
-#endif
 
-#define CLB_WG 384
-/* Byte distance in a piece from a chunk of 8 depths to the next; bytes of a piece, of a stage. */
-#define CLB_CHUNK(width) ((width)*16)
-#define CLB_PIECE(width) ((width)*CLB_KU * 2)
-#define CLB_TAIL         128
-#define CLB_BYTES_A      CLB_BLOCK(CLB_MR)
-#define CLB_BYTES_B      CLB_BLOCK(CLB_NR)
-#define CLB_PACK_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
-#define CLB_GEMM_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
-/* A work-item's sums: fragments of 16 x 8, 4 elements each, CLB_FN fragments in a row. */
-#define CLB_FN   (CLB_NR / 8)
-#define CLB_ACC  (CLB_FN * 4)
 #define CLB_TYPE "bf16"
 
-#if CLB_MR != 128 || (CLB_NR != 128 && CLB_NR != 192) || CLB_KU % 16
-#error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
-#endif
-
-#define CLB_COPY 1
-#define T        float
-
-#include "nv_operand.h"
+#include "common.h"
+#include "operand.h"
+#include "nv.h"
+#include "nv_split.h"
 #include "nv_bf16.h"
-#include "tile.h"
 #include "nv_copy.h"
 #include "nv_mma.h"
 #include "nv_tile.h"

@@ -18,37 +18,18 @@
  *
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
- *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WM) * (CLB_NR/CLB_WN),
+ *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WARP_M) * (CLB_NR/CLB_WARP_N),
  *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
- * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
+ * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  */
 
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-
-/* Tile of C of one work-group, depth of one stage, number of stages. */
-#ifndef CLB_MR
-#define CLB_MR 128
-#endif
-#ifndef CLB_NR
-#define CLB_NR 128
-#endif
-#ifndef CLB_KU
-#define CLB_KU 32
-#endif
-#ifndef CLB_STAGES
-#define CLB_STAGES 3
+#ifndef CLB_DOUBLE
+#define CLB_DOUBLE 1
 #endif
 /* 1: bulk copies. 2: copies of 16 bytes. */
 #ifndef CLB_COPY
 #define CLB_COPY 1
-#endif
-/* Tile of C of one warp. */
-#ifndef CLB_WM
-#define CLB_WM 64
-#endif
-#ifndef CLB_WN
-#define CLB_WN 32
 #endif
 /*
  * Bulk copies: a stage is refilled CLB_LAG steps after work-item 0 read it, 1 .. CLB_STAGES - 1:
@@ -58,26 +39,17 @@
 #ifndef CLB_LAG
 #define CLB_LAG 1
 #endif
-/* Tile rows that are walked together, so that their panels of A stay in L2. */
-#ifndef CLB_GROUP
-#define CLB_GROUP 8
-#endif
-#ifndef CLB_PACK_WG
-#define CLB_PACK_WG 256
-#endif
 
-#define CLB_WARPS_M     (CLB_MR / CLB_WM)
-#define CLB_WARPS       ((CLB_MR / CLB_WM) * (CLB_NR / CLB_WN))
-#define CLB_WG          (32 * CLB_WARPS)
-#define CLB_FM          (CLB_WM / 16)
-#define CLB_FN          (CLB_WN / 8)
-#define CLB_BYTES_A     (CLB_MR * CLB_KU * 8)
-#define CLB_BYTES_B     (CLB_NR * CLB_KU * 8)
-#define CLB_PACK_KERNEL kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
-#define CLB_GEMM_KERNEL kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
+#include "common.h"
+#include "operand.h"
+#include "nv.h"
+#include "nv_warp.h"
 
-#if CLB_MR % CLB_WM || CLB_NR % CLB_WN || CLB_WM % 16 || CLB_WN % 8 || CLB_KU % 16
-#error "tiles must nest: 16 | CLB_WM | CLB_MR, 8 | CLB_WN | CLB_NR, 16 | CLB_KU"
+#define CLB_BYTES_A (CLB_MR * CLB_KU * 8)
+#define CLB_BYTES_B (CLB_NR * CLB_KU * 8)
+
+#if CLB_KU % 16
+#error "CLB_KU must be a multiple of 16"
 #endif
 #if CLB_COPY != 1 && CLB_COPY != 2
 #error "CLB_COPY is 1 or 2"
@@ -86,9 +58,8 @@
 #error "CLB_LAG must be 1 .. CLB_STAGES - 1"
 #endif
 
-#define T double
-
-#include "nv_operand.h"
+#include "nv_copy.h"
+#include "nv_mma.h"
 
 /*
  * One block of the packed operand. Eight rows by four depths are read at a time, so every 32-byte
@@ -97,8 +68,7 @@
 static inline void pack_a(global const double *src, ulong di, ulong dp, uint w, uint k,
                           global double *dst, uint conj)
 {
-    ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
-    global double2 *out = (global double2 *)(dst + block * (CLB_MR * CLB_KU));
+    global double2 *out = (global double2 *)(dst + packed_index() * (CLB_MR * CLB_KU));
 
 #pragma unroll 8
     for (uint e = get_local_id(0); e < CLB_MR * CLB_KU / 2; e += CLB_PACK_WG) {
@@ -115,8 +85,7 @@ static inline void pack_a(global const double *src, ulong di, ulong dp, uint w, 
 static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, uint k,
                           global double *dst, uint conj)
 {
-    ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
-    global double2 *out = (global double2 *)(dst + block * (CLB_NR * CLB_KU));
+    global double2 *out = (global double2 *)(dst + packed_index() * (CLB_NR * CLB_KU));
 
 #pragma unroll 8
     for (uint e = get_local_id(0); e < CLB_NR * CLB_KU / 2; e += CLB_PACK_WG) {
@@ -130,33 +99,20 @@ static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, 
     }
 }
 
-CLB_PACK_KERNEL void clb_pack_a_n(global const double *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
-{
-    pack_a(src + CLB_PARTS * src_off, 1, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
-}
+/* A packing kernel for an operand of which (i, p) is at i*di + p*dp; `parts` are the real rows in
+ * one of the caller's. */
+#define CLB_DMMA_KERNEL(name, pack, di, dp, parts)                                                 \
+    CLB_PACK_KERNEL void name(global const double *src, ulong src_off, ulong ld, uint w, uint k,   \
+                              global double *dst, ulong dst_off CLB_CONJ_PARAMETER)                \
+    {                                                                                              \
+        pack(src + CLB_PARTS * src_off, di, dp, parts * w, CLB_PARTS * k, dst + dst_off,           \
+             CLB_CONJ);                                                                            \
+    }
 
-CLB_PACK_KERNEL void clb_pack_a_t(global const double *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
-{
-    pack_a(src + CLB_PARTS * src_off, ld, 1, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_n(global const double *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
-{
-    pack_b(src + CLB_PARTS * src_off, 1, ld, w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_t(global const double *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global double *dst, ulong dst_off CLB_CONJ_PARAMETER)
-{
-    pack_b(src + CLB_PARTS * src_off, ld, 1, w, CLB_PARTS * k, dst + dst_off, CLB_CONJ);
-}
-
-#include "tile.h"
-#include "nv_copy.h"
-#include "nv_mma.h"
+CLB_DMMA_KERNEL(clb_pack_a_n, pack_a, 1, ld, CLB_PARTS)
+CLB_DMMA_KERNEL(clb_pack_a_t, pack_a, ld, 1, CLB_PARTS)
+CLB_DMMA_KERNEL(clb_pack_b_n, pack_b, 1, ld, 1)
+CLB_DMMA_KERNEL(clb_pack_b_t, pack_b, ld, 1, 1)
 
 /* A row of fragments of C plus a fragment of A times those of B. */
 static inline void multiply_row(const double a[8], double b[CLB_FN][4], double acc[CLB_FN][4],
@@ -211,24 +167,6 @@ static inline void multiply_tile(local const double2 *la, local const double2 *l
         }
     }
 }
-
-/* Asks for this tile of C while the product runs; a tile off the 128-byte lines misses its last
- * ones. */
-static inline void prefetch_tile(global const double *c, ulong ldc, uint m, uint n, uint row,
-                                 uint col)
-{
-    for (uint e = get_local_id(0); e < CLB_NR * (CLB_MR / 16); e += CLB_WG) {
-        uint r = row + e % (CLB_MR / 16) * 16;
-        uint s = col + e / (CLB_MR / 16);
-
-        if (r < m && s < n)
-            prefetch_line(c + r + s * ldc);
-    }
-}
-
-/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the
- * other (clb_dmat_update). */
-#define CLB_IN_ORDER 2
 
 /* acc = -C. */
 static inline void load_tile(double acc[CLB_FM][CLB_FN][4], uint m, uint n, global const double *c,
@@ -406,14 +344,14 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
     pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
     pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
     if (beta == CLB_IN_ORDER) {
-        load_tile(acc, m, n, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WM + lane / 4,
-                  tile.y * CLB_NR + wn * CLB_WN + lane % 4 * 2);
+        load_tile(acc, m, n, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WARP_M + lane / 4,
+                  tile.y * CLB_NR + wn * CLB_WARP_N + lane % 4 * 2);
         beta = 0.0;
     }
     if (beta != 0.0)
         prefetch_tile(c + c_off, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
     multiply_panels(pa, pb, steps, la, lb, wm * (CLB_FM * 128) + lane, wn * (CLB_FN * 64) + lane,
                     barriers, acc, exchange);
-    store_tile(acc, m, n, alpha, beta, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WM + lane / 4,
-               tile.y * CLB_NR + wn * CLB_WN + lane % 4 * 2);
+    store_tile(acc, m, n, alpha, beta, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WARP_M + lane / 4,
+               tile.y * CLB_NR + wn * CLB_WARP_N + lane % 4 * 2);
 }

@@ -26,57 +26,27 @@
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local 384, global 384 * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
- * With CLB_COMPLEX the packing kernels read complex operands: see nv_operand.h.
+ * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  *
  * Building needs a patch: see nv_wgmma.h.
  */
 
-/* Tile of C of one work-group: 64 rows for each of the two consumer warpgroups by 128 or 192. */
-#ifndef CLB_MR
-#define CLB_MR 128
-#endif
-#ifndef CLB_NR
-#define CLB_NR 128
-#endif
-/* Depth of one stage, and of what the tensor core adds up. */
+/* 64 rather than 32: see above. */
 #ifndef CLB_KU
 #define CLB_KU 64
-#endif
-#ifndef CLB_STAGES
-#define CLB_STAGES 3
 #endif
 #ifndef CLB_SPREAD
 #define CLB_SPREAD 20
 #endif
-/* Tile rows that are walked together, so that their panels of A stay in L2. */
-#ifndef CLB_GROUP
-#define CLB_GROUP 8
-#endif
-#ifndef CLB_PACK_WG
-#define CLB_PACK_WG 256
-#endif
 
-#define CLB_WG 384
-/* Byte distance from a chunk of 8 depths to the next; bytes of a piece, of the tail, of a stage. */
-#define CLB_CHUNK(width) ((width)*16)
-#define CLB_PIECE(width) ((width)*CLB_KU * 2)
-#define CLB_TAIL         128
+#define CLB_TYPE "f16"
+
+#include "common.h"
+#include "operand.h"
+#include "nv.h"
+#include "nv_split.h"
+
 #define CLB_BLOCK(width) (CLB_PIECE(width) * 2 + CLB_TAIL)
-#define CLB_BYTES_A      CLB_BLOCK(CLB_MR)
-#define CLB_BYTES_B      CLB_BLOCK(CLB_NR)
-#define CLB_PACK_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
-#define CLB_GEMM_KERNEL  kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
-/* A work-item's sums: fragments of 16 x 8, 4 elements each, CLB_FN fragments in a row. */
-#define CLB_FN  (CLB_NR / 8)
-#define CLB_ACC (CLB_FN * 4)
-
-#if CLB_MR != 128 || (CLB_NR != 128 && CLB_NR != 192) || CLB_KU % 16
-#error "CLB_MR is 128, CLB_NR 128 or 192, CLB_KU a multiple of 16"
-#endif
-
-#ifndef CLB_EMULATE
-#define CLB_EMULATE 0
-#endif
 
 #if CLB_EMULATE
 
@@ -196,12 +166,7 @@ static inline void pack_block(local const float *block, local uint *largest, glo
         ((global float *)(dst + 2 * CLB_PIECE(width)))[get_local_id(0)] = power_of_two(-shift);
 }
 
-#define CLB_COPY 1
-#define T        float
-
-#include "nv_operand.h"
-
-/* The work-group's block into local memory: rows contiguous in the source, or depths. */
+/* As load_depths, rows contiguous in the source. */
 static inline void load_rows(global const float *src, ulong ld, uint w, uint k, uint width,
                              bool of_a, uint conj, local float *block)
 {
@@ -214,74 +179,27 @@ static inline void load_rows(global const float *src, ulong ld, uint w, uint k, 
     }
 }
 
-static inline void load_depths(global const float *src, ulong ld, uint w, uint k, uint width,
-                               bool of_a, uint conj, local float *block)
-{
-#pragma unroll 8
-    for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
-        uint i = get_group_id(0) * width + e / CLB_KU;
-        uint p = get_group_id(1) * CLB_KU + e % CLB_KU;
-
-        block[e % CLB_KU * (width + 1) + e / CLB_KU] = element(src, ld, 1, w, k, i, p, of_a, conj);
+/* A packing kernel for an operand in panels of `width` rows; `parts` are the real rows in one of
+ * the caller's. */
+#define CLB_FP16_KERNEL(name, width, parts, load, of_a)                                            \
+    CLB_PACK_KERNEL void name(global const float *src, ulong src_off, ulong ld, uint w, uint k,    \
+                              global uchar *dst, ulong dst_off,                                    \
+                              global uint *flag CLB_CONJ_PARAMETER)                                \
+    {                                                                                              \
+        local float block[CLB_KU * (width + 1)];                                                   \
+        local uint largest[width + CLB_KU + 1];                                                    \
+                                                                                                   \
+        load(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k, width, of_a, CLB_CONJ,       \
+             block);                                                                               \
+        pack_block(block, largest, dst + dst_off + packed_index() * CLB_BLOCK(width), width,       \
+                   flag);                                                                          \
     }
-}
 
-static inline global uchar *packed_block(global uchar *dst, ulong dst_off, uint width)
-{
-    ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
+CLB_FP16_KERNEL(clb_pack_a_n, CLB_MR, CLB_PARTS, load_rows, true)
+CLB_FP16_KERNEL(clb_pack_a_t, CLB_MR, CLB_PARTS, load_depths, true)
+CLB_FP16_KERNEL(clb_pack_b_n, CLB_NR, 1, load_rows, false)
+CLB_FP16_KERNEL(clb_pack_b_t, CLB_NR, 1, load_depths, false)
 
-    return dst + dst_off + block * CLB_BLOCK(width);
-}
-
-CLB_PACK_KERNEL void clb_pack_a_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local float block[CLB_KU * (CLB_MR + 1)];
-    local uint largest[CLB_MR + CLB_KU + 1];
-
-    load_rows(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, CLB_MR, true, CLB_CONJ,
-              block);
-    pack_block(block, largest, packed_block(dst, dst_off, CLB_MR), CLB_MR, flag);
-}
-
-CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local float block[CLB_KU * (CLB_MR + 1)];
-    local uint largest[CLB_MR + CLB_KU + 1];
-
-    load_depths(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, CLB_MR, true, CLB_CONJ,
-                block);
-    pack_block(block, largest, packed_block(dst, dst_off, CLB_MR), CLB_MR, flag);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local float block[CLB_KU * (CLB_NR + 1)];
-    local uint largest[CLB_NR + CLB_KU + 1];
-
-    load_rows(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, CLB_NR, false, CLB_CONJ, block);
-    pack_block(block, largest, packed_block(dst, dst_off, CLB_NR), CLB_NR, flag);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local float block[CLB_KU * (CLB_NR + 1)];
-    local uint largest[CLB_NR + CLB_KU + 1];
-
-    load_depths(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, CLB_NR, false, CLB_CONJ, block);
-    pack_block(block, largest, packed_block(dst, dst_off, CLB_NR), CLB_NR, flag);
-}
-
-#define CLB_TYPE "f16"
-
-#include "tile.h"
 #include "nv_copy.h"
 #include "nv_mma.h"
 #include "nv_tile.h"

@@ -15,24 +15,16 @@
  *
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
- *   clb_gemm:   local CLB_WG = (CLB_MR/CLB_TM) * (CLB_NR/CLB_TN),
+ *   clb_gemm:   local CLB_WG = (CLB_MR/CLB_WM) * (CLB_NR/CLB_WN),
  *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
  *
  * Every entry of C is one chain of fused multiply-adds in ascending depth, whatever the tile.
  *
- * With CLB_COMPLEX the packing kernels read complex operands, interleaved pairs (re, im), as the
- * real ones whose product is the complex one, interleaved: A, m x k, is 2m x 2k with blocks
- * [re -im; im re], B, k x n, is 2k x n with the rows re and im in turn. Their src_off, ld, w and k
- * count complex elements, and `conj` asks for the conjugates; all else is the real operand's.
+ * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  */
 
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 0
-#endif
-/* 1: the packing kernels read complex operands. */
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
+#include "common.h"
+
 /* Tile of C of one work-group, and depth of one step. */
 #ifndef CLB_MR
 #define CLB_MR 64
@@ -44,11 +36,11 @@
 #define CLB_KU 16
 #endif
 /* Tile of C of one work-item. */
-#ifndef CLB_TM
-#define CLB_TM 4
+#ifndef CLB_WM
+#define CLB_WM 4
 #endif
-#ifndef CLB_TN
-#define CLB_TN 4
+#ifndef CLB_WN
+#define CLB_WN 4
 #endif
 /* Elements per access to local memory and packed panels: 1, 2 or 4. */
 #ifndef CLB_VW
@@ -64,14 +56,10 @@
  * right.
  */
 #ifndef CLB_LX
-#define CLB_LX (CLB_MR / CLB_TM)
+#define CLB_LX (CLB_MR / CLB_WM)
 #endif
 #ifndef CLB_LY
 #define CLB_LY 1
-#endif
-/* Tile rows that are walked together, so that their panels of A stay in the device's cache. */
-#ifndef CLB_GROUP
-#define CLB_GROUP 8
 #endif
 /* 0: copies through registers, two stages. 1: NVIDIA's bulk copies (compute capability >= 9.0). */
 #ifndef CLB_COPY
@@ -84,16 +72,12 @@
 #ifndef CLB_UNROLL
 #define CLB_UNROLL CLB_KU
 #endif
-#ifndef CLB_PACK_WG
-#define CLB_PACK_WG 256
-#endif
-
-#define CLB_WX (CLB_MR / CLB_TM)
-#define CLB_WY (CLB_NR / CLB_TN)
+#define CLB_WX (CLB_MR / CLB_WM)
+#define CLB_WY (CLB_NR / CLB_WN)
 #define CLB_WG (CLB_WX * CLB_WY)
 
-#if CLB_MR % CLB_TM || CLB_NR % CLB_TN || CLB_TM % CLB_VW || CLB_TN % CLB_VW
-#error "tiles must nest: CLB_VW | CLB_TM | CLB_MR and CLB_VW | CLB_TN | CLB_NR"
+#if CLB_MR % CLB_WM || CLB_NR % CLB_WN || CLB_WM % CLB_VW || CLB_WN % CLB_VW
+#error "tiles must nest: CLB_VW | CLB_WM | CLB_MR and CLB_VW | CLB_WN | CLB_NR"
 #endif
 #if CLB_WX % CLB_LX || CLB_WY % CLB_LY
 #error "CLB_LX x CLB_LY must divide the grid of work-items"
@@ -112,24 +96,13 @@
 #error "CLB_UNROLL must divide CLB_KU"
 #endif
 
-#if CLB_DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#define T double
-#else
-#define T float
-#endif
-#define CLB_CAT_(a, b) a##b
-#define CLB_CAT(a, b)  CLB_CAT_(a, b)
 #if CLB_VW == 1
-#define V                T
+#define V                real
 #define CLB_UNPACK(v, p) (*(p) = (v))
 #else
-#define V                CLB_CAT(T, CLB_VW)
-#define CLB_UNPACK(v, p) CLB_CAT(vstore, CLB_VW)(v, 0, p)
+#define V                CLB_JOIN(CLB_REAL, CLB_VW)
+#define CLB_UNPACK(v, p) CLB_JOIN(vstore, CLB_VW)(v, 0, p)
 #endif
-
-#define CLB_PACK_KERNEL kernel __attribute__((reqd_work_group_size(CLB_PACK_WG, 1, 1)))
-#define CLB_GEMM_KERNEL kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1)))
 
 /* Without a fast fma() product and sum are left to the compiler, which fuses them if it can. */
 #if CLB_DOUBLE || defined(FP_FAST_FMAF)
@@ -137,6 +110,9 @@
 #else
 #define CLB_FMA(a, b, c) ((a) * (b) + (c))
 #endif
+
+#include "operand.h"
+#include "tile.h"
 
 /* Where the panels' block of this work-group begins in the packed operand. */
 static inline ulong pack_base(ulong dst_off, uint width)
@@ -146,28 +122,9 @@ static inline ulong pack_base(ulong dst_off, uint width)
     return dst_off + (get_group_id(0) * depth + get_group_id(1) * CLB_KU) * width;
 }
 
-/*
- * Element (i, p) of an operand of which (0, 0) is at src: at i*di + p*dp, or, of a complex operand,
- * re or im of the pair there with half of the indices that count both.
- */
-static inline T element(global const T *src, ulong di, ulong dp, uint i, uint p, bool of_a,
-                        uint conj)
-{
-#if CLB_COMPLEX
-    uint half_i = of_a ? i / 2 : i;
-    uint part = (of_a ? i ^ p : p) & 1;
-    bool negative = part && (of_a ? (i & 1) == conj : conj != 0);
-    T x = src[2 * (half_i * di + p / 2 * dp) + part];
-
-    return negative ? -x : x;
-#else
-    return src[i * di + p * dp];
-#endif
-}
-
 /* Rows contiguous in the source: reads and writes run along the rows. */
-static inline void pack_n(global const T *src, ulong ld, uint w, uint k, global T *dst, uint width,
-                          bool of_a, uint conj)
+static inline void pack_n(global const real *src, ulong ld, uint w, uint k, global real *dst,
+                          uint width, bool of_a, uint conj)
 {
     uint row0 = get_group_id(0) * width;
     uint p0 = get_group_id(1) * CLB_KU;
@@ -177,13 +134,13 @@ static inline void pack_n(global const T *src, ulong ld, uint w, uint k, global 
         uint i = row0 + e % width;
         uint p = p0 + e / width;
 
-        dst[e] = i < w && p < k ? element(src, 1, ld, i, p, of_a, conj) : (T)0;
+        dst[e] = element(src, 1, ld, w, k, i, p, of_a, conj);
     }
 }
 
 /* Depths contiguous in the source: reads run along the depth, the odd row pitch turns the block. */
-static inline void pack_t(global const T *src, ulong ld, uint w, uint k, global T *dst, uint width,
-                          local T *block, bool of_a, uint conj)
+static inline void pack_t(global const real *src, ulong ld, uint w, uint k, global real *dst,
+                          uint width, local real *block, bool of_a, uint conj)
 {
     uint row0 = get_group_id(0) * width;
     uint p0 = get_group_id(1) * CLB_KU;
@@ -194,7 +151,7 @@ static inline void pack_t(global const T *src, ulong ld, uint w, uint k, global 
         uint p = p0 + e % CLB_KU;
 
         block[(e % CLB_KU) * (width + 1) + e / CLB_KU] =
-            i < w && p < k ? element(src, ld, 1, i, p, of_a, conj) : (T)0;
+            element(src, ld, 1, w, k, i, p, of_a, conj);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 16
@@ -202,93 +159,77 @@ static inline void pack_t(global const T *src, ulong ld, uint w, uint k, global 
         dst[e] = block[e / width * (width + 1) + e % width];
 }
 
-#if CLB_COMPLEX
-#define CLB_CONJ_PARAMETER , uint conj
-#define CLB_CONJ           conj
-#define CLB_PARTS          2
-#else
-#define CLB_CONJ_PARAMETER
-#define CLB_CONJ  0
-#define CLB_PARTS 1
-#endif
-
-CLB_PACK_KERNEL void clb_pack_a_n(global const T *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+CLB_PACK_KERNEL void clb_pack_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
     pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
            dst + pack_base(dst_off, CLB_MR), CLB_MR, true, CLB_CONJ);
 }
 
-CLB_PACK_KERNEL void clb_pack_a_t(global const T *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+CLB_PACK_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
-    local T block[CLB_KU * (CLB_MR + 1)];
+    local real block[CLB_KU * (CLB_MR + 1)];
 
     pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
            dst + pack_base(dst_off, CLB_MR), CLB_MR, block, true, CLB_CONJ);
 }
 
-CLB_PACK_KERNEL void clb_pack_b_n(global const T *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+CLB_PACK_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
     pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
            CLB_NR, false, CLB_CONJ);
 }
 
-CLB_PACK_KERNEL void clb_pack_b_t(global const T *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global T *dst, ulong dst_off CLB_CONJ_PARAMETER)
+CLB_PACK_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
+                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
 {
-    local T block[CLB_KU * (CLB_NR + 1)];
+    local real block[CLB_KU * (CLB_NR + 1)];
 
     pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
            CLB_NR, block, false, CLB_CONJ);
 }
 
-#include "tile.h"
-
 /* acc[j][i] += A(i, p) * B(p, j) over the tile's CLB_KU depths; x, y: place of the work-item. */
-static inline void multiply_tile(local const T *la, local const T *lb, uint x, uint y,
-                                 T acc[CLB_TN][CLB_TM])
+static inline void multiply_tile(local const real *la, local const real *lb, uint x, uint y,
+                                 real acc[CLB_WN][CLB_WM])
 {
     la += x * CLB_VW;
     lb += y * CLB_VW;
 #pragma unroll CLB_UNROLL
     for (uint p = 0; p < CLB_KU; p++) {
-        T a[CLB_TM];
-        T b[CLB_TN];
+        real a[CLB_WM];
+        real b[CLB_WN];
 
 #pragma unroll
-        for (uint i = 0; i < CLB_TM; i += CLB_VW)
+        for (uint i = 0; i < CLB_WM; i += CLB_VW)
             CLB_UNPACK(*(local const V *)(la + p * CLB_MR + i * CLB_WX), a + i);
 #pragma unroll
-        for (uint j = 0; j < CLB_TN; j += CLB_VW)
+        for (uint j = 0; j < CLB_WN; j += CLB_VW)
             CLB_UNPACK(*(local const V *)(lb + p * CLB_NR + j * CLB_WY), b + j);
 #pragma unroll
-        for (uint j = 0; j < CLB_TN; j++) {
+        for (uint j = 0; j < CLB_WN; j++) {
 #pragma unroll
-            for (uint i = 0; i < CLB_TM; i++)
+            for (uint i = 0; i < CLB_WM; i++)
                 acc[j][i] = CLB_FMA(a[i], b[j], acc[j][i]);
         }
     }
 }
 
-/* As beta with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted one after the
- * other (clb_dmat_update). */
-#define CLB_IN_ORDER 2
-
 /* acc = -C. */
-static inline void load_tile(T acc[CLB_TN][CLB_TM], uint m, uint n, global const T *c, ulong ldc,
-                             uint row, uint col)
+static inline void load_tile(real acc[CLB_WN][CLB_WM], uint m, uint n, global const real *c,
+                             ulong ldc, uint row, uint col)
 {
 #pragma unroll
-    for (uint j = 0; j < CLB_TN; j++) {
+    for (uint j = 0; j < CLB_WN; j++) {
         uint s = col + j / CLB_VW * CLB_VW * CLB_WY + j % CLB_VW;
 
 #pragma unroll
-        for (uint i = 0; i < CLB_TM; i++) {
+        for (uint i = 0; i < CLB_WM; i++) {
             uint r = row + i / CLB_VW * CLB_VW * CLB_WX + i % CLB_VW;
 
-            acc[j][i] = r < m && s < n ? -c[r + s * ldc] : (T)0;
+            acc[j][i] = r < m && s < n ? -c[r + s * ldc] : (real)0;
         }
     }
 }
@@ -297,42 +238,42 @@ static inline void load_tile(T acc[CLB_TN][CLB_TM], uint m, uint n, global const
  * The loads of C come before all stores of the same batch: the compiler can't move them across
  * stores that may alias, and one round trip to memory per entry would cost two thirds of the rate.
  */
-static inline void store_tile(T acc[CLB_TN][CLB_TM], uint m, uint n, T alpha, T beta, global T *c,
-                              ulong ldc, uint row, uint col)
+static inline void store_tile(real acc[CLB_WN][CLB_WM], uint m, uint n, real alpha, real beta,
+                              global real *c, ulong ldc, uint row, uint col)
 {
 #pragma unroll
-    for (uint j0 = 0; j0 < CLB_TN; j0 += CLB_VW) {
+    for (uint j0 = 0; j0 < CLB_WN; j0 += CLB_VW) {
         uint j1 = col + j0 * CLB_WY;
-        T old[CLB_VW][CLB_TM];
+        real old[CLB_VW][CLB_WM];
 
-        if (beta != (T)0) {
+        if (beta != (real)0) {
 #pragma unroll
             for (uint j = 0; j < CLB_VW; j++) {
 #pragma unroll
-                for (uint i = 0; i < CLB_TM; i++) {
+                for (uint i = 0; i < CLB_WM; i++) {
                     uint r = row + i / CLB_VW * CLB_VW * CLB_WX + i % CLB_VW;
 
-                    old[j][i] = r < m && j1 + j < n ? c[r + (j1 + j) * ldc] : (T)0;
+                    old[j][i] = r < m && j1 + j < n ? c[r + (j1 + j) * ldc] : (real)0;
                 }
             }
 #pragma unroll
             for (uint j = 0; j < CLB_VW; j++) {
 #pragma unroll
-                for (uint i = 0; i < CLB_TM; i++)
+                for (uint i = 0; i < CLB_WM; i++)
                     old[j][i] = CLB_FMA(alpha, acc[j0 + j][i], beta * old[j][i]);
             }
         } else {
 #pragma unroll
             for (uint j = 0; j < CLB_VW; j++) {
 #pragma unroll
-                for (uint i = 0; i < CLB_TM; i++)
-                    old[j][i] = CLB_FMA(alpha, acc[j0 + j][i], (T)0);
+                for (uint i = 0; i < CLB_WM; i++)
+                    old[j][i] = CLB_FMA(alpha, acc[j0 + j][i], (real)0);
             }
         }
 #pragma unroll
         for (uint j = 0; j < CLB_VW; j++) {
 #pragma unroll
-            for (uint i = 0; i < CLB_TM; i++) {
+            for (uint i = 0; i < CLB_WM; i++) {
                 uint r = row + i / CLB_VW * CLB_VW * CLB_WX + i % CLB_VW;
 
                 if (r < m && j1 + j < n)
@@ -352,8 +293,8 @@ static inline void store_tile(T acc[CLB_TN][CLB_TM], uint m, uint n, T alpha, T 
  * Two stages: the next tile is on its way in registers while the present one is multiplied, and one
  * barrier a step is enough, because the stage written was last read before the barrier passed.
  */
-static inline void multiply_panels(global const T *pa, global const T *pb, uint steps, uint x,
-                                   uint y, local T *la, local T *lb, T acc[CLB_TN][CLB_TM])
+static inline void multiply_panels(global const real *pa, global const real *pb, uint steps, uint x,
+                                   uint y, local real *la, local real *lb, real acc[CLB_WN][CLB_WM])
 {
     uint id = get_local_id(0);
     V ra[CLB_CA];
@@ -392,12 +333,12 @@ static inline void multiply_panels(global const T *pa, global const T *pb, uint 
 
 #include "nv_copy.h"
 
-#define CLB_BYTES_A (CLB_MR * CLB_KU * (uint)sizeof(T))
-#define CLB_BYTES_B (CLB_NR * CLB_KU * (uint)sizeof(T))
+#define CLB_BYTES_A (CLB_MR * CLB_KU * (uint)sizeof(real))
+#define CLB_BYTES_B (CLB_NR * CLB_KU * (uint)sizeof(real))
 
 /* Asks for the tiles of one step; the stage's barrier completes when all its bytes have arrived. */
-static inline void fetch_step(global const T *pa, global const T *pb, uint step, local T *la,
-                              local T *lb, uint full)
+static inline void fetch_step(global const real *pa, global const real *pb, uint step,
+                              local real *la, local real *lb, uint full)
 {
     expect_bytes(full, CLB_BYTES_A + CLB_BYTES_B);
     bulk_copy((uint)la, pa + (ulong)step * (CLB_MR * CLB_KU), CLB_BYTES_A, full);
@@ -408,9 +349,9 @@ static inline void fetch_step(global const T *pa, global const T *pb, uint step,
  * CLB_STAGES stages. A stage is refilled by work-item 0 one step after it was last read, behind the
  * work-group barrier that all its readers have passed.
  */
-static inline void multiply_panels(global const T *pa, global const T *pb, uint steps, uint x,
-                                   uint y, local T *la, local T *lb, local ulong *full,
-                                   T acc[CLB_TN][CLB_TM])
+static inline void multiply_panels(global const real *pa, global const real *pb, uint steps, uint x,
+                                   uint y, local real *la, local real *lb, local ulong *full,
+                                   real acc[CLB_WN][CLB_WM])
 {
     uint bars = (uint)full;
     bool leader = get_local_id(0) == 0;
@@ -448,28 +389,28 @@ static inline void multiply_panels(global const T *pa, global const T *pb, uint 
 
 #endif
 
-CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, T alpha, T beta, global const T *pa,
-                              ulong pa_off, global const T *pb, ulong pb_off, global T *c,
+CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
+                              ulong pa_off, global const real *pb, ulong pb_off, global real *c,
                               ulong c_off, ulong ldc)
 {
-    local T la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
-    local T lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
+    local real la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
+    local real lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
     uint2 tile = tile_of_group(m, n);
     uint steps = (k - 1) / CLB_KU + 1;
     uint id = get_local_id(0);
     uint block = id / (CLB_LX * CLB_LY);
     uint x = block % (CLB_WX / CLB_LX) * CLB_LX + id % CLB_LX;
     uint y = block / (CLB_WX / CLB_LX) * CLB_LY + id / CLB_LX % CLB_LY;
-    T acc[CLB_TN][CLB_TM];
+    real acc[CLB_WN][CLB_WM];
 
-    for (uint j = 0; j < CLB_TN; j++) {
-        for (uint i = 0; i < CLB_TM; i++)
-            acc[j][i] = (T)0;
+    for (uint j = 0; j < CLB_WN; j++) {
+        for (uint i = 0; i < CLB_WM; i++)
+            acc[j][i] = (real)0;
     }
-    if (beta == (T)CLB_IN_ORDER) {
+    if (beta == (real)CLB_IN_ORDER) {
         load_tile(acc, m, n, c + c_off, ldc, tile.x * CLB_MR + x * CLB_VW,
                   tile.y * CLB_NR + y * CLB_VW);
-        beta = (T)0;
+        beta = (real)0;
     }
     pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
     pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);

@@ -34,12 +34,9 @@
  * equals; a NaN is chosen only if it is in the first place. Multipliers are computed by division,
  * so that LAPACK's check for pivots below sfmin is not needed. */
 
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 0
-#endif
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
+#include "common.h"
+
+/* Columns of a panel, at most. */
 #ifndef CLB_WIDTH
 #define CLB_WIDTH 32
 #endif
@@ -66,37 +63,31 @@
 
 /* Rows are accessed in vectors of 16 bytes where all work-items read the same. */
 #if CLB_DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-typedef double real;
 typedef double2 wide;
 #define REAL_WORDS   2
 #define WIDE         2
 #define make_wide(x) ((double2)((x)[0], (x)[1]))
 #else
-typedef float real;
 typedef float4 wide;
 #define REAL_WORDS   1
 #define WIDE         4
 #define make_wide(x) ((float4)((x)[0], (x)[1], (x)[2], (x)[3]))
 #endif
 
-#define PARTS     (CLB_COMPLEX ? 2 : 1)
-#define REALS     (CLB_WIDTH * PARTS) /* in a row */
+#define REALS     (CLB_WIDTH * CLB_PARTS) /* in a row */
 #define ROW_WORDS (REALS * REAL_WORDS)
 #define SLOT      (ROW_WORDS + 4) /* a row and its position; whole vectors */
 #define NOBODY    0xffffffffu     /* position: the group has no candidate */
 #define BATCH     4               /* words that a work-item has in flight */
 
 /* Words of the first `width` columns. */
-#define WORDS_OF(width) ((width)*PARTS * REAL_WORDS)
+#define WORDS_OF(width) ((width)*CLB_PARTS * REAL_WORDS)
 
 /* A row stays in registers only if everything is inlined and the bounds of every loop over it are
  * constants before that; so loops run over the whole row and compare with `width` inside. */
-#define INLINE static inline __attribute__((always_inline))
-
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-INLINE void take_wide(wide v, real *x)
+CLB_INLINE void take_wide(wide v, real *x)
 {
     x[0] = v.x;
     x[1] = v.y;
@@ -106,7 +97,7 @@ INLINE void take_wide(wide v, real *x)
 #endif
 }
 
-INLINE real magnitude(const real *x)
+CLB_INLINE real magnitude(const real *x)
 {
 #if CLB_COMPLEX
     return fabs(x[0]) + fabs(x[1]);
@@ -126,7 +117,7 @@ typedef uint code;
 #define bits_of(x) as_uint(x)
 #endif
 
-INLINE code code_of(const real *x, uint pos, uint j)
+CLB_INLINE code code_of(const real *x, uint pos, uint j)
 {
     real size = magnitude(x);
     if (isnan(size))
@@ -143,7 +134,7 @@ struct best {
 
 #define NO_ONE ((struct best){0, NOBODY, 0})
 
-INLINE void take(struct best *best, code key, uint pos, uint index)
+CLB_INLINE void take(struct best *best, code key, uint pos, uint index)
 {
     if (key > best->key || (key == best->key && pos < best->pos)) {
         best->key = key;
@@ -153,7 +144,7 @@ INLINE void take(struct best *best, code key, uint pos, uint index)
 }
 
 #if CLB_SHUFFLE == 2
-INLINE uint largest(uint value)
+CLB_INLINE uint largest(uint value)
 {
     uint result;
     asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
@@ -161,7 +152,7 @@ INLINE uint largest(uint value)
 }
 
 /* Find the best of the lanes of a warp, in all lanes; its index only if `indexed`. */
-INLINE void best_of_warp(struct best *best, const bool indexed)
+CLB_INLINE void best_of_warp(struct best *best, const bool indexed)
 {
     const uint low = (uint)best->key;
     bool is_best = true;
@@ -183,7 +174,7 @@ INLINE void best_of_warp(struct best *best, const bool indexed)
     best->pos = part;
 }
 #elif CLB_SHUFFLE
-INLINE uint shuffle(uint value, uint lanes)
+CLB_INLINE uint shuffle(uint value, uint lanes)
 {
     uint result;
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
@@ -192,7 +183,7 @@ INLINE uint shuffle(uint value, uint lanes)
     return result;
 }
 
-INLINE void best_of_warp(struct best *best, const bool indexed)
+CLB_INLINE void best_of_warp(struct best *best, const bool indexed)
 {
     for (uint lanes = 16; lanes > 0; lanes /= 2) {
         uint index = indexed ? shuffle(best->index, lanes) : 0, pos = shuffle(best->pos, lanes);
@@ -210,7 +201,7 @@ INLINE void best_of_warp(struct best *best, const bool indexed)
 
 /* Find the best of the work-group, in all work-items, without its index. The arrays have one
  * element per warp. */
-INLINE void best_of_group(struct best *best, __local code *keys, __local uint *poss)
+CLB_INLINE void best_of_group(struct best *best, local code *keys, local uint *poss)
 {
     uint item = get_local_id(0), lane = item % 32;
     best_of_warp(best, false);
@@ -226,7 +217,7 @@ INLINE void best_of_group(struct best *best, __local code *keys, __local uint *p
 #else
 #define REDUCED CLB_PANEL_WG
 
-INLINE void best_of_group(struct best *best, __local code *keys, __local uint *poss)
+CLB_INLINE void best_of_group(struct best *best, local code *keys, local uint *poss)
 {
     uint item = get_local_id(0);
     keys[item] = best->key;
@@ -251,22 +242,22 @@ INLINE void best_of_group(struct best *best, __local code *keys, __local uint *p
 
 /* The index in a slot of word w of those that are exchanged: `words` words of the row, then the
  * position. */
-INLINE uint word_number(uint w, uint words)
+CLB_INLINE uint word_number(uint w, uint words)
 {
     return w < words ? w : ROW_WORDS;
 }
 
 /* Publish this group's candidate. */
-INLINE void publish(volatile __global ulong *turn, const __local uint *slot, uint words, uint tag)
+CLB_INLINE void publish(volatile global ulong *turn, const local uint *slot, uint words, uint tag)
 {
-    volatile __global ulong *to = turn + (ulong)get_group_id(0) * SLOT;
+    volatile global ulong *to = turn + (ulong)get_group_id(0) * SLOT;
     for (uint w = get_local_id(0); w <= words; w += CLB_PANEL_WG)
         to[word_number(w, words)] = (ulong)tag << 32 | slot[word_number(w, words)];
 }
 
 /* Read the candidates of all groups to `slots`; false when one did not arrive. */
-INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint words, uint tag,
-                   const uint patience)
+CLB_INLINE bool gather(volatile global ulong *turn, local uint *slots, uint words, uint tag,
+                       const uint patience)
 {
     const uint each = words + 1, count = (uint)get_num_groups(0) * each;
     for (uint base = get_local_id(0); base < count; base += BATCH * CLB_PANEL_WG) {
@@ -297,15 +288,15 @@ INLINE bool gather(volatile __global ulong *turn, __local uint *slots, uint word
 }
 
 /* Choose the best candidate of all groups; returns its number to all work-items. */
-INLINE uint choose(const __local uint *slots, uint j)
+CLB_INLINE uint choose(const local uint *slots, uint j)
 {
     const uint groups = get_num_groups(0), lanes = CLB_SHUFFLE ? 32 : 1;
     struct best best = NO_ONE;
     for (uint g = get_local_id(0) % lanes; g < groups; g += lanes) {
-        const __local uint *slot = slots + g * SLOT;
-        const __local real *row = (const __local real *)slot;
-        real x[PARTS];
-        for (uint part = 0; part < PARTS; part++)
+        const local uint *slot = slots + g * SLOT;
+        const local real *row = (const local real *)slot;
+        real x[CLB_PARTS];
+        for (uint part = 0; part < CLB_PARTS; part++)
             x[part] = row[part];
         if (slot[ROW_WORDS] != NOBODY)
             take(&best, code_of(x, slot[ROW_WORDS], j), slot[ROW_WORDS], g);
@@ -319,7 +310,7 @@ INLINE uint choose(const __local uint *slots, uint j)
 /* ---- elimination ----------------------------------------------------------------------------- */
 
 /* x /= pivot, by Smith's method when complex. A zero pivot leaves x as it is. */
-INLINE void divide(real *x, const real *pivot)
+CLB_INLINE void divide(real *x, const real *pivot)
 {
 #if CLB_COMPLEX
     real a = pivot[0], b = pivot[1], re = x[0], im = x[1];
@@ -341,7 +332,7 @@ INLINE void divide(real *x, const real *pivot)
 }
 
 /* c -= l * u */
-INLINE void subtract_product(real *c, const real *l, const real *u)
+CLB_INLINE void subtract_product(real *c, const real *l, const real *u)
 {
 #if CLB_COMPLEX
     c[0] = fma(-l[0], u[0], fma(l[1], u[1], c[0]));
@@ -355,21 +346,20 @@ INLINE void subtract_product(real *c, const real *l, const real *u)
 
 /* Parameters: the work-group's local memory. */
 #define SHARED                                                                                     \
-    __local code *keys, __local uint *poss, __local uint *mine, __local uint *slots,               \
-        __local uint *lost
+    local code *keys, local uint *poss, local uint *mine, local uint *slots, local uint *lost
 #define SHARED_AS_IS keys, poss, mine, slots, lost
 
 /* Copy the group's best row to `mine`: its first `width` columns and its position. `best` is this
  * work-item's own row. */
-INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
+CLB_INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
 {
     const uint pos = best.pos;
     best_of_group(&best, keys, poss);
     if (pos == best.pos && pos != NOBODY) {
 #pragma unroll
         for (uint c = 0; c < REALS / WIDE; c++)
-            if (c < width * PARTS / WIDE)
-                ((__local wide *)mine)[c] = make_wide(r + c * WIDE);
+            if (c < width * CLB_PARTS / WIDE)
+                ((local wide *)mine)[c] = make_wide(r + c * WIDE);
     }
     if (get_local_id(0) == 0)
         mine[ROW_WORDS] = best.pos;
@@ -378,13 +368,13 @@ INLINE void nominate(const real *r, struct best best, const uint width, SHARED)
 
 /* Returns the pivot row, the best of all groups' candidates. Sets *lost if a candidate did not
  * arrive. */
-INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint tag,
-                                 const uint width, SHARED)
+CLB_INLINE const local uint *elect(uint j, volatile global ulong *exchange, uint tag,
+                                   const uint width, SHARED)
 {
     const uint groups = get_num_groups(0);
     if (groups == 1)
         return mine;
-    volatile __global ulong *turn = exchange + (ulong)(j % 2) * groups * SLOT;
+    volatile global ulong *turn = exchange + (ulong)(j % 2) * groups * SLOT;
     publish(turn, mine, WORDS_OF(width), tag + j);
     if (!gather(turn, slots, WORDS_OF(width), tag + j, *lost ? 1 : CLB_PATIENCE))
         *lost = 1;
@@ -393,46 +383,46 @@ INLINE const __local uint *elect(uint j, volatile __global ulong *exchange, uint
 }
 
 /* Shift the row so that the next column is the first. */
-INLINE void shift(real *r, const uint width)
+CLB_INLINE void shift(real *r, const uint width)
 {
 #pragma unroll
-    for (uint c = 0; c < REALS - PARTS; c++) {
-        if (c < (width - 1) * PARTS)
-            r[c] = r[c + PARTS];
+    for (uint c = 0; c < REALS - CLB_PARTS; c++) {
+        if (c < (width - 1) * CLB_PARTS)
+            r[c] = r[c + CLB_PARTS];
     }
 }
 
 /* For rows below the pivot row, whose first element has been divided by the pivot: subtract the
  * multiple of the pivot row, and shift. */
-INLINE void eliminate(real *r, const uint width, const __local uint *pivot_row)
+CLB_INLINE void eliminate(real *r, const uint width, const local uint *pivot_row)
 {
-    real l[PARTS];
+    real l[CLB_PARTS];
 #pragma unroll
-    for (uint part = 0; part < PARTS; part++)
+    for (uint part = 0; part < CLB_PARTS; part++)
         l[part] = r[part];
 #pragma unroll
     for (uint v = 0; v < REALS / WIDE; v++) {
-        if (v * WIDE < width * PARTS) {
+        if (v * WIDE < width * CLB_PARTS) {
             real u[WIDE];
-            take_wide(((const __local wide *)pivot_row)[v], u);
+            take_wide(((const local wide *)pivot_row)[v], u);
 #pragma unroll
-            for (uint w = 0; w < WIDE; w += PARTS) {
+            for (uint w = 0; w < WIDE; w += CLB_PARTS) {
                 const uint c = v * WIDE + w;
-                if (c >= PARTS && c < width * PARTS) {
+                if (c >= CLB_PARTS && c < width * CLB_PARTS) {
 #pragma unroll
-                    for (uint part = 0; part < PARTS; part++)
-                        r[c - PARTS + part] = r[c + part];
-                    subtract_product(r + c - PARTS, l, u + w);
+                    for (uint part = 0; part < CLB_PARTS; part++)
+                        r[c - CLB_PARTS + part] = r[c + part];
+                    subtract_product(r + c - CLB_PARTS, l, u + w);
                 }
             }
         }
     }
 }
 
-INLINE void put_aside(const real *x, __global real *aside)
+CLB_INLINE void put_aside(const real *x, global real *aside)
 {
 #pragma unroll
-    for (uint part = 0; part < PARTS; part++)
+    for (uint part = 0; part < CLB_PARTS; part++)
         aside[part] = x[part];
 }
 
@@ -440,23 +430,23 @@ INLINE void put_aside(const real *x, __global real *aside)
  * number of columns that are left of a row. Returns the position of this work-item's row; *zero
  * becomes the first column + 1 with a zero pivot. (Barriers must not be in conditional code,
  * because of PoCL.) */
-INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, bool exists, uint pos,
-                    uint *zero, __global real *aside, __global int *ipiv, uint first,
-                    volatile __global ulong *exchange, uint tag, SHARED)
+CLB_INLINE uint columns(uint j, uint end, uint steps, real *r, const uint width, bool exists,
+                        uint pos, uint *zero, global real *aside, global int *ipiv, uint first,
+                        volatile global ulong *exchange, uint tag, SHARED)
 {
-    const ulong stride = (ulong)get_global_size(0) * PARTS;
+    const ulong stride = (ulong)get_global_size(0) * CLB_PARTS;
     for (; j < min(end, steps); j++) {
         const bool stands = exists && pos >= j;
         nominate(r, stands ? (struct best){code_of(r, pos, j), pos, 0} : NO_ONE, width,
                  SHARED_AS_IS);
-        const __local uint *pivot_row = elect(j, exchange, tag, width, SHARED_AS_IS);
+        const local uint *pivot_row = elect(j, exchange, tag, width, SHARED_AS_IS);
         if (*lost)
             break;
         const uint pivot_pos = pivot_row[ROW_WORDS];
-        real pivot[PARTS];
+        real pivot[CLB_PARTS];
 #pragma unroll
-        for (uint part = 0; part < PARTS; part++)
-            pivot[part] = ((const __local real *)pivot_row)[part];
+        for (uint part = 0; part < CLB_PARTS; part++)
+            pivot[part] = ((const local real *)pivot_row)[part];
         /* Interchange the positions of rows, not the rows. */
         pos = pos == pivot_pos ? j : pos == j ? pivot_pos : pos;
         if (get_global_id(0) == 0)
@@ -494,7 +484,7 @@ struct range {
 };
 
 /* Note that row `here`, as numbered before the range's interchanges, is row `there` now. */
-INLINE void note_move(uint here, uint there, struct range range, __global uint2 *moves)
+CLB_INLINE void note_move(uint here, uint there, struct range range, global uint2 *moves)
 {
     const uint end = range.first + range.width;
     if (there < end)
@@ -504,37 +494,39 @@ INLINE void note_move(uint here, uint there, struct range range, __global uint2 
 }
 
 /* The row that is at `row` now, as numbered before the range's interchanges, from `order`. */
-INLINE uint row_before(const __global uint *order, uint row, uint column, struct range range)
+CLB_INLINE uint row_before(const global uint *order, uint row, uint column, struct range range)
 {
     return column == range.first ? row : order[row];
 }
 
 /* `order`: one for the block, one for the panel, of `rows` rows each. `moves`: those of the strip,
  * of the block, and of all panels. */
-__attribute__((reqd_work_group_size(CLB_PANEL_WG, 1, 1))) __kernel void
-clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda, __global int *state,
-                uint column, __global real *aside, volatile __global ulong *exchange, uint tag,
-                __global uint *order, uint rows, __global uint2 *moves, uint block_first,
-                uint block_width, uint panel_first, uint panel_width, __local uint4 *slot_memory)
+CLB_KERNEL_OF(CLB_PANEL_WG)
+void clb_getrf_panel(uint m, uint n, global real *a, ulong offset, ulong lda, global int *state,
+                     uint column, global real *aside, volatile global ulong *exchange, uint tag,
+                     global uint *order, uint rows, global uint2 *moves, uint block_first,
+                     uint block_width, uint panel_first, uint panel_width, local uint4 *slot_memory)
 {
-    __local code keys[REDUCED];
-    __local uint poss[REDUCED], lost[1];
-    __local uint mine[SLOT] __attribute__((aligned(16)));
-    __local uint *slots = (__local uint *)slot_memory;
+    local code keys[REDUCED];
+    local uint poss[REDUCED], lost[1];
+    local uint mine[SLOT] __attribute__((aligned(16)));
+    local uint *slots = (local uint *)slot_memory;
     const struct range strip = {column, n}, block = {block_first, block_width},
                        panel = {panel_first, panel_width};
     const uint row = get_global_id(0);
     const bool exists = row < m;
-    __global int *ipiv = state + 2 + column;
-    const ulong stride = (ulong)get_global_size(0) * PARTS;
+    global int *ipiv = state + 2 + column;
+    const ulong stride = (ulong)get_global_size(0) * CLB_PARTS;
     uint pos = row, zero = 0, in_block = 0, in_panel = 0;
     real r[REALS];
 
-    a += offset * PARTS;
-    aside += (ulong)row * PARTS;
+    a += offset * CLB_PARTS;
+    aside += (ulong)row * CLB_PARTS;
 #pragma unroll
     for (uint c = 0; c < REALS; c++)
-        r[c] = exists && c / PARTS < n ? a[(row + c / PARTS * lda) * PARTS + c % PARTS] : 0;
+        r[c] = exists && c / CLB_PARTS < n
+                   ? a[(row + c / CLB_PARTS * lda) * CLB_PARTS + c % CLB_PARTS]
+                   : 0;
     if (exists) {
         in_block = row_before(order, column + row, column, block);
         in_panel = row_before(order + rows, column + row, column, panel);
@@ -561,12 +553,14 @@ clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda, __glo
 #pragma unroll 1
         for (uint first = 0; first < n; first += 8) {
 #pragma unroll
-            for (uint c = 0; c < 8 * PARTS; c++)
-                r[c] = first + c / PARTS < n ? aside[(first + c / PARTS) * stride + c % PARTS] : 0;
+            for (uint c = 0; c < 8 * CLB_PARTS; c++)
+                r[c] = first + c / CLB_PARTS < n
+                           ? aside[(first + c / CLB_PARTS) * stride + c % CLB_PARTS]
+                           : 0;
 #pragma unroll
-            for (uint c = 0; c < 8 * PARTS; c++)
-                if (first + c / PARTS < n)
-                    a[(pos + (first + c / PARTS) * lda) * PARTS + c % PARTS] = r[c];
+            for (uint c = 0; c < 8 * CLB_PARTS; c++)
+                if (first + c / CLB_PARTS < n)
+                    a[(pos + (first + c / CLB_PARTS) * lda) * CLB_PARTS + c % CLB_PARTS] = r[c];
         }
         order[column + pos] = in_block;
         order[rows + column + pos] = in_panel;
@@ -591,32 +585,33 @@ clb_getrf_panel(uint m, uint n, __global real *a, ulong offset, ulong lda, __glo
  * processes one column at a time; any number of groups. a + offset is row 0 of the block's first
  * column, `strip` the number of columns before the strip and `cols` that of all columns but the
  * strip's. */
-__attribute__((reqd_work_group_size(FOLLOW_WG, 1, 1))) __kernel void
-clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint strip, uint width,
-                 uint column, __global const uint2 *moves)
+CLB_KERNEL_OF(FOLLOW_WG)
+void clb_getrf_follow(global real *a, ulong offset, ulong lda, uint cols, uint strip, uint width,
+                      uint column, global const uint2 *moves)
 {
-    __local real top[CLB_WIDTH * PARTS];
+    local real top[CLB_WIDTH * CLB_PARTS];
     const uint id = get_local_id(0);
     const uint2 move = id < 2 * width ? moves[id] : (uint2)(NOBODY, 0);
-    real l[CLB_WIDTH * PARTS]; /* row id of L */
+    real l[CLB_WIDTH * CLB_PARTS]; /* row id of L */
 
-    a += offset * PARTS;
+    a += offset * CLB_PARTS;
 #pragma unroll
-    for (uint e = 0; e < CLB_WIDTH * PARTS; e++)
-        l[e] = id < width && e / PARTS < id
-                   ? a[(column + id + (ulong)(strip + e / PARTS) * lda) * PARTS + e % PARTS]
+    for (uint e = 0; e < CLB_WIDTH * CLB_PARTS; e++)
+        l[e] = id < width && e / CLB_PARTS < id
+                   ? a[(column + id + (ulong)(strip + e / CLB_PARTS) * lda) * CLB_PARTS +
+                       e % CLB_PARTS]
                    : 0;
     for (uint at = get_group_id(0); at < cols; at += get_num_groups(0)) {
         const bool solves = at >= strip;
-        __global real *b = a + (ulong)(solves ? at + width : at) * lda * PARTS;
-        real x[PARTS];
+        global real *b = a + (ulong)(solves ? at + width : at) * lda * CLB_PARTS;
+        real x[CLB_PARTS];
 
-        for (uint part = 0; part < PARTS; part++)
-            x[part] = move.x != NOBODY ? b[(ulong)move.y * PARTS + part] : 0;
+        for (uint part = 0; part < CLB_PARTS; part++)
+            x[part] = move.x != NOBODY ? b[(ulong)move.y * CLB_PARTS + part] : 0;
         barrier(CLK_GLOBAL_MEM_FENCE); /* all is read before anything is written */
-        for (uint part = 0; part < PARTS; part++) {
+        for (uint part = 0; part < CLB_PARTS; part++) {
             if (id >= width && move.x != NOBODY)
-                b[(ulong)move.x * PARTS + part] = x[part];
+                b[(ulong)move.x * CLB_PARTS + part] = x[part];
             if (id == 0)
                 top[part] = x[part];
         }
@@ -629,18 +624,18 @@ clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint stri
         for (uint j = 0; j < CLB_WIDTH; j++) {
             barrier(CLK_LOCAL_MEM_FENCE); /* element j is in `top` */
             if (solves && id > j && id < width) {
-                real done[PARTS];
-                for (uint part = 0; part < PARTS; part++)
-                    done[part] = top[j * PARTS + part];
-                subtract_product(x, l + j * PARTS, done);
-                for (uint part = 0; part < PARTS; part++)
+                real done[CLB_PARTS];
+                for (uint part = 0; part < CLB_PARTS; part++)
+                    done[part] = top[j * CLB_PARTS + part];
+                subtract_product(x, l + j * CLB_PARTS, done);
+                for (uint part = 0; part < CLB_PARTS; part++)
                     if (id == j + 1)
-                        top[(j + 1) * PARTS + part] = x[part];
+                        top[(j + 1) * CLB_PARTS + part] = x[part];
             }
         }
-        for (uint part = 0; part < PARTS; part++)
+        for (uint part = 0; part < CLB_PARTS; part++)
             if (id < width)
-                b[(ulong)(column + id) * PARTS + part] = x[part];
+                b[(ulong)(column + id) * CLB_PARTS + part] = x[part];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
@@ -651,57 +646,58 @@ clb_getrf_follow(__global real *a, ulong offset, ulong lda, uint cols, uint stri
 
 /* C -= L*U for the `rows` x `cols` part below the strip's first `width` rows and on its right. L is
  * at a + l, U at a + u, C at a + c. Any number of groups. */
-__attribute__((reqd_work_group_size(UPDATE_WG, 1, 1))) __kernel void
-clb_getrf_update(__global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows, uint cols,
-                 uint width)
+CLB_KERNEL_OF(UPDATE_WG)
+void clb_getrf_update(global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows, uint cols,
+                      uint width)
 {
-    __local real left[CLB_WIDTH * UPDATE_ROWS * PARTS];
-    __local real top[CLB_WIDTH * (UPDATE_COLS + 1) * PARTS];
+    local real left[CLB_WIDTH * UPDATE_ROWS * CLB_PARTS];
+    local real top[CLB_WIDTH * (UPDATE_COLS + 1) * CLB_PARTS];
     const uint id = get_local_id(0), i = id % 16, j = id / 16 * 4;
     const uint high = (rows + UPDATE_ROWS - 1) / UPDATE_ROWS;
     const uint tiles = high * ((cols + UPDATE_COLS - 1) / UPDATE_COLS);
 
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         const uint row = tile % high * UPDATE_ROWS, col = tile / high * UPDATE_COLS;
-        real x[16 * PARTS];
+        real x[16 * CLB_PARTS];
 
 #pragma unroll
-        for (uint e = 0; e < 16 * PARTS; e++) {
-            const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
-            x[e] = r < rows && s < cols ? a[(c + r + s * lda) * PARTS + e % PARTS] : 0;
+        for (uint e = 0; e < 16 * CLB_PARTS; e++) {
+            const uint r = row + i + e / CLB_PARTS % 4 * 16, s = col + j + e / CLB_PARTS / 4;
+            x[e] = r < rows && s < cols ? a[(c + r + s * lda) * CLB_PARTS + e % CLB_PARTS] : 0;
         }
         for (uint e = id; e < CLB_WIDTH * UPDATE_ROWS; e += UPDATE_WG) {
             const uint r = row + e % UPDATE_ROWS, p = e / UPDATE_ROWS;
-            for (uint part = 0; part < PARTS; part++)
-                left[e * PARTS + part] =
-                    p < width && r < rows ? a[(l + r + p * lda) * PARTS + part] : 0;
+            for (uint part = 0; part < CLB_PARTS; part++)
+                left[e * CLB_PARTS + part] =
+                    p < width && r < rows ? a[(l + r + p * lda) * CLB_PARTS + part] : 0;
         }
         for (uint e = id; e < CLB_WIDTH * UPDATE_COLS; e += UPDATE_WG) {
             const uint p = e % CLB_WIDTH, s = e / CLB_WIDTH;
-            for (uint part = 0; part < PARTS; part++)
-                top[(p * (UPDATE_COLS + 1) + s) * PARTS + part] =
-                    p < width && col + s < cols ? a[(u + p + (col + s) * lda) * PARTS + part] : 0;
+            for (uint part = 0; part < CLB_PARTS; part++)
+                top[(p * (UPDATE_COLS + 1) + s) * CLB_PARTS + part] =
+                    p < width && col + s < cols ? a[(u + p + (col + s) * lda) * CLB_PARTS + part]
+                                                : 0;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 4
         for (uint p = 0; p < CLB_WIDTH; p++) {
-            const __local real *of_row = top + (p * (UPDATE_COLS + 1) + j) * PARTS;
-            real f[4 * PARTS], g[4 * PARTS];
+            const local real *of_row = top + (p * (UPDATE_COLS + 1) + j) * CLB_PARTS;
+            real f[4 * CLB_PARTS], g[4 * CLB_PARTS];
 
 #pragma unroll
-            for (uint e = 0; e < 4 * PARTS; e++) {
-                f[e] = left[(p * UPDATE_ROWS + i + e / PARTS * 16) * PARTS + e % PARTS];
+            for (uint e = 0; e < 4 * CLB_PARTS; e++) {
+                f[e] = left[(p * UPDATE_ROWS + i + e / CLB_PARTS * 16) * CLB_PARTS + e % CLB_PARTS];
                 g[e] = of_row[e];
             }
 #pragma unroll
             for (uint e = 0; e < 16; e++)
-                subtract_product(x + e * PARTS, f + e % 4 * PARTS, g + e / 4 * PARTS);
+                subtract_product(x + e * CLB_PARTS, f + e % 4 * CLB_PARTS, g + e / 4 * CLB_PARTS);
         }
 #pragma unroll
-        for (uint e = 0; e < 16 * PARTS; e++) {
-            const uint r = row + i + e / PARTS % 4 * 16, s = col + j + e / PARTS / 4;
+        for (uint e = 0; e < 16 * CLB_PARTS; e++) {
+            const uint r = row + i + e / CLB_PARTS % 4 * 16, s = col + j + e / CLB_PARTS / 4;
             if (r < rows && s < cols)
-                a[(c + r + s * lda) * PARTS + e % PARTS] = x[e];
+                a[(c + r + s * lda) * CLB_PARTS + e % CLB_PARTS] = x[e];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

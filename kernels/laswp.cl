@@ -10,6 +10,8 @@
  *
  * CLB_CPU = 1: local size 1, CLB_CPU = 0: local size CLB_WG, a work-group on each column.
  */
+#include "common.h"
+
 #ifndef CLB_SIZE
 #define CLB_SIZE 8
 #endif
@@ -33,12 +35,12 @@ typedef uint4 element;
 #endif
 
 #if CLB_CPU
-#define CLB_GROUP 1
+#define CLB_ITEMS 1
 #else
-#define CLB_GROUP CLB_WG
+#define CLB_ITEMS CLB_WG
 #endif
 #define NOBODY     0xffffffffu
-#define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
+#define CLB_KERNEL CLB_KERNEL_OF(CLB_ITEMS)
 
 /* Complex numbers in the caller's memory are aligned to their parts only. */
 static inline element load_element(global const uint *x, ulong at)
@@ -131,10 +133,10 @@ CLB_KERNEL void clb_laswp_copy(global const uint *x, ulong x_off, ulong ldx, glo
             vstore16(vload16(0, x + from * (CLB_SIZE / 4) + i), 0, y + to * (CLB_SIZE / 4) + i);
         i /= CLB_SIZE / 4;
 #endif
-        for (; i < rows; i += CLB_GROUP)
+        for (; i < rows; i += CLB_ITEMS)
             store_element(load_element(x, from + i), y, to + i);
         barrier(CLK_GLOBAL_MEM_FENCE);
-        for (uint k = id; k < count; k += CLB_GROUP)
+        for (uint k = id; k < count; k += CLB_ITEMS)
             store_element(load_element(x, from + moves[k].y), y, to + moves[k].x);
         barrier(CLK_GLOBAL_MEM_FENCE);
     }
@@ -148,7 +150,7 @@ CLB_KERNEL void clb_permute_rows(global const uint *x, ulong x_off, ulong ldx, g
     const ulong2 columns = get_columns(cols);
 
     for (ulong j = columns.x; j < columns.y; j++)
-        for (ulong i = get_local_id(0); i < rows; i += CLB_GROUP)
+        for (ulong i = get_local_id(0); i < rows; i += CLB_ITEMS)
             store_element(load_element(x, x_off + j * ldx + order[i]), y, y_off + j * ldy + i);
 }
 
@@ -165,7 +167,7 @@ CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, glob
         const ulong from = x_off + j * ldx, to = y_off + j * ldy;
         ulong i = get_local_id(0);
 
-        for (; i < rows && i <= j; i += CLB_GROUP)
+        for (; i < rows && i <= j; i += CLB_ITEMS)
             store_element(i < j ? zero : one, y, to + i);
 #if CLB_CPU
         for (; below && i + 16 <= rows; i += 16)
@@ -173,7 +175,7 @@ CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, glob
                 vstore16(vload16(v, x + (from + i) * (CLB_SIZE / 4)), v,
                          y + (to + i) * (CLB_SIZE / 4));
 #endif
-        for (; i < rows; i += CLB_GROUP)
+        for (; i < rows; i += CLB_ITEMS)
             store_element(below ? load_element(x, from + i) : zero, y, to + i);
     }
 }
@@ -192,11 +194,11 @@ CLB_KERNEL void clb_triangle(global const uint *x, ulong x_off, ulong ldx, globa
         const ulong from = x_off + j * ldx, to = y_off + j * ldy;
         const ulong first = upper ? 0 : j, end = upper ? j + 1 : n;
 
-        for (ulong i = get_local_id(0); i < first; i += CLB_GROUP)
+        for (ulong i = get_local_id(0); i < first; i += CLB_ITEMS)
             store_element(zero, y, to + i);
-        for (ulong i = first + get_local_id(0); i < end; i += CLB_GROUP)
+        for (ulong i = first + get_local_id(0); i < end; i += CLB_ITEMS)
             store_element(load_element(x, from + i), y, to + i);
-        for (ulong i = end + get_local_id(0); i < n; i += CLB_GROUP)
+        for (ulong i = end + get_local_id(0); i < n; i += CLB_ITEMS)
             store_element(zero, y, to + i);
     }
 }

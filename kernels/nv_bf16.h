@@ -1,5 +1,5 @@
-/* Single precision in exact bf16 pieces: splitting and packing. Included behind nv_operand.h, where
- * the tile, CLB_KU, CLB_PIECE(width), CLB_TAIL, CLB_PACK_WG and CLB_PACK_KERNEL are defined.
+/* Single precision in exact bf16 pieces: splitting and packing. Included behind nv.h, where
+ * CLB_PIECE(width) and CLB_TAIL are defined.
  *
  * Each element is the exact sum of three bf16 pieces, x = x1 + x2 + x3 (8 significant bits each,
  * rounded to nearest, so |x2| <= 2^-8 |x|, |x3| <= 2^-16 |x|), and the product is
@@ -120,13 +120,6 @@ static inline void note_findings(const struct findings *found, global uchar *tai
 #endif
 }
 
-static inline global uchar *packed_block(global uchar *dst, ulong dst_off, uint width)
-{
-    ulong block = get_group_id(0) * get_num_groups(1) + get_group_id(1);
-
-    return dst + dst_off + block * CLB_BLOCK(width);
-}
-
 /* Rows contiguous in the source, which is read in whole 32-byte sectors at least. */
 static inline void pack_n(global const float *src, ulong ld, uint w, uint k, global uchar *dst,
                           uint width, bool is_a, global uint *flag, uint conj, local uint *sparse)
@@ -156,13 +149,7 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
 {
     struct findings found = {false, false};
 
-#pragma unroll 8
-    for (uint e = get_local_id(0); e < width * CLB_KU; e += CLB_PACK_WG) {
-        uint i = get_group_id(0) * width + e / CLB_KU;
-        uint p = get_group_id(1) * CLB_KU + e % CLB_KU;
-
-        block[e % CLB_KU * (width + 1) + e / CLB_KU] = element(src, ld, 1, w, k, i, p, is_a, conj);
-    }
+    load_depths(src, ld, w, k, width, is_a, conj, block);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint e = get_local_id(0); e < width * CLB_KU / 8; e += CLB_PACK_WG) {
         float x[8];
@@ -178,44 +165,30 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
     note_findings(&found, dst + 3 * CLB_PIECE(width), flag, sparse);
 }
 
-CLB_PACK_KERNEL void clb_pack_a_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local uint sparse;
+/* Packing kernels for an operand in panels of `width` rows; `parts` are the real rows in one of the
+ * caller's. */
+#define CLB_BF16_KERNELS(name_n, name_t, width, parts, is_a)                                       \
+    CLB_PACK_KERNEL void name_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,  \
+                                global uchar *dst, ulong dst_off,                                  \
+                                global uint *flag CLB_CONJ_PARAMETER)                              \
+    {                                                                                              \
+        local uint sparse;                                                                         \
+                                                                                                   \
+        pack_n(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k,                            \
+               dst + dst_off + packed_index() * CLB_BLOCK(width), width, is_a, flag, CLB_CONJ,     \
+               &sparse);                                                                           \
+    }                                                                                              \
+    CLB_PACK_KERNEL void name_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,  \
+                                global uchar *dst, ulong dst_off,                                  \
+                                global uint *flag CLB_CONJ_PARAMETER)                              \
+    {                                                                                              \
+        local float block[CLB_KU * (width + 1)];                                                   \
+        local uint sparse;                                                                         \
+                                                                                                   \
+        pack_t(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k,                            \
+               dst + dst_off + packed_index() * CLB_BLOCK(width), width, is_a, flag, CLB_CONJ,     \
+               &sparse, block);                                                                    \
+    }
 
-    pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
-           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ, &sparse);
-}
-
-CLB_PACK_KERNEL void clb_pack_a_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local float block[CLB_KU * (CLB_MR + 1)];
-    local uint sparse;
-
-    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
-           packed_block(dst, dst_off, CLB_MR), CLB_MR, true, flag, CLB_CONJ, &sparse, block);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local uint sparse;
-
-    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
-           CLB_NR, false, flag, CLB_CONJ, &sparse);
-}
-
-CLB_PACK_KERNEL void clb_pack_b_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global uchar *dst, ulong dst_off,
-                                  global uint *flag CLB_CONJ_PARAMETER)
-{
-    local float block[CLB_KU * (CLB_NR + 1)];
-    local uint sparse;
-
-    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, packed_block(dst, dst_off, CLB_NR),
-           CLB_NR, false, flag, CLB_CONJ, &sparse, block);
-}
+CLB_BF16_KERNELS(clb_pack_a_n, clb_pack_a_t, CLB_MR, CLB_PARTS, true)
+CLB_BF16_KERNELS(clb_pack_b_n, clb_pack_b_t, CLB_NR, 1, false)

@@ -1,5 +1,5 @@
 /* Copies into local memory that go on while a kernel computes, and waiting for them: inline PTX for
- * NVIDIA devices. Included where CLB_STAGES and CLB_COPY are defined.
+ * NVIDIA devices. Included where the tile, CLB_WG, CLB_STAGES and CLB_COPY are defined.
  *
  * CLB_COPY = 1, compute capability 9.0 and later: bulk copies, one work-item asks for a whole
  * block, and barriers in local memory that count its bytes. A local address is a __local pointer
@@ -13,11 +13,6 @@
 #endif
 
 #if CLB_EMULATE
-
-/* What builds here says on stderr that no kernel needs all of these files, and that loops with
- * barriers are not unrolled. */
-#pragma clang diagnostic ignored "-Wunused-function"
-#pragma clang diagnostic ignored "-Wpass-failed"
 
 /* In plain OpenCL C, 16 bytes at a time and at once. */
 static inline void copy_16(local uchar *to, global const uchar *from)
@@ -129,4 +124,20 @@ static inline void prefetch_line(global const void *line)
 #if !CLB_EMULATE
     asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
 #endif
+}
+
+/* Asks for a tile of C while the product runs, one read for each 128 bytes of a column; a tile off
+ * the 128-byte lines misses its last ones. */
+static inline void prefetch_tile(global const real *c, ulong ldc, uint m, uint n, uint row,
+                                 uint col)
+{
+    const uint lines = CLB_MR * (uint)sizeof(real) / 128;
+
+    for (uint e = get_local_id(0); e < CLB_NR * lines; e += CLB_WG) {
+        uint r = row + e % lines * (128 / (uint)sizeof(real));
+        uint s = col + e / lines;
+
+        if (r < m && s < n)
+            prefetch_line(c + r + s * ldc);
+    }
 }

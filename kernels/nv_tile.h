@@ -1,21 +1,6 @@
 /* A tile of C that a work-item holds as fragments of tensor instructions in single precision: 16 x
  * 8 of C each, 4 elements of a work-item, CLB_FN fragments in a row, CLB_ACC elements in all.
- * Included where those, the tile of the work-group, CLB_MR x CLB_NR, and its size CLB_WG are
- * defined. */
-
-/* Asks for this tile of C while the product runs; a tile off the 128-byte lines misses its last
- * ones. */
-static inline void prefetch_tile(global const float *c, ulong ldc, uint m, uint n, uint row,
-                                 uint col)
-{
-    for (uint e = get_local_id(0); e < CLB_NR * (CLB_MR / 32); e += CLB_WG) {
-        uint r = row + e % (CLB_MR / 32) * 32;
-        uint s = col + e / (CLB_MR / 32);
-
-        if (r < m && s < n)
-            prefetch_line(c + r + s * ldc);
-    }
-}
+ * Included where those are defined. */
 
 static inline void clear(float d[CLB_ACC])
 {

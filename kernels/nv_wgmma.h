@@ -1,12 +1,7 @@
 /* The product of the split families on the warpgroups of compute capability 9.0: 384 work-items,
  * two warpgroups multiply 64 rows each, one work-item of the third fetches.
  *
- * Included behind tile.h, nv_copy.h, nv_mma.h and nv_tile.h, where the tile, CLB_KU, CLB_STAGES and
- * these are defined:
- *   CLB_TYPE                  "bf16" or "f16"
- *   CLB_CHUNK(width)          bytes from a chunk of 8 depths to the next, all rows of 16 bytes
- *   CLB_PIECE(width)          bytes of a piece
- *   CLB_BYTES_A, CLB_BYTES_B  bytes of a stage
+ * Included behind nv_split.h, nv_copy.h, nv_mma.h and nv_tile.h, where CLB_TYPE is "bf16" or "f16".
  *
  * Instructions of sm_90a stand in PTX comments that begin with "//@", because the driver's compiler
  * generates code for sm_90. Build, read the PTX (CL_PROGRAM_BINARIES), delete every "//@", replace

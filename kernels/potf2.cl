@@ -15,13 +15,10 @@
  * undefined then; the columns before it are right.
  */
 
-/* 0: float, 1: double. */
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 0
-#endif
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
+#include "common.h"
+
+#pragma OPENCL FP_CONTRACT OFF
+
 /* Largest order of a block. */
 #ifndef CLB_NB
 #define CLB_NB 32
@@ -31,19 +28,10 @@
 #define CLB_WG 256
 #endif
 
-#if CLB_DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-typedef double real;
-#else
-typedef float real;
-#endif
-#pragma OPENCL FP_CONTRACT OFF
-
 #if CLB_WG % CLB_NB
 #error "CLB_WG must be a multiple of CLB_NB"
 #endif
 
-#define CLB_PARTS (CLB_COMPLEX ? 2 : 1)
 /* Columns that the work-items process at once. */
 #define CLB_COLS (CLB_WG / CLB_NB)
 /* Where element (i, p) is in local memory; an odd column length keeps rows in different banks. */
@@ -61,9 +49,9 @@ static inline real get_root(real x)
 #endif
 }
 
-kernel __attribute__((reqd_work_group_size(CLB_WG, 1, 1))) void
-clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint first,
-                global int *state)
+CLB_KERNEL_OF(CLB_WG)
+void clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint first,
+                     global int *state)
 {
     local real a[CLB_AT(0, CLB_NB)];
     local real root_of[CLB_NB];

@@ -10,13 +10,10 @@
  * them.
  */
 
-/* 0: float, 1: double. */
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 0
-#endif
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
+#include "common.h"
+
+#pragma OPENCL FP_CONTRACT OFF
+
 #ifndef CLB_CPU
 #define CLB_CPU 1
 #endif
@@ -24,24 +21,13 @@
 #define CLB_WG 64
 #endif
 
-#if CLB_DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-typedef double real;
-typedef double2 pair;
-#else
-typedef float real;
-typedef float2 pair;
-#endif
-#pragma OPENCL FP_CONTRACT OFF
-
 #if CLB_CPU
-#define CLB_GROUP 1
+#define CLB_ITEMS 1
 #else
-#define CLB_GROUP CLB_WG
+#define CLB_ITEMS CLB_WG
 #endif
 #define CLB_SIDE   16
-#define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
-#define CLB_INLINE static inline __attribute__((always_inline))
+#define CLB_KERNEL CLB_KERNEL_OF(CLB_ITEMS)
 
 /* The kinds of matrices, as src/gemm/structure_device.c has them. */
 #define CLB_UPPER      1
@@ -52,7 +38,7 @@ typedef float2 pair;
 
 /* The caller's complex numbers are aligned to their parts only. */
 #if CLB_COMPLEX
-typedef pair element;
+typedef CLB_JOIN(CLB_REAL, 2) element;
 CLB_INLINE element load_element(global const real *x, ulong at)
 {
     return vload2(at, x);
@@ -131,9 +117,9 @@ CLB_KERNEL void clb_structure(global const real *a, ulong a_off, ulong ld, ulong
 {
     const uint down = (rows + CLB_SIDE - 1) / CLB_SIDE;
     const uint squares = down * ((cols + CLB_SIDE - 1) / CLB_SIDE);
-    const uint step = get_num_groups(0) * CLB_GROUP;
+    const uint step = get_num_groups(0) * CLB_ITEMS;
 
-    for (uint s = get_group_id(0) * CLB_GROUP + get_local_id(0); s < squares; s += step) {
+    for (uint s = get_group_id(0) * CLB_ITEMS + get_local_id(0); s < squares; s += step) {
         const uint r = s % down * CLB_SIDE, c = s / down * CLB_SIDE;
         const uint r_end = min(r + CLB_SIDE, rows), c_end = min(c + CLB_SIDE, cols);
         const ulong i = row + r, j = col + c;

@@ -1,5 +1,17 @@
-/* Which tile of C a work-group computes; for kernels with a one-dimensional grid. Included where
- * CLB_MR, CLB_NR (the tile) and CLB_GROUP (tile rows that are walked together) are defined. */
+/* What the families have in common whose work-groups compute tiles of C from local memory. Included
+ * where CLB_MR and CLB_NR, the tile, are defined. */
+
+/* Tile rows that are walked together, so that their panels of A stay in the device's cache. */
+#ifndef CLB_GROUP
+#define CLB_GROUP 8
+#endif
+/* Work-items of a packing kernel's group. */
+#ifndef CLB_PACK_WG
+#define CLB_PACK_WG 256
+#endif
+
+#define CLB_PACK_KERNEL CLB_KERNEL_OF(CLB_PACK_WG)
+#define CLB_GEMM_KERNEL CLB_KERNEL_OF(CLB_WG)
 
 /*
  * Tile of this work-group: down CLB_GROUP tile rows, then to the next tile column; the last group

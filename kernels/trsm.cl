@@ -20,13 +20,10 @@
  * The grids have any number of work-groups: each takes every get_num_groups(0)-th share.
  */
 
-/* 0: float, 1: double. */
-#ifndef CLB_DOUBLE
-#define CLB_DOUBLE 0
-#endif
-#ifndef CLB_COMPLEX
-#define CLB_COMPLEX 0
-#endif
+#include "common.h"
+
+#pragma OPENCL FP_CONTRACT OFF
+
 #ifndef CLB_CPU
 #define CLB_CPU 1
 #endif
@@ -38,31 +35,19 @@
 #define CLB_WG 128
 #endif
 
-#if CLB_DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-typedef double real;
-#define CLB_VL 8
-#else
-typedef float real;
-#define CLB_VL 16
-#endif
-#pragma OPENCL FP_CONTRACT OFF
-
 #if CLB_CPU
 #define CLB_R     8
-#define CLB_GROUP 1
+#define CLB_ITEMS 1
 #else
 #define CLB_R     CLB_NB
-#define CLB_GROUP CLB_WG
+#define CLB_ITEMS CLB_WG
 #endif
-#define CLB_PARTS (CLB_COMPLEX ? 2 : 1)
 
 #if CLB_NB % CLB_R
 #error "CLB_NB must be a multiple of the rows that are eliminated at once"
 #endif
 
-#define CLB_KERNEL kernel __attribute__((reqd_work_group_size(CLB_GROUP, 1, 1)))
-#define CLB_INLINE static inline __attribute__((always_inline))
+#define CLB_KERNEL CLB_KERNEL_OF(CLB_ITEMS)
 
 /*
  * Copy the diagonal blocks of T, n x n, to the packed form at `packed + packed_off` elements. T(i,
@@ -81,7 +66,7 @@ CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long a
         const uint first = s / CLB_NB * CLB_NB;
         global real *to = packed + (packed_off + (ulong)first * CLB_NB) * CLB_PARTS;
 
-        for (uint i = get_local_id(0); i < CLB_NB; i += CLB_GROUP) {
+        for (uint i = get_local_id(0); i < CLB_NB; i += CLB_ITEMS) {
             const bool inside = first + i < n && (i > p || (i == p && !unit));
             const ulong at = (ulong)((long)a_off + (long)(first + i) * ai + (long)(first + p) * ap);
             const uint e = (i / CLB_R * CLB_NB + p) * CLB_R + i % CLB_R;
@@ -117,13 +102,13 @@ CLB_INLINE divisor get_divisor(real re, real im)
 
 #if CLB_CPU
 
-#define CLB_JOIN_(a, b) a##b
-#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
 #if CLB_DOUBLE
+#define CLB_VL 8
 typedef double8 vec;
 #define load_vec(p)     vload8(0, p)
 #define store_vec(v, p) vstore8(v, 0, p)
 #else
+#define CLB_VL          16
 typedef float16 vec;
 #define load_vec(p)     vload16(0, p)
 #define store_vec(v, p) vstore16(v, 0, p)

@@ -144,8 +144,8 @@ static struct tile_limits get_limits(const struct clb_gemm_variant *variant,
                                  .square = clb_gemm_region(problem) != CLB_REGION_FULL,
                                  .whole_m = clb_gemm_has_whole_columns(problem),
                                  .whole_n = clb_gemm_has_whole_rows(problem),
-                                 .tile_m = value[CLB_PARAM_TILE_M],
-                                 .tile_n = value[CLB_PARAM_TILE_N]};
+                                 .tile_m = value[CLB_PARAM_TM],
+                                 .tile_n = value[CLB_PARAM_TN]};
     if (limits.square) {
         limits.unit_m = limits.unit_n = clb_gemm_square_unit(variant);
         if (!variant->family->has_skip)

@@ -129,7 +129,7 @@ static void stream_copy_in(const struct clb_stream *stream, const struct portion
     size_t col0 = (load->depth_contiguous ? load->i0 : load->p0) + portion->col;
     size_t bytes = portion->rows * operand->element, step = operand->ld * operand->element;
     const char *from = operand->host + row0 * operand->element + col0 * step;
-    bool cached = stream->variant->tuning.value[CLB_PARAM_PAST] != 1;
+    bool cached = stream->variant->tuning.value[CLB_PARAM_NT_COPY] != 1;
     if (load->kind == CLB_PIECE_EXPANDED) {
         clb_operand_make(stream->problem->precision, operand, load->i0, load->p0, load->w, load->k,
                          portion->col + begin, end - begin, slot + begin * bytes);

@@ -32,7 +32,7 @@ size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant)
 size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role)
 {
     const size_t *value = variant->tuning.value;
-    size_t wanted = clb_max(value[CLB_PARAM_TILE_M], value[CLB_PARAM_TILE_N]);
+    size_t wanted = clb_max(value[CLB_PARAM_TM], value[CLB_PARAM_TN]);
     return wanted == 0 ? SIZE_MAX : clb_round_up(wanted, clb_gemm_unit(variant, role));
 }
 

@@ -23,9 +23,9 @@ static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
                   clb_precision_real_size(variant->precision) == sizeof(double),
                   clb_precision_parts(variant->precision) > 1);
     for (int i = 0; i < CLB_PARAMS; i++) {
-        const char *define = clb_param_define((clb_param)i);
-        if (define != NULL && variant->tuning.value[i] != 0)
-            clb_text_addf(&options, " -D%s=%zu", define, variant->tuning.value[i]);
+        if (clb_param_is_kernels((clb_param)i) && variant->tuning.value[i] != 0)
+            clb_text_addf(&options, " -DCLB_%s=%zu", clb_param_name((clb_param)i),
+                          variant->tuning.value[i]);
     }
     if (shapes)
         clb_text_addf(&options, " -DCLB_SHAPES=1");

@@ -1,7 +1,9 @@
 /* Selects a kernel family and its parameters from the tables. */
 #include "tuning.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 struct row {
@@ -91,11 +93,15 @@ clb_math clb_family_math(clb_family family)
 
 static const struct {
     const char *name;
-    const char *key;
-    const char *define;
+    size_t value; /* where no row has one */
+    bool kernels;
 } params[CLB_PARAMS] = {
-#define CLB_PARAM(id, key, define, help) {#id, key, define},
-#include "params.def"
+#define CLB_KERNEL_PARAM(name, help)    {#name, 0, true},
+#define CLB_PARAM(name, standard, help) {#name, standard, false},
+#include "kernel.def"
+#include "algorithm.def"
+#include "switches.def"
+#undef CLB_KERNEL_PARAM
 #undef CLB_PARAM
 };
 
@@ -104,9 +110,27 @@ const char *clb_param_name(clb_param param)
     return params[param].name;
 }
 
-const char *clb_param_define(clb_param param)
+bool clb_param_is_kernels(clb_param param)
 {
-    return params[param].define;
+    return params[param].kernels;
+}
+
+/* A routine's name is divided from the rest of the key by a dot; values without one are products'.
+ */
+void clb_param_key(clb_param param, char key[CLB_PARAM_KEY_SIZE])
+{
+    static const char *const routines[] = {"TRSM_", "POTRF_", "GEQRF_", "GETRF_"};
+    const char *name = params[param].name;
+    const char *routine = "GEMM_";
+    for (size_t i = 0; i < CLB_COUNT_OF(routines); i++) {
+        if (strncmp(name, routines[i], strlen(routines[i])) == 0) {
+            routine = routines[i];
+            name += strlen(routine);
+        }
+    }
+    snprintf(key, CLB_PARAM_KEY_SIZE, "%.*s.%s", (int)strlen(routine) - 1, routine, name);
+    for (char *c = key; *c != '\0'; c++)
+        *c = (char)tolower((unsigned char)*c);
 }
 
 static bool same_text(const char *text, size_t length, const char *word)
@@ -127,7 +151,9 @@ static bool parse_override(const struct clb_param_override *override, clb_param 
     double number;
     bool percent;
     for (int i = 0; i < CLB_PARAMS; i++) {
-        if (!same_text(override->key, override->key_length, params[i].key))
+        char key[CLB_PARAM_KEY_SIZE];
+        clb_param_key((clb_param)i, key);
+        if (!same_text(override->key, override->key_length, key))
             continue;
         if (!clb_parse_bytes(override->value, override->value_length, &number, &percent) ||
             percent || number < 1 || number > 1e9)
@@ -169,6 +195,7 @@ void clb_tuning_check_config(const struct clb_config *config)
     }
 }
 
+/* Overrides first, then the defaults of what has no value yet. */
 static void apply_overrides(clb_precision precision, struct clb_gemm_tuning *tuning)
 {
     const struct clb_config *config = clb_config_get();
@@ -183,6 +210,10 @@ static void apply_overrides(clb_precision precision, struct clb_gemm_tuning *tun
         }
         if (parse_override(&config->overrides[i], &param, &value))
             tuning->value[param] = value;
+    }
+    for (int i = 0; i < CLB_PARAMS; i++) {
+        if (tuning->value[i] == 0)
+            tuning->value[i] = params[i].value;
     }
 }
 

@@ -20,18 +20,28 @@ typedef enum clb_family {
 const char *clb_family_name(clb_family family);
 clb_math clb_family_math(clb_family family);
 
+/* A parameter has one name: CLB_PARAM_MR here, MR in the tables, CLB_MR in the kernels and gemm.mr
+ * in CLBLAS_SHIM_PARAMS. */
 typedef enum clb_param {
-#define CLB_PARAM(id, key, define, help) CLB_PARAM_##id,
-#include "tuning/params.def"
+#define CLB_KERNEL_PARAM(name, help)   CLB_PARAM_##name,
+#define CLB_PARAM(name, default, help) CLB_PARAM_##name,
+#include "tuning/kernel.def"
+#include "tuning/algorithm.def"
+#include "tuning/switches.def"
+#undef CLB_KERNEL_PARAM
 #undef CLB_PARAM
     CLB_PARAMS
 } clb_param;
 
-/* The name of a parameter in the tables, "MR". */
+/* The name in the tables. */
 const char *clb_param_name(clb_param param);
 
-/* The preprocessor macro that passes the value to the kernels, or NULL. */
-const char *clb_param_define(clb_param param);
+/* Whether the kernels get the value, as a macro CLB_<name>. */
+bool clb_param_is_kernels(clb_param param);
+
+/* Write the key in CLBLAS_SHIM_PARAMS to `key`. */
+#define CLB_PARAM_KEY_SIZE 32
+void clb_param_key(clb_param param, char key[CLB_PARAM_KEY_SIZE]);
 
 struct clb_gemm_tuning {
     clb_family family;

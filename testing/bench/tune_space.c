@@ -23,7 +23,7 @@ static const struct tune_axis cpu_axes[] = {
     AXIS(MR, 8, 16, 24, 32, 48, 64),     AXIS(NR, 2, 4, 6, 8, 10, 12, 14),
     AXIS(KC, 128, 192, 256, 384, 512),   AXIS(NC, 64, 128, 256, 384, 512, 1024),
     AXIS(MC, 32, 64, 96, 128, 192, 256), AXIS(KU, 1, 2, 4),
-    AXIS(TILE_N, 128, 256, 512, 1024),   AXIS(TILE_M, 1024, 2048, 4096, 8192),
+    AXIS(TN, 128, 256, 512, 1024),       AXIS(TM, 1024, 2048, 4096, 8192),
     AXIS(SLAB, 768, 1536, 2048, 4096),   AXIS(PACK_PANELS, 2, 4, 8, 16),
     AXIS(PACK_K, 64, 128, 256, 512),     AXIS(VP, 4, 8, 16),
 };
@@ -34,7 +34,7 @@ static void cpu_repair(size_t *value)
     value[CLB_PARAM_NC] = at_least_multiple(value[CLB_PARAM_NC], value[CLB_PARAM_NR]);
     value[CLB_PARAM_KC] = at_least_multiple(value[CLB_PARAM_KC], value[CLB_PARAM_KU]);
     value[CLB_PARAM_PACK_K] = at_least_multiple(value[CLB_PARAM_PACK_K], value[CLB_PARAM_KU]);
-    value[CLB_PARAM_TILE_N] = at_least_multiple(value[CLB_PARAM_TILE_N], value[CLB_PARAM_NC]);
+    value[CLB_PARAM_TN] = at_least_multiple(value[CLB_PARAM_TN], value[CLB_PARAM_NC]);
 }
 
 /* The micro-tile in at most 32 registers of 64 bytes, and not in a corner of them. */

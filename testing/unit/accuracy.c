@@ -473,7 +473,7 @@ int main(int count, char **arguments)
 {
     /* Small tiles, but no cuts of the depth that the rows of the table don't have. */
     static const char emulated[] =
-        "gemm.tile=min,gemm.ks=8192,gemm.kc=256,gemm.mink=96,gemm.emulate=1";
+        "gemm.tile=min,gemm.slab=8192,gemm.kc=256,gemm.min_k=96,gemm.emulate=1";
     static const char *const kernels[] = {"cpu", "portable"};
     uint64_t seed = tap_seed();
     if (count > 2) {

@@ -279,20 +279,22 @@ static const struct setting settings[] = {
     {"portable, default tiles", "portable", "", large_sizes, 1, 0},
     {"cpu, default tiles, streamed", "cpu", "gemm.stream=1,gemm.threads=3", large_sizes, 1, 0},
     {"cpu, for AVX2", "cpu",
-     "gemm.mr=16,gemm.nr=6,gemm.kc=384,gemm.nc=252,gemm.pk=256,gemm.vp=8,gemm.ks=32,gemm.tn=32",
+     "gemm.mr=16,gemm.nr=6,gemm.kc=384,gemm.nc=252,gemm.pack_k=256,gemm.vp=8,gemm.slab=32,gemm.tn="
+     "32",
      large_sizes, 1, 0},
     {"cpu, odd parameters", "cpu",
-     "gemm.tile=min,gemm.mr=6,gemm.nr=3,gemm.mc=12,gemm.nc=9,gemm.ku=6,gemm.kc=6,gemm.pk=12,"
-     "gemm.tm=7,gemm.tn=5,gemm.ks=5",
+     "gemm.tile=min,gemm.mr=6,gemm.nr=3,gemm.mc=12,gemm.nc=9,gemm.ku=6,gemm.kc=6,gemm.pack_k=12,"
+     "gemm.tm=7,gemm.tn=5,gemm.slab=5",
      small_sizes, 2, 0},
     {"nv-dmma, minimal tiles, emulated", "nv-dmma", "gemm.tile=min,gemm.emulate=1", small_sizes, 3,
      'z'},
     {"nv-bf16-sync, minimal tiles, emulated", "nv-bf16-sync",
-     "gemm.tile=min,gemm.bm=64,gemm.bn=32,gemm.emulate=1", small_sizes, 3, 'c'},
-    {"nv-bf16x6, emulated", "nv-bf16x6", "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.emulate=1",
-     large_sizes, 1, 'c'},
+     "gemm.tile=min,gemm.band_m=64,gemm.band_n=32,gemm.emulate=1", small_sizes, 3, 'c'},
+    {"nv-bf16x6, emulated", "nv-bf16x6",
+     "gemm.tile=min,gemm.band_m=128,gemm.band_n=128,gemm.emulate=1", large_sizes, 1, 'c'},
     {"nv-fp16x3, emulated", "nv-fp16x3",
-     "gemm.tile=min,gemm.bm=128,gemm.bn=128,gemm.mink=16,gemm.emulate=1", large_sizes, 1, 'c'},
+     "gemm.tile=min,gemm.band_m=128,gemm.band_n=128,gemm.min_k=16,gemm.emulate=1", large_sizes, 1,
+     'c'},
 };
 
 static struct scalar pick_scalar(bool single, uint64_t *seed)

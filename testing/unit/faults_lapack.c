@@ -480,10 +480,11 @@ static void skip_every_kernel(void *argument)
 }
 
 #define LU                                                                                         \
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,getrf.nb=8,getrf.strip=4,trsm.nb=8,trsm.part=" \
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,getrf.nb=8,getrf.strip=4,trsm.nb=8,trsm."    \
+    "part="                                                                                        \
     "8"
-#define CHOL   "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,potrf.nb=8,trsm.nb=8,trsm.part=8"
-#define QR     "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=16"
+#define CHOL   "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,potrf.nb=8,trsm.nb=8,trsm.part=8"
+#define QR     "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,geqrf.nb=8,trsm.part=16"
 #define STREAM ",gemm.threads=1,gemm.stream=1"
 
 static const struct setting settings[] = {
@@ -519,7 +520,7 @@ static const struct setting settings[] = {
     {"left system streamed", solve, "portable", CHOL ",gemm.threads=2,gemm.stream=1", false, CLB_S,
      30, 37, .in_parts = true},
     {"left system, taking turns", solve, "cpu",
-     "gemm.tile=min,gemm.ks=64,trsm.nb=8,trsm.part=300,gemm.threads=2", true, CLB_D, 16, 3000,
+     "gemm.tile=min,gemm.slab=64,trsm.nb=8,trsm.part=300,gemm.threads=2", true, CLB_D, 16, 3000,
      .in_parts = true, .tight = true},
     {"QR in place", factor_qr, "cpu", QR, false, CLB_D, 35, 20, .k = 0},
     {"QR in own memory", factor_qr, "cpu", QR ",gemm.threads=3", true, CLB_Z, 20, 30,

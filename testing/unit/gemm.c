@@ -30,8 +30,8 @@ static struct clb_gemm_variant random_variant(uint64_t *seed)
     value[CLB_PARAM_MR] = widths[random_below(seed, CLB_COUNT_OF(widths))];
     value[CLB_PARAM_NR] = widths[random_below(seed, CLB_COUNT_OF(widths))];
     value[CLB_PARAM_KU] = 1 + random_below(seed, 16);
-    value[CLB_PARAM_TILE_M] = 1 + random_below(seed, 5000);
-    value[CLB_PARAM_TILE_N] = 1 + random_below(seed, 500);
+    value[CLB_PARAM_TM] = 1 + random_below(seed, 5000);
+    value[CLB_PARAM_TN] = 1 + random_below(seed, 500);
     value[CLB_PARAM_BAND_M] = random_below(seed, 3) * 40;
     value[CLB_PARAM_BAND_N] = random_below(seed, 3) * 24;
     value[CLB_PARAM_SLAB] = 1 + random_below(seed, 5000);
@@ -408,7 +408,7 @@ int main(void)
     struct run_setting runs[] = {
         {"in place under shrinking limits", "cpu", "gemm.tile=min", false, 0},
         {"in place under shrinking limits, larger tiles", "cpu",
-         "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.ks=64", false, 0},
+         "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.slab=64", false, 0},
         {"own memory under shrinking limits", "portable", "gemm.tile=min", true, 0},
     };
     tap_child("plans in place", 60, plans_in_place, &seed);

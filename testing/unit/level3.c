@@ -265,9 +265,9 @@ static void every_kernel(void *argument)
 }
 
 #define TINY     "gemm.tile=min"
-#define LARGER   "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.ks=64"
+#define LARGER   "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.slab=64"
 #define STREAMED ",gemm.stream=1"
-#define SMALL    "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.ks=32"
+#define SMALL    "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.slab=32"
 
 int main(void)
 {

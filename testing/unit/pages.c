@@ -173,11 +173,15 @@ static void untouched(void *argument)
 int main(void)
 {
     static struct setting settings[] = {
-        {"left alone", "gemm.stream=1,gemm.threads=5,gemm.fault=1,gemm.bm=256,gemm.bn=64", true},
-        {"populated", "gemm.stream=1,gemm.threads=5,gemm.fault=2,gemm.bm=256,gemm.bn=64", true},
-        {"huge pages", "gemm.stream=1,gemm.threads=5,gemm.fault=3,gemm.bm=256,gemm.bn=64", true},
+        {"left alone", "gemm.stream=1,gemm.threads=5,gemm.fault=1,gemm.band_m=256,gemm.band_n=64",
+         true},
+        {"populated", "gemm.stream=1,gemm.threads=5,gemm.fault=2,gemm.band_m=256,gemm.band_n=64",
+         true},
+        {"huge pages", "gemm.stream=1,gemm.threads=5,gemm.fault=3,gemm.band_m=256,gemm.band_n=64",
+         true},
         {"in place", "gemm.fault=3", true},
-        {"one thread", "gemm.stream=1,gemm.threads=1,gemm.fault=3,gemm.bm=256,gemm.bn=64", true},
+        {"one thread", "gemm.stream=1,gemm.threads=1,gemm.fault=3,gemm.band_m=256,gemm.band_n=64",
+         true},
     };
     bool pages = can_tell();
     setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);

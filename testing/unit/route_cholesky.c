@@ -216,8 +216,8 @@ static const char *symbol_name(int routine, clb_precision precision)
 }
 
 static const struct routed_family family = {
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,potrf.nb=8,trsm.nb=8,trsm.part=8", symbol_name,
-    run_one, 0};
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,potrf.nb=8,trsm.nb=8,trsm.part=8",
+    symbol_name, run_one, 0};
 
 static void set_up(const char *mode)
 {

@@ -139,7 +139,7 @@ static bool run_one(int routine, clb_precision precision, size_t m, size_t n, si
 }
 
 static const struct routed_family family = {
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,trsm.nb=8,trsm.part=12", symbol_name, run_one,
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8,trsm.part=12", symbol_name, run_one,
     0};
 
 static void set_up(const char *mode)

@@ -234,7 +234,7 @@ static void check(const struct inverse *s, const char *what)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-#define SMALL "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,trsm.nb=8"
+#define SMALL "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8"
 
 static const char *symbol_name(int kind, clb_precision precision)
 {
@@ -322,7 +322,7 @@ static void computes(void *argument)
 static void computes_large(void *unused)
 {
     (void)unused;
-    set_up("cpu", "gemm.ks=256", false);
+    set_up("cpu", "gemm.slab=256", false);
     for (int kind = 0; kind < KINDS; kind++) {
         struct inverse s;
         make(&s, (enum kind)kind, (clb_precision)random_below(&seed, CLB_PRECISIONS),

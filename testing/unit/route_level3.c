@@ -180,7 +180,7 @@ static void next_trmm(const struct clb_target *from, const struct clb_trsm *p)
 
 static const struct clb_next_blas3 next = {&target, &target, next_own, next_gemm};
 
-static const char params[] = "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.ks=32";
+static const char params[] = "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.slab=32";
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 

@@ -227,7 +227,7 @@ static const char *symbol_name(int routine, clb_precision precision)
 }
 
 static const struct routed_family family = {
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.ks=64,geqrf.nb=8,trsm.part=8", symbol_name, run_one,
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,geqrf.nb=8,trsm.part=8", symbol_name, run_one,
     60};
 
 static void set_up(const char *mode)

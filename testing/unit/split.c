@@ -18,16 +18,16 @@
 
 #define LARGE 1e9
 
-static const char scan[] =
-    "inline void scan(global const T *src, ulong di, ulong dp, uint w, uint k, global uint *flag)\n"
-    "{\n"
-    "    if (flag == 0 || get_global_id(0) != 0 || get_global_id(1) != 0)\n"
-    "        return;\n"
-    "    for (uint i = 0; i < w; i++)\n"
-    "        for (uint p = 0; p < k; p++)\n"
-    "            if (fabs(src[i * di + p * dp]) >= 1e9)\n"
-    "                *flag = 1;\n"
-    "}\n";
+static const char scan[] = "inline void scan(global const real *src, ulong di, ulong dp, uint w, "
+                           "uint k, global uint *flag)\n"
+                           "{\n"
+                           "    if (flag == 0 || get_global_id(0) != 0 || get_global_id(1) != 0)\n"
+                           "        return;\n"
+                           "    for (uint i = 0; i < w; i++)\n"
+                           "        for (uint p = 0; p < k; p++)\n"
+                           "            if (fabs(src[i * di + p * dp]) >= 1e9)\n"
+                           "                *flag = 1;\n"
+                           "}\n";
 
 /* `text` with everything up to `end`, behind `after`, replaced; ends the test when it isn't there.
  */
@@ -65,9 +65,9 @@ static char *split_source(void)
         text = replaced(text, kernels[i][0], " CLB_CONJ_PARAMETER)\n{\n", begin);
     }
     /* Offsets into packed operands are in bytes. */
-    text = replaced(text, "", "return dst_off +", "return dst_off / sizeof(T) +");
-    text = replaced(text, "", "pa += pa_off +", "alpha *= 2, pa += pa_off / sizeof(T) +");
-    return replaced(text, "", "pb += pb_off +", "pb += pb_off / sizeof(T) +");
+    text = replaced(text, "", "return dst_off +", "return dst_off / sizeof(real) +");
+    text = replaced(text, "", "pa += pa_off +", "alpha *= 2, pa += pa_off / sizeof(real) +");
+    return replaced(text, "", "pb += pb_off +", "pb += pb_off / sizeof(real) +");
 }
 
 static size_t block_bytes(const size_t *value, size_t width)
@@ -94,8 +94,8 @@ static bool make_variants(struct clb_runtime *runtime, const struct clb_gemm_var
     struct clb_text options = {0};
     clb_text_addf(&options, "-DCLB_DOUBLE=1 -DCLB_COMPLEX=0");
     for (int i = 0; i < CLB_PARAMS; i++) {
-        if (clb_param_define((clb_param)i) != NULL && split->tuning.value[i] != 0)
-            clb_text_addf(&options, " -D%s=%zu", clb_param_define((clb_param)i),
+        if (clb_param_is_kernels((clb_param)i) && split->tuning.value[i] != 0)
+            clb_text_addf(&options, " -DCLB_%s=%zu", clb_param_name((clb_param)i),
                           split->tuning.value[i]);
     }
     bool built = clb_program_get(runtime, &source, options.data, &split->program) == CLB_OK &&

@@ -68,9 +68,10 @@ int main(void)
     setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
     for (int threads = 2; threads <= 6; threads += 2) {
         char params[128], name[64];
-        snprintf(params, sizeof params,
-                 "gemm.stream=1,gemm.bm=32,gemm.bn=32,gemm.ks=64,gemm.kc=64,gemm.threads=%d",
-                 threads);
+        snprintf(
+            params, sizeof params,
+            "gemm.stream=1,gemm.band_m=32,gemm.band_n=32,gemm.slab=64,gemm.kc=64,gemm.threads=%d",
+            threads);
         snprintf(name, sizeof name, "blocks by %d threads", threads);
         setenv("CLBLAS_SHIM_PARAMS", params, 1);
         tap_child(name, 120, body, &seed);

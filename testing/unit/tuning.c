@@ -176,7 +176,7 @@ static void overridden(void *unused)
     (void)unused;
     set("", "gemm.kc=64,gemm.tm=1K,gemm.mr=8");
     struct clb_gemm_tuning tuning = look_up(&cpu_512, CLB_D);
-    expect(tuning.value[CLB_PARAM_KC] == 64 && tuning.value[CLB_PARAM_TILE_M] == 1024 &&
+    expect(tuning.value[CLB_PARAM_KC] == 64 && tuning.value[CLB_PARAM_TM] == 1024 &&
                tuning.value[CLB_PARAM_MR] == 8,
            "overrides");
 }
@@ -188,25 +188,22 @@ static void smallest(void *unused)
     set("", "gemm.kc=64,gemm.tile=min,gemm.nc=12");
     for (int precision = CLB_S; precision <= CLB_D; precision++) {
         struct clb_gemm_tuning tuning = look_up(&cpu_512, (clb_precision)precision);
-        expect(tuning.value[CLB_PARAM_TILE_M] <= 16 && tuning.value[CLB_PARAM_SLAB] <= 16 &&
+        expect(tuning.value[CLB_PARAM_TM] <= 16 && tuning.value[CLB_PARAM_SLAB] <= 16 &&
                    tuning.value[CLB_PARAM_KC] < 64 && tuning.value[CLB_PARAM_NC] == 12,
                "gemm.tile=min");
         tuning = look_up(&gpu, (clb_precision)precision);
-        expect(tuning.value[CLB_PARAM_TILE_N] <= 16, "gemm.tile=min on a GPU");
+        expect(tuning.value[CLB_PARAM_TN] <= 16, "gemm.tile=min on a GPU");
     }
 }
 
 static void every_key(void *unused)
 {
-    static const char *const keys[CLB_PARAMS] = {
-#define CLB_PARAM(id, key, define, help) key,
-#include "tuning/params.def"
-#undef CLB_PARAM
-    };
     struct clb_config config = {.mode = CLB_MODE_AUTO};
     (void)unused;
     for (int i = 0; i < CLB_PARAMS; i++) {
-        config.overrides[0] = (struct clb_param_override){keys[i], strlen(keys[i]), "3", 1};
+        char key[CLB_PARAM_KEY_SIZE];
+        clb_param_key((clb_param)i, key);
+        config.overrides[0] = (struct clb_param_override){key, strlen(key), "3", 1};
         config.override_count = 1;
         clb_tuning_check_config(&config);
     }

@@ -1,0 +1,43 @@
+/* What every kernel file begins with: its precision, and names that depend on it. The host defines
+ * CLB_DOUBLE and CLB_COMPLEX; the defaults here and in the kernel files are for files that are
+ * compiled alone. */
+
+/* 0: float, 1: double. */
+#ifndef CLB_DOUBLE
+#define CLB_DOUBLE 0
+#endif
+/* 1: the caller's elements are complex numbers, interleaved pairs (re, im). */
+#ifndef CLB_COMPLEX
+#define CLB_COMPLEX 0
+#endif
+
+#if CLB_DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define CLB_REAL double
+#else
+#define CLB_REAL float
+#endif
+typedef CLB_REAL real;
+
+/* CLB_PARTS: real numbers in an element. Where there are two, packing kernels have one more
+ * argument, the last: `conj` asks for the conjugates. */
+#if CLB_COMPLEX
+#define CLB_PARTS          2
+#define CLB_CONJ_PARAMETER , uint conj
+#define CLB_CONJ           conj
+#else
+#define CLB_PARTS 1
+#define CLB_CONJ_PARAMETER
+#define CLB_CONJ 0
+#endif
+
+/* As beta of a product, with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted
+ * one after the other (clb_dmat_update in src/dense). */
+#define CLB_IN_ORDER 2
+
+#define CLB_JOIN_(a, b) a##b
+#define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
+
+/* A kernel whose work-groups are one-dimensional and have `items` work-items. */
+#define CLB_KERNEL_OF(items) kernel __attribute__((reqd_work_group_size(items, 1, 1)))
+#define CLB_INLINE           static inline __attribute__((always_inline))
