@@ -9,4 +9,10 @@ mkdir -p "$XDG_CACHE_HOME"
 # This CPU may be newer than the system's OpenBLAS knows; one thread keeps results repeatable.
 OPENBLAS_NUM_THREADS=1
 CLBLAS_SHIM_DEVICE=cpu
-export builddir XDG_CACHE_HOME OPENBLAS_NUM_THREADS CLBLAS_SHIM_DEVICE
+# One seed for all tests, so that they are the same every time: SEED=NUMBER for another one, SEED=random for a
+# fresh one.
+case ${SEED:-} in
+'') SEED=1 ;;
+random) SEED=$(date +%s) ;;
+esac
+export SEED builddir XDG_CACHE_HOME OPENBLAS_NUM_THREADS CLBLAS_SHIM_DEVICE

@@ -5,12 +5,15 @@
 # a command that repeats it. Where nothing is streamed most are on PoCL's basic device, which computes in the
 # thread that calls and makes twice as many calls in the time.
 #
-# usage: fuzz.sh [SECONDS [ARGUMENT-OF-FUZZ...]], SEED=N for the seeds of an earlier run
+# usage: fuzz.sh [SECONDS [ARGUMENT-OF-FUZZ...]], SEED=N for the seeds of an earlier run,
+# which begins with it
 set -u
 seconds=${1:-300}
 [ $# -eq 0 ] || shift
 fuzz=$(pwd)/testing/fuzz/fuzz
-seed=${SEED:-$(date +%s)}
+seed=${SEED:-random}
+[ "$seed" != random ] || seed=$(date +%s)
+echo "# SEED=$seed"
 openblas=$(ls /usr/lib/*-linux-gnu*/libopenblas.so.0 2>/dev/null | head -1)
 . "$(dirname "$0")/../blocks.sh"
 small=$(small_blocks "$(dirname "$0")/../..")

@@ -1,12 +1,13 @@
 # For the tests of this folder, sourced first. They compile small programs that know nothing of the
 # shim, run them under it, and speak TAP.
 #
-# Environment, from AM_TESTS_ENVIRONMENT: srcdir builddir CC FC PYTHON3 SANITIZE.
+# Environment, from AM_TESTS_ENVIRONMENT: srcdir builddir CC FC PYTHON3 SANITIZE SEED FULL.
 set -u
 case $srcdir in /*) ;; *) srcdir=$builddir/$srcdir ;; esac
 here=$srcdir/testing/interpose
 libdir=$builddir/.libs
 shim=$libdir/libclblas_shim.so.0
+seed=${SEED:-1}
 test_name=$(basename "$0" .test)
 work=$builddir/testing/interpose/$test_name.work
 count=0
@@ -51,6 +52,12 @@ skip()
 {
     count=$((count + 1))
     echo "ok $count - $1 # SKIP $2"
+}
+
+# True in `make check-full` and for a test that is run by hand: all of it. In `make check` FULL is empty.
+full()
+{
+    [ -n "${FULL-yes}" ]
 }
 
 finish()

@@ -208,7 +208,7 @@ static void fail_every_call(void *argument)
     for (int i = 0; i < 3; i++)
         calls = run_failing(run, 0);
     expect(reported(symbol, "device") == 3, "the device did not compute the first calls");
-    const long step = run->family->most == 0 ? 1 : 1 + calls / run->family->most;
+    const long most = run->family->most, step = most == 0 ? tap_step(calls) : 1 + calls / most;
     uint64_t state = setting->seed;
     for (long at = 1 + (long)random_below(&state, (size_t)step); at <= calls; at += step) {
         run_failing(run, at);

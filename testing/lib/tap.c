@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FAILURES_SHOWN 8
@@ -163,11 +162,43 @@ void run_threads(size_t threads, void *(*body)(void *), void *array, size_t size
 
 uint64_t tap_seed(void)
 {
-    const char *text = getenv("CLB_TEST_SEED");
-    uint64_t seed = text != NULL ? strtoull(text, NULL, 0)
-                                 : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
-    tap_note("CLB_TEST_SEED=%llu", (unsigned long long)seed);
+    const char *text = getenv("SEED");
+    uint64_t seed = text != NULL && *text != '\0' ? strtoull(text, NULL, 0) : 1;
+    tap_note("SEED=%llu", (unsigned long long)seed);
     return seed;
+}
+
+/* How much is wanted: all of it, or in `make check` a sample (""), or "few" of everything. */
+enum { ALL, SAMPLE, FEW };
+
+static int amount(void)
+{
+    const char *text = getenv("FULL");
+    return text == NULL ? ALL : *text == '\0' ? SAMPLE : strcmp(text, "few") == 0 ? FEW : ALL;
+}
+
+bool tap_full(void)
+{
+    return amount() == ALL;
+}
+
+long tap_step(long series)
+{
+    static const long steps[] = {1, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 97, 199};
+    const size_t last = sizeof steps / sizeof *steps - 1;
+    const long most = amount() == SAMPLE ? 100 : 10;
+    size_t i = 0;
+    while (i < last && series / steps[i] > most)
+        i++;
+    return tap_full() ? 1 : steps[i];
+}
+
+int tap_runs(int runs)
+{
+    const int least = amount() == SAMPLE ? 12 : 4, part = amount() == SAMPLE ? 4 : 16;
+    if (tap_full() || runs <= least)
+        return runs;
+    return runs / part > least ? runs / part : least;
 }
 
 /* splitmix64. */

@@ -45,8 +45,19 @@ int run_child(unsigned seconds, void (*body)(void *), void *argument, char *erro
 /* Run a body in `count` threads at once, each with its part of an array, and wait for them. */
 void run_threads(size_t count, void *(*body)(void *), void *array, size_t size);
 
-/* A seed that is fresh for every run, or CLB_TEST_SEED; printed as a comment. */
+/* The seed of this run, SEED in the environment; without it always the same one. Printed as a
+ * comment. */
 uint64_t tap_seed(void);
+
+/* How much is done. FULL in the environment is empty in `make check`, where what takes long is
+ * sampled; "few" stands for still less. `make check-full`, and a test that is run by hand: all. */
+bool tap_full(void);
+/* The distance of those that are tried of a series of failures, 1 or such that they are a hundred
+ * at most, or ten. It is prime to whatever a test chooses by the failure's number. */
+long tap_step(long series);
+/* How many of a number of random problems are tried: all, or a quarter but at least twelve, or a
+ * sixteenth but at least four. */
+int tap_runs(int runs);
 
 /* Uniform numbers, reproducible from *state. */
 uint64_t random_bits(uint64_t *state);

@@ -439,7 +439,8 @@ static void fail_every_call(void *argument)
     /* On a busy machine no part may be written by the time of the failure: again, then. */
     for (int round = 0; round < 3 && (round == 0 || setting->in_parts) && shared->partly == 0;
          round++) {
-        for (long at = 1; at <= calls; at += setting->tight ? 23 : 1) { /* that one takes long */
+        for (long at = 1; at <= calls;
+             at += setting->tight ? 23 : tap_step(calls)) { /* that one takes long */
             fake_cl.run_anyway = at % 3 == 0;
             const struct fake_failure failure = {at, FAKE_CALL_FAILS,
                                                  codes[(size_t)at % CLB_COUNT_OF(codes)]};
@@ -466,7 +467,7 @@ static void skip_every_kernel(void *argument)
         return;
     long launches = shared->launches;
     expect(launches > 5, "only %ld kernels", launches);
-    for (long at = 1; at <= launches; at += setting->tight ? 5 : 1) {
+    for (long at = 1; at <= launches; at += setting->tight ? 5 : tap_step(launches)) {
         const struct fake_failure by_event = {at, FAKE_EVENT_REPORTS, 0};
         const struct fake_failure by_finish = {at, FAKE_FINISH_REPORTS, 0};
         setting->run(runtime, variant, setting, &by_event);

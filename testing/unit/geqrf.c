@@ -118,7 +118,7 @@ static void factorisations(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         size_t m, n;
         random_sizes(setting, i, &m, &n);

@@ -126,7 +126,7 @@ static void factorisations(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         size_t m = 1 + random_below(&setting->seed, setting->largest);
         size_t n = 1 + random_below(&setting->seed, setting->largest);
@@ -197,7 +197,7 @@ static void same_bits(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         const struct clb_gemm_variant *variant;
         struct factorisation f[2];
         size_t m = 1 + random_below(&setting->seed, setting->largest);

@@ -74,7 +74,8 @@ static void all_routines(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; i < setting->rounds * LEVEL3_ROUTINES * CLB_PRECISIONS; i++) {
+    int rounds = tap_full() ? setting->rounds : (setting->rounds + 2) / 3;
+    for (int i = 0; i < rounds * LEVEL3_ROUTINES * CLB_PRECISIONS; i++) {
         level3_routine routine = (level3_routine)(i % LEVEL3_ROUTINES);
         clb_precision precision = (clb_precision)(i / LEVEL3_ROUTINES % CLB_PRECISIONS);
         struct level3_case x;
@@ -223,7 +224,7 @@ static void every_call(void *argument)
         for (int round = 0; round < 3; round++)
             fail_once(runtime, &x, &none, streamed, &partly);
         long calls = fake_cl.ended;
-        for (long at = 1; at <= calls; at++) {
+        for (long at = 1; at <= calls; at += tap_step(calls)) {
             const struct fake_failure failure = {at, FAKE_CALL_FAILS,
                                                  codes[(size_t)at % CLB_COUNT_OF(codes)]};
             fail_once(runtime, &x, &failure, streamed, &partly);
@@ -231,8 +232,8 @@ static void every_call(void *argument)
         fail_once(runtime, &x, &none, streamed, &partly);
         tap_note("%s %zux%zux%zu: %ld calls, %ld failures with a part written", x.name, x.problem.m,
                  x.problem.n, x.problem.k, calls, partly);
-        expect(calls > 20 && partly > 0, "%s: %ld calls, nothing was written in part", x.name,
-               calls);
+        expect(calls > 20 && (partly > 0 || tap_step(calls) > 1),
+               "%s: %ld calls, nothing was written in part", x.name, calls);
         level3_free(&x);
     }
 }
@@ -250,7 +251,7 @@ static void every_kernel(void *argument)
             fail_once(runtime, &x, &none, streamed, &partly);
         long launches = fake_cl.launches;
         expect(launches > 3, "%s: %ld kernels", x.name, launches);
-        for (long at = 1; at <= launches; at++) {
+        for (long at = 1; at <= launches; at += tap_step(launches)) {
             const struct fake_failure by_event = {at, FAKE_EVENT_REPORTS, 0};
             const struct fake_failure by_finish = {at, FAKE_FINISH_REPORTS, 0};
             fail_once(runtime, &x, &by_event, streamed, &partly);

@@ -111,7 +111,7 @@ static void products(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < setting->runs; i++)
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++)
         multiply(runtime, setting, i);
 }
 
@@ -157,7 +157,7 @@ static void generations(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct generation g;
         clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
         make_generation(&g, precision, setting->largest, &setting->seed);

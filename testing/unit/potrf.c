@@ -150,7 +150,7 @@ static void factorisations(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         enum kind kind = (enum kind)(i / CLB_PRECISIONS % (2 * KINDS));
         make(&f, (clb_precision)(i % CLB_PRECISIONS),
@@ -308,7 +308,7 @@ static void solutions(void *argument)
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     const struct clb_gemm_variant *variant;
-    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
         struct dense b, expected;
         struct clb_gemm_progress progress;

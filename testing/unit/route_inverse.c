@@ -300,7 +300,7 @@ static void computes(void *argument)
     double device = 0;
     fake_cl.max_alloc = setting->max_alloc;
     set_up(setting->kernel, setting->params, setting->discrete);
-    for (int i = 0; i < setting->runs; i++) {
+    for (int i = 0; i < tap_runs(setting->runs); i++) {
         struct inverse s;
         size_t n = i < 24 ? (size_t)i / 12 + 1 : 1 + random_below(&seed, i % 3 == 0 ? MOST : 50);
         make(&s, (enum kind)(i % KINDS), (clb_precision)(i / KINDS % CLB_PRECISIONS), n, i % 5,
@@ -315,7 +315,8 @@ static void computes(void *argument)
             device += reported(symbol_name(kind, (clb_precision)p), "device");
         }
     }
-    expect(device == setting->runs, "%g of %d on the device", device, setting->runs);
+    expect(device == tap_runs(setting->runs), "%g of %d on the device", device,
+           tap_runs(setting->runs));
 }
 
 /* Much larger than everything that has a size of its own. */

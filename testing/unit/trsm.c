@@ -278,7 +278,7 @@ static void systems(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    for (int i = 0; runtime != NULL && i < setting->runs; i++) {
+    for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct system s;
         make_system(&s, setting, &setting->seed);
         run_system(runtime, &s);
