@@ -92,7 +92,9 @@ struct fake_failure {
 void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size);
 void fake_cl_end(const struct fake_failure *failure, clb_status status, const char *what);
 
-/* The layers of the table: over the driver's, and over all others. */
+/* The layers of the table: where REORDER is set, one over the driver's, whose library has what the
+ * table has not; one over that; and one over all others. */
+void fake_cl_add_reordering(struct clb_cl *table, void *library);
 void fake_cl_add_skipping(struct clb_cl *table);
 void fake_cl_add_rules(struct clb_cl *table, const struct clb_cl *real);
 
