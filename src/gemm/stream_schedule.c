@@ -76,6 +76,8 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     load.pieces = clb_div_up(cols, load.piece_cols);
     load.upload = calloc(load.pieces, sizeof *load.upload);
     builder->failed = load.upload == NULL;
+    if (builder->failed)
+        return;
     schedule->load_pieces += load.pieces;
     schedule->load[schedule->loads++] = load;
     schedule->step[schedule->steps - 1].loads++;
