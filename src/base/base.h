@@ -4,10 +4,12 @@
 #ifndef CLB_BASE_H
 #define CLB_BASE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <time.h>
 
 #define CLB_MUST_CHECK   __attribute__((warn_unused_result))
 #define CLB_NOINLINE     __attribute__((noinline))
@@ -39,20 +41,45 @@ const char *clb_status_name(clb_status status);
 /* Element types, in LAPACK's order. */
 typedef enum clb_precision { CLB_S, CLB_D, CLB_C, CLB_Z, CLB_PRECISIONS } clb_precision;
 
-size_t clb_precision_size(clb_precision precision);
+static inline size_t clb_precision_size(clb_precision precision)
+{
+    static const size_t sizes[CLB_PRECISIONS] = {
+        [CLB_S] = 4, [CLB_D] = 8, [CLB_C] = 8, [CLB_Z] = 16};
+    return sizes[precision];
+}
+
 /* The number of real numbers in an element, 2 for complex types; and the bytes of one. */
-size_t clb_precision_parts(clb_precision precision);
-size_t clb_precision_real_size(clb_precision precision);
+static inline size_t clb_precision_parts(clb_precision precision)
+{
+    return precision == CLB_C || precision == CLB_Z ? 2 : 1;
+}
+
+static inline size_t clb_precision_real_size(clb_precision precision)
+{
+    return clb_precision_size(precision) / clb_precision_parts(precision);
+}
 
 /* op(X) = X, X^T or X^H. */
 typedef enum clb_op { CLB_OP_N, CLB_OP_T, CLB_OP_C } clb_op;
 
-/* ---- checked sizes (extent.c) ---------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Bytes that a column-major rows x cols operand with leading dimension ld occupies:
  * ((cols-1)*ld + rows) * size; 0 when empty. CLB_ERR_RANGE when that passes PTRDIFF_MAX. */
-clb_status clb_extent_bytes(size_t rows, size_t cols, size_t ld, size_t size,
-                            size_t *bytes) CLB_MUST_CHECK;
+static inline CLB_MUST_CHECK clb_status clb_extent_bytes(size_t rows, size_t cols, size_t ld,
+                                                         size_t size, size_t *bytes)
+{
+    size_t elements, total;
+    *bytes = 0;
+    if (rows == 0 || cols == 0)
+        return CLB_OK;
+    if (__builtin_mul_overflow(cols - 1, ld, &elements) ||
+        __builtin_add_overflow(elements, rows, &elements) ||
+        __builtin_mul_overflow(elements, size, &total) || total > PTRDIFF_MAX)
+        return CLB_ERR_RANGE;
+    *bytes = total;
+    return CLB_OK;
+}
 
 static inline size_t clb_round_up(size_t value, size_t multiple)
 {
@@ -125,9 +152,17 @@ struct clb_config {
     const char *cache_dir; /* NULL: $XDG_CACHE_HOME/clblas-shim */
 };
 
+/* NULL until the configuration has been read, which the other function does. */
+extern const struct clb_config *_Atomic clb_config_known;
+const struct clb_config *clb_config_read(void);
+
 /* The process's configuration: read from the environment on the first call, constant from then on.
  * In a set-uid program the environment is ignored and the mode is `off`. */
-const struct clb_config *clb_config_get(void);
+static inline const struct clb_config *clb_config_get(void)
+{
+    const struct clb_config *config = atomic_load_explicit(&clb_config_known, memory_order_acquire);
+    return CLB_LIKELY(config != NULL) ? config : clb_config_read();
+}
 
 /* The threshold that CLBLAS_SHIM_THRESHOLD_<NAME> or CLBLAS_SHIM_THRESHOLD sets for a routine
  * ("dgemm"), as the cube root of the work; negative when neither is set. */
@@ -151,8 +186,13 @@ bool clb_parse_bytes(const char *text, size_t length, double *value, bool *perce
 
 /* ---- log (log.c) ----------------------------------------------------------------------------- */
 
-/* True when messages of this level are written. Cheap. */
-bool clb_log_wanted(clb_log_level level);
+extern _Atomic int clb_log_limit; /* of clb_log_level: lines above it are not written */
+
+/* True when messages of this level are written. */
+static inline bool clb_log_wanted(clb_log_level level)
+{
+    return (int)level <= atomic_load_explicit(&clb_log_limit, memory_order_relaxed);
+}
 
 /* Write one line, prefixed with "clblas-shim: ", with a single write(2). */
 void clb_log(clb_log_level level, const char *format, ...) CLB_PRINTF(2, 3);
@@ -208,12 +248,26 @@ void clb_output_note(const char *name);
  * appended to the new file's name. A failure is reported by one line that names the variable. */
 void clb_output_write(const char *variable, const char *name, const struct clb_text *text);
 
+/* Monotonic time in seconds. */
+static inline double clb_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* ---- trace (trace.c): CLBLAS_SHIM_TRACE, a timeline of calls and commands -------------------- */
 
 /* The side of a span: a thread of the program, or a queue of the device. */
 enum clb_trace_side { CLB_TRACE_HOST, CLB_TRACE_DEVICE };
 
-bool clb_trace_wanted(void);
+extern const char *clb_trace_file; /* NULL: no trace. Constant once the configuration is read. */
+
+static inline bool clb_trace_wanted(void)
+{
+    return CLB_UNLIKELY(clb_trace_file != NULL);
+}
+
 /* Add a span from `begin` to `end`, in seconds of the side's own clock. `name` must stay valid;
  * `track` is the number of the thread or queue. */
 void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
@@ -222,10 +276,10 @@ void clb_trace_span(enum clb_trace_side side, long track, const char *name, doub
 void clb_trace_since(const char *name, double begin);
 /* Report one estimate of clb_now() minus the device's clock; the smallest of all is used. */
 void clb_trace_offset(double offset);
-/* Called once, by clb_config_get. */
+/* Called once, by clb_config_read. */
 void clb_trace_open(const char *file);
 
-/* ---- host_state guard (host_state.c): save and restore the state of the program's thread ----- */
+/* ---- host_state (host_state.c): what the program must not notice of the driver --------------- */
 
 struct clb_host_state {
     /* the saved signal mask, floating-point environment, cancel state, errno */
@@ -238,8 +292,6 @@ struct clb_host_state {
 void clb_host_state_save(struct clb_host_state *state);
 void clb_host_state_restore(const struct clb_host_state *state);
 
-/* ---- signals.c: the program's signals while the driver works --------------------------------- */
-
 /* Start the watcher thread, which lets signals with the default disposition end or stop the program
  * at once, and removes signal handlers that drivers install. CLB_ERR_NOMEM: the thread can't be
  * made, and no driver should be entered. */
@@ -249,6 +301,10 @@ clb_status clb_signals_watch(void) CLB_MUST_CHECK;
  * start, builds), one task at a time. When the task ends none of those handlers is left. */
 void clb_signals_begin_task(void);
 void clb_signals_end_task(void);
+
+/* Start a detached thread with all asynchronous signals blocked and the default floating-point
+ * environment. CLB_ERR_NOMEM when the system can't create it. */
+clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument) CLB_MUST_CHECK;
 
 /* ---- fork (fork.c) --------------------------------------------------------------------------- */
 
@@ -265,10 +321,6 @@ void clb_load_end(void);
 /* ---- worker threads (workers.c) -------------------------------------------------------------- */
 
 #define CLB_MAX_WORKERS 16
-
-/* Start a detached thread with all asynchronous signals blocked and the default floating-point
- * environment. CLB_ERR_NOMEM when the system can't create it. */
-clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument) CLB_MUST_CHECK;
 
 /* Worker threads that one call uses. */
 struct clb_workers {
@@ -300,8 +352,5 @@ bool clb_pages_absent(const void *begin, size_t bytes);
 void clb_pages_populate(void *begin, size_t bytes);
 /* Ask the system for huge pages where whole ones lie in the range. */
 void clb_pages_want_huge(void *begin, size_t bytes);
-
-/* Monotonic time in seconds. */
-double clb_now(void);
 
 #endif

@@ -171,6 +171,8 @@ void clb_config_parse(struct clb_config *config, const char *(*lookup)(const cha
 
 /* ---- the process's configuration ------------------------------------------------------------- */
 
+const struct clb_config *_Atomic clb_config_known;
+
 static struct clb_config process_config;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 
@@ -204,9 +206,10 @@ static void read_process_config(void)
     clb_trace_open(process_config.trace);
 }
 
-const struct clb_config *clb_config_get(void)
+const struct clb_config *clb_config_read(void)
 {
     pthread_once(&process_once, read_process_config);
+    atomic_store_explicit(&clb_config_known, &process_config, memory_order_release);
     return &process_config;
 }
 

@@ -1,17 +1,401 @@
-/* The host_state guard: saves the state of the program's thread before the OpenCL driver is entered
- * and restores it afterwards.
+/* What the program must not notice of the OpenCL driver: in its threads, their signal masks and
+ * floating-point environments; in the process, what happens to signals meanwhile.
  *
- * The floating-point environment must be the default meanwhile: the worker threads of PoCL 3.1
- * inherit trapping from the thread that creates them. signals.c handles signals that arrive
- * meanwhile. */
+ * A thread that enters the driver blocks all asynchronous signals, because a handler must not run
+ * inside the driver: it may jump out of it. Threads that the driver makes inherit the mask. The
+ * floating-point environment must be the default meanwhile: the worker threads of PoCL 3.1 inherit
+ * trapping from the thread that creates them.
+ *
+ * A thread of the shim, the watcher, has two tasks:
+ *
+ * - A signal whose disposition is the default must still end or stop the program at once. When one
+ *   is pending for the process and a thread inside the driver had not blocked it, the watcher
+ *   unblocks it in itself, and the kernel takes the default action. Signals with a handler are
+ *   delivered when the thread has left the driver.
+ *
+ * - Signal handlers that a driver installs are removed: LLVM replaces 15 dispositions when it
+ *   starts. Only handlers in objects that were loaded by a driver task (clb_signals_begin_task) are
+ *   removed, and the program's latest disposition is restored; a handler that another thread of the
+ *   program installs meanwhile stays.
+ *
+ * The watcher sleeps unless a thread is, or was a moment ago, inside the driver. */
 #include "base.h"
-#include "signals.h"
 
 #include <errno.h>
 #include <fenv.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Signals are 1 to 64 on Linux. sigaction fails for those that the C library uses itself; they are
+ * skipped. */
+#define SIGNALS 64
+
+/* Time between two checks: while a task runs, in which a driver may install handlers; otherwise. */
+#define TASK_INTERVAL_NS   1000000L
+#define THREAD_INTERVAL_NS 50000000L
+
+/* The watcher goes to sleep after so many checks that find no thread inside the driver. */
+#define IDLE_LOOKS 4
+
+/* Most threads inside the driver that are registered; further ones are ignored. Their masks are
+ * stored here and not on their stacks, because a SIGSEGV handler may jump out of the driver. */
+#define MAX_THREADS 256
+
+/* All signals except those that the hardware raises in the offending thread: with these blocked,
+ * the kernel would kill the process instead of calling the program's handler. */
+static void list_asynchronous(sigset_t *set)
+{
+    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigfillset(set);
+    for (size_t i = 0; i < CLB_COUNT_OF(synchronous); i++)
+        sigdelset(set, synchronous[i]);
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static struct {
+    bool used;
+    sigset_t mask; /* the thread's signal mask before it entered the driver */
+} threads[MAX_THREADS];
+static int thread_count;
+static bool watcher_exists;
+static bool asleep; /* the watcher waits for `wake` */
+
+static _Atomic bool task_runs;
+
+/* ---- dispositions that a driver has changed -------------------------------------------------- */
+
+struct object {
+    uintptr_t address;
+    const ElfW(Phdr) * headers;
+};
+
+struct objects {
+    size_t count, capacity;
+    struct object *object;
+    bool failed;
+};
+
+static pthread_mutex_t task_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static struct sigaction program[SIGNALS + 1];                 /* the program's dispositions */
+static bool known[SIGNALS + 1];
+static struct objects programs; /* objects that were loaded when the task began */
+static struct objects drivers;  /* objects that tasks have loaded */
+
+static bool signals_contains(const struct objects *objects, const struct object *object)
+{
+    for (size_t i = 0; i < objects->count; i++) {
+        if (objects->object[i].address == object->address &&
+            objects->object[i].headers == object->headers)
+            return true;
+    }
+    return false;
+}
+
+static void signals_add_object(struct objects *objects, const struct object *object)
+{
+    if (objects->count == objects->capacity) {
+        size_t capacity = 2 * objects->capacity + 64;
+        struct object *larger = realloc(objects->object, capacity * sizeof *larger);
+        if (larger == NULL) {
+            objects->failed = true;
+            return;
+        }
+        objects->object = larger;
+        objects->capacity = capacity;
+    }
+    objects->object[objects->count++] = *object;
+}
+
+static int note_program(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    (void)unused;
+    if (!signals_contains(&drivers, &object))
+        signals_add_object(&programs, &object);
+    return 0;
+}
+
+static int note_driver(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    (void)unused;
+    if (!signals_contains(&programs, &object) && !signals_contains(&drivers, &object))
+        signals_add_object(&drivers, &object);
+    return 0;
+}
+
+struct owner {
+    uintptr_t address;
+    bool found, is_driver;
+};
+
+static int find_owner(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct owner *owner = argument;
+    const struct object object = {info->dlpi_addr, info->dlpi_phdr};
+    (void)size;
+    for (size_t i = 0; i < info->dlpi_phnum && !owner->found; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + header->p_vaddr;
+        owner->found = header->p_type == PT_LOAD && owner->address >= begin &&
+                       owner->address < begin + header->p_memsz;
+    }
+    owner->is_driver = owner->found && !signals_contains(&programs, &object);
+    return owner->found;
+}
+
+static bool has_handler(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 ||
+           (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
+static bool is_default(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == SIG_DFL;
+}
+
+/* True for a handler of a driver. One outside of all objects counts as the program's: a
+ * just-in-time compiler has made it. */
+static bool signals_is_drivers(const struct sigaction *action)
+{
+    struct owner owner = {.address = (action->sa_flags & SA_SIGINFO) != 0
+                                         ? (uintptr_t)action->sa_sigaction
+                                         : (uintptr_t)action->sa_handler};
+    if (!has_handler(action) || programs.failed)
+        return false;
+    dl_iterate_phdr(find_owner, &owner);
+    return owner.is_driver;
+}
+
+static bool is_same(const struct sigaction *a, const struct sigaction *b)
+{
+    /* sigaction sets only 64 signals of the mask, the rest of sa_mask is undefined. */
+    return a->sa_flags == b->sa_flags && a->sa_handler == b->sa_handler &&
+           memcmp(&a->sa_mask, &b->sa_mask, SIGNALS / 8) == 0;
+}
+
+/* Replace the driver's handler by the program's. When the program has installed another handler
+ * since the driver's one was seen, that one is kept. */
+static void put_back(int number)
+{
+    struct sigaction replaced;
+    if (sigaction(number, &program[number], &replaced) != 0 || signals_is_drivers(&replaced))
+        return;
+    program[number] = replaced;
+    sigaction(number, &replaced, NULL);
+}
+
+static void look_at_dispositions(void)
+{
+    for (int number = 1; number <= SIGNALS; number++) {
+        struct sigaction now;
+        if (!known[number] || sigaction(number, NULL, &now) != 0 || is_same(&now, &program[number]))
+            continue;
+        if (signals_is_drivers(&now))
+            put_back(number);
+        else
+            program[number] = now;
+    }
+}
+
+void clb_signals_begin_task(void)
+{
+    pthread_mutex_lock(&task_lock);
+    programs.count = 0;
+    programs.failed = false;
+    dl_iterate_phdr(note_program, NULL);
+    for (int number = 1; number <= SIGNALS; number++)
+        known[number] = sigaction(number, NULL, &program[number]) == 0;
+    pthread_mutex_unlock(&task_lock);
+    atomic_store(&task_runs, true);
+    pthread_mutex_lock(&lock);
+    pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_signals_end_task(void)
+{
+    atomic_store(&task_runs, false);
+    pthread_mutex_lock(&task_lock);
+    dl_iterate_phdr(note_driver, NULL);
+    look_at_dispositions();
+    pthread_mutex_unlock(&task_lock);
+}
+
+/* ---- the watcher ----------------------------------------------------------------------------- */
+
+/* Pending signals that some thread inside the driver did not block itself. With `lock` held. */
+static void list_awaited(sigset_t *awaited)
+{
+    sigset_t pending;
+    sigemptyset(awaited);
+    if (sigpending(&pending) != 0 || sigisemptyset(&pending))
+        return;
+    for (int i = 0; i < MAX_THREADS; i++) {
+        for (int number = 1; threads[i].used && number <= SIGNALS; number++) {
+            if (sigismember(&pending, number) == 1 && sigismember(&threads[i].mask, number) == 0)
+                sigaddset(awaited, number);
+        }
+    }
+}
+
+/* Unblock those of the signals that have the default disposition, so that the kernel takes the
+ * default action now. */
+static void let_defaults_through(const sigset_t *awaited)
+{
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    for (int number = 1; number <= SIGNALS; number++) {
+        struct sigaction now;
+        if (sigismember(awaited, number) == 1 && sigaction(number, NULL, &now) == 0 &&
+            is_default(&now))
+            sigaddset(&defaults, number);
+    }
+    if (sigisemptyset(&defaults))
+        return;
+    pthread_sigmask(SIG_UNBLOCK, &defaults, NULL);
+    pthread_sigmask(SIG_BLOCK, &defaults, NULL);
+}
+
+static void sleep_for(long nanoseconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += nanoseconds;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_cond_clockwait(&wake, &lock, CLOCK_MONOTONIC, &until);
+}
+
+static void *watch(void *unused)
+{
+    double last = 0;
+    int idle = 0;
+    (void)unused;
+    pthread_setname_np(pthread_self(), "clblas-shim");
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        sigset_t awaited;
+        bool task = atomic_load(&task_runs), looks = clb_now() - last > 0.9e-9 * THREAD_INTERVAL_NS;
+        idle = task || thread_count > 0 ? 0 : idle + 1;
+        if (looks)
+            list_awaited(&awaited);
+        pthread_mutex_unlock(&lock);
+        if (task && pthread_mutex_trylock(&task_lock) == 0) {
+            if (atomic_load(&task_runs))
+                look_at_dispositions();
+            pthread_mutex_unlock(&task_lock);
+        }
+        if (looks) {
+            let_defaults_through(&awaited);
+            last = clb_now();
+        }
+        pthread_mutex_lock(&lock);
+        if (idle < IDLE_LOOKS) {
+            sleep_for(task ? TASK_INTERVAL_NS : THREAD_INTERVAL_NS);
+        } else if (thread_count == 0 && !atomic_load(&task_runs)) {
+            asleep = true;
+            pthread_cond_wait(&wake, &lock);
+            asleep = false;
+            idle = 0;
+        }
+    }
+    return NULL;
+}
+
+/* The child has neither the watcher nor the other threads inside the driver. Its own thread is
+ * inside the driver only when the driver forks. */
+static void signals_forget_in_child(void)
+{
+    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
+    lock = task_lock = unlocked;
+    wake = unwaited;
+    memset(threads, 0, sizeof threads);
+    thread_count = 0;
+    watcher_exists = asleep = false;
+    atomic_store(&task_runs, false);
+}
+
+static void signals_watch_forks(void)
+{
+    clb_fork_on_child(signals_forget_in_child);
+}
+
+clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t block, before;
+    fenv_t environment;
+    if (pthread_attr_init(&attributes) != 0)
+        return CLB_ERR_NOMEM;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, stack);
+    list_asynchronous(&block);
+    pthread_sigmask(SIG_BLOCK, &block, &before);
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    int error = pthread_create(&thread, &attributes, run, argument);
+    fesetenv(&environment);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error == 0 ? CLB_OK : CLB_ERR_NOMEM;
+}
+
+clb_status clb_signals_watch(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, signals_watch_forks);
+    pthread_mutex_lock(&lock);
+    if (!watcher_exists)
+        watcher_exists = clb_thread_start((size_t)256 << 10, watch, NULL) == CLB_OK;
+    clb_status status = watcher_exists ? CLB_OK : CLB_ERR_NOMEM;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* ---- threads inside the driver --------------------------------------------------------------- */
+
+/* Register the calling thread, which has blocked the asynchronous signals; `mask` is its own mask.
+ * Returns the slot for leave_driver. */
+static int enter_driver(const sigset_t *mask)
+{
+    int slot = 0;
+    pthread_mutex_lock(&lock);
+    while (slot < MAX_THREADS && threads[slot].used)
+        slot++;
+    if (slot < MAX_THREADS) {
+        threads[slot].used = true;
+        threads[slot].mask = *mask;
+        thread_count++;
+    }
+    if (asleep)
+        pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+    return slot;
+}
+
+static void leave_driver(int slot)
+{
+    pthread_mutex_lock(&lock);
+    if (slot < MAX_THREADS && threads[slot].used) { /* false in a forked child */
+        threads[slot].used = false;
+        thread_count--;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- the guard ------------------------------------------------------------------------------- */
 
 struct saved_thread {
     sigset_t mask;
@@ -24,16 +408,6 @@ struct saved_thread {
 _Static_assert(sizeof(struct saved_thread) <= sizeof(struct clb_host_state),
                "struct clb_host_state is too small for this platform");
 
-/* All signals except those that the hardware raises in the offending thread: with these blocked,
- * the kernel would kill the process instead of calling the program's handler. */
-void clb_signals_list_asynchronous(sigset_t *set)
-{
-    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
-    sigfillset(set);
-    for (size_t i = 0; i < CLB_COUNT_OF(synchronous); i++)
-        sigdelset(set, synchronous[i]);
-}
-
 void clb_host_state_save(struct clb_host_state *host_state)
 {
     struct saved_thread saved;
@@ -41,9 +415,9 @@ void clb_host_state_save(struct clb_host_state *host_state)
     saved.error = errno;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved.cancel_state);
     sigset_t block;
-    clb_signals_list_asynchronous(&block);
+    list_asynchronous(&block);
     pthread_sigmask(SIG_BLOCK, &block, &saved.mask);
-    saved.slot = clb_signals_enter(&saved.mask);
+    saved.slot = enter_driver(&saved.mask);
     fegetenv(&saved.environment);
     fesetenv(FE_DFL_ENV);
     memcpy(host_state->storage, &saved, sizeof saved);
@@ -54,7 +428,7 @@ void clb_host_state_restore(const struct clb_host_state *host_state)
     struct saved_thread saved;
     memcpy(&saved, host_state->storage, sizeof saved);
     fesetenv(&saved.environment);
-    clb_signals_leave(saved.slot);
+    leave_driver(saved.slot);
     pthread_sigmask(SIG_SETMASK, &saved.mask, NULL);
     pthread_setcancelstate(saved.cancel_state, NULL);
     errno = saved.error;

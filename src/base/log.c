@@ -13,7 +13,7 @@
 /* Seconds that a line waits while a pipe is full. */
 #define PATIENCE 1.0
 
-static _Atomic int log_level = CLB_LOG_ERROR;
+_Atomic int clb_log_limit = CLB_LOG_ERROR;
 static _Atomic int log_fd = STDERR_FILENO;
 
 /* The log file, and whether it is the same as standard error. Set before log_fd. */
@@ -24,11 +24,6 @@ static bool log_is_stderr;
 /* Lines lost, because the pipe was full, since the last one written; while there are any, further
  * lines don't wait. For the log file and for standard error. */
 static _Atomic unsigned lost[2];
-
-bool clb_log_wanted(clb_log_level level)
-{
-    return (int)level <= atomic_load_explicit(&log_level, memory_order_relaxed);
-}
 
 /* The log's descriptor if it still is the log file. Some programs, such as daemons, close all
  * descriptors that they don't know; the number may now be a file of the program. */
@@ -105,7 +100,7 @@ void clb_complain(const char *format, ...)
 
 void clb_log_open(clb_log_level level, const char *file)
 {
-    atomic_store(&log_level, (int)level);
+    atomic_store(&clb_log_limit, (int)level);
     if (file == NULL)
         return;
     char path[4096];

@@ -1,10 +1,26 @@
-/* A growing buffer with locale-independent formatting, for reports. */
+/* Text for reports: names of statuses; a growing buffer with locale-independent formatting. */
 #include "base.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *clb_status_name(clb_status status)
+{
+    static const char *const names[] = {
+        [CLB_OK] = "ok",
+        [CLB_ERR_NOMEM] = "out of memory",
+        [CLB_ERR_OPENCL] = "OpenCL failure",
+        [CLB_ERR_LAUNCH] = "a kernel needs more than the device has",
+        [CLB_ERR_NODEVICE] = "no device",
+        [CLB_ERR_BUILD] = "kernel build failure",
+        [CLB_ERR_RANGE] = "out of range",
+        [CLB_ERR_UNSUPPORTED] = "not supported",
+        [CLB_ERR_IO] = "input/output failure",
+    };
+    return (size_t)status < CLB_COUNT_OF(names) ? names[status] : "unknown";
+}
 
 void clb_text_free(struct clb_text *text)
 {

@@ -17,17 +17,12 @@ struct span {
     enum clb_trace_side side;
 };
 
-static const char *file; /* NULL: no trace */
+const char *clb_trace_file;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct span *spans;
 static size_t count, capacity, lost;
 static double device_offset;
 static bool offset_is_known;
-
-bool clb_trace_wanted(void)
-{
-    return CLB_UNLIKELY(file != NULL);
-}
 
 /* The trace of a forked child begins with the fork. */
 static void trace_reset_in_child(void)
@@ -38,7 +33,7 @@ static void trace_reset_in_child(void)
 
 void clb_trace_open(const char *name)
 {
-    file = name;
+    clb_trace_file = name;
     if (name == NULL)
         return;
     clb_output_note(name);
@@ -126,12 +121,12 @@ __attribute__((destructor)) static void write_trace_at_exit(void)
     struct clb_text text = {0};
     if (count > 0) {
         format(&text);
-        clb_output_write("CLBLAS_SHIM_TRACE", file, &text);
+        clb_output_write("CLBLAS_SHIM_TRACE", clb_trace_file, &text);
     }
     clb_text_free(&text);
     free(spans);
     spans = NULL;
     count = capacity = 0;
-    file = NULL;
+    clb_trace_file = NULL;
     pthread_mutex_unlock(&lock);
 }

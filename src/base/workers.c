@@ -4,13 +4,10 @@
  * After a fork they exist in the parent only. The child never uses them, because it has abandoned
  * the device. */
 #include "base.h"
-#include "signals.h"
 #include "symbols.h"
 
-#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,27 +22,6 @@ struct worker {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
 static struct worker workers[CLB_MAX_WORKERS];
-
-clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument)
-{
-    pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t block, before;
-    fenv_t environment;
-    if (pthread_attr_init(&attributes) != 0)
-        return CLB_ERR_NOMEM;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, stack);
-    clb_signals_list_asynchronous(&block);
-    pthread_sigmask(SIG_BLOCK, &block, &before);
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
-    int error = pthread_create(&thread, &attributes, run, argument);
-    fesetenv(&environment);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error == 0 ? CLB_OK : CLB_ERR_NOMEM;
-}
 
 static void *run_worker(void *argument)
 {
@@ -72,16 +48,21 @@ static bool create(struct worker *worker)
     return worker->exists;
 }
 
-/* True inside a parallel region of the OpenMP runtime that the program uses, if any: the program
- * has a thread on every CPU already. */
-static bool inside_parallel_region(void)
+static int (*in_parallel)(void); /* of the OpenMP runtime that the program uses; may be NULL */
+
+/* The program's objects stay loaded, so this is looked up once. */
+static void find_in_parallel(void)
 {
     const void *address = clb_loaded_symbol("omp_in_parallel");
-    int (*in_parallel)(void);
-    if (address == NULL)
-        return false;
     memcpy(&in_parallel, &address, sizeof in_parallel);
-    return in_parallel() != 0;
+}
+
+/* True inside a parallel region of OpenMP: the program has a thread on every CPU already. */
+static bool inside_parallel_region(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_in_parallel);
+    return in_parallel != NULL && in_parallel() != 0;
 }
 
 /* CPUs that this thread may use besides the one it runs on. */
