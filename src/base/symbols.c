@@ -410,23 +410,50 @@ bool clb_object_imports(struct clb_object *object, const char *name)
     return false;
 }
 
-bool clb_object_binds(struct clb_object *object, const char *name)
+/* The next relocation for `name` after *next, which starts at zero; false: there is none. */
+struct position {
+    size_t table, offset;
+};
+
+static bool next_relocation(struct clb_object *object, const char *name, struct position *next,
+                            ElfW(Rel) * entry)
 {
-    parse(object);
-    for (size_t t = 0; t < CLB_COUNT_OF(object->relocations); t++) {
-        const struct clb_relocations *table = &object->relocations[t];
-        if (table->begin == NULL)
-            continue;
-        for (size_t i = 0; i + table->size <= table->bytes; i += table->size) {
-            ElfW(Rel) entry; /* the beginning of an entry with an addend */
-            memcpy(&entry, table->begin + i, sizeof entry);
-            size_t index = sizeof(void *) == 8 ? (size_t)(ELF64_R_SYM((uint64_t)entry.r_info))
-                                               : (size_t)ELF32_R_SYM(entry.r_info);
+    for (; next->table < CLB_COUNT_OF(object->relocations); next->table++, next->offset = 0) {
+        const struct clb_relocations *table = &object->relocations[next->table];
+        while (table->begin != NULL && next->offset + table->size <= table->bytes) {
+            /* the beginning of an entry with an addend */
+            memcpy(entry, table->begin + next->offset, sizeof *entry);
+            next->offset += table->size;
+            size_t index = sizeof(void *) == 8 ? (size_t)(ELF64_R_SYM((uint64_t)entry->r_info))
+                                               : (size_t)ELF32_R_SYM(entry->r_info);
             if (index != 0 && strcmp(symbols_name_of(object, index), name) == 0)
                 return true;
         }
     }
     return false;
+}
+
+bool clb_object_binds(struct clb_object *object, const char *name)
+{
+    ElfW(Rel) entry;
+    parse(object);
+    return next_relocation(object, name, &(struct position){0}, &entry);
+}
+
+struct clb_object *clb_object_bound(const struct clb_objects *objects, struct clb_object *object,
+                                    const char *name)
+{
+    struct position next = {0};
+    ElfW(Rel) entry;
+    parse(object);
+    while (next_relocation(object, name, &next, &entry)) {
+        const void *address;
+        memcpy(&address, (const char *)object->base + entry.r_offset, sizeof address);
+        struct clb_object *found = clb_object_at(objects, address);
+        if (found != NULL && found != object) /* a call that is not yet bound stays in the object */
+            return found;
+    }
+    return NULL;
 }
 
 static bool ends_with(const char *text, const char *end)

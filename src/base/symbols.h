@@ -81,6 +81,10 @@ bool clb_object_imports(struct clb_object *object, const char *name);
  * the object defines it too. */
 bool clb_object_binds(struct clb_object *object, const char *name);
 
+/* The other object to which the dynamic linker has bound a reference to `name`; NULL: none. */
+struct clb_object *clb_object_bound(const struct clb_objects *objects, struct clb_object *object,
+                                    const char *name);
+
 /* True when `address` is in a function that the object exports under a name that ends with `name`.
  */
 bool clb_object_runs(struct clb_object *object, const char *name, const void *address);

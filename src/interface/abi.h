@@ -148,10 +148,12 @@ struct clb_next_lapack clb_next_lapack_for(const struct clb_symbol *symbol,
 struct clb_next_qr clb_next_qr_for(const struct clb_symbol *symbol, const struct clb_target *target,
                                    const void *caller);
 
-/* True when the call must be declined at once: its work is less than the symbol's min_work. */
+/* True when the call must be declined at once, by a jump to the target: its work is less than the
+ * symbol's min_work. */
 CLB_INLINE bool clb_work_is_small(struct clb_symbol *symbol, double work)
 {
-    return work < atomic_load_explicit(&symbol->min_work, memory_order_relaxed);
+    return work < atomic_load_explicit(&symbol->min_work, memory_order_relaxed) &&
+           CLB_LIKELY(!atomic_load_explicit(&symbol->next.dispatched, memory_order_relaxed));
 }
 
 #endif

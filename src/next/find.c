@@ -22,6 +22,8 @@
 #define CLB_NEXT_LAPACKE "liblapacke.so.3"
 #endif
 
+CLB_THREAD const struct clb_next_symbol *clb_next_declined;
+
 typedef void (*function)(void);
 
 static function as_function(const void *address)
@@ -46,7 +48,7 @@ struct search {
     const void *caller;
     struct clb_place place; /* the caller's object */
     bool linked;            /* the caller needs the shim, and may have no other BLAS */
-    bool below;             /* the caller is a dispatcher, see is_dispatching */
+    bool below;             /* a dispatcher has called, see is_dispatched */
     bool dispatchers;       /* in that case, accept other libraries that may be dispatchers */
     const char *path;       /* the argument of dlopen */
     const void *handle;     /* an address in the object that dlopen returned */
@@ -54,6 +56,8 @@ struct search {
     uint64_t loads, unloads;
     struct clb_found found;
     struct clb_place found_place;
+    bool own;         /* the caller is the shim, for any of the reasons in is_dispatched */
+    bool dispatcher;  /* the result may be in a dispatcher */
     bool everyone;    /* the result is valid for all callers */
     bool half_loaded; /* the result may be in an object whose dlopen has not ended */
 };
@@ -101,6 +105,7 @@ static bool find_take(struct search *search, const struct clb_objects *objects,
         return false;
     }
     search->found = found;
+    search->dispatcher = opens_libraries(object);
     clb_place_note(&search->found_place, objects, object);
     return true;
 }
@@ -116,14 +121,25 @@ static bool take_from_closure(struct search *search, const struct clb_objects *o
     return false;
 }
 
-/* True when the calling object is a dispatcher: it defines the routine itself, but calls the
- * shim's. FlexiBLAS and others that find a back end by dlsym do so when the back end is the shim or
- * needs it. A cblas_dgemm that calls dgemm_ of its own library also reaches the shim, but through
- * the dynamic linker, and the calling function has another name. */
-static bool is_dispatching(struct clb_object *object, const char *name, const void *caller)
+/* True when a dispatcher has called: an object that defines the routine itself, but calls the
+ * shim's. Those that find a back end by dlsym do so when the back end is the shim or needs it. A
+ * cblas_dgemm that calls dgemm_ of its own library also reaches the shim, but through the dynamic
+ * linker, and the calling function has another name.
+ *
+ * FlexiBLAS jumps into its back end. The caller seen is then the shim, if that has called it (see
+ * `dispatched` in struct clb_next_symbol), or an object that is bound to FlexiBLAS. When the name
+ * is another one than the shim has called, a library has jumped from its own function. */
+static bool is_dispatched(const struct clb_objects *objects, struct clb_object *object,
+                          const struct clb_next_symbol *symbol, const void *caller)
 {
-    return clb_object_find(object, name).address != NULL &&
-           (!clb_object_binds(object, name) || clb_object_runs(object, name, caller));
+    const char *name = symbol->name;
+    if (object == own_object(objects))
+        return clb_next_declined == symbol;
+    if (clb_object_find(object, name).address != NULL &&
+        (!clb_object_binds(object, name) || clb_object_runs(object, name, caller)))
+        return true;
+    struct clb_object *bound = clb_object_bound(objects, object, name);
+    return bound != NULL && bound != own_object(objects) && opens_libraries(bound);
 }
 
 static bool closure_has(const struct clb_objects *objects, struct clb_object *root,
@@ -174,8 +190,9 @@ static void find_look(const struct clb_objects *objects, void *argument)
     const bool preloaded = own != NULL && is_startup(objects, own);
     search->loads = objects->loads;
     search->unloads = objects->unloads;
-    search->below = caller != NULL && caller != own &&
-                    is_dispatching(caller, search->symbol->name, search->caller);
+    search->below =
+        caller != NULL && is_dispatched(objects, caller, search->symbol, search->caller);
+    search->own = caller != NULL && caller == own;
     clb_place_note(&search->place, objects, caller);
     if (preloaded && !search->below && take_from_startup(search, objects, caller)) {
         search->everyone = !opens_libraries(search->found.object);
@@ -512,12 +529,15 @@ static const struct clb_target *answer(struct clb_next_symbol *symbol, struct se
         return NULL;
     const bool lasting = clb_place_keep(&search->found_place);
     const bool caller_lasts = search->everyone || clb_place_keep(&search->place);
+    if (search->dispatcher)
+        atomic_store(&symbol->dispatched, true);
     struct clb_target *target = intern(symbol, search, f, lasting);
     if (target == NULL || !lasting)
         return target;
     if (search->everyone)
         atomic_store_explicit(&symbol->target, target, memory_order_release);
-    else if (caller_lasts)
+    /* The next call from the same place in the shim may be the dispatcher's. */
+    else if (caller_lasts && !(search->own && search->dispatcher))
         remember(symbol, search->caller, target);
     return target;
 }
@@ -629,6 +649,8 @@ static const struct clb_target *fallback(struct clb_next_symbol *symbol, const v
                                          const struct clb_target *found, unsigned number)
 {
     const struct clb_target *target = known_target(symbol, found->function, found->unloads);
+    if (atomic_load(&other->dispatched))
+        atomic_store(&symbol->dispatched, true);
     if (target == NULL) {
         struct clb_target copy = *found;
         copy.fallback = number;

@@ -45,9 +45,15 @@ struct clb_next_symbol {
     const char *probe;                         /* i?amax of the same naming scheme, "isamax_" */
     clb_abi abi;
     clb_library library;
-    bool always_ilp64;       /* the naming scheme says 64-bit integers */
+    bool always_ilp64; /* the naming scheme says 64-bit integers */
+    /* A target may be in a dispatcher, which may jump back into the shim: it must be called from
+     * the shim, not jumped to, so that the second call comes from the shim and goes elsewhere. */
+    _Atomic bool dispatched;
     _Atomic uint64_t absent; /* 1 + the count of loads when no library had it; 0: not known */
 };
+
+/* The symbol whose call was declined last in this thread, before its target is called. */
+extern CLB_THREAD const struct clb_next_symbol *clb_next_declined;
 
 /* The slow path of clb_next_get. Ends the process with status 127 when no library has the symbol,
  * as the dynamic linker would. */

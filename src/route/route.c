@@ -413,6 +413,7 @@ static void route_finish(struct clb_dispatch *dispatch, const struct outcome *ou
 bool clb_route_dispatch(struct clb_dispatch *dispatch)
 {
     clb_route_configure();
+    clb_next_declined = &dispatch->symbol->next;
     if (is_declined_already(dispatch))
         return false;
     const struct clb_routine_info *routine = clb_routine_get(dispatch->symbol->routine);
@@ -425,6 +426,7 @@ bool clb_route_dispatch(struct clb_dispatch *dispatch)
     if (outcome.reason != CLB_REASONS) {
         close_lapacke(dispatch, false);
         remember_declined(dispatch);
+        clb_next_declined = &dispatch->symbol->next;
         return decline(dispatch, outcome.reason, flops);
     }
     route_finish(dispatch, &outcome, flops);
