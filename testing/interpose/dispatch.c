@@ -1,7 +1,8 @@
 /* A BLAS that passes calls on to a back end, as FlexiBLAS does.
  *
  * CLB_TEST_DISPATCHER: the library, whose back end is $DISPATCH; with CLB_TEST_OWN_CALLS it calls
- * its own dgemm_ by name as well. CLB_TEST_WRAPPER: a back end with a dgemm_ of its own, which
+ * its own dgemm_ by name as well, with CLB_TEST_JUMPS it leaves its dgemm_ by a jump, as optimising
+ * compilers build FlexiBLAS. CLB_TEST_WRAPPER: a back end with a dgemm_ of its own, which
  * calls that of $WRAPPED. CLB_TEST_EMPTY: one without. Otherwise the program. */
 #define CHECK_NO_FORTRAN
 #include "check.h"
@@ -26,7 +27,6 @@ void own_calls(PARAMETERS);
 #endif
 static function *back_end;
 static int calls;
-static int depth;
 
 static __attribute__((constructor)) void open_back_end(void)
 {
@@ -36,14 +36,24 @@ static __attribute__((constructor)) void open_back_end(void)
     *(void **)&back_end = handle == NULL ? NULL : dlsym(handle, "dgemm_");
 }
 
+#ifdef CLB_TEST_JUMPS
+/* The last thing it does is the call. */
+void dgemm_(PARAMETERS)
+{
+    calls++;
+    back_end(ARGUMENTS);
+}
+#else
 /* Not a tail call, as it must come back to where this is. */
 void dgemm_(PARAMETERS)
 {
+    static int depth;
     REQUIRE(++depth < 100);
     back_end(ARGUMENTS);
     depth--;
     calls++;
 }
+#endif
 
 #ifdef CLB_TEST_DISPATCHER
 int dispatched(void)
