@@ -55,7 +55,7 @@ static bool count_one(void)
     return true;
 }
 
-void *malloc(size_t size)
+CLB_PUBLIC void *malloc(size_t size)
 {
     if (!IS_LIBRARYS)
         return __libc_malloc(size);
@@ -65,7 +65,7 @@ void *malloc(size_t size)
     return __libc_malloc(size);
 }
 
-void *calloc(size_t count, size_t size)
+CLB_PUBLIC void *calloc(size_t count, size_t size)
 {
     if (!IS_LIBRARYS)
         return __libc_calloc(count, size);
@@ -75,7 +75,7 @@ void *calloc(size_t count, size_t size)
     return __libc_calloc(count, size);
 }
 
-void *realloc(void *memory, size_t size)
+CLB_PUBLIC void *realloc(void *memory, size_t size)
 {
     if (!IS_LIBRARYS)
         return __libc_realloc(memory, size);
@@ -85,7 +85,7 @@ void *realloc(void *memory, size_t size)
     return __libc_realloc(memory, size);
 }
 
-char *strdup(const char *text)
+CLB_PUBLIC char *strdup(const char *text)
 {
     if (IS_LIBRARYS) {
         if (!count_one())
@@ -96,7 +96,7 @@ char *strdup(const char *text)
     return copy != NULL ? strcpy(copy, text) : NULL;
 }
 
-void free(void *memory)
+CLB_PUBLIC void free(void *memory)
 {
     if (IS_LIBRARYS && memory != NULL)
         atomic_fetch_sub(&live, 1);
