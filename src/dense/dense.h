@@ -66,7 +66,8 @@ bool clb_workspace_finish(struct clb_workspace *workspace);
 /* `idle`: no enqueued command is still running. */
 void clb_workspace_close(struct clb_workspace *workspace, bool idle);
 
-/* ---- dmat.c, trsm.c -------------------------------------------------------------------------- */
+/* ---- update.c, trsm.c --------------------------------------------------------------------------
+ */
 
 /* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`, or C = -op(A)*op(B) with `assign` and
  * `negate`. `keep` packs A into memory that no other operation uses, and `kept` says that A is

@@ -1,5 +1,5 @@
 /* The triangular factor of a block of reflectors, on the CPU. */
-#include "reflect.h"
+#include "larfb.h"
 
 #include <string.h>
 

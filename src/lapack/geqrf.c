@@ -1,84 +1,163 @@
-/* QR: the steps on the device's matrix. qr.h has the scheme. */
-#include "qr.h"
+/* LAPACK xGEQRF in the caller's memory.
+ *
+ * Right-looking, blocked. Step k takes a panel of columns k ... k+w-1: the next library factors its
+ * rows from k on, on the CPU; the device applies the block of reflectors, conjugate-transposed, to
+ * the columns on the right (larfb.h). harness.h has the order of the steps for both kinds of
+ * memory.
+ *
+ * Nothing is written to the caller's matrix before the factorisation on the device is complete:
+ * until then a failure means that the next library factors the intact matrix. The columns are
+ * written back from left to right; a failure in it is what clb_geqrf_resume is for. */
+#include "dense/larfb.h"
+#include "harness.h"
 
-clb_status clb_qr_open(struct clb_qr *qr, const struct clb_gemm_variant *variant,
-                       clb_memory_kind kind)
-{
-    const struct clb_geqrf *problem = qr->problem;
-    size_t m = problem->m, n = problem->n, bytes;
-    qr->element = clb_precision_size(problem->precision);
-    qr->inner = clb_min(m, n);
-    qr->nb = clb_min(clb_reflectors_width(qr->runtime, variant), qr->inner);
-    qr->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, qr->element)};
-    const struct clb_workspace_limits limits = clb_reflectors_limits(m, qr->nb, false, n);
-    clb_status status = clb_workspace_open(&qr->workspace, qr->runtime, variant, &limits);
-    if (status != CLB_OK)
-        return status;
-    qr->result->kernel = qr->workspace.variant->name;
-    status = clb_extent_bytes(qr->x.ld, n, qr->x.ld, qr->element, &bytes);
-    if (status == CLB_OK)
-        status = clb_buffer_get(qr->runtime, kind, bytes, &qr->memory);
-    if (status != CLB_OK)
-        return status;
-    qr->x.mem = qr->memory->mem;
-    qr->reflectors = (struct clb_reflectors){
-        .nb = qr->nb, .a = clb_dmat_part(&qr->x, 0, 0, m, qr->inner), .tau = qr->result->tau};
-    return clb_reflectors_open(&qr->reflectors, &qr->workspace, n);
-}
+struct geqrf_run {
+    struct clb_run run;
+    const struct clb_geqrf *problem;
+    const struct clb_host_blas *next;
+    struct clb_geqrf_result *result;
+    size_t inner, nb; /* inner: min(m, n) */
+    struct clb_reflectors reflectors;
+    struct clb_panels panels;
+    struct clb_dmat x; /* m x n, on the device */
+};
 
-void clb_qr_close(struct clb_qr *qr, bool idle)
-{
-    clb_reflectors_close(&qr->reflectors, idle);
-    clb_buffer_end(qr->runtime, qr->memory, idle);
-    clb_workspace_close(&qr->workspace, idle);
-}
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-size_t clb_qr_width(const struct clb_qr *qr, size_t k)
+static size_t geqrf_width(const void *context, size_t k)
 {
+    const struct geqrf_run *qr = context;
     return clb_min(qr->nb, qr->inner - k);
 }
 
-struct clb_dmat clb_qr_panel(const struct clb_qr *qr, size_t k)
+static void geqrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld)
 {
-    return clb_dmat_part(&qr->x, k, k, qr->x.rows - k, clb_qr_width(qr, k));
-}
-
-void clb_qr_factor(const struct clb_qr *qr, size_t k, void *panel, size_t ld)
-{
+    const struct geqrf_run *qr = context;
     const struct clb_host_blas *next = qr->next;
-    const struct clb_geqrf part = {qr->problem->precision, qr->x.rows - k, clb_qr_width(qr, k),
-                                   panel, ld};
-    void *tau = (char *)qr->result->tau + k * qr->element;
+    const struct clb_geqrf part = {qr->problem->precision, qr->x.rows - k, width, panel, ld};
+    void *tau = (char *)qr->result->tau + k * qr->run.element;
     /* xGEQRF is unblocked for so few columns, so xGEQRT is used where there is one. */
     if (next->geqrt == NULL || !next->geqrt(next, &part, tau))
         next->geqrf(next, &part, tau);
     qr->result->host_work +=
-        clb_work_geqrf((double)part.m, (double)part.n, (double)clb_min(part.m, part.n));
+        clb_work_geqrf((double)part.m, (double)width, (double)clb_min(part.m, width));
 }
 
-clb_status clb_qr_prepare(struct clb_qr *qr, size_t k)
+static clb_status geqrf_prepare(void *context, size_t k, size_t width)
 {
-    size_t first = k + clb_qr_width(qr, k);
+    struct geqrf_run *qr = context;
+    size_t first = k + width;
     return first < qr->x.cols ? clb_reflectors_form(&qr->reflectors, k, first) : CLB_OK;
 }
 
-clb_status clb_qr_apply(struct clb_qr *qr, size_t k, size_t first, size_t count)
+static clb_status geqrf_apply(void *context, size_t k, size_t width, size_t first, size_t count,
+                              bool kept)
 {
+    struct geqrf_run *qr = context;
     const struct clb_dmat c = clb_dmat_part(&qr->x, k, first, qr->x.rows - k, count);
+    (void)width;
+    (void)kept;
     return clb_reflectors_apply(&qr->reflectors, k, CLB_OP_C, &c);
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static clb_status geqrf_open(struct geqrf_run *qr)
+{
+    const struct clb_geqrf *problem = qr->problem;
+    struct clb_run *run = &qr->run;
+    size_t m = problem->m, n = problem->n;
+    qr->inner = clb_min(m, n);
+    qr->nb = clb_min(clb_reflectors_width(run->runtime, run->variant), qr->inner);
+    qr->x = (struct clb_dmat){.rows = m, .cols = n};
+    qr->panels.end = qr->inner;
+    qr->panels.cols = n;
+    const struct clb_workspace_limits limits = clb_reflectors_limits(m, qr->nb, false, n);
+    clb_status status = clb_run_open(run, &limits);
+    if (status != CLB_OK)
+        return status;
+    qr->result->kernel = run->workspace.variant->name;
+    status = clb_run_matrix(run, &qr->x);
+    if (status != CLB_OK)
+        return status;
+    qr->reflectors = (struct clb_reflectors){
+        .nb = qr->nb, .a = clb_dmat_part(&qr->x, 0, 0, m, qr->inner), .tau = qr->result->tau};
+    return clb_reflectors_open(&qr->reflectors, &run->workspace, n);
+}
+
+/* Shared memory: the CPU copies the first panel in, because it factors it, and the device the rest
+ * where it can. Own memory: uploads begin, and the CPU copies the first panel to pinned memory. */
+static clb_status geqrf_bring_in(struct geqrf_run *qr)
+{
+    const struct clb_geqrf *problem = qr->problem;
+    struct clb_run *run = &qr->run;
+    size_t m = qr->x.rows, n = qr->x.cols, first = geqrf_width(qr, 0);
+    struct clb_dmat caller;
+    clb_status status;
+    if (!run->own) {
+        status = clb_run_copy_in(run, &qr->x, problem->a, problem->lda, first, &caller);
+        if (status != CLB_OK || caller.mem == NULL || first == n)
+            return status;
+        const struct clb_dmat from = clb_dmat_part(&caller, 0, first, m, n - first);
+        const struct clb_dmat to = clb_dmat_part(&qr->x, 0, first, m, n - first);
+        return clb_dmat_move_copy(&run->workspace, &from, &to, 0);
+    }
+    status = clb_panels_open(&qr->panels, qr->nb);
+    if (status == CLB_OK)
+        status = clb_run_plan(run, CLB_PANELS_UPLOADS + 1);
+    if (status != CLB_OK)
+        return status;
+    clb_panels_add_uploads(&qr->panels, qr->nb);
+    clb_run_add_columns(run, true, &qr->x, 0)->extent = clb_piece_columns(m * run->element, qr->nb);
+    status = clb_run_begin(run);
+    if (status == CLB_OK)
+        clb_panels_copy_in(&qr->panels, problem->a, problem->lda);
+    return status;
+}
+
+static clb_status geqrf_write_back(struct geqrf_run *qr)
+{
+    bool written = false;
+    if (qr->run.own)
+        return clb_run_publish(&qr->run, 0);
+    clb_status status =
+        clb_run_copy_out(&qr->run, &qr->x, qr->problem->a, qr->problem->lda, &written);
+    qr->result->columns_written = written ? qr->problem->n : 0;
+    return status;
 }
 
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_geqrf *problem, const struct clb_host_blas *next,
                          struct clb_geqrf_result *result)
 {
-    struct clb_qr qr = {.runtime = runtime, .problem = problem, .next = next, .result = result};
+    static const struct clb_panel_work work = {.width = geqrf_width,
+                                               .factor = geqrf_factor,
+                                               .prepare = geqrf_prepare,
+                                               .apply = geqrf_apply};
+    struct geqrf_run qr = {.run = clb_run_on(runtime, variant, problem->precision),
+                           .problem = problem,
+                           .next = next,
+                           .result = result};
+    qr.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n};
+    qr.panels = (struct clb_panels){.run = &qr.run, .work = &work, .context = &qr, .x = &qr.x};
     result->columns_written = 0;
     result->host_work = 0;
     result->kernel = variant->name;
-    if (!runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0)
-        return clb_geqrf_run_stream(&qr, variant);
-    return clb_geqrf_run_shared(&qr, variant);
+    clb_status status = geqrf_open(&qr);
+    if (status == CLB_OK)
+        status = geqrf_bring_in(&qr);
+    if (status == CLB_OK)
+        status = clb_panels_run(&qr.panels);
+    if (status == CLB_OK)
+        status = clb_run_complete(&qr.run);
+    if (status == CLB_OK)
+        status = geqrf_write_back(&qr);
+    status = clb_run_end(&qr.run, status);
+    if (qr.run.own)
+        result->columns_written = clb_run_written(&qr.run);
+    clb_reflectors_close(&qr.reflectors, qr.run.idle);
+    clb_run_close(&qr.run);
+    return status;
 }
 
 void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_blas *next,

@@ -13,7 +13,7 @@
  * only, and `ready` signals when it has done so to group t+2, which the queue "ahead" uses from
  * step t+2 on. What a queue reads of the other's results is final: panels, and their interchanges
  * as moves. */
-#include "lookahead.h"
+#include "getrf.h"
 
 #include <stdlib.h>
 
@@ -24,10 +24,13 @@
  * wider panels. (H200, 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
 #define SMALL_LAUNCHES ((size_t)48)
 
+/* Pieces that the first panel is uploaded in, because the device waits for them. */
+#define FIRST_PIECES ((size_t)32)
+
 struct getrf_lookahead_run {
     struct clb_getrf_run *lu;
     struct clb_transfer_queue *transfers;
-    const struct clb_transfer *group;
+    const struct clb_transfer *group; /* the uploads */
     size_t groups, steps;
     struct clb_workspace own;    /* of the queue "ahead", where there are two queues */
     struct clb_workspace *ahead; /* &own, or the only workspace */
@@ -85,7 +88,7 @@ static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace
     clb_status status = CLB_OK;
     while (run->applied[from] < steps && status == CLB_OK) {
         size_t step = run->applied[from];
-        bool last = workspace == &run->lu->workspace && step + 1 == steps;
+        bool last = workspace == &run->lu->run.workspace && step + 1 == steps;
         status = getrf_lookahead_apply(run, workspace, step, from, to,
                                        !last   ? ONCE
                                        : *kept ? KEPT
@@ -126,8 +129,8 @@ static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t
     if (status == CLB_OK)
         status = clb_getf2_enqueue(run->panel, ahead, &run->lu->x, first_of(run, s),
                                    run->group[s].x.cols);
-    if (status == CLB_OK && ahead != &run->lu->workspace)
-        status = clb_queue_join(ahead->queue, run->lu->workspace.queue);
+    if (status == CLB_OK && ahead != &run->lu->run.workspace)
+        status = clb_queue_join(ahead->queue, run->lu->run.workspace.queue);
     if (begun != NULL) {
         clb_status waited = clb_queue_set_await(ahead->queue_set, &begun);
         status = status != CLB_OK ? status : waited;
@@ -152,7 +155,7 @@ static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, si
 static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t from, size_t steps,
                                          bool wait)
 {
-    struct clb_workspace *workspace = &run->lu->workspace;
+    struct clb_workspace *workspace = &run->lu->run.workspace;
     size_t arrived = from, next = steps + 1;
     bool kept = false;
     workspace->small_launches = workspace->most_tiles > 0 ? SMALL_LAUNCHES : 0;
@@ -178,22 +181,22 @@ static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t
 
 /* Open the workspace for panels, if look-ahead is wanted. Launches of updates leave some of the
  * device's compute units to it, since all work-groups of a panel must be resident. */
-static clb_status open_ahead(struct getrf_lookahead_run *run,
-                             const struct clb_gemm_variant *variant)
+static clb_status open_ahead(struct getrf_lookahead_run *run)
 {
     enum { BY_DEVICE, NO_AHEAD };
     struct clb_getrf_run *lu = run->lu;
+    const struct clb_gemm_variant *variant = lu->run.variant;
     size_t tiles = variant->tuning.value[CLB_PARAM_GETRF_AHEAD];
-    size_t units = lu->runtime->device.units, widest = clb_max(lu->nb, lu->tail);
+    size_t units = lu->run.runtime->device.units, widest = clb_max(lu->nb, lu->tail);
     size_t groups = clb_div_up(lu->x.rows, lu->panel.group) + SPARE_UNITS;
     const struct clb_workspace_limits limits = {
         .m = lu->x.rows, .n = widest, .k = widest, .triangle = clb_max(widest, CLB_MAX_BLOCK)};
-    run->ahead = &lu->workspace;
+    run->ahead = &lu->run.workspace;
     if (tiles == NO_AHEAD || run->steps < 2)
         return CLB_OK;
     run->ahead = &run->own;
-    lu->workspace.most_tiles = tiles != BY_DEVICE ? tiles : units > groups ? units - groups : 0;
-    return clb_workspace_open(&run->own, lu->runtime, variant, &limits);
+    lu->run.workspace.most_tiles = tiles != BY_DEVICE ? tiles : units > groups ? units - groups : 0;
+    return clb_workspace_open(&run->own, lu->run.runtime, variant, &limits);
 }
 
 static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)
@@ -209,34 +212,43 @@ static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)
     return status;
 }
 
-static bool getrf_lookahead_finish(struct getrf_lookahead_run *run)
+void clb_lookahead_add_uploads(struct clb_getrf_run *lu)
 {
-    bool other = run->own.runtime == NULL || clb_workspace_finish(&run->own);
-    return clb_workspace_finish(&run->lu->workspace) && other;
+    struct clb_run *run = &lu->run;
+    for (size_t j = 0, cols; j < lu->x.cols; j += cols) {
+        cols = j < lu->inner ? clb_getrf_width(lu, j) : lu->nb;
+        cols = clb_min(cols, clb_run_end_of_matrix(run, j) - j);
+        const struct clb_dmat part = clb_dmat_part(&lu->x, 0, j, lu->x.rows, cols);
+        struct clb_transfer *transfer = clb_run_add_columns(run, false, &part, j);
+        transfer->extent = j == 0 ? clb_div_up(cols, FIRST_PIECES) : 0;
+    }
 }
 
-clb_status clb_getrf_run_lookahead(struct clb_getrf_run *lu, const struct clb_gemm_variant *variant,
-                                   struct clb_transfer_queue *transfers,
-                                   const struct clb_transfer *group, size_t groups, bool *idle)
+clb_status clb_lookahead_run(struct clb_getrf_run *lu)
 {
-    struct getrf_lookahead_run run = {
-        .lu = lu, .transfers = transfers, .group = group, .groups = groups, .panel = &lu->panel};
-    while (run.steps < groups && first_of(&run, run.steps) < lu->inner)
+    struct getrf_lookahead_run run = {.lu = lu,
+                                      .transfers = &lu->run.transfers,
+                                      .group = lu->run.transfer,
+                                      .groups = lu->run.uploads,
+                                      .panel = &lu->panel};
+    while (run.steps < run.groups && first_of(&run, run.steps) < lu->inner)
         run.steps++;
-    run.applied = calloc(groups, sizeof *run.applied);
-    clb_status status = run.applied == NULL ? CLB_ERR_NOMEM : open_ahead(&run, variant);
+    run.applied = calloc(run.groups, sizeof *run.applied);
+    clb_status status = run.applied == NULL ? CLB_ERR_NOMEM : open_ahead(&run);
     if (status == CLB_OK)
         status = getrf_lookahead_run_steps(&run);
     if (status == CLB_OK && run.own.runtime != NULL)
         status = clb_queue_set_finish(run.own.queue_set);
     if (status == CLB_OK)
         status = clb_getrf_read_pivots(lu, 0, lu->inner);
-    *idle = getrf_lookahead_finish(&run);
+    if (run.own.runtime != NULL)
+        lu->run.stuck = !clb_workspace_finish(&run.own);
+    bool idle = clb_workspace_finish(&lu->run.workspace) && !lu->run.stuck;
     release(&run.ready[0]);
     release(&run.ready[1]);
     if (run.own.runtime != NULL)
-        clb_workspace_close(&run.own, *idle);
-    lu->workspace.most_tiles = lu->workspace.small_launches = 0;
+        clb_workspace_close(&run.own, idle);
+    lu->run.workspace.most_tiles = lu->run.workspace.small_launches = 0;
     free(run.applied);
     return status;
 }

@@ -7,46 +7,27 @@
  * The inverse is completed in memory of the shim before the CPU interchanges its columns and copies
  * it over the factors. A failure until then leaves the factors intact for the next library; the
  * copy can't fail. */
-#include "solve.h"
+#include "rhs_blocks.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Columns that a thread takes at once. */
-#define SHARE ((size_t)64)
 
 struct getri_writer {
     const struct clb_getri *problem;
     const char *x;
     size_t ld, element;
     const cl_uint *order;
-    atomic_size_t next; /* column */
 };
 
-static void getri_write_shares(void *argument)
+static void write_inverse(void *context, size_t thread, size_t begin, size_t end)
 {
-    struct getri_writer *writer = argument;
+    const struct getri_writer *writer = context;
     const struct clb_getri *problem = writer->problem;
-    for (;;) {
-        size_t begin = atomic_fetch_add(&writer->next, SHARE);
-        if (begin >= problem->n)
-            return;
-        for (size_t j = begin; j < clb_min(begin + SHARE, problem->n); j++)
-            memcpy((char *)problem->a + j * problem->lda * writer->element,
-                   writer->x + writer->order[j] * writer->ld * writer->element,
-                   problem->n * writer->element);
-    }
-}
-
-static void getri_write_back(struct getri_writer *writer)
-{
-    struct clb_workers workers;
-    clb_workers_lend(&workers, clb_div_up(writer->problem->n, SHARE) - 1, false);
-    for (size_t i = 0; i < workers.count; i++)
-        clb_workers_start(&workers, i, getri_write_shares, writer);
-    getri_write_shares(writer);
-    clb_workers_return(&workers);
+    (void)thread;
+    for (size_t j = begin; j < end; j++)
+        memcpy((char *)problem->a + j * problem->lda * writer->element,
+               writer->x + writer->order[j] * writer->ld * writer->element,
+               problem->n * writer->element);
 }
 
 /* The identity of order n, in memory where the inverse will overwrite it. */
@@ -128,8 +109,8 @@ clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (order != NULL && x != NULL)
         status = solve_for_inverse(runtime, variant, problem, x, ld, kernel);
     if (status == CLB_OK) {
-        struct getri_writer writer = {problem, x, ld, element, order, 0};
-        getri_write_back(&writer);
+        struct getri_writer writer = {problem, x, ld, element, order};
+        clb_share_columns(n, CLB_MAX_WORKERS + 1, write_inverse, &writer);
     }
     free(order);
     free(x);

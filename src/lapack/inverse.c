@@ -1,20 +1,61 @@
-/* LAPACK xTRTRI, xLAUUM and xPOTRI: the steps on the device's matrices. inverse.h has the scheme.
- */
-#include "inverse.h"
+/* LAPACK xTRTRI, xLAUUM and xPOTRI in the caller's memory.
+ *
+ * The comments describe a lower triangle L. Where U is stored, L stands for U^T, and rows and
+ * columns are exchanged.
+ *
+ * The inverse: X*L = I is solved by halves, from the end:
+ *
+ *     L = [L11 0; L21 L22]:  X22 = L22^-1, X21 = -(X22*L21)*L11^-1, X11 = L11^-1.
+ *
+ * X21 is a product with the part that is already inverted, and then a solve with the given
+ * triangle. So X*L - I is small componentwise, like the residual of a solve (Du Croz and Higham
+ * 1992, method 2C; LAPACK xTRTRI); for U it is U*X - I. Solving on both sides would multiply the
+ * error by the condition number. For diagonal blocks X*L = I is solved by substitution.
+ *
+ * The product L^H*L, or U*U^H, is computed by block rows: its rows [i, i + h) are L(i:n,
+ * i:i+h)^H*L(i:n, 0:i+h), one product of depth n - i. The inverse of L*L^H is the inverse followed
+ * by the product. Of the two residuals of L^-1 the small one matters more for that: L*L^H*X^H*X - I
+ * is L*(R + R^H)*L^-1 where R = X*L - I.
+ *
+ * Products are computed in strips. The zeros of triangles in them are multiplied or, by kernels
+ * that can, skipped except for the width of a micro-tile. So X has zeros within `base` of its
+ * diagonal in the other triangle, and is undefined beyond.
+ *
+ * Nothing is written to the caller's matrix before the result is complete in host memory. Then the
+ * CPU copies it, which can't fail; a failure before leaves the matrix intact for the next library.
+ * So does a result with an entry that is not finite, because it may come from multiplied zeros that
+ * are not terms of the sums: zero times infinity is not zero. */
+#include "harness.h"
 
 #include <string.h>
 
+/* Columns of one transfer. */
+#define COLUMNS ((size_t)512)
 /* A strip, in blocks of triangles. */
 #define STRIP     ((size_t)4)
 #define MOST_ROWS (STRIP * CLB_MAX_BLOCK)
+
+struct inverse_run {
+    struct clb_run run;
+    const struct clb_inverse *problem;
+    size_t n;
+    size_t base;  /* order of the diagonal blocks */
+    size_t strip; /* rows (or columns) of a product; at most base where zeros are multiplied */
+    bool cuts;    /* products skip zeros */
+    const char *kernel;      /* of the products, for reports */
+    struct clb_dmat a, x, y; /* the given triangle; its inverse, or a copy of it; the product. n x
+                              * n, on the device */
+    void *host;              /* own memory: for the result, with the device's leading dimension */
+    size_t bytes;            /* of that */
+};
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
 /* Choose base and strip. Where the family skips zeros, diagonal blocks need zeros beside them only
  * as far as micro-tiles reach over the edge. */
-static void choose_blocks(struct clb_inverse_state *inverting)
+static void choose_blocks(struct inverse_run *inverting)
 {
-    const struct clb_workspace *workspace = &inverting->workspace;
+    const struct clb_workspace *workspace = &inverting->run.workspace;
     const struct clb_gemm_variant *variant = workspace->variant;
     size_t reach =
         clb_max(clb_gemm_unit(variant, CLB_OPERAND_A), clb_gemm_unit(variant, CLB_OPERAND_B)) +
@@ -44,26 +85,68 @@ static struct clb_workspace_limits inverse_limits_of(const struct clb_inverse *p
     return limits;
 }
 
-clb_status clb_inverting_open(struct clb_inverse_state *inverting,
-                              const struct clb_gemm_variant *variant)
+/* The matrix with the result. */
+static struct clb_dmat *inverse_result(struct inverse_run *inverting)
+{
+    return inverting->problem->multiplies ? &inverting->y : &inverting->x;
+}
+
+/* Shared memory: the device reads the caller's matrix in place. Own memory: block columns of the
+ * triangle are uploaded, and those of the result downloaded to host memory of the run; a product
+ * overwrites the given matrix. */
+static clb_status open_matrices(struct inverse_run *inverting)
 {
     const struct clb_inverse *problem = inverting->problem;
-    const struct clb_workspace_limits limits = inverse_limits_of(problem);
+    struct clb_run *run = &inverting->run;
+    struct clb_dmat *result = inverse_result(inverting);
     size_t n = problem->n;
-    inverting->element = clb_precision_size(problem->precision);
-    inverting->n = n;
-    inverting->a =
-        (struct clb_dmat){.rows = n, .cols = n, .ld = clb_dmat_ld(n, inverting->element)};
-    inverting->x = inverting->y = inverting->a;
-    /* Open nothing if the kernel that skips zeros is known to be wrong. */
-    clb_status status = clb_skip_prepare(inverting->runtime, variant);
+    clb_status status = CLB_OK;
+    if (run->own)
+        status = clb_run_matrix(run, &inverting->a);
     if (status == CLB_OK)
-        status = clb_workspace_open(&inverting->workspace, inverting->runtime, variant, &limits);
+        status = clb_run_matrix(run, &inverting->x);
+    if (!run->own) {
+        if (status == CLB_OK && problem->multiplies)
+            status = clb_run_matrix(run, &inverting->y);
+        if (status == CLB_OK)
+            status = clb_run_view(run, problem->a, problem->lda, &inverting->a);
+        return status;
+    }
+    inverting->y = inverting->a;
+    inverting->bytes = inverting->x.ld * n * run->element;
+    if (status == CLB_OK)
+        inverting->host = clb_host_map(inverting->bytes);
+    if (status == CLB_OK && inverting->host == NULL)
+        status = CLB_ERR_NOMEM;
+    if (status == CLB_OK)
+        status = clb_run_plan(run, 2 * clb_div_up(n, COLUMNS));
+    for (size_t k = 0; k < n && status == CLB_OK; k += COLUMNS)
+        clb_run_add_triangle(run, false, &inverting->a, problem->upper, k, clb_min(COLUMNS, n - k),
+                             problem->a, problem->lda);
+    for (size_t k = 0; k < n && status == CLB_OK; k += COLUMNS)
+        clb_run_add_triangle(run, true, result, problem->upper, k, clb_min(COLUMNS, n - k),
+                             inverting->host, result->ld);
+    return status == CLB_OK ? clb_run_begin(run) : status;
+}
+
+static clb_status inverse_open(struct inverse_run *inverting)
+{
+    const struct clb_inverse *problem = inverting->problem;
+    struct clb_run *run = &inverting->run;
+    const struct clb_workspace_limits limits = inverse_limits_of(problem);
+    inverting->n = problem->n;
+    inverting->a = inverting->x = inverting->y =
+        (struct clb_dmat){.rows = problem->n, .cols = problem->n};
+    /* Open nothing if the kernel that skips zeros is known to be wrong. */
+    clb_status status = clb_skip_prepare(run->runtime, run->variant);
+    if (status == CLB_OK)
+        status = clb_run_open(run, &limits);
     if (status != CLB_OK)
         return status;
-    inverting->kernel = inverting->workspace.variant->name;
+    inverting->kernel = run->workspace.variant->name;
     choose_blocks(inverting);
-    return clb_skip_prepare(inverting->runtime, inverting->workspace.variant);
+    status = clb_skip_prepare(run->runtime, run->workspace.variant);
+    return status == CLB_OK ? open_matrices(inverting) : status;
 }
 
 /* ---- the inverse ----------------------------------------------------------------------------- */
@@ -76,8 +159,7 @@ static struct clb_dmat square(const struct clb_dmat *x, size_t i, size_t order)
 
 /* The triangle of order m that begins at i, in the order of elimination, which is from the end: n -
  * (i + m) is a multiple of the block. */
-static struct clb_dmat_triangle triangle_at(const struct clb_inverse_state *inverting, size_t i,
-                                            size_t m)
+static struct clb_dmat_triangle triangle_at(const struct inverse_run *inverting, size_t i, size_t m)
 {
     const struct clb_inverse *problem = inverting->problem;
     return (struct clb_dmat_triangle){.a = square(&inverting->a, i, m),
@@ -88,7 +170,7 @@ static struct clb_dmat_triangle triangle_at(const struct clb_inverse_state *inve
                                       .at = inverting->n - i - m};
 }
 
-static clb_status invert_block(struct clb_inverse_state *inverting, size_t i, size_t m)
+static clb_status invert_block(struct inverse_run *inverting, size_t i, size_t m)
 {
     bool upper = inverting->problem->upper;
     size_t beside = clb_min(inverting->base, inverting->n - i - m);
@@ -96,13 +178,12 @@ static clb_status invert_block(struct clb_inverse_state *inverting, size_t i, si
     const struct clb_dmat block = square(&inverting->x, i, m);
     const struct clb_dmat around =
         clb_dmat_part(&inverting->x, i, i, m + (upper ? beside : 0), m + (upper ? 0 : beside));
-    clb_status status = clb_dmat_trapezoid(&inverting->workspace, &around, &around, false);
-    return status == CLB_OK ? clb_dmat_solve(&inverting->workspace, &triangle, &block) : status;
+    clb_status status = clb_dmat_trapezoid(&inverting->run.workspace, &around, &around, false);
+    return status == CLB_OK ? clb_dmat_solve(&inverting->run.workspace, &triangle, &block) : status;
 }
 
 /* X21 = -X22*L21, or -U12*X22, where X22 begins at i + m1 and has order m2. */
-static clb_status multiply_beside(struct clb_inverse_state *inverting, size_t i, size_t m1,
-                                  size_t m2)
+static clb_status multiply_beside(struct inverse_run *inverting, size_t i, size_t m1, size_t m2)
 {
     const struct clb_dmat *a = &inverting->a, *x = &inverting->x;
     bool upper = inverting->problem->upper;
@@ -124,13 +205,13 @@ static clb_status multiply_beside(struct clb_inverse_state *inverting, size_t i,
         }
         if (!inverting->cuts)
             update.cut.kind = 0;
-        status = clb_dmat_update(&inverting->workspace, &update);
+        status = clb_dmat_update(&inverting->run.workspace, &update);
     }
     return status;
 }
 
 /* Invert the triangle of order m that begins at i. All halves but the first are whole blocks. */
-static clb_status invert(struct clb_inverse_state *inverting, size_t i, size_t m)
+static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
 {
     bool upper = inverting->problem->upper;
     if (m <= inverting->base)
@@ -143,7 +224,7 @@ static clb_status invert(struct clb_inverse_state *inverting, size_t i, size_t m
     if (status == CLB_OK)
         status = multiply_beside(inverting, i, m1, m2);
     if (status == CLB_OK)
-        status = clb_dmat_solve(&inverting->workspace, &triangle, &beside);
+        status = clb_dmat_solve(&inverting->run.workspace, &triangle, &beside);
     if (status == CLB_OK)
         status = invert(inverting, i, m1);
     return status;
@@ -152,7 +233,7 @@ static clb_status invert(struct clb_inverse_state *inverting, size_t i, size_t m
 /* ---- the product ----------------------------------------------------------------------------- */
 
 /* Y = X^H*X or X*X^H: one triangle, and the elements of strips beside it. */
-static clb_status inverse_multiply(struct clb_inverse_state *inverting)
+static clb_status inverse_multiply(struct inverse_run *inverting)
 {
     const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
     bool upper = inverting->problem->upper;
@@ -177,34 +258,34 @@ static clb_status inverse_multiply(struct clb_inverse_state *inverting)
             *cut = (struct clb_skip){.kind = CLB_SKIP_LOWER, .b = -(ptrdiff_t)i, .c = (ptrdiff_t)i};
         }
         cut->kind = inverting->cuts ? cut->kind | CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN : 0;
-        status = clb_dmat_update(&inverting->workspace, &update);
+        status = clb_dmat_update(&inverting->run.workspace, &update);
     }
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
-clb_status clb_inverting_compute(struct clb_inverse_state *inverting)
+static clb_status inverse_compute(struct inverse_run *inverting)
 {
     const struct clb_inverse *problem = inverting->problem;
+    struct clb_run *run = &inverting->run;
     const struct clb_dmat_triangle all = triangle_at(inverting, 0, inverting->n);
-    clb_status status;
-    if (problem->inverts) {
-        status = clb_dmat_pack_triangle(&inverting->workspace, &all);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < run->uploads && status == CLB_OK; i++)
+        status = clb_run_await(run, i);
+    if (status == CLB_OK && problem->inverts) {
+        status = clb_dmat_pack_triangle(&run->workspace, &all);
         if (status == CLB_OK)
             status = invert(inverting, 0, inverting->n);
-    } else {
-        status = clb_dmat_triangle_copy(&inverting->workspace, &inverting->a, &inverting->x,
-                                        problem->upper);
+    } else if (status == CLB_OK) {
+        status =
+            clb_dmat_triangle_copy(&run->workspace, &inverting->a, &inverting->x, problem->upper);
     }
     if (status == CLB_OK && problem->multiplies)
         status = inverse_multiply(inverting);
+    for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
+        status = clb_run_publish(run, i);
     return status;
-}
-
-const struct clb_dmat *clb_inverting_result(const struct clb_inverse_state *inverting)
-{
-    return inverting->problem->multiplies ? &inverting->y : &inverting->x;
 }
 
 /* The diagonal of a product of a matrix with its conjugate transpose is real. */
@@ -215,8 +296,9 @@ static void make_real(const struct clb_inverse *problem)
         memset((char *)problem->a + i * (problem->lda + 1) * 2 * real + real, 0, real);
 }
 
-clb_status clb_inverting_write(const struct clb_inverse_state *inverting, const void *result,
-                               size_t ld)
+/* Copy the result from host memory to the caller's matrix, by as many threads as are free.
+ * CLB_ERR_RANGE: it is not finite, and nothing is written. */
+static clb_status inverse_write(const struct inverse_run *inverting, const void *result, size_t ld)
 {
     const struct clb_inverse *problem = inverting->problem;
     size_t n = problem->n;
@@ -229,14 +311,43 @@ clb_status clb_inverting_write(const struct clb_inverse_state *inverting, const 
     return CLB_OK;
 }
 
+/* Where memory is shared the view of the caller's matrix is closed first, when all commands that
+ * used it have completed. */
+static clb_status inverse_write_mapped(struct inverse_run *inverting)
+{
+    struct clb_run *run = &inverting->run;
+    const struct clb_dmat *result = inverse_result(inverting);
+    void *mapped;
+    clb_status status = clb_run_map_result(run, result, &mapped);
+    if (status != CLB_OK)
+        return status;
+    clb_run_unwrap(run);
+    status = inverse_write(inverting, mapped, result->ld);
+    clb_status unmapped = clb_run_unmap(run, result, mapped);
+    if (unmapped != CLB_OK)
+        clb_log(CLB_LOG_INFO, "inverse: %s after the result was written",
+                clb_status_name(unmapped));
+    return status;
+}
+
 clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_inverse *problem, const char **kernel)
 {
-    struct clb_inverse_state inverting = {.runtime = runtime, .problem = problem};
-    bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0;
-    inverting.kernel = variant->name;
-    clb_status status = stream ? clb_inverse_run_stream(&inverting, variant)
-                               : clb_inverse_run_shared(&inverting, variant);
+    struct inverse_run inverting = {.run = clb_run_on(runtime, variant, problem->precision),
+                                    .problem = problem,
+                                    .kernel = variant->name};
+    struct clb_run *run = &inverting.run;
+    clb_status status = inverse_open(&inverting);
+    if (status == CLB_OK)
+        status = inverse_compute(&inverting);
+    if (status == CLB_OK && !run->own)
+        status = inverse_write_mapped(&inverting);
+    clb_status ended = clb_run_end(run, status);
+    if (run->own && ended == CLB_OK)
+        ended = inverse_write(&inverting, inverting.host, inverting.x.ld);
+    if (inverting.host != NULL)
+        clb_host_unmap(inverting.host, inverting.bytes);
+    clb_run_close(run);
     *kernel = inverting.kernel;
-    return status;
+    return run->own ? ended : status; /* mapped memory was written before the end */
 }

@@ -7,7 +7,7 @@
 #include "blas/routines.h"
 #include "gemm/gemm.h"
 
-/* ---- trsm_run.c ------------------------------------------------------------------------------ */
+/* ---- rhs_blocks.c ---------------------------------------------------------------------------- */
 
 /* Run on the device. The parts of the progress are blocks of columns (left) or rows (right) of B,
  * which don't depend on each other. On failure the parts that are not marked written are untouched,
@@ -37,7 +37,7 @@ clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_getrf *problem, const struct clb_host_blas *next,
                          struct clb_getrf_result *result) CLB_MUST_CHECK;
 
-/* Finish on the CPU what clb_getrf_run has left (getrf_resume.c). */
+/* Finish on the CPU what clb_getrf_run has left. */
 void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_blas *next,
                       struct clb_getrf_result *result);
 
@@ -85,7 +85,7 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 struct clb_orgqr clb_orgqr_rest(const struct clb_orgqr *problem,
                                 const struct clb_orgqr_result *result);
 
-/* ---- getrs.c --------------------------------------------------------------------------------- */
+/* ---- rhs_blocks.c: xGETRS -------------------------------------------------------------------- */
 
 /* Like clb_trsm_run; the parts are blocks of columns of B. */
 clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
@@ -93,7 +93,7 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect);
 
-/* ---- gesv.c ---------------------------------------------------------------------------------- */
+/* ---- getrf.c: xGESV -------------------------------------------------------------------------- */
 
 /* Run clb_getrf_run and, unless A is singular, clb_getrs_run with the factors. `system` says where
  * B is; its matrix is the problem's, which is square, and its ipiv is not read. After a failure the
@@ -126,11 +126,11 @@ clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_potrf *problem, const struct clb_host_blas *next,
                          struct clb_potrf_result *result) CLB_MUST_CHECK;
 
-/* Finish on the CPU what clb_potrf_run has left (potrf_resume.c). */
+/* Finish on the CPU what clb_potrf_run has left. */
 void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_blas *next,
                       struct clb_potrf_result *result);
 
-/* ---- potrs.c --------------------------------------------------------------------------------- */
+/* ---- rhs_blocks.c: xPOTRS -------------------------------------------------------------------- */
 
 /* Like clb_trsm_run; the parts are blocks of columns of B. */
 clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

@@ -1,8 +1,7 @@
 /* LAPACK xORMQR and xUNMQR in the caller's memory: first T of all blocks of reflectors is computed,
- * then the blocks are applied to one part of C after the other (solve.h). */
-#include "dense/reflect.h"
-#include "lapack.h"
-#include "solve.h"
+ * then the blocks are applied to one part of C after the other (rhs_blocks.h). */
+#include "dense/larfb.h"
+#include "rhs_blocks.h"
 
 struct product {
     const struct clb_ormqr *problem;

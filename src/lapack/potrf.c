@@ -1,88 +1,133 @@
-/* Cholesky: the steps on the device's matrix. potrf.h has the scheme.
+/* LAPACK xPOTRF in the caller's memory.
  *
- * The comments describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
+ * Left-looking, blocked. Step k has a panel: for A = L*L^H columns k ... k+w-1 from row k on, for A
+ * = U^H*U rows k ... k+w-1 from column k on. First all panels before it update it in one product,
+ * whose depth is their total width,
+ *
+ *     A(k:n, k:k+w) -= L(k:n, 0:k)*L(k:k+w, 0:k)^H;
+ *
+ * then its diagonal block is factored, and the rows below it (or the columns on its right) are
+ * solved with that. So a panel is final after its step, no step touches the panels after it, and a
+ * panel need not be on the device before its step. The next library factors the diagonal block on
+ * the CPU; or the device does, which halves the panel until the diagonal blocks fit into one
+ * work-group.
+ *
+ * Nothing is written to the caller's matrix before the factorisation on the device is complete.
+ * After a failure until then the next library factors the intact matrix. The columns before a pivot
+ * that is not positive are written back from left to right; clb_potrf_resume handles a failure
+ * during that.
+ *
+ * A device that shares the host's memory gets the whole triangle with the first panel, copied by
+ * the CPU to memory of the shim. To memory of its own panels are uploaded while those before them
+ * are factored; for U the uploads are block rows, because a step uses one block row. Downloads are
+ * block columns for both L and U, since clb_potrf_resume can only continue after a number of first
+ * columns.
+ *
+ * The comments below describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
  * columns are exchanged. */
-#include "potrf.h"
-#include "transfer/transfer_queue.h"
+#include "dense/potf2.h"
+#include "harness.h"
 
 /* Defaults for devices without tuned values. */
 #define DEFAULT_NB_SHARED ((size_t)128)
 #define DEFAULT_NB_OWN    ((size_t)512)
 #define MOST_NB           ((size_t)4096)
 
-/* ---- open and close -------------------------------------------------------------------------- */
+struct potrf_run {
+    struct clb_run run;
+    const struct clb_potrf *problem;
+    const struct clb_host_blas *next;
+    struct clb_potrf_result *result;
+    size_t n, nb;
+    struct clb_potf2 block;        /* program is NULL where the CPU factors diagonal blocks */
+    struct clb_buffer *host_block; /* otherwise the CPU's memory for a diagonal block */
+    struct clb_dmat x;             /* n x n, on the device; undefined outside the stated triangle */
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+/* Columns of the panel that begins with column k. */
+static size_t potrf_width(const struct potrf_run *chol, size_t k)
+{
+    return clb_min(chol->nb, chol->n - k);
+}
 
 /* Whether the device shall factor diagonal blocks; `choice` is the value of potrf.block. */
-static bool wants_block(const struct clb_chol *chol, size_t choice)
+static bool wants_block(const struct potrf_run *chol, size_t choice)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
     return choice == BY_DEVICE ||
-           (choice == BY_KIND && clb_potf2_is_faster(&chol->runtime->device));
+           (choice == BY_KIND && clb_potf2_is_faster(&chol->run.runtime->device));
 }
 
-static clb_status open_blocks(struct clb_chol *chol, size_t choice)
+static clb_status open_blocks(struct potrf_run *chol)
 {
-    size_t width = clb_chol_width(chol, 0);
-    if (wants_block(chol, choice)) {
-        if (clb_potf2_open(&chol->block, &chol->workspace) == CLB_OK)
+    size_t width = potrf_width(chol, 0);
+    if (wants_block(chol, chol->run.variant->tuning.value[CLB_PARAM_POTRF_BLOCK])) {
+        if (clb_potf2_open(&chol->block, &chol->run.workspace) == CLB_OK)
             return CLB_OK;
         clb_log(CLB_LOG_INFO, "potrf: the CPU factors the diagonal blocks");
     }
-    return clb_buffer_get(chol->runtime, CLB_MEMORY_HOST, width * width * chol->element,
+    return clb_run_buffer(&chol->run, CLB_MEMORY_HOST, width * width * chol->run.element,
                           &chol->host_block);
 }
 
-clb_status clb_chol_open(struct clb_chol *chol, const struct clb_gemm_variant *variant)
+/* Add the transfer of panel k between x and the caller's triangle. */
+static void potrf_add(struct potrf_run *chol, bool down, size_t k)
 {
-    const size_t *value = variant->tuning.value;
-    size_t n = chol->problem->n, wanted = value[CLB_PARAM_POTRF_NB];
+    const struct clb_potrf *problem = chol->problem;
+    size_t width = potrf_width(chol, k);
+    struct clb_transfer *transfer = clb_run_add_triangle(&chol->run, down, &chol->x, problem->upper,
+                                                         k, width, problem->a, problem->lda);
+    if (problem->upper && !down) {
+        transfer->x = clb_dmat_part(&chol->x, k, k, width, chol->n - k);
+        transfer->host = (char *)problem->a + k * (problem->lda + 1) * chol->run.element;
+        transfer->diagonal = 0;
+    }
+}
+
+static clb_status potrf_plan(struct potrf_run *chol)
+{
+    if (!chol->run.own)
+        return CLB_OK;
+    clb_status status = clb_run_plan(&chol->run, 2 * clb_div_up(chol->n, chol->nb));
+    for (size_t k = 0; k < chol->n && status == CLB_OK; k += chol->nb)
+        potrf_add(chol, false, k);
+    for (size_t k = 0; k < chol->n && status == CLB_OK; k += chol->nb)
+        potrf_add(chol, true, k);
+    return status;
+}
+
+static clb_status potrf_open(struct potrf_run *chol)
+{
+    size_t n = chol->problem->n, wanted = chol->run.variant->tuning.value[CLB_PARAM_POTRF_NB];
     if (wanted == 0)
-        wanted = chol->runtime->device.unified ? DEFAULT_NB_SHARED : DEFAULT_NB_OWN;
-    chol->element = clb_precision_size(chol->problem->precision);
+        wanted = chol->run.runtime->device.unified ? DEFAULT_NB_SHARED : DEFAULT_NB_OWN;
     chol->n = n;
     chol->nb = clb_min(wanted, MOST_NB);
-    chol->x = (struct clb_dmat){.rows = n, .cols = n, .ld = clb_dmat_ld(n, chol->element)};
-    size_t width = clb_chol_width(chol, 0);
+    chol->x = (struct clb_dmat){.rows = n, .cols = n};
+    size_t width = potrf_width(chol, 0);
     bool upper = chol->problem->upper;
     struct clb_workspace_limits limits = clb_solve_limits(width, !upper, n);
     limits.m = upper ? width : n;
     limits.n = upper ? n : width;
     limits.k = n;
-    clb_status status = clb_workspace_open(&chol->workspace, chol->runtime, variant, &limits);
+    clb_status status = clb_run_open(&chol->run, &limits);
     if (status != CLB_OK)
         return status;
-    chol->result->kernel = chol->workspace.variant->name;
-    return open_blocks(chol, value[CLB_PARAM_POTRF_BLOCK]);
-}
-
-void clb_chol_close(struct clb_chol *chol, bool idle)
-{
-    if (chol->workspace.runtime != NULL)
-        clb_potf2_close(&chol->block, &chol->workspace, idle);
-    clb_buffer_end(chol->runtime, chol->host_block, idle);
-    clb_buffer_end(chol->runtime, chol->memory, idle);
-    clb_workspace_close(&chol->workspace, idle);
-}
-
-size_t clb_chol_width(const struct clb_chol *chol, size_t k)
-{
-    return clb_min(chol->nb, chol->n - k);
-}
-
-size_t clb_chol_columns(const struct clb_chol *chol)
-{
-    return chol->result->info != 0 ? chol->result->info - 1 : chol->n;
-}
-
-char *clb_chol_host(const struct clb_chol *chol, size_t row, size_t col)
-{
-    return (char *)chol->problem->a + (row + col * chol->problem->lda) * chol->element;
+    chol->result->kernel = chol->run.workspace.variant->name;
+    status = open_blocks(chol);
+    if (status == CLB_OK)
+        status = clb_run_matrix(&chol->run, &chol->x);
+    if (status == CLB_OK)
+        status = potrf_plan(chol);
+    return status == CLB_OK ? clb_run_begin(&chol->run) : status;
 }
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
 /* A block of L, as it is stored in x. */
-static struct clb_dmat part(const struct clb_chol *chol, size_t row, size_t col, size_t rows,
+static struct clb_dmat part(const struct potrf_run *chol, size_t row, size_t col, size_t rows,
                             size_t cols)
 {
     return chol->problem->upper ? clb_dmat_part(&chol->x, col, row, cols, rows)
@@ -90,7 +135,7 @@ static struct clb_dmat part(const struct clb_chol *chol, size_t row, size_t col,
 }
 
 /* A(row:row+rows, col:col+cols) -= L(row:.., p:p+depth)*L(col:.., p:p+depth)^H. */
-static clb_status potrf_update(struct clb_chol *chol, size_t p, size_t depth, size_t row,
+static clb_status potrf_update(struct potrf_run *chol, size_t p, size_t depth, size_t row,
                                size_t rows, size_t col, size_t cols)
 {
     const struct clb_dmat left = part(chol, row, p, rows, depth);
@@ -101,11 +146,11 @@ static clb_status potrf_update(struct clb_chol *chol, size_t p, size_t depth, si
                                            .b = upper ? left : right,
                                            .op_a = upper ? CLB_OP_C : CLB_OP_N,
                                            .op_b = upper ? CLB_OP_N : CLB_OP_C};
-    return depth > 0 ? clb_dmat_update(&chol->workspace, &update) : CLB_OK;
+    return depth > 0 ? clb_dmat_update(&chol->run.workspace, &update) : CLB_OK;
 }
 
 /* L(k+w:n, k:k+w) = A(k+w:n, k:k+w)*L(k:k+w, k:k+w)^-H. */
-static clb_status potrf_solve(struct clb_chol *chol, size_t k, size_t width)
+static clb_status potrf_solve(struct potrf_run *chol, size_t k, size_t width)
 {
     size_t first = k + width, rest = chol->n - first;
     bool upper = chol->problem->upper;
@@ -114,20 +159,20 @@ static clb_status potrf_solve(struct clb_chol *chol, size_t k, size_t width)
         .a = part(chol, k, k, width, width), .right = !upper, .upper = upper, .op = CLB_OP_C};
     if (rest == 0)
         return CLB_OK;
-    clb_status status = clb_dmat_pack_triangle(&chol->workspace, &triangle);
-    return status == CLB_OK ? clb_dmat_solve(&chol->workspace, &triangle, &b) : status;
+    clb_status status = clb_dmat_pack_triangle(&chol->run.workspace, &triangle);
+    return status == CLB_OK ? clb_dmat_solve(&chol->run.workspace, &triangle, &b) : status;
 }
 
 /* Factor a panel on the device: halves it until the diagonal block is small enough for one
  * work-group. */
-static clb_status factor_there(struct clb_chol *chol, size_t k, size_t width)
+static clb_status factor_there(struct potrf_run *chol, size_t k, size_t width)
 {
     size_t most = chol->block.most;
     clb_status status;
     if (width <= most) {
         const struct clb_dmat diagonal = part(chol, k, k, width, width);
-        status =
-            clb_potf2_factor(&chol->block, &chol->workspace, &diagonal, chol->problem->upper, k);
+        status = clb_potf2_factor(&chol->block, &chol->run.workspace, &diagonal,
+                                  chol->problem->upper, k);
         return status == CLB_OK ? potrf_solve(chol, k, width) : status;
     }
     size_t half = clb_round_up(width / 2, most), second = k + half;
@@ -139,40 +184,42 @@ static clb_status factor_there(struct clb_chol *chol, size_t k, size_t width)
     return status;
 }
 
-static clb_status step_there(struct clb_chol *chol, size_t k, size_t width)
+static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
 {
     clb_status status = potrf_update(chol, 0, k, k, chol->n - k, k, width);
     if (status == CLB_OK)
         status = factor_there(chol, k, width);
     if (status == CLB_OK)
-        status = clb_queue_flush(chol->workspace.queue);
+        status = clb_queue_flush(chol->run.workspace.queue);
     if (status == CLB_OK)
-        status = clb_potf2_look(&chol->block, &chol->workspace, &chol->result->info);
+        status = clb_potf2_look(&chol->block, &chol->run.workspace, &chol->result->info);
     return status;
 }
 
 /* ---- diagonal blocks by the next library ----------------------------------------------------- */
 
-static clb_status potrf_bring_down(struct clb_chol *chol, const struct clb_dmat *diagonal,
+static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat *diagonal,
                                    cl_event *event)
 {
-    clb_status status = clb_dmat_read(chol->workspace.queue, diagonal, chol->element,
+    clb_status status = clb_dmat_read(chol->run.workspace.queue, diagonal, chol->run.element,
                                       chol->host_block->host, diagonal->rows, event);
-    return status == CLB_OK ? clb_queue_flush(chol->workspace.queue) : status;
+    return status == CLB_OK ? clb_queue_flush(chol->run.workspace.queue) : status;
 }
 
 /* Wait for the diagonal block, factor it, and enqueue its upload. Where it has a pivot that is not
  * positive, the part before that pivot is downloaded again and factored on its own, because a
  * library leaves the rows below it undefined. *width is then the order of that part. */
-static clb_status potrf_factor_here(struct clb_chol *chol, size_t k, size_t *width, cl_event *event)
+static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *width,
+                                    cl_event *event)
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);
     size_t first_width = *width, info = 0;
-    clb_status status = clb_queue_set_await(chol->workspace.queue_set, event);
+    clb_status status = clb_queue_set_await(chol->run.workspace.queue_set, event);
     while (status == CLB_OK) {
         const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
                                         chol->host_block->host, *width};
         info = chol->next->potrf(chol->next, &block);
+        chol->result->host_work += clb_work_potrf((double)*width, (double)*width, (double)*width);
         chol->result->host_work += clb_work_potrf((double)*width, (double)*width, (double)*width);
         if (info == 0)
             break;
@@ -182,18 +229,18 @@ static clb_status potrf_factor_here(struct clb_chol *chol, size_t k, size_t *wid
         diagonal = part(chol, k, k, *width, *width);
         status = potrf_bring_down(chol, &diagonal, event);
         if (status == CLB_OK)
-            status = clb_queue_set_await(chol->workspace.queue_set, event);
+            status = clb_queue_set_await(chol->run.workspace.queue_set, event);
     }
     if (*width < first_width)
         chol->result->info = k + *width + 1;
     if (status == CLB_OK && *width > 0)
-        status = clb_dmat_write(chol->workspace.queue, &diagonal, chol->element,
+        status = clb_dmat_write(chol->run.workspace.queue, &diagonal, chol->run.element,
                                 chol->host_block->host, *width, NULL);
     return status;
 }
 
 /* The diagonal block is updated first, so that it is factored while the device updates the rest. */
-static clb_status step_here(struct clb_chol *chol, size_t k, size_t width)
+static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
 {
     const struct clb_dmat diagonal = part(chol, k, k, width, width);
     size_t below = k + width;
@@ -204,7 +251,7 @@ static clb_status step_here(struct clb_chol *chol, size_t k, size_t width)
     if (status == CLB_OK && below < chol->n)
         status = potrf_update(chol, 0, k, below, chol->n - below, k, width);
     if (status == CLB_OK)
-        status = clb_queue_flush(chol->workspace.queue);
+        status = clb_queue_flush(chol->run.workspace.queue);
     if (status == CLB_OK)
         status = potrf_factor_here(chol, k, &width, &event);
     if (event != NULL)
@@ -214,26 +261,62 @@ static clb_status step_here(struct clb_chol *chol, size_t k, size_t width)
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
-clb_status clb_chol_factor(struct clb_chol *chol,
-                           clb_status (*bring)(void *context, size_t k, size_t width),
-                           void *context)
+/* Shared memory: copy columns [0, cols) of the stated triangle from or (with `out`) to the caller's
+ * matrix. */
+static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
+{
+    const struct clb_potrf *problem = chol->problem;
+    const char part = problem->upper ? 'U' : 'L';
+    void *memory;
+    clb_status status = clb_run_map(&chol->run, &chol->x, &memory);
+    if (status != CLB_OK)
+        return status;
+    if (out)
+        clb_copy_triangle(problem->precision, part, chol->n, cols, memory, chol->x.ld, problem->a,
+                          problem->lda);
+    else
+        clb_copy_triangle(problem->precision, part, chol->n, cols, problem->a, problem->lda, memory,
+                          chol->x.ld);
+    if (out)
+        chol->result->columns_written = cols;
+    return clb_run_unmap(&chol->run, &chol->x, memory);
+}
+
+static clb_status potrf_steps(struct potrf_run *chol)
 {
     bool there = chol->block.program != NULL;
-    clb_status status = CLB_OK;
+    clb_status status = chol->run.own ? CLB_OK : copy_stated(chol, false, chol->n);
     for (size_t k = 0; k < chol->n && chol->result->info == 0 && status == CLB_OK;) {
-        size_t width = clb_chol_width(chol, k);
-        status = bring(context, k, width);
+        size_t width = potrf_width(chol, k);
+        status = clb_run_await(&chol->run, k / chol->nb);
         if (status == CLB_OK)
             status = there ? step_there(chol, k, width) : step_here(chol, k, width);
         k += width;
     }
-    /* The device must have completed everything without error before anything is written. */
     if (status == CLB_OK)
-        status = clb_queue_set_finish(chol->workspace.queue_set);
+        status = clb_run_complete(&chol->run);
     if (status == CLB_OK && there)
-        status = clb_potf2_finish(&chol->block, &chol->workspace, &chol->result->info);
+        status = clb_potf2_finish(&chol->block, &chol->run.workspace, &chol->result->info);
+    return status;
+}
+
+/* Write the columns before a pivot that is not positive, or all. */
+static clb_status potrf_write_back(struct potrf_run *chol)
+{
+    struct clb_run *run = &chol->run;
+    size_t cols = chol->result->info != 0 ? chol->result->info - 1 : chol->n;
+    size_t blocks = clb_div_up(cols, chol->nb);
+    clb_status status = CLB_OK;
+    if (cols == 0)
+        return CLB_OK;
+    if (!run->own)
+        return copy_stated(chol, true, cols);
+    clb_transfer_queue_shorten(&run->transfers, run->uploads + blocks - 1,
+                               cols - (blocks - 1) * chol->nb);
+    for (size_t i = 0; i < blocks && status == CLB_OK; i++)
+        status = clb_run_publish(run, i);
     return status;
 }
 
@@ -241,9 +324,125 @@ clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                          const struct clb_potrf *problem, const struct clb_host_blas *next,
                          struct clb_potrf_result *result)
 {
-    struct clb_chol chol = {.runtime = runtime, .problem = problem, .next = next, .result = result};
+    struct potrf_run chol = {.run = clb_run_on(runtime, variant, problem->precision),
+                             .problem = problem,
+                             .next = next,
+                             .result = result};
     *result = (struct clb_potrf_result){.kernel = variant->name};
-    if (!runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0)
-        return clb_potrf_run_stream(&chol, variant);
-    return clb_potrf_run_shared(&chol, variant);
+    clb_status status = potrf_open(&chol);
+    if (status == CLB_OK)
+        status = potrf_steps(&chol);
+    if (status == CLB_OK)
+        status = potrf_write_back(&chol);
+    status = clb_run_end(&chol.run, status);
+    if (chol.run.own)
+        result->columns_written = clb_run_written(&chol.run);
+    if (chol.block.program != NULL)
+        clb_potf2_close(&chol.block, &chol.run.workspace, chol.run.idle);
+    clb_run_close(&chol.run);
+    return status;
+}
+
+/* ---- after a failure ------------------------------------------------------------------------- */
+
+/* Finish on the CPU a factorisation of which the first columns are written.
+ *
+ * With c columns written: for A = L*L^H all rows of these columns are final: A22 -= L21*L21^H, and
+ * A22 is factored. For A = U^H*U the other columns are still as before the factorisation, their
+ * first c rows too: so first U12 = U11^-H*A12, then A22 -= U12^H*U12. The triangle of A22 is
+ * updated in block columns, and the diagonal block of each column by column, because the other
+ * triangle must not be written. */
+#define BLOCK ((size_t)64)
+
+static void *potrf_resume_at(const struct clb_potrf *problem, size_t row, size_t col)
+{
+    return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
+}
+
+static void solve_right(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                        size_t written)
+{
+    const struct clb_trsm trsm = {.precision = problem->precision,
+                                  .upper = true,
+                                  .trans = CLB_OP_C,
+                                  .m = written,
+                                  .n = problem->n - written,
+                                  .alpha = clb_scalar_one(problem->precision),
+                                  .a = problem->a,
+                                  .b = potrf_resume_at(problem, 0, written),
+                                  .lda = problem->lda,
+                                  .ldb = problem->lda};
+    next->trsm(next, &trsm);
+}
+
+/* Subtract from A(row:row+rows, col:col+cols) the product of the first `depth` rows of U or columns
+ * of L. */
+static void potrf_resume_update(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                                size_t depth, size_t row, size_t rows, size_t col, size_t cols)
+{
+    static const float minus_one_s[2] = {-1};
+    static const double minus_one_d[2] = {-1};
+    bool single = clb_precision_real_size(problem->precision) == sizeof(float);
+    bool upper = problem->upper;
+    const struct clb_gemm gemm = {
+        .precision = problem->precision,
+        .transa = upper ? CLB_OP_C : CLB_OP_N,
+        .transb = upper ? CLB_OP_N : CLB_OP_C,
+        .m = rows,
+        .n = cols,
+        .k = depth,
+        .alpha = single ? (const void *)minus_one_s : minus_one_d,
+        .beta = clb_scalar_one(problem->precision),
+        .a = upper ? potrf_resume_at(problem, 0, row) : potrf_resume_at(problem, row, 0),
+        .b = upper ? potrf_resume_at(problem, 0, col) : potrf_resume_at(problem, col, 0),
+        .c = potrf_resume_at(problem, row, col),
+        .lda = problem->lda,
+        .ldb = problem->lda,
+        .ldc = problem->lda};
+    if (rows > 0)
+        next->gemm(next, &gemm);
+}
+
+/* Clear the imaginary part of a diagonal element, because a product with beta = 1 may read it. */
+static void clear_imaginary(const struct clb_potrf *problem, size_t q)
+{
+    void *element = potrf_resume_at(problem, q, q);
+    if (problem->precision == CLB_C)
+        ((float *)element)[1] = 0;
+    else if (problem->precision == CLB_Z)
+        ((double *)element)[1] = 0;
+}
+
+static void update_triangle(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                            size_t written)
+{
+    for (size_t j = written; j < problem->n; j += BLOCK) {
+        size_t end = clb_min(j + BLOCK, problem->n);
+        for (size_t q = j; q < end; q++) {
+            size_t first = problem->upper ? j : q, last = problem->upper ? q + 1 : end;
+            clear_imaginary(problem, q);
+            potrf_resume_update(problem, next, written, first, last - first, q, 1);
+        }
+        if (problem->upper)
+            potrf_resume_update(problem, next, written, written, j - written, j, end - j);
+        else
+            potrf_resume_update(problem, next, written, end, problem->n - end, j, end - j);
+    }
+}
+
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                      struct clb_potrf_result *result)
+{
+    size_t written = result->columns_written, n = problem->n;
+    /* With info set no more columns are to be written than these. */
+    if (written == n || (result->info != 0 && written == result->info - 1))
+        return;
+    if (problem->upper)
+        solve_right(problem, next, written);
+    update_triangle(problem, next, written);
+    const struct clb_potrf rest = {problem->precision, problem->upper, n - written,
+                                   potrf_resume_at(problem, written, written), problem->lda};
+    size_t info = next->potrf(next, &rest);
+    result->info = info != 0 ? written + info : 0;
+    result->columns_written = n;
 }

@@ -14,17 +14,6 @@ struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t p
     return (struct clb_rect){0, first, x->rows, clb_min(transfer->extent, x->cols - first)};
 }
 
-struct clb_transfer clb_transfer_of_triangle(const struct clb_dmat *x, size_t element, bool upper,
-                                             size_t k, size_t width, void *a, size_t ld)
-{
-    size_t row = upper ? 0 : k, rows = upper ? k + width : x->rows - k;
-    return (struct clb_transfer){.x = clb_dmat_part(x, row, k, rows, width),
-                                 .host = (char *)a + (row + k * ld) * element,
-                                 .ld = ld,
-                                 .shape = upper ? CLB_TRANSFER_UPPER : CLB_TRANSFER_LOWER,
-                                 .diagonal = (ptrdiff_t)(k - row)};
-}
-
 /* Divide a transfer into pieces. A piece has at least one row or column; slots are as large as the
  * largest piece. */
 static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_transfer *transfer)

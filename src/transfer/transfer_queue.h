@@ -54,11 +54,6 @@ struct clb_transfer {
     cl_event ready; /* uploads: x is complete; downloads: x may be read */
 };
 
-/* The transfer of columns [k, k + width) of a triangle of order x->rows between the device's x and
- * the caller's triangle at `a`. */
-struct clb_transfer clb_transfer_of_triangle(const struct clb_dmat *x, size_t element, bool upper,
-                                             size_t k, size_t width, void *a, size_t ld);
-
 struct clb_transfer_queue;
 
 struct clb_transfer_thread {

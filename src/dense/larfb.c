@@ -1,5 +1,5 @@
-/* Blocks of reflectors applied to matrices on the device, see reflect.h. */
-#include "reflect.h"
+/* Blocks of reflectors applied to matrices on the device, see larfb.h. */
+#include "larfb.h"
 
 /* Default widths of a block, where the tuning tables have no value. */
 #define SHARED_NB ((size_t)64)

@@ -1,4 +1,4 @@
-/* reflect: products of elementary reflectors on the device, for QR.
+/* larfb: products of elementary reflectors on the device, for QR.
  *
  * Q = H(1)*...*H(k), H(i) = I - tau(i)*v*v^H with v(1:i-1) = 0 and v(i) = 1; the elements of v
  * below are in column i of a matrix (LAPACK xGEQRF). nb reflectors are a block, H = I - V*T*V^H
@@ -6,8 +6,8 @@
  * V*W; from the right W = C*V, W = W*op(T), C -= W*V^H. For that V is expanded to a dense matrix,
  * one block at a time. The device computes S = V^H*V, and the CPU computes T from it by a
  * recurrence (LAPACK xLARFT, Users' Guide 5.4.6; Schreiber and Van Loan 1989). */
-#ifndef CLB_REFLECT_H
-#define CLB_REFLECT_H
+#ifndef CLB_LARFB_H
+#define CLB_LARFB_H
 
 #include "dense.h"
 

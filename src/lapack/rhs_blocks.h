@@ -1,15 +1,14 @@
-/* solve: operations on B with a matrix A, in the caller's memory: triangular systems (trsm_run.c,
- * getrs.c) and products with Q (ormqr.c).
+/* rhs_blocks: operations on blocks of right-hand sides with a matrix A, in the caller's memory:
+ * triangular systems (rhs_blocks.c) and products with Q (ormqr.c).
  *
  * B is divided into parts that don't depend on each other, blocks of columns (left) or rows
  * (right). They are processed in the shim's memory, and the CPU copies the results X back, which is
  * the only write to the caller's memory. So a part of B is either old or final, and parts that are
  * not written can be computed elsewhere. */
-#ifndef CLB_SOLVE_H
-#define CLB_SOLVE_H
+#ifndef CLB_RHS_BLOCKS_H
+#define CLB_RHS_BLOCKS_H
 
-#include "dense/dense.h"
-#include "lapack.h"
+#include "harness.h"
 
 struct clb_solve;
 
@@ -67,10 +66,5 @@ extern const struct clb_solve_work clb_solve_triangles_work; /* its context is a
 /* Convert interchanges, applied in turn or backwards, to an order: row i afterwards was row
  * order[i] before. The caller frees it; NULL when memory has run out. */
 cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward);
-
-clb_status clb_solve_run_shared(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                struct clb_solve *solve) CLB_MUST_CHECK;
-clb_status clb_solve_run_stream(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                struct clb_solve *solve) CLB_MUST_CHECK;
 
 #endif

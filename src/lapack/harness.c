@@ -1,0 +1,435 @@
+/* What the runs of all algorithms have in common, see harness.h. */
+#include "harness.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+struct clb_run clb_run_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                          clb_precision precision)
+{
+    return (struct clb_run){.runtime = runtime,
+                            .variant = variant,
+                            .precision = precision,
+                            .element = clb_precision_size(precision),
+                            .own = !runtime->device.unified ||
+                                   variant->tuning.value[CLB_PARAM_STREAM] != 0,
+                            .idle = true};
+}
+
+clb_status clb_run_open(struct clb_run *run, const struct clb_workspace_limits *limits)
+{
+    return clb_workspace_open(&run->workspace, run->runtime, run->variant, limits);
+}
+
+clb_status clb_run_buffer(struct clb_run *run, clb_memory_kind kind, size_t bytes,
+                          struct clb_buffer **buffer)
+{
+    clb_status status = clb_buffer_get(run->runtime, kind, bytes, buffer);
+    if (status == CLB_OK)
+        run->buffer[run->buffers++] = *buffer;
+    return status;
+}
+
+clb_status clb_run_matrix(struct clb_run *run, struct clb_dmat *x)
+{
+    struct clb_buffer *buffer;
+    size_t bytes;
+    if (x->ld == 0)
+        x->ld = clb_dmat_ld(x->rows, run->element);
+    clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, run->element, &bytes);
+    if (status == CLB_OK)
+        status =
+            clb_run_buffer(run, run->own ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST, bytes, &buffer);
+    if (status == CLB_OK)
+        x->mem = buffer->mem;
+    return status;
+}
+
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+clb_status clb_run_map(struct clb_run *run, const struct clb_dmat *x, void **mapped)
+{
+    return clb_queue_map(run->workspace.queue, x->mem, CL_MAP_READ | CL_MAP_WRITE,
+                         x->offset * run->element, ((x->cols - 1) * x->ld + x->rows) * run->element,
+                         mapped, NULL);
+}
+
+clb_status clb_run_map_result(struct clb_run *run, const struct clb_dmat *x, void **mapped)
+{
+    clb_status status = clb_queue_set_finish(run->workspace.queue_set);
+    return status == CLB_OK ? clb_run_map(run, x, mapped) : status;
+}
+
+clb_status clb_run_unmap(struct clb_run *run, const struct clb_dmat *x, void *mapped)
+{
+    return clb_queue_unmap(run->workspace.queue, x->mem, mapped);
+}
+
+/* Columns that a thread takes at once. */
+#define SHARE ((size_t)64)
+
+struct sharing {
+    void (*work)(void *context, size_t thread, size_t begin, size_t end);
+    void *context;
+    size_t cols;
+    atomic_size_t next_column, next_thread;
+};
+
+static void take_shares(void *argument)
+{
+    struct sharing *sharing = argument;
+    size_t begin, thread = atomic_fetch_add(&sharing->next_thread, 1);
+    while ((begin = atomic_fetch_add(&sharing->next_column, SHARE)) < sharing->cols)
+        sharing->work(sharing->context, thread, begin, clb_min(begin + SHARE, sharing->cols));
+}
+
+void clb_share_columns(size_t cols, size_t threads,
+                       void (*work)(void *context, size_t thread, size_t begin, size_t end),
+                       void *context)
+{
+    struct clb_workers workers;
+    struct sharing sharing = {.work = work, .context = context, .cols = cols};
+    size_t wanted = clb_min(clb_min(clb_div_up(cols, SHARE), threads), CLB_MAX_WORKERS + 1);
+    clb_workers_lend(&workers, clb_max(wanted, 1) - 1, false);
+    for (size_t i = 0; i < workers.count; i++)
+        clb_workers_start(&workers, i, take_shares, &sharing);
+    take_shares(&sharing);
+    clb_workers_return(&workers);
+}
+
+struct column_copy {
+    const char *from;
+    char *to;
+    size_t from_step, to_step, bytes; /* steps between columns */
+};
+
+static void copy_columns(void *context, size_t thread, size_t begin, size_t end)
+{
+    const struct column_copy *copy = context;
+    (void)thread;
+    for (size_t j = begin; j < end; j++)
+        memcpy(copy->to + j * copy->to_step, copy->from + j * copy->from_step, copy->bytes);
+}
+
+static clb_status copy_to(struct clb_run *run, const struct clb_dmat *x, const void *a, size_t lda)
+{
+    void *mapped;
+    clb_status status = clb_run_map(run, x, &mapped);
+    if (status != CLB_OK)
+        return status;
+    struct column_copy copy = {a, mapped, lda * run->element, x->ld * run->element,
+                               x->rows * run->element};
+    clb_share_columns(x->cols, run->runtime->device.units, copy_columns, &copy);
+    return clb_run_unmap(run, x, mapped);
+}
+
+clb_status clb_run_copy_out(struct clb_run *run, const struct clb_dmat *x, void *a, size_t lda,
+                            bool *written)
+{
+    void *mapped;
+    clb_status status = clb_run_map_result(run, x, &mapped);
+    *written = status == CLB_OK;
+    if (status != CLB_OK)
+        return status;
+    struct column_copy copy = {mapped, a, x->ld * run->element, lda * run->element,
+                               x->rows * run->element};
+    clb_share_columns(x->cols, run->runtime->device.units, copy_columns, &copy);
+    return clb_run_unmap(run, x, mapped);
+}
+
+/* CLB_OK with run->wrapped NULL: the device can't access the matrix. */
+static clb_status wrap(struct clb_run *run, const void *a, size_t lda, const struct clb_dmat *x)
+{
+    size_t bytes;
+    clb_status status = clb_extent_bytes(x->rows, x->cols, lda, run->element, &bytes);
+    if (status == CLB_OK && clb_buffer_wrap(run->runtime, a, bytes, &run->wrapped) != CLB_OK)
+        run->wrapped = NULL;
+    return status;
+}
+
+clb_status clb_run_view(struct clb_run *run, const void *a, size_t lda, struct clb_dmat *x)
+{
+    clb_status status = wrap(run, a, lda, x);
+    if (status == CLB_OK && run->wrapped != NULL) {
+        x->mem = run->wrapped;
+        x->ld = lda;
+        return CLB_OK;
+    }
+    if (status == CLB_OK)
+        status = clb_run_matrix(run, x);
+    return status == CLB_OK ? copy_to(run, x, a, lda) : status;
+}
+
+void clb_run_unwrap(struct clb_run *run)
+{
+    if (run->wrapped != NULL)
+        clb_mem_release(run->wrapped);
+    run->wrapped = NULL;
+}
+
+clb_status clb_run_copy_in(struct clb_run *run, const struct clb_dmat *x, const void *a, size_t lda,
+                           size_t cols, struct clb_dmat *rest)
+{
+    clb_status status = wrap(run, a, lda, x);
+    if (status != CLB_OK)
+        return status;
+    *rest = (struct clb_dmat){run->wrapped, 0, x->rows, x->cols, lda};
+    const struct clb_dmat part =
+        clb_dmat_part(x, 0, 0, x->rows, run->wrapped != NULL ? cols : x->cols);
+    return copy_to(run, &part, a, lda);
+}
+
+/* ---- the device's own memory ----------------------------------------------------------------- */
+
+clb_status clb_run_plan(struct clb_run *run, size_t most)
+{
+    run->transfer = calloc(most, sizeof *run->transfer);
+    return run->transfer != NULL ? CLB_OK : CLB_ERR_NOMEM;
+}
+
+struct clb_transfer *clb_run_add(struct clb_run *run, bool down, const struct clb_dmat *x,
+                                 const void *host, size_t ld)
+{
+    struct clb_transfer *transfer = &run->transfer[run->uploads + run->downloads];
+    *transfer = (struct clb_transfer){.down = down,
+                                      .x = *x,
+                                      .host = (char *)(uintptr_t)host,
+                                      .ld = ld,
+                                      .alpha = clb_scalar_one(run->precision)};
+    *(down ? &run->downloads : &run->uploads) += 1;
+    return transfer;
+}
+
+struct clb_transfer *clb_run_add_columns(struct clb_run *run, bool down, const struct clb_dmat *x,
+                                         size_t first)
+{
+    const struct clb_caller *caller = &run->caller[0];
+    if (first >= caller->cols) {
+        first -= caller->cols;
+        caller++;
+    }
+    return clb_run_add(run, down, x, (char *)caller->a + first * caller->lda * run->element,
+                       caller->lda);
+}
+
+struct clb_transfer *clb_run_add_triangle(struct clb_run *run, bool down, const struct clb_dmat *x,
+                                          bool upper, size_t k, size_t width, const void *host,
+                                          size_t ld)
+{
+    size_t row = upper ? 0 : k, rows = upper ? k + width : x->rows - k;
+    const struct clb_dmat part = clb_dmat_part(x, row, k, rows, width);
+    struct clb_transfer *transfer =
+        clb_run_add(run, down, &part, (const char *)host + (row + k * ld) * run->element, ld);
+    transfer->shape = upper ? CLB_TRANSFER_UPPER : CLB_TRANSFER_LOWER;
+    transfer->diagonal = (ptrdiff_t)(k - row);
+    return transfer;
+}
+
+size_t clb_run_end_of_matrix(const struct clb_run *run, size_t j)
+{
+    size_t end = run->caller[0].cols;
+    return j < end ? end : end + run->caller[1].cols;
+}
+
+clb_status clb_run_begin(struct clb_run *run)
+{
+    if (!run->own)
+        return CLB_OK;
+    clb_status status = clb_transfer_queue_open(
+        &run->transfers, run->workspace.queue_set, run->precision, run->transfer,
+        run->uploads + run->downloads, run->variant->tuning.value[CLB_PARAM_THREADS]);
+    if (status != CLB_OK)
+        return status;
+    run->begun = true;
+    clb_transfer_queue_start(&run->transfers);
+    return CLB_OK;
+}
+
+clb_status clb_run_await(struct clb_run *run, size_t upload)
+{
+    return run->own ? clb_transfer_queue_await(&run->transfers, upload, run->workspace.queue)
+                    : CLB_OK;
+}
+
+clb_status clb_run_publish(struct clb_run *run, size_t download)
+{
+    return clb_transfer_queue_publish(&run->transfers, run->uploads + download,
+                                      run->workspace.queue);
+}
+
+/* The first `arrived` pieces of the downloads are written when the transfer queue has ended. */
+size_t clb_run_written(const struct clb_run *run)
+{
+    size_t left = run->transfers.arrived, columns = 0;
+    for (size_t i = 0; left > 0 && i < run->downloads; i++) {
+        const struct clb_transfer *transfer = &run->transfer[run->uploads + i];
+        size_t pieces = clb_min(left, transfer->pieces);
+        columns += clb_min(pieces * transfer->extent, transfer->x.cols);
+        left -= pieces;
+    }
+    return columns;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+clb_status clb_run_complete(struct clb_run *run)
+{
+    return clb_queue_set_finish(run->workspace.queue_set);
+}
+
+clb_status clb_run_end(struct clb_run *run, clb_status status)
+{
+    if (run->begun)
+        status = clb_transfer_queue_finish(&run->transfers, status);
+    run->idle = clb_workspace_finish(&run->workspace) && !run->stuck;
+    return status == CLB_OK ? clb_queue_set_check(run->workspace.queue_set) : status;
+}
+
+void clb_run_close(struct clb_run *run)
+{
+    clb_transfer_queue_close(&run->transfers, run->idle);
+    free(run->transfer);
+    if (run->idle)
+        clb_run_unwrap(run);
+    for (size_t i = 0; i < run->buffers; i++)
+        clb_buffer_end(run->runtime, run->buffer[i], run->idle);
+    clb_workspace_close(&run->workspace, run->idle);
+}
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+/* Groups of columns that get the first step as they arrive, after those of the second panel; at the
+ * end of each of the caller's matrices one may be smaller. */
+#define GROUPS ((size_t)8)
+
+void clb_panels_add_uploads(struct clb_panels *panels, size_t least)
+{
+    struct clb_run *run = panels->run;
+    const struct clb_dmat *x = panels->x;
+    size_t first = panels->work->width(panels->context, 0);
+    size_t share = clb_max(clb_div_up(x->cols - first, GROUPS), least);
+    for (size_t j = first, cols; j < x->cols; j += cols) {
+        bool panel = j == first && j < panels->end;
+        cols = panel ? panels->work->width(panels->context, j) : share;
+        cols = clb_min(cols, clb_run_end_of_matrix(run, j) - j);
+        const struct clb_dmat part = clb_dmat_part(x, 0, j, x->rows, cols);
+        clb_run_add_columns(run, false, &part, j);
+    }
+    panels->arriving = run->uploads;
+}
+
+clb_status clb_panels_open(struct clb_panels *panels, size_t width)
+{
+    struct clb_run *run = panels->run;
+    return clb_run_buffer(run, CLB_MEMORY_HOST, panels->x->rows * width * run->element,
+                          &panels->pinned);
+}
+
+static struct clb_dmat panel_at(const struct clb_panels *panels, size_t k, size_t width)
+{
+    return clb_dmat_part(panels->x, k, k, panels->x->rows - k, width);
+}
+
+void clb_panels_copy_in(struct clb_panels *panels, const void *a, size_t lda)
+{
+    size_t element = panels->run->element, bytes = panels->x->rows * element;
+    size_t width = panels->work->width(panels->context, panels->first);
+    struct column_copy copy = {a, panels->pinned->host, lda * element, bytes, bytes};
+    copy_columns(&copy, 0, 0, width);
+}
+
+clb_status clb_panels_fetch(struct clb_panels *panels, size_t k)
+{
+    const struct clb_run *run = panels->run;
+    const struct clb_dmat panel = panel_at(panels, k, panels->work->width(panels->context, k));
+    struct clb_queue *download = run->workspace.queue_set->download;
+    clb_status status = clb_queue_join(run->workspace.queue, download);
+    if (status == CLB_OK)
+        status = clb_dmat_read(download, &panel, run->element, panels->pinned->host, panel.rows,
+                               &panels->down);
+    return status == CLB_OK ? clb_queue_flush(download) : status;
+}
+
+static clb_status await_panel(struct clb_panels *panels)
+{
+    return panels->down == NULL
+               ? CLB_OK
+               : clb_queue_set_await(panels->run->workspace.queue_set, &panels->down);
+}
+
+static clb_status factor_pinned(struct clb_panels *panels, size_t k, size_t width)
+{
+    const struct clb_run *run = panels->run;
+    const struct clb_dmat panel = panel_at(panels, k, width);
+    struct clb_queue *upload = run->workspace.queue_set->upload;
+    clb_status status = await_panel(panels);
+    if (status != CLB_OK)
+        return status;
+    panels->work->factor(panels->context, k, width, panels->pinned->host, panel.rows);
+    status = clb_dmat_write(upload, &panel, run->element, panels->pinned->host, panel.rows, NULL);
+    return status == CLB_OK ? clb_queue_join(upload, run->workspace.queue) : status;
+}
+
+clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k, size_t width)
+{
+    const struct clb_dmat panel = panel_at(panels, k, width);
+    void *mapped;
+    clb_status status = clb_run_map(panels->run, &panel, &mapped);
+    if (status != CLB_OK)
+        return status;
+    panels->work->factor(panels->context, k, width, mapped, panel.ld);
+    return clb_run_unmap(panels->run, &panel, mapped);
+}
+
+static bool is_in_place(const struct clb_panels *panels, size_t k)
+{
+    return panels->work->is_in_place != NULL && panels->work->is_in_place(panels->context, k);
+}
+
+/* Apply step k, whose panel is on the device, to the columns from `first` on. Own memory: first to
+ * those of the next panel, which is then downloaded; in the first step as columns arrive. */
+static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
+{
+    struct clb_run *run = panels->run;
+    size_t first = k + width, arriving = k == panels->first ? panels->arriving : 0;
+    bool last = first >= panels->end, kept = false;
+    size_t count =
+        run->own && !last ? panels->work->width(panels->context, first) : panels->cols - first;
+    clb_status status = panels->work->prepare(panels->context, k, width);
+    for (size_t i = 0; first < panels->cols && status == CLB_OK; i++) {
+        if (i < arriving) {
+            count = run->transfer[i].x.cols;
+            status = clb_run_await(run, i);
+        }
+        if (status == CLB_OK)
+            status = panels->work->apply(panels->context, k, width, first, count, kept);
+        if (status == CLB_OK && i == 0 && run->own && !last && !is_in_place(panels, first))
+            status = clb_panels_fetch(panels, first);
+        first += count;
+        count = panels->cols - first;
+        kept = true;
+    }
+    if (status == CLB_OK && run->own)
+        status = clb_queue_flush(run->workspace.queue);
+    return status;
+}
+
+clb_status clb_panels_run(struct clb_panels *panels)
+{
+    clb_status status = CLB_OK;
+    for (size_t k = panels->first, width; k < panels->end && status == CLB_OK; k += width) {
+        width = panels->work->width(panels->context, k);
+        if (is_in_place(panels, k))
+            status = panels->work->factor_in_place(panels->context, k, width);
+        else
+            status = panels->run->own ? factor_pinned(panels, k, width)
+                                      : clb_panels_factor_mapped(panels, k, width);
+        if (status == CLB_OK)
+            status = apply_step(panels, k, width);
+    }
+    clb_status waited = await_panel(panels); /* after a failure one may still be on its way */
+    return status != CLB_OK ? status : waited;
+}
