@@ -19,8 +19,8 @@ AC_DEFUN([CLB_COMPILER_FLAGS], [
         [AS_HELP_STRING([--enable-werror], [make compiler warnings errors])],
         [], [enable_werror=no])
     AC_ARG_ENABLE([sanitizers],
-        [AS_HELP_STRING([--enable-sanitizers],
-            [build with the address and undefined-behaviour sanitizers])],
+        [AS_HELP_STRING([--enable-sanitizers@<:@=LIST@:>@],
+            [build with sanitizers: address,undefined, or thread])],
         [], [enable_sanitizers=no])
     CLB_CFLAGS="-std=gnu11 -fvisibility=hidden -fexceptions"
     CLB_APPEND_CFLAG([CLB_CFLAGS], [-fopenmp-simd])
@@ -30,9 +30,9 @@ AC_DEFUN([CLB_COMPILER_FLAGS], [
     done
     AS_VAR_IF([enable_werror], [yes], [CLB_CFLAGS="$CLB_CFLAGS -Werror"])
     CLB_SANITIZE=
-    AS_VAR_IF([enable_sanitizers], [yes],
-        [CLB_SANITIZE="-fsanitize=address,undefined -fno-omit-frame-pointer"])
-    AM_CONDITIONAL([SANITIZERS], [test "x$enable_sanitizers" = xyes])
+    AS_VAR_IF([enable_sanitizers], [yes], [enable_sanitizers=address,undefined])
+    AS_VAR_IF([enable_sanitizers], [no], [],
+        [CLB_SANITIZE="-fsanitize=$enable_sanitizers -fno-omit-frame-pointer"])
     AC_SUBST([CLB_CFLAGS])
     AC_SUBST([CLB_SANITIZE])
 ])
@@ -42,6 +42,6 @@ AC_DEFUN([CLB_COMPILER_FLAGS], [
 # is loaded: binding at a call may wait for the dynamic linker's lock.
 AC_DEFUN([CLB_LINKER_FLAGS], [
     CLB_LDFLAGS="-Wl,-z,nodelete -Wl,-z,now -Wl,--as-needed -Wl,--no-undefined-version"
-    AS_VAR_IF([enable_sanitizers], [yes], [], [CLB_LDFLAGS="$CLB_LDFLAGS -Wl,-z,defs"])
+    AS_VAR_IF([enable_sanitizers], [no], [CLB_LDFLAGS="$CLB_LDFLAGS -Wl,-z,defs"])
     AC_SUBST([CLB_LDFLAGS])
 ])

@@ -160,16 +160,15 @@ static void writable_by_others(void *unused)
     rmdir(path);
 }
 
-static void write_often(void *unused)
+static void write_often(uint64_t *state)
 {
     unsigned char data[40000];
-    (void)unused;
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
     for (int i = 0; i < 200; i++) {
         unsigned char *got = NULL;
         size_t size = 0;
-        memset(data, (int)random_below(&seed, 256), sizeof data);
-        clb_cache_store("shared", data, 1 + random_below(&seed, sizeof data));
+        memset(data, (int)random_below(state, 256), sizeof data);
+        clb_cache_store("shared", data, 1 + random_below(state, sizeof data));
         bool found = clb_cache_load("shared", &got, &size) == CLB_OK;
         expect(found, "no entry while others write");
         for (size_t b = 1; found && b < size; b++)
@@ -178,9 +177,9 @@ static void write_often(void *unused)
     }
 }
 
-static void *write_in_thread(void *unused)
+static void *write_in_thread(void *state)
 {
-    write_often(unused);
+    write_often(state);
     return NULL;
 }
 
@@ -188,16 +187,18 @@ static void concurrent_writers(void *unused)
 {
     pid_t child[3];
     pthread_t thread[2];
+    uint64_t state[2] = {random_bits(&seed), random_bits(&seed)};
+    (void)unused;
     for (size_t i = 0; i < CLB_COUNT_OF(child); i++) {
         seed += i;
         child[i] = fork();
         if (child[i] == 0) {
-            write_often(unused);
+            write_often(&seed);
             _exit(expect_failures() != 0);
         }
     }
     for (size_t i = 0; i < CLB_COUNT_OF(thread); i++)
-        pthread_create(&thread[i], NULL, write_in_thread, NULL);
+        pthread_create(&thread[i], NULL, write_in_thread, &state[i]);
     for (size_t i = 0; i < CLB_COUNT_OF(thread); i++)
         pthread_join(thread[i], NULL);
     for (size_t i = 0; i < CLB_COUNT_OF(child); i++) {

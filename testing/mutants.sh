@@ -1,0 +1,58 @@
+#!/bin/bash
+# Do the tests notice? Plants one defect after the other in a copy of the sources and runs the tests of `make
+# check` that should fail. On demand, not part of any target: minutes for each.
+#
+# usage, in a build folder: ../testing/mutants.sh [NAME...]
+# Prints a line for each: caught, MISSED, or STALE where the pattern no longer changes its file.
+set -u
+srcdir=$(cd "$(dirname "$0")/.." && pwd)
+work=$PWD/mutants.work
+jobs=$(nproc)
+
+# name | file | sed command | tests
+mutants='
+wrong-ld           | src/dense/dmat.c               | s/\.ld = x->ld,/.ld = x->ld + 1,/                                | testing/unit/getrf testing/unit/potrf
+dropped-wait       | src/transfer/transfer_queue.c  | s/barrier(transfers->queue_set->download, 1, &transfer->ready, NULL)/barrier(transfers->queue_set->download, 0, NULL, NULL)/ | testing/unit/reorder
+block-edge         | src/gemm/plan.c                | s/rect\.cols = clb_min(plan->tile_n, problem->n - rect\.col);/rect.cols = clb_min(plan->tile_n, problem->n - rect.col) - (plan->tile_n > problem->n - rect.col);/ | testing/unit/gemm testing/unit/level3
+beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\] + beta \* c\[i\];/c[i] = alpha * p[i] + c[i];/ | testing/unit/gemm testing/unit/level3
+info-off-by-one    | src/lapack/getrf.c             | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf
+conjugate-dropped  | src/gemm/operand.c             | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/unit/complex
+pivot-off-by-one   | src/lapack/getrf.c             | s/ipiv\[i\] += (int64_t)k;/ipiv[i] += (int64_t)k + (i == k \&\& k > 0);/ | testing/unit/getrf
+status-dropped     | src/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK)/if (false)/    | testing/unit/faults_gemm testing/unit/faults_lapack
+min-work-compare   | src/interface/abi.h            | s/return work < atomic_load_explicit(&symbol->min_work/return work > atomic_load_explicit(\&symbol->min_work/ | testing/interpose/preload.test testing/interpose/stats.test
+no-quick-return    | src/route/getrf.c              | s/return getrf_call_of(dispatch)->m == 0 || getrf_call_of(dispatch)->n == 0;/return false \&\& dispatch != NULL;/ | testing/unit/route_lu
+'
+
+say() { printf '%-20s %s\n' "$1" "$2"; }
+
+mkdir -p "$work"
+if [ ! -e "$work/build/config.status" ]; then
+    tar -C "$srcdir" --exclude=./build --exclude=./.git --exclude=mutants.work -cf - . | tar -C "$work" -xf - || exit
+    mkdir -p "$work/build/testing"
+    [ ! -d testing/cache ] || cp -r testing/cache "$work/build/testing/"
+    (cd "$work/build" && ../configure CFLAGS='-O1 -g' && make -j"$jobs" && make -j"$jobs" check TESTS=) \
+        >"$work/log" 2>&1 || { tail "$work/log"; exit 1; }
+fi
+missed=0
+while read -r line; do
+    [ -n "$line" ] || continue
+    # Fields stand between single bars; the code has double ones.
+    IFS=$'\t' read -r name file command tests <<<"$(sed 's/ \+| \+/\t/g' <<<"$line")"
+    [ $# -eq 0 ] || case " $* " in *" $name "*) ;; *) continue ;; esac
+    cp "$srcdir/$file" "$work/whole" || { say "$name" STALE; missed=$((missed + 1)); continue; }
+    sed -e "$command" "$work/whole" >"$work/$file"
+    if cmp -s "$work/whole" "$work/$file"; then
+        say "$name" "STALE: $file"
+        missed=$((missed + 1))
+    elif ! make -C "$work/build" -j"$jobs" >"$work/$name.log" 2>&1; then
+        say "$name" "STALE: $file does not compile"
+        missed=$((missed + 1))
+    elif make -C "$work/build" -k -j"$jobs" check TESTS="$tests" >>"$work/$name.log" 2>&1; then
+        say "$name" "MISSED by $tests"
+        missed=$((missed + 1))
+    else
+        say "$name" "caught by $(sed -n 's/^END: \([^:]*\): .* FAILED.*/\1/p' "$work/$name.log" | xargs)"
+    fi
+    cp "$srcdir/$file" "$work/$file"
+done <<<"$mutants"
+[ $missed = 0 ]
