@@ -1,19 +1,6 @@
 /* Blocks of reflectors applied to matrices on the device, see larfb.h. */
 #include "larfb.h"
 
-/* Default widths of a block, where the tuning tables have no value. */
-#define SHARED_NB ((size_t)64)
-#define OWN_NB    ((size_t)128)
-
-size_t clb_reflectors_width(const struct clb_runtime *runtime,
-                            const struct clb_gemm_variant *variant)
-{
-    size_t wanted = variant->tuning.value[CLB_PARAM_GEQRF_NB];
-    if (wanted == 0)
-        wanted = runtime->device.unified ? SHARED_NB : OWN_NB;
-    return wanted;
-}
-
 struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool right,
                                                   size_t extent)
 {

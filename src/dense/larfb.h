@@ -24,10 +24,6 @@ struct clb_reflectors {
     struct clb_buffer *memory, *host; /* memory: of v, w and t; host: of T for its transfers */
 };
 
-/* Reflectors of a block, as geqrf.nb says. */
-size_t clb_reflectors_width(const struct clb_runtime *runtime,
-                            const struct clb_gemm_variant *variant);
-
 /* The workspace limits for a C of `extent` columns (rows, if Q is applied from the right). */
 struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool right,
                                                   size_t extent);

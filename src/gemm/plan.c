@@ -122,16 +122,13 @@ struct tile_limits {
 };
 
 /* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds half a
- * tile and not a whole one: beside other programs' data trmm is 2 to 4 % faster so (double
- * precision, n = 1024; Xeon, PoCL 3.1, 2026-11). Where no tile fits (n = 2000) narrower ones are
- * slower by as much. */
-#define IN_CACHE ((size_t)1 << 20)
-
+ * tile (gemm.cached_c) and not a whole one. */
 static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                        size_t width)
 {
     size_t line = clb_gemm_has_whole_columns(problem) ? problem->m : problem->n;
-    size_t most = IN_CACHE / clb_precision_size(variant->precision) / clb_max(line, 1);
+    size_t bytes = variant->tuning.value[CLB_PARAM_CACHED_C];
+    size_t most = bytes / clb_precision_size(variant->precision) / clb_max(line, 1);
     return variant->family->has_skip && width > most && width / 2 <= most;
 }
 

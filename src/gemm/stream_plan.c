@@ -7,8 +7,6 @@
  * steps of both were 9 % slower in single precision and no faster in double.) */
 #define STEPS       16
 #define STEPS_SHORT 10
-#define BAND_MIN    ((size_t)256)
-#define BAND_MAX    ((size_t)2048)
 
 /* Raw buffers, which let uploads run ahead of the kernels: as many as fit into an eighth of the
  * available memory. With two, uploads wait for kernels half of the time (H200, 2026-11). */
@@ -26,10 +24,12 @@
 /* Most blocks along one side of C. */
 #define MAX_BLOCKS 64
 
-static size_t band(size_t extent, bool short_pieces, size_t unit, size_t override)
+static size_t band(const size_t *value, size_t extent, bool short_pieces, size_t unit,
+                   size_t override)
 {
     size_t steps = short_pieces ? STEPS_SHORT : STEPS;
-    size_t wanted = clb_min(clb_max(clb_div_up(extent, steps), BAND_MIN), BAND_MAX);
+    size_t wanted = clb_min(clb_max(clb_div_up(extent, steps), value[CLB_PARAM_BAND_MIN]),
+                            value[CLB_PARAM_BAND_MAX]);
     if (override != 0)
         return clb_round_up(override, unit);
     size_t count = clb_div_up(extent, wanted);
@@ -253,8 +253,10 @@ clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
     size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
     double least = -1;
     struct clb_stream_plan plan = {
-        .band_m = band(problem->m, problem->transa == CLB_OP_N, unit_m, value[CLB_PARAM_BAND_M]),
-        .band_n = band(problem->n, problem->transb != CLB_OP_N, unit_n, value[CLB_PARAM_BAND_N]),
+        .band_m =
+            band(value, problem->m, problem->transa == CLB_OP_N, unit_m, value[CLB_PARAM_BAND_M]),
+        .band_n =
+            band(value, problem->n, problem->transb != CLB_OP_N, unit_n, value[CLB_PARAM_BAND_N]),
         .slab = clb_min(
             clb_round_up(clb_gemm_slab(variant, problem, false), clb_gemm_depth_unit(variant)),
             problem->k),

@@ -285,31 +285,23 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
 /* Slabs of a triangular operand, each of which is computed in full where it crosses the
  * diagonal. */
 #define SHARES ((size_t)8)
-/* Limits of slabs of symmetric and Hermitian operands: only the elements across the diagonal cost
- * more than others. */
-#define MIRRORED_MIN ((size_t)256)
-#define MIRRORED_MAX ((size_t)1024)
-/* From this depth on slabs are smaller, so that the plan may use first_slabs (stream.h): 6 % faster
- * at n = 16384 on an H200 (2026-11). At n = 8192 the download of the results takes as long as the
- * computation of the other half. */
-#define SPLIT_MIN_K ((size_t)12288)
-#define SPLIT_SLAB  ((size_t)4096)
-
 /* The smallest depth of a slab that pays. For CPU kernels it is one pass, whose operands fit into
  * their caches (2 to 4 % faster than 256 at n = 1024, one thread; Xeon, PoCL 3.1, 2026-11). */
 static size_t least_slab(const struct clb_gemm_variant *variant)
 {
+    size_t least = variant->tuning.value[CLB_PARAM_MIRROR_MIN];
     size_t pass = variant->tuning.value[CLB_PARAM_KC] / clb_precision_parts(variant->precision);
-    return pass != 0 ? clb_min(pass, MIRRORED_MIN) : MIRRORED_MIN;
+    return pass != 0 ? clb_min(pass, least) : least;
 }
 
 size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
                      bool in_place)
 {
-    size_t wanted = clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1), k = problem->k;
+    const size_t *value = variant->tuning.value;
+    size_t wanted = clb_max(value[CLB_PARAM_SLAB], 1), k = problem->k;
     size_t parts = clb_precision_parts(problem->precision);
-    if (problem->level3 == NULL && k * parts >= SPLIT_MIN_K)
-        wanted = clb_min(wanted, SPLIT_SLAB / parts);
+    if (problem->level3 == NULL && k * parts >= value[CLB_PARAM_DEEP_K])
+        wanted = clb_min(wanted, value[CLB_PARAM_DEEP_SLAB] / parts);
     for (int role = CLB_OPERAND_A; problem->level3 != NULL && role <= CLB_OPERAND_B; role++) {
         const struct clb_operand x = clb_operand_describe(problem, (clb_operand_role)role);
         size_t unit = clb_gemm_unit(variant, x.role);
@@ -319,8 +311,8 @@ size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_ge
         if (x.shape == CLB_STRUCTURE_TRIANGULAR)
             wanted = clb_min(wanted, clb_round_up(clb_div_up(k, SHARES), unit));
         else
-            wanted =
-                clb_min(wanted, clb_min(clb_max(k / SHARES, least_slab(variant)), MIRRORED_MAX));
+            wanted = clb_min(wanted, clb_min(clb_max(k / SHARES, least_slab(variant)),
+                                             value[CLB_PARAM_MIRROR_MAX]));
     }
     return wanted;
 }

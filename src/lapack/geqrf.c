@@ -68,7 +68,7 @@ static clb_status geqrf_open(struct geqrf_run *qr)
     struct clb_run *run = &qr->run;
     size_t m = problem->m, n = problem->n;
     qr->inner = clb_min(m, n);
-    qr->nb = clb_min(clb_reflectors_width(run->runtime, run->variant), qr->inner);
+    qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], qr->inner);
     qr->x = (struct clb_dmat){.rows = m, .cols = n};
     qr->panels.end = qr->inner;
     qr->panels.cols = n;

@@ -4,12 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Defaults for devices without tuned values. Panels that the device factors are divided into blocks
- * themselves, so that wide ones cost little, and make deep updates. */
-#define DEFAULT_NB    ((size_t)256)
+/* Columns that the CPU factors at once, for devices without a tuned value. */
 #define DEFAULT_STRIP ((size_t)128)
-#define LARGE_NB      ((size_t)512)
-#define LARGE         ((size_t)6144)
 
 /* Whether the device shall factor panels; `choice` is the value of getrf.panel. */
 static bool wants_panel(const struct clb_getrf_run *lu, size_t choice)
@@ -78,9 +74,11 @@ void clb_getrf_shape(struct clb_getrf_run *lu)
     size_t m = lu->problem->m, n = lu->problem->n;
     lu->inner = clb_min(m, n);
     bool panels = wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]);
-    lu->nb = panels && lu->inner >= LARGE ? LARGE_NB : DEFAULT_NB;
+    bool large = panels && lu->inner >= value[CLB_PARAM_GETRF_LARGE];
+    lu->nb = value[large ? CLB_PARAM_GETRF_LARGE_NB : CLB_PARAM_GETRF_SMALL_NB];
     if (value[CLB_PARAM_GETRF_NB] != 0)
-        lu->nb = clb_min(value[CLB_PARAM_GETRF_NB], CLB_MAX_SWAPS);
+        lu->nb = value[CLB_PARAM_GETRF_NB];
+    lu->nb = clb_min(lu->nb, CLB_MAX_SWAPS);
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
     lu->strip = strip_of(lu, value[CLB_PARAM_GETRF_STRIP]);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->run.element)};

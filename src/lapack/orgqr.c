@@ -44,7 +44,7 @@ static clb_status orgqr_open(struct orgqr_run *qr)
 {
     const struct clb_orgqr *problem = qr->problem;
     struct clb_run *run = &qr->run;
-    qr->nb = clb_min(clb_reflectors_width(run->runtime, run->variant), problem->k);
+    qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], problem->k);
     qr->q = (struct clb_dmat){.rows = problem->m, .cols = problem->n};
     qr->vectors = (struct clb_dmat){.rows = problem->m, .cols = problem->k};
     const struct clb_workspace_limits limits =

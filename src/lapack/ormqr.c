@@ -68,7 +68,7 @@ clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     static const struct clb_solve_work work = {ormqr_limits_of, ormqr_prepare, ormqr_apply,
                                                ormqr_end};
     struct product product = {.problem = problem,
-                              .nb = clb_min(clb_reflectors_width(runtime, variant), problem->k)};
+                              .nb = clb_min(variant->tuning.value[CLB_PARAM_GEQRF_NB], problem->k)};
     struct clb_solve solve = {.work = &work,
                               .context = &product,
                               .precision = problem->precision,

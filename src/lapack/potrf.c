@@ -28,10 +28,8 @@
 #include "dense/potf2.h"
 #include "harness.h"
 
-/* Defaults for devices without tuned values. */
-#define DEFAULT_NB_SHARED ((size_t)128)
-#define DEFAULT_NB_OWN    ((size_t)512)
-#define MOST_NB           ((size_t)4096)
+/* Columns of a panel, at most. */
+#define MOST_NB ((size_t)4096)
 
 struct potrf_run {
     struct clb_run run;
@@ -100,11 +98,9 @@ static clb_status potrf_plan(struct potrf_run *chol)
 
 static clb_status potrf_open(struct potrf_run *chol)
 {
-    size_t n = chol->problem->n, wanted = chol->run.variant->tuning.value[CLB_PARAM_POTRF_NB];
-    if (wanted == 0)
-        wanted = chol->run.runtime->device.unified ? DEFAULT_NB_SHARED : DEFAULT_NB_OWN;
+    size_t n = chol->problem->n;
     chol->n = n;
-    chol->nb = clb_min(wanted, MOST_NB);
+    chol->nb = clb_min(chol->run.variant->tuning.value[CLB_PARAM_POTRF_NB], MOST_NB);
     chol->x = (struct clb_dmat){.rows = n, .cols = n};
     size_t width = potrf_width(chol, 0);
     bool upper = chol->problem->upper;

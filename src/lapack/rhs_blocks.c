@@ -4,12 +4,8 @@
 
 #include <stdlib.h>
 
-/* Right-hand sides of a part, and the unit that they are a multiple of. A part takes about n/8
- * launches, which limit the speed of a device with memory of its own: 16 parts of 512 took 193 ms
- * at n = 8192 (H200, 2026-11). */
-#define PART_SHARED ((size_t)512)
-#define PART_OWN    ((size_t)4096)
-#define PART_UNIT   ((size_t)32)
+/* The right-hand sides of a part are a multiple of this. */
+#define PART_UNIT ((size_t)32)
 
 size_t clb_solve_order(const struct clb_solve *solve)
 {
@@ -359,7 +355,7 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     clb_status status = clb_workspace_prepare(runtime, variant);
     if (status == CLB_OK)
         status = solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
-                                  runtime->device.unified ? PART_SHARED : PART_OWN);
+                                  variant->tuning.value[CLB_PARAM_TRSM_PART_MAX]);
     if (status != CLB_OK)
         return status;
     /* Where memory does not suffice, with half as many parts at once. */

@@ -54,8 +54,14 @@ void clb_cl_trace(struct clb_cl *table);
 
 /* ---- runtime.c: the device ------------------------------------------------------------------- */
 
-/* Who made the device, as far as the shim treats makers differently. */
-typedef enum clb_vendor { CLB_VENDOR_OTHER, CLB_VENDOR_NVIDIA } clb_vendor;
+/* Who made the device, as far as the shim treats makers differently: GPUs only, because drivers of
+ * others name the maker of a CPU. */
+typedef enum clb_vendor {
+    CLB_VENDOR_OTHER,
+    CLB_VENDOR_NVIDIA,
+    CLB_VENDOR_AMD,
+    CLB_VENDOR_INTEL
+} clb_vendor;
 
 /* Peculiarities of drivers. They are found once, when a device is described: each vendor's and
  * driver's in the file that is named here. */

@@ -48,6 +48,17 @@ static uint64_t host_memory(void)
     return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
+/* The makers whose GPUs have rows in the tuning tables and no quirks. */
+static clb_vendor vendor_by_name(const struct clb_device *device)
+{
+    if ((device->type & CL_DEVICE_TYPE_GPU) == 0)
+        return CLB_VENDOR_OTHER;
+    if (strcasestr(device->vendor_name, "advanced micro") != NULL ||
+        strcasecmp(device->vendor_name, "AMD") == 0)
+        return CLB_VENDOR_AMD;
+    return strcasestr(device->vendor_name, "intel") != NULL ? CLB_VENDOR_INTEL : CLB_VENDOR_OTHER;
+}
+
 static void device_describe(cl_platform_id platform, cl_device_id id, struct clb_device *device)
 {
     cl_bool unified = CL_FALSE;
@@ -80,6 +91,7 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     device->memory = device->unified ? host_memory() : memory;
     device->max_alloc = max_alloc;
     device->local_memory = local_memory;
+    device->vendor = vendor_by_name(device);
     clb_nvidia_describe(device);
     clb_pocl_describe(device);
 }

@@ -6,39 +6,51 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- device classes -------------------------------------------------------------------------- */
+
+/* A device has the first class that it fits, and rows of the classes behind that which it fits are
+ * used for what the first one has no row for. */
+typedef enum device_class {
+#define CLB_CLASS(name, kind, vendor, bytes) CLASS_##name,
+#include "classes.def"
+#undef CLB_CLASS
+    CLASSES
+} device_class;
+
+static const struct {
+    const char *name;
+    cl_device_type kind;
+    bool any_vendor;
+    clb_vendor vendor;
+    cl_uint vector_bytes;
+} classes[CLASSES] = {
+#define KIND_CPU       CL_DEVICE_TYPE_CPU
+#define KIND_GPU       CL_DEVICE_TYPE_GPU
+#define KIND_ANY       CL_DEVICE_TYPE_ALL
+#define CLB_VENDOR_ANY CLB_VENDOR_OTHER
+#define CLB_CLASS(name, kind, vendor, bytes)                                                       \
+    {#name, KIND_##kind, CLB_VENDOR_##vendor == CLB_VENDOR_ANY, CLB_VENDOR_##vendor, bytes},
+#include "classes.def"
+#undef CLB_CLASS
+#undef CLB_VENDOR_ANY
+};
+
+static bool has_class(const struct clb_device *device, device_class class)
+{
+    return (classes[class].kind == KIND_ANY || (device->type & classes[class].kind) != 0) &&
+           (classes[class].any_vendor || device->vendor == classes[class].vendor) &&
+           device->vector_bytes >= classes[class].vector_bytes;
+}
+
 struct row {
-    const char *class;
-    bool (*matches)(const struct clb_device *device);
+    device_class class;
     clb_precision precision;
     struct clb_gemm_tuning tuning;
 };
 
-/* ---- device classes -------------------------------------------------------------------------- */
-
-static bool class_CPU_512(const struct clb_device *device)
-{
-    return (device->type & CL_DEVICE_TYPE_CPU) != 0 && device->vector_bytes >= 64;
-}
-
-static bool class_CPU_ANY(const struct clb_device *device)
-{
-    return (device->type & CL_DEVICE_TYPE_CPU) != 0;
-}
-
-static bool class_NVIDIA(const struct clb_device *device)
-{
-    return device->vendor == CLB_VENDOR_NVIDIA;
-}
-
-static bool class_ANY(const struct clb_device *device)
-{
-    (void)device;
-    return true;
-}
-
 #define V(id, number) [CLB_PARAM_##id] = (number),
 #define CLB_GEMM(class, precision, family, from, smallest, values)                                 \
-    {#class, class_##class, CLB_##precision, {CLB_FAMILY_##family, from, smallest, {values}}},
+    {CLASS_##class, CLB_##precision, {CLB_FAMILY_##family, from, smallest, {values}}},
 
 static const struct row rows[] = {
 #include "gemm.def"
@@ -52,7 +64,7 @@ static const struct row smallest_rows[] = {
 #undef V
 
 static const struct offload_row {
-    bool (*matches)(const struct clb_device *device);
+    device_class class;
     clb_work work;
     bool optimised;
     double from[CLB_PRECISIONS];
@@ -60,7 +72,7 @@ static const struct offload_row {
 #define PLAIN     false
 #define OPTIMISED true
 #define CLB_OFFLOAD(class, work, next, s, d, c, z)                                                 \
-    {class_##class, CLB_WORK_##work, next, {[CLB_S] = s, [CLB_D] = d, [CLB_C] = c, [CLB_Z] = z}},
+    {CLASS_##class, CLB_WORK_##work, next, {[CLB_S] = s, [CLB_D] = d, [CLB_C] = c, [CLB_Z] = z}},
 #include "offload.def"
 #undef CLB_OFFLOAD
 #undef PLAIN
@@ -93,11 +105,11 @@ clb_math clb_family_math(clb_family family)
 
 static const struct {
     const char *name;
-    size_t value; /* where no row has one */
     bool kernels;
+    size_t shared, own; /* the value where no row has one */
 } params[CLB_PARAMS] = {
-#define CLB_KERNEL_PARAM(name, help)    {#name, 0, true},
-#define CLB_PARAM(name, standard, help) {#name, standard, false},
+#define CLB_KERNEL_PARAM(name, help)       {#name, true, 0, 0},
+#define CLB_PARAM(name, shared, own, help) {#name, false, shared, own},
 #include "kernel.def"
 #include "algorithm.def"
 #include "switches.def"
@@ -113,6 +125,11 @@ const char *clb_param_name(clb_param param)
 bool clb_param_is_kernels(clb_param param)
 {
     return params[param].kernels;
+}
+
+size_t clb_param_default(clb_param param, bool unified)
+{
+    return unified ? params[param].shared : params[param].own;
 }
 
 /* A routine's name is divided from the rest of the key by a dot; values without one are products'.
@@ -196,7 +213,8 @@ void clb_tuning_check_config(const struct clb_config *config)
 }
 
 /* Overrides first, then the defaults of what has no value yet. */
-static void apply_overrides(clb_precision precision, struct clb_gemm_tuning *tuning)
+static void complete(const struct clb_device *device, clb_precision precision,
+                     struct clb_gemm_tuning *tuning)
 {
     const struct clb_config *config = clb_config_get();
     clb_param param;
@@ -213,7 +231,7 @@ static void apply_overrides(clb_precision precision, struct clb_gemm_tuning *tun
     }
     for (int i = 0; i < CLB_PARAMS; i++) {
         if (tuning->value[i] == 0)
-            tuning->value[i] = params[i].value;
+            tuning->value[i] = clb_param_default((clb_param)i, device->unified);
     }
 }
 
@@ -237,10 +255,10 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
             const struct row *row = &rows[i];
             if (row->precision != precision || families[row->tuning.family].math > math ||
                 (forced != CLB_FAMILIES && row->tuning.family != forced) ||
-                row->matches(device) != (pass == 0) || skip-- > 0)
+                has_class(device, row->class) != (pass == 0) || skip-- > 0)
                 continue;
             *tuning = row->tuning;
-            apply_overrides(precision, tuning);
+            complete(device, precision, tuning);
             return CLB_OK;
         }
     }
@@ -249,10 +267,10 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
 
 const char *clb_tuning_class(const struct clb_device *device)
 {
-    size_t i = 0;
-    while (!rows[i].matches(device)) /* the last class matches any device */
-        i++;
-    return rows[i].class;
+    device_class class = 0;
+    while (!has_class(device, class)) /* the last class fits any device */
+        class ++;
+    return classes[class].name;
 }
 
 double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
@@ -260,7 +278,7 @@ double clb_tuning_offload(const struct clb_device *device, clb_precision precisi
 {
     for (size_t i = 0; i < CLB_COUNT_OF(offload_rows); i++) {
         const struct offload_row *row = &offload_rows[i];
-        if (row->work == work && row->optimised == optimised && row->matches(device))
+        if (row->work == work && row->optimised == optimised && has_class(device, row->class))
             return row->from[precision] > 0 ? row->from[precision] : INFINITY;
     }
     return tuning->threshold;

@@ -23,8 +23,8 @@ clb_math clb_family_math(clb_family family);
 /* A parameter has one name: CLB_PARAM_MR here, MR in the tables, CLB_MR in the kernels and gemm.mr
  * in CLBLAS_SHIM_PARAMS. */
 typedef enum clb_param {
-#define CLB_KERNEL_PARAM(name, help)   CLB_PARAM_##name,
-#define CLB_PARAM(name, default, help) CLB_PARAM_##name,
+#define CLB_KERNEL_PARAM(name, help)       CLB_PARAM_##name,
+#define CLB_PARAM(name, shared, own, help) CLB_PARAM_##name,
 #include "tuning/kernel.def"
 #include "tuning/algorithm.def"
 #include "tuning/switches.def"
@@ -38,6 +38,9 @@ const char *clb_param_name(clb_param param);
 
 /* Whether the kernels get the value, as a macro CLB_<name>. */
 bool clb_param_is_kernels(clb_param param);
+
+/* The value where no row has one, on a device that shares the host's memory or not. */
+size_t clb_param_default(clb_param param, bool unified);
 
 /* Write the key in CLBLAS_SHIM_PARAMS to `key`. */
 #define CLB_PARAM_KEY_SIZE 32

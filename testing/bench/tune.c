@@ -283,7 +283,8 @@ static void print_row(const size_t *value)
                         toupper(BENCH_PRECISIONS[options.task.precision]), family, search.threshold,
                         search.smallest);
     for (int i = 0; i < CLB_PARAMS; i++) {
-        if (value[i] == 0)
+        if (value[i] == clb_param_default((clb_param)i, true) ||
+            value[i] == clb_param_default((clb_param)i, false))
             continue;
         int length =
             snprintf(line, sizeof line, " V(%s, %zu)", clb_param_name((clb_param)i), value[i]);

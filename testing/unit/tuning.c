@@ -156,6 +156,29 @@ static void nvidia_order(void *unused)
     }
 }
 
+/* GPUs of other makers have rows of their own, whose kernels are the portable ones. */
+static void vendors(void *unused)
+{
+    static const clb_vendor makers[] = {CLB_VENDOR_AMD, CLB_VENDOR_INTEL};
+    static const char *const names[] = {"AMD", "INTEL"};
+    struct clb_device device = gpu;
+    (void)unused;
+    set("", "");
+    for (size_t i = 0; i < CLB_COUNT_OF(makers); i++) {
+        device.vendor = makers[i];
+        expect(strcmp(clb_tuning_class(&device), names[i]) == 0, "class %s",
+               clb_tuning_class(&device));
+        for (int precision = CLB_S; precision <= CLB_Z; precision++)
+            expect(look_up(&device, (clb_precision)precision).family == CLB_FAMILY_PORTABLE &&
+                       look_up(&device, (clb_precision)precision).value[CLB_PARAM_WM] !=
+                           (precision == CLB_S || precision == CLB_C ? 4 : 0),
+                   "%s, precision %d", names[i], precision);
+        device.type = CL_DEVICE_TYPE_CPU;
+        expect(strcmp(clb_tuning_class(&device), "CPU_ANY") == 0, "a CPU of %s", names[i]);
+        device.type = CL_DEVICE_TYPE_GPU;
+    }
+}
+
 static void forced(void *unused)
 {
     (void)unused;
@@ -234,6 +257,7 @@ int main(void)
     tap_child("offloading by the class of work", 30, offload, NULL);
     tap_child("levels of accuracy", 30, math, NULL);
     tap_child("rows for NVIDIA by what they need", 30, nvidia_order, NULL);
+    tap_child("rows for GPUs of other makers", 30, vendors, NULL);
     tap_child("a forced family", 30, forced, NULL);
     tap_child("a family forced on a device without a row of it", 30, forced_cpu, NULL);
     tap_child("overrides", 30, overridden, NULL);
