@@ -13,11 +13,12 @@
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-enum { FILES = 4 };
+enum { FILES = 6 };
 
 struct library {
     void *handles[FILES];
     size_t count;
+    bool wide; /* the integers of plain names are 64-bit */
 };
 
 static void *open_file(const char *file, bool apart)
@@ -33,6 +34,17 @@ static void *open_file(const char *file, bool apart)
     }
 #endif
     return dlopen(file, RTLD_NOW | (apart ? RTLD_LOCAL : RTLD_GLOBAL));
+}
+
+/* Else it asks the environment at its first call, of which a C library of its own keeps an address
+ * that is no longer valid once the program's own has moved it. */
+static void ask_environment(const struct library *library)
+{
+    void (*set_nancheck)(int);
+    void *found = find_symbol(library, "LAPACKE_set_nancheck");
+    memcpy(&set_nancheck, &found, sizeof found);
+    if (found != NULL)
+        set_nancheck(1);
 }
 
 struct library *open_library(const char *files, bool apart)
@@ -52,6 +64,8 @@ struct library *open_library(const char *files, bool apart)
         }
         library->handles[library->count++] = handle;
     }
+    if (apart)
+        ask_environment(library);
     return library;
 }
 
@@ -63,12 +77,52 @@ void *find_symbol(const struct library *library, const char *name)
     return found;
 }
 
+bool has_wide_integers(const struct library *library)
+{
+    int (*isamax)(const int64_t *, const float *, const int64_t *);
+    const float x[3] = {1, 3, 2};
+    const int64_t n = (int64_t)UINT64_C(0xffffffff00000003), step = 1; /* 3, or negative */
+    void *found = library != NULL ? find_symbol(library, "isamax_") : NULL;
+    memcpy(&isamax, &found, sizeof found);
+    return found != NULL && isamax(&n, x, &step) != 2;
+}
+
+void set_wide_integers(struct library *library, bool wide)
+{
+    library->wide = wide;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *prefix, *fortran, *c, *work;
+    bool wide;
+} schemes[NAMES] = {
+    {"", "_", "", "_work", false},
+    {"", "_64_", "64_", "_work64_", true},
+    {"", "_64_", "_64", "_work_64", true},
+    {"scipy_", "_", "", "_work", false},
+    {"scipy_", "_64_", "64_", "_work64_", true},
+};
+
+void name_routine(const struct fuzz_case *c, const char *stem, char name[60])
+{
+    const long names = c->value[FIELD_NAMES], form = c->value[FIELD_FORM];
+    const bool lapack = routines[c->value[FIELD_ROUTINE]].lapack;
+    snprintf(name, 60, "%s%s%c%s%s", schemes[names].prefix,
+             form == FORM_FORTRAN ? ""
+             : lapack             ? "LAPACKE_"
+                                  : "cblas_",
+             precisions[c->value[FIELD_PRECISION]].letter, stem,
+             form == FORM_FORTRAN ? schemes[names].fortran
+             : form > FORM_ROWS   ? schemes[names].work
+                                  : schemes[names].c);
+}
+
 static void *find_name(const struct library *library, const struct fuzz_case *c, const char *stem)
 {
-    const bool c_name = c->value[FIELD_FORM] != 0;
-    char name[40];
-    snprintf(name, sizeof name, "%s%c%s%s", c_name ? "cblas_" : "",
-             precisions[c->value[FIELD_PRECISION]].letter, stem, c_name ? "" : "_");
+    char name[60];
+    name_routine(c, stem, name);
     return find_symbol(library, name);
 }
 
@@ -84,22 +138,24 @@ void *find_routine(const struct library *library, const struct fuzz_case *c)
 
 enum { ARGUMENTS = 20, FLOATING = 2 };
 
-/* What the call gets; numbers that Fortran takes by address are in `numbers`, letters in `letters`.
- */
+/* What the call gets; what Fortran takes by address is in `numbers` and in `letters`. */
 struct arguments {
+    bool wide; /* integers of 64 bits */
     void *list[ARGUMENTS];
     size_t count, characters;
-    int numbers[ARGUMENTS];
+    int64_t numbers[ARGUMENTS];
     char letters[ARGUMENTS];
     const char *floating[FLOATING]; /* of C, by value */
     size_t floating_count;
-    char *work; /* and its size */
+    int64_t *ipiv, info; /* in the caller's width */
+    char *work;          /* and its size */
     int work_size;
 };
 
 char trans_letter(const struct problem *p, enum field field)
 {
-    return p->routine->trans[p->p->complex][p->c.value[field]];
+    const char letter = p->routine->trans[p->p->complex][p->c.value[field]];
+    return letter == '\0' ? 'N' : letter;
 }
 
 static char letter_of(const struct problem *p, char argument)
@@ -128,11 +184,10 @@ static int number_of(const struct problem *p, char argument)
     case 'd':
         return p->c.value[FIELD_DIAG] ? 132 : 131;
     case 'm':
-        return (int)p->c.value[FIELD_M];
     case 'n':
-        return (int)p->c.value[FIELD_N];
     case 'k':
-        return (int)p->c.value[FIELD_K];
+    case 'r':
+        return (int)size_of(&p->c, argument);
     default: {
         const char letter = letter_of(p, argument);
         return letter == 'N' ? 111 : letter == 'T' ? 112 : 113;
@@ -145,32 +200,38 @@ static void add_pointer(struct arguments *a, const void *pointer)
     a->list[a->count++] = (void *)(uintptr_t)pointer;
 }
 
+/* What is not read of a narrow integer is not its sign. */
 static void add_number(const struct problem *p, struct arguments *a, int number)
 {
-    a->numbers[a->count] = number;
-    if (p->c.value[FIELD_FORM] == 0)
+    const int64_t value =
+        a->wide ? number : (int64_t)(UINT64_C(0x5a5a5a5a00000000) | (uint32_t)number);
+    a->numbers[a->count] = value;
+    if (p->c.value[FIELD_FORM] == FORM_FORTRAN)
         add_pointer(a, &a->numbers[a->count]);
     else
-        add_pointer(a, (void *)(intptr_t)number);
+        add_pointer(a, (void *)(uintptr_t)value);
 }
 
 static void add_letter(const struct problem *p, struct arguments *a, char argument)
 {
-    if (p->c.value[FIELD_FORM] != 0) {
-        add_number(p, a, number_of(p, argument));
-        return;
-    }
     const char lower = p->c.value[FIELD_LETTERS] ? 'a' - 'A' : 0;
-    a->letters[a->count] = (char)(letter_of(p, argument) + lower);
-    add_pointer(a, &a->letters[a->count]);
-    a->characters++;
+    const char letter = (char)(letter_of(p, argument) + lower);
+    a->letters[a->count] = letter;
+    if (is_lapacke(p)) {
+        add_pointer(a, (void *)(intptr_t)letter);
+    } else if (p->c.value[FIELD_FORM] != FORM_FORTRAN) {
+        add_number(p, a, number_of(p, argument));
+    } else {
+        add_pointer(a, &a->letters[a->count]);
+        a->characters++;
+    }
 }
 
 static void add_scalar(const struct problem *p, struct arguments *a, char argument)
 {
     const bool alpha = argument == '*';
     const char *scalar = alpha ? p->alpha : p->beta;
-    const bool by_value = p->c.value[FIELD_FORM] != 0 &&
+    const bool by_value = p->c.value[FIELD_FORM] != FORM_FORTRAN &&
                           (!p->p->complex || (alpha ? is(p, REAL_ALPHA) : is(p, REAL_BETA)));
     if (by_value)
         a->floating[a->floating_count++] = scalar;
@@ -178,7 +239,7 @@ static void add_scalar(const struct problem *p, struct arguments *a, char argume
         add_pointer(a, scalar);
 }
 
-static void add_argument(struct problem *p, struct arguments *a, char argument)
+static void add_argument(struct problem *p, struct arguments *a, char argument, bool invalid)
 {
     switch (argument) {
     case 's':
@@ -191,6 +252,7 @@ static void add_argument(struct problem *p, struct arguments *a, char argument)
     case 'm':
     case 'n':
     case 'k':
+    case 'r':
         add_number(p, a, number_of(p, argument));
         break;
     case '*':
@@ -199,35 +261,44 @@ static void add_argument(struct problem *p, struct arguments *a, char argument)
         break;
     case 'A':
     case 'B':
-    case 'C':
-        add_pointer(a, p->operands[argument - 'A'].data);
-        add_number(p, a, (int)p->operands[argument - 'A'].ld);
+    case 'C': {
+        const struct operand *x = &p->operands[argument - 'A'];
+        add_pointer(a, x->data);
+        add_number(p, a, invalid ? (int)larger(line_length(x), 1) - 1 : (int)x->ld);
         break;
+    }
     case 'p':
-        add_pointer(a, p->ipiv);
+        add_pointer(a, a->ipiv);
         break;
     case 'q':
         add_pointer(a, p->tau);
         break;
     case 'w':
+        if (looks_for_nan(p))
+            break;
         add_pointer(a, a->work);
         add_number(p, a, a->work_size);
         break;
     default:
-        add_pointer(a, &p->info);
+        if (!is_lapacke(p))
+            add_pointer(a, &a->info);
         break;
     }
 }
 
 static void make_arguments(struct problem *p, struct arguments *a)
 {
+    const long form = p->c.value[FIELD_FORM], invalid = p->c.value[FIELD_INVALID];
     a->count = a->characters = a->floating_count = 0;
-    if (p->c.value[FIELD_FORM] != 0)
-        add_number(p, a, p->c.value[FIELD_FORM] == 2 ? 101 : 102);
+    if (form != FORM_FORTRAN)
+        add_number(p, a,
+                   invalid == 1                                  ? 99
+                   : form == FORM_ROWS || form == FORM_WORK_ROWS ? 101
+                                                                 : 102);
     for (const char *argument = p->routine->signature; *argument != '\0'; argument++)
-        add_argument(p, a, *argument);
+        add_argument(p, a, *argument, invalid == argument - p->routine->signature + 2);
     /* The lengths of letters, which Fortran passes at the end. */
-    for (size_t i = 0; p->c.value[FIELD_FORM] == 0 && i < a->characters; i++)
+    for (size_t i = 0; form == FORM_FORTRAN && i < a->characters; i++)
         add_pointer(a, (void *)1);
     while (a->count < ARGUMENTS)
         add_pointer(a, NULL);
@@ -242,36 +313,37 @@ typedef void *arg;
 #define LIST(l)                                                                                    \
     l[0], l[1], l[2], l[3], l[4], l[5], l[6], l[7], l[8], l[9], l[10], l[11], l[12], l[13], l[14], \
         l[15], l[16], l[17], l[18], l[19]
-typedef void fortran_function(LIST_TYPE);
+typedef arg pointer_function(LIST_TYPE); /* Fortran's, or LAPACKE's, which returns info */
 typedef void single_function(float, float, LIST_TYPE);
 typedef void double_function(double, double, LIST_TYPE);
 
-static void call(const struct problem *p, void *function, const struct arguments *a)
+static void call(const struct problem *p, void *function, struct arguments *a)
 {
     double values[FLOATING] = {0};
-    fortran_function *fortran;
+    pointer_function *plain;
     single_function *singles;
     double_function *doubles;
     for (size_t i = 0; i < a->floating_count; i++)
         values[i] = (double)get_real(p->p, a->floating[i]);
-    memcpy(&fortran, &function, sizeof function);
+    memcpy(&plain, &function, sizeof function);
     memcpy(&singles, &function, sizeof function);
     memcpy(&doubles, &function, sizeof function);
-    if (p->c.value[FIELD_FORM] == 0)
-        fortran(LIST(a->list));
+    if (is_lapacke(p))
+        a->info = (int64_t)(intptr_t)plain(LIST(a->list));
+    else if (p->c.value[FIELD_FORM] == FORM_FORTRAN)
+        (void)plain(LIST(a->list));
     else if (p->p->real_size == 4)
         singles((float)values[0], (float)values[1], LIST(a->list));
     else
         doubles(values[0], values[1], LIST(a->list));
 }
 
-/* How much workspace a QR routine gets: ample, the least, or what a query says. */
+/* How much workspace a routine gets: ample, the least, or what a query says. */
 static size_t choose_work(struct problem *p, void *function, struct arguments *a, char *answer)
 {
     const long *value = p->c.value;
-    const bool other_side = signature_has(p->routine, 's') && value[FIELD_SIDE];
     const bool nothing = p->operands[0].rows == 0 || p->operands[0].cols == 0;
-    const long least = larger(1, value[other_side ? FIELD_M : FIELD_N]);
+    const long least = larger(1, size_of(&p->c, p->routine->sizes[1]));
     if (value[FIELD_WORK] != 2)
         return (size_t)(value[FIELD_WORK] == 1 ? least : 70 * (least + value[FIELD_N]) + 5000);
     a->work = answer;
@@ -279,7 +351,7 @@ static size_t choose_work(struct problem *p, void *function, struct arguments *a
     make_arguments(p, a);
     call(p, function, a);
     const real size = get_real(p->p, answer);
-    if (!(size >= (real)(nothing ? 1 : least) && size < 1e6L)) {
+    if (!(size >= (real)(!nothing ? least : signature_has(p->routine, 'q')) && size < 1e6L)) {
         fail(p, "a query for workspace says %.9Lg", size);
         return (size_t)least;
     }
@@ -303,15 +375,66 @@ static void call_with_work(struct problem *p, void *function, struct arguments *
     free(a->work);
 }
 
+/* Integers in the width of the function, with something else behind them. */
+static void put_integers(const struct problem *p, struct arguments *a)
+{
+    a->info = 0x5a5a5a5a5a5a5a5a;
+    a->ipiv = malloc((size_t)(p->pivots + 1) * sizeof *a->ipiv);
+    if (a->ipiv == NULL)
+        abort();
+    for (long i = 0; i < p->pivots; i++) {
+        if (a->wide)
+            a->ipiv[i] = p->ipiv[i];
+        else
+            memcpy((char *)a->ipiv + (size_t)i * sizeof *p->ipiv, &p->ipiv[i], sizeof *p->ipiv);
+    }
+}
+
+static int get_integer(struct problem *p, const struct arguments *a, const int64_t *from,
+                       long index)
+{
+    int narrow;
+    memcpy(&narrow, (const char *)from + (size_t)index * sizeof narrow, sizeof narrow);
+    if (a->wide && from[index] != (int)from[index])
+        fail(p, "%lld is no integer of a result", (long long)from[index]);
+    return a->wide ? (int)from[index] : narrow;
+}
+
+static void get_integers(struct problem *p, struct arguments *a)
+{
+    for (long i = 0; i < p->pivots; i++)
+        p->ipiv[i] = get_integer(p, a, a->ipiv, i);
+    free(a->ipiv);
+    p->info = 0;
+    if (!signature_has(p->routine, 'i'))
+        return;
+    if (!a->wide && !is_lapacke(p) && a->info >> 32 != 0x5a5a5a5a)
+        fail(p, "something was written behind info");
+    p->info = get_integer(p, a, &a->info, 0);
+}
+
 void call_routine(struct problem *p, const struct library *library)
 {
-    struct arguments a = {.count = 0};
+    struct arguments a = {.wide = schemes[p->c.value[FIELD_NAMES]].wide ||
+                                  (library->wide && p->c.value[FIELD_NAMES] == 0)};
     void *function = find_routine(library, &p->c);
-    p->info = PIVOT_GUARD;
-    if (signature_has(p->routine, 'w')) {
+    put_integers(p, &a);
+    if (signature_has(p->routine, 'w') && !looks_for_nan(p)) {
         call_with_work(p, function, &a);
-        return;
+    } else {
+        make_arguments(p, &a);
+        call(p, function, &a);
     }
-    make_arguments(p, &a);
-    call(p, function, &a);
+    get_integers(p, &a);
+}
+
+bool call_plain(struct problem *p, const struct library *library)
+{
+    const long names = p->c.value[FIELD_NAMES];
+    p->c.value[FIELD_NAMES] = 0;
+    const bool found = find_routine(library, &p->c) != NULL;
+    if (found)
+        call_routine(p, library);
+    p->c.value[FIELD_NAMES] = names;
+    return found;
 }

@@ -31,11 +31,26 @@ static const char seen_by[FIELDS] = {
     [FIELD_FILL_B] = 'B', [FIELD_FILL_C] = 'C', [FIELD_WORK] = 'w',
 };
 
-static bool can_be_wrong(const struct routine *routine)
+/* "nm kn": no more of the first than of the second. */
+static void keep_limits(struct fuzz_case *c, const char *limits)
 {
-    return routine->judge == judge_getrf || routine->judge == judge_gesv ||
-           routine->judge == judge_potrf || routine->judge == judge_posv ||
-           routine->judge == judge_trtri || routine->judge == judge_potri;
+    for (; *limits != '\0'; limits += strspn(limits, " ")) {
+        const enum field field = limits[0] == 'm' ? FIELD_M : limits[0] == 'n' ? FIELD_N : FIELD_K;
+        c->value[field] = smaller(c->value[field], size_of(c, limits[1]));
+        limits += strcspn(limits, " ");
+    }
+}
+
+/* Only what LAPACKE refuses itself, the layout and leading dimensions of rows: the reference's
+ * handler of all other arguments ends the process. */
+static bool can_be_invalid(const struct fuzz_case *c)
+{
+    const struct routine *routine = routine_of(c);
+    const long form = c->value[FIELD_FORM], index = c->value[FIELD_INVALID] - 2;
+    if (!routine->lapack || form == FORM_FORTRAN || index >= (long)strlen(routine->signature))
+        return false;
+    return index < 0 || (strchr("ABC", routine->signature[index]) != NULL &&
+                         (form == FORM_ROWS || form == FORM_WORK_ROWS));
 }
 
 /* Fields that do not matter are 0, and sizes fit each other. */
@@ -44,25 +59,32 @@ static void normalise(struct fuzz_case *c)
     const struct routine *routine = routine_of(c);
     long *value = c->value;
     for (int i = 0; i < FIELDS; i++) {
-        if (seen_by[i] != 0 && !signature_has(routine, seen_by[i]))
+        const bool other_size = i == FIELD_K && signature_has(routine, 'r');
+        if (seen_by[i] != 0 && !signature_has(routine, seen_by[i]) && !other_size)
             value[i] = 0;
     }
-    if (!(routine->flags & C_NAMES))
-        value[FIELD_FORM] = 0;
-    if (value[FIELD_FORM] != 0)
+    value[FIELD_NAMES] %= NAMES;
+    value[FIELD_FORM] %= routine->lapack ? FORM_WORK_ROWS + 1 : FORM_ROWS + 1;
+    if (value[FIELD_NAMES] == 2 && value[FIELD_FORM] == FORM_FORTRAN)
+        value[FIELD_NAMES] = 1;
+    if (value[FIELD_FORM] != FORM_FORTRAN && !routine->lapack)
         value[FIELD_LETTERS] = 0;
-    if (!can_be_wrong(routine))
+    if (routine->lapack && (value[FIELD_FORM] == FORM_COLS || value[FIELD_FORM] == FORM_ROWS))
+        value[FIELD_WORK] = 0;
+    if (!routine->judge->can_be_wrong)
         value[FIELD_WRONG] = 0;
+    if (!can_be_invalid(c))
+        value[FIELD_INVALID] = 0;
+    if (value[FIELD_INVALID] != 0 && value[FIELD_WORK] == 2) /* a query is refused, too */
+        value[FIELD_WORK] = 0;
     /* A and B may be the same memory where both are inputs. */
     if (value[FIELD_PLACE] > 1 && !(signature_has(routine, 'B') && signature_has(routine, 'C')))
         value[FIELD_PLACE] = 0;
-    if (routine->shape == shape_orgqr)
-        value[FIELD_N] = smaller(value[FIELD_N], value[FIELD_M]);
-    long most = routine->shape == shape_orgqr ? value[FIELD_N]
-                : value[FIELD_SIDE] != 0      ? value[FIELD_N]
-                                              : value[FIELD_M];
-    if (routine->shape == shape_orgqr || routine->shape == shape_ormqr)
-        value[FIELD_K] = smaller(value[FIELD_K], most);
+    keep_limits(c, routine->limits);
+    /* The reference's LAPACKE_xGETRI gives xGETRI of nothing too small a workspace. */
+    if (signature_has(routine, 'p') && signature_has(routine, 'w') &&
+        value[FIELD_FORM] != FORM_FORTRAN)
+        value[FIELD_N] = larger(value[FIELD_N], 1);
     const size_t letters = strlen(routine->trans[precisions[value[FIELD_PRECISION]].complex]);
     if (letters != 0) {
         value[FIELD_TRANSA] %= (long)letters;
@@ -110,16 +132,19 @@ static long draw_seldom(uint64_t *state, long plain, long all, long times)
 
 static void draw_routine(struct fuzz_case *c, uint64_t *state, const struct limits *limits)
 {
-    long routine, precision;
+    long routine, precision, scheme, form;
     do {
         routine = below(state, (long)routine_count);
         precision = below(state, 4);
     } while (limits->allowed[routine][precision] == 0);
-    const unsigned forms = limits->allowed[routine][precision];
-    const long form = below(state, 3);
+    do {
+        scheme = one_in(state, 2) ? below(state, NAMES) : 0;
+        form = below(state, FORM_WORK_ROWS + 1);
+    } while ((limits->allowed[routine][precision] & name_bit(scheme, group_of(form))) == 0);
     c->value[FIELD_ROUTINE] = routine;
     c->value[FIELD_PRECISION] = precision;
-    c->value[FIELD_FORM] = !(forms & FORM_C) ? 0 : form == 0 && !(forms & FORM_FORTRAN) ? 1 : form;
+    c->value[FIELD_NAMES] = scheme;
+    c->value[FIELD_FORM] = form;
 }
 
 struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
@@ -147,6 +172,7 @@ struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
     value[FIELD_SPECIAL] = one_in(&state, 12) ? 1 + below(&state, OPERANDS * SPECIALS) : 0;
     value[FIELD_WRONG] = one_in(&state, 8);
     value[FIELD_WORK] = below(&state, 3);
+    value[FIELD_INVALID] = one_in(&state, 20) ? 1 + below(&state, 12) : 0;
     value[FIELD_SEED] = (long)(random_bits(&state) >> 4);
     normalise(&c);
     return c;

@@ -27,28 +27,75 @@ struct witness {
     bool asked;
 };
 
-/* The output as a library computes it from the same input; the memory is as before afterwards. */
+/* A copy of everything that a call changes. */
+struct kept {
+    char **spans, *tau;
+    int *ipiv, info;
+};
+
+static void *copy_of(const void *from, size_t bytes)
+{
+    void *copy = malloc(bytes + 1);
+    if (copy == NULL)
+        abort();
+    return memcpy(copy, from, bytes);
+}
+
+static size_t tau_bytes(const struct problem *p)
+{
+    return (size_t)p->reflectors * p->p->real_size * (p->p->complex ? 2 : 1);
+}
+
+static struct kept keep(const struct problem *p)
+{
+    struct kept kept = {.spans = calloc(p->memory.count + 1, sizeof *kept.spans),
+                        .tau = copy_of(p->tau, tau_bytes(p)),
+                        .ipiv = copy_of(p->ipiv, (size_t)p->pivots * sizeof *p->ipiv),
+                        .info = p->info};
+    for (size_t i = 0; kept.spans != NULL && i < p->memory.count; i++)
+        kept.spans[i] = copy_of(p->memory.spans[i].at, p->memory.spans[i].bytes);
+    return kept;
+}
+
+static void put_back(struct problem *p, struct kept *kept)
+{
+    for (size_t i = 0; kept->spans != NULL && i < p->memory.count; i++) {
+        memcpy(p->memory.spans[i].at, kept->spans[i], p->memory.spans[i].bytes);
+        free(kept->spans[i]);
+    }
+    memcpy(p->tau, kept->tau, tau_bytes(p));
+    memcpy(p->ipiv, kept->ipiv, (size_t)p->pivots * sizeof *p->ipiv);
+    p->info = kept->info;
+    free(kept->spans);
+    free(kept->tau);
+    free(kept->ipiv);
+}
+
+/* The output as a library computes it from the same input. */
 static struct model *ask(struct problem *p, const struct library *library, const struct operand *x)
 {
-    if (library == NULL || find_routine(library, &p->c) == NULL)
+    struct model *result = NULL;
+    if (library == NULL)
         return NULL;
-    struct memory *memory = &p->memory;
-    char **kept = calloc(memory->count, sizeof *kept);
-    for (size_t i = 0; kept != NULL && i < memory->count; i++) {
-        kept[i] = malloc(memory->spans[i].bytes);
-        if (kept[i] == NULL)
-            abort();
-        memcpy(kept[i], memory->spans[i].at, memory->spans[i].bytes);
-    }
+    struct kept kept = keep(p);
     restore_operands(p);
-    call_routine(p, library);
-    struct model *result = model_of(p, x);
-    for (size_t i = 0; kept != NULL && i < memory->count; i++) {
-        memcpy(memory->spans[i].at, kept[i], memory->spans[i].bytes);
-        free(kept[i]);
-    }
-    free(kept);
+    if (call_plain(p, library))
+        result = model_of(p, x);
+    put_back(p, &kept);
     return result;
+}
+
+int info_elsewhere(struct problem *p, const struct library *library, int none)
+{
+    int info = none;
+    if (library == NULL)
+        return none;
+    struct kept kept = keep(p);
+    restore_operands(p);
+    if (call_plain(p, library))
+        info = p->info;
+    put_back(p, &kept);
+    return info;
 }
 
 /* OpenBLAS's gemmt is no witness: in 0.3.26 it refuses valid arguments or crashes, and until 2025
@@ -59,7 +106,7 @@ static void ask_all(struct problem *p, struct witness *w, const struct operand *
         return;
     w->asked = true;
     w->results[REFERENCE] = ask(p, p->witnesses[REFERENCE], x);
-    if (p->routine->shape != shape_gemmtr)
+    if (!is_gemmtr(p->routine))
         w->results[OPENBLAS] = ask(p, p->witnesses[OPENBLAS], x);
 }
 
@@ -82,7 +129,7 @@ static bool may_overflow(const struct fuzz_case *c)
  * late. */
 static bool has_two_scales(const struct problem *p)
 {
-    return p->p->complex && p->routine->shape == shape_syrk && signature_has(p->routine, 'B');
+    return p->p->complex && is_syrk(p->routine) && signature_has(p->routine, 'B');
 }
 
 /* Infinity in a complex number becomes NaN in this or that order of operations. */

@@ -3,6 +3,8 @@
  * sound one: pivots are rows, and nothing outside is touched. */
 #include "fuzz.h"
 
+#include <stdlib.h>
+
 static bool holds_special(const struct problem *p, const struct model *x)
 {
     for (size_t i = 0; i < (size_t)x->rows * (size_t)x->cols; i++) {
@@ -52,6 +54,60 @@ static void check_multipliers(struct problem *p, const struct model *l)
     free_model(size);
 }
 
+/* Elimination in extended precision; `rounded` are the entries that arithmetic has reached. */
+static void eliminate(struct model *x, bool *rounded, long k)
+{
+    const long m = x->rows, pivot = k + k * m;
+    const real none = 0, *im = x->im, pivot_im = im != NULL ? im[pivot] : none;
+    const real size = x->re[pivot] * x->re[pivot] + pivot_im * pivot_im;
+    for (long i = k + 1; i < m && size != 0; i++) {
+        const real re = x->re[i + k * m], other = im != NULL ? im[i + k * m] : none;
+        const real l_re = (re * x->re[pivot] + other * pivot_im) / size;
+        const real l_im = (other * x->re[pivot] - re * pivot_im) / size;
+        for (long j = k + 1; (l_re != 0 || l_im != 0) && j < x->cols; j++) {
+            const long at = i + j * m, above = k + j * m;
+            const real u_im = im != NULL ? im[above] : none;
+            rounded[at] |= x->re[above] != 0 || u_im != 0 || rounded[above];
+            x->re[at] -= l_re * x->re[above] - l_im * u_im;
+            if (im != NULL)
+                x->im[at] -= l_re * u_im + l_im * x->re[above];
+        }
+    }
+}
+
+static real size_at(const struct model *x, long at)
+{
+    return fabsl(x->re[at]) + (x->im != NULL ? fabsl(x->im[at]) : 0);
+}
+
+/* Among entries that no rounding has reached, each pivot is the first of the largest. */
+static void check_choices(struct problem *p)
+{
+    const long m = p->old[0]->rows, n = p->old[0]->cols;
+    struct model *x = model_op(p->old[0], 'N');
+    bool *rounded = calloc((size_t)(m * n + 1), sizeof *rounded);
+    for (long k = 0; rounded != NULL && k < smaller(m, n); k++) {
+        const long chosen = p->ipiv[k] - 1;
+        long best = k;
+        for (long i = k; i < m; i++)
+            best = size_at(x, i + k * m) > size_at(x, best + k * m) ? i : best;
+        /* |re| + |im| is rounded, too. */
+        const real large = size_at(x, best + k * m), size = size_at(x, chosen + k * m);
+        const bool wrong = x->im == NULL ? best != chosen : large - size > 4 * p->p->unit * large;
+        if (wrong && !rounded[best + k * m] && !rounded[chosen + k * m])
+            fail(p, "ipiv(%ld) is %ld and not %ld", k + 1, chosen + 1, best + 1);
+        swap_rows(x, k, chosen);
+        for (long j = 0; j < n; j++) {
+            const bool held = rounded[k + j * m];
+            rounded[k + j * m] = rounded[chosen + j * m];
+            rounded[chosen + j * m] = held;
+        }
+        eliminate(x, rounded, k);
+    }
+    free(rounded);
+    free_model(x);
+}
+
 /* The factors; false when there is nothing more to judge. */
 static bool check_lu(struct problem *p, const struct model *lu)
 {
@@ -64,6 +120,8 @@ static bool check_lu(struct problem *p, const struct model *lu)
     struct model *l = model_triangle(lu, false, true), *u = model_triangle(lu, true, false);
     struct model *size_l = model_abs(l, p->p->tiny), *size_u = model_abs(u, p->p->tiny);
     struct sums s = make_sums(m, n);
+    if (p->c.value[FIELD_FILL_A] < 6 || p->c.value[FIELD_FILL_A] == 8)
+        check_choices(p);
     permute_rows(p->old[0], p->ipiv, smaller(m, n));
     add_model(p, &s, minus_one, p->old[0]);
     add_product(p, &s, one, l, u);
@@ -78,7 +136,7 @@ static bool check_lu(struct problem *p, const struct model *lu)
     return p->info == 0;
 }
 
-void judge_getrf(struct problem *p)
+static void run_getrf(struct problem *p)
 {
     struct model *lu = model_of(p, &p->operands[0]);
     check_lu(p, lu);
@@ -95,7 +153,7 @@ static void check_b_kept(struct problem *p)
     free_model(b);
 }
 
-void judge_gesv(struct problem *p)
+static void run_gesv(struct problem *p)
 {
     struct model *lu = model_of(p, &p->operands[0]);
     /* Without right-hand sides OpenBLAS does not factor. */
@@ -171,14 +229,14 @@ static bool check_cholesky(struct problem *p, const struct model *factor)
     return info == 0;
 }
 
-void judge_potrf(struct problem *p)
+static void run_potrf(struct problem *p)
 {
     struct model *factor = model_of(p, &p->operands[0]);
     check_cholesky(p, factor);
     free_model(factor);
 }
 
-void judge_posv(struct problem *p)
+static void run_posv(struct problem *p)
 {
     struct model *factor = model_of(p, &p->operands[0]);
     if (check_cholesky(p, factor))
@@ -187,3 +245,8 @@ void judge_posv(struct problem *p)
         check_b_kept(p);
     free_model(factor);
 }
+
+const struct judge judge_getrf = {CONTENT_ANY, true, run_getrf};
+const struct judge judge_gesv = {CONTENT_ANY, true, run_gesv};
+const struct judge judge_potrf = {CONTENT_DEFINITE, true, run_potrf};
+const struct judge judge_posv = {CONTENT_DEFINITE, true, run_posv};

@@ -3,6 +3,12 @@
  * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N]
  *             [--largest N] [--wide] [--flush] [--hang SECONDS] [--first N]
  *             [--library FILE] [--next FILE[:FILE...]] [--run 'CASE'] [--reference FILE[:FILE]]
+ *             [--forms fcw] [--report FILE]
+ *
+ * Calls go by all names that the library has and a next library can have: plain ones, whose
+ * integers are as wide as the next library's, and with testing/lib/names.c those of 64-bit integers
+ * and of Python's wheels; of Fortran (--forms f), CBLAS and LAPACKE (c), and LAPACKE's functions
+ * with a workspace (w). FILE gets the library's report.
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
  * what the judges make of it; --flush if it may take subnormal numbers for zero. A call that does
@@ -61,11 +67,14 @@ static bool has_failed(const struct settings *settings, struct shared *shared, i
 {
     if (status == -SIGTERM && stopped) /* before it could mind */
         return false;
+    if (atomic_load(&shared->has_failed) || (status == 0 && atomic_load(&shared->ended)))
+        return atomic_load(&shared->has_failed);
     if (status >= 0)
-        return atomic_load(&shared->has_failed) || status != 0;
-    snprintf(shared->message, MESSAGE,
-             status == -SIGKILL ? "no call ended for %ld s" : "signal %ld",
-             status == -SIGKILL ? settings->hang : -(long)status);
+        snprintf(shared->message, MESSAGE, "the process ended with status %d", status);
+    else
+        snprintf(shared->message, MESSAGE,
+                 status == -SIGKILL ? "no call ended for %ld s" : "signal %ld",
+                 status == -SIGKILL ? settings->hang : -(long)status);
     return true;
 }
 
@@ -184,25 +193,57 @@ static char *find_file(const char *pattern)
     return file;
 }
 
-static char *find_reference(void)
+/* The files that match, with colons; NULL when the first two have no match. */
+static char *find_files(const char *const patterns[3])
 {
-    char *blas = find_file("/usr/lib/*-linux-gnu*/blas/libblas.so.3");
-    char *lapack = find_file("/usr/lib/*-linux-gnu*/lapack/liblapack.so.3"), *both = NULL;
-    if (blas != NULL && lapack != NULL && asprintf(&both, "%s:%s", blas, lapack) < 0)
-        both = NULL;
-    free(blas);
-    free(lapack);
-    return both;
+    char *list = NULL;
+    for (int i = 0; i < 3; i++) {
+        char *file = find_file(patterns[i]), *longer = NULL;
+        if (file == NULL && i < 2)
+            return NULL;
+        if (file != NULL && asprintf(&longer, "%s%s%s", list != NULL ? list : "",
+                                     list != NULL ? ":" : "", file) >= 0)
+            list = longer;
+        free(file);
+    }
+    return list;
 }
 
+static const char *const reference_files[3] = {"/usr/lib/*-linux-gnu*/blas/libblas.so.3",
+                                               "/usr/lib/*-linux-gnu*/lapack/liblapack.so.3",
+                                               "/usr/lib/*-linux-gnu*/liblapacke.so.3"};
+static const char *const wide_files[3] = {"/usr/lib/*-linux-gnu*/blas64/libblas64.so.3",
+                                          "/usr/lib/*-linux-gnu*/lapack64/liblapack64.so.3",
+                                          "/usr/lib/*-linux-gnu*/liblapacke64.so.3"};
+
 /* The library beside the folder of this program's, in the build's tree. */
-static char *find_shim(const char *program)
+static char *find_built(const char *program, const char *file)
 {
     char *slash = strrchr(program, '/'), *path = NULL;
-    if (asprintf(&path, "%.*s/../../.libs/libclblas_shim.so.0",
-                 slash != NULL ? (int)(slash - program) : 1, slash != NULL ? program : ".") < 0)
+    if (asprintf(&path, "%.*s/../../%s", slash != NULL ? (int)(slash - program) : 1,
+                 slash != NULL ? program : ".", file) < 0)
         return NULL;
     return path;
+}
+
+/* What the shim goes on to: the plain names of these files, and all others of names.c. */
+static char *add_names(const char *program, const char *next, const char *reference)
+{
+    char *names = find_built(program, "testing/lib/.libs/names.so"), *list = NULL;
+#ifndef __SANITIZE_ADDRESS__ /* has no name spaces for them */
+    char *wide = find_files(wide_files);
+    if (reference != NULL)
+        setenv("CLB_TEST_NARROW", reference, 0);
+    if (wide != NULL)
+        setenv("CLB_TEST_WIDE", wide, 0);
+    free(wide);
+#else
+    (void)reference;
+#endif
+    if (next != NULL && asprintf(&list, "%s:%s", names, next) < 0)
+        list = NULL;
+    free(names);
+    return list;
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -215,6 +256,7 @@ static const struct option options[] = {
     {"flush", no_argument, NULL, 'F'},           {"first", required_argument, NULL, 'f'},
     {"library", required_argument, NULL, 'L'},   {"next", required_argument, NULL, 'n'},
     {"reference", required_argument, NULL, 'R'}, {"run", required_argument, NULL, 'x'},
+    {"forms", required_argument, NULL, 'o'},     {"report", required_argument, NULL, 'p'},
     {"quiet", no_argument, NULL, 'q'},           {NULL, 0, NULL, 0},
 };
 
@@ -261,6 +303,12 @@ static bool read_options(int count, char **arguments, struct settings *s, const 
         case 'R':
             s->witnesses[0] = optarg;
             break;
+        case 'o':
+            s->forms = optarg;
+            break;
+        case 'p':
+            s->report = optarg;
+            break;
         case 'x':
             *one_case = optarg;
             break;
@@ -278,7 +326,8 @@ int main(int count, char **arguments)
 {
     const char *text = NULL;
     struct fuzz_case c;
-    char *shim = find_shim(arguments[0]), *reference = find_reference();
+    char *shim = find_built(arguments[0], ".libs/libclblas_shim.so.0");
+    char *reference = find_files(reference_files), *next;
     char *openblas = find_file("/usr/lib/*-linux-gnu*/libopenblas.so.0");
     struct settings settings = {.library = shim,
                                 .next = reference != NULL ? reference : openblas,
@@ -296,6 +345,7 @@ int main(int count, char **arguments)
         fprintf(stderr, "usage: see the beginning of testing/fuzz/fuzz.c\n");
         return 2;
     }
+    settings.next = next = add_names(arguments[0], settings.next, settings.witnesses[0]);
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGTERM, stop);
     if (text == NULL && !settings.quiet)
@@ -309,6 +359,7 @@ int main(int count, char **arguments)
             report_failure(&settings, arguments[0], shared);
     }
     free(shim);
+    free(next);
     free(reference);
     free(openblas);
     return status;

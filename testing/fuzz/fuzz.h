@@ -1,8 +1,8 @@
 /* fuzz: random calls of all routines, judged against sums in extended precision.
  *
  *   case.c      a case: drawn, printed, read, made simpler
- *   routines.def  THE table of routines
- *   shapes.c    the operands of each kind of routine
+ *   routines.c  the library's table of routines (src/blas/routines.def) with judges
+ *   shapes.c    the operands of a routine
  *   values.c    scalars and contents
  *   memory.c    operands in memory with guards
  *   call.c      libraries, and calls by signature
@@ -12,7 +12,7 @@
  *   run.c       one case
  *   fuzz.c      the program
  *
- * A routine is a row in routines.def where its shape and its judge exist. */
+ * A routine is a row of that table; one that is computed as no other is has a judge_... here. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef long double real;
 
@@ -39,12 +40,29 @@ struct fuzz_case {
     long value[FIELDS];
 };
 
-/* What may be drawn. */
-enum { FORM_FORTRAN = 1, FORM_C = 2 };
+/* Arguments by reference; or by value, matrices by columns or by rows: CBLAS, LAPACKE and its
+ * functions that are given the workspace and look for no NaN. */
+enum form { FORM_FORTRAN, FORM_COLS, FORM_ROWS, FORM_WORK_COLS, FORM_WORK_ROWS };
+
+/* dgemm_; dgemm_64_, cblas_dgemm64_; the same with the reference's cblas_dgemm_64; scipy_dgemm_;
+ * scipy_dgemm_64_. */
+enum { NAMES = 5, GROUPS = 3 };
+
+/* Groups of forms: Fortran, by value, by value with a workspace. A bit of what may be drawn. */
+static inline unsigned name_bit(long names, long group)
+{
+    return 1u << (names * GROUPS + group);
+}
+
+static inline long group_of(long form)
+{
+    return (form + 1) / 2;
+}
+
 struct limits {
-    const unsigned char (*allowed)[4]; /* forms by routine and precision */
-    long largest;                      /* of the few large calls */
-    bool wide;                         /* leading dimensions of gigabytes */
+    const unsigned short (*allowed)[4]; /* name_bit()s by routine and precision */
+    long largest;                       /* of the few large calls */
+    bool wide;                          /* leading dimensions of gigabytes */
 };
 
 struct fuzz_case draw_case(uint64_t seed, const struct limits *limits);
@@ -66,31 +84,10 @@ struct precision {
 };
 extern const struct precision precisions[4];
 
-enum {
-    C_NAMES = 1,   /* besides Fortran's */
-    HERMITIAN = 2, /* A (or the matrix that is made) is, rather than symmetric */
-    REAL_ALPHA = 4,
-    REAL_BETA = 8 /* also in complex precisions */
-};
+/* Flags of routines.def: A (or the matrix that is made) is Hermitian rather than symmetric, alpha
+ * or beta is real also in complex precisions. */
+enum { HERMITIAN = 'h', REAL_ALPHA = '*', REAL_BETA = '+' };
 
-struct routine {
-    const char *name;       /* without the precision's letter */
-    const char *precisions; /* letters */
-    /* Arguments in order, for Fortran and for C behind the layout: s side, u uplo, t and T trans, d
-     * diag, m n k, * alpha, + beta, A B C a matrix and its leading dimension, p ipiv, q tau, w work
-     * and its size, i info. */
-    const char *signature;
-    const char *trans[2]; /* letters that are allowed, of real and complex precisions */
-    unsigned flags;
-    void (*shape)(struct problem *);
-    void (*judge)(struct problem *);
-};
-extern const struct routine routines[];
-extern const size_t routine_count;
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-enum part { PART_ALL, PART_UPPER, PART_LOWER };
 enum content {
     CONTENT_ANY,
     CONTENT_TRIANGLE,
@@ -100,6 +97,27 @@ enum content {
     CONTENT_REFLECTORS
 };
 
+/* What is right, by what routines.def calls ops. */
+struct judge {
+    enum content content; /* of A */
+    bool can_be_wrong;    /* A may be singular or not definite, and info says so */
+    void (*run)(struct problem *);
+};
+
+enum { LIBRARY_BLAS, LIBRARY_LAPACKE };
+struct routine {
+    /* As in src/blas/routines.def. */
+    const char *name, *precisions;
+    int lapack;
+    const char *signature, *shapes, *limits, *trans[2], *flags, *sizes, *others;
+    const struct judge *judge;
+};
+extern const struct routine routines[];
+extern const size_t routine_count;
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+enum part { PART_ALL, PART_UPPER, PART_LOWER };
 struct operand {
     long rows, cols, ld;
     bool by_rows; /* element (i, j) at i*ld + j */
@@ -135,15 +153,27 @@ struct problem {
     char alpha[16], beta[16];
     long reflectors; /* of QR: elements of tau */
     int *ipiv, info; /* 1-based; room for PIVOT_GUARDS behind them */
+    long pivots;     /* with these */
     char *tau;
     struct model *old[OPERANDS]; /* operands before the call, op not applied */
     const struct library *witnesses[2];
     char message[MESSAGE]; /* of the first failure; empty: none */
 };
 
-static inline bool is(const struct problem *p, unsigned flag)
+static inline bool is(const struct problem *p, char flag)
 {
-    return (p->routine->flags & flag) != 0;
+    return strchr(p->routine->flags, flag) != NULL;
+}
+
+/* Called by a name of LAPACKE; one that looks for NaN. */
+static inline bool is_lapacke(const struct problem *p)
+{
+    return p->routine->lapack && p->c.value[FIELD_FORM] != FORM_FORTRAN;
+}
+
+static inline bool looks_for_nan(const struct problem *p)
+{
+    return is_lapacke(p) && p->c.value[FIELD_FORM] <= FORM_ROWS;
 }
 
 /* Places the operands whose shapes are set; contents are guards. */
@@ -155,6 +185,8 @@ void restore_operands(struct problem *p);
 /* Everything but outputs is as remembered; the failure's text otherwise. */
 bool outside_intact(struct problem *p);
 bool all_intact(const struct problem *p);
+/* Of a column, or of a row where it is by rows. */
+long line_length(const struct operand *x);
 char *element(const struct problem *p, const struct operand *x, long i, long j);
 bool is_in_part(const struct operand *x, long i, long j);
 bool is_guard(const struct precision *p, const char *at);
@@ -166,6 +198,7 @@ void fill_operands(struct problem *p);
 void put_real(const struct precision *p, char *at, real value);
 real get_real(const struct precision *p, const char *at);
 enum { SCALARS = 11, FILLS = 10, SPECIALS = 4 };
+bool is_zero(const struct problem *p, const char *scalar);
 void put_scalar(const struct precision *p, long kind, bool is_real, uint64_t *state, char *at);
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -173,10 +206,16 @@ void put_scalar(const struct precision *p, long kind, bool is_real, uint64_t *st
 struct library;
 /* A colon-separated list of files. With names of its own: they resolve to nothing of ours. */
 struct library *open_library(const char *files, bool apart);
+/* Tells whether the integers of its plain names are 64-bit, by its isamax_. */
+bool has_wide_integers(const struct library *library);
+void set_wide_integers(struct library *library, bool wide);
 void *find_symbol(const struct library *library, const char *name);
-/* NULL where the library has no such name. */
+/* The name that a case calls; NULL where the library has no such function. */
+void name_routine(const struct fuzz_case *c, const char *stem, char name[60]);
 void *find_routine(const struct library *library, const struct fuzz_case *c);
 void call_routine(struct problem *p, const struct library *library);
+/* By its plain name, whatever the case says: false where the library has none. */
+bool call_plain(struct problem *p, const struct library *library);
 bool signature_has(const struct routine *routine, char argument);
 char trans_letter(const struct problem *p, enum field field);
 
@@ -197,6 +236,7 @@ struct model *model_mirror(const struct model *x, bool upper, bool conjugate);
 struct model *model_op(const struct model *x, char op);
 struct model *model_product(const struct model *x, const struct model *y);
 /* Interchanges rows i and ipiv(i) in order. */
+void swap_rows(struct model *x, long row, long other);
 void permute_rows(struct model *x, const int *ipiv, long count);
 /* Magnitudes |re| + |im| + least, as a real model. The smallest normal number as `least` makes room
  * for the roundoff of what is below it. */
@@ -224,47 +264,27 @@ extern const char *const one, *const minus_one; /* scalars for any precision: se
 /* Entries of x (zeros when NULL) are the sums within terms*unit*size; where a size is not finite,
  * what a witness gives. */
 void check_sums(struct problem *p, const struct sums *s, const struct operand *x, real terms);
+/* What another library returns; `none` where it has no such function. */
+int info_elsewhere(struct problem *p, const struct library *library, int none);
 void fail(struct problem *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- shapes and judges ----------------------------------------------------------------------- */
 
-void shape_gemm(struct problem *p);
-void shape_symm(struct problem *p);
-void shape_syrk(struct problem *p);
-void shape_gemmtr(struct problem *p);
-void shape_triangle(struct problem *p);
-void shape_getrf(struct problem *p);
-void shape_getrs(struct problem *p);
-void shape_gesv(struct problem *p);
-void shape_potrf(struct problem *p);
-void shape_potrs(struct problem *p);
-void shape_posv(struct problem *p);
-void shape_trtri(struct problem *p);
-void shape_lauum(struct problem *p);
-void shape_potri(struct problem *p);
-void shape_geqrf(struct problem *p);
-void shape_orgqr(struct problem *p);
-void shape_ormqr(struct problem *p);
+long size_of(const struct fuzz_case *c, char letter);
+void shape_operands(struct problem *p);
+bool is_symm(const struct routine *routine);
+bool is_syrk(const struct routine *routine);
+bool is_gemmtr(const struct routine *routine);
 
 /* With the factors as they are after the call. */
 void check_lu_solution(struct problem *p, const struct model *lu, char op);
 void check_cholesky_solution(struct problem *p, const struct model *factor);
 
-void judge_product(struct problem *p);
-void judge_trmm(struct problem *p);
-void judge_trsm(struct problem *p);
-void judge_getrf(struct problem *p);
-void judge_getrs(struct problem *p);
-void judge_gesv(struct problem *p);
-void judge_potrf(struct problem *p);
-void judge_potrs(struct problem *p);
-void judge_posv(struct problem *p);
-void judge_trtri(struct problem *p);
-void judge_lauum(struct problem *p);
-void judge_potri(struct problem *p);
-void judge_geqrf(struct problem *p);
-void judge_orgqr(struct problem *p);
-void judge_ormqr(struct problem *p);
+extern const struct judge judge_gemm, judge_level3, judge_trmm, judge_trsm;
+extern const struct judge judge_getrf, judge_getrs, judge_gesv, judge_getri;
+extern const struct judge judge_potrf, judge_potrs, judge_posv;
+extern const struct judge judge_trtri, judge_lauum, judge_potri;
+extern const struct judge judge_geqrf, judge_orgqr, judge_ormqr;
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 

@@ -64,7 +64,7 @@ static struct model *error_of(const struct problem *p, const struct model *t, co
  * misleads. */
 static bool may_say_anything(const struct problem *p)
 {
-    return lenient && (p->routine->judge == judge_potri || p->c.value[FIELD_SPECIAL] != 0);
+    return lenient && (p->routine->judge == &judge_potri || p->c.value[FIELD_SPECIAL] != 0);
 }
 
 /* A zero on the diagonal is said, and nothing is written. True where there is none. */
@@ -109,7 +109,7 @@ static struct model *given(const struct problem *p)
     return model_triangle(p->old[0], p->c.value[FIELD_UPLO], p->operands[0].unit);
 }
 
-void judge_trtri(struct problem *p)
+static void run_trtri(struct problem *p)
 {
     struct operand *x = &p->operands[0];
     if (!check_info(p) || !is_tame(p))
@@ -165,7 +165,7 @@ static void check_square(struct problem *p, const struct model *y, const struct 
     free_model(other);
 }
 
-void judge_lauum(struct problem *p)
+static void run_lauum(struct problem *p)
 {
     struct model *t = given(p);
     if (p->info != 0)
@@ -174,7 +174,7 @@ void judge_lauum(struct problem *p)
     free_model(t);
 }
 
-void judge_potri(struct problem *p)
+static void run_potri(struct problem *p)
 {
     if (!check_info(p) || !is_tame(p))
         return;
@@ -184,3 +184,43 @@ void judge_potri(struct problem *p)
     free_model(y);
     free_model(error);
 }
+
+/* X*A = I with A = P'*L*U: |X*P'*L*U - I| <= c n u |X*P'||L||U|. */
+static void run_getri(struct problem *p)
+{
+    if (!check_info(p) || p->c.value[FIELD_FILL_A] > 2 || p->c.value[FIELD_SPECIAL] != 0)
+        return;
+    struct model *x = model_of(p, &p->operands[0]), *turned = model_op(x, 'T');
+    /* X*P' has X's columns in the order in which P puts rows. */
+    permute_rows(turned, p->ipiv, turned->rows);
+    struct model *moved = model_op(turned, 'T'), *unit = make_model(x->rows, x->rows, false);
+    struct model *l = model_triangle(p->old[0], false, true);
+    struct model *u = model_triangle(p->old[0], true, false);
+    struct model *half = model_product(moved, l), *size_u = model_abs(u, p->p->tiny);
+    struct model *size_x = model_abs(moved, p->p->tiny), *size_l = model_abs(l, p->p->tiny);
+    struct model *size_half = model_product(size_x, size_l);
+    struct sums s = make_sums(x->rows, x->rows);
+    for (long i = 0; i < x->rows; i++)
+        set(unit, i, i, 1);
+    add_product(p, &s, one, half, u);
+    add_size(&s, size_half, size_u);
+    add_model(p, &s, minus_one, unit);
+    check_sums(p, &s, NULL, (real)(4 * x->rows + 16));
+    free_sums(&s);
+    free_model(x);
+    free_model(turned);
+    free_model(moved);
+    free_model(unit);
+    free_model(l);
+    free_model(u);
+    free_model(half);
+    free_model(size_u);
+    free_model(size_x);
+    free_model(size_l);
+    free_model(size_half);
+}
+
+const struct judge judge_trtri = {CONTENT_TRIANGLE, true, run_trtri};
+const struct judge judge_lauum = {CONTENT_CHOLESKY, false, run_lauum};
+const struct judge judge_potri = {CONTENT_CHOLESKY, true, run_potri};
+const struct judge judge_getri = {CONTENT_FACTORS, true, run_getri};

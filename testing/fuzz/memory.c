@@ -16,7 +16,7 @@ static size_t element_size(const struct problem *p)
     return p->p->real_size * (p->p->complex ? 2 : 1);
 }
 
-static long line_length(const struct operand *x)
+long line_length(const struct operand *x)
 {
     return x->by_rows ? x->cols : x->rows;
 }

@@ -107,21 +107,24 @@ struct model *model_abs(const struct model *x, real least)
     return y;
 }
 
-void permute_rows(struct model *x, const int *ipiv, long count)
+void swap_rows(struct model *x, long row, long other)
 {
-    for (long i = 0; i < count; i++) {
-        const long other = ipiv[i] - 1;
-        for (long j = 0; other != i && j < x->cols; j++) {
-            const size_t to = at(x, i, j), from = at(x, other, j);
-            const real re = x->re[to], im = x->im != NULL ? x->im[to] : 0;
-            x->re[to] = x->re[from];
-            x->re[from] = re;
-            if (x->im != NULL) {
-                x->im[to] = x->im[from];
-                x->im[from] = im;
-            }
+    for (long j = 0; other != row && j < x->cols; j++) {
+        const size_t to = at(x, row, j), from = at(x, other, j);
+        const real re = x->re[to], im = x->im != NULL ? x->im[to] : 0;
+        x->re[to] = x->re[from];
+        x->re[from] = re;
+        if (x->im != NULL) {
+            x->im[to] = x->im[from];
+            x->im[from] = im;
         }
     }
+}
+
+void permute_rows(struct model *x, const int *ipiv, long count)
+{
+    for (long i = 0; i < count; i++)
+        swap_rows(x, i, ipiv[i] - 1);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */

@@ -81,7 +81,7 @@ static real terms_of(const struct problem *p, long length)
     return (real)(4 * p->reflectors + 4) * sqrtl((real)(length + 4));
 }
 
-void judge_geqrf(struct problem *p)
+static void run_geqrf(struct problem *p)
 {
     struct model *qr = model_of(p, &p->operands[0]);
     struct model *r = make_model(qr->rows, qr->cols, qr->im != NULL);
@@ -102,7 +102,7 @@ void judge_geqrf(struct problem *p)
     free_model(r);
 }
 
-void judge_orgqr(struct problem *p)
+static void run_orgqr(struct problem *p)
 {
     struct model *q = model_of(p, &p->operands[0]);
     struct model *expected = make_model(q->rows, q->cols, q->im != NULL);
@@ -119,7 +119,7 @@ void judge_orgqr(struct problem *p)
 }
 
 /* From the right: the adjoint from the left. */
-void judge_ormqr(struct problem *p)
+static void run_ormqr(struct problem *p)
 {
     const bool right = p->c.value[FIELD_SIDE], adjoint = trans_letter(p, FIELD_TRANSA) != 'N';
     struct model *c = model_of(p, &p->operands[2]);
@@ -137,3 +137,7 @@ void judge_ormqr(struct problem *p)
     free_model(expected);
     free_model(norms);
 }
+
+const struct judge judge_geqrf = {CONTENT_ANY, false, run_geqrf};
+const struct judge judge_orgqr = {CONTENT_REFLECTORS, false, run_orgqr};
+const struct judge judge_ormqr = {CONTENT_REFLECTORS, false, run_ormqr};

@@ -1,11 +1,21 @@
-/* The tables of routines and precisions. */
+/* The table of routines, which is the library's own, with a judge for each; and of precisions. */
 #include "fuzz.h"
 
 const struct routine routines[] = {
-#define ROUTINE(name, precisions, signature, trans, trans_complex, flags, shape, judge)            \
-    {name, precisions, signature, {trans, trans_complex}, flags, shape, judge},
-#include "routines.def"
-#undef ROUTINE
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
+                    flags, sizes, work, kind, ops, others)                                         \
+    {#stem,                                                                                        \
+     #precisions,                                                                                  \
+     LIBRARY_##library,                                                                            \
+     signature,                                                                                    \
+     shapes,                                                                                       \
+     limits,                                                                                       \
+     {trans, trans_complex},                                                                       \
+     flags,                                                                                        \
+     sizes,                                                                                        \
+     others,                                                                                       \
+     &judge_##ops},
+#include "blas/routines.def"
 };
 const size_t routine_count = sizeof routines / sizeof *routines;
 

@@ -1,148 +1,80 @@
-/* The operands of each kind of routine: how large they are, what of them is read, what is written.
- */
+/* The operands of a routine from its row: how large they are, what of them is read, what is
+ * written. */
 #include "fuzz.h"
 
-static long size_of(const struct problem *p, enum field field)
+#include <string.h>
+
+/* See routines.def; nrhs is k. */
+long size_of(const struct fuzz_case *c, char letter)
 {
-    return p->c.value[field];
+    const long m = c->value[FIELD_M], n = c->value[FIELD_N], right = c->value[FIELD_SIDE];
+    switch (letter) {
+    case 'm':
+        return m;
+    case 'n':
+        return n;
+    case 'o':
+        return right ? n : m;
+    case 'e':
+        return right ? m : n;
+    case 's':
+        return smaller(m, n);
+    default:
+        return c->value[FIELD_K];
+    }
 }
 
-static struct operand general(long rows, long cols, bool output)
+/* A matrix of "<mkt <knT >mn"; `at` is its part of that. */
+static struct operand shape_of(const struct problem *p, const char *at)
 {
-    return (struct operand){.rows = rows, .cols = cols, .output = output};
+    struct operand x = {
+        .rows = size_of(&p->c, at[1]), .cols = size_of(&p->c, at[2]), .output = at[0] == '>'};
+    for (at += 3; *at != '\0' && *at != ' '; at++) {
+        const long rows = x.rows;
+        if (*at == 'u') {
+            x.part = p->c.value[FIELD_UPLO] ? PART_UPPER : PART_LOWER;
+        } else if (trans_letter(p, *at == 't' ? FIELD_TRANSA : FIELD_TRANSB) != 'N') {
+            x.rows = x.cols;
+            x.cols = rows;
+        }
+    }
+    return x;
 }
 
-static struct operand triangle(const struct problem *p, long n, enum content content, bool output)
+void shape_operands(struct problem *p)
 {
-    return (struct operand){.rows = n,
-                            .cols = n,
-                            .part = size_of(p, FIELD_UPLO) ? PART_UPPER : PART_LOWER,
-                            .content = content,
-                            .output = output};
+    const struct routine *routine = p->routine;
+    const char *at = routine->shapes;
+    for (const char *argument = routine->signature; *argument != '\0'; argument++) {
+        if (strchr("ABC", *argument) == NULL)
+            continue;
+        struct operand *x = &p->operands[*argument - 'A'];
+        *x = shape_of(p, at);
+        /* What BLAS calls Hermitian has a diagonal of which it reads the real parts. */
+        x->real_diagonal = !routine->lapack && is(p, HERMITIAN) && x->part != PART_ALL;
+        at += strcspn(at, " ");
+        at += *at == ' ';
+    }
+    struct operand *a = &p->operands[0];
+    a->content = routine->judge->content;
+    a->unit = p->c.value[FIELD_DIAG];
+    if (a->content == CONTENT_DEFINITE)
+        a->real_diagonal = p->p->complex;
+    if (signature_has(routine, 'q'))
+        p->reflectors = size_of(&p->c, routine->sizes[2]);
 }
 
-/* As it is stored: rows x cols is op of it. */
-static struct operand transposable(const struct problem *p, enum field trans, long rows, long cols)
+bool is_symm(const struct routine *routine)
 {
-    const bool transposed = trans_letter(p, trans) != 'N';
-    return general(transposed ? cols : rows, transposed ? rows : cols, false);
+    return strncmp(routine->signature, "su", 2) == 0 && signature_has(routine, 'C');
 }
 
-void shape_gemm(struct problem *p)
+bool is_syrk(const struct routine *routine)
 {
-    const long m = size_of(p, FIELD_M), n = size_of(p, FIELD_N), k = size_of(p, FIELD_K);
-    p->operands[0] = transposable(p, FIELD_TRANSA, m, k);
-    p->operands[1] = transposable(p, FIELD_TRANSB, k, n);
-    p->operands[2] = general(m, n, true);
+    return strncmp(routine->signature, "utnk", 4) == 0;
 }
 
-void shape_gemmtr(struct problem *p)
+bool is_gemmtr(const struct routine *routine)
 {
-    const long n = size_of(p, FIELD_N), k = size_of(p, FIELD_K);
-    p->operands[0] = transposable(p, FIELD_TRANSA, n, k);
-    p->operands[1] = transposable(p, FIELD_TRANSB, k, n);
-    p->operands[2] = triangle(p, n, CONTENT_ANY, true);
-}
-
-void shape_symm(struct problem *p)
-{
-    const long m = size_of(p, FIELD_M), n = size_of(p, FIELD_N);
-    p->operands[0] = triangle(p, size_of(p, FIELD_SIDE) ? n : m, CONTENT_ANY, false);
-    p->operands[0].real_diagonal = is(p, HERMITIAN);
-    p->operands[1] = general(m, n, false);
-    p->operands[2] = general(m, n, true);
-}
-
-void shape_syrk(struct problem *p)
-{
-    const long n = size_of(p, FIELD_N), k = size_of(p, FIELD_K);
-    p->operands[0] = transposable(p, FIELD_TRANSA, n, k);
-    if (signature_has(p->routine, 'B'))
-        p->operands[1] = p->operands[0];
-    p->operands[2] = triangle(p, n, CONTENT_ANY, true);
-    p->operands[2].real_diagonal = is(p, HERMITIAN);
-}
-
-void shape_triangle(struct problem *p)
-{
-    const long m = size_of(p, FIELD_M), n = size_of(p, FIELD_N);
-    p->operands[0] = triangle(p, size_of(p, FIELD_SIDE) ? n : m, CONTENT_TRIANGLE, false);
-    p->operands[0].unit = size_of(p, FIELD_DIAG);
-    p->operands[1] = general(m, n, true);
-}
-
-void shape_getrf(struct problem *p)
-{
-    p->operands[0] = general(size_of(p, FIELD_M), size_of(p, FIELD_N), true);
-}
-
-void shape_gesv(struct problem *p)
-{
-    const long n = size_of(p, FIELD_N);
-    p->operands[0] = general(n, n, true);
-    p->operands[1] = general(n, size_of(p, FIELD_K), true);
-}
-
-void shape_getrs(struct problem *p)
-{
-    shape_gesv(p);
-    p->operands[0].output = false;
-    p->operands[0].content = CONTENT_FACTORS;
-}
-
-void shape_potrf(struct problem *p)
-{
-    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_DEFINITE, true);
-    p->operands[0].real_diagonal = p->p->complex;
-}
-
-void shape_posv(struct problem *p)
-{
-    shape_potrf(p);
-    p->operands[1] = general(size_of(p, FIELD_N), size_of(p, FIELD_K), true);
-}
-
-/* The factor's diagonal is real, and is read as a complex number. */
-void shape_potrs(struct problem *p)
-{
-    shape_posv(p);
-    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_CHOLESKY, false);
-}
-
-void shape_trtri(struct problem *p)
-{
-    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_TRIANGLE, true);
-    p->operands[0].unit = size_of(p, FIELD_DIAG);
-}
-
-void shape_lauum(struct problem *p)
-{
-    p->operands[0] = triangle(p, size_of(p, FIELD_N), CONTENT_CHOLESKY, true);
-}
-
-void shape_potri(struct problem *p)
-{
-    shape_lauum(p);
-}
-
-void shape_geqrf(struct problem *p)
-{
-    p->operands[0] = general(size_of(p, FIELD_M), size_of(p, FIELD_N), true);
-    p->reflectors = smaller(p->operands[0].rows, p->operands[0].cols);
-}
-
-void shape_orgqr(struct problem *p)
-{
-    shape_geqrf(p);
-    p->operands[0].content = CONTENT_REFLECTORS;
-    p->reflectors = size_of(p, FIELD_K);
-}
-
-void shape_ormqr(struct problem *p)
-{
-    const long m = size_of(p, FIELD_M), n = size_of(p, FIELD_N);
-    p->reflectors = size_of(p, FIELD_K);
-    p->operands[0] = general(size_of(p, FIELD_SIDE) ? n : m, p->reflectors, false);
-    p->operands[0].content = CONTENT_REFLECTORS;
-    p->operands[2] = general(m, n, true);
+    return strncmp(routine->signature, "utT", 3) == 0;
 }

@@ -51,7 +51,7 @@ static void check_finite(struct problem *p, const struct model *x, const struct 
     free_model(rest);
 }
 
-void judge_trsm(struct problem *p)
+static void run_trsm(struct problem *p)
 {
     const bool right = p->c.value[FIELD_SIDE];
     struct model *x = model_of(p, &p->operands[1]);
@@ -127,7 +127,7 @@ void check_lu_solution(struct problem *p, const struct model *lu, char op)
     free_model(upper);
 }
 
-void judge_getrs(struct problem *p)
+static void run_getrs(struct problem *p)
 {
     if (p->info != 0)
         fail(p, "info is %d", p->info);
@@ -147,9 +147,13 @@ void check_cholesky_solution(struct problem *p, const struct model *factor)
     free_model(other);
 }
 
-void judge_potrs(struct problem *p)
+static void run_potrs(struct problem *p)
 {
     if (p->info != 0)
         fail(p, "info is %d", p->info);
     check_cholesky_solution(p, p->old[0]);
 }
+
+const struct judge judge_trsm = {CONTENT_TRIANGLE, false, run_trsm};
+const struct judge judge_getrs = {CONTENT_FACTORS, false, run_getrs};
+const struct judge judge_potrs = {CONTENT_CHOLESKY, false, run_potrs};

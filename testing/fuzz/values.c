@@ -144,7 +144,8 @@ static void fill(struct problem *p, struct operand *x, long kind, uint64_t *stat
             const int scale = scale_of(p, kind, i, j, state);
             char *at = element(p, x, i, j);
             put_real(p->p, at, ldexpl(shaped(x, i, j, base_of(kind, state)), scale));
-            if (!p->p->complex || (x->real_diagonal && i == j))
+            /* Imaginary parts that are not read: NaN, unless somebody looks for it. */
+            if (!p->p->complex || (x->real_diagonal && i == j && !looks_for_nan(p)))
                 continue;
             const real im = x->content == CONTENT_DEFINITE || i != j
                                 ? shaped(x, 0, 1, base_of(kind, state))
@@ -218,7 +219,7 @@ static void make_special(struct problem *p, uint64_t *state)
     }
 }
 
-static bool is_zero(const struct problem *p, const char *scalar)
+bool is_zero(const struct problem *p, const char *scalar)
 {
     return get_real(p->p, scalar) == 0 &&
            (!p->p->complex || get_real(p->p, scalar + p->p->real_size) == 0);

@@ -4,18 +4,20 @@
 #include "report.h"
 
 #include <execinfo.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct crew {
     const struct settings *settings;
     struct shared *shared;
-    const struct library *library, *witnesses[2];
-    unsigned char allowed[MOST_ROUTINES][4]; /* forms */
+    const struct library *library, *behind, *witnesses[2];
+    unsigned short allowed[MOST_ROUTINES][4]; /* name_bit()s */
     struct timespec begin;
     atomic_long next; /* the next case */
     pthread_mutex_t lock;
@@ -34,16 +36,38 @@ static bool is_listed(const char *names, const char *name)
     return names == NULL;
 }
 
-/* The forms that the library has. */
-static unsigned char forms_of(const struct crew *crew, size_t routine, long precision)
+/* Those that a next library has: the shim has all of them. names.c has others where it has files.
+ */
+static bool is_behind(const struct crew *crew, const struct fuzz_case *c)
+{
+    const struct library *next = crew->behind != NULL ? crew->behind : crew->library;
+    const long names = c->value[FIELD_NAMES];
+    const struct routine *routine = &routines[c->value[FIELD_ROUTINE]];
+    char product[60];
+    name_routine(c, "gemm", product);
+    if (names != 0 && getenv(names == 3 ? "CLB_TEST_NARROW" : "CLB_TEST_WIDE") == NULL)
+        return false;
+    return find_routine(next, c) != NULL ||
+           (*routine->others != '\0' && find_symbol(next, product) != NULL);
+}
+
+/* The names by which the routine can be called. */
+static unsigned short names_of(const struct crew *crew, size_t routine, long precision)
 {
     struct fuzz_case c = {
         .value = {[FIELD_ROUTINE] = (long)routine, [FIELD_PRECISION] = precision}};
-    unsigned char forms = find_routine(crew->library, &c) != NULL ? FORM_FORTRAN : 0;
-    c.value[FIELD_FORM] = 1;
-    if ((routines[routine].flags & C_NAMES) && find_routine(crew->library, &c) != NULL)
-        forms |= FORM_C;
-    return forms;
+    const char *forms = crew->settings->forms;
+    unsigned names = 0;
+    for (long i = 0; i < NAMES * GROUPS; i++) {
+        const long group = i % GROUPS;
+        c.value[FIELD_NAMES] = i / GROUPS;
+        c.value[FIELD_FORM] = 2 * group;
+        if ((group < 2 || routines[routine].lapack) &&
+            (forms == NULL || strchr(forms, "fcw"[group]) != NULL) &&
+            find_routine(crew->library, &c) != NULL && is_behind(crew, &c))
+            names |= name_bit(i / GROUPS, group);
+    }
+    return (unsigned short)names;
 }
 
 static bool allow_routines(struct crew *crew)
@@ -53,7 +77,7 @@ static bool allow_routines(struct crew *crew)
         for (long i = 0; i < 4; i++) {
             if (strchr(routines[r].precisions, precisions[i].letter) != NULL &&
                 is_listed(crew->settings->routines, routines[r].name))
-                crew->allowed[r][i] = forms_of(crew, r, i);
+                crew->allowed[r][i] = names_of(crew, r, i);
             any |= crew->allowed[r][i] != 0;
         }
     }
@@ -77,7 +101,14 @@ static bool open_crew(struct crew *crew, const struct settings *settings, struct
     lenient = strstr(settings->library, "openblas") != NULL ||
               (next != NULL && strstr(next, "openblas") != NULL);
     flushing = settings->flush;
-    crew->library = open_library(settings->library, false);
+    struct library *library = open_library(settings->library, false);
+    struct library *behind = next != NULL ? open_library(next, true) : NULL;
+    if (library != NULL && strstr(settings->library, "clblas_shim") != NULL)
+        crew->behind = behind;
+    if (library != NULL)
+        set_wide_integers(library,
+                          has_wide_integers(crew->behind != NULL ? crew->behind : library));
+    crew->library = library;
     clock_gettime(CLOCK_MONOTONIC, &crew->begin);
     return crew->library != NULL && allow_routines(crew);
 }
@@ -167,20 +198,32 @@ static char *get_report(const struct crew *crew)
     return text;
 }
 
+/* The process ends without the library's own. */
+static void write_report(const struct crew *crew)
+{
+    char *report = get_report(crew);
+    FILE *file = fopen(crew->settings->report, "w");
+    if (report != NULL && file != NULL)
+        fputs(report, file);
+    if (file != NULL)
+        fclose(file);
+    free(report);
+}
+
 /* Calls of a routine that came from here, and those of them that the device computed. */
 static void count_routine(const char *report, const struct routine *routine, double *calls,
                           double *device)
 {
-    for (long i = 0; i < 4; i++) {
-        for (int form = 0; form < 2; form++) {
-            char name[40];
-            snprintf(name, sizeof name, "%s%c%s%s", form ? "cblas_" : "", precisions[i].letter,
-                     routine->name, form ? "" : "_");
-            *calls += report_number(report, name, "calls") -
-                      report_number(report, name, "reentrant") -
-                      report_number(report, name, "quick");
-            *device += report_number(report, name, "device");
-        }
+    struct fuzz_case c = {.value = {[FIELD_ROUTINE] = routine - routines}};
+    for (long i = 0; i < 4 * NAMES * GROUPS; i++) {
+        char name[60];
+        c.value[FIELD_PRECISION] = i % 4;
+        c.value[FIELD_NAMES] = i / 4 % NAMES;
+        c.value[FIELD_FORM] = 2 * (i / 4 / NAMES);
+        name_routine(&c, routine->name, name);
+        *calls += report_number(report, name, "calls") - report_number(report, name, "reentrant") -
+                  report_number(report, name, "quick");
+        *device += report_number(report, name, "device");
     }
 }
 
@@ -215,8 +258,8 @@ static void warm_up(struct crew *crew)
                                             [FIELD_M] = 20,
                                             [FIELD_N] = 20,
                                             [FIELD_K] = 20}};
-            c.value[FIELD_FORM] = (crew->allowed[r][i] & FORM_FORTRAN) == 0;
-            if (crew->allowed[r][i] != 0 && !stopped)
+            c.value[FIELD_FORM] = (crew->allowed[r][i] & name_bit(0, 0)) == 0;
+            if ((crew->allowed[r][i] & (name_bit(0, 0) | name_bit(0, 1))) != 0 && !stopped)
                 run_one(crew, 0, &c, 0);
         }
     }
@@ -248,6 +291,23 @@ static void show_crashes(void)
 #endif
 }
 
+/* LAPACKE prints what it refuses on standard output. */
+static int silence(void)
+{
+    fflush(stdout);
+    const int output = dup(STDOUT_FILENO), nothing = open("/dev/null", O_WRONLY);
+    dup2(nothing, STDOUT_FILENO);
+    close(nothing);
+    return output;
+}
+
+static void restore_output(int output)
+{
+    fflush(stdout);
+    dup2(output, STDOUT_FILENO);
+    close(output);
+}
+
 int work(const struct settings *settings, struct shared *shared)
 {
     struct crew crew;
@@ -259,6 +319,7 @@ int work(const struct settings *settings, struct shared *shared)
     }
     signal(SIGTERM, stop);
     show_crashes();
+    const int output = silence();
     warm_up(&crew);
     for (long i = 0; i < settings->threads; i++) {
         members[i] = (struct member){&crew, (size_t)i};
@@ -267,8 +328,12 @@ int work(const struct settings *settings, struct shared *shared)
     }
     for (long i = 0; i < settings->threads; i++)
         pthread_join(threads[i], NULL);
+    restore_output(output);
+    if (settings->report != NULL)
+        write_report(&crew);
     if (!settings->quiet)
         print_calls(&crew);
+    atomic_store(&shared->ended, true);
     return atomic_load(&shared->has_failed);
 }
 
@@ -284,5 +349,6 @@ int work_once(const struct settings *settings, const struct fuzz_case *c, struct
     show_crashes();
     for (int i = 0; i < 3 && !atomic_load(&shared->has_failed); i++)
         run_one(&crew, 0, c, 0);
+    atomic_store(&shared->ended, true);
     return atomic_load(&shared->has_failed);
 }

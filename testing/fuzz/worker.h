@@ -12,6 +12,8 @@ enum { MOST_THREADS = 64, MOST_ROUTINES = 64 };
 struct settings {
     const char *library, *next, *witnesses[2];
     const char *routines; /* names with commas; NULL: all */
+    const char *forms;    /* f Fortran, c C, w LAPACKE with a workspace; NULL: all */
+    const char *report;   /* the file that gets the library's own */
     uint64_t seed;
     long first, count, threads, largest;
     long hang; /* seconds without a call's end */
@@ -23,6 +25,7 @@ struct settings {
 struct shared {
     struct fuzz_case current[MOST_THREADS], failed;
     atomic_bool busy[MOST_THREADS], has_failed;
+    atomic_bool ended;     /* as it should; a library may end the process with status 0 */
     atomic_long calls, at; /* of `failed`: which of all cases it was */
     atomic_long by_routine[MOST_ROUTINES];
     char message[MESSAGE];
