@@ -264,6 +264,13 @@ struct clb_gemm_progress {
 clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
 void clb_gemm_progress_free(struct clb_gemm_progress *progress);
 
+/* Called when a command, or clFinish at the end of a run, turns out to have failed. The parts that
+ * are written came from commands that reported success, so they are kept. But where C is not an
+ * operand all parts are marked as not written and computed again, because some drivers report only
+ * in clFinish that a kernel was not run. Returns the status that the run must return. */
+clb_status clb_gemm_distrust(const struct clb_gemm *problem,
+                             struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
 /* ---- merge.c --------------------------------------------------------------------------------- */
 
 /* On the CPU: Y(i, j) = X(order[i], j), for `rows` rows of Y. */

@@ -1,22 +1,26 @@
-/* GEMM from the caller's memory to the caller's memory: chooses between the pipelines in inplace.c
- * and stream.c. */
-#include "level3.h"
-#include "structure.h"
+/* Products from the caller's memory to the caller's memory: chooses between the ways of devices
+ * that share the host's memory (unified.c) and of those that have their own (discrete.c). */
+#include "gemm.h"
+#include "discrete.h"
+#include "unified.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-clb_status clb_gemm_distrust(const struct clb_gemm *problem, struct clb_gemm_progress *progress)
+struct clb_gemm clb_gemm_part(const struct clb_gemm *problem, const struct clb_rect *rect)
 {
-    const void *zero = clb_scalar_zero(problem->precision);
-    bool in_place = problem->level3 != NULL && problem->level3->in_place;
-    bool reads_c = memcmp(problem->beta, zero, clb_precision_size(problem->precision)) != 0;
-    for (size_t i = 0; i < progress->parts && !in_place && !reads_c; i++)
-        progress->written[i] = false;
-    if (in_place || reads_c)
-        clb_log(CLB_LOG_WARN, "a command has failed, perhaps of a part that is written already");
-    return CLB_ERR_OPENCL;
+    struct clb_gemm part = *problem;
+    size_t element = clb_precision_size(problem->precision);
+    size_t a = rect->row * (problem->transa == CLB_OP_N ? 1 : problem->lda);
+    size_t b = rect->col * (problem->transb == CLB_OP_N ? problem->ldb : 1);
+    part.m = rect->rows;
+    part.n = rect->cols;
+    part.a = (const char *)problem->a + a * element;
+    part.b = (const char *)problem->b + b * element;
+    part.c = (char *)problem->c + (rect->row + rect->col * problem->ldc) * element;
+    return part;
 }
+
+/* ---- the run --------------------------------------------------------------------------------- */
 
 /* True when structured operands can be expanded on the device: each of them fits into one
  * buffer. */
@@ -34,19 +38,6 @@ static bool can_be_in_place(const struct clb_runtime *runtime, const struct clb_
     return fits;
 }
 
-static clb_status run_one(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                          const struct clb_gemm *problem, struct clb_gemm_progress *progress)
-{
-    bool stream = !runtime->device.unified || variant->tuning.value[CLB_PARAM_STREAM] != 0 ||
-                  clb_gemm_is_split(variant) || !can_be_in_place(runtime, problem);
-    struct clb_program *shapes; /* nothing is prepared for kernels that are known to be bad */
-    clb_status status = clb_structure_prepare(runtime, variant, problem, !stream, &shapes);
-    if (status != CLB_OK)
-        return status;
-    return stream ? clb_gemm_run_stream(runtime, variant, problem, progress)
-                  : clb_gemm_run_inplace(runtime, variant, problem, progress);
-}
-
 static bool is_begun(const struct clb_gemm_progress *progress)
 {
     bool begun = false;
@@ -57,20 +48,82 @@ static bool is_begun(const struct clb_gemm_progress *progress)
 
 /* While a split variant packs operands, they may turn out to be outside its range. What it has
  * written by then came from operands inside the range. The plain variant continues with the rest,
- * streamed too, because the parts must be the same. */
+ * in the same way, because the parts must be the same. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
+    bool resumes = false;
     *progress = (struct clb_gemm_progress){0};
     if (clb_gemm_is_split(variant) && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
         variant = variant->plain;
-    clb_status status = run_one(runtime, variant, problem, progress);
-    if (status != CLB_ERR_RANGE || variant->plain == NULL)
-        return status;
-    clb_log(CLB_LOG_INFO, "%s: operands outside its range, %s takes over", variant->name,
-            variant->plain->name);
-    if (is_begun(progress))
-        return clb_gemm_run_stream(runtime, variant->plain, problem, progress);
-    clb_gemm_progress_free(progress);
-    return run_one(runtime, variant->plain, problem, progress);
+    for (;;) {
+        bool discrete = resumes || !runtime->device.unified ||
+                        variant->tuning.value[CLB_PARAM_STREAM] != 0 ||
+                        clb_gemm_is_split(variant) || !can_be_in_place(runtime, problem);
+        struct clb_program *expander; /* nothing is prepared for kernels that are known to be bad */
+        clb_status status = clb_structure_prepare(runtime, variant, problem, !discrete, &expander);
+        if (status == CLB_OK)
+            status = discrete ? clb_gemm_run_discrete(runtime, variant, problem, progress)
+                              : clb_gemm_run_unified(runtime, variant, problem, expander, progress);
+        if (status != CLB_ERR_RANGE || variant->plain == NULL)
+            return status;
+        clb_log(CLB_LOG_INFO, "%s: operands outside its range, %s takes over", variant->name,
+                variant->plain->name);
+        variant = variant->plain;
+        resumes = is_begun(progress);
+        if (!resumes)
+            clb_gemm_progress_free(progress);
+    }
+}
+
+/* ---- the other Level 3 routines -------------------------------------------------------------- */
+
+static bool are_conjugate(clb_precision precision, const clb_scalar *x, const clb_scalar *y)
+{
+    clb_scalar conjugate = *y;
+    if (precision == CLB_C)
+        conjugate.s[1] = -y->s[1];
+    else if (precision == CLB_Z)
+        conjugate.d[1] = -y->d[1];
+    return clb_scalar_equal(precision, x, &conjugate);
+}
+
+/* Only her2k has two different factors, and its terms are adjoint to each other. */
+static bool is_supported(const struct clb_level3 *problem)
+{
+    const struct clb_level3_operand *a = problem->a, *b = problem->b;
+    if (problem->terms == 1 ||
+        clb_scalar_equal(problem->precision, &problem->alpha[0], &problem->alpha[1]))
+        return true;
+    return a[1].data == b[0].data && b[1].data == a[0].data && a[0].op != b[0].op &&
+           (a[0].op == CLB_OP_N ? b[0].op : a[0].op) == CLB_OP_C && a[1].op == a[0].op &&
+           b[1].op == b[0].op &&
+           are_conjugate(problem->precision, &problem->alpha[0], &problem->alpha[1]);
+}
+
+clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                          const struct clb_level3 *problem, struct clb_gemm_progress *progress)
+{
+    bool scaled = problem->terms > 1 &&
+                  !clb_scalar_equal(problem->precision, &problem->alpha[0], &problem->alpha[1]);
+    const struct clb_gemm product = {
+        .precision = problem->precision,
+        .transa = problem->a[0].op,
+        .transb = problem->b[0].op,
+        .m = problem->m,
+        .n = problem->n,
+        .k = problem->k,
+        .alpha = scaled ? clb_scalar_one(problem->precision) : &problem->alpha[0],
+        .a = problem->a[0].data,
+        .b = problem->b[0].data,
+        .beta = problem->in_place ? clb_scalar_zero(problem->precision) : &problem->beta,
+        .c = problem->c,
+        .lda = problem->a[0].ld,
+        .ldb = problem->b[0].ld,
+        .ldc = problem->ldc,
+        .level3 = problem};
+    *progress = (struct clb_gemm_progress){0};
+    if (!is_supported(problem))
+        return CLB_ERR_UNSUPPORTED;
+    return clb_gemm_run(runtime, variant, &product, progress);
 }

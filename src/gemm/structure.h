@@ -6,9 +6,30 @@
 #ifndef CLB_STRUCTURE_H
 #define CLB_STRUCTURE_H
 
-#include "level3.h"
+#include "kernel/kernel.h"
 
 /* ---- operands -------------------------------------------------------------------------------- */
+
+/* op(X) as a w x k operand of the packing kernels: w is m for A and n for B. */
+struct clb_operand {
+    clb_operand_role role;
+    const char *host;
+    size_t ld, element;
+    bool depth_contiguous; /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
+    bool conjugated; /* the operand's elements are the conjugates; ignored for real precisions */
+    clb_structure shape;
+    bool upper, unit;  /* as stored */
+    const void *scale; /* factor of all elements; NULL: one */
+    cl_mem mem;        /* the whole operand in device memory, or NULL */
+    size_t offset;     /* of the first element in mem */
+};
+
+#define CLB_MAX_TERMS 2
+
+/* An operand of a problem: that of the first term, or of a given one. */
+struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role);
+struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_operand_role role,
+                                       size_t term);
 
 struct clb_span {
     size_t first, end; /* empty when they are equal */
@@ -56,7 +77,7 @@ struct clb_operand clb_operand_other_half(const struct clb_operand *x);
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to);
 
-/* structure_device.c: the same by a kernel, for operands in place. */
+/* The same by a kernel, for operands in place. */
 clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_program *program,
                               const struct clb_gemm_variant *variant, const struct clb_operand *x,
                               size_t i0, size_t p0, size_t w, size_t k, cl_mem to,

@@ -560,8 +560,7 @@ static clb_status check_orders(const struct skip_check *check)
     return status;
 }
 
-static clb_status run_skip_check(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant)
+clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     size_t n = clb_gemm_check_order(variant);
     struct skip_check check = {
@@ -593,28 +592,4 @@ static clb_status run_skip_check(struct clb_runtime *runtime,
     clb_buffer_end(runtime, check.c, idle);
     free(check.host);
     return status;
-}
-
-/* ---- once for each precision ----------------------------------------------------------------- */
-
-struct skip_task {
-    struct clb_runtime *runtime;
-    const struct clb_gemm_variant *variant;
-};
-
-static clb_status build_and_check_skip(void *argument)
-{
-    const struct skip_task *task = argument;
-    clb_status status = clb_gemm_variant_get_structured(task->runtime, task->variant);
-    return status == CLB_OK ? run_skip_check(task->runtime, task->variant) : status;
-}
-
-clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
-{
-    static struct clb_check checks[CLB_PRECISIONS];
-    struct skip_task task = {runtime, variant};
-    if (!variant->family->has_skip)
-        return CLB_OK;
-    return clb_check_once(&checks[variant->precision], "triangular products are not the device's",
-                          build_and_check_skip, &task);
 }

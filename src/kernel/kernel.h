@@ -61,9 +61,11 @@ static inline bool clb_gemm_is_split(const struct clb_gemm_variant *variant)
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
 
-/* Build the kernels that has_skip stands for and store their program at *variant->shapes. */
-clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
-                                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
+ * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
+ * miscalculates. */
+clb_status clb_skip_prepare(struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
  * split family's variant made this way has no `plain`. CLB_ERR_UNSUPPORTED when the values don't
@@ -93,13 +95,11 @@ static inline struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row
 clb_status clb_gemm_check_full(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
- * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
- * miscalculates. */
-clb_status clb_skip_prepare(struct clb_runtime *runtime,
-                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* The same for the kernels that has_skip stands for, which have been built. */
+clb_status clb_gemm_check_skip(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Order of the matrices with which those are checked: several micro-tiles and passes. */
+/* Order of the matrices with which the latter are checked: several micro-tiles and passes. */
 size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 
 /* ---- prelaunch.c ----------------------------------------------------------------------------- */

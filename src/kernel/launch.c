@@ -82,20 +82,6 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
     return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
 }
 
-static clb_status launch_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
-                                const char *name, const struct clb_argument *arguments,
-                                size_t count, const struct clb_geometry *geometry,
-                                struct clb_order order)
-{
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            arguments, count, geometry->dimensions, geometry->global,
-                            geometry->local, order.waits, order.wait_list, order.event);
-}
-
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag, struct clb_order order)
@@ -119,10 +105,16 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
     }
     if (parts(variant) > 1)
         arguments[count++] = CLB_ARG(conjugate);
+    const char *name = names[kind != 0][role][chunk->depth_contiguous];
+    struct clb_program *program = kind != 0 ? *variant->shapes : variant->program;
     struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
-    return launch_kernel(queue_set, kind != 0 ? *variant->shapes : variant->program,
-                         names[kind != 0][role][chunk->depth_contiguous], arguments, count,
-                         &geometry, order);
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                            arguments, count, geometry.dimensions, geometry.global, geometry.local,
+                            order.waits, order.wait_list, order.event);
 }
 
 /* A value of the kernels' argument beta, CLB_IN_ORDER there: with alpha = -1, products of elements
@@ -176,5 +168,11 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
         program = *variant->shapes;
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
-    return launch_kernel(queue_set, program, name, arguments, count, &geometry, order);
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                            arguments, count, geometry.dimensions, geometry.global, geometry.local,
+                            order.waits, order.wait_list, order.event);
 }

@@ -6,13 +6,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct selection {
-    struct clb_check check;
-    struct clb_gemm_variant variant, plain;
-    struct clb_program *shapes;
+/* The kernel room's state of a device, for each precision. The checks guard what they choose. */
+struct kernel_state {
+    struct selection {
+        struct clb_check check;
+        struct clb_gemm_variant variant, plain;
+        struct clb_program *shapes;
+        struct clb_check skip_check;
+    } selection[CLB_PRECISIONS];
 };
 
-static struct selection selections[CLB_PRECISIONS];
+static struct selection *selection_of(struct clb_runtime *runtime, clb_precision precision)
+{
+    return &CLB_DEVICE_STATE(runtime, CLB_STATE_KERNEL, struct kernel_state)->selection[precision];
+}
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
@@ -126,8 +133,7 @@ static clb_status select_variant(void *argument)
     return status;
 }
 
-clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
-                                           const struct clb_gemm_variant *variant)
+static clb_status build_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     if (variant->shapes == NULL || !variant->family->has_skip)
         return CLB_ERR_UNSUPPORTED;
@@ -137,8 +143,29 @@ clb_status clb_gemm_variant_get_structured(struct clb_runtime *runtime,
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant)
 {
-    struct selection *selection = &selections[precision];
+    struct selection *selection = selection_of(runtime, precision);
     struct choice choice = {runtime, precision, selection};
     *variant = &selection->variant;
     return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice);
+}
+
+struct skip_task {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+};
+
+static clb_status build_and_check_skip(void *argument)
+{
+    const struct skip_task *task = argument;
+    clb_status status = build_skip(task->runtime, task->variant);
+    return status == CLB_OK ? clb_gemm_check_skip(task->runtime, task->variant) : status;
+}
+
+clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct skip_task task = {runtime, variant};
+    if (!variant->family->has_skip)
+        return CLB_OK;
+    return clb_check_once(&selection_of(runtime, variant->precision)->skip_check,
+                          "triangular products are not the device's", build_and_check_skip, &task);
 }

@@ -7,7 +7,6 @@
 
 #include "gemm/gemm.h"
 #include "lapack/lapack.h"
-#include "gemm/level3.h"
 #include "next/next.h"
 
 /* ---- route.c: what is the same for all routines ---------------------------------------------- */

@@ -3,7 +3,7 @@
 #define LU_H
 
 #include "lapack/lapack.h"
-#include "gemm/level3.h"
+#include "gemm/gemm.h"
 #include "bench.h"
 
 enum routine {

@@ -26,7 +26,6 @@ from peers import Bench, bound_of, say  # noqa: E402
 # Each differs from the default in what its name says.
 SETTINGS = [
     ("default", ""),
-    ("A, B past the cache", "gemm.nt_copy=1"),
     ("2 queues", "gemm.queues=2"),
     ("2 queues, 2M pieces", "gemm.queues=2,gemm.piece=2M"),
     ("2M pieces", "gemm.piece=2M"),
@@ -60,19 +59,7 @@ class Streams:
         self.bench = Bench(options, folder)
         self.times = {}  # (peer, precision, memory): seconds
         self.bounds = {}
-        self.log, self.peers, self.logged = os.path.join(folder, "log"), [], None
-
-    def measure_copies(self):
-        """What the threads can carry."""
-        program = os.path.join(self.options.build, "testing/bench/bench-copy")
-        cpus = len(os.sched_getaffinity(0))
-        counts = sorted({max(c, 1) for c in (1, cpus // 2, 3 * cpus // 4, cpus - 1)})
-        try:
-            result = subprocess.run([program, ",".join(map(str, counts))], stdout=subprocess.PIPE,
-                                    text=True, timeout=min(12, self.left()), check=True)
-            say("\n".join("# " + line for line in result.stdout.splitlines()[1:]))
-        except (OSError, subprocess.SubprocessError) as error:
-            say(f"# bench-copy: {error}")
+        self.peers = []
 
     def left(self):
         return self.end - time.time()
@@ -87,9 +74,6 @@ class Streams:
             if len(self.peers) == 1:
                 for p in self.options.precisions:
                     self.peers[0].ask(f"run {p} 1024 1024 1024 warm", min(30, self.left()))
-        self.logged = self.bench.start_shim(
-            "logged", CLBLAS_SHIM_LOG="debug", CLBLAS_SHIM_LOG_FILE=self.log,
-            **({"CLBLAS_SHIM_PARAMS": self.options.params} if self.options.params else {}))
         for peer in self.bench.nvblas(True):
             peer.name = NVBLAS
             self.peers.append(peer)
@@ -101,7 +85,7 @@ class Streams:
     def open(self, p):
         """Matrices and the first products, of a few processes at once."""
         group = max(1, (os.cpu_count() or 1) // 2)
-        every = [*self.peers, self.logged]
+        every = self.peers
         for i in range(0, len(every), group):
             some = [peer for peer in every[i:i + group] if peer.lost is None]
             for peer in some:
@@ -126,20 +110,6 @@ class Streams:
                     self.times.setdefault((peer.name, p, memory), []).append(seconds)
             turn += 1
         say(f"# {p} {memory}: {turn} rounds, {time.time() - begin:.1f} s")
-
-    def show_log(self, p):
-        """Where the time of a call goes, by the debug log of the default setting."""
-        for memory in ("warm", "fresh"):
-            before = os.path.getsize(self.log) if os.path.exists(self.log) else 0
-            for _ in range(3):
-                if self.left() > 2:
-                    self.logged.ask(self.task(p, memory), min(10, self.left()))
-            if os.path.exists(self.log):
-                with open(self.log, encoding="utf-8") as file:
-                    file.seek(before)
-                    for line in file:
-                        if "stream: " in line:
-                            say(f"# {p} {memory}: {line.split('stream: ', 1)[1].strip()}")
 
     def measure_bounds(self):
         n, link = self.options.n, None
@@ -214,7 +184,6 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         streams = Streams(options, folder)
         try:
-            streams.measure_copies()
             streams.start()
             say(f"# {time.time() - options.began:.1f} s to start")
             for i, p in enumerate(options.precisions):
@@ -225,7 +194,6 @@ def main():
                 share -= time.time() - begin
                 streams.rounds(p, "warm", 0.45 * share)
                 streams.rounds(p, "fresh", 0.55 * share)
-                streams.show_log(p)
             if streams.left() > 8:
                 streams.measure_bounds()
         except KeyboardInterrupt as reason:
@@ -235,7 +203,7 @@ def main():
             streams.table()
             say(f"# {time.time() - options.began:.0f} s")
             sys.stdout.flush()
-            for peer in [*streams.peers, streams.logged]:
+            for peer in streams.peers:
                 if peer is not None and peer.process.poll() is None:
                     peer.process.kill()
 

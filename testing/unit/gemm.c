@@ -1,5 +1,7 @@
 /* The algo layer: plans, the merge, and runs under memory limits. */
-#include "gemm/stream.h"
+#include "gemm/discrete.h"
+#include "gemm/gemm.h"
+#include "gemm/unified.h"
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"
@@ -179,7 +181,7 @@ static void check_opening(const struct clb_schedule *schedule, size_t number)
 }
 
 /* Walk the schedule: every strip finds its operands, and C is covered once. */
-static void check_schedule(const struct clb_stream_plan *plan, const struct clb_gemm *problem,
+static void check_schedule(const struct clb_discrete_plan *plan, const struct clb_gemm *problem,
                            const struct clb_schedule *schedule)
 {
     struct cover cover = {problem->m, problem->n, calloc(problem->m, problem->n)};
@@ -237,12 +239,12 @@ static void plans_streamed(void *seed)
                                         random_extent(seed, 400), random_extent(seed, 9000));
         uint64_t available = random_extent(seed, (size_t)1 << (22 + random_below(seed, 10)));
         uint64_t max_alloc = random_below(seed, 20) == 0 ? 0 : random_extent(seed, (size_t)1 << 30);
-        struct clb_stream_plan plan, plenty;
+        struct clb_discrete_plan plan, plenty;
         struct clb_schedule schedule = {0};
         if (random_below(seed, 2))
             variant.tuning.value[CLB_PARAM_SLAB] = 1 + random_below(seed, 40) + problem.k / 30;
         size_t units = random_below(seed, 60);
-        if (clb_stream_make_plan(&variant, &problem, available, max_alloc, units, &plan) !=
+        if (clb_discrete_make_plan(&variant, &problem, available, max_alloc, units, &plan) !=
             CLB_OK) {
             declined++;
             continue;
@@ -252,8 +254,8 @@ static void plans_streamed(void *seed)
         expect(clb_max(clb_max(plan.a_bytes, plan.b_bytes),
                        clb_max(plan.raw_bytes, plan.strip_bytes)) <= max_alloc,
                "a buffer is larger than the device allows");
-        expect(clb_stream_make_plan(&variant, &problem, 2 * available, max_alloc, units, &plenty) ==
-                       CLB_OK &&
+        expect(clb_discrete_make_plan(&variant, &problem, 2 * available, max_alloc, units,
+                                      &plenty) == CLB_OK &&
                    plenty.slab == plan.slab,
                "more memory changes the slabs");
         struct clb_operand a = clb_operand_describe(&problem, CLB_OPERAND_A);

@@ -6,7 +6,8 @@
  * large, by which its strips are recognised. Exactly the strips of the steps before the one that
  * loads a large element must be its own, with any number of threads. */
 #include "kernel/kernels.h"
-#include "gemm/stream.h"
+#include "gemm/discrete.h"
+#include "gemm/gemm.h"
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"
@@ -198,12 +199,12 @@ static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant 
     struct gemm_case g = make_case(seed, 40, clean, &spoiled);
     struct clb_gemm problem = problem_of(&g);
     struct clb_gemm_progress progress;
-    struct clb_stream_plan plan;
+    struct clb_discrete_plan plan;
     struct clb_schedule schedule = {0};
     struct clb_operand a = clb_operand_describe(&problem, CLB_OPERAND_A);
     struct clb_operand b = clb_operand_describe(&problem, CLB_OPERAND_B);
-    bool planned = clb_stream_make_plan(split, &problem, clb_memory_available(runtime),
-                                        runtime->device.max_alloc, 0, &plan) == CLB_OK &&
+    bool planned = clb_discrete_make_plan(split, &problem, clb_memory_available(runtime),
+                                          runtime->device.max_alloc, 0, &plan) == CLB_OK &&
                    clb_schedule_make(&plan, &problem, &a, &b, &schedule) == CLB_OK;
     clb_status status = clb_gemm_run(runtime, split, &problem, &progress);
     if (expect(planned && status == CLB_OK, "%s", clb_status_name(status))) {

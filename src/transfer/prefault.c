@@ -1,7 +1,7 @@
 /* Faulting in the pages of a C that the program never touched. Large matrices get huge pages, and
  * threads without other work fault units in while the first operands are on their way to the
  * device. Columns are faulted in from left to right, the order in which results arrive. */
-#include "gemm.h"
+#include "prefault.h"
 
 /* Smaller matrices are not faulted in early, unless the tuning says so. */
 #define LARGE_MATRIX ((size_t)8 << 20)

@@ -1,4 +1,4 @@
-/* GEMM on a device with its own memory: declarations that the files stream*.c share.
+/* discrete: products on a device with its own memory.
  *
  * The operands are divided into bands, A into bands of rows and B into bands of columns, and each
  * band into slabs of depth. A *load* brings one slab of one band to the device: staging threads
@@ -37,22 +37,22 @@
  * packing queue, so word s tells exactly whether everything packed up to step s is within the
  * family's range. Strips of steps whose word is raised are never merged, all others always are. So
  * which kernel family computes a part depends on the operands and the plan, not on timing. */
-#ifndef CLB_STREAM_H
-#define CLB_STREAM_H
+#ifndef CLB_DISCRETE_H
+#define CLB_DISCRETE_H
 
 #include "structure.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
-/* ---- stream_plan.c --------------------------------------------------------------------------- */
+/* ---- schedule.c: the plan
+ * --------------------------------------------------------------------------- */
 
 /* The most staging threads of one call; and the most unless the tuning asks for more. */
 #define CLB_MAX_STAGING_THREADS CLB_MAX_WORKERS
 #define CLB_STAGING_THREADS     12
 
 /* How C and the operands are divided. Extents are multiples of the kernel's tile and depth step. */
-struct clb_stream_plan {
+struct clb_discrete_plan {
     size_t block_m, block_n; /* of C */
     size_t band_m, band_n, slab;
     size_t slabs;            /* of all terms */
@@ -75,15 +75,15 @@ struct clb_stream_plan {
  * buffers of at most `max_alloc` bytes; CLB_ERR_NOMEM when there is none. The slab never depends on
  * free memory. A strip has at most as many tiles as the device has compute `units`, unless these
  * are few or the tuning sets another number. */
-clb_status clb_stream_make_plan(const struct clb_gemm_variant *variant,
-                                const struct clb_gemm *problem, uint64_t available,
-                                uint64_t max_alloc, size_t units,
-                                struct clb_stream_plan *plan) CLB_MUST_CHECK;
+clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
+                                  const struct clb_gemm *problem, uint64_t available,
+                                  uint64_t max_alloc, size_t units,
+                                  struct clb_discrete_plan *plan) CLB_MUST_CHECK;
 
 /* Leading dimension of a strip with `rows` rows on the device. */
-size_t clb_stream_ld(size_t rows, size_t element);
+size_t clb_strip_ld(size_t rows, size_t element);
 
-/* ---- stream_schedule.c: the order of loads and strips ---------------------------------------- */
+/* ---- schedule.c: the order of loads and strips ----------------------------------------------- */
 
 /* The operand and slab that a load is packed for. */
 struct clb_pack_target {
@@ -145,145 +145,22 @@ struct clb_schedule {
 
 /* Make the loads and strips of a problem. `a` and `b` have one operand for each term and must
  * outlive the schedule. */
-clb_status clb_schedule_make(const struct clb_stream_plan *plan, const struct clb_gemm *problem,
+clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct clb_gemm *problem,
                              const struct clb_operand *a, const struct clb_operand *b,
                              struct clb_schedule *schedule) CLB_MUST_CHECK;
 void clb_schedule_free(struct clb_schedule *schedule);
 
-/* ---- the run --------------------------------------------------------------------------------- */
-
+/* The queues of strips. */
 #define CLB_STRIP_QUEUES 3
-#define CLB_MAX_QUEUES   (1 + CLB_STRIP_QUEUES) /* in one direction: one of each queue set */
 
-/* For the log: the parts of a staging thread's time. */
-enum clb_spell {
-    CLB_SPELL_IDLE,    /* nothing to do */
-    CLB_SPELL_COPY,    /* into pinned memory */
-    CLB_SPELL_ENQUEUE, /* enqueueing in the driver */
-    CLB_SPELL_UP,      /* waiting for uploads */
-    CLB_SPELL_DOWN,    /* waiting for kernels and downloads */
-    CLB_SPELL_MERGE,   /* merging into C from pinned memory */
-    CLB_SPELL_TOUCH,   /* faulting C in */
-    CLB_SPELLS
-};
+/* ---- discrete.c ------------------------------------------------------------------------------ */
 
-/* For the log: times since the begin of the run. */
-enum clb_mark {
-    CLB_MARK_HELD,   /* queues, memory and threads have been acquired */
-    CLB_MARK_FIRST,  /* the first strip is enqueued */
-    CLB_MARK_LOADED, /* the packing of the last load is enqueued */
-    CLB_MARK_QUEUED, /* the last strip is enqueued */
-    CLB_MARK_MERGED, /* all of C is in the caller's matrix */
-    CLB_MARKS
-};
-
-/* A staging thread. It has two pinned slots for each direction, so that a copy overlaps with the
- * transfer before it: slots 0 and 1 for uploads, 2 and 3 for downloads. */
-struct clb_staging_thread {
-    struct clb_stream *stream;
-    bool uploads_first;
-    bool helps; /* no piece is left to upload; set with a download piece */
-    struct clb_buffer *slot[4];
-    cl_event busy[2]; /* transfers from the upload slots; the load owns the events */
-    size_t turn_up, turn_down;
-    size_t pending; /* the download piece in transfer, plus one; or 0 */
-    cl_event pending_event;
-    /* The upload piece that is being copied, for threads that help with it (stream_copy.c):
-     * `ticket` has piece + 1 and the next column, `copied` counts its copied columns, `at` is the
-     * slot. */
-    _Atomic uint64_t ticket;
-    _Atomic size_t copied, at;
-    double since, spent[CLB_SPELLS]; /* used when the run is timed */
-};
-
-struct clb_stream {
-    struct clb_runtime *runtime;
-    const struct clb_gemm_variant *variant;
-    const struct clb_gemm *problem;
-    struct clb_gemm_progress *progress; /* part p is download piece p */
-    struct clb_stream_plan plan;
-    struct clb_schedule schedule;
-    struct clb_queue_set *queue_set;
-    struct clb_queue_set *strip_queue_set[CLB_STRIP_QUEUES];
-    size_t queues; /* queues for transfers, in each direction */
-    struct clb_operand a[CLB_MAX_TERMS], b[CLB_MAX_TERMS];
-    struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
-    struct clb_buffer **buffers; /* all of the above, one array */
-    size_t buffer_count;
-    bool whole;                      /* one strip buffer holds all of C */
-    struct clb_buffer *flag, *words; /* split families: the flag, and its values after each step */
-    struct clb_workers workers;
-    struct clb_staging_thread thread[CLB_MAX_STAGING_THREADS];
-    size_t staging_threads;
-    struct clb_prefault prefault; /* `next` is used under the lock */
-    bool timed;
-    double begin, mark[CLB_MARKS];
-
-    /* Used by all threads of the run, under the lock. */
-    pthread_mutex_t lock;
-    pthread_cond_t work;               /* staging threads wait for something to do */
-    pthread_cond_t advance;            /* the calling thread waits for loads and strips */
-    size_t next_upload, next_download; /* pieces handed out */
-    size_t published;                  /* download pieces whose kernel has been enqueued */
-    bool complete;                     /* everything has been published */
-    bool out_of_range;                 /* a split family's flag is raised: load no more */
-    bool inexact;                      /* some pieces were not merged, see clb_part_is_exact */
-    clb_status status;                 /* the first failure */
-};
-
-/* Count the time since the thread's last call as spent on `spell`. */
-void clb_staging_thread_note(struct clb_staging_thread *thread, enum clb_spell spell);
-
-static inline void clb_staging_thread_spent(struct clb_staging_thread *thread, enum clb_spell spell)
-{
-    if (CLB_UNLIKELY(thread->stream->timed))
-        clb_staging_thread_note(thread, spell);
-}
-
-static inline void clb_stream_mark(struct clb_stream *stream, enum clb_mark mark)
-{
-    if (stream->timed && stream->mark[mark] == 0)
-        stream->mark[mark] = clb_now() - stream->begin;
-}
-
-/* The queue of a piece's transfer. */
-static inline struct clb_queue *clb_stream_queue(const struct clb_stream *stream, bool up,
-                                                 size_t piece)
-{
-    size_t turn = piece % stream->queues;
-    const struct clb_queue_set *queue_set =
-        turn == 0 ? stream->queue_set : stream->strip_queue_set[turn - 1];
-    return up ? queue_set->upload : queue_set->download;
-}
-
-/* ---- stream_memory.c ------------------------------------------------------------------------- */
-
-/* Acquire everything that the schedule needs, before anything is enqueued. On failure the caller
- * still calls clb_stream_put. */
-clb_status clb_stream_get(struct clb_stream *stream) CLB_MUST_CHECK;
-/* CLB_OK when all commands that have ended were successful. All queue sets are checked, because a
- * piece of C depends on its loads, its packing and its product, which are on different ones. */
-clb_status clb_stream_check(struct clb_stream *stream) CLB_MUST_CHECK;
-/* Release everything that is held. What commands may still use, because waiting for them failed, is
- * abandoned. `enqueued`: commands may have been enqueued. False when a command, or the wait, has
- * failed. */
-bool clb_stream_put(struct clb_stream *stream, bool enqueued);
-/* Release the events of all loads. Called when everything has been enqueued and nobody needs them
- * any more, while the device is still busy: the driver takes a good part of a microsecond for
- * each. */
-void clb_stream_release_loads(struct clb_stream *stream);
-
-/* ---- stream_copy.c: what staging threads do -------------------------------------------------- */
-
-/* A staging thread's loop; the argument is its struct clb_staging_thread. */
-void clb_stream_carry(void *thread);
-
-/* Where there are no workers the calling thread calls these: upload all pieces before `end_piece`,
- * or download and merge all published strips. */
-void clb_stream_upload_now(struct clb_staging_thread *thread, size_t end_piece);
-void clb_stream_download_now(struct clb_staging_thread *thread);
-
-/* Record the first failure and wake all threads. */
-void clb_stream_fail(struct clb_stream *stream, clb_status status);
+/* clb_gemm_run on such a device. CLB_ERR_RANGE: an operand is outside a split family's range.
+ * Another variant may then continue with the same progress; it returns CLB_ERR_UNSUPPORTED if its
+ * parts would be different ones. */
+clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_gemm *problem,
+                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 #endif
