@@ -6,7 +6,21 @@
 #ifndef CLB_DENSE_H
 #define CLB_DENSE_H
 
+#include "kernel/check.h"
 #include "kernel/kernel.h"
+
+/* What this layer keeps for each device: whether its kernels have passed their checks, for each
+ * precision; and the strip of a panel that was enqueued last (getf2.c), under the state's lock. */
+struct clb_dense_state {
+    struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
+    cl_event last_strip;
+    const struct clb_queue *last_queue;
+};
+
+static inline struct clb_dense_state *clb_dense_state_of(struct clb_runtime *runtime)
+{
+    return CLB_DEVICE_STATE(runtime, CLB_STATE_DENSE, struct clb_dense_state);
+}
 
 /* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and not a
  * multiple of a large power of two, with which the columns of a tile would compete for few sets of
@@ -57,10 +71,14 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
                                         struct clb_runtime *runtime,
                                         const struct clb_gemm_variant *variant,
                                         const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
-/* trsm_check.c: build, launch and check the kernels; only the first call of each precision does the
+/* checks.c: build, launch and check the kernels; only the first call of each precision does the
  * work. */
 clb_status clb_workspace_check(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* Launch a kernel of the workspace's programs on its queue. */
+clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count) CLB_MUST_CHECK;
 /* Wait for the queue_set. False: some commands may still be running. */
 bool clb_workspace_finish(struct clb_workspace *workspace);
 /* `idle`: no enqueued command is still running. */

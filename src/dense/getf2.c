@@ -7,7 +7,6 @@
 
 #include "kernel/kernels.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,14 +23,6 @@
 
 /* Words of the state that the kernels write. */
 enum { STATE_INFO, STATE_FAILED, STATE_IPIV };
-
-/* Work-groups that wait for each other must all be resident, so the process has one such launch at
- * a time on the device. Whoever enqueues a panel holds this lock, and makes its first strip wait
- * for the last strip of the panel that was enqueued before, if that is on another queue. The lock
- * protects last_strip and last_queue. */
-static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-static cl_event last_strip;
-static const struct clb_queue *last_queue;
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
@@ -128,11 +119,6 @@ static clb_status getf2_get_memory(struct clb_getf2 *panel, struct clb_workspace
     return status == CLB_OK && panel->state_host == NULL ? CLB_ERR_NOMEM : status;
 }
 
-bool clb_getf2_accepts(const struct clb_getf2 *panel, size_t rows)
-{
-    return panel->program != NULL && clb_div_up(rows, panel->group) <= panel->most_groups;
-}
-
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols)
 {
@@ -149,7 +135,9 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
                           size_t cols)
 {
     clb_status status = clb_getf2_prepare(panel, workspace, rows, cols);
-    if (status != CLB_OK)
+    if (status != CLB_OK ||
+        clb_check_has_passed(
+            &clb_dense_state_of(workspace->runtime)->panels[workspace->variant->precision]))
         return status;
     status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
     if (status != CLB_OK)
@@ -340,12 +328,15 @@ static clb_status do_blocks(struct getf2_work *work, const struct links *links)
     return status;
 }
 
-/* The caller holds the lock. `event` is that of the last strip. */
+/* Work-groups that wait for each other must all be resident, so the process has one such launch at
+ * a time on the device. Whoever enqueues a panel holds the state's lock, and makes its first strip
+ * wait for the last strip of the panel that was enqueued before, if that is on another queue. */
 static clb_status do_in_turn(struct getf2_work *work)
 {
-    cl_event event = NULL;
-    bool waits = last_strip != NULL && last_queue != work->workspace->queue;
-    const struct links links = {waits, waits ? &last_strip : NULL, &event};
+    struct clb_dense_state *state = clb_dense_state_of(work->workspace->runtime);
+    cl_event event = NULL; /* of the last strip */
+    bool waits = state->last_strip != NULL && state->last_queue != work->workspace->queue;
+    const struct links links = {waits, waits ? &state->last_strip : NULL, &event};
     clb_status status = do_blocks(work, &links);
     if (status == CLB_OK)
         status = clb_queue_flush(work->workspace->queue);
@@ -353,11 +344,11 @@ static clb_status do_in_turn(struct getf2_work *work)
      * lock is released. */
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
-    if (last_strip != NULL && event != NULL)
-        clb_event_release(last_strip);
+    if (state->last_strip != NULL && event != NULL)
+        clb_event_release(state->last_strip);
     if (event != NULL) {
-        last_strip = event;
-        last_queue = work->workspace->queue;
+        state->last_strip = event;
+        state->last_queue = work->workspace->queue;
     }
     return status;
 }
@@ -367,11 +358,12 @@ clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *work
 {
     struct getf2_work work = {
         .panel = panel, .workspace = workspace, .x = x, .first = first, .width = width};
+    pthread_mutex_t *lock = &workspace->runtime->state[CLB_STATE_DENSE].lock;
     if (x->rows - first <= panel->group)
         return do_blocks(&work, &(struct links){0});
-    pthread_mutex_lock(&one_at_a_time);
+    pthread_mutex_lock(lock);
     clb_status status = do_in_turn(&work);
-    pthread_mutex_unlock(&one_at_a_time);
+    pthread_mutex_unlock(lock);
     return status;
 }
 

@@ -26,7 +26,7 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
 /* `idle`: no enqueued command is still running. */
 void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, bool idle);
 
-/* clb_getf2_prepare: the same without the test panel. clb_getf2_check (getf2_check.c): factor the
+/* clb_getf2_prepare: the same without the test panel. clb_getf2_check (checks.c): factor the
  * test panel, once for each precision. */
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols) CLB_MUST_CHECK;
@@ -37,7 +37,10 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
 bool clb_getf2_is_faster(const struct clb_device *device);
 
 /* Whether the device can factor a panel of `rows` rows. */
-bool clb_getf2_accepts(const struct clb_getf2 *panel, size_t rows);
+static inline bool clb_getf2_accepts(const struct clb_getf2 *panel, size_t rows)
+{
+    return panel->program != NULL && clb_div_up(rows, panel->group) <= panel->most_groups;
+}
 
 /* Enqueue on the workspace's queue the factorisation of the panel of x that begins at (first,
  * first), in place (LAPACK xGETRF). Rows of its `width` columns are interchanged, those of no

@@ -57,18 +57,6 @@ clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count)
                            NULL);
 }
 
-static clb_status laswp_launch(struct clb_workspace *workspace, const char *name,
-                               const struct clb_argument *arguments, size_t count)
-{
-    size_t global = workspace->groups * workspace->group, local = workspace->group;
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(workspace->queue_set, workspace->laswp, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &local, 0,
-                            NULL, NULL);
-}
-
 clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dmat *x,
                             const struct clb_moves *moves, size_t before, size_t gap)
 {
@@ -80,7 +68,8 @@ clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dm
         CLB_ARG(gap_cols), CLB_ARG(moves->mem), CLB_ARG(first), CLB_ARG(count)};
     if (count == 0 || cols == 0)
         return CLB_OK;
-    return laswp_launch(workspace, "clb_laswp", arguments, CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_laswp", arguments,
+                                CLB_COUNT_OF(arguments));
 }
 
 clb_status clb_dmat_move(struct clb_workspace *workspace, const struct clb_dmat *x, size_t count)
@@ -102,7 +91,8 @@ clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_
         CLB_ARG(moves)};
     if (cols == 0)
         return CLB_OK;
-    return laswp_launch(workspace, "clb_laswp_copy", arguments, CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_laswp_copy", arguments,
+                                CLB_COUNT_OF(arguments));
 }
 
 clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
@@ -113,7 +103,8 @@ clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dm
     const struct clb_argument arguments[] = {CLB_ARG(x->mem), CLB_ARG(x_offset), CLB_ARG(ldx),
                                              CLB_ARG(y->mem), CLB_ARG(y_offset), CLB_ARG(ldy),
                                              CLB_ARG(rows),   CLB_ARG(cols),     CLB_ARG(order)};
-    return laswp_launch(workspace, "clb_permute_rows", arguments, CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_permute_rows", arguments,
+                                CLB_COUNT_OF(arguments));
 }
 
 clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
@@ -134,7 +125,8 @@ clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_
         CLB_ARG(cols),
         {clb_precision_size(precision), clb_scalar_one(precision)},
         CLB_ARG(copies)};
-    return laswp_launch(workspace, "clb_trapezoid", arguments, CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_trapezoid", arguments,
+                                CLB_COUNT_OF(arguments));
 }
 
 clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
@@ -146,5 +138,6 @@ clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct 
     const struct clb_argument arguments[] = {CLB_ARG(x->mem), CLB_ARG(x_offset), CLB_ARG(ldx),
                                              CLB_ARG(y->mem), CLB_ARG(y_offset), CLB_ARG(ldy),
                                              CLB_ARG(n),      CLB_ARG(above)};
-    return laswp_launch(workspace, "clb_triangle", arguments, CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->laswp, "clb_triangle", arguments,
+                                CLB_COUNT_OF(arguments));
 }

@@ -51,7 +51,9 @@ clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspa
     clb_status status = potf2_get_program(block, workspace);
     if (status == CLB_OK)
         status = potf2_get_memory(block, workspace);
-    if (status == CLB_OK)
+    if (status == CLB_OK &&
+        !clb_check_has_passed(
+            &clb_dense_state_of(workspace->runtime)->blocks[workspace->variant->precision]))
         status = clb_potf2_check(block, workspace);
     if (status != CLB_OK)
         clb_potf2_close(block, workspace, clb_workspace_finish(workspace));

@@ -22,7 +22,7 @@ void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, b
 /* Whether devices of this kind factor blocks faster than the CPU, transfers included. */
 bool clb_potf2_is_faster(const struct clb_device *device);
 
-/* potf2_check.c: factor a test block, once for each precision. */
+/* checks.c: factor a test block, once for each precision. */
 clb_status clb_potf2_check(struct clb_potf2 *block, struct clb_workspace *workspace) CLB_MUST_CHECK;
 
 /* Enqueue the factorisation in place of one triangle of a block of at most `most` rows; the other

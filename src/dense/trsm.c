@@ -21,18 +21,6 @@ static bool trsm_is_reversed(const struct clb_dmat_triangle *triangle)
     return triangle->right ? triangle->upper != as_stored : triangle->upper == as_stored;
 }
 
-static clb_status trsm_launch(struct clb_workspace *workspace, const char *name,
-                              const struct clb_argument *arguments, size_t count)
-{
-    size_t global = workspace->groups * workspace->group, local = workspace->group;
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(workspace->queue_set, workspace->trsm, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &local, 0,
-                            NULL, NULL);
-}
-
 clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
                                   const struct clb_dmat_triangle *triangle)
 {
@@ -49,7 +37,8 @@ clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
         CLB_ARG(a->mem), CLB_ARG(offset),    CLB_ARG(ai),   CLB_ARG(ap),
         CLB_ARG(n),      CLB_ARG(conjugate), CLB_ARG(unit), CLB_ARG(workspace->triangles->mem),
         CLB_ARG(packed)};
-    return trsm_launch(workspace, "clb_trsm_pack", arguments, CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_pack", arguments,
+                                CLB_COUNT_OF(arguments));
 }
 
 /* Solve with diagonal block [i0, i0 + n) in the order of elimination. */
@@ -74,7 +63,8 @@ static clb_status solve_block(const struct solve *solve, size_t i0, size_t n)
                                              CLB_ARG(offset),
                                              CLB_ARG(bi),
                                              CLB_ARG(br)};
-    return trsm_launch(workspace, "clb_trsm_solve", arguments, CLB_COUNT_OF(arguments));
+    return clb_workspace_launch(workspace, workspace->trsm, "clb_trsm_solve", arguments,
+                                CLB_COUNT_OF(arguments));
 }
 
 /* Limits for the sums of complex products. The device rounds each of the real products whose sum a

@@ -180,7 +180,11 @@ clb_status clb_workspace_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant)
 {
     const struct clb_gemm_variant *plain = plain_of(variant);
-    return plain == NULL ? CLB_ERR_UNSUPPORTED : clb_workspace_check(runtime, plain);
+    if (plain == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    if (clb_check_has_passed(&clb_dense_state_of(runtime)->systems[plain->precision]))
+        return CLB_OK;
+    return clb_workspace_check(runtime, plain);
 }
 
 clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
@@ -192,6 +196,19 @@ clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtim
     if (status != CLB_OK)
         return status;
     return clb_workspace_open_unchecked(workspace, runtime, plain_of(variant), limits);
+}
+
+clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count)
+{
+    size_t global = workspace->groups * workspace->group, local = workspace->group;
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(workspace->queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &local, 0,
+                            NULL, NULL);
 }
 
 bool clb_workspace_finish(struct clb_workspace *workspace)

@@ -10,11 +10,17 @@
 
 #include <stdatomic.h>
 
-/* The result of a check. Objects are static and begin with zeros. */
+/* The result of a check. Objects belong to a device and begin with zeros. */
 struct clb_check {
     atomic_bool done;
     clb_status status;
 };
+
+/* The result is known and good: clb_check_once need not be called. */
+static inline bool clb_check_has_passed(struct clb_check *check)
+{
+    return atomic_load_explicit(&check->done, memory_order_acquire) && check->status == CLB_OK;
+}
 
 typedef clb_status clb_check_task(void *argument);
 
