@@ -67,7 +67,6 @@ struct kernel {
 static struct clb_cl below;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all of it, and while one is done */
 static uint64_t state;
-static size_t others; /* of 8 choices are among all commands that may be done */
 static struct queue *queues;
 static struct kernel *kernels;
 static struct command **pending; /* in the order in which they were enqueued */
@@ -265,10 +264,10 @@ static bool do_one(bool all)
     return true;
 }
 
-static void force(struct command *command)
+/* A command after what it needs, and some others among these. */
+static void do_until(struct command *command)
 {
-    if (command == NULL || command->done)
-        return;
+    const size_t others = below_bound(2) * below_bound(6); /* in eight */
     command->wanted = true;
     for (size_t i = pending_count; i-- > 0;) {
         for (size_t j = 0; pending[i]->wanted && j < pending[i]->count; j++)
@@ -276,6 +275,17 @@ static void force(struct command *command)
     }
     while (!command->done)
         (void)do_one(below_bound(8) < others);
+}
+
+/* Something else may come first, as far as it can without the rest. */
+static void force(struct command *command)
+{
+    if (command == NULL || command->done)
+        return;
+    while (pending_count > 0 && below_bound(3) == 0)
+        do_until(pending[below_bound(pending_count)]);
+    if (!command->done)
+        do_until(command);
 }
 
 /* ---- buffers and kernels --------------------------------------------------------------------- */
@@ -647,7 +657,6 @@ void fake_cl_add_reordering(struct clb_cl *table, void *library)
     find_function(library, "clRetainKernel", &retain_kernel);
     below = *table;
     state = strtoull(getenv("REORDER"), NULL, 0);
-    others = below_bound(5);
     table->CreateBuffer = create_buffer;
     table->ReleaseMemObject = release_buffer;
     table->CreateKernel = create_kernel;
