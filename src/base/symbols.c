@@ -13,6 +13,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* ThreadSanitizer does not see the dynamic linker's lock. */
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define LOCK_SEEN   __tsan_acquire(&list)
+#define UNLOCK_SEEN __tsan_release(&list)
+#else
+#define LOCK_SEEN   (void)0
+#define UNLOCK_SEEN (void)0
+#endif
+
 /* ---- the list -------------------------------------------------------------------------------- */
 
 /* Room for so many objects needs no allocation; when one fails, only these are listed. */
@@ -239,6 +249,7 @@ struct visit {
 static int begin_visit(struct dl_phdr_info *info, size_t size, void *argument)
 {
     const struct visit *visit = argument;
+    LOCK_SEEN;
     if (!is_valid || loads != info->dlpi_adds || unloads != info->dlpi_subs) {
         is_valid = false;
         list.count = 0;
@@ -255,6 +266,7 @@ static int begin_visit(struct dl_phdr_info *info, size_t size, void *argument)
     list.loads = loads;
     list.unloads = unloads;
     visit->visit(&list, visit->argument);
+    UNLOCK_SEEN;
     return 1;
 }
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-long next_calls;
-size_t next_entries;
+_Atomic long next_calls;
+_Atomic size_t next_entries;
 void (*next_hook)(void);
 
 static void fake_next(const struct clb_target *target, const struct clb_gemm *p)

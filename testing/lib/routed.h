@@ -8,8 +8,8 @@
 #include "route/route.h"
 
 /* What the fake next library was asked for in this process. */
-extern long next_calls;     /* whole or part of a problem */
-extern size_t next_entries; /* entries of C that it computed */
+extern _Atomic long next_calls;     /* whole or part of a problem */
+extern _Atomic size_t next_entries; /* entries of C that it computed */
 
 /* Called by the fake next library before it computes; NULL by default. */
 extern void (*next_hook)(void);
