@@ -178,6 +178,38 @@ void routed_test_reasons(const struct routed_family *family, const struct routed
     }
 }
 
+void routed_test_usual(const struct routed_family *family)
+{
+    static const struct routed_reason usual[] = {
+        {.reason = "off", .mode = "off"},
+        {.reason = "nofp64", .mode = "always", .no_fp64 = true},
+        {.reason = "dry-run",
+         .mode = "dry-run",
+         .variable = "CLBLAS_SHIM_THRESHOLD",
+         .value = "10"},
+        {.reason = "nomemory",
+         .mode = "always",
+         .variable = "CLBLAS_SHIM_MEMORY",
+         .value = "2K",
+         .times = 4},
+    };
+    for (size_t i = 0; i < CLB_COUNT_OF(usual); i++) {
+        struct routed_reason reason = usual[i];
+        const bool memory = strcmp(reason.reason, "nomemory") == 0;
+        size_t calls = 0;
+        for (int routine = 0; routine < family->routines; routine++) {
+            const clb_precision full = reason.no_fp64 && routine % 2 == 0 ? CLB_Z : CLB_D;
+            if (memory && (family->small >> routine & 1) != 0)
+                continue;
+            reason.call[calls].routine = routine;
+            reason.call[calls].precision = strcmp(reason.mode, "dry-run") == 0 ? CLB_S : full;
+            reason.call[calls].m = reason.call[calls].n = memory ? 40 : 30;
+            reason.call[calls++].k = family->k;
+        }
+        routed_test_reasons(family, &reason, 1);
+    }
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 struct failing_run {

@@ -61,8 +61,14 @@ struct routed_family {
     const char *params;
     const char *(*symbol)(int routine, clb_precision precision);
     bool (*run_one)(int routine, clb_precision precision, size_t m, size_t n, size_t k);
-    long most; /* about how many of a call's OpenCL calls fail; 0: all */
+    long most;    /* about how many of a call's OpenCL calls fail; 0: all */
+    int routines; /* are numbered from 0; with m = n = 30 and this k the device computes each */
+    size_t k;
+    unsigned small; /* a bit for each that needs hardly any memory */
 };
+
+/* Off, no double precision, dry run and no memory, for every routine of a family. */
+void routed_test_usual(const struct routed_family *family);
 
 /* A result line for each reason. With "off" and "nodevice" OpenCL is
  * not started. */

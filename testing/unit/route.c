@@ -41,7 +41,7 @@ static const char *symbol_name(int routine, clb_precision precision)
     return precision == CLB_S ? "sgemm_" : "dgemm_";
 }
 
-static const struct routed_family family = {"gemm.tile=min", symbol_name, run_one, 0};
+static const struct routed_family family = {"gemm.tile=min", symbol_name, run_one, 0, 1, 40, 0};
 
 static void set_up(const char *mode)
 {
@@ -51,7 +51,6 @@ static void set_up(const char *mode)
 /* ---- reasons --------------------------------------------------------------------------------- */
 
 static const struct routed_reason reasons[] = {
-    {.reason = "off", .mode = "off", .call = {{0, CLB_D, 40, 40, 40}, {0, CLB_D, 0, 40, 40}}},
     {.reason = "quick",
      .mode = "always",
      .call = {{0, CLB_D, 0, 5, 5}, {0, CLB_D, 5, 0, 5}, {0, CLB_D, 5, 5, 0}}},
@@ -61,7 +60,6 @@ static const struct routed_reason reasons[] = {
      .value = "none",
      .times = 2,
      .call = {{0, CLB_D, 30, 30, 30}}},
-    {.reason = "nofp64", .mode = "always", .no_fp64 = true, .call = {{0, CLB_D, 30, 30, 30}}},
 };
 
 /* A product without a factor, and single precision on a device that has no other. */
@@ -414,7 +412,8 @@ static const char *complex_symbol(int routine, clb_precision precision)
     return precision == CLB_C ? "cgemm_" : "zgemm_";
 }
 
-static const struct routed_family complex_family = {"gemm.tile=min", complex_symbol, NULL, 0};
+static const struct routed_family complex_family = {
+    "gemm.tile=min", complex_symbol, NULL, 0, 0, 0, 0};
 
 static struct routed_failing failing[] = {
     {"cgemm, cpu family, in place", NULL, 0, CLB_C, false, false, 0},
@@ -561,6 +560,7 @@ int main(void)
         {"threads compete for memory, own memory", contended_memory, &seed},
     };
     seed = tap_seed();
+    routed_test_usual(&family);
     routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
     tap_children(60, tests, CLB_COUNT_OF(tests));
     setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);

@@ -217,7 +217,12 @@ static const char *symbol_name(int routine, clb_precision precision)
 
 static const struct routed_family family = {
     "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,potrf.nb=8,trsm.nb=8,trsm.part=8",
-    symbol_name, run_one, 0};
+    symbol_name,
+    run_one,
+    0,
+    ROUTINES,
+    9,
+    1U << POTRS};
 
 static void set_up(const char *mode)
 {
@@ -225,26 +230,6 @@ static void set_up(const char *mode)
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
-
-static const struct routed_reason reasons[] = {
-    {.reason = "off",
-     .mode = "off",
-     .call = {{POTRF, CLB_D, 30, 30, 1}, {POTRS, CLB_D, 30, 30, 3}, {POSV, CLB_D, 30, 30, 3}}},
-    {.reason = "nofp64",
-     .mode = "always",
-     .no_fp64 = true,
-     .call = {{POTRF, CLB_Z, 30, 30, 1}, {POTRS, CLB_D, 30, 30, 3}, {POSV, CLB_D, 30, 30, 3}}},
-    {.reason = "dry-run",
-     .mode = "dry-run",
-     .variable = "CLBLAS_SHIM_THRESHOLD",
-     .value = "10",
-     .call = {{POTRF, CLB_S, 30, 30, 1}, {POTRS, CLB_S, 30, 30, 3}, {POSV, CLB_S, 30, 30, 3}}},
-    {.reason = "nomemory",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_MEMORY",
-     .value = "2K",
-     .call = {{POTRF, CLB_D, 40, 40, 1}, {POSV, CLB_D, 40, 40, 9}}},
-};
 
 static void reason_small(void *unused)
 {
@@ -411,7 +396,7 @@ static const struct tap_test tests[] = {
 int main(void)
 {
     seed = tap_seed();
-    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    routed_test_usual(&family);
     tap_children(120, tests, CLB_COUNT_OF(tests));
     routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();

@@ -139,28 +139,18 @@ static bool run_one(int routine, clb_precision precision, size_t m, size_t n, si
 }
 
 static const struct routed_family family = {
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8,trsm.part=12", symbol_name, run_one,
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,trsm.nb=8,trsm.part=12",
+    symbol_name,
+    run_one,
+    0,
+    1,
+    1,
     0};
 
 static void set_up(const char *mode)
 {
     routed_set_up(mode, family.params);
 }
-
-static const struct routed_reason reasons[] = {
-    {.reason = "off", .mode = "off", .call = {{0, CLB_D, 30, 30, 0}}},
-    {.reason = "nofp64", .mode = "always", .no_fp64 = true, .call = {{0, CLB_Z, 30, 30, 0}}},
-    {.reason = "dry-run",
-     .mode = "dry-run",
-     .variable = "CLBLAS_SHIM_THRESHOLD",
-     .value = "10",
-     .call = {{0, CLB_S, 30, 30, 0}}},
-    {.reason = "nomemory",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_MEMORY",
-     .value = "2K",
-     .call = {{0, CLB_D, 40, 40, 0}}},
-};
 
 /* Sizes around the blocks of rows and diagonals; conditions up to 1/u and beyond. */
 static void inverts(void *discrete)
@@ -244,7 +234,7 @@ static const struct tap_test tests[] = {
 int main(void)
 {
     seed = tap_seed();
-    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    routed_test_usual(&family);
     tap_children(60, tests, CLB_COUNT_OF(tests));
     routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();

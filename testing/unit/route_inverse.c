@@ -256,7 +256,7 @@ static bool run_one(int kind, clb_precision precision, size_t m, size_t n, size_
     return taken;
 }
 
-static const struct routed_family family = {SMALL, symbol_name, run_one, 0};
+static const struct routed_family family = {SMALL, symbol_name, run_one, 0, KINDS, 1, 0};
 
 static void set_up(const char *kernel, const char *params, bool discrete)
 {
@@ -264,26 +264,6 @@ static void set_up(const char *kernel, const char *params, bool discrete)
     routed_set_device(discrete);
     routed_set_up("always", params);
 }
-
-static const struct routed_reason reasons[] = {
-    {.reason = "off",
-     .mode = "off",
-     .call = {{TRTRI, CLB_D, 30, 30, 0}, {LAUUM, CLB_D, 30, 30, 0}, {POTRI, CLB_D, 30, 30, 0}}},
-    {.reason = "nofp64",
-     .mode = "always",
-     .no_fp64 = true,
-     .call = {{TRTRI, CLB_Z, 30, 30, 0}, {LAUUM, CLB_D, 30, 30, 0}, {POTRI, CLB_D, 30, 30, 0}}},
-    {.reason = "dry-run",
-     .mode = "dry-run",
-     .variable = "CLBLAS_SHIM_THRESHOLD",
-     .value = "10",
-     .call = {{TRTRI, CLB_S, 30, 30, 0}, {LAUUM, CLB_S, 30, 30, 0}, {POTRI, CLB_S, 30, 30, 0}}},
-    {.reason = "nomemory",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_MEMORY",
-     .value = "2K",
-     .call = {{TRTRI, CLB_D, 40, 40, 0}, {LAUUM, CLB_D, 40, 40, 0}, {POTRI, CLB_D, 40, 40, 0}}},
-};
 
 struct setting {
     const char *name, *kernel, *params;
@@ -510,7 +490,7 @@ int main(void)
         tap_child(settings[i].name, 120, computes, &settings[i]);
     }
     tap_children(120, tests, CLB_COUNT_OF(tests));
-    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    routed_test_usual(&family);
     routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

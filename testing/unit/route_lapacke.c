@@ -223,7 +223,12 @@ static bool run_one(int routine, clb_precision precision, size_t m, size_t n, si
 
 static const struct routed_family family = {
     "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,getrf.nb=8,trsm.nb=8,trsm.part=8",
-    symbol_name, run_one, 0};
+    symbol_name,
+    run_one,
+    0,
+    GESV + 1,
+    9,
+    0};
 
 static void set_up(const char *mode)
 {
@@ -231,18 +236,6 @@ static void set_up(const char *mode)
 }
 
 /* ---- declined -------------------------------------------------------------------------------- */
-
-static const struct routed_reason reasons[] = {
-    {.reason = "off",
-     .mode = "off",
-     .call = {{GETRF, CLB_D, 30, 30, 3}, {GETRS, CLB_D, 30, 30, 3}, {GESV, CLB_D, 30, 30, 3}}},
-    /* The copies are given up. */
-    {.reason = "nomemory",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_MEMORY",
-     .value = "2K",
-     .call = {{GETRF, CLB_S, 40, 40, 9}, {GETRS, CLB_Z, 40, 40, 9}, {GESV, CLB_D, 40, 40, 9}}},
-};
 
 static void declines_nan(void *unused)
 {
@@ -331,7 +324,7 @@ int main(void)
 {
     seed = tap_seed();
     tap_children(60, tests, CLB_COUNT_OF(tests));
-    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    routed_test_usual(&family);
     routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
 }

@@ -210,7 +210,12 @@ static const char *symbol_name(int routine, clb_precision precision)
 
 static const struct routed_family family = {
     "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,getrf.nb=8,trsm.nb=8,trsm.part=8",
-    symbol_name, run_one, 0};
+    symbol_name,
+    run_one,
+    0,
+    ROUTINES,
+    9,
+    0};
 
 static void set_up(const char *mode)
 {
@@ -220,9 +225,6 @@ static void set_up(const char *mode)
 /* ---- reasons --------------------------------------------------------------------------------- */
 
 static const struct routed_reason reasons[] = {
-    {.reason = "off",
-     .mode = "off",
-     .call = {{GETRF, CLB_D, 30, 30, 3}, {GETRS, CLB_D, 30, 30, 3}, {GESV, CLB_D, 30, 30, 3}}},
     {.reason = "quick",
      .mode = "always",
      .call = {{GETRF, CLB_D, 0, 7, 1},
@@ -231,21 +233,6 @@ static const struct routed_reason reasons[] = {
               {GETRS, CLB_D, 7, 7, 0},
               {GESV, CLB_D, 0, 0, 3},
               {GESV, CLB_D, 7, 7, 0}}},
-    {.reason = "nofp64",
-     .mode = "always",
-     .no_fp64 = true,
-     .call = {{GETRF, CLB_Z, 30, 30, 1}, {GESV, CLB_D, 30, 30, 1}}},
-    {.reason = "dry-run",
-     .mode = "dry-run",
-     .variable = "CLBLAS_SHIM_THRESHOLD",
-     .value = "10",
-     .call = {{GETRF, CLB_S, 30, 30, 1}, {GESV, CLB_S, 30, 30, 1}}},
-    {.reason = "nomemory",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_MEMORY",
-     .value = "2K",
-     .times = 4,
-     .call = {{GETRF, CLB_D, 40, 40, 1}, {GETRS, CLB_D, 40, 40, 9}, {GESV, CLB_D, 40, 40, 9}}},
 };
 
 static void single_without_fp64(void *unused)
@@ -538,6 +525,7 @@ static const struct tap_test tests[] = {
 int main(void)
 {
     seed = tap_seed();
+    routed_test_usual(&family);
     routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
     tap_children(60, tests, CLB_COUNT_OF(tests));
     routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);

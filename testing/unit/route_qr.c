@@ -227,8 +227,13 @@ static const char *symbol_name(int routine, clb_precision precision)
 }
 
 static const struct routed_family family = {
-    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,geqrf.nb=8,trsm.part=8", symbol_name, run_one,
-    60};
+    "gemm.tile=min,gemm.tm=64,gemm.tn=64,gemm.slab=64,geqrf.nb=8,trsm.part=8",
+    symbol_name,
+    run_one,
+    60,
+    ROUTINES,
+    20,
+    0};
 
 static void set_up(const char *mode)
 {
@@ -238,9 +243,6 @@ static void set_up(const char *mode)
 /* ---- reasons --------------------------------------------------------------------------------- */
 
 static const struct routed_reason reasons[] = {
-    {.reason = "off",
-     .mode = "off",
-     .call = {{GEQRF, CLB_D, 30, 30, 0}, {ORMQR, CLB_C, 30, 30, 20}, {ORGQR, CLB_S, 30, 30, 20}}},
     {.reason = "quick",
      .mode = "always",
      .call = {{GEQRF, CLB_Z, 0, 7, 0},
@@ -249,20 +251,6 @@ static const struct routed_reason reasons[] = {
               {ORMQR, CLB_Z, 7, 5, 0},
               {ORGQR, CLB_Z, 7, 0, 0},
               {ORGQR, CLB_Z, 7, 5, 0}}},
-    {.reason = "nofp64",
-     .mode = "always",
-     .no_fp64 = true,
-     .call = {{GEQRF, CLB_D, 30, 30, 0}, {ORMQR, CLB_Z, 30, 30, 20}, {ORGQR, CLB_D, 30, 30, 20}}},
-    {.reason = "dry-run",
-     .mode = "dry-run",
-     .variable = "CLBLAS_SHIM_THRESHOLD",
-     .value = "10",
-     .call = {{GEQRF, CLB_S, 30, 30, 0}, {ORMQR, CLB_S, 30, 30, 20}, {ORGQR, CLB_S, 30, 30, 20}}},
-    {.reason = "nomemory",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_MEMORY",
-     .value = "2K",
-     .call = {{GEQRF, CLB_D, 40, 40, 0}, {ORMQR, CLB_D, 40, 40, 20}, {ORGQR, CLB_D, 40, 40, 20}}},
 };
 
 /* The work is the number of multiplications with an addition. */
@@ -434,6 +422,7 @@ static const struct tap_test tests[] = {
 int main(void)
 {
     seed = tap_seed();
+    routed_test_usual(&family);
     routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
     tap_children(60, tests, CLB_COUNT_OF(tests));
     routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);

@@ -133,8 +133,8 @@ static const char *symbol_name(int routine, clb_precision precision)
     return symbol_of(precision)->next.name;
 }
 
-static const struct routed_family family = {"gemm.tile=min,trsm.nb=4,trsm.part=8", symbol_name,
-                                            run_one, 0};
+static const struct routed_family family = {
+    "gemm.tile=min,trsm.nb=4,trsm.part=8", symbol_name, run_one, 0, 1, 40, 0};
 
 static void set_up(const char *mode)
 {
@@ -142,22 +142,6 @@ static void set_up(const char *mode)
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
-
-static const struct routed_reason reasons[] = {
-    {.reason = "off", .mode = "off", .call = {{0, CLB_D, 30, 30, 30}}},
-    {.reason = "nofp64", .mode = "always", .no_fp64 = true, .call = {{0, CLB_Z, 30, 30, 30}}},
-    {.reason = "dry-run",
-     .mode = "dry-run",
-     .variable = "CLBLAS_SHIM_THRESHOLD",
-     .value = "20",
-     .call = {{0, CLB_S, 30, 30, 30}}},
-    {.reason = "nomemory",
-     .mode = "always",
-     .variable = "CLBLAS_SHIM_MEMORY",
-     .value = "2K",
-     .times = 4,
-     .call = {{0, CLB_D, 40, 40, 40}}},
-};
 
 static void single_without_fp64(void *unused)
 {
@@ -267,7 +251,7 @@ static const struct tap_test tests[] = {
 int main(void)
 {
     seed = tap_seed();
-    routed_test_reasons(&family, reasons, CLB_COUNT_OF(reasons));
+    routed_test_usual(&family);
     tap_children(60, tests, CLB_COUNT_OF(tests));
     routed_test_failures(&family, failing, CLB_COUNT_OF(failing), &seed, call_failing);
     return tap_done();
