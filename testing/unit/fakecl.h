@@ -69,6 +69,15 @@ extern struct fake_cl fake_cl;
 
 void fake_cl_install(void);
 
+/* How a pipeline is tried: random problems of up to `largest` rows. */
+struct fake_setting {
+    const char *name, *kernel, *params;
+    bool discrete;
+    size_t largest;
+    int runs;
+    uint64_t seed;
+};
+
 /* Configure this process, install and start, on a device with memory of its own where `discrete`;
  * NULL, and a failed expectation, when there is none. */
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);

@@ -10,14 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-struct setting {
-    const char *name, *kernel, *params;
-    bool discrete;
-    size_t largest;
-    int runs;
-    uint64_t seed;
-};
-
 enum kind { UNIFORM, GRADED, ZERO_COLUMNS, TRIANGLE, SAME_COLUMNS, HUGE_COLUMNS, KINDS };
 
 static const char *const kinds[KINDS] = {
@@ -87,7 +79,7 @@ static void check(const struct factorisation *f, const char *what)
         expect(f->tau[inner * element + i] == 0x5a, "%s: written behind tau", what);
 }
 
-static struct clb_runtime *start(const struct setting *setting)
+static struct clb_runtime *start(const struct fake_setting *setting)
 {
     return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
@@ -105,7 +97,7 @@ static void factor(struct clb_runtime *runtime, struct factorisation *f)
 }
 
 /* Sizes of every shape: square, tall, very tall, wide, one row or column now and then. */
-static void random_sizes(struct setting *setting, int i, size_t *m, size_t *n)
+static void random_sizes(struct fake_setting *setting, int i, size_t *m, size_t *n)
 {
     size_t most = setting->largest;
     *m = 1 + random_below(&setting->seed, most);
@@ -116,7 +108,7 @@ static void random_sizes(struct setting *setting, int i, size_t *m, size_t *n)
 
 static void factorisations(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
@@ -137,7 +129,7 @@ static bool is_finite(number x)
 /* A NaN spreads, but it does not leave the matrix, nor reach columns on the left. */
 static void not_a_number(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < 20; i++) {
         struct factorisation f;
@@ -161,7 +153,7 @@ static void not_a_number(void *argument)
 /* More and more memory: declined with the matrix intact until it is enough. */
 static void growing_memory(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     const struct clb_gemm_variant *variant;
     struct factorisation f;
@@ -203,7 +195,7 @@ static void *factor_some(void *argument)
 
 static void at_once(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     static struct caller callers[THREADS];
     struct clb_runtime *runtime = start(setting);
     for (int t = 0; runtime != NULL && t < THREADS; t++) {
@@ -224,7 +216,7 @@ static void at_once(void *argument)
 /* ---- resumed --------------------------------------------------------------------------------- */
 
 /* As a run that failed after `written` columns leaves it. */
-static void resume(struct setting *setting, int i)
+static void resume(struct fake_setting *setting, int i)
 {
     struct factorisation f, done;
     size_t m = 1 + random_below(&setting->seed, setting->largest);
@@ -250,7 +242,7 @@ static void resume(struct setting *setting, int i)
 
 static void resumptions(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     for (int i = 0; i < setting->runs; i++)
         resume(setting, i);
 }
@@ -258,8 +250,8 @@ static void resumptions(void *argument)
 int main(void)
 {
     uint64_t seed = tap_seed();
-    struct setting rest = {"resumed", "cpu", "", false, 40, 100, random_bits(&seed)};
-    struct setting settings[] = {
+    struct fake_setting rest = {"resumed", "cpu", "", false, 40, 100, random_bits(&seed)};
+    struct fake_setting settings[] = {
         {"in place, cpu family", "cpu", "gemm.tile=min,geqrf.nb=8", false, 70, 96, 0},
         {"in place, portable family", "portable", "gemm.tile=min,geqrf.nb=24", false, 60, 32, 0},
         {"in place, larger blocks", "cpu", "geqrf.nb=48", false, 200, 12, 0},

@@ -9,14 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-struct setting {
-    const char *name, *kernel, *params;
-    bool discrete;
-    size_t largest;
-    int runs;
-    uint64_t seed;
-};
-
 enum kind { UNIFORM, GRADED, ZERO_COLUMNS, TRIANGLE, GROWTH, TIES, KINDS };
 
 static const char *const kinds[KINDS] = {"uniform",           "graded", "with zero columns",
@@ -105,7 +97,7 @@ static void check(const struct factorisation *f, size_t first, const char *what)
     expect(dense_gaps_intact(&f->a), "%s: written outside of A", what);
 }
 
-static struct clb_runtime *start(const struct setting *setting)
+static struct clb_runtime *start(const struct fake_setting *setting)
 {
     return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
@@ -124,7 +116,7 @@ static void factor(struct clb_runtime *runtime, struct factorisation *f)
 
 static void factorisations(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
@@ -140,7 +132,7 @@ static void factorisations(void *argument)
 /* A NaN spreads, but it neither leaves the matrix nor makes pivots that don't exist. */
 static void not_a_number(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < 20; i++) {
         struct factorisation f;
@@ -160,7 +152,7 @@ static void not_a_number(void *argument)
 /* More and more memory: declined with the matrix intact until it is enough. */
 static void growing_memory(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     const struct clb_gemm_variant *variant;
     struct factorisation f;
@@ -195,7 +187,7 @@ static void growing_memory(void *argument)
 /* In blocks the same operations as in one, in the same order. */
 static void same_bits(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         const struct clb_gemm_variant *variant;
@@ -252,7 +244,7 @@ static void *factor_some(void *argument)
 
 static void at_once(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     static struct caller callers[THREADS];
     struct clb_runtime *runtime = start(setting);
     for (int t = 0; runtime != NULL && t < THREADS; t++) {
@@ -273,7 +265,7 @@ static void at_once(void *argument)
 /* Columns so far apart that indices pass 2^32. Only what is touched takes memory. */
 static void far_columns(void *argument)
 {
-    const struct setting *setting = argument;
+    const struct fake_setting *setting = argument;
     const size_t m = 30, n = 60, ld = (size_t)1 << 27, bytes = ((n - 1) * ld + m) * sizeof(float);
     struct clb_runtime *runtime = start(setting);
     float *a = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -332,7 +324,7 @@ static void factor_otherwise(struct factorisation *f, uint64_t *seed)
     }
 }
 
-static void resume(struct setting *setting, int run)
+static void resume(struct fake_setting *setting, int run)
 {
     struct factorisation f;
     size_t m = 1 + random_below(&setting->seed, setting->largest);
@@ -355,7 +347,7 @@ static void resume(struct setting *setting, int run)
 
 static void resumptions(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     for (int i = 0; i < setting->runs; i++)
         resume(setting, i);
 }
@@ -363,8 +355,8 @@ static void resumptions(void *argument)
 int main(void)
 {
     uint64_t seed = tap_seed();
-    struct setting rest = {"resumed", "cpu", "", false, 40, 200, random_bits(&seed)};
-    struct setting settings[] = {
+    struct fake_setting rest = {"resumed", "cpu", "", false, 40, 200, random_bits(&seed)};
+    struct fake_setting settings[] = {
         {"in place, cpu family", "cpu", "gemm.tile=min,getrf.nb=8,trsm.nb=8", false, 70, 160, 0},
         {"in place, portable family", "portable",
          "gemm.tile=min,getrf.nb=24,getrf.strip=8,trsm.nb=8", false, 70, 40, 0},

@@ -8,15 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting {
-    const char *name, *kernel, *params;
-    bool discrete;
-    size_t largest;
-    int runs;
-    uint64_t seed;
-};
-
-static struct clb_runtime *start(const struct setting *setting)
+static struct clb_runtime *start(const struct fake_setting *setting)
 {
     return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
@@ -75,7 +67,7 @@ static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static void multiply(struct clb_runtime *runtime, struct setting *setting, int i)
+static void multiply(struct clb_runtime *runtime, struct fake_setting *setting, int i)
 {
     clb_precision precision = (clb_precision)(i % CLB_PRECISIONS);
     bool right = random_below(&setting->seed, 2), real = clb_precision_parts(precision) == 1;
@@ -109,7 +101,7 @@ static void multiply(struct clb_runtime *runtime, struct setting *setting, int i
 
 static void products(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++)
         multiply(runtime, setting, i);
@@ -155,7 +147,7 @@ static void discard(struct generation *g)
 
 static void generations(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct generation g;
@@ -173,7 +165,7 @@ static void generations(void *argument)
 /* Columns that are written from the right leave a problem of the same kind. */
 static void rests(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     for (int i = 0; i < setting->runs; i++) {
         struct generation g;
         make_generation(&g, (clb_precision)(i % CLB_PRECISIONS), setting->largest, &setting->seed);
@@ -192,7 +184,7 @@ static void rests(void *argument)
 /* Declined with everything intact until memory is enough. */
 static void growing_memory(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     struct generation g;
     int declined = 0;
@@ -217,8 +209,8 @@ static void growing_memory(void *argument)
 int main(void)
 {
     uint64_t seed = tap_seed();
-    struct setting rest = {"the rest of Q", "cpu", "", false, 40, 60, random_bits(&seed)};
-    struct setting settings[] = {
+    struct fake_setting rest = {"the rest of Q", "cpu", "", false, 40, 60, random_bits(&seed)};
+    struct fake_setting settings[] = {
         {"in place, cpu family", "cpu", "gemm.tile=min,geqrf.nb=8,trsm.part=16", false, 60, 96, 0},
         {"in place, portable family", "portable", "gemm.tile=min,geqrf.nb=24", false, 60, 32, 0},
         {"in place, larger blocks", "cpu", "geqrf.nb=40,trsm.part=64", false, 150, 16, 0},
@@ -229,7 +221,7 @@ int main(void)
     };
     tap_child(rest.name, 120, rests, &rest);
     for (size_t i = 0; i < 2 * CLB_COUNT_OF(settings); i++) {
-        struct setting *setting = &settings[i / 2];
+        struct fake_setting *setting = &settings[i / 2];
         char name[80];
         setting->seed = random_bits(&seed);
         strcpy(name, i % 2 ? "Q, " : "products, ");

@@ -10,14 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting {
-    const char *name, *kernel, *params;
-    bool discrete;
-    size_t largest;
-    int runs;
-    uint64_t seed;
-};
-
 enum kind {
     UNIFORM,
     GRADED,
@@ -114,7 +106,7 @@ static void check(const struct factorisation *f, size_t columns, const char *wha
            text, error);
 }
 
-static struct clb_runtime *start(const struct setting *setting)
+static struct clb_runtime *start(const struct fake_setting *setting)
 {
     clb_runtime_state state;
     setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
@@ -148,7 +140,7 @@ static void factor_and_check(struct clb_runtime *runtime, struct factorisation *
 
 static void factorisations(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
         struct factorisation f;
@@ -164,7 +156,7 @@ static void factorisations(void *argument)
 /* A long way before the end the device is told no more. */
 static void early_end(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     struct factorisation f;
     long calls[2] = {0};
@@ -186,7 +178,7 @@ static void early_end(void *argument)
 /* More and more memory: declined with the matrix intact until it is enough. */
 static void growing_memory(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     struct factorisation f;
     int declined = 0;
@@ -230,7 +222,7 @@ static void *factor_some(void *argument)
 
 static void at_once(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     static struct caller callers[THREADS];
     struct clb_runtime *runtime = start(setting);
     if (runtime == NULL)
@@ -251,7 +243,7 @@ static void at_once(void *argument)
 
 /* ---- resuming -------------------------------------------------------------------------------- */
 
-static void resume(struct setting *setting, int run)
+static void resume(struct fake_setting *setting, int run)
 {
     struct factorisation f;
     make(&f, (clb_precision)(run % CLB_PRECISIONS),
@@ -274,7 +266,7 @@ static void resume(struct setting *setting, int run)
 
 static void resumptions(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     for (int i = 0; i < setting->runs; i++)
         resume(setting, i);
 }
@@ -305,7 +297,7 @@ static void check_solution(const struct clb_potrs *problem, const struct dense *
 
 static void solutions(void *argument)
 {
-    struct setting *setting = argument;
+    struct fake_setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
     const struct clb_gemm_variant *variant;
     for (int i = 0; runtime != NULL && i < tap_runs(setting->runs); i++) {
@@ -342,8 +334,8 @@ static void solutions(void *argument)
 int main(void)
 {
     uint64_t seed = tap_seed();
-    struct setting rest = {"resumed", "cpu", "", false, 90, 200, random_bits(&seed)};
-    struct setting settings[] = {
+    struct fake_setting rest = {"resumed", "cpu", "", false, 90, 200, random_bits(&seed)};
+    struct fake_setting settings[] = {
         {"in place, cpu family", "cpu", SMALL, false, 70, 112, 0},
         {"in place, portable family", "portable", "gemm.tile=min,potrf.nb=24,trsm.nb=8", false, 60,
          56, 0},
@@ -357,7 +349,7 @@ int main(void)
         {"streamed by one thread, blocks by the device", "cpu",
          SMALL ",potrf.block=2,gemm.stream=1,gemm.threads=1", false, 70, 56, 0},
     };
-    struct setting *own = &settings[4];
+    struct fake_setting *own = &settings[4];
     tap_child("a factorisation is resumed", 300, resumptions, &rest);
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         settings[i].seed = random_bits(&seed);
