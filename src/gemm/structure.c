@@ -617,17 +617,6 @@ static clb_status check_parts(const struct structure_check *check)
     return status;
 }
 
-/* Release a queue set. False when commands may still be outstanding on it. */
-static bool end_queue_set(struct clb_queue_set *queue_set)
-{
-    bool idle = queue_set == NULL || clb_queue_set_settle(queue_set);
-    if (queue_set != NULL && idle)
-        clb_queue_set_release(queue_set);
-    else if (queue_set != NULL)
-        clb_queue_set_discard(queue_set);
-    return idle;
-}
-
 static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                             struct clb_program *program)
 {
@@ -646,7 +635,7 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
         status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.result);
     if (status == CLB_OK)
         status = check_parts(&check);
-    bool idle = end_queue_set(check.queue_set);
+    bool idle = clb_check_end(check.queue_set);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.result, idle);
     free(check.host);

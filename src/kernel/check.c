@@ -83,6 +83,16 @@ void clb_check_note_passed(const struct clb_check_programs *check)
         clb_program_set_checked(check->runtime, check->program[i], check->name);
 }
 
+bool clb_check_end(struct clb_queue_set *queue_set)
+{
+    bool idle = queue_set == NULL || clb_queue_set_settle(queue_set);
+    if (queue_set != NULL && idle)
+        clb_queue_set_release(queue_set);
+    else if (queue_set != NULL)
+        clb_queue_set_discard(queue_set);
+    return idle;
+}
+
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 double clb_check_random(uint64_t *state)

@@ -48,6 +48,10 @@ void clb_check_note_passed(const struct clb_check_programs *check);
 /* Run a checking task now, on the driver thread. */
 clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
 
+/* Release the queue set of a check; NULL is allowed. False when commands may still be outstanding
+ * on it: then the buffers that they use must be leaked. */
+bool clb_check_end(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+
 /* The next of a sequence of random numbers from -1/2 to 1/2 that single precision represents
  * exactly; *state is the sequence's position. */
 double clb_check_random(uint64_t *state);

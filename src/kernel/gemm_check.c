@@ -6,17 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Release a queue set. False when commands may still be outstanding on it. */
-static bool end_queue_set(struct clb_queue_set *queue_set)
-{
-    bool idle = queue_set == NULL || clb_queue_set_settle(queue_set);
-    if (queue_set != NULL && idle)
-        clb_queue_set_release(queue_set);
-    else if (queue_set != NULL)
-        clb_queue_set_discard(queue_set);
-    return idle;
-}
-
 /* ---- products in full, on random data, against sums in double -------------------------------- */
 
 enum { CHECK_MAX = 400 };
@@ -585,7 +574,7 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gem
         status = clb_gemm_prelaunch_shared(check.queue_set, variant, (clb_op)op);
     if (status == CLB_OK)
         status = check_orders(&check);
-    bool idle = end_queue_set(check.queue_set);
+    bool idle = clb_check_end(check.queue_set);
     clb_buffer_end(runtime, check.source, idle);
     clb_buffer_end(runtime, check.a, idle);
     clb_buffer_end(runtime, check.b, idle);
