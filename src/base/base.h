@@ -322,6 +322,11 @@ void clb_load_end(void);
 
 #define CLB_MAX_WORKERS 16
 
+/* True while this thread is inside a device call of the shim, and always for its worker threads:
+ * BLAS calls that they make are declined. set returns the value before. */
+bool clb_thread_is_inside(void);
+bool clb_thread_set_inside(bool now);
+
 /* Worker threads that one call uses. */
 struct clb_workers {
     size_t count;                   /* threads in the team */

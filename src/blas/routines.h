@@ -2,7 +2,7 @@
 #ifndef CLB_ROUTINES_H
 #define CLB_ROUTINES_H
 
-#include "base/base.h"
+#include "blas.h"
 #include "names.h"
 
 typedef enum clb_routine {
@@ -41,6 +41,86 @@ const struct clb_routine_info *clb_routine_get(clb_routine routine);
 static inline double clb_flops_per_work(clb_precision precision)
 {
     return clb_precision_parts(precision) == 2 ? 8 : 2;
+}
+
+/* ---- call.c: what a signature says of a call --------------------------------------------------
+ *
+ * A decoded call of any routine: the arguments under their names. Integers are as the caller passed
+ * them. Matrices are column-major, except that a C name of LAPACK may pass row-major ones: see
+ * `layout`. */
+
+#define CLB_OP_INVALID ((clb_op)-1)
+
+enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 }; /* CBLAS_LAYOUT, LAPACK_ROW_MAJOR */
+
+struct clb_call {
+    clb_routine routine;
+    clb_precision precision;
+    struct clb_symbol *symbol;
+    const struct clb_target *target; /* the next library's function of that name */
+    const void *caller;              /* the address that the call returns to */
+    bool wide;                       /* ipiv and info are 64-bit */
+    char invalid; /* the first side, uplo or diag that is none, as in the signature; l: layout */
+
+    bool right, upper, unit;
+    clb_op transa, transb; /* transa also where there is one trans; CLB_OP_INVALID: none */
+    int64_t m, n, k, nrhs, lda, ldb, ldc, lwork;
+    const void *alpha, *beta;
+    void *a, *b, *c, *ipiv, *tau;
+    void *work; /* NULL: a C name of LAPACK that passes no workspace */
+    void *info;
+
+    /* C names of LAPACK. */
+    int layout;
+    bool checks; /* look for NaN in the input */
+
+    clb_scalar turned; /* where alpha may point to: see clb_call_turn */
+};
+
+static inline bool clb_signature_has(const struct clb_call *call, char letter)
+{
+    for (const char *s = clb_routine_get(call->routine)->signature; *s != '\0'; s++) {
+        if (*s == letter)
+            return true;
+    }
+    return false;
+}
+
+bool clb_routine_has_flag(clb_routine routine, char flag);
+
+/* The value of a letter of `shapes`, `limits` or `sizes`. */
+int64_t clb_call_size(const struct clb_call *call, char letter);
+
+/* A matrix as `shapes` has it: its name, A, B or C. False: the routine has no such matrix. */
+struct clb_shape {
+    int64_t rows, cols;
+    bool written, triangle;
+};
+bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape);
+
+/* The position of the first wrong argument in Fortran's list, from 1, by the checks of reference
+ * BLAS and LAPACK; 0 when all are right. */
+int clb_call_first_wrong(const struct clb_call *call);
+/* True when a valid call leaves nothing to compute on a device: a size is zero, or alpha is. */
+bool clb_call_is_quick(const struct clb_call *call);
+/* Options and sizes for the log, "NT m=5 n=6 k=7". */
+void clb_call_describe(const struct clb_call *call, char *text, size_t size);
+
+/* Turn a row-major call of BLAS into the column-major call on the same memory. */
+void clb_call_turn(struct clb_call *call);
+
+/* Scalars. `real`: of the precision's real type. */
+clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value);
+clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar);
+bool clb_scalar_is_zero(clb_precision precision, const void *value);
+
+/* Elements of an array of Fortran integers, 64-bit ones if `wide`. */
+int64_t clb_integer_get(const void *array, size_t index, bool wide);
+void clb_integer_set(void *array, size_t index, bool wide, int64_t value);
+
+static inline bool clb_ld_is_valid(int64_t ld, int64_t rows)
+{
+    return ld >= (rows > 1 ? rows : 1);
 }
 
 #endif

@@ -117,6 +117,60 @@ extern struct clb_symbol clb_symbols[CLB_SYMBOLS];
  * form: dtrsm_64_ for dgemm_64_. */
 size_t clb_symbol_form(const struct clb_symbol *symbol);
 struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine);
+struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form);
+
+/* ---- call.c: calls of the next library by the shim itself ------------------------------------ */
+
+/* The functions of struct clb_host_blas. */
+typedef enum clb_host_function {
+    CLB_HOST_GEMM,
+    CLB_HOST_TRSM,
+    CLB_HOST_TRMM,
+    CLB_HOST_LEVEL3,
+    CLB_HOST_POTRF,
+    CLB_HOST_POTRS,
+    CLB_HOST_INVERSE,
+    CLB_HOST_GETRF,
+    CLB_HOST_GETRS,
+    CLB_HOST_GETRI,
+    CLB_HOST_GEQRF,
+    CLB_HOST_ORMQR,
+    CLB_HOST_ORGQR,
+    CLB_HOST_FUNCTIONS
+} clb_host_function;
+
+struct clb_next_blas {
+    struct clb_host_blas host; /* its context is this struct, which must not be moved */
+    clb_abi abi;
+    clb_routine routine[CLB_HOST_FUNCTIONS];
+    const struct clb_target *target[CLB_HOST_FUNCTIONS];
+    const struct clb_target *main, *geqrt;
+};
+
+/* Find the functions that a call needs (a set of bits), under names of the form that it was called
+ * by; for a C name of LAPACK, of the Fortran names that LAPACKE calls. `main` is the one that
+ * computes most of it. */
+void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
+                        clb_host_function main, unsigned needs);
+
+/* The slow path of clb_next_get_target: for a name that not every library has the target may be
+ * that of another name (`others` in routines.def). */
+const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller);
+
+/* The target of a call that returns to `caller`. */
+static inline const struct clb_target *clb_next_get_target(struct clb_symbol *symbol,
+                                                           const void *caller)
+{
+    const struct clb_target *target =
+        atomic_load_explicit(&symbol->next.target, memory_order_acquire);
+    return CLB_LIKELY(target != NULL) ? target : clb_next_find_target(symbol, caller);
+}
+
+/* True when the target of xGEMMTR is xGEMM: the shim computes the routine by products. */
+bool clb_next_is_composed(const struct clb_target *target);
+
+/* True when the next library's functions of the form of a C name of LAPACK check for NaN. */
+bool clb_next_checks_nan(const struct clb_symbol *symbol, const void *caller);
 
 /* True when the library that has `function` takes 64-bit integers. Its i?amax, named `probe`, is
  * called with an n whose low half is 3 and which is negative as a 64-bit integer. */

@@ -45,7 +45,12 @@ size_t clb_symbol_form(const struct clb_symbol *symbol)
     return (size_t)(symbol - &clb_symbols[plain[symbol->routine]]);
 }
 
+struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form)
+{
+    return &clb_symbols[plain[routine] + form];
+}
+
 struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine)
 {
-    return &clb_symbols[plain[routine] + clb_symbol_form(symbol)];
+    return clb_symbol_at(routine, clb_symbol_form(symbol));
 }

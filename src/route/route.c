@@ -1,20 +1,11 @@
 /* The part of routing that is the same for all routines: min_work, policy, outcome, statistics,
  * log.
  */
-#include "dispatch.h"
+#include "run.h"
 
 #include <math.h>
 #include <pthread.h>
-
-/* This thread is inside a device call of the shim: BLAS calls that it makes are declined. */
-static CLB_THREAD bool inside;
-
-bool clb_route_set_inside(bool now)
-{
-    bool before = inside;
-    inside = now;
-    return before;
-}
+#include <stdlib.h>
 
 /* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
  * same routine and sizes: that call is declined without deciding or counting again. Only a value is
@@ -30,29 +21,55 @@ void clb_route_end_declined(void)
     declined.symbol = NULL;
 }
 
-static void remember_declined(const struct clb_dispatch *dispatch)
+static bool is_lapacke(const struct clb_run *run)
 {
-    if (dispatch->symbol->next.abi != CLB_ABI_LAPACKE)
-        return;
-    declined.symbol = dispatch->symbol;
-    declined.m = dispatch->m;
-    declined.n = dispatch->n;
-    declined.k = dispatch->k;
+    return run->call->symbol->next.abi == CLB_ABI_LAPACKE;
 }
 
-static bool is_declined_already(const struct clb_dispatch *dispatch)
+static bool is_query(const struct clb_run *run)
 {
-    const struct clb_symbol *symbol = dispatch->symbol;
+    return clb_signature_has(run->call, 'w') && run->call->lwork == -1;
+}
+
+static void remember_declined(const struct clb_run *run)
+{
+    if (!is_lapacke(run))
+        return;
+    declined.symbol = run->call->symbol;
+    declined.m = run->m;
+    declined.n = run->n;
+    declined.k = run->k;
+}
+
+static bool is_declined_already(const struct clb_run *run)
+{
+    const struct clb_symbol *symbol = run->call->symbol;
     if (declined.symbol == NULL || declined.symbol == symbol ||
-        declined.symbol->routine != symbol->routine || declined.m != dispatch->m ||
-        declined.n != dispatch->n || declined.k != dispatch->k)
+        declined.symbol->routine != symbol->routine || declined.m != run->m ||
+        declined.n != run->n || declined.k != run->k)
         return false;
-    if (symbol->next.abi == CLB_ABI_FORTRAN && !dispatch->query)
+    if (symbol->next.abi == CLB_ABI_FORTRAN && !is_query(run))
         clb_route_end_declined();
     return true;
 }
 
 /* ---- the tables ------------------------------------------------------------------------------ */
+
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
+                    flags, sizes, work, kind, ops, ...)                                            \
+    extern const struct clb_ops clb_##ops##_ops;
+#include "blas/routines.def"
+#undef CLB_ROUTINE
+
+static const struct clb_ops *const families[CLB_ROUTINES] = {
+#define CLB_NAME(name, precision, ops) [CLB_ROUTINE_##name] = &clb_##ops##_ops,
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
+                    flags, sizes, work, kind, ops, ...)                                            \
+    CLB_NAMES_##precisions(CLB_NAME, stem, ops)
+#include "blas/routines.def"
+#undef CLB_ROUTINE
+#undef CLB_NAME
+};
 
 clb_work clb_routine_work(clb_routine routine)
 {
@@ -152,25 +169,9 @@ static double cube(double edge)
     return edge * edge * edge;
 }
 
-bool clb_dispatch_is_auto(const struct clb_dispatch *dispatch)
+bool clb_run_is_auto(const struct clb_run *run)
 {
-    return thresholds[dispatch->symbol->routine] < 0;
-}
-
-bool clb_scalar_is_zero(clb_precision precision, const void *value)
-{
-    const float *single = value;
-    const double *full = value;
-    switch (precision) {
-    case CLB_S:
-        return single[0] == 0;
-    case CLB_D:
-        return full[0] == 0;
-    case CLB_C:
-        return single[0] == 0 && single[1] == 0;
-    default:
-        return full[0] == 0 && full[1] == 0;
-    }
+    return thresholds[run->call->symbol->routine] < 0;
 }
 
 bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda)
@@ -184,21 +185,21 @@ bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, siz
 }
 
 /* The checks that need no device. CLB_REASONS: no reason to decline the call so far. */
-static clb_reason decide_early(const struct clb_dispatch *dispatch, double work)
+static clb_reason decide_early(const struct clb_run *run, double work)
 {
-    double threshold = thresholds[dispatch->symbol->routine];
+    double threshold = thresholds[run->call->symbol->routine];
     if (clb_config_get()->mode == CLB_MODE_OFF)
         return CLB_REASON_OFF;
-    if (!dispatch->type->is_valid(dispatch))
+    if (clb_call_first_wrong(run->call) != 0)
         return CLB_REASON_INVALID;
-    if (dispatch->query)
+    if (is_query(run))
         return CLB_REASON_QUERY;
-    if (dispatch->type->is_quick(dispatch))
+    if (clb_call_is_quick(run->call))
         return CLB_REASON_QUICK;
-    if (inside)
+    if (clb_thread_is_inside())
         return CLB_REASON_REENTRANT;
     if (work <
-        (threshold < 0 ? cube(lowest[clb_routine_work(dispatch->symbol->routine)]) : threshold))
+        (threshold < 0 ? cube(lowest[clb_routine_work(run->call->symbol->routine)]) : threshold))
         return CLB_REASON_SMALL;
     return CLB_REASONS;
 }
@@ -215,24 +216,38 @@ static clb_reason reason_of_state(clb_runtime_state state)
     }
 }
 
+static size_t smallest_of(const struct clb_run *run)
+{
+    const size_t m = (size_t)run->m;
+    const size_t smallest = clb_min(clb_min(m, (size_t)run->n), (size_t)run->k);
+    switch (run->ops->smallest) {
+    case CLB_SMALLEST_M:
+        return m;
+    case CLB_SMALLEST_HALF:
+        return smallest / 2;
+    default:
+        return smallest;
+    }
+}
+
 /* The checks that need the device. The table's threshold applies unless the user has set one. */
-static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_dispatch *dispatch,
+static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_run *run,
                                    double work, const struct clb_gemm_variant **variant)
 {
-    clb_precision precision = clb_routine_get(dispatch->symbol->routine)->precision;
+    clb_precision precision = clb_routine_get(run->call->symbol->routine)->precision;
     struct clb_gemm_tuning tuning;
     if (clb_precision_real_size(precision) == sizeof(double) && !runtime->device.fp64)
         return CLB_REASON_NOFP64;
-    if (clb_dispatch_is_auto(dispatch)) {
+    if (clb_run_is_auto(run)) {
         if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
             CLB_OK)
             return CLB_REASON_NODEVICE;
-        double edge = clb_tuning_offload(&runtime->device, precision, &tuning,
-                                         clb_routine_work(dispatch->symbol->routine),
-                                         dispatch->next != NULL && dispatch->next->optimised);
+        double edge =
+            clb_tuning_offload(&runtime->device, precision, &tuning,
+                               clb_routine_work(run->call->symbol->routine), run->host->optimised);
         if (work < cube(edge))
             return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
-        if (dispatch->smallest < tuning.smallest)
+        if (smallest_of(run) < tuning.smallest)
             return CLB_REASON_COST;
     }
     switch (clb_gemm_variant_get(runtime, precision, variant)) {
@@ -248,37 +263,82 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
 }
 
-/* ---- progress in parts ----------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
-void clb_dispatch_take_progress(struct clb_dispatch *dispatch,
-                                const struct clb_gemm_progress *progress, clb_status status,
-                                size_t rows, size_t cols)
+void clb_run_take_progress(struct clb_run *run, clb_status status, size_t rows, size_t cols)
 {
+    const struct clb_gemm_progress *progress = &run->progress;
     double area = 0;
-    dispatch->parts = progress->parts;
-    dispatch->written = 0;
-    dispatch->kernel = progress->kernel;
+    run->parts = progress->parts;
+    run->written = 0;
+    run->kernel = progress->kernel;
     for (size_t i = 0; i < progress->parts; i++) {
         const struct clb_rect *part = &progress->part[i];
-        dispatch->written += progress->written[i];
+        run->written += progress->written[i];
         area += progress->written[i] ? (double)part->rows * (double)part->cols : 0;
     }
-    dispatch->share = status == CLB_OK ? 1 : area / ((double)rows * (double)cols);
+    run->share = status == CLB_OK ? 1 : area / ((double)rows * (double)cols);
 }
 
-bool clb_dispatch_complete_parts(struct clb_dispatch *dispatch,
-                                 const struct clb_gemm_progress *progress, clb_status status,
-                                 void (*compute)(struct clb_dispatch *, const struct clb_rect *))
+bool clb_run_complete_parts(struct clb_run *run, clb_status status,
+                            void (*compute)(struct clb_run *, const struct clb_rect *))
 {
+    const struct clb_gemm_progress *progress = &run->progress;
     if (status == CLB_OK)
         return false;
-    if (dispatch->written == 0)
-        compute(dispatch, NULL);
-    for (size_t i = 0; dispatch->written > 0 && i < progress->parts; i++) {
+    if (run->written == 0)
+        compute(run, NULL);
+    for (size_t i = 0; run->written > 0 && i < progress->parts; i++) {
         if (!progress->written[i])
-            compute(dispatch, &progress->part[i]);
+            compute(run, &progress->part[i]);
     }
     return true;
+}
+
+void clb_run_take_columns(struct clb_run *run, clb_status status, size_t columns, size_t written,
+                          double host_work, double work, const char *kernel)
+{
+    /* The algorithm has not begun. */
+    if (status == CLB_ERR_UNSUPPORTED && written == 0)
+        return;
+    run->kernel = kernel;
+    run->parts = columns;
+    run->written = status == CLB_OK ? columns : written;
+    run->share = host_work < work ? 1 - host_work / work : 0;
+    if (status != CLB_OK)
+        run->share *= (double)written / (double)columns;
+}
+
+void clb_run_add_solution(struct clb_run *run, double factor_work, double solve_work)
+{
+    const struct clb_run factors = *run;
+    clb_run_take_progress(run, run->solution, (size_t)run->m, (size_t)run->k);
+    run->kernel = factors.kernel;
+    run->parts += factors.parts;
+    run->written += factors.written;
+    run->share =
+        (factors.share * factor_work + run->share * solve_work) / (factor_work + solve_work);
+}
+
+bool clb_run_complete_solution(struct clb_run *run,
+                               void (*compute)(struct clb_run *, const struct clb_rect *))
+{
+    run->written = 0;
+    for (size_t i = 0; i < run->progress.parts; i++)
+        run->written += run->progress.written[i];
+    return clb_run_complete_parts(run, run->solution, compute);
+}
+
+bool clb_run_asks_for_size(struct clb_run *run)
+{
+    run->host->lwork = -1;
+    return run->call->work != NULL;
+}
+
+bool clb_run_hold_threads(const struct clb_run *run, const struct clb_runtime *runtime)
+{
+    return runtime->device.unified && run->host->hold_threads != NULL &&
+           run->host->hold_threads(run->host);
 }
 
 /* ---- outcome --------------------------------------------------------------------------------- */
@@ -290,145 +350,176 @@ struct outcome {
     double seconds;
 };
 
-static struct outcome route_run(struct clb_dispatch *dispatch, struct clb_runtime *runtime,
-                                const struct clb_gemm_variant *variant)
+/* The functions that the routine needs of the next library. */
+static bool is_host_complete(const struct clb_run *run)
 {
-    struct outcome outcome = {.reason = CLB_REASONS, .kernel = variant->name};
-    double begin = runs_are_timed() ? clb_now() : 0;
-    dispatch->declined = CLB_REASONS;
-    if (dispatch->lapacke != NULL)
-        outcome.reason = clb_lapacke_open(dispatch->lapacke);
-    if (outcome.reason != CLB_REASONS)
-        return outcome;
-    outcome.status = dispatch->type->run(dispatch, runtime, variant);
-    outcome.seconds = runs_are_timed() ? clb_now() - begin : 0;
-    if (clb_trace_wanted())
-        clb_trace_since(dispatch->symbol->next.name, begin);
-    if (dispatch->kernel != NULL)
-        outcome.kernel = dispatch->kernel;
-    /* Only failures of OpenCL count against the device: memory may be in use by another call, and
-     * operands may be out of a kernel's range. */
-    if (dispatch->declined != CLB_REASONS)
-        outcome.reason = dispatch->declined;
-    else if (outcome.status == CLB_ERR_NOMEM && dispatch->written == 0)
-        outcome.reason = CLB_REASON_NOMEMORY;
-    else if (outcome.status == CLB_ERR_UNSUPPORTED && dispatch->parts == 0)
-        outcome.reason = CLB_REASON_COST;
-    else if (outcome.status == CLB_OK || outcome.status == CLB_ERR_OPENCL ||
-             outcome.status == CLB_ERR_LAUNCH)
-        clb_runtime_report(runtime, outcome.status == CLB_OK);
-    return outcome;
+    const struct clb_host_blas *host = run->host;
+    const bool found[CLB_HOST_FUNCTIONS] = {
+        [CLB_HOST_GEMM] = host->gemm != NULL,       [CLB_HOST_TRSM] = host->trsm != NULL,
+        [CLB_HOST_TRMM] = host->trmm != NULL,       [CLB_HOST_LEVEL3] = true,
+        [CLB_HOST_POTRF] = host->potrf != NULL,     [CLB_HOST_POTRS] = host->potrs != NULL,
+        [CLB_HOST_INVERSE] = host->inverse != NULL, [CLB_HOST_GETRF] = host->getrf != NULL,
+        [CLB_HOST_GETRS] = host->getrs != NULL,     [CLB_HOST_GETRI] = host->getri != NULL,
+        [CLB_HOST_GEQRF] = host->geqrf != NULL,     [CLB_HOST_ORMQR] = host->ormqr != NULL,
+        [CLB_HOST_ORGQR] = host->orgqr != NULL,
+    };
+    for (unsigned f = 0; f < CLB_HOST_FUNCTIONS; f++) {
+        if (((run->ops->needs | 1U << run->ops->main) & 1U << f) != 0 && !found[f])
+            return false;
+    }
+    return true;
 }
 
-/* All code that may enter the driver, inside clb_host_state_save/restore. */
-static struct outcome run_on_device(struct clb_dispatch *dispatch, double work)
+/* Why a run has done nothing after all; CLB_REASONS: it has. Only failures of OpenCL count against
+ * the device: memory may be in use by another call, and operands may be out of a kernel's range. */
+static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *runtime,
+                                clb_status status)
+{
+    if (run->declined != CLB_REASONS)
+        return run->declined;
+    if (status == CLB_ERR_NOMEM && run->written == 0)
+        return CLB_REASON_NOMEMORY;
+    if (status == CLB_ERR_UNSUPPORTED && run->parts == 0)
+        return CLB_REASON_COST;
+    if (status == CLB_OK || status == CLB_ERR_OPENCL || status == CLB_ERR_LAUNCH)
+        clb_runtime_report(runtime, status == CLB_OK);
+    return CLB_REASONS;
+}
+
+/* All code that may enter the driver. */
+static struct outcome run_on_device(struct clb_run *run, double work)
 {
     struct outcome outcome = {.reason = CLB_REASON_NODEVICE};
     const struct clb_gemm_variant *variant;
     struct clb_host_state host_state;
     clb_runtime_state state;
     clb_host_state_save(&host_state);
-    inside = true;
+    const bool before = clb_thread_set_inside(true);
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (runtime == NULL) {
         decline_all();
         outcome.reason = reason_of_state(state);
     } else {
-        outcome.reason = decide_on_device(runtime, dispatch, work, &variant);
+        outcome.reason = decide_on_device(runtime, run, work, &variant);
     }
-    if (outcome.reason == CLB_REASONS)
-        outcome = route_run(dispatch, runtime, variant);
-    inside = false;
+    if (outcome.reason == CLB_REASONS && !is_host_complete(run)) {
+        clb_log(CLB_LOG_INFO, "%s: there is no library of its integer width to finish it",
+                run->call->symbol->next.name);
+        outcome.reason = CLB_REASON_COST;
+    }
+    const double begin = runs_are_timed() ? clb_now() : 0;
+    if (outcome.reason == CLB_REASONS && is_lapacke(run))
+        outcome.reason = clb_lapacke_open(run);
+    if (outcome.reason == CLB_REASONS) {
+        run->declined = CLB_REASONS;
+        run->solution = CLB_ERR_UNSUPPORTED;
+        outcome.status = run->ops->run(run, runtime, variant);
+        outcome.reason = reason_of_run(run, runtime, outcome.status);
+        outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;
+        outcome.seconds = runs_are_timed() ? clb_now() - begin : 0;
+        if (clb_trace_wanted())
+            clb_trace_since(run->call->symbol->next.name, begin);
+    }
+    clb_thread_set_inside(before);
     clb_host_state_restore(&host_state);
     return outcome;
 }
 
-void clb_set_integer(void *array, size_t index, bool wide, int64_t value)
-{
-    if (wide)
-        ((int64_t *)array)[index] = value;
-    else
-        ((int32_t *)array)[index] = (int32_t)value;
-}
-
-char clb_op_letter(clb_op op)
-{
-    static const char letters[] = {[CLB_OP_N] = 'N', [CLB_OP_T] = 'T', [CLB_OP_C] = 'C'};
-    return op == CLB_OP_INVALID ? '?' : letters[op];
-}
-
-static void log_call(const struct clb_dispatch *dispatch, const char *where, const char *detail,
+static void log_call(const struct clb_run *run, const char *where, const char *detail,
                      double seconds)
 {
     char text[120];
-    dispatch->type->describe(dispatch, text, sizeof text);
-    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms", dispatch->symbol->next.name, text, where,
+    clb_call_describe(run->call, text, sizeof text);
+    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms", run->call->symbol->next.name, text, where,
             detail, 1e3 * seconds);
 }
 
-static bool decline(const struct clb_dispatch *dispatch, clb_reason reason, double flops)
+static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
     if (clb_stats_wanted())
-        clb_stats_declined(dispatch->symbol, reason, flops);
+        clb_stats_declined(run->call->symbol, reason, flops);
     if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(dispatch, "next", clb_reason_name(reason), 0);
-    return false;
+        log_call(run, "next", clb_reason_name(reason), 0);
 }
 
-static void close_lapacke(struct clb_dispatch *dispatch, bool computed)
+static void close_lapacke(struct clb_run *run, bool computed)
 {
     struct clb_host_state host_state;
-    if (dispatch->lapacke == NULL)
+    if (!is_lapacke(run))
         return;
     clb_host_state_save(&host_state);
-    clb_lapacke_close(dispatch->lapacke, computed);
+    clb_lapacke_close(run, computed);
     clb_host_state_restore(&host_state);
 }
 
-static void route_finish(struct clb_dispatch *dispatch, const struct outcome *outcome, double flops)
+static void route_finish(struct clb_run *run, const struct outcome *outcome, double flops)
 {
-    const struct clb_symbol *symbol = dispatch->symbol;
+    const struct clb_symbol *symbol = run->call->symbol;
     bool recovered = outcome->status != CLB_OK;
     if (recovered)
         clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next library computes the rest",
-                symbol->next.name, clb_status_name(outcome->status), dispatch->written,
-                dispatch->parts);
+                symbol->next.name, clb_status_name(outcome->status), run->written, run->parts);
     double begin = calls_are_observed() ? clb_now() : 0;
-    bool next_used = dispatch->type->complete(dispatch, outcome->status);
-    close_lapacke(dispatch, true);
+    bool next_used = run->ops->complete(run, outcome->status);
+    close_lapacke(run, true);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
     /* An algorithm that left all the work to the next library has not used the device. */
-    if (!recovered && dispatch->share <= 0) {
-        decline(dispatch, CLB_REASON_COST, flops);
+    if (!recovered && run->share <= 0) {
+        decline(run, CLB_REASON_COST, flops);
         return;
     }
     if (clb_stats_wanted())
-        clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * dispatch->share,
+        clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * run->share,
                            outcome->seconds, seconds_next);
     if (clb_log_wanted(CLB_LOG_DEBUG))
-        log_call(dispatch, recovered ? "recovered" : "device", outcome->kernel,
+        log_call(run, recovered ? "recovered" : "device", outcome->kernel,
                  outcome->seconds + seconds_next);
 }
 
-bool clb_route_dispatch(struct clb_dispatch *dispatch)
+bool clb_route(struct clb_call *call, struct clb_host_blas *host)
 {
+    const struct clb_symbol *symbol = call->symbol;
+    const struct clb_routine_info *routine = clb_routine_get(symbol->routine);
+    struct clb_run run = {.ops = families[symbol->routine],
+                          .call = call,
+                          .precision = routine->precision,
+                          .host = host};
+    struct clb_next_blas next;
+    call->routine = symbol->routine;
+    call->precision = routine->precision;
     clb_route_configure();
-    clb_next_declined = &dispatch->symbol->next;
-    if (is_declined_already(dispatch))
+    clb_next_declined = &symbol->next;
+    if (is_lapacke(&run))
+        clb_lapacke_decode(&run);
+    run.m = clb_call_size(call, routine->sizes[0]);
+    run.n = clb_call_size(call, routine->sizes[1]);
+    run.k = clb_call_size(call, routine->sizes[2]);
+    if (is_declined_already(&run))
         return false;
-    const struct clb_routine_info *routine = clb_routine_get(dispatch->symbol->routine);
-    double work = routine->work((double)dispatch->m, (double)dispatch->n, (double)dispatch->k);
-    bool counts = dispatch->m > 0 && dispatch->n > 0 && dispatch->k > 0;
-    double flops = counts ? work * clb_flops_per_work(routine->precision) : 0;
-    struct outcome outcome = {.reason = decide_early(dispatch, work)};
-    if (outcome.reason == CLB_REASONS)
-        outcome = run_on_device(dispatch, work);
-    if (outcome.reason != CLB_REASONS) {
-        close_lapacke(dispatch, false);
-        remember_declined(dispatch);
-        clb_next_declined = &dispatch->symbol->next;
-        return decline(dispatch, outcome.reason, flops);
+    double work = routine->work((double)run.m, (double)run.n, (double)run.k);
+    bool counts = run.m > 0 && run.n > 0 && run.k > 0;
+    double flops = counts ? work * clb_flops_per_work(run.precision) : 0;
+    struct outcome outcome = {.reason = decide_early(&run, work)};
+    if (outcome.reason == CLB_REASONS) {
+        if (host == NULL) {
+            clb_next_blas_open(&next, call, run.ops->main, run.ops->needs | 1U << run.ops->main);
+            run.host = &next.host;
+        }
+        run.host->work = call->work;
+        run.host->lwork = call->lwork;
+        outcome = run_on_device(&run, work);
     }
-    route_finish(dispatch, &outcome, flops);
-    return true;
+    bool computed = outcome.reason == CLB_REASONS;
+    if (computed) {
+        route_finish(&run, &outcome, flops);
+    } else {
+        close_lapacke(&run, false);
+        remember_declined(&run);
+        clb_next_declined = &symbol->next;
+        decline(&run, outcome.reason, flops);
+    }
+    clb_gemm_progress_free(&run.progress);
+    free(run.qr.tau);
+    free(run.pivots);
+    return computed;
 }

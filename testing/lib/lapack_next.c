@@ -9,24 +9,24 @@
 long next_getrf_calls, next_getrs_calls, next_getri_calls, next_inverse_calls;
 void (*next_getrf_hook)(void);
 
-static size_t call_getrf(const struct clb_target *target, const struct clb_getrf *p, int64_t *ipiv)
+static size_t call_getrf(const struct clb_host_blas *host, const struct clb_getrf *p, int64_t *ipiv)
 {
-    (void)target;
+    (void)host;
     next_getrf_calls++;
     if (next_getrf_hook != NULL)
         next_getrf_hook();
     return dense_next.getrf(&dense_next, p, ipiv);
 }
 
-static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
+static void call_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
 {
-    (void)target;
+    (void)host;
     dense_next.trsm(&dense_next, problem);
 }
 
-static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
+static void call_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
 {
-    (void)target;
+    (void)host;
     dense_next.gemm(&dense_next, problem);
 }
 
@@ -74,21 +74,19 @@ static void solve(const struct clb_getrs *p, const void *ipiv, bool wide)
     }
 }
 
-static void call_getrs_wide(const struct clb_target *target, const struct clb_getrs *problem,
+static void call_getrs_wide(const struct clb_host_blas *host, const struct clb_getrs *problem,
                             const void *ipiv)
 {
-    (void)target;
+    (void)host;
     solve(problem, ipiv, true);
 }
 
-static void call_getrs_narrow(const struct clb_target *target, const struct clb_getrs *problem,
+static void call_getrs_narrow(const struct clb_host_blas *host, const struct clb_getrs *problem,
                               const void *ipiv)
 {
-    (void)target;
+    (void)host;
     solve(problem, ipiv, false);
 }
-
-static const struct clb_target some_target;
 
 /* X with X*A = I, by rows of the identity, and the columns in order at last. */
 static void invert(const struct clb_getri *p, const void *ipiv, bool wide)
@@ -127,23 +125,23 @@ static void invert(const struct clb_getri *p, const void *ipiv, bool wide)
     free(x);
 }
 
-static size_t call_getri_wide(const struct clb_target *target, const struct clb_getri *problem,
-                              const void *ipiv, void *work, int64_t lwork)
+static size_t call_getri_wide(const struct clb_host_blas *host, const struct clb_getri *problem,
+                              const void *ipiv)
 {
-    (void)target;
-    if (lwork == -1)
-        memcpy(work, clb_scalar_one(problem->precision), clb_precision_size(problem->precision));
+    if (host->lwork == -1)
+        memcpy(host->work, clb_scalar_one(problem->precision),
+               clb_precision_size(problem->precision));
     else
         invert(problem, ipiv, true);
     return 0;
 }
 
-static size_t call_getri_narrow(const struct clb_target *target, const struct clb_getri *problem,
-                                const void *ipiv, void *work, int64_t lwork)
+static size_t call_getri_narrow(const struct clb_host_blas *host, const struct clb_getri *problem,
+                                const void *ipiv)
 {
-    (void)target;
-    if (lwork == -1)
-        memcpy(work, clb_scalar_one(problem->precision), clb_precision_size(problem->precision));
+    if (host->lwork == -1)
+        memcpy(host->work, clb_scalar_one(problem->precision),
+               clb_precision_size(problem->precision));
     else
         invert(problem, ipiv, false);
     return 0;
@@ -204,27 +202,19 @@ void lapack_next_inverse(const struct clb_inverse *p)
     free(t);
 }
 
-static size_t call_inverse(const struct clb_target *target, const struct clb_inverse *problem)
+static size_t call_inverse(const struct clb_host_blas *host, const struct clb_inverse *problem)
 {
-    (void)target;
+    (void)host;
     lapack_next_inverse(problem);
     return 0;
 }
 
-struct clb_next_lapack lapack_next_for(const struct clb_lu_call *call)
+struct clb_host_blas lapack_next_for(bool wide)
 {
-    return (struct clb_next_lapack){.getrf = &some_target,
-                                    .getrs = &some_target,
-                                    .getri = &some_target,
-                                    .potri = &some_target,
-                                    .trtri = &some_target,
-                                    .lauum = &some_target,
-                                    .trsm = &some_target,
-                                    .gemm = &some_target,
-                                    .call_getrf = call_getrf,
-                                    .call_getrs = call->wide ? call_getrs_wide : call_getrs_narrow,
-                                    .call_getri = call->wide ? call_getri_wide : call_getri_narrow,
-                                    .call_inverse = call_inverse,
-                                    .call_trsm = call_trsm,
-                                    .call_gemm = call_gemm};
+    return (struct clb_host_blas){.getrf = call_getrf,
+                                  .getrs = wide ? call_getrs_wide : call_getrs_narrow,
+                                  .getri = wide ? call_getri_wide : call_getri_narrow,
+                                  .inverse = call_inverse,
+                                  .trsm = call_trsm,
+                                  .gemm = call_gemm};
 }

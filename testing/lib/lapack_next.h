@@ -13,7 +13,7 @@ extern void (*next_getrf_hook)(void);
 void lapack_next_inverse(const struct clb_inverse *problem);
 extern long next_inverse_calls;
 
-/* What the interface would hand over with a call. */
-struct clb_next_lapack lapack_next_for(const struct clb_lu_call *call);
+/* For a call with integers of that width. */
+struct clb_host_blas lapack_next_for(bool wide);
 
 #endif

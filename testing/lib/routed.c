@@ -13,9 +13,9 @@ _Atomic long next_calls;
 _Atomic size_t next_entries;
 void (*next_hook)(void);
 
-static void fake_next(const struct clb_target *target, const struct clb_gemm *p)
+static void fake_next(const struct clb_host_blas *host, const struct clb_gemm *p)
 {
-    (void)target;
+    (void)host;
     next_calls++;
     next_entries += p->m * p->n;
     if (next_hook != NULL)
@@ -30,33 +30,41 @@ bool routed_gemm(const struct gemm_case *g)
     bool single = g->precision == CLB_S;
     struct clb_symbol *symbol =
         &clb_symbols[single ? CLB_SYMBOL_sgemm_plain : CLB_SYMBOL_dgemm_plain];
-    struct clb_gemm_call call = {
-        .problem = {.precision = g->precision,
-                    .transa = g->transa,
-                    .transb = g->transb,
-                    .alpha = single ? (const void *)&alpha_s : &g->alpha,
-                    .beta = single ? (const void *)&beta_s : &g->beta,
-                    .a = matrix_data(&g->a),
-                    .b = matrix_data(&g->b),
-                    .c = matrix_data(&g->c)},
+    struct clb_host_blas next = {.gemm = fake_next};
+    struct clb_call call = {
+        .symbol = symbol,
+        .precision = g->precision,
+        .transa = g->transa,
+        .transb = g->transb,
+        .alpha = single ? (const void *)&alpha_s : &g->alpha,
+        .beta = single ? (const void *)&beta_s : &g->beta,
+        .a = matrix_data(&g->a),
+        .b = matrix_data(&g->b),
+        .c = matrix_data(&g->c),
         .m = (int64_t)g->m,
         .n = (int64_t)g->n,
         .k = (int64_t)g->k,
         .lda = (int64_t)g->a.ld,
         .ldb = (int64_t)g->b.ld,
         .ldc = (int64_t)g->c.ld,
-        .layout_valid = true,
     };
-    if (clb_route_gemm(symbol, NULL, &call, fake_next))
+    if (clb_route(&call, &next))
         return true;
-    struct clb_gemm problem = call.problem;
-    problem.m = g->m;
-    problem.n = g->n;
-    problem.k = g->k;
-    problem.lda = g->a.ld;
-    problem.ldb = g->b.ld;
-    problem.ldc = g->c.ld;
-    fake_next(NULL, &problem);
+    const struct clb_gemm problem = {.precision = g->precision,
+                                     .transa = g->transa,
+                                     .transb = g->transb,
+                                     .m = g->m,
+                                     .n = g->n,
+                                     .k = g->k,
+                                     .alpha = call.alpha,
+                                     .a = call.a,
+                                     .lda = g->a.ld,
+                                     .b = call.b,
+                                     .ldb = g->b.ld,
+                                     .beta = call.beta,
+                                     .c = call.c,
+                                     .ldc = g->c.ld};
+    fake_next(&next, &problem);
     return false;
 }
 

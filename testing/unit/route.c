@@ -106,9 +106,9 @@ static void reason_small_and_cost_by_table(void *unused)
     expect_sums("sgemm_");
 }
 
-static void no_next(const struct clb_target *target, const struct clb_gemm *problem)
+static void no_next(const struct clb_host_blas *host, const struct clb_gemm *problem)
 {
-    (void)target;
+    (void)host;
     (void)problem;
     expect(false, "an invalid call was computed");
 }
@@ -136,26 +136,26 @@ static void reason_invalid(void *unused)
     };
     const double one = 1;
     double memory[100] = {0};
+    struct clb_host_blas next = {.gemm = no_next};
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
-        struct clb_gemm_call call = {.problem = {.precision = CLB_D,
-                                                 .transa = bad[i].transa,
-                                                 .transb = bad[i].transb,
-                                                 .alpha = &one,
-                                                 .beta = &one,
-                                                 .a = memory,
-                                                 .b = memory,
-                                                 .c = memory},
-                                     .m = bad[i].m,
-                                     .n = bad[i].n,
-                                     .k = bad[i].k,
-                                     .lda = bad[i].lda,
-                                     .ldb = bad[i].ldb,
-                                     .ldc = bad[i].ldc,
-                                     .layout_valid = bad[i].layout_valid};
-        expect(!clb_route_gemm(&clb_symbols[CLB_SYMBOL_dgemm_plain], NULL, &call, no_next),
-               "call %zu was taken", i);
+        struct clb_call call = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
+                                .transa = bad[i].transa,
+                                .transb = bad[i].transb,
+                                .alpha = &one,
+                                .beta = &one,
+                                .a = memory,
+                                .b = memory,
+                                .c = memory,
+                                .m = bad[i].m,
+                                .n = bad[i].n,
+                                .k = bad[i].k,
+                                .lda = bad[i].lda,
+                                .ldb = bad[i].ldb,
+                                .ldc = bad[i].ldc,
+                                .invalid = bad[i].layout_valid ? 0 : 'l'};
+        expect(!clb_route(&call, &next), "call %zu was taken", i);
     }
     expect_declined("dgemm_", "invalid", CLB_COUNT_OF(bad));
     expect(reported("dgemm_", "flops") >= 0, "negative flops");
@@ -336,9 +336,9 @@ struct product {
     struct dense a, b, c, expected;
 };
 
-static void next_gemm(const struct clb_target *target, const struct clb_gemm *problem)
+static void next_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
 {
-    (void)target;
+    (void)host;
     dense_next.gemm(&dense_next, problem);
 }
 
@@ -380,18 +380,25 @@ static void call_complex(const struct routed_failing *setting, long at)
     long double worst = 0;
     make_product(&x, setting->precision, &state);
     const struct clb_gemm *p = &x.problem;
-    struct clb_gemm_call call = {.problem = *p,
-                                 .m = (int64_t)p->m,
-                                 .n = (int64_t)p->n,
-                                 .k = (int64_t)p->k,
-                                 .lda = (int64_t)p->lda,
-                                 .ldb = (int64_t)p->ldb,
-                                 .ldc = (int64_t)p->ldc,
-                                 .layout_valid = true};
-    expect(clb_route_gemm(&clb_symbols[setting->precision == CLB_C ? CLB_SYMBOL_cgemm_plain
-                                                                   : CLB_SYMBOL_zgemm_plain],
-                          NULL, &call, next_gemm),
-           "call %ld: declined", at);
+    struct clb_call call = {
+        .symbol = &clb_symbols[setting->precision == CLB_C ? CLB_SYMBOL_cgemm_plain
+                                                           : CLB_SYMBOL_zgemm_plain],
+        .transa = p->transa,
+        .transb = p->transb,
+        .alpha = p->alpha,
+        .a = (void *)(uintptr_t)p->a,
+        .b = (void *)(uintptr_t)p->b,
+        .beta = p->beta,
+        .c = p->c,
+        .m = (int64_t)p->m,
+        .n = (int64_t)p->n,
+        .k = (int64_t)p->k,
+        .lda = (int64_t)p->lda,
+        .ldb = (int64_t)p->ldb,
+        .ldc = (int64_t)p->ldc,
+    };
+    struct clb_host_blas next = {.gemm = next_gemm};
+    expect(clb_route(&call, &next), "call %ld: declined", at);
     for (size_t j = 0; j < p->n; j++) {
         for (size_t i = 0; i < p->m; i++)
             worst = fmaxl(worst, cabsl(dense_get(&x.c, i, j) - dense_get(&x.expected, i, j)));

@@ -19,43 +19,36 @@ static void (*potrf_hook)(void); /* called by the next library's potrf */
 
 /* ---- the next library ------------------------------------------------------------------------ */
 
-static size_t call_potrf(const struct clb_target *target, const struct clb_potrf *problem)
+static size_t call_potrf(const struct clb_host_blas *host, const struct clb_potrf *problem)
 {
-    (void)target;
+    (void)host;
     next_potrf_calls++;
     if (potrf_hook != NULL)
         potrf_hook();
     return dense_next.potrf(&dense_next, problem);
 }
 
-static void call_trsm(const struct clb_target *target, const struct clb_trsm *problem)
+static void call_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
 {
-    (void)target;
+    (void)host;
     dense_next.trsm(&dense_next, problem);
 }
 
-static void call_gemm(const struct clb_target *target, const struct clb_gemm *problem)
+static void call_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
 {
-    (void)target;
+    (void)host;
     dense_next.gemm(&dense_next, problem);
 }
 
-static void call_potrs(const struct clb_target *target, const struct clb_potrs *problem)
+static void call_potrs(const struct clb_host_blas *host, const struct clb_potrs *problem)
 {
-    (void)target;
+    (void)host;
     next_potrs_calls++;
     dense_potrs(problem);
 }
 
-static const struct clb_target some_target;
-static const struct clb_next_lapack all_of_next = {.potrf = &some_target,
-                                                   .potrs = &some_target,
-                                                   .trsm = &some_target,
-                                                   .gemm = &some_target,
-                                                   .call_potrf = call_potrf,
-                                                   .call_potrs = call_potrs,
-                                                   .call_trsm = call_trsm,
-                                                   .call_gemm = call_gemm};
+static const struct clb_host_blas all_of_next = {
+    .potrf = call_potrf, .potrs = call_potrs, .trsm = call_trsm, .gemm = call_gemm};
 
 /* ---- systems --------------------------------------------------------------------------------- */
 
@@ -63,7 +56,7 @@ enum routine { POTRF, POTRS, POSV, ROUTINES };
 
 struct system {
     enum routine routine;
-    struct clb_chol_call call;
+    struct clb_call call;
     struct dense a, b, expected;
     int64_t info;
     size_t bad; /* the column of a pivot that is not positive, counted from 1; 0: none */
@@ -111,17 +104,16 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     dense_make_definite(&s->a, precision, n, 5, upper, 0, state);
     dense_make(&s->b, precision, n, nrhs, 5, &same);
     dense_make(&s->expected, precision, n, nrhs, 5, &again);
-    s->call = (struct clb_chol_call){.precision = precision,
-                                     .upper = upper,
-                                     .options_valid = true,
-                                     .n = (int64_t)n,
-                                     .nrhs = (int64_t)nrhs,
-                                     .lda = (int64_t)s->a.ld,
-                                     .ldb = (int64_t)s->b.ld,
-                                     .a = dense_data(&s->a),
-                                     .b = dense_data(&s->b),
-                                     .info = &s->info,
-                                     .wide = wide};
+    s->call = (struct clb_call){.precision = precision,
+                                .upper = upper,
+                                .n = (int64_t)n,
+                                .nrhs = (int64_t)nrhs,
+                                .lda = (int64_t)s->a.ld,
+                                .ldb = (int64_t)s->b.ld,
+                                .a = dense_data(&s->a),
+                                .b = dense_data(&s->b),
+                                .info = &s->info,
+                                .wide = wide};
     if (n > 0)
         make_expected(s);
     if (indefinite) {
@@ -139,18 +131,15 @@ static void free_system(struct system *s)
 }
 
 /* As the interface would; true when the route layer took the call. */
-static bool run_with(struct system *s, const struct clb_next_lapack *next)
+static bool run_with(struct system *s, struct clb_host_blas next)
 {
-    static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_chol_call *,
-                                         const struct clb_next_lapack *) = {
-        clb_route_potrf, clb_route_potrs, clb_route_posv};
-    next_potrf_calls = next_potrs_calls = 0;
-    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, next);
+    s->call.symbol = symbol_of(s->routine, s->call.precision);
+    return clb_route(&s->call, &next);
 }
 
 static bool run(struct system *s)
 {
-    return run_with(s, &all_of_next);
+    return run_with(s, all_of_next);
 }
 
 static void check_solution(const struct system *s, const char *what, long at)
@@ -263,8 +252,9 @@ static void reason_quick(void *unused)
     set_up("always");
     run_one(POTRS, CLB_D, 7, 7, 0);
     run_one(POSV, CLB_D, 7, 7, 0);
-    struct clb_chol_call call = {.precision = CLB_D, .options_valid = true, .lda = 1};
-    expect(!clb_route_potrf(symbol_of(POTRF, CLB_D), &call, &all_of_next), "n = 0");
+    struct clb_host_blas host = all_of_next;
+    struct clb_call call = {.symbol = symbol_of(POTRF, CLB_D), .lda = 1};
+    expect(!clb_route(&call, &host), "n = 0");
     expect_declined("dpotrf_", "quick", 1);
     expect_declined("dpotrs_", "quick", 1);
     expect_declined("dposv_", "quick", 1);
@@ -292,7 +282,7 @@ static void reason_invalid(void *unused)
         s.call.nrhs = bad[i].nrhs;
         s.call.lda = bad[i].lda;
         s.call.ldb = bad[i].ldb;
-        s.call.options_valid = bad[i].uplo;
+        s.call.invalid = bad[i].uplo ? 0 : 'u';
         expect(!run(&s) && s.info == UNSET && dense_intact_bits(&s.a) && dense_intact(&s.b),
                "call %zu was taken", i);
         free_system(&s);
@@ -309,13 +299,13 @@ static void reason_no_siblings(void *unused)
     set_up("always");
     for (int routine = POTRF; routine < ROUTINES; routine++) {
         struct system s;
-        struct clb_next_lapack next = all_of_next;
+        struct clb_host_blas next = all_of_next;
         if (routine == POTRF)
             next.gemm = NULL;
         else
             next.potrs = NULL;
         make_system(&s, (enum routine)routine, CLB_D, 30, 9, false, &seed);
-        expect(!run_with(&s, &next) && dense_intact_bits(&s.a), "routine %d was taken", routine);
+        expect(!run_with(&s, next) && dense_intact_bits(&s.a), "routine %d was taken", routine);
         free_system(&s);
     }
     expect_declined("dpotrf_", "cost", 1);

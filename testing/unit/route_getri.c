@@ -16,7 +16,7 @@
 static uint64_t seed;
 
 struct inverse {
-    struct clb_lu_call call;
+    struct clb_call call;
     struct dense a, factors; /* factors are what the call gets */
     int64_t ipiv[MOST], info;
     double work[2 * MOST];
@@ -77,9 +77,10 @@ static struct clb_symbol *symbol_of(clb_precision precision)
 
 static bool run(struct inverse *s)
 {
-    const struct clb_next_lapack next = lapack_next_for(&s->call);
+    struct clb_host_blas next = lapack_next_for(s->call.wide);
     next_getri_calls = 0;
-    return clb_route_getri(symbol_of(s->call.precision), &s->call, &next);
+    s->call.symbol = symbol_of(s->call.precision);
+    return clb_route(&s->call, &next);
 }
 
 static long double norm_of(const struct dense *x)

@@ -20,20 +20,15 @@ enum kind { TRTRI, LAUUM, POTRI, KINDS };
 
 static const struct routine {
     const char *name;
-    bool (*route)(struct clb_symbol *symbol, const struct clb_chol_call *call,
-                  const struct clb_next_lapack *next);
     clb_symbol_id symbol[CLB_PRECISIONS];
 } routines[KINDS] = {
     {"trtri",
-     clb_route_trtri,
      {CLB_SYMBOL_strtri_plain, CLB_SYMBOL_dtrtri_plain, CLB_SYMBOL_ctrtri_plain,
       CLB_SYMBOL_ztrtri_plain}},
     {"lauum",
-     clb_route_lauum,
      {CLB_SYMBOL_slauum_plain, CLB_SYMBOL_dlauum_plain, CLB_SYMBOL_clauum_plain,
       CLB_SYMBOL_zlauum_plain}},
     {"potri",
-     clb_route_potri,
      {CLB_SYMBOL_spotri_plain, CLB_SYMBOL_dpotri_plain, CLB_SYMBOL_cpotri_plain,
       CLB_SYMBOL_zpotri_plain}},
 };
@@ -43,7 +38,7 @@ static const double other = NAN;
 
 struct inverse {
     enum kind kind;
-    struct clb_chol_call call;
+    struct clb_call call;
     struct dense a;
     int64_t info;
 };
@@ -73,13 +68,12 @@ static void make(struct inverse *s, enum kind kind, clb_precision precision, siz
                  size_t pad, uint64_t *state)
 {
     *s = (struct inverse){.kind = kind, .info = -77};
-    s->call = (struct clb_chol_call){.precision = precision,
-                                     .upper = random_below(state, 2),
-                                     .options_valid = true,
-                                     .unit = kind == TRTRI && random_below(state, 3) == 0,
-                                     .n = (int64_t)n,
-                                     .info = &s->info,
-                                     .wide = random_below(state, 2)};
+    s->call = (struct clb_call){.precision = precision,
+                                .upper = random_below(state, 2),
+                                .unit = kind == TRTRI && random_below(state, 3) == 0,
+                                .n = (int64_t)n,
+                                .info = &s->info,
+                                .wide = random_below(state, 2)};
     dense_make(&s->a, precision, n, n, pad, state);
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < n; i++) {
@@ -100,10 +94,10 @@ static void make(struct inverse *s, enum kind kind, clb_precision precision, siz
 
 static bool run(struct inverse *s)
 {
-    const struct clb_lu_call lu = {.wide = s->call.wide};
-    const struct clb_next_lapack next = lapack_next_for(&lu);
+    struct clb_host_blas next = lapack_next_for(s->call.wide);
     next_inverse_calls = 0;
-    return routines[s->kind].route(symbol_of(s), &s->call, &next);
+    s->call.symbol = symbol_of(s);
+    return clb_route(&s->call, &next);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -387,9 +381,9 @@ static void declines(void *unused)
         do {
             make(&s, (enum kind)kind, CLB_D, 30, 0, 5, &seed);
         } while (s.call.unit);
-        s.call.options_valid = false;
+        s.call.invalid = 'u';
         expect_refused(&s, "invalid", ++invalid);
-        s.call.options_valid = true;
+        s.call.invalid = 0;
         s.call.lda = 29;
         expect_refused(&s, "invalid", ++invalid);
         s.call.lda = (int64_t)s.a.ld;

@@ -74,8 +74,7 @@ enum routine { GETRF, GETRS, GESV };
 /* The caller's matrices by rows are kept as their transposes. */
 struct system {
     enum routine routine;
-    struct clb_lu_call call;
-    struct clb_lapacke lapacke;
+    struct clb_call call;
     struct dense a, b, rows_a, rows_b;
     int64_t ipiv[MOST], info;
 };
@@ -86,20 +85,6 @@ static void copy_transposed(const struct dense *from, struct dense *to)
         for (size_t i = 0; i < from->rows; i++)
             dense_set(to, j, i, dense_get(from, i, j));
     }
-}
-
-/* As the interface does. */
-static int64_t add(struct system *s, clb_lapacke_use use, const struct dense *rows, void **at)
-{
-    *at = dense_data(rows);
-    s->lapacke.matrix[s->lapacke.count++] =
-        (struct clb_lapacke_matrix){.use = use,
-                                    .rows = (int64_t)rows->cols,
-                                    .cols = (int64_t)rows->rows,
-                                    .ld = (int64_t)rows->ld,
-                                    .at = at,
-                                    .ld_copied = (int64_t)rows->cols + 1};
-    return (int64_t)rows->cols + 1;
 }
 
 static void make_system(struct system *s, enum routine routine, clb_precision precision, size_t m,
@@ -117,19 +102,21 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     copy_transposed(&s->b, &s->rows_b);
     dense_remember(&s->rows_a);
     dense_remember(&s->rows_b);
-    s->lapacke = (struct clb_lapacke){.precision = precision, .by_rows = true, .checks = true};
-    s->call = (struct clb_lu_call){.lapacke = &s->lapacke,
-                                   .precision = precision,
-                                   .m = (int64_t)m,
-                                   .n = (int64_t)n,
-                                   .nrhs = (int64_t)nrhs,
-                                   .ipiv = s->ipiv,
-                                   .info = &s->info,
-                                   .wide = true};
-    s->call.lda =
-        add(s, routine == GETRS ? CLB_LAPACKE_IN : CLB_LAPACKE_INOUT, &s->rows_a, &s->call.a);
-    if (routine != GETRF)
-        s->call.ldb = add(s, CLB_LAPACKE_INOUT, &s->rows_b, &s->call.b);
+    s->call = (struct clb_call){.layout = CLB_ROW_MAJOR,
+                                .checks = true,
+                                .precision = precision,
+                                .m = (int64_t)m,
+                                .n = (int64_t)n,
+                                .nrhs = (int64_t)nrhs,
+                                .ipiv = s->ipiv,
+                                .info = &s->info,
+                                .wide = true};
+    s->call.a = dense_data(&s->rows_a);
+    s->call.lda = (int64_t)s->rows_a.ld;
+    if (routine != GETRF) {
+        s->call.b = dense_data(&s->rows_b);
+        s->call.ldb = (int64_t)s->rows_b.ld;
+    }
 }
 
 static void free_system(struct system *s)
@@ -149,11 +136,13 @@ static const clb_symbol_id high[CLB_PRECISIONS][3] = {IDS(s, lapacke), IDS(d, la
 
 static bool run_as(struct system *s, clb_symbol_id id)
 {
-    static bool (*const route[])(struct clb_symbol *, const struct clb_lu_call *,
-                                 const struct clb_next_lapack *) = {
-        clb_route_getrf, clb_route_getrs, clb_route_gesv};
-    const struct clb_next_lapack next = lapack_next_for(&s->call);
-    return route[s->routine](&clb_symbols[id], &s->call, &next);
+    struct clb_host_blas next = lapack_next_for(s->call.wide);
+    struct clb_call call = s->call;
+    call.symbol = &clb_symbols[id];
+    bool computed = clb_route(&call, &next);
+    s->call.a = call.a;
+    s->call.b = call.b;
+    return computed;
 }
 
 static bool run(struct system *s)
@@ -252,7 +241,7 @@ static void declines_nan(void *unused)
         clb_route_end_declined();
         expect(s.call.a == dense_data(&s.rows_a) && (s.routine == GETRF || dense_intact(&s.rows_b)),
                "call %d has changed something", i);
-        s.lapacke.checks = false;
+        s.call.checks = false;
         expect(run(&s), "call %d was declined although nobody looks", i);
         free_system(&s);
     }

@@ -14,7 +14,6 @@ static uint64_t seed;
 
 /* ---- the next library ------------------------------------------------------------------------ */
 
-static const struct clb_target target;
 static level3_routine current; /* what the next library's own function computes */
 static long own_calls, product_calls;
 static size_t largest_part; /* entries of C that it was asked for at once */
@@ -61,9 +60,9 @@ static void *expand(clb_precision precision, const void *a, size_t lda, size_t n
     return full;
 }
 
-static void next_gemm(const struct clb_target *from, const struct clb_gemm *problem)
+static void next_gemm(const struct clb_host_blas *from, const struct clb_gemm *problem)
 {
-    expect(from == &target, "another library");
+    (void)from;
     product_calls++;
     dense_next.gemm(&dense_next, problem);
 }
@@ -132,13 +131,13 @@ static void compute_triangle(const struct clb_blas3 *p, struct clb_gemm product,
     free(c);
 }
 
-static void next_own(const struct clb_target *from, const struct clb_blas3 *p)
+static void next_own(const struct clb_host_blas *from, const struct clb_blas3 *p)
 {
     const clb_scalar alpha = clb_scalar_get(p->precision, current == LEVEL3_HERK, p->alpha);
     const clb_scalar beta =
         clb_scalar_get(p->precision, current == LEVEL3_HERK || current == LEVEL3_HER2K, p->beta);
     const struct clb_gemm product = product_of(p, &alpha, &beta);
-    expect(from == &target, "another library");
+    (void)from;
     own_calls++;
     largest_part = clb_max(largest_part, p->m * p->n);
     if (current == LEVEL3_SYMM || current == LEVEL3_HEMM)
@@ -147,12 +146,12 @@ static void next_own(const struct clb_target *from, const struct clb_blas3 *p)
         compute_triangle(p, product, &alpha);
 }
 
-static void next_trmm(const struct clb_target *from, const struct clb_trsm *p)
+static void next_trmm(const struct clb_host_blas *from, const struct clb_trsm *p)
 {
     size_t n = p->right ? p->n : p->m, size = clb_precision_size(p->precision);
     char *a = expand(p->precision, p->a, p->lda, n, p->upper, false);
     char *b = malloc(p->m * p->n * size);
-    expect(from == &target, "another library");
+    (void)from;
     own_calls++;
     largest_part = clb_max(largest_part, p->m * p->n);
     for (size_t j = 0; j < n && p->unit; j++)
@@ -178,7 +177,7 @@ static void next_trmm(const struct clb_target *from, const struct clb_trsm *p)
     free(b);
 }
 
-static const struct clb_next_blas3 next = {&target, &target, next_own, next_gemm};
+static struct clb_host_blas next = {.level3 = next_own, .gemm = next_gemm, .trmm = next_trmm};
 
 static const char params[] = "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.slab=32";
 
@@ -206,30 +205,29 @@ static struct clb_symbol *symbol_of(level3_routine routine, clb_precision precis
     return &clb_symbols[ids[routine][precision]];
 }
 
-static struct clb_blas3_call call_of(const struct level3_case *x)
+static struct clb_call call_of(const struct level3_case *x)
 {
     const struct clb_level3 *p = &x->problem;
     bool right = p->b[0].shape != CLB_STRUCTURE_GENERAL;
     bool symm = x->routine == LEVEL3_SYMM || x->routine == LEVEL3_HEMM;
     bool rank = x->routine == LEVEL3_SYRK || x->routine == LEVEL3_HERK;
-    return (struct clb_blas3_call){
-        .problem = {.precision = p->precision,
-                    .right = right,
-                    .upper = symm ? (right ? p->b : p->a)->upper : p->region == CLB_REGION_UPPER,
-                    .transa = p->a[0].op,
-                    .transb = x->routine == LEVEL3_GEMMTR ? p->b[0].op : CLB_OP_N,
-                    .alpha = &p->alpha[0],
-                    .a = dense_data(&x->a),
-                    .b = rank ? NULL : dense_data(&x->b),
-                    .beta = &p->beta,
-                    .c = p->c},
-        .m = (int64_t)p->m,
-        .n = (int64_t)p->n,
-        .k = (int64_t)p->k,
-        .lda = (int64_t)x->a.ld,
-        .ldb = (int64_t)x->b.ld,
-        .ldc = (int64_t)p->ldc,
-        .options_valid = true};
+    return (struct clb_call){.symbol = symbol_of(x->routine, p->precision),
+                             .right = right,
+                             .upper = symm ? (right ? p->b : p->a)->upper
+                                           : p->region == CLB_REGION_UPPER,
+                             .transa = p->a[0].op,
+                             .transb = x->routine == LEVEL3_GEMMTR ? p->b[0].op : CLB_OP_N,
+                             .alpha = &p->alpha[0],
+                             .a = dense_data(&x->a),
+                             .b = rank ? NULL : dense_data(&x->b),
+                             .beta = &p->beta,
+                             .c = p->c,
+                             .m = (int64_t)p->m,
+                             .n = (int64_t)p->n,
+                             .k = (int64_t)p->k,
+                             .lda = (int64_t)x->a.ld,
+                             .ldb = (int64_t)x->b.ld,
+                             .ldc = (int64_t)p->ldc};
 }
 
 static bool route_trmm(const struct level3_case *x)
@@ -237,20 +235,19 @@ static bool route_trmm(const struct level3_case *x)
     const struct clb_level3 *p = &x->problem;
     bool right = p->b[0].shape != CLB_STRUCTURE_GENERAL;
     const struct clb_level3_operand *a = right ? p->b : p->a;
-    struct clb_trsm_call call = {.problem = {.precision = p->precision,
-                                             .right = right,
-                                             .upper = a->upper,
-                                             .unit = a->unit,
-                                             .trans = a->op,
-                                             .alpha = &p->alpha[0],
-                                             .a = a->data,
-                                             .b = p->c},
-                                 .m = (int64_t)p->m,
-                                 .n = (int64_t)p->n,
-                                 .lda = (int64_t)a->ld,
-                                 .ldb = (int64_t)p->ldc,
-                                 .options_valid = true};
-    return clb_route_trsm(symbol_of(LEVEL3_TRMM, p->precision), &target, &call, next_trmm);
+    struct clb_call call = {.symbol = symbol_of(LEVEL3_TRMM, p->precision),
+                            .right = right,
+                            .upper = a->upper,
+                            .unit = a->unit,
+                            .transa = a->op,
+                            .alpha = &p->alpha[0],
+                            .a = (void *)(uintptr_t)a->data,
+                            .b = p->c,
+                            .m = (int64_t)p->m,
+                            .n = (int64_t)p->n,
+                            .lda = (int64_t)a->ld,
+                            .ldb = (int64_t)p->ldc};
+    return clb_route(&call, &next);
 }
 
 static bool route(const struct level3_case *x)
@@ -258,8 +255,8 @@ static bool route(const struct level3_case *x)
     current = x->routine;
     if (x->routine == LEVEL3_TRMM)
         return route_trmm(x);
-    struct clb_blas3_call call = call_of(x);
-    return clb_route_blas3(symbol_of(x->routine, x->problem.precision), &call, &next);
+    struct clb_call call = call_of(x);
+    return clb_route(&call, &next);
 }
 
 static void check(const struct level3_case *x, bool computed, const char *what)
@@ -335,20 +332,19 @@ static void reason_quick(void *unused)
     for (size_t i = 0; i < CLB_COUNT_OF(calls); i++) {
         struct clb_symbol *symbol = symbol_of(calls[i].routine, CLB_Z);
         double before = reported(symbol->next.name, "quick");
-        struct clb_blas3_call call = {.problem = {.precision = CLB_Z,
-                                                  .alpha = calls[i].alpha,
-                                                  .a = memory,
-                                                  .b = memory,
-                                                  .beta = zero,
-                                                  .c = memory},
-                                      .m = calls[i].m,
-                                      .n = calls[i].n,
-                                      .k = calls[i].k,
-                                      .lda = 5,
-                                      .ldb = 5,
-                                      .ldc = 5,
-                                      .options_valid = true};
-        expect(!clb_route_blas3(symbol, &call, &next), "call %zu was taken", i);
+        struct clb_call call = {.symbol = symbol,
+                                .alpha = calls[i].alpha,
+                                .a = memory,
+                                .b = memory,
+                                .beta = zero,
+                                .c = memory,
+                                .m = calls[i].m,
+                                .n = calls[i].n,
+                                .k = calls[i].k,
+                                .lda = 5,
+                                .ldb = 5,
+                                .ldc = 5};
+        expect(!clb_route(&call, &next), "call %zu was taken", i);
         expect(reported(symbol->next.name, "quick") == before + 1, "call %zu is not quick", i);
     }
     expect(own_calls + product_calls == 0, "a declined call was computed");
@@ -406,51 +402,60 @@ static void reason_invalid(void *unused)
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
         struct clb_symbol *symbol = symbol_of(bad[i].routine, bad[i].precision);
         double before = reported(symbol->next.name, "invalid");
-        struct clb_blas3_call call = {.problem = {.precision = bad[i].precision,
-                                                  .right = bad[i].right,
-                                                  .transa = bad[i].transa,
-                                                  .transb = bad[i].transb,
-                                                  .alpha = one,
-                                                  .a = memory,
-                                                  .b = memory,
-                                                  .beta = one,
-                                                  .c = memory},
-                                      .m = bad[i].m,
-                                      .n = bad[i].n,
-                                      .k = bad[i].k,
-                                      .lda = bad[i].lda,
-                                      .ldb = bad[i].ldb,
-                                      .ldc = bad[i].ldc,
-                                      .options_valid = bad[i].options_valid};
-        expect(!clb_route_blas3(symbol, &call, &next), "call %zu was taken", i);
+        struct clb_call call = {.symbol = symbol,
+                                .right = bad[i].right,
+                                .transa = bad[i].transa,
+                                .transb = bad[i].transb,
+                                .alpha = one,
+                                .a = memory,
+                                .b = memory,
+                                .beta = one,
+                                .c = memory,
+                                .m = bad[i].m,
+                                .n = bad[i].n,
+                                .k = bad[i].k,
+                                .lda = bad[i].lda,
+                                .ldb = bad[i].ldb,
+                                .ldc = bad[i].ldc,
+                                .invalid = bad[i].options_valid ? 0 : 'u'};
+        expect(!clb_route(&call, &next), "call %zu was taken", i);
         expect(reported(symbol->next.name, "invalid") == before + 1, "call %zu is not invalid", i);
     }
     expect(own_calls + product_calls == 0, "an invalid call was computed");
 }
 
 /* Row-major calls are decoded to the other op, where the routine takes the one that is given. */
+/* The op by which a row-major call is computed. */
+static clb_op op_in_rows(clb_symbol_id symbol, clb_op op)
+{
+    static const double one[2] = {1, 0};
+    struct clb_call call = {.routine = clb_symbols[symbol].routine, .transa = op, .alpha = one};
+    clb_call_turn(&call);
+    return call.transa;
+}
+
 static void ops_in_rows(void *unused)
 {
     (void)unused;
-    expect(clb_blas3_op_in_rows(CLB_ROUTINE_dsyrk, CLB_OP_N) == CLB_OP_T, "dsyrk N");
-    expect(clb_blas3_op_in_rows(CLB_ROUTINE_dsyrk, CLB_OP_C) == CLB_OP_N, "dsyrk C");
-    expect(clb_blas3_op_in_rows(CLB_ROUTINE_zsyrk, CLB_OP_C) == CLB_OP_INVALID, "zsyrk C");
-    expect(clb_blas3_op_in_rows(CLB_ROUTINE_zsyr2k, CLB_OP_T) == CLB_OP_N, "zsyr2k T");
-    expect(clb_blas3_op_in_rows(CLB_ROUTINE_zherk, CLB_OP_N) == CLB_OP_C, "zherk N");
-    expect(clb_blas3_op_in_rows(CLB_ROUTINE_cher2k, CLB_OP_T) == CLB_OP_INVALID, "cher2k T");
-    expect(clb_blas3_op_in_rows(CLB_ROUTINE_ssyrk, CLB_OP_INVALID) == CLB_OP_INVALID, "ssyrk ?");
+    expect(op_in_rows(CLB_SYMBOL_dsyrk_plain, CLB_OP_N) == CLB_OP_T, "dsyrk N");
+    expect(op_in_rows(CLB_SYMBOL_dsyrk_plain, CLB_OP_C) == CLB_OP_N, "dsyrk C");
+    expect(op_in_rows(CLB_SYMBOL_zsyrk_plain, CLB_OP_C) == CLB_OP_INVALID, "zsyrk C");
+    expect(op_in_rows(CLB_SYMBOL_zsyr2k_plain, CLB_OP_T) == CLB_OP_N, "zsyr2k T");
+    expect(op_in_rows(CLB_SYMBOL_zherk_plain, CLB_OP_N) == CLB_OP_C, "zherk N");
+    expect(op_in_rows(CLB_SYMBOL_cher2k_plain, CLB_OP_T) == CLB_OP_INVALID, "cher2k T");
+    expect(op_in_rows(CLB_SYMBOL_ssyrk_plain, CLB_OP_INVALID) == CLB_OP_INVALID, "ssyrk ?");
 }
 
 /* Without a product to finish with, nothing is begun. */
 static void no_products(void *unused)
 {
-    const struct clb_next_blas3 alone = {&target, NULL, next_own, next_gemm};
+    struct clb_host_blas alone = {.level3 = next_own};
     struct level3_case x;
     (void)unused;
     routed_set_up("always", params);
     level3_make(&x, LEVEL3_SYRK, CLB_D, 30, &seed);
-    struct clb_blas3_call call = call_of(&x);
-    expect(!clb_route_blas3(symbol_of(LEVEL3_SYRK, CLB_D), &call, &alone), "taken");
+    struct clb_call call = call_of(&x);
+    expect(!clb_route(&call, &alone), "taken");
     check(&x, false, "declined");
     expect_declined("dsyrk_", "cost", 1);
     level3_free(&x);
@@ -552,12 +557,12 @@ static void build_failure(void *unused)
 
 static void compose(void *unused)
 {
-    const struct clb_next_blas3 none = {&target, &target, NULL, next_gemm};
+    struct clb_host_blas none = {.gemm = next_gemm};
     (void)unused;
     for (int i = 0; i < 24; i++) {
         struct level3_case x;
         level3_make(&x, LEVEL3_GEMMTR, (clb_precision)(i % CLB_PRECISIONS), 100, &seed);
-        struct clb_blas3_call call = call_of(&x);
+        struct clb_call call = call_of(&x);
         expect(clb_route_compose_gemmtr(&call, &none) == 0, "declined");
         check(&x, true, "composed");
         level3_free(&x);
@@ -567,18 +572,18 @@ static void compose(void *unused)
 
 static void positions(void *unused)
 {
-    static const struct clb_blas3_call right = {
-        .problem = {.precision = CLB_D, .transa = CLB_OP_N, .transb = CLB_OP_N},
-        .m = 5,
-        .n = 5,
-        .k = 4,
-        .lda = 5,
-        .ldb = 4,
-        .ldc = 5,
-        .options_valid = true};
-    const struct clb_next_blas3 none = {&target, &target, NULL, next_gemm};
+    const struct clb_call right = {.symbol = symbol_of(LEVEL3_GEMMTR, CLB_D),
+                                   .transa = CLB_OP_N,
+                                   .transb = CLB_OP_N,
+                                   .m = 5,
+                                   .n = 5,
+                                   .k = 4,
+                                   .lda = 5,
+                                   .ldb = 4,
+                                   .ldc = 5};
+    struct clb_host_blas none = {.gemm = next_gemm};
     (void)unused;
-    struct clb_blas3_call call = right;
+    struct clb_call call = right;
     call.ldc = 4;
     expect(clb_route_compose_gemmtr(&call, &none) == 13, "ldc");
     call.ldb = 3;
@@ -589,11 +594,11 @@ static void positions(void *unused)
     expect(clb_route_compose_gemmtr(&call, &none) == 5, "k");
     call.n = -1;
     expect(clb_route_compose_gemmtr(&call, &none) == 4, "n");
-    call.problem.transb = CLB_OP_INVALID;
+    call.transb = CLB_OP_INVALID;
     expect(clb_route_compose_gemmtr(&call, &none) == 3, "transb");
-    call.problem.transa = CLB_OP_INVALID;
+    call.transa = CLB_OP_INVALID;
     expect(clb_route_compose_gemmtr(&call, &none) == 2, "transa");
-    call.options_valid = false;
+    call.invalid = 'u';
     expect(clb_route_compose_gemmtr(&call, &none) == 1, "uplo");
     expect(product_calls == 0, "computed all the same");
 }

@@ -23,7 +23,7 @@ enum routine { GETRF, GETRS, GESV, ROUTINES };
 
 struct system {
     enum routine routine;
-    struct clb_lu_call call;
+    struct clb_call call;
     struct dense a, b, factors; /* factors: what getrs is given, over A's memory otherwise */
     int64_t ipiv[MOST + 2], info, given[MOST + 2];
     size_t zero; /* a column of zeros, counted from 1; 0: none */
@@ -73,18 +73,18 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     for (size_t i = 0; i < MOST + 2; i++)
         s->ipiv[i] = s->given[i] = UNSET;
     s->info = UNSET;
-    s->call = (struct clb_lu_call){.precision = precision,
-                                   .trans = (clb_op)random_below(state, 3),
-                                   .m = (int64_t)m,
-                                   .n = (int64_t)n,
-                                   .nrhs = (int64_t)nrhs,
-                                   .lda = (int64_t)clb_max(s->a.ld, 1),
-                                   .ldb = (int64_t)clb_max(s->b.ld, 1),
-                                   .a = dense_data(&s->a),
-                                   .b = dense_data(&s->b),
-                                   .ipiv = s->ipiv,
-                                   .info = &s->info,
-                                   .wide = wide};
+    s->call = (struct clb_call){.precision = precision,
+                                .transa = (clb_op)random_below(state, 3),
+                                .m = (int64_t)m,
+                                .n = (int64_t)n,
+                                .nrhs = (int64_t)nrhs,
+                                .lda = (int64_t)clb_max(s->a.ld, 1),
+                                .ldb = (int64_t)clb_max(s->b.ld, 1),
+                                .a = dense_data(&s->a),
+                                .b = dense_data(&s->b),
+                                .ipiv = s->ipiv,
+                                .info = &s->info,
+                                .wide = wide};
     if (routine != GETRS)
         return;
     dense_next.getrf(&dense_next, &(struct clb_getrf){precision, n, n, dense_data(&s->a), s->a.ld},
@@ -109,19 +109,17 @@ static void free_system(struct system *s)
 }
 
 /* As the interface would; true when the route layer took the call. */
-static bool run_with(struct system *s, const struct clb_next_lapack *next)
+static bool run_with(struct system *s, struct clb_host_blas *next)
 {
-    static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_lu_call *,
-                                         const struct clb_next_lapack *) = {
-        clb_route_getrf, clb_route_getrs, clb_route_gesv};
     dense_next_entries = 0;
     next_getrf_calls = next_getrs_calls = 0;
-    return route[s->routine](symbol_of(s->routine, s->call.precision), &s->call, next);
+    s->call.symbol = symbol_of(s->routine, s->call.precision);
+    return clb_route(&s->call, next);
 }
 
 static bool run(struct system *s)
 {
-    const struct clb_next_lapack next = lapack_next_for(&s->call);
+    struct clb_host_blas next = lapack_next_for(s->call.wide);
     return run_with(s, &next);
 }
 
@@ -186,7 +184,7 @@ static void check_system(const struct system *s, const char *what, long at)
     if (s->routine == GETRF || s->zero != 0)
         expect(dense_intact(&s->b), "%s %ld: B was written", what, at);
     else
-        check_solution(s, s->routine == GETRS ? s->call.trans : CLB_OP_N, what, at);
+        check_solution(s, s->routine == GETRS ? s->call.transa : CLB_OP_N, what, at);
 }
 
 static bool run_one(int routine, clb_precision precision, size_t m, size_t n, size_t nrhs)
@@ -297,7 +295,7 @@ static void reason_invalid(void *unused)
         s.call.nrhs = bad[i].nrhs;
         s.call.lda = bad[i].lda;
         s.call.ldb = bad[i].ldb;
-        s.call.trans = bad[i].trans;
+        s.call.transa = bad[i].trans;
         expect(!run(&s) && s.info == UNSET && dense_intact(&s.a) && dense_intact(&s.b),
                "call %zu was taken", i);
         free_system(&s);
@@ -334,18 +332,18 @@ static void reason_no_siblings(void *unused)
     (void)unused;
     set_up("always");
     make_system(&s, GETRF, CLB_D, 30, 30, 3, &seed);
-    struct clb_next_lapack next = lapack_next_for(&s.call);
+    struct clb_host_blas next = lapack_next_for(s.call.wide);
     next.trsm = NULL;
-    expect(!clb_route_getrf(symbol_of(GETRF, CLB_D), &s.call, &next), "taken");
+    expect(!run_with(&s, &next), "taken");
     expect_declined("dgetrf_", "cost", 1);
     make_system(&s, GESV, CLB_D, 30, 30, 3, &seed);
-    next = lapack_next_for(&s.call);
+    next = lapack_next_for(s.call.wide);
     next.getrs = NULL;
-    expect(!clb_route_gesv(symbol_of(GESV, CLB_D), &s.call, &next), "taken");
+    expect(!run_with(&s, &next), "taken");
     make_system(&s, GETRS, CLB_D, 30, 30, 3, &seed);
-    next = lapack_next_for(&s.call);
+    next = lapack_next_for(s.call.wide);
     next.getrs = NULL;
-    expect(!clb_route_getrs(symbol_of(GETRS, CLB_D), &s.call, &next), "taken");
+    expect(!run_with(&s, &next), "taken");
     expect_declined("dgesv_", "cost", 1);
     expect_declined("dgetrs_", "cost", 1);
 }
@@ -380,17 +378,17 @@ static void few_right_hand_sides(void *unused)
     float *b = calloc(n, sizeof *b);
     if (ipiv == NULL || b == NULL)
         return;
-    s.call = (struct clb_lu_call){.precision = CLB_S,
-                                  .m = (int64_t)n,
-                                  .n = (int64_t)n,
-                                  .nrhs = 1,
-                                  .lda = (int64_t)n,
-                                  .ldb = (int64_t)n,
-                                  .a = dense_data(&s.a),
-                                  .b = b,
-                                  .ipiv = ipiv,
-                                  .info = &info,
-                                  .wide = true};
+    s.call = (struct clb_call){.precision = CLB_S,
+                               .m = (int64_t)n,
+                               .n = (int64_t)n,
+                               .nrhs = 1,
+                               .lda = (int64_t)n,
+                               .ldb = (int64_t)n,
+                               .a = dense_data(&s.a),
+                               .b = b,
+                               .ipiv = ipiv,
+                               .info = &info,
+                               .wide = true};
     s.routine = GESV;
     expect(run(&s) && info == 0, "declined");
     expect(next_getrs_calls == 1, "the next library solved %ld times", next_getrs_calls);
@@ -406,7 +404,6 @@ static void few_right_hand_sides(void *unused)
 /* Without a threshold of the user's the table has one for each kind of work and of next library. */
 static void by_kind_of_next(void *unused)
 {
-    static const struct clb_target optimised = {.optimised = true};
     static const struct {
         enum routine routine;
         clb_precision precision;
@@ -440,9 +437,9 @@ static void by_kind_of_next(void *unused)
                                     .ipiv = ipiv,
                                     .info = &info,
                                     .wide = true}};
-        struct clb_next_lapack next = lapack_next_for(&s.call);
+        struct clb_host_blas next = lapack_next_for(s.call.wide);
         if (calls[i].optimised)
-            next.getrf = next.getrs = &optimised;
+            next.optimised = true;
         expect(!run_with(&s, &next) && info == UNSET, "call %zu was taken", i);
         expect_declined(calls[i].symbol, calls[i].reason, 1);
     }

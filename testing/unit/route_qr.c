@@ -15,53 +15,55 @@ static bool geqrt_fails;
 
 /* ---- the next library ------------------------------------------------------------------------ */
 
-/* The workspace is the caller's, of which some is used. */
-static void use_work(void *work, int64_t lwork, size_t least, size_t element)
+/* False for a query. The workspace is the caller's, of which some is used. */
+static bool use_work(const struct clb_host_blas *host, size_t least, clb_precision precision)
 {
-    expect(lwork >= (int64_t)least, "a workspace of %lld for %zu", (long long)lwork, least);
-    memset(work, 0, least * element);
+    const size_t element = clb_precision_size(precision);
+    if (host->lwork == -1) {
+        memcpy(host->work, clb_scalar_one(precision), element);
+        return false;
+    }
+    expect(host->lwork >= (int64_t)least, "a workspace of %lld for %zu", (long long)host->lwork,
+           least);
+    memset(host->work, 0, least * element);
+    return true;
 }
 
-static void call_geqrf(const struct clb_target *target, const struct clb_geqrf *p, void *tau,
-                       void *work, int64_t lwork)
+static void call_geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
 {
-    (void)target;
+    if (!use_work(host, p->n, p->precision))
+        return;
     next_geqrf_calls++;
-    use_work(work, lwork, p->n, clb_precision_size(p->precision));
     dense_qr_next.geqrf(&dense_qr_next, p, tau);
 }
 
-static bool call_geqrt(const struct clb_target *target, const struct clb_geqrf *p, void *tau)
+static bool call_geqrt(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
 {
-    (void)target;
+    (void)host;
     next_geqrt_calls++;
     if (!geqrt_fails)
         dense_qr_next.geqrf(&dense_qr_next, p, tau);
     return !geqrt_fails;
 }
 
-static void call_ormqr(const struct clb_target *target, const struct clb_ormqr *p, void *work,
-                       int64_t lwork)
+static void call_ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
 {
-    (void)target;
+    if (!use_work(host, p->right ? p->m : p->n, p->precision))
+        return;
     next_ormqr_calls++;
-    use_work(work, lwork, p->right ? p->m : p->n, clb_precision_size(p->precision));
     dense_qr_next.ormqr(&dense_qr_next, p);
 }
 
-static void call_orgqr(const struct clb_target *target, const struct clb_orgqr *p, void *work,
-                       int64_t lwork)
+static void call_orgqr(const struct clb_host_blas *host, const struct clb_orgqr *p)
 {
-    (void)target;
+    if (!use_work(host, p->n, p->precision))
+        return;
     next_orgqr_calls++;
-    use_work(work, lwork, p->n, clb_precision_size(p->precision));
     dense_orgqr(p);
 }
 
-static const struct clb_target some_target;
-static const struct clb_next_qr complete_next = {&some_target, &some_target, &some_target,
-                                                 &some_target, call_geqrf,   call_geqrt,
-                                                 call_ormqr,   call_orgqr};
+static const struct clb_host_blas complete_next = {
+    .geqrf = call_geqrf, .geqrt = call_geqrt, .ormqr = call_ormqr, .orgqr = call_orgqr};
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -69,8 +71,9 @@ enum routine { GEQRF, ORMQR, ORGQR, ROUTINES };
 
 struct call {
     enum routine routine;
-    struct clb_qr_call call;
-    struct clb_next_qr next;
+    struct clb_call call;
+    struct clb_host_blas next;
+    int32_t info;
     struct dense a, c, expected; /* expected: of C, or of A for orgqr */
     char *tau, *work;
     size_t tau_bytes, work_bytes;
@@ -100,6 +103,7 @@ static void make_arrays(struct call *c, size_t tau, size_t work)
     memset(c->work, 0x5a, c->work_bytes + 16);
     c->call.tau = c->tau;
     c->call.work = c->work;
+    c->call.info = &c->info;
     c->call.lwork = (int64_t)clb_max(work, 1);
 }
 
@@ -111,16 +115,15 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
     *c = (struct call){.routine = routine, .next = complete_next};
     dense_make(&c->a, precision, m, routine == ORMQR ? k : n, 5, state);
     dense_make(&c->c, precision, m, n, 5, state);
-    c->call = (struct clb_qr_call){.precision = precision,
-                                   .trans = real ? CLB_OP_T : CLB_OP_C,
-                                   .options_valid = true,
-                                   .m = (int64_t)m,
-                                   .n = (int64_t)n,
-                                   .k = (int64_t)k,
-                                   .lda = (int64_t)clb_max(c->a.ld, 1),
-                                   .ldc = (int64_t)clb_max(c->c.ld, 1),
-                                   .a = dense_data(&c->a),
-                                   .c = dense_data(&c->c)};
+    c->call = (struct clb_call){.precision = precision,
+                                .transa = real ? CLB_OP_T : CLB_OP_C,
+                                .m = (int64_t)m,
+                                .n = (int64_t)n,
+                                .k = (int64_t)k,
+                                .lda = (int64_t)clb_max(c->a.ld, 1),
+                                .ldc = (int64_t)clb_max(c->c.ld, 1),
+                                .a = dense_data(&c->a),
+                                .c = dense_data(&c->c)};
     make_arrays(c, routine == GEQRF ? clb_min(m, n) : k, n);
     if (routine == GEQRF)
         return;
@@ -135,7 +138,7 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
     }
     const struct clb_ormqr product = {precision,
                                       false,
-                                      c->call.trans,
+                                      c->call.transa,
                                       m,
                                       n,
                                       k,
@@ -164,11 +167,9 @@ static void free_call(struct call *c)
 
 static bool run(struct call *c)
 {
-    static bool (*const route[ROUTINES])(struct clb_symbol *, const struct clb_qr_call *,
-                                         const struct clb_next_qr *) = {
-        clb_route_geqrf, clb_route_ormqr, clb_route_orgqr};
     next_geqrf_calls = next_geqrt_calls = next_ormqr_calls = next_orgqr_calls = 0;
-    return route[c->routine](symbol_of(c->routine, c->call.precision), &c->call, &c->next);
+    c->call.symbol = symbol_of(c->routine, c->call.precision);
+    return clb_route(&c->call, &c->next);
 }
 
 static bool is_untouched(const char *bytes, size_t count)
@@ -331,9 +332,9 @@ static void reason_invalid(void *unused)
         c.call.lda = bad[i].lda;
         c.call.ldc = bad[i].ldc;
         c.call.lwork = bad[i].lwork;
-        c.call.trans = bad[i].trans;
+        c.call.transa = bad[i].trans;
         c.call.right = bad[i].right;
-        c.call.options_valid = !bad[i].bad_side;
+        c.call.invalid = bad[i].bad_side ? 's' : 0;
         expect(!run(&c), "call %zu was taken", i);
         check_declined(&c, "invalid", (long)i);
         free_call(&c);
@@ -352,7 +353,8 @@ static void reason_cost(void *unused)
     for (int routine = 0; routine < ROUTINES; routine++) {
         struct call c;
         make_call(&c, (enum routine)routine, CLB_C, 30, 30, 20, &seed);
-        c.next.ormqr = c.next.orgqr = NULL;
+        c.next.ormqr = NULL;
+        c.next.orgqr = NULL;
         expect(!run(&c), "taken");
         check_declined(&c, "no siblings", routine);
         free_call(&c);

@@ -16,9 +16,9 @@ struct system {
     struct dense a, b, expected;
 };
 
-static void next_trsm(const struct clb_target *target, const struct clb_trsm *problem)
+static void next_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
 {
-    (void)target;
+    (void)host;
     dense_next.trsm(&dense_next, problem);
 }
 
@@ -87,16 +87,6 @@ static void check_system(const struct system *s, const char *what, long at)
            what, at);
 }
 
-static struct clb_trsm_call call_of(const struct system *s)
-{
-    return (struct clb_trsm_call){.problem = s->problem,
-                                  .m = (int64_t)s->problem.m,
-                                  .n = (int64_t)s->problem.n,
-                                  .lda = (int64_t)s->problem.lda,
-                                  .ldb = (int64_t)s->problem.ldb,
-                                  .options_valid = true};
-}
-
 static struct clb_symbol *symbol_of(clb_precision precision)
 {
     static const clb_symbol_id ids[CLB_PRECISIONS] = {
@@ -105,11 +95,28 @@ static struct clb_symbol *symbol_of(clb_precision precision)
     return &clb_symbols[ids[precision]];
 }
 
+static struct clb_call call_of(const struct system *s)
+{
+    return (struct clb_call){.symbol = symbol_of(s->problem.precision),
+                             .right = s->problem.right,
+                             .upper = s->problem.upper,
+                             .unit = s->problem.unit,
+                             .transa = s->problem.trans,
+                             .alpha = s->problem.alpha,
+                             .a = (void *)(uintptr_t)s->problem.a,
+                             .b = s->problem.b,
+                             .m = (int64_t)s->problem.m,
+                             .n = (int64_t)s->problem.n,
+                             .lda = (int64_t)s->problem.lda,
+                             .ldb = (int64_t)s->problem.ldb};
+}
+
 /* As the interface would; true when the route layer took the call. */
 static bool run(const struct system *s)
 {
-    struct clb_trsm_call call = call_of(s);
-    if (clb_route_trsm(symbol_of(s->problem.precision), NULL, &call, next_trsm))
+    struct clb_host_blas next = {.trsm = next_trsm};
+    struct clb_call call = call_of(s);
+    if (clb_route(&call, &next))
         return true;
     next_trsm(NULL, &s->problem);
     return false;
@@ -174,17 +181,19 @@ static void reason_quick(void *unused)
         const double *alpha;
     } calls[] = {{0, 5, one}, {5, 0, one}, {5, 5, zero}};
     double memory[64] = {0};
+    struct clb_host_blas next = {.trsm = next_trsm};
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(calls); i++) {
-        struct clb_trsm_call call = {
-            .problem = {.precision = CLB_Z, .alpha = calls[i].alpha, .a = memory, .b = memory},
-            .m = calls[i].m,
-            .n = calls[i].n,
-            .lda = 5,
-            .ldb = 5,
-            .options_valid = true};
-        expect(!clb_route_trsm(symbol_of(CLB_Z), NULL, &call, next_trsm), "call %zu was taken", i);
+        struct clb_call call = {.symbol = symbol_of(CLB_Z),
+                                .alpha = calls[i].alpha,
+                                .a = memory,
+                                .b = memory,
+                                .m = calls[i].m,
+                                .n = calls[i].n,
+                                .lda = 5,
+                                .ldb = 5};
+        expect(!clb_route(&call, &next), "call %zu was taken", i);
     }
     expect_declined("ztrsm_", "quick", CLB_COUNT_OF(calls));
 }
@@ -201,20 +210,21 @@ static void reason_invalid(void *unused)
     };
     const double one = 1;
     double memory[64] = {0};
+    struct clb_host_blas next = {.trsm = next_trsm};
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
-        struct clb_trsm_call call = {.problem = {.precision = CLB_D,
-                                                 .right = bad[i].right,
-                                                 .alpha = &one,
-                                                 .a = memory,
-                                                 .b = memory},
-                                     .m = bad[i].m,
-                                     .n = bad[i].n,
-                                     .lda = bad[i].lda,
-                                     .ldb = bad[i].ldb,
-                                     .options_valid = bad[i].options_valid};
-        expect(!clb_route_trsm(symbol_of(CLB_D), NULL, &call, next_trsm), "call %zu was taken", i);
+        struct clb_call call = {.symbol = symbol_of(CLB_D),
+                                .right = bad[i].right,
+                                .alpha = &one,
+                                .a = memory,
+                                .b = memory,
+                                .m = bad[i].m,
+                                .n = bad[i].n,
+                                .lda = bad[i].lda,
+                                .ldb = bad[i].ldb,
+                                .invalid = bad[i].options_valid ? 0 : 'u'};
+        expect(!clb_route(&call, &next), "call %zu was taken", i);
     }
     expect_declined("dtrsm_", "invalid", CLB_COUNT_OF(bad));
     expect(dense_next_entries == 0, "an invalid call was computed");

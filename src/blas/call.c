@@ -1,0 +1,245 @@
+/* Checks, log text and row-major forms of calls, by the signatures of routines.def. */
+#include "routines.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- scalars and integers -------------------------------------------------------------------- */
+
+clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value)
+{
+    clb_scalar scalar = {.d = {0, 0}};
+    bool pair = clb_precision_parts(precision) == 2 && !real;
+    if (clb_precision_real_size(precision) == sizeof(float)) {
+        scalar.s[0] = ((const float *)value)[0];
+        scalar.s[1] = pair ? ((const float *)value)[1] : 0;
+    } else {
+        scalar.d[0] = ((const double *)value)[0];
+        scalar.d[1] = pair ? ((const double *)value)[1] : 0;
+    }
+    return scalar;
+}
+
+clb_scalar clb_scalar_conjugate(clb_precision precision, clb_scalar scalar)
+{
+    if (clb_precision_real_size(precision) == sizeof(float))
+        scalar.s[1] = -scalar.s[1];
+    else
+        scalar.d[1] = -scalar.d[1];
+    return scalar;
+}
+
+bool clb_scalar_is_zero(clb_precision precision, const void *value)
+{
+    const clb_scalar scalar = clb_scalar_get(precision, false, value);
+    if (clb_precision_real_size(precision) == sizeof(float))
+        return scalar.s[0] == 0 && scalar.s[1] == 0;
+    return scalar.d[0] == 0 && scalar.d[1] == 0;
+}
+
+int64_t clb_integer_get(const void *array, size_t index, bool wide)
+{
+    return wide ? ((const int64_t *)array)[index] : ((const int32_t *)array)[index];
+}
+
+void clb_integer_set(void *array, size_t index, bool wide, int64_t value)
+{
+    if (wide)
+        ((int64_t *)array)[index] = value;
+    else
+        ((int32_t *)array)[index] = (int32_t)value;
+}
+
+/* ---- sizes and shapes ------------------------------------------------------------------------ */
+
+bool clb_routine_has_flag(clb_routine routine, char flag)
+{
+    return strchr(clb_routine_get(routine)->flags, flag) != NULL;
+}
+
+int64_t clb_call_size(const struct clb_call *call, char letter)
+{
+    switch (letter) {
+    case 'm':
+        return call->m;
+    case 'n':
+        return call->n;
+    case 'k':
+        return call->k;
+    case 'r':
+        return call->nrhs;
+    case 'o':
+        return call->right ? call->n : call->m;
+    case 'e':
+        return call->right ? call->m : call->n;
+    default:
+        return call->m < call->n ? call->m : call->n;
+    }
+}
+
+bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape)
+{
+    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    const char *at = routine->shapes;
+    for (const char *s = routine->signature; *s != '\0'; s++) {
+        if (*s != 'A' && *s != 'B' && *s != 'C')
+            continue;
+        if (*s == matrix) {
+            const bool turned = (at[3] == 't' && call->transa != CLB_OP_N) ||
+                                (at[3] == 'T' && call->transb != CLB_OP_N);
+            *shape = (struct clb_shape){.rows = clb_call_size(call, at[turned ? 2 : 1]),
+                                        .cols = clb_call_size(call, at[turned ? 1 : 2]),
+                                        .written = at[0] == '>',
+                                        .triangle = at[3] == 'u'};
+            return true;
+        }
+        at += strcspn(at, " ");
+        at += *at == ' ';
+    }
+    return false;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static char letter_of_op(clb_op op)
+{
+    return op == CLB_OP_N ? 'N' : op == CLB_OP_T ? 'T' : op == CLB_OP_C ? 'C' : '?';
+}
+
+static bool is_in_limits(const struct clb_call *call, char size)
+{
+    const char *limits = clb_routine_get(call->routine)->limits;
+    for (; *limits != '\0'; limits += limits[2] == ' ' ? 3 : 2) {
+        if (limits[0] == size && clb_call_size(call, size) > clb_call_size(call, limits[1]))
+            return false;
+    }
+    return true;
+}
+
+static bool is_ld_valid(const struct clb_call *call, char matrix)
+{
+    struct clb_shape shape;
+    int64_t ld = matrix == 'A' ? call->lda : matrix == 'B' ? call->ldb : call->ldc;
+    return clb_call_shape(call, matrix, &shape) && clb_ld_is_valid(ld, shape.rows);
+}
+
+static bool is_argument_valid(const struct clb_call *call, char letter)
+{
+    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    switch (letter) {
+    case 't':
+        return strchr(routine->trans, letter_of_op(call->transa)) != NULL;
+    case 'T':
+        return strchr(routine->trans, letter_of_op(call->transb)) != NULL;
+    case 'm':
+    case 'n':
+    case 'k':
+    case 'r':
+        return clb_call_size(call, letter) >= 0 && is_in_limits(call, letter);
+    case 'A':
+    case 'B':
+    case 'C':
+        return is_ld_valid(call, letter);
+    case 'w':
+        return call->lwork == -1 ||
+               clb_ld_is_valid(call->lwork, clb_call_size(call, routine->sizes[1]));
+    default:
+        return call->invalid != letter;
+    }
+}
+
+int clb_call_first_wrong(const struct clb_call *call)
+{
+    int position = 1;
+    if (call->invalid == 'l')
+        return position;
+    for (const char *s = clb_routine_get(call->routine)->signature; *s != '\0'; s++, position++) {
+        /* A leading dimension is behind its matrix, and LWORK behind WORK. */
+        const bool pair = *s == 'A' || *s == 'B' || *s == 'C' || *s == 'w';
+        position += pair;
+        if (!is_argument_valid(call, *s))
+            return position;
+    }
+    return 0;
+}
+
+bool clb_call_is_quick(const struct clb_call *call)
+{
+    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    for (const char *s = routine->signature; *s != '\0'; s++) {
+        if (strchr("mnkr", *s) != NULL && clb_call_size(call, *s) == 0)
+            return true;
+        if (*s == '*') {
+            const clb_scalar alpha = clb_scalar_get(
+                routine->precision, clb_routine_has_flag(call->routine, '*'), call->alpha);
+            if (clb_scalar_is_zero(routine->precision, &alpha))
+                return true;
+        }
+    }
+    return false;
+}
+
+void clb_call_describe(const struct clb_call *call, char *text, size_t size)
+{
+    const char *signature = clb_routine_get(call->routine)->signature;
+    struct {
+        char letters[8];
+        size_t count;
+    } options = {{0}, 0};
+    for (const char *s = signature; *s != '\0'; s++) {
+        if (strchr("sudtT", *s) == NULL)
+            continue;
+        options.letters[options.count++] = (char)(*s == 's'   ? (call->right ? 'R' : 'L')
+                                                  : *s == 'u' ? (call->upper ? 'U' : 'L')
+                                                  : *s == 'd' ? (call->unit ? 'U' : 'N')
+                                                  : *s == 't' ? letter_of_op(call->transa)
+                                                              : letter_of_op(call->transb));
+    }
+    int length = snprintf(text, size, "%s", options.letters);
+    for (const char *s = signature; *s != '\0' && (size_t)length < size; s++) {
+        if (strchr("mnkr", *s) != NULL)
+            length += snprintf(text + length, size - (size_t)length, "%s%.1s%s=%lld",
+                               length > 0 ? " " : "", *s == 'r' ? "n" : s, *s == 'r' ? "rhs" : "",
+                               (long long)clb_call_size(call, *s));
+    }
+}
+
+/* ---- row-major calls of BLAS ----------------------------------------------------------------- */
+
+/* Read as column-major, the memory of a row-major call has the transposes of its matrices.
+ *
+ * A product C = op(A)*op(B) is C^T = op(B)^T * op(A)^T. A symmetric, Hermitian or triangular A has
+ * its other triangle stored; on one side of B it is on the other side of B^T. C = A*A^T, or its
+ * triangle, is computed by the other op; if it is Hermitian, C^T is conj(C), and alpha*A*B^H
+ * becomes alpha*conj(A)*B^T, which is the second product of the call with A^T and B^T: its alpha is
+ * conjugated. */
+void clb_call_turn(struct clb_call *call)
+{
+    const struct clb_call old = *call;
+    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    const bool hermitian = clb_routine_has_flag(call->routine, 'h');
+    call->upper = !old.upper;
+    call->right = !old.right;
+    if (clb_signature_has(call, 'm')) {
+        call->m = old.n;
+        call->n = old.m;
+    }
+    if (clb_signature_has(call, 'T')) {
+        call->transa = old.transb;
+        call->transb = old.transa;
+        call->a = old.b;
+        call->b = old.a;
+        call->lda = old.ldb;
+        call->ldb = old.lda;
+    } else if (clb_signature_has(call, 't') && !clb_signature_has(call, 's')) {
+        if (strchr(routine->trans, letter_of_op(old.transa)) == NULL)
+            call->transa = CLB_OP_INVALID;
+        else
+            call->transa = old.transa != CLB_OP_N ? CLB_OP_N : hermitian ? CLB_OP_C : CLB_OP_T;
+        if (hermitian && clb_signature_has(call, 'B')) {
+            call->turned = clb_scalar_conjugate(
+                routine->precision, clb_scalar_get(routine->precision, false, old.alpha));
+            call->alpha = &call->turned;
+        }
+    }
+}

@@ -1,0 +1,580 @@
+/* Calls of the next library's functions by the shim itself: for the algorithms, and for parts of a
+ * result that the device has not computed.
+ *
+ * Arguments are passed as the signature in routines.def says. In the ABIs of x86-64 and AArch64
+ * integers and addresses travel in one sequence of registers and 8-byte stack slots and
+ * floating-point numbers in another, and a function ignores arguments behind its last one. So one
+ * type of function for each of float and double serves all routines. */
+#include "next.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+enum { ARGUMENTS = 16 };
+
+#define PARAMETERS                                                                                 \
+    uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,        \
+        uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
+#define LIST(a)                                                                                    \
+    (a)[0], (a)[1], (a)[2], (a)[3], (a)[4], (a)[5], (a)[6], (a)[7], (a)[8], (a)[9], (a)[10],       \
+        (a)[11], (a)[12], (a)[13], (a)[14], (a)[15]
+
+typedef void with_floats(PARAMETERS, float, float);
+typedef void with_doubles(PARAMETERS, double, double);
+
+/* An integer to be passed by reference: the low half is the 32-bit value on little-endian machines,
+ * and the upper half is read by 64-bit libraries only. */
+union integer {
+    int64_t wide;
+    int32_t narrow;
+};
+
+struct arguments {
+    clb_abi abi;
+    bool wide;
+    uintptr_t list[ARGUMENTS];
+    size_t count, letters, floating_count;
+    union integer integers[ARGUMENTS];
+    clb_scalar floating[2];
+};
+
+static void add_address(struct arguments *to, const void *address)
+{
+    to->list[to->count++] = (uintptr_t)address;
+}
+
+static void add_integer(struct arguments *to, int64_t value)
+{
+    union integer *integer = &to->integers[to->count];
+    if (to->wide)
+        integer->wide = value;
+    else
+        integer->narrow = (int32_t)value;
+    if (to->abi == CLB_ABI_C)
+        to->list[to->count++] = (uintptr_t)value;
+    else
+        add_address(to, integer);
+}
+
+/* An option: its letter, or CBLAS's number. */
+static void add_option(struct arguments *to, const char *letter, int number)
+{
+    to->letters++;
+    if (to->abi == CLB_ABI_C)
+        to->list[to->count++] = (uintptr_t)number;
+    else
+        add_address(to, letter);
+}
+
+static void add_op(struct arguments *to, clb_op op)
+{
+    enum { NO_TRANS = 111, TRANS = 112, CONJ_TRANS = 113 };
+    add_option(to,
+               op == CLB_OP_N   ? "N"
+               : op == CLB_OP_T ? "T"
+                                : "C",
+               op == CLB_OP_N   ? NO_TRANS
+               : op == CLB_OP_T ? TRANS
+                                : CONJ_TRANS);
+}
+
+static void add_scalar(struct arguments *to, const struct clb_routine_info *routine, bool real,
+                       const void *scalar)
+{
+    if (to->abi == CLB_ABI_C && (real || clb_precision_parts(routine->precision) == 1))
+        to->floating[to->floating_count++] = clb_scalar_get(routine->precision, true, scalar);
+    else
+        add_address(to, scalar);
+}
+
+static void add_matrix(struct arguments *to, const void *matrix, int64_t ld)
+{
+    add_address(to, matrix);
+    add_integer(to, ld);
+}
+
+static void add_argument(struct arguments *to, const struct clb_routine_info *routine,
+                         const struct clb_call *x, char letter)
+{
+    enum { UPPER = 121, LOWER = 122, NON_UNIT = 131, UNIT = 132, LEFT = 141, RIGHT = 142 };
+    switch (letter) {
+    case 's':
+        add_option(to, x->right ? "R" : "L", x->right ? RIGHT : LEFT);
+        break;
+    case 'u':
+        add_option(to, x->upper ? "U" : "L", x->upper ? UPPER : LOWER);
+        break;
+    case 'd':
+        add_option(to, x->unit ? "U" : "N", x->unit ? UNIT : NON_UNIT);
+        break;
+    case 't':
+        add_op(to, x->transa);
+        break;
+    case 'T':
+        add_op(to, x->transb);
+        break;
+    case '*':
+        add_scalar(to, routine, strchr(routine->flags, '*') != NULL, x->alpha);
+        break;
+    case '+':
+        add_scalar(to, routine, strchr(routine->flags, '+') != NULL, x->beta);
+        break;
+    case 'A':
+        add_matrix(to, x->a, x->lda);
+        break;
+    case 'B':
+        add_matrix(to, x->b, x->ldb);
+        break;
+    case 'C':
+        add_matrix(to, x->c, x->ldc);
+        break;
+    case 'p':
+        add_address(to, x->ipiv);
+        break;
+    case 'q':
+        add_address(to, x->tau);
+        break;
+    case 'w':
+        add_matrix(to, x->work, x->lwork);
+        break;
+    case 'i':
+        add_address(to, x->info);
+        break;
+    default:
+        add_integer(to, clb_call_size(x, letter));
+    }
+}
+
+/* Call a function of the next library; returns info >= 0 where it has one. */
+static size_t call_function(const struct clb_target *target, clb_abi abi, struct clb_call *x)
+{
+    const struct clb_routine_info *routine = clb_routine_get(x->routine);
+    union integer info = {.wide = 0};
+    struct arguments to = {.abi = abi, .wide = target->ilp64};
+    x->info = &info;
+    if (abi == CLB_ABI_C)
+        to.list[to.count++] = CLB_COL_MAJOR;
+    for (const char *s = routine->signature; *s != '\0'; s++)
+        add_argument(&to, routine, x, *s);
+    /* The lengths of Fortran's character arguments. */
+    for (size_t i = 0; abi != CLB_ABI_C && i < to.letters; i++)
+        to.list[to.count++] = 1;
+    if (clb_precision_real_size(routine->precision) == sizeof(float))
+        ((with_floats *)target->function)(LIST(to.list), to.floating[0].s[0], to.floating[1].s[0]);
+    else
+        ((with_doubles *)target->function)(LIST(to.list), to.floating[0].d[0], to.floating[1].d[0]);
+    int64_t result = to.wide ? info.wide : info.narrow;
+    return result > 0 ? (size_t)result : 0;
+}
+
+/* ---- the functions of struct clb_host_blas --------------------------------------------------- */
+
+static size_t call_host(const struct clb_host_blas *host, clb_host_function function,
+                        struct clb_call x)
+{
+    const struct clb_next_blas *next = host->context;
+    x.routine = next->routine[function];
+    x.work = host->work;
+    x.lwork = host->lwork;
+    return call_function(next->target[function], next->abi, &x);
+}
+
+/* Problems do not write to what they have as constant. */
+static void *writable(const void *memory)
+{
+    return (void *)(uintptr_t)memory;
+}
+
+static void host_gemm(const struct clb_host_blas *host, const struct clb_gemm *p)
+{
+    call_host(host, CLB_HOST_GEMM,
+              (struct clb_call){.transa = p->transa,
+                                .transb = p->transb,
+                                .m = (int64_t)p->m,
+                                .n = (int64_t)p->n,
+                                .k = (int64_t)p->k,
+                                .alpha = p->alpha,
+                                .a = writable(p->a),
+                                .lda = (int64_t)p->lda,
+                                .b = writable(p->b),
+                                .ldb = (int64_t)p->ldb,
+                                .beta = p->beta,
+                                .c = p->c,
+                                .ldc = (int64_t)p->ldc});
+}
+
+static void host_level3(const struct clb_host_blas *host, const struct clb_blas3 *p)
+{
+    call_host(host, CLB_HOST_LEVEL3,
+              (struct clb_call){.right = p->right,
+                                .upper = p->upper,
+                                .transa = p->transa,
+                                .transb = p->transb,
+                                .m = (int64_t)p->m,
+                                .n = (int64_t)p->n,
+                                .k = (int64_t)p->k,
+                                .alpha = p->alpha,
+                                .a = writable(p->a),
+                                .lda = (int64_t)p->lda,
+                                .b = writable(p->b),
+                                .ldb = (int64_t)p->ldb,
+                                .beta = p->beta,
+                                .c = p->c,
+                                .ldc = (int64_t)p->ldc});
+}
+
+static struct clb_call triangle_call(const struct clb_trsm *p)
+{
+    return (struct clb_call){.right = p->right,
+                             .upper = p->upper,
+                             .unit = p->unit,
+                             .transa = p->trans,
+                             .m = (int64_t)p->m,
+                             .n = (int64_t)p->n,
+                             .alpha = p->alpha,
+                             .a = writable(p->a),
+                             .lda = (int64_t)p->lda,
+                             .b = p->b,
+                             .ldb = (int64_t)p->ldb};
+}
+
+static void host_trsm(const struct clb_host_blas *host, const struct clb_trsm *p)
+{
+    call_host(host, CLB_HOST_TRSM, triangle_call(p));
+}
+
+static void host_trmm(const struct clb_host_blas *host, const struct clb_trsm *p)
+{
+    call_host(host, CLB_HOST_TRMM, triangle_call(p));
+}
+
+/* Widen 32-bit integers in the first half of an array to 64-bit ones, from last to first. */
+static void widen_in_place(int64_t *array, size_t count)
+{
+    for (size_t i = count; i-- > 0;) {
+        int32_t value;
+        memcpy(&value, (const char *)array + i * sizeof value, sizeof value);
+        array[i] = value;
+    }
+}
+
+static size_t host_getrf(const struct clb_host_blas *host, const struct clb_getrf *p, int64_t *ipiv)
+{
+    const struct clb_next_blas *next = host->context;
+    size_t info = call_host(host, CLB_HOST_GETRF,
+                            (struct clb_call){.m = (int64_t)p->m,
+                                              .n = (int64_t)p->n,
+                                              .a = p->a,
+                                              .lda = (int64_t)p->lda,
+                                              .ipiv = ipiv});
+    if (!next->target[CLB_HOST_GETRF]->ilp64)
+        widen_in_place(ipiv, clb_min(p->m, p->n));
+    return info;
+}
+
+static void host_getrs(const struct clb_host_blas *host, const struct clb_getrs *p,
+                       const void *ipiv)
+{
+    call_host(host, CLB_HOST_GETRS,
+              (struct clb_call){.transa = p->trans,
+                                .n = (int64_t)p->n,
+                                .nrhs = (int64_t)p->nrhs,
+                                .a = writable(p->a),
+                                .lda = (int64_t)p->lda,
+                                .ipiv = writable(ipiv),
+                                .b = p->b,
+                                .ldb = (int64_t)p->ldb});
+}
+
+static size_t host_getri(const struct clb_host_blas *host, const struct clb_getri *p,
+                         const void *ipiv)
+{
+    return call_host(
+        host, CLB_HOST_GETRI,
+        (struct clb_call){
+            .n = (int64_t)p->n, .a = p->a, .lda = (int64_t)p->lda, .ipiv = writable(ipiv)});
+}
+
+static size_t host_potrf(const struct clb_host_blas *host, const struct clb_potrf *p)
+{
+    return call_host(host, CLB_HOST_POTRF,
+                     (struct clb_call){
+                         .upper = p->upper, .n = (int64_t)p->n, .a = p->a, .lda = (int64_t)p->lda});
+}
+
+static void host_potrs(const struct clb_host_blas *host, const struct clb_potrs *p)
+{
+    call_host(host, CLB_HOST_POTRS,
+              (struct clb_call){.upper = p->upper,
+                                .n = (int64_t)p->n,
+                                .nrhs = (int64_t)p->nrhs,
+                                .a = writable(p->a),
+                                .lda = (int64_t)p->lda,
+                                .b = p->b,
+                                .ldb = (int64_t)p->ldb});
+}
+
+static size_t host_inverse(const struct clb_host_blas *host, const struct clb_inverse *p)
+{
+    return call_host(host, CLB_HOST_INVERSE,
+                     (struct clb_call){.upper = p->upper,
+                                       .unit = p->unit,
+                                       .n = (int64_t)p->n,
+                                       .a = p->a,
+                                       .lda = (int64_t)p->lda});
+}
+
+static void host_geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
+{
+    call_host(
+        host, CLB_HOST_GEQRF,
+        (struct clb_call){
+            .m = (int64_t)p->m, .n = (int64_t)p->n, .a = p->a, .lda = (int64_t)p->lda, .tau = tau});
+}
+
+/* LAPACK accepts neither 'T' for complex reflectors nor 'C' for real ones. */
+static void host_ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
+{
+    const bool real = clb_precision_parts(p->precision) == 1;
+    call_host(host, CLB_HOST_ORMQR,
+              (struct clb_call){.right = p->right,
+                                .transa = p->trans == CLB_OP_N ? CLB_OP_N
+                                          : real               ? CLB_OP_T
+                                                               : CLB_OP_C,
+                                .m = (int64_t)p->m,
+                                .n = (int64_t)p->n,
+                                .k = (int64_t)p->k,
+                                .a = writable(p->a),
+                                .lda = (int64_t)p->lda,
+                                .tau = writable(p->tau),
+                                .c = p->c,
+                                .ldc = (int64_t)p->ldc});
+}
+
+static void host_orgqr(const struct clb_host_blas *host, const struct clb_orgqr *p)
+{
+    call_host(host, CLB_HOST_ORGQR,
+              (struct clb_call){.m = (int64_t)p->m,
+                                .n = (int64_t)p->n,
+                                .k = (int64_t)p->k,
+                                .a = p->a,
+                                .lda = (int64_t)p->lda,
+                                .tau = writable(p->tau)});
+}
+
+/* ---- xGEQRT, which is no row of routines.def: the shim does not export it -------------------- */
+
+typedef void geqrt_function(const void *m, const void *n, const void *nb, void *a, const void *lda,
+                            void *t, const void *ldt, void *work, void *info);
+
+/* Columns of a block of xGEQRT. The triangular factor of a block has this order and tau on its
+ * diagonal. */
+#define BLOCK ((size_t)32)
+
+static bool host_geqrt(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
+{
+    const struct clb_next_blas *next = host->context;
+    size_t element = clb_precision_size(p->precision), count = clb_min(p->m, p->n);
+    size_t block = clb_min(BLOCK, count);
+    char *memory = malloc((count + p->n) * block * element);
+    if (memory == NULL)
+        return false;
+    struct arguments to = {.wide = next->geqrt->ilp64};
+    add_integer(&to, (int64_t)p->m);
+    add_integer(&to, (int64_t)p->n);
+    add_integer(&to, (int64_t)block);
+    add_integer(&to, (int64_t)p->lda);
+    union integer *const x = to.integers, info;
+    ((geqrt_function *)next->geqrt->function)(&x[0], &x[1], &x[2], p->a, &x[3], memory, &x[2],
+                                              memory + count * block * element, &info);
+    for (size_t i = 0; i < count; i++)
+        memcpy((char *)tau + i * element, memory + (i * block + i % block) * element, element);
+    free(memory);
+    return true;
+}
+
+#define CLB_GEQRT(routine, form, prefix, suffix, abi_name, ilp64)                                  \
+    {.name = #prefix #routine #suffix,                                                             \
+     .probe = #prefix "isamax" #suffix,                                                            \
+     .abi = CLB_ABI_##abi_name,                                                                    \
+     .library = CLB_LIBRARY_LAPACK,                                                                \
+     .always_ilp64 = ilp64},
+static struct clb_next_symbol geqrt[CLB_PRECISIONS][CLB_FORM_scipy_ilp64 + 1] = {
+    [CLB_S] = {CLB_FORMS_FORTRAN(CLB_GEQRT, sgeqrt)},
+    [CLB_D] = {CLB_FORMS_FORTRAN(CLB_GEQRT, dgeqrt)},
+    [CLB_C] = {CLB_FORMS_FORTRAN(CLB_GEQRT, cgeqrt)},
+    [CLB_Z] = {CLB_FORMS_FORTRAN(CLB_GEQRT, zgeqrt)},
+};
+
+/* ---- finding the functions ------------------------------------------------------------------- */
+
+/* The target of a name for a call that returns to `caller`. For a name that not every library has
+ * it may be another name's function. */
+const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller)
+{
+    const struct clb_routine_info *routine = clb_routine_get(symbol->routine);
+    struct clb_next_symbol *others[2];
+    unsigned count = 0;
+    for (const char *stem = routine->others; *stem != '\0'; stem += strspn(stem, " ")) {
+        const size_t length = strcspn(stem, " ");
+        for (int r = 0; r < CLB_ROUTINES; r++) {
+            const struct clb_routine_info *other = clb_routine_get((clb_routine)r);
+            if (other->precision == routine->precision && strlen(other->stem) == length &&
+                strncmp(other->stem, stem, length) == 0)
+                others[count++] = &clb_symbol_same_abi(symbol, (clb_routine)r)->next;
+        }
+        stem += length;
+    }
+    if (count == 0)
+        return clb_next_find(&symbol->next, caller);
+    return clb_next_find_or(&symbol->next, others, count, caller);
+}
+
+/* The form of a Fortran name of the same naming scheme as a symbol's: LAPACKE calls that one. */
+static clb_form fortran_form(clb_form form)
+{
+    switch (form) {
+    case CLB_FORM_lapacke_ilp64:
+    case CLB_FORM_lapacke_ilp64_ref:
+    case CLB_FORM_lapacke_work_ilp64:
+    case CLB_FORM_lapacke_work_ilp64_ref:
+        return CLB_FORM_ilp64;
+    case CLB_FORM_scipy_lapacke:
+    case CLB_FORM_scipy_lapacke_work:
+        return CLB_FORM_scipy;
+    case CLB_FORM_scipy_lapacke_ilp64:
+    case CLB_FORM_scipy_lapacke_work_ilp64:
+        return CLB_FORM_scipy_ilp64;
+    case CLB_FORM_lapacke:
+    case CLB_FORM_lapacke_work:
+        return CLB_FORM_plain;
+    default:
+        return form;
+    }
+}
+
+/* The target of another name for the same caller; NULL when there is none or its integers have
+ * another width. */
+static const struct clb_target *same_abi(struct clb_next_symbol *symbol,
+                                         const struct clb_call *call)
+{
+    const struct clb_target *found = clb_next_try(symbol, call->caller);
+    return found != NULL && found->ilp64 == call->target->ilp64 ? found : NULL;
+}
+
+/* The routine of a function; CLB_ROUTINES: the one that is called. */
+static clb_routine routine_of(clb_host_function function, clb_precision precision)
+{
+#define ROUTINES_OF(x, or)                                                                         \
+    {                                                                                              \
+        [CLB_HOST_GEMM] = CLB_ROUTINE_##x##gemm, [CLB_HOST_TRSM] = CLB_ROUTINE_##x##trsm,          \
+        [CLB_HOST_TRMM] = CLB_ROUTINES, [CLB_HOST_LEVEL3] = CLB_ROUTINES,                          \
+        [CLB_HOST_INVERSE] = CLB_ROUTINES, [CLB_HOST_GETRF] = CLB_ROUTINE_##x##getrf,              \
+        [CLB_HOST_GETRS] = CLB_ROUTINE_##x##getrs, [CLB_HOST_GETRI] = CLB_ROUTINE_##x##getri,      \
+        [CLB_HOST_POTRF] = CLB_ROUTINE_##x##potrf, [CLB_HOST_POTRS] = CLB_ROUTINE_##x##potrs,      \
+        [CLB_HOST_GEQRF] = CLB_ROUTINE_##x##geqrf, [CLB_HOST_ORMQR] = CLB_ROUTINE_##x## or ##mqr,  \
+        [CLB_HOST_ORGQR] = CLB_ROUTINE_##x## or ##gqr                                              \
+    }
+    static const clb_routine routines[CLB_PRECISIONS][CLB_HOST_FUNCTIONS] = {
+        [CLB_S] = ROUTINES_OF(s, or),
+        [CLB_D] = ROUTINES_OF(d, or),
+        [CLB_C] = ROUTINES_OF(c, un),
+        [CLB_Z] = ROUTINES_OF(z, un),
+    };
+    return routines[precision][function];
+}
+
+bool clb_next_is_composed(const struct clb_target *target)
+{
+    return target->fallback == 2;
+}
+
+static bool hold_threads(const struct clb_host_blas *host)
+{
+    const struct clb_next_blas *next = host->context;
+    return clb_next_hold_threads(next->main);
+}
+
+void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
+                        clb_host_function main, unsigned needs)
+{
+    const clb_precision precision = clb_routine_get(call->routine)->precision;
+    const struct clb_symbol *symbol = call->symbol;
+    const bool lapacke = symbol->next.abi == CLB_ABI_LAPACKE;
+    const bool composed = main == CLB_HOST_LEVEL3 && clb_next_is_composed(call->target);
+    const size_t form = lapacke ? (size_t)fortran_form(symbol->form) : clb_symbol_form(symbol);
+    const struct clb_target **target = next->target;
+    *next =
+        (struct clb_next_blas){.abi = symbol->next.abi == CLB_ABI_C ? CLB_ABI_C : CLB_ABI_FORTRAN};
+    for (unsigned f = 0; f < CLB_HOST_FUNCTIONS; f++) {
+        if ((needs & 1U << f) == 0)
+            continue;
+        clb_routine routine = routine_of((clb_host_function)f, precision);
+        const bool own = routine == CLB_ROUTINES || routine == call->routine ||
+                         (f == CLB_HOST_GEMM && (main == CLB_HOST_GEMM || composed));
+        if (routine == CLB_ROUTINES)
+            routine = call->routine;
+        next->routine[f] = routine;
+        target[f] =
+            own && !lapacke ? call->target : same_abi(&clb_symbol_at(routine, form)->next, call);
+    }
+    if (composed)
+        target[CLB_HOST_LEVEL3] = NULL;
+    if (target[CLB_HOST_GEQRF] != NULL) {
+        next->geqrt = same_abi(&geqrt[precision][form], call);
+        /* xGEQRT of another library may be slower than the program's xGEQRF. */
+        if (next->geqrt != NULL &&
+            strcmp(next->geqrt->library, target[CLB_HOST_GEQRF]->library) != 0)
+            next->geqrt = NULL;
+    }
+    next->main = composed ? call->target : target[main];
+    next->host = (struct clb_host_blas){
+        .context = next,
+        .optimised = next->main != NULL && next->main->optimised,
+        .gemm = target[CLB_HOST_GEMM] != NULL ? host_gemm : NULL,
+        .trsm = target[CLB_HOST_TRSM] != NULL ? host_trsm : NULL,
+        .trmm = target[CLB_HOST_TRMM] != NULL ? host_trmm : NULL,
+        .level3 = target[CLB_HOST_LEVEL3] != NULL ? host_level3 : NULL,
+        .potrf = target[CLB_HOST_POTRF] != NULL ? host_potrf : NULL,
+        .inverse = target[CLB_HOST_INVERSE] != NULL ? host_inverse : NULL,
+        .getrf = target[CLB_HOST_GETRF] != NULL ? host_getrf : NULL,
+        .getri = target[CLB_HOST_GETRI] != NULL ? host_getri : NULL,
+        .getrs = target[CLB_HOST_GETRS] != NULL ? host_getrs : NULL,
+        .potrs = target[CLB_HOST_POTRS] != NULL ? host_potrs : NULL,
+        .geqrf = target[CLB_HOST_GEQRF] != NULL ? host_geqrf : NULL,
+        .geqrt = next->geqrt != NULL ? host_geqrt : NULL,
+        .ormqr = target[CLB_HOST_ORMQR] != NULL ? host_ormqr : NULL,
+        .orgqr = target[CLB_HOST_ORGQR] != NULL ? host_orgqr : NULL,
+        .hold_threads = next->main != NULL ? hold_threads : NULL,
+    };
+}
+
+/* ---- the switch of LAPACKE's check for NaN --------------------------------------------------- */
+
+#define NANCHECK(symbol_name)                                                                      \
+    {                                                                                              \
+        .name = symbol_name, .probe = "isamax_", .abi = CLB_ABI_LAPACKE                            \
+    }
+
+/* The names of the function that returns the switch, by the naming scheme. Newer releases of
+ * reference LAPACKE have it in a function of another name, old ones lack it. */
+static struct clb_next_symbol nanchecks[][2] = {
+    {NANCHECK("LAPACKE_get_nancheck"), NANCHECK("LAPACKE_get_nancheck_flag")},
+    {NANCHECK("LAPACKE_get_nancheck64_"), NANCHECK("LAPACKE_get_nancheck")},
+    {NANCHECK("LAPACKE_get_nancheck_64"), NANCHECK("LAPACKE_get_nancheck")},
+    {NANCHECK("scipy_LAPACKE_get_nancheck")},
+    {NANCHECK("scipy_LAPACKE_get_nancheck64_")},
+};
+
+bool clb_next_checks_nan(const struct clb_symbol *symbol, const void *caller)
+{
+    struct clb_next_symbol *names = nanchecks[symbol->form - CLB_FORM_lapacke];
+    for (size_t i = 0; i < 2 && names[i].name != NULL; i++) {
+        const struct clb_target *target = clb_next_try(&names[i], caller);
+        if (target != NULL)
+            return ((int (*)(void))target->function)() != 0;
+    }
+    return true;
+}

@@ -1,0 +1,113 @@
+/* run.h: the interface between route.c and the files of the families (level3.c, lu.c, cholesky.c,
+ * qr.c): what is the same for all calls is in route.c, and a family says how a routine is computed
+ * on the device and completed by the next library. */
+#ifndef CLB_ROUTE_RUN_H
+#define CLB_ROUTE_RUN_H
+
+#include "lapack/lapack.h"
+#include "route.h"
+
+struct clb_run;
+
+/* One for each `ops` of routines.def. */
+struct clb_ops {
+    /* Run on the device, inside clb_host_state_save/restore, and set the progress below. */
+    clb_status (*run)(struct clb_run *run, struct clb_runtime *runtime,
+                      const struct clb_gemm_variant *variant);
+    /* After `run` and clb_host_state_restore: compute missing parts of the result by the next
+     * library. True when there were any. */
+    bool (*complete)(struct clb_run *run, clb_status status);
+    /* The function of the next library that does most of the work, and what else is needed: without
+     * one of them the call is declined. */
+    clb_host_function main;
+    unsigned needs;
+    /* `auto` compares with the table's smallest dimension: 0, the smallest of m, n and k; else m
+     * alone, or half of the smallest. */
+    enum { CLB_SMALLEST, CLB_SMALLEST_M, CLB_SMALLEST_HALF } smallest;
+};
+
+/* The matrices of a C name of LAPACK that are passed row-major: see lapacke.c. */
+struct clb_lapacke {
+    struct clb_lapacke_matrix {
+        void **at;      /* the pointer in the call */
+        int64_t *ld_at; /* and its leading dimension there */
+        void *callers;  /* the caller's matrix while *at points to the copy */
+        int64_t rows, cols, ld, ld_copied;
+        bool copied, written, conjugated;
+        char part; /* the part that is checked for NaN, as in clb_has_nan */
+    } matrix[3];
+    size_t count;
+    void *work; /* owned; where the caller passes none */
+};
+
+struct clb_run {
+    const struct clb_ops *ops;
+    struct clb_call *call;
+    clb_precision precision;
+    struct clb_host_blas *host; /* set before `run` */
+    struct clb_lapacke lapacke;
+    int64_t m, n, k; /* arguments of the work formula */
+
+    /* Set by run. */
+    clb_reason declined;   /* why run did nothing after all; CLB_REASONS: it did */
+    size_t parts, written; /* the parts of the result, and how many of them are written */
+    double share;          /* share of the written parts' operations done by the device, 0 to 1 */
+    const char *kernel;    /* NULL: the variant's name */
+
+    /* Of the families. */
+    struct clb_gemm_progress progress; /* of a result that is written in parts */
+    struct clb_getrf_result lu;
+    struct clb_potrf_result cholesky;
+    struct clb_geqrf_result qr; /* its tau is owned */
+    struct clb_orgqr_result orgqr;
+    int64_t *pivots;     /* owned; pivots as 64-bit integers where the caller's are not */
+    const int64_t *ipiv; /* pivots as 64-bit integers */
+    bool factored;       /* gesv, posv: the factors are complete */
+    clb_status solution; /* and the status of the solve; UNSUPPORTED: left to next */
+};
+
+/* True when the thresholds of the tuning tables apply, and not one set by the user. */
+bool clb_run_is_auto(const struct clb_run *run);
+
+/* Call a function of the algorithms while the next library's threads are held, where the device is
+ * the CPU: they spin when they are idle. */
+bool clb_run_hold_threads(const struct clb_run *run, const struct clb_runtime *runtime);
+
+/* For routines whose rows x cols result is written in parts. take_progress sets the progress from
+ * the algorithm's; complete_parts calls `compute` for each missing part, or once with NULL when
+ * nothing was written. */
+void clb_run_take_progress(struct clb_run *run, clb_status status, size_t rows, size_t cols);
+bool clb_run_complete_parts(struct clb_run *run, clb_status status,
+                            void (*compute)(struct clb_run *, const struct clb_rect *));
+
+/* For factorisations: set the progress in columns. `host_work` of `work` was done by the host. */
+void clb_run_take_columns(struct clb_run *run, clb_status status, size_t columns, size_t written,
+                          double host_work, double work, const char *kernel);
+
+/* For xGESV and xPOSV, after the factorisation has set the progress in columns: add that of the
+ * solve, in parts of B. */
+void clb_run_add_solution(struct clb_run *run, double factor_work, double solve_work);
+/* After complete has completed the factors: the same for the parts of B. */
+bool clb_run_complete_solution(struct clb_run *run,
+                               void (*compute)(struct clb_run *, const struct clb_rect *));
+
+/* True when any entry of the diagonal of a matrix of order n is zero. */
+bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda);
+
+/* After a call has been computed: what the next library says of the best size of the workspace goes
+ * to its first element, where the caller has passed one: lwork is -1 for the next call of host. */
+bool clb_run_asks_for_size(struct clb_run *run);
+
+static inline void clb_run_set_info(const struct clb_run *run, size_t info)
+{
+    clb_integer_set(run->call->info, 0, run->call->wide, (int64_t)info);
+}
+
+/* lapacke.c. decode: note the matrices of a C name of LAPACK, before the checks. open: called
+ * before the call is run; returns CLB_REASONS, or the reason to decline the call. close: frees the
+ * copies; with `computed`, first stores the results in the caller's matrices. */
+void clb_lapacke_decode(struct clb_run *run);
+clb_reason clb_lapacke_open(struct clb_run *run);
+void clb_lapacke_close(struct clb_run *run, bool computed);
+
+#endif
