@@ -282,7 +282,7 @@ static clb_status trsm_check_open_and_check(void *argument)
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct trsm_check_task task = {runtime, variant};
-    return clb_check_once(&clb_dense_state_of(runtime)->systems[variant->precision],
+    return clb_check_once(&CLB_DENSE_STATE(runtime)->systems[variant->precision],
                           "triangular systems are not the device's", trsm_check_open_and_check,
                           &task);
 }
@@ -487,7 +487,7 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
                            const struct clb_getf2 *like)
 {
     struct getf2_check_task task = {runtime, variant, like};
-    return clb_check_once(&clb_dense_state_of(runtime)->panels[variant->precision],
+    return clb_check_once(&CLB_DENSE_STATE(runtime)->panels[variant->precision],
                           "the device's panels are not used", getf2_check_open_and_check, &task);
 }
 
@@ -648,6 +648,6 @@ clb_status clb_potf2_check(struct clb_potf2 *block, struct clb_workspace *worksp
 {
     struct potf2_check_task task = {block, workspace};
     return clb_check_once(
-        &clb_dense_state_of(workspace->runtime)->blocks[workspace->variant->precision],
+        &CLB_DENSE_STATE(workspace->runtime)->blocks[workspace->variant->precision],
         "the device's diagonal blocks are not used", allocate_and_factor, &task);
 }

@@ -17,10 +17,7 @@ struct clb_dense_state {
     const struct clb_queue *last_queue;
 };
 
-static inline struct clb_dense_state *clb_dense_state_of(struct clb_runtime *runtime)
-{
-    return CLB_DEVICE_STATE(runtime, CLB_STATE_DENSE, struct clb_dense_state);
-}
+#define CLB_DENSE_STATE(runtime) CLB_DEVICE_STATE(runtime, CLB_STATE_DENSE, struct clb_dense_state)
 
 /* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and not a
  * multiple of a large power of two, with which the columns of a tile would compete for few sets of

@@ -33,13 +33,6 @@ static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
     return panel->width * clb_precision_size(precision) / sizeof(cl_uint) + 4;
 }
 
-/* (H200, 2026-11: dgetrf, n = 8192, host to host, takes 85 ms; with panels factored by 16 CPUs 480
- * ms.) */
-bool clb_getf2_is_faster(const struct clb_device *device)
-{
-    return clb_device_has(device, CLB_QUIRK_GROUPS_PROGRESS);
-}
-
 /* Build the program; with shuffles that take fewer instructions, where the device has them. */
 static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
 {
@@ -137,7 +130,7 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
     clb_status status = clb_getf2_prepare(panel, workspace, rows, cols);
     if (status != CLB_OK ||
         clb_check_has_passed(
-            &clb_dense_state_of(workspace->runtime)->panels[workspace->variant->precision]))
+            &CLB_DENSE_STATE(workspace->runtime)->panels[workspace->variant->precision]))
         return status;
     status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
     if (status != CLB_OK)
@@ -333,7 +326,7 @@ static clb_status do_blocks(struct getf2_work *work, const struct links *links)
  * wait for the last strip of the panel that was enqueued before, if that is on another queue. */
 static clb_status do_in_turn(struct getf2_work *work)
 {
-    struct clb_dense_state *state = clb_dense_state_of(work->workspace->runtime);
+    struct clb_dense_state *state = CLB_DENSE_STATE(work->workspace->runtime);
     cl_event event = NULL; /* of the last strip */
     bool waits = state->last_strip != NULL && state->last_queue != work->workspace->queue;
     const struct links links = {waits, waits ? &state->last_strip : NULL, &event};

@@ -33,15 +33,6 @@ clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *work
 clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_getf2 *like) CLB_MUST_CHECK;
 
-/* Whether devices of this kind factor panels faster than a CPU. */
-bool clb_getf2_is_faster(const struct clb_device *device);
-
-/* Whether the device can factor a panel of `rows` rows. */
-static inline bool clb_getf2_accepts(const struct clb_getf2 *panel, size_t rows)
-{
-    return panel->program != NULL && clb_div_up(rows, panel->group) <= panel->most_groups;
-}
-
 /* Enqueue on the workspace's queue the factorisation of the panel of x that begins at (first,
  * first), in place (LAPACK xGETRF). Rows of its `width` columns are interchanged, those of no
  * others. Panels must come from left to right, each once. Overwrites the first CLB_MAX_BLOCK rows

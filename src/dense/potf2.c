@@ -9,13 +9,6 @@
 #define ORDER ((size_t)32)
 #define GROUP ((size_t)256)
 
-/* On an NVIDIA H200 a round trip to the CPU takes 30 us and more, a launch 9 us (2026-11). Other
- * devices with memory of their own are behind a link, too. */
-bool clb_potf2_is_faster(const struct clb_device *device)
-{
-    return !device->unified;
-}
-
 static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     clb_precision precision = workspace->variant->precision;
@@ -53,7 +46,7 @@ clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspa
         status = potf2_get_memory(block, workspace);
     if (status == CLB_OK &&
         !clb_check_has_passed(
-            &clb_dense_state_of(workspace->runtime)->blocks[workspace->variant->precision]))
+            &CLB_DENSE_STATE(workspace->runtime)->blocks[workspace->variant->precision]))
         status = clb_potf2_check(block, workspace);
     if (status != CLB_OK)
         clb_potf2_close(block, workspace, clb_workspace_finish(workspace));

@@ -19,9 +19,6 @@ clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspa
 /* `idle`: no enqueued command is still running. */
 void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle);
 
-/* Whether devices of this kind factor blocks faster than the CPU, transfers included. */
-bool clb_potf2_is_faster(const struct clb_device *device);
-
 /* checks.c: factor a test block, once for each precision. */
 clb_status clb_potf2_check(struct clb_potf2 *block, struct clb_workspace *workspace) CLB_MUST_CHECK;
 

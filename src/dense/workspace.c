@@ -182,7 +182,7 @@ clb_status clb_workspace_prepare(struct clb_runtime *runtime,
     const struct clb_gemm_variant *plain = plain_of(variant);
     if (plain == NULL)
         return CLB_ERR_UNSUPPORTED;
-    if (clb_check_has_passed(&clb_dense_state_of(runtime)->systems[plain->precision]))
+    if (clb_check_has_passed(&CLB_DENSE_STATE(runtime)->systems[plain->precision]))
         return CLB_OK;
     return clb_workspace_check(runtime, plain);
 }

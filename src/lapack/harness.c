@@ -290,7 +290,8 @@ clb_status clb_run_end(struct clb_run *run, clb_status status)
 
 void clb_run_close(struct clb_run *run)
 {
-    clb_transfer_queue_close(&run->transfers, run->idle);
+    if (run->transfer != NULL)
+        clb_transfer_queue_close(&run->transfers, run->idle);
     free(run->transfer);
     if (run->idle)
         clb_run_unwrap(run);
