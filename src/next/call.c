@@ -410,25 +410,36 @@ static struct clb_next_symbol geqrt[CLB_PRECISIONS][CLB_FORM_scipy_ilp64 + 1] = 
 
 /* ---- finding the functions ------------------------------------------------------------------- */
 
-/* The target of a name for a call that returns to `caller`. For a name that not every library has
- * it may be another name's function. */
+/* The routine of the same precision with a stem, which is `length` long. */
+static clb_routine find_routine(clb_precision precision, const char *stem, size_t length)
+{
+    clb_routine routine = 0;
+    for (; routine + 1 < CLB_ROUTINES; routine++) {
+        const struct clb_routine_info *info = clb_routine_get(routine);
+        if (info->precision == precision && strncmp(info->stem, stem, length) == 0 &&
+            info->stem[length] == '\0')
+            break;
+    }
+    return routine;
+}
+
 const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const void *caller)
 {
+    /* The others of each routine, plus 1; 0: not looked up yet. */
+    static _Atomic unsigned known[CLB_ROUTINES][2];
     const struct clb_routine_info *routine = clb_routine_get(symbol->routine);
     struct clb_next_symbol *others[2];
     unsigned count = 0;
+    if (routine->others[0] == '\0')
+        return clb_next_find(&symbol->next, caller);
     for (const char *stem = routine->others; *stem != '\0'; stem += strspn(stem, " ")) {
         const size_t length = strcspn(stem, " ");
-        for (int r = 0; r < CLB_ROUTINES; r++) {
-            const struct clb_routine_info *other = clb_routine_get((clb_routine)r);
-            if (other->precision == routine->precision && strlen(other->stem) == length &&
-                strncmp(other->stem, stem, length) == 0)
-                others[count++] = &clb_symbol_same_abi(symbol, (clb_routine)r)->next;
-        }
+        _Atomic unsigned *other = &known[symbol->routine][count];
+        if (atomic_load(other) == 0)
+            atomic_store(other, 1U + (unsigned)find_routine(routine->precision, stem, length));
+        others[count++] = &clb_symbol_same_abi(symbol, (clb_routine)(atomic_load(other) - 1))->next;
         stem += length;
     }
-    if (count == 0)
-        return clb_next_find(&symbol->next, caller);
     return clb_next_find_or(&symbol->next, others, count, caller);
 }
 
