@@ -349,13 +349,4 @@ void clb_workers_return(struct clb_workers *team);
 void clb_copy_nontemporal(void *to, size_t to_step, const void *from, size_t from_step,
                           size_t bytes, size_t runs);
 
-/* ---- pages (pages.c): prefault memory that the program may not have touched; best effort ----- */
-
-/* Look at a few pages spread over [begin, begin + bytes): true when one of them is not present. */
-bool clb_pages_absent(const void *begin, size_t bytes);
-/* Prefault the whole pages in the range; their content is kept. */
-void clb_pages_populate(void *begin, size_t bytes);
-/* Ask the system for huge pages where whole ones lie in the range. */
-void clb_pages_want_huge(void *begin, size_t bytes);
-
 #endif

@@ -9,6 +9,7 @@
  * Source: LAPACKE (LAPACK Users' Guide; lapacke.h of Reference LAPACK). */
 #include "dense/dense.h"
 #include "run.h"
+#include "transfer/prefault.h"
 
 #include <stdlib.h>
 

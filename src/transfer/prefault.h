@@ -1,8 +1,17 @@
-/* prefault: faulting in the pages of C. */
+/* prefault: memory that the program may not have touched; best effort. */
 #ifndef CLB_PREFAULT_H
 #define CLB_PREFAULT_H
 
 #include "blas/blas.h"
+
+/* Look at a few pages spread over [begin, begin + bytes): true when one of them is not present. */
+bool clb_pages_absent(const void *begin, size_t bytes);
+/* Prefault the whole pages in the range; their content is kept. */
+void clb_pages_populate(void *begin, size_t bytes);
+/* Ask the system for huge pages where whole ones lie in the range. */
+void clb_pages_want_huge(void *begin, size_t bytes);
+
+/* ---- the pages of C -------------------------------------------------------------------------- */
 
 /* Columns of C in units, which threads may fault in before results come. */
 struct clb_prefault {

@@ -1,5 +1,6 @@
 /* Memory that the program never touched: every result arrives there, nothing beside it is written,
  * and no page is asked for that holds nothing of C. */
+#include "transfer/prefault.h"
 #include "gemm/gemm.h"
 #include "matrix.h"
 #include "tap.h"
