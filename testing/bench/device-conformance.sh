@@ -35,8 +35,9 @@ pack()
     mkdir -p "$2/.libs" "$2/testing/fuzz" "$2/netlib/blas" "$2/netlib/lapack"
     cp -L "$1/.libs/libclblas_shim.so.0" "$2/.libs"
     cp "$1/testing/fuzz/fuzz" "$2/testing/fuzz"
+    mkdir -p "$2/testing/lib/.libs" && cp "$1/testing/lib/.libs/names.so" "$2/testing/lib/.libs"
     cp -L "$system"/blas/{xblat3?,x?cblat3,?blat3.in,?in3,libblas.so.3} "$2/netlib/blas"
-    for file in "$system"/lapack/{xlintst*,*test.in,*test_rfp.in,liblapack.so.3} "$system/libtmglib.so.3"; do
+    for file in "$system"/lapack/{xlintst*,*test.in,*test_rfp.in,liblapack.so.3} "$system"/{libtmglib,liblapacke}.so.3; do
         cp -L "$file" "$2/netlib/lapack"
     done
     strip --strip-debug "$2/.libs/libclblas_shim.so.0" "$2/testing/fuzz/fuzz"
@@ -65,7 +66,7 @@ cpus=$(nproc)
 netlib_jobs=${NETLIB_JOBS:-$(((cpus * 5 + 7) / 8))}
 fuzz_jobs=${FUZZ_JOBS:-$(((cpus * 3 + 7) / 8))}
 seed=${SEED:-$(date +%s)}
-next=$folder/netlib/blas/libblas.so.3:$folder/netlib/lapack/liblapack.so.3
+next=$folder/netlib/blas/libblas.so.3:$folder/netlib/lapack/liblapack.so.3:$folder/netlib/lapack/liblapacke.so.3
 end=$((limit - 5))
 
 # ---- netlib's programs ----------------------------------------------------------------------------------
