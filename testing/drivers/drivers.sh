@@ -37,6 +37,7 @@ drivers()
 	oclgrind here    tiny
 	broken   here    broken
 	limited  here    limited
+	gpus     here    gpus
 	END
 }
 
@@ -102,6 +103,21 @@ use_limited()
     LD_LIBRARY_PATH=$(pwd)/loader
     export LD_LIBRARY_PATH
     unset CLBLAS_SHIM_DEVICE
+}
+
+fetch_gpus()
+{
+    need_device && { find_clang >/dev/null || missing="no clang that compiles OpenCL C for AMD's GPUs"; }
+}
+use_gpus() { use_limited; }
+find_clang()
+{
+    for clang in ${CLANG:-} clang-19 clang-18 clang-17 clang-16 clang-15 clang-14 clang; do
+        if "$clang" --print-targets 2>/dev/null | grep -q amdgcn; then
+            echo "$clang" && return 0
+        fi
+    done
+    return 1
 }
 
 # ---- what is fetched ------------------------------------------------------------------------------------
@@ -396,6 +412,74 @@ test_limited()
     for device in amd:50 intel:50 nofp64:5 memory:20 group128:50 group64:50 local16:50; do
         calls "${device%:*}" "${device#*:}" --seed 108 --count 2000 --seconds 200 -- LIMITS="${device%:*}"
     done
+}
+
+# Each kernel with the options that a GPU of AMD's or Intel's gets, through the compilers on which their drivers
+# are built: clang's for AMD's processors, and clang to SPIR-V for Intel's, as far as they are installed. The
+# options are those of programs that the limited devices build.
+test_gpus()
+{
+    clang=$(find_clang)
+    spirv=
+    for name in 14 15 16 17 18 19; do
+        spirv=$(command -v llvm-spirv-$name || echo "$spirv")
+    done
+    for device in amd intel; do
+        rm -f build.log
+        calls "programs of a GPU of $device's" 50 --seed 109 --count 400 --seconds 400 --hang 300 -- \
+            LIMITS=$device CLBLAS_SHIM_LOG=info CLBLAS_SHIM_LOG_FILE="$(pwd)/build.log"
+        sed -n 's/.* \([a-z0-9_]*\.cl\) from .*: ok, .* ms (\(.*\))$/\1 \2/p' build.log | sort -u >$device.programs
+        check "$device: programs of all precisions" awk '{ seen[$1 $2 $3] } { print } END { exit length(seen) < 12 }' \
+            $device.programs
+    done
+    for processor in gfx906 gfx90a gfx1030; do
+        check "amd: $processor: all programs, within local memory and work-group" \
+            compile_all amd.programs compile_amd $processor
+    done
+    if [ -n "$spirv" ]; then
+        check "intel: SPIR-V of all programs" compile_all intel.programs compile_spirv
+    else
+        skip "intel: SPIR-V of all programs" "llvm-spirv is not installed"
+    fi
+}
+
+# compile_all LIST COMPILER...: COMPILER... SOURCE OPTION... for each line of the list.
+compile_all()
+{
+    list=$1
+    shift
+    while read -r source options; do
+        # shellcheck disable=SC2086 # a list of words
+        "$@" "$source_dir/kernels/$source" $options || { echo "$source $options"; return 1; }
+    done <"$list"
+}
+clang_for()
+{
+    target=$1
+    shift
+    "$clang" -x cl -cl-std=CL1.2 -target "$target" -nogpulib -Xclang -finclude-default-header -O3 -Wall \
+        -Wno-unused-function -I "$source_dir/kernels" "$@"
+}
+# What the compiler says of each kernel stands at the end of the assembly, in alphabetical order.
+compile_amd()
+{
+    processor=$1
+    shift
+    clang_for amdgcn-amd-amdhsa -mcpu="$processor" -S -o program.s "$@" &&
+        awk '$1 == ".group_segment_fixed_size:" { local = $2 }
+            $1 == ".max_flat_workgroup_size:" { group = $2 }
+            $1 == ".name:" && $2 ~ /^clb_/ { name = $2 }
+            $1 == ".vgpr_count:" { registers = $2 }
+            $1 == ".vgpr_spill_count:" {
+                kernels++
+                print name, "work-items", group, "local memory", local, "registers", registers, "spilled", $2
+                bad += local > 32768 || group > 256
+            }
+            END { exit kernels == 0 || bad }' program.s
+}
+compile_spirv()
+{
+    clang_for spir64-unknown-unknown -Xclang -disable-llvm-passes -emit-llvm -c -o program.bc "$@" && "$spirv" program.bc -o program.spv
 }
 
 # ---- one driver -----------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
  * the status that OpenCL has for it. LIMITS_OPENCL is the real loader's path where it is not
  * Debian's.
  *
- * The device's name is the same for all, so that they share compiled kernels, which are the same.
+ * The device's name is the same for all, so that those of one vendor share compiled kernels, which
+ * are the same.
  */
 #include "limits.h"
 
@@ -17,6 +18,7 @@
 
 struct limits {
     const char *name;
+    const char *vendor; /* as its drivers say it; NULL: the real one's */
     cl_device_type type;
     bool unified; /* shares the host's memory */
     bool fp64;
@@ -27,13 +29,17 @@ struct limits {
 };
 
 static const struct limits devices[] = {
-    {"amd", CL_DEVICE_TYPE_GPU, false, true, 256, 32 * KIB, 2048 * MIB, "a GPU of AMD's kind"},
-    {"intel", CL_DEVICE_TYPE_GPU, true, true, 256, 64 * KIB, 4096 * MIB, "a GPU of Intel's kind"},
-    {"nofp64", CL_DEVICE_TYPE_GPU, false, false, 256, 32 * KIB, 2048 * MIB, "no double precision"},
-    {"memory", CL_DEVICE_TYPE_GPU, false, true, 256, 32 * KIB, 16 * MIB, "hardly any memory"},
-    {"group128", CL_DEVICE_TYPE_GPU, false, true, 128, 32 * KIB, 2048 * MIB, "small groups"},
-    {"group64", CL_DEVICE_TYPE_GPU, false, true, 64, 32 * KIB, 2048 * MIB, "smaller groups"},
-    {"local16", CL_DEVICE_TYPE_GPU, false, true, 256, 16 * KIB, 2048 * MIB, "little local memory"},
+    {"amd", "Advanced Micro Devices, Inc.", CL_DEVICE_TYPE_GPU, false, true, 256, 32 * KIB,
+     2048 * MIB, "a GPU of AMD's kind"},
+    {"intel", "Intel(R) Corporation", CL_DEVICE_TYPE_GPU, true, true, 256, 64 * KIB, 4096 * MIB,
+     "a GPU of Intel's kind"},
+    {"nofp64", NULL, CL_DEVICE_TYPE_GPU, false, false, 256, 32 * KIB, 2048 * MIB,
+     "no double precision"},
+    {"memory", NULL, CL_DEVICE_TYPE_GPU, false, true, 256, 32 * KIB, 16 * MIB, "hardly any memory"},
+    {"group128", NULL, CL_DEVICE_TYPE_GPU, false, true, 128, 32 * KIB, 2048 * MIB, "small groups"},
+    {"group64", NULL, CL_DEVICE_TYPE_GPU, false, true, 64, 32 * KIB, 2048 * MIB, "smaller groups"},
+    {"local16", NULL, CL_DEVICE_TYPE_GPU, false, true, 256, 16 * KIB, 2048 * MIB,
+     "little local memory"},
 };
 
 static const struct limits *limits(void)
@@ -93,6 +99,10 @@ cl_int CL_API_CALL clGetDeviceInfo(cl_device_id device, cl_device_info name, siz
     switch (name) {
     case CL_DEVICE_NAME:
         return answer_text("limited", size, value, needed);
+    case CL_DEVICE_VENDOR:
+        if (l->vendor != NULL)
+            return answer_text(l->vendor, size, value, needed);
+        break;
     case CL_DEVICE_TYPE:
         return answer(&l->type, sizeof l->type, size, value, needed);
     case CL_DEVICE_HOST_UNIFIED_MEMORY:
