@@ -157,12 +157,17 @@ struct clb_inverse {
 };
 
 /* A = Q*R; R and the vectors of the reflectors whose product is Q overwrite A (m x n) (LAPACK
- * xGEQRF). m, n > 0. */
+ * xGEQRF). m, n > 0.
+ *
+ * `adjoint`, here and below: the memory of A has A^H. Since A^H = R^H*Q^H, where R^H is lower
+ * triangular, this is xGELQF; Q^H is what xORMLQ and xORGLQ call Q. The elements of tau are the
+ * same. */
 struct clb_geqrf {
     clb_precision precision;
     size_t m, n;
     void *a;
     size_t lda;
+    bool adjoint;
 };
 
 /* C = op(Q)*C or C*op(Q), Q the product of the k reflectors that xGEQRF left in A, of order m
@@ -178,6 +183,7 @@ struct clb_ormqr {
     const void *tau;
     void *c;
     size_t ldc;
+    bool adjoint;
 };
 
 /* Overwrite A with the first n columns of the product of k reflectors of order m, which xGEQRF left
@@ -188,6 +194,7 @@ struct clb_orgqr {
     void *a;
     size_t lda;
     const void *tau;
+    bool adjoint;
 };
 
 /* ---- the host's BLAS and LAPACK -------------------------------------------------------------- */
@@ -300,6 +307,10 @@ bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void 
 /* Y = X^T or X^H for a rows x cols matrix Y, on the CPU. */
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                    void *y, size_t ldy, bool conjugate);
+
+/* Y = X^H by the calling thread alone. */
+void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
+                      void *y, size_t ldy);
 
 /* True when X (rows x cols) has a NaN; with `part` 'U' or 'L' only that triangle and the diagonal
  * are searched, with 'u' or 'l' that triangle without the diagonal. */

@@ -146,21 +146,35 @@ static void share_work(struct transpose_work *work)
     clb_workers_return(&workers);
 }
 
+static struct transpose_work transpose_of(clb_precision precision, size_t rows, size_t cols,
+                                          const void *x, size_t ldx, void *y, size_t ldy,
+                                          bool conjugate)
+{
+    const size_t element = clb_precision_size(precision);
+    return (struct transpose_work){.precision = precision,
+                                   .kind = TRANSPOSE,
+                                   .lines = cols,
+                                   .length = rows,
+                                   .from = x,
+                                   .to = y,
+                                   .from_ld = ldx * element,
+                                   .to_ld = ldy * element,
+                                   .conjugate = conjugate && clb_precision_parts(precision) == 2};
+}
+
 void clb_transpose(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                    void *y, size_t ldy, bool conjugate)
 {
-    const size_t element = clb_precision_size(precision);
-    struct transpose_work work = {.precision = precision,
-                                  .kind = TRANSPOSE,
-                                  .lines = cols,
-                                  .length = rows,
-                                  .from = x,
-                                  .to = y,
-                                  .from_ld = ldx * element,
-                                  .to_ld = ldy * element,
-                                  .conjugate = conjugate && clb_precision_parts(precision) == 2};
+    struct transpose_work work = transpose_of(precision, rows, cols, x, ldx, y, ldy, conjugate);
     if (rows > 0 && cols > 0)
         share_work(&work);
+}
+
+void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
+                      void *y, size_t ldy)
+{
+    struct transpose_work work = transpose_of(precision, rows, cols, x, ldx, y, ldy, true);
+    transpose_lines(&work, 0, cols);
 }
 
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,

@@ -5,6 +5,9 @@
  * the columns on the right (larfb.h). harness.h has the order of the steps for both kinds of
  * memory.
  *
+ * The memory of A may have A^H, as xGELQF's has: the copies to and from the device transpose, and
+ * rows of the memory are written as columns of A would be.
+ *
  * Nothing is written to the caller's matrix before the factorisation on the device is complete:
  * until then a failure means that the next library factors the intact matrix. The columns are
  * written back from left to right; a failure in it is what clb_geqrf_resume is for. */
@@ -34,7 +37,11 @@ static void geqrf_factor(void *context, size_t k, size_t width, void *panel, siz
 {
     const struct geqrf_run *qr = context;
     const struct clb_host_blas *next = qr->next;
-    const struct clb_geqrf part = {qr->problem->precision, qr->x.rows - k, width, panel, ld};
+    const struct clb_geqrf part = {.precision = qr->problem->precision,
+                                   .m = qr->x.rows - k,
+                                   .n = width,
+                                   .a = panel,
+                                   .lda = ld};
     void *tau = (char *)qr->result->tau + k * qr->run.element;
     /* xGEQRF is unblocked for so few columns, so xGEQRT is used where there is one. */
     if (next->geqrt == NULL || !next->geqrt(next, &part, tau))
@@ -89,13 +96,12 @@ static clb_status geqrf_open(struct geqrf_run *qr)
  * where it can. Own memory: uploads begin, and the CPU copies the first panel to pinned memory. */
 static clb_status geqrf_bring_in(struct geqrf_run *qr)
 {
-    const struct clb_geqrf *problem = qr->problem;
     struct clb_run *run = &qr->run;
     size_t m = qr->x.rows, n = qr->x.cols, first = geqrf_width(qr, 0);
     struct clb_dmat caller;
     clb_status status;
     if (!run->own) {
-        status = clb_run_copy_in(run, &qr->x, problem->a, problem->lda, first, &caller);
+        status = clb_run_copy_in(run, &qr->x, first, &caller);
         if (status != CLB_OK || caller.mem == NULL || first == n)
             return status;
         const struct clb_dmat from = clb_dmat_part(&caller, 0, first, m, n - first);
@@ -111,7 +117,7 @@ static clb_status geqrf_bring_in(struct geqrf_run *qr)
     clb_run_add_columns(run, true, &qr->x, 0)->extent = clb_piece_columns(m * run->element, qr->nb);
     status = clb_run_begin(run);
     if (status == CLB_OK)
-        clb_panels_copy_in(&qr->panels, problem->a, problem->lda);
+        clb_panels_copy_in(&qr->panels);
     return status;
 }
 
@@ -120,8 +126,7 @@ static clb_status geqrf_write_back(struct geqrf_run *qr)
     bool written = false;
     if (qr->run.own)
         return clb_run_publish(&qr->run, 0);
-    clb_status status =
-        clb_run_copy_out(&qr->run, &qr->x, qr->problem->a, qr->problem->lda, &written);
+    clb_status status = clb_run_copy_out(&qr->run, &qr->x, &written);
     qr->result->columns_written = written ? qr->problem->n : 0;
     return status;
 }
@@ -138,7 +143,7 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                            .problem = problem,
                            .next = next,
                            .result = result};
-    qr.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n};
+    qr.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, problem->adjoint};
     qr.panels = (struct clb_panels){.run = &qr.run, .work = &work, .context = &qr, .x = &qr.x};
     result->columns_written = 0;
     result->host_work = 0;
@@ -163,27 +168,36 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_blas *next,
                       struct clb_geqrf_result *result)
 {
+    const bool adjoint = problem->adjoint;
     size_t element = clb_precision_size(problem->precision), written = result->columns_written;
     size_t k = clb_min(written, clb_min(problem->m, problem->n));
-    char *right = (char *)problem->a + written * problem->lda * element;
+    /* From one column of A to the next, and from one row. */
+    size_t across = (adjoint ? 1 : problem->lda) * element;
+    size_t down = (adjoint ? problem->lda : 1) * element;
+    char *right = (char *)problem->a + written * across;
     if (written == problem->n)
         return;
     if (k > 0) {
+        /* Q^H*A2, or its adjoint A2^H*Q. */
         const struct clb_ormqr reflect = {.precision = problem->precision,
-                                          .trans = CLB_OP_C,
-                                          .m = problem->m,
-                                          .n = problem->n - written,
+                                          .right = adjoint,
+                                          .trans = adjoint ? CLB_OP_N : CLB_OP_C,
+                                          .m = adjoint ? problem->n - written : problem->m,
+                                          .n = adjoint ? problem->m : problem->n - written,
                                           .k = k,
                                           .a = problem->a,
                                           .lda = problem->lda,
                                           .tau = result->tau,
                                           .c = right,
-                                          .ldc = problem->lda};
+                                          .ldc = problem->lda,
+                                          .adjoint = adjoint};
         next->ormqr(next, &reflect);
     }
     if (k < problem->m) {
-        const struct clb_geqrf rest = {problem->precision, problem->m - k, problem->n - written,
-                                       right + k * element, problem->lda};
+        struct clb_geqrf rest = *problem;
+        rest.m -= k;
+        rest.n -= written;
+        rest.a = right + k * down;
         next->geqrf(next, &rest, (char *)result->tau + k * element);
     }
     result->columns_written = problem->n;

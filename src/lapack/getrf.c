@@ -96,8 +96,7 @@ static clb_status run_shared(struct clb_getrf_run *unopened)
     if (status == CLB_OK)
         status = clb_run_matrix(run, &lu->x);
     if (status == CLB_OK)
-        status = clb_run_copy_in(run, &lu->x, lu->problem->a, lu->problem->lda,
-                                 clb_getrf_width(lu, 0), &shared.caller);
+        status = clb_run_copy_in(run, &lu->x, clb_getrf_width(lu, 0), &shared.caller);
     if (status == CLB_OK)
         status = clb_panels_run(&lu->panels);
     if (status == CLB_OK)
@@ -230,7 +229,7 @@ static clb_status own_run_steps(struct getrf_own *own)
     struct clb_getrf_run *lu = &own->lu;
     if (own->ahead)
         return clb_lookahead_run(lu);
-    clb_panels_copy_in(&lu->panels, lu->problem->a, lu->problem->lda);
+    clb_panels_copy_in(&lu->panels);
     return clb_panels_run(&lu->panels);
 }
 
@@ -315,7 +314,7 @@ static struct clb_getrf_run getrf_run_of(struct clb_runtime *runtime,
                                .problem = problem,
                                .next = next,
                                .result = result};
-    lu.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n};
+    lu.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, false};
     *result = (struct clb_getrf_result){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};
     return lu;
 }
@@ -354,7 +353,7 @@ clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     bool begun = false;
     *progress = (struct clb_gemm_progress){0};
     lu.system = system;
-    lu.run.caller[1] = (struct clb_caller){system->b, system->ldb, system->nrhs};
+    lu.run.caller[1] = (struct clb_caller){system->b, system->ldb, system->nrhs, false};
     if (lu.run.own && variant->tuning.value[CLB_PARAM_GETRF_BLOCK] == 0)
         status = run_own(&lu, progress, &begun);
     if (status != CLB_ERR_NOMEM || begun)

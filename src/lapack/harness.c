@@ -114,53 +114,70 @@ static void copy_columns(void *context, size_t thread, size_t begin, size_t end)
         memcpy(copy->to + j * copy->to_step, copy->from + j * copy->from_step, copy->bytes);
 }
 
-static clb_status copy_to(struct clb_run *run, const struct clb_dmat *x, const void *a, size_t lda)
+/* Copy between the first columns of the caller's first matrix and memory that the CPU has mapped,
+ * by at most so many threads; adjoints by as many as are free. */
+static void copy_mapped(const struct clb_run *run, bool out, size_t rows, size_t cols, void *mapped,
+                        size_t ld, size_t threads)
+{
+    const struct clb_caller *caller = &run->caller[0];
+    size_t step = ld * run->element, caller_step = caller->lda * run->element;
+    struct column_copy copy = {caller->a, mapped, caller_step, step, rows * run->element};
+    if (out)
+        copy = (struct column_copy){mapped, caller->a, step, caller_step, rows * run->element};
+    if (!caller->adjoint)
+        clb_share_columns(cols, threads, copy_columns, &copy);
+    else if (out)
+        clb_transpose(run->precision, cols, rows, mapped, ld, caller->a, caller->lda, true);
+    else
+        clb_transpose(run->precision, rows, cols, caller->a, caller->lda, mapped, ld, true);
+}
+
+static clb_status copy_to(struct clb_run *run, const struct clb_dmat *x)
 {
     void *mapped;
     clb_status status = clb_run_map(run, x, &mapped);
     if (status != CLB_OK)
         return status;
-    struct column_copy copy = {a, mapped, lda * run->element, x->ld * run->element,
-                               x->rows * run->element};
-    clb_share_columns(x->cols, run->runtime->device.units, copy_columns, &copy);
+    copy_mapped(run, false, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
     return clb_run_unmap(run, x, mapped);
 }
 
-clb_status clb_run_copy_out(struct clb_run *run, const struct clb_dmat *x, void *a, size_t lda,
-                            bool *written)
+clb_status clb_run_copy_out(struct clb_run *run, const struct clb_dmat *x, bool *written)
 {
     void *mapped;
     clb_status status = clb_run_map_result(run, x, &mapped);
     *written = status == CLB_OK;
     if (status != CLB_OK)
         return status;
-    struct column_copy copy = {mapped, a, x->ld * run->element, lda * run->element,
-                               x->rows * run->element};
-    clb_share_columns(x->cols, run->runtime->device.units, copy_columns, &copy);
+    copy_mapped(run, true, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
     return clb_run_unmap(run, x, mapped);
 }
 
-/* CLB_OK with run->wrapped NULL: the device can't access the matrix. */
-static clb_status wrap(struct clb_run *run, const void *a, size_t lda, const struct clb_dmat *x)
+/* CLB_OK with run->wrapped NULL: the device can't access the matrix as it is. */
+static clb_status wrap(struct clb_run *run, const struct clb_dmat *x)
 {
+    const struct clb_caller *caller = &run->caller[0];
     size_t bytes;
-    clb_status status = clb_extent_bytes(x->rows, x->cols, lda, run->element, &bytes);
-    if (status == CLB_OK && clb_buffer_wrap(run->runtime, a, bytes, &run->wrapped) != CLB_OK)
+    if (caller->adjoint)
+        return CLB_OK;
+    clb_status status = clb_extent_bytes(x->rows, x->cols, caller->lda, run->element, &bytes);
+    if (status == CLB_OK &&
+        clb_buffer_wrap(run->runtime, caller->a, bytes, &run->wrapped) != CLB_OK)
         run->wrapped = NULL;
     return status;
 }
 
-clb_status clb_run_view(struct clb_run *run, const void *a, size_t lda, struct clb_dmat *x)
+clb_status clb_run_view(struct clb_run *run, struct clb_dmat *x)
 {
-    clb_status status = wrap(run, a, lda, x);
+    clb_status status = wrap(run, x);
     if (status == CLB_OK && run->wrapped != NULL) {
         x->mem = run->wrapped;
-        x->ld = lda;
+        x->ld = run->caller[0].lda;
         return CLB_OK;
     }
     if (status == CLB_OK)
         status = clb_run_matrix(run, x);
-    return status == CLB_OK ? copy_to(run, x, a, lda) : status;
+    return status == CLB_OK ? copy_to(run, x) : status;
 }
 
 void clb_run_unwrap(struct clb_run *run)
@@ -170,16 +187,16 @@ void clb_run_unwrap(struct clb_run *run)
     run->wrapped = NULL;
 }
 
-clb_status clb_run_copy_in(struct clb_run *run, const struct clb_dmat *x, const void *a, size_t lda,
-                           size_t cols, struct clb_dmat *rest)
+clb_status clb_run_copy_in(struct clb_run *run, const struct clb_dmat *x, size_t cols,
+                           struct clb_dmat *rest)
 {
-    clb_status status = wrap(run, a, lda, x);
+    clb_status status = wrap(run, x);
     if (status != CLB_OK)
         return status;
-    *rest = (struct clb_dmat){run->wrapped, 0, x->rows, x->cols, lda};
+    *rest = (struct clb_dmat){run->wrapped, 0, x->rows, x->cols, run->caller[0].lda};
     const struct clb_dmat part =
         clb_dmat_part(x, 0, 0, x->rows, run->wrapped != NULL ? cols : x->cols);
-    return copy_to(run, &part, a, lda);
+    return copy_to(run, &part);
 }
 
 /* ---- the device's own memory ----------------------------------------------------------------- */
@@ -211,8 +228,12 @@ struct clb_transfer *clb_run_add_columns(struct clb_run *run, bool down, const s
         first -= caller->cols;
         caller++;
     }
-    return clb_run_add(run, down, x, (char *)caller->a + first * caller->lda * run->element,
-                       caller->lda);
+    struct clb_transfer *transfer =
+        clb_run_add(run, down, x,
+                    (char *)caller->a + first * (caller->adjoint ? 1 : caller->lda) * run->element,
+                    caller->lda);
+    transfer->adjoint = caller->adjoint;
+    return transfer;
 }
 
 struct clb_transfer *clb_run_add_triangle(struct clb_run *run, bool down, const struct clb_dmat *x,
@@ -334,12 +355,10 @@ static struct clb_dmat panel_at(const struct clb_panels *panels, size_t k, size_
     return clb_dmat_part(panels->x, k, k, panels->x->rows - k, width);
 }
 
-void clb_panels_copy_in(struct clb_panels *panels, const void *a, size_t lda)
+void clb_panels_copy_in(struct clb_panels *panels)
 {
-    size_t element = panels->run->element, bytes = panels->x->rows * element;
-    size_t width = panels->work->width(panels->context, panels->first);
-    struct column_copy copy = {a, panels->pinned->host, lda * element, bytes, bytes};
-    copy_columns(&copy, 0, 0, width);
+    size_t rows = panels->x->rows, width = panels->work->width(panels->context, panels->first);
+    copy_mapped(panels->run, false, rows, width, panels->pinned->host, rows, 1);
 }
 
 clb_status clb_panels_fetch(struct clb_panels *panels, size_t k)

@@ -24,10 +24,12 @@
 
 #define CLB_RUN_BUFFERS 8
 
-/* A matrix in the caller's memory. */
+/* A matrix in the caller's memory; or the memory has its conjugate transpose, which the CPU's
+ * copies undo: `lda` is between that one's columns, which are the matrix's rows. */
 struct clb_caller {
     void *a;
     size_t lda, cols;
+    bool adjoint;
 };
 
 struct clb_run {
@@ -65,19 +67,19 @@ clb_status clb_run_matrix(struct clb_run *run, struct clb_dmat *x) CLB_MUST_CHEC
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-/* The caller's matrix for reading by the device: *x, whose rows and columns are set, is in place,
- * or a copy where the device can't access it because its columns are too far apart. */
-clb_status clb_run_view(struct clb_run *run, const void *a, size_t lda,
-                        struct clb_dmat *x) CLB_MUST_CHECK;
+/* The caller's first matrix for reading by the device: *x, whose rows and columns are set, is in
+ * place, or a copy where the memory has its adjoint, or the device can't access it because its
+ * columns are too far apart. */
+clb_status clb_run_view(struct clb_run *run, struct clb_dmat *x) CLB_MUST_CHECK;
 
 /* End the device's access to the caller's matrix, when all commands that used it have completed. */
 void clb_run_unwrap(struct clb_run *run);
 
-/* Copy the first `cols` columns of the caller's matrix to x, by the CPU. *rest is the caller's
- * matrix in place, from which the device may copy the others; where it can't access that, the CPU
+/* Copy the first `cols` columns of the caller's first matrix to x, by the CPU. *rest is that matrix
+ * in place, from which the device may copy the others; where it can't, as in clb_run_view, the CPU
  * copies all columns, and rest->mem is NULL. */
-clb_status clb_run_copy_in(struct clb_run *run, const struct clb_dmat *x, const void *a, size_t lda,
-                           size_t cols, struct clb_dmat *rest) CLB_MUST_CHECK;
+clb_status clb_run_copy_in(struct clb_run *run, const struct clb_dmat *x, size_t cols,
+                           struct clb_dmat *rest) CLB_MUST_CHECK;
 
 /* Wait for the queue and map x for the CPU; it begins at *mapped. clb_run_map_result: the same for
  * a result that will be written to the caller's memory: checks that all commands before have
@@ -88,9 +90,9 @@ clb_status clb_run_map_result(struct clb_run *run, const struct clb_dmat *x,
 clb_status clb_run_unmap(struct clb_run *run, const struct clb_dmat *x,
                          void *mapped) CLB_MUST_CHECK;
 
-/* Copy x to the caller's matrix, by as many threads as the device has. *written says whether all of
- * it or nothing has been written, whatever the status. */
-clb_status clb_run_copy_out(struct clb_run *run, const struct clb_dmat *x, void *a, size_t lda,
+/* Copy x to the caller's first matrix, by several threads. *written says whether all of it or
+ * nothing has been written, whatever the status. */
+clb_status clb_run_copy_out(struct clb_run *run, const struct clb_dmat *x,
                             bool *written) CLB_MUST_CHECK;
 
 /* Call `work` for shares of [0, cols) until all are done, on this thread and on free ones,
@@ -178,9 +180,9 @@ struct clb_panels {
 void clb_panels_add_uploads(struct clb_panels *panels, size_t least);
 
 /* Own memory: get pinned memory for panels of `width` columns. Then either copy the first panel
- * from the caller's matrix, or enqueue its download. */
+ * from the caller's first matrix, or enqueue its download. */
 clb_status clb_panels_open(struct clb_panels *panels, size_t width) CLB_MUST_CHECK;
-void clb_panels_copy_in(struct clb_panels *panels, const void *a, size_t lda);
+void clb_panels_copy_in(struct clb_panels *panels);
 clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;
 
 /* Have the CPU factor a panel in mapped memory. */

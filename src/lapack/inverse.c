@@ -109,7 +109,7 @@ static clb_status open_matrices(struct inverse_run *inverting)
         if (status == CLB_OK && problem->multiplies)
             status = clb_run_matrix(run, &inverting->y);
         if (status == CLB_OK)
-            status = clb_run_view(run, problem->a, problem->lda, &inverting->a);
+            status = clb_run_view(run, &inverting->a);
         return status;
     }
     inverting->y = inverting->a;
@@ -337,6 +337,7 @@ clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_va
                                     .problem = problem,
                                     .kernel = variant->name};
     struct clb_run *run = &inverting.run;
+    run->caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, false};
     clb_status status = inverse_open(&inverting);
     if (status == CLB_OK)
         status = inverse_compute(&inverting);

@@ -55,8 +55,7 @@ static clb_status orgqr_open(struct orgqr_run *qr)
     qr->result->kernel = run->workspace.variant->name;
     status = clb_run_matrix(run, &qr->q);
     if (status == CLB_OK)
-        status = run->own ? clb_run_matrix(run, &qr->vectors)
-                          : clb_run_view(run, problem->a, problem->lda, &qr->vectors);
+        status = run->own ? clb_run_matrix(run, &qr->vectors) : clb_run_view(run, &qr->vectors);
     if (status != CLB_OK)
         return status;
     qr->reflectors = (struct clb_reflectors){.nb = qr->nb, .a = qr->vectors, .tau = problem->tau};
@@ -94,7 +93,7 @@ static clb_status orgqr_write_back(struct orgqr_run *qr)
         status = clb_run_publish(run, i);
     if (run->own)
         return status;
-    status = clb_run_copy_out(run, &qr->q, problem->a, problem->lda, &written);
+    status = clb_run_copy_out(run, &qr->q, &written);
     qr->result->columns_left = written ? 0 : problem->n;
     return status;
 }
@@ -105,7 +104,7 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     struct orgqr_run qr = {.run = clb_run_on(runtime, variant, problem->precision),
                            .problem = problem,
                            .result = result};
-    qr.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n};
+    qr.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, problem->adjoint};
     result->columns_left = problem->n;
     result->kernel = variant->name;
     clb_status status = orgqr_open(&qr);

@@ -80,6 +80,7 @@ clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
                               .a = problem->a,
                               .b = problem->c,
                               .lda = problem->lda,
+                              .adjoint_a = problem->adjoint,
                               .ldb = problem->ldc,
                               .progress = progress};
     *progress = (struct clb_gemm_progress){0};

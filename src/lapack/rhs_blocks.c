@@ -193,7 +193,7 @@ static clb_status solve_mapped(struct solve_run *run)
     size_t parts = solve->progress->parts;
     clb_status status = open_slots(run);
     if (status == CLB_OK)
-        status = clb_run_view(&run->run, solve->a, solve->lda, &run->a);
+        status = clb_run_view(&run->run, &run->a);
     if (status == CLB_OK)
         status = solve->work->prepare(solve, &run->run.workspace, &run->a);
     for (size_t i = 0; i <= parts && status == CLB_OK; i++) {
@@ -270,7 +270,7 @@ static clb_status bring_in_parts(struct solve_run *run)
         status = clb_run_plan(&run->run, 1 + 2 * parts);
     if (status != CLB_OK)
         return status;
-    clb_run_add(&run->run, false, &run->a, solve->a, solve->lda);
+    clb_run_add_columns(&run->run, false, &run->a, 0);
     for (size_t i = 0; i < 2 * parts; i++)
         add_part(run, i % parts, i >= parts);
     status = clb_run_begin(&run->run);
@@ -364,6 +364,8 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         struct solve_run run = {.run = clb_run_on(runtime, variant, solve->precision),
                                 .solve = solve,
                                 .resident = resident};
+        run.run.caller[0] = (struct clb_caller){(void *)(uintptr_t)solve->a, solve->lda,
+                                                solve->cols_a, solve->adjoint_a};
         status = solve_once(&run);
         begun = run.run.begun || !run.run.own;
         resident /= 2;

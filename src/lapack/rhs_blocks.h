@@ -35,7 +35,8 @@ struct clb_solve {
     const void *alpha, *a;
     void *b;
     size_t lda, ldb;
-    void *context; /* for the functions of `work` */
+    bool adjoint_a; /* the memory of A has A^H */
+    void *context;  /* for the functions of `work` */
     /* Left: row i of the right-hand side is row order_in[i] of B, and row i of X is row
      * order_out[i] of the solution; NULL where nothing is interchanged. */
     const cl_uint *order_in, *order_out;

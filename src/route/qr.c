@@ -13,8 +13,11 @@
 static struct clb_geqrf geqrf_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    return (struct clb_geqrf){run->precision, (size_t)call->m, (size_t)call->n, call->a,
-                              (size_t)call->lda};
+    return (struct clb_geqrf){.precision = run->precision,
+                              .m = (size_t)call->m,
+                              .n = (size_t)call->n,
+                              .a = call->a,
+                              .lda = (size_t)call->lda};
 }
 
 static clb_status geqrf_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -112,8 +115,13 @@ const struct clb_ops clb_ormqr_ops = {.run = ormqr_run,
 static struct clb_orgqr orgqr_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    return (struct clb_orgqr){run->precision, (size_t)call->m,   (size_t)call->n, (size_t)call->k,
-                              call->a,        (size_t)call->lda, call->tau};
+    return (struct clb_orgqr){.precision = run->precision,
+                              .m = (size_t)call->m,
+                              .n = (size_t)call->n,
+                              .k = (size_t)call->k,
+                              .a = call->a,
+                              .lda = (size_t)call->lda,
+                              .tau = call->tau};
 }
 
 static clb_status orgqr_run(struct clb_run *run, struct clb_runtime *runtime,

@@ -47,7 +47,9 @@ static struct clb_transfer *transfer_of(const struct clb_transfer_queue *transfe
 static char *host_of(const struct clb_transfer_queue *transfers,
                      const struct clb_transfer *transfer, const struct clb_rect *rect)
 {
-    return transfer->host + (rect->row + rect->col * transfer->ld) * transfers->element;
+    size_t row = transfer->adjoint ? rect->col : rect->row;
+    size_t col = transfer->adjoint ? rect->row : rect->col;
+    return transfer->host + (row + col * transfer->ld) * transfers->element;
 }
 
 /* The row of a piece in which the diagonal begins. */
@@ -166,6 +168,9 @@ static clb_status transfer_queue_bring_up(struct clb_transfer_thread *thread, si
         clb_copy_trapezoid(transfers->precision, transfer->shape == CLB_TRANSFER_UPPER,
                            diagonal_of(transfer, &rect), rect.rows, rect.cols,
                            host_of(transfers, transfer, &rect), transfer->ld, slot, rect.rows);
+    else if (transfer->adjoint)
+        clb_copy_adjoint(transfers->precision, rect.rows, rect.cols,
+                         host_of(transfers, transfer, &rect), transfer->ld, slot, rect.rows);
     else
         clb_merge_tile(transfers->precision, rect.rows, rect.cols, transfer->alpha,
                        host_of(transfers, transfer, &rect), transfer->ld,
@@ -244,6 +249,9 @@ static clb_status take_down(struct clb_transfer_thread *thread, size_t piece)
         clb_copy_trapezoid(transfers->precision, transfer->shape == CLB_TRANSFER_UPPER,
                            diagonal_of(transfer, &rect), rect.rows, rect.cols, slot, rect.rows,
                            host_of(transfers, transfer, &rect), transfer->ld);
+    else if (transfer->adjoint)
+        clb_copy_adjoint(transfers->precision, rect.cols, rect.rows, slot, rect.rows,
+                         host_of(transfers, transfer, &rect), transfer->ld);
     else
         clb_merge_tile(transfers->precision, rect.rows, rect.cols,
                        clb_scalar_one(transfers->precision), slot, rect.rows,

@@ -31,7 +31,7 @@ typedef enum clb_transfer_shape {
 } clb_transfer_shape;
 
 /* One matrix, or part of one, to upload or download. `x` has as many rows and columns as the host's
- * matrix. */
+ * matrix, or as many columns and rows if that is the adjoint. */
 struct clb_transfer {
     bool down, by_rows; /* `down`: a download; `by_rows`: pieces are blocks of rows */
     /* An upload that waits for clb_transfer_queue_release, and so do all uploads after it in the
@@ -45,6 +45,7 @@ struct clb_transfer {
     const cl_uint *order;
     clb_transfer_shape shape; /* which entries the host has; the others of x are undefined */
     ptrdiff_t diagonal;       /* unless WHOLE: the row of x in which the diagonal begins */
+    bool adjoint;             /* of a whole matrix: the host has its conjugate transpose */
 
     /* Set by the transfer queue. */
     size_t first_piece, pieces;

@@ -65,13 +65,14 @@ clb_status qr_shim(const struct problem *p, struct clb_runtime *runtime,
                    const struct clb_gemm_variant *variant, void *x)
 {
     if (p->routine == GEQRF) {
-        const struct clb_geqrf problem = {p->precision, p->n, p->rhs, x, p->n};
+        const struct clb_geqrf problem = {p->precision, p->n, p->rhs, x, p->n, false};
         const struct clb_host_blas next = {.context = p, .geqrt = panel};
         struct clb_geqrf_result result = {.tau = p->tau[0]};
         return clb_geqrf_run(runtime, variant, &problem, &next, &result);
     }
     if (p->routine == ORGQR) {
-        const struct clb_orgqr problem = {p->precision, p->n, p->rhs, p->rhs, x, p->n, p->tau[0]};
+        const struct clb_orgqr problem = {p->precision, p->n,      p->rhs, p->rhs, x,
+                                          p->n,         p->tau[0], false};
         struct clb_orgqr_result result;
         return clb_orgqr_run(runtime, variant, &problem, &result);
     }

@@ -75,6 +75,14 @@ void dense_restore(struct dense *x, size_t first)
                (char *)dense_data(&old) + j * x->ld * element, x->rows * element);
 }
 
+void dense_set_adjoint(struct dense *x, const struct dense *y)
+{
+    for (size_t j = 0; j < x->cols; j++) {
+        for (size_t i = 0; i < x->rows; i++)
+            dense_set(x, i, j, conjl(dense_get(y, j, i)));
+    }
+}
+
 bool dense_gaps_intact(const struct dense *x)
 {
     return matrix_gaps_intact(&x->real);

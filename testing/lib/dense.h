@@ -37,6 +37,8 @@ void dense_set(struct dense *x, size_t i, size_t j, number value);
 void dense_remember(struct dense *x);
 /* Columns from `first` on as remembered. */
 void dense_restore(struct dense *x, size_t first);
+/* X = Y^H. */
+void dense_set_adjoint(struct dense *x, const struct dense *y);
 bool dense_gaps_intact(const struct dense *x);
 bool dense_intact(const struct dense *x);
 

@@ -6,70 +6,83 @@
 #include <math.h>
 #include <stdlib.h>
 
-static number get(const struct clb_geqrf *p, size_t i, size_t j)
+/* The matrix that the memory has, or the adjoint of that. */
+struct vectors {
+    clb_precision precision;
+    void *a;
+    size_t lda;
+    bool adjoint;
+};
+
+static number get(const struct vectors *x, size_t i, size_t j)
 {
-    return dense_at(p->precision, p->a, p->lda, i, j);
+    return x->adjoint ? conjl(dense_at(x->precision, x->a, x->lda, j, i))
+                      : dense_at(x->precision, x->a, x->lda, i, j);
 }
 
-static void put(const struct clb_geqrf *p, size_t i, size_t j, number value)
+static void put(const struct vectors *x, size_t i, size_t j, number value)
 {
-    dense_store(p->precision, p->a, p->lda, i, j, value);
+    if (x->adjoint)
+        dense_store(x->precision, x->a, x->lda, j, i, conjl(value));
+    else
+        dense_store(x->precision, x->a, x->lda, i, j, value);
 }
 
 /* ---- one reflector --------------------------------------------------------------------------- */
 
 /* H(k) with H^H*A(k:, k) = beta*e1; LAPACK xLARFG. */
-static number make_reflector(const struct clb_geqrf *p, size_t k)
+static number make_reflector(const struct vectors *a, size_t m, size_t k)
 {
-    number alpha = get(p, k, k);
+    number alpha = get(a, k, k);
     long double below = 0;
-    for (size_t i = k + 1; i < p->m; i++)
-        below = hypotl(below, cabsl(get(p, i, k)));
+    for (size_t i = k + 1; i < m; i++)
+        below = hypotl(below, cabsl(get(a, i, k)));
     if (below == 0 && cimagl(alpha) == 0)
         return 0;
     long double beta = -copysignl(hypotl(cabsl(alpha), below), creall(alpha));
-    for (size_t i = k + 1; i < p->m; i++)
-        put(p, i, k, get(p, i, k) / (alpha - beta));
-    put(p, k, k, beta);
+    for (size_t i = k + 1; i < m; i++)
+        put(a, i, k, get(a, i, k) / (alpha - beta));
+    put(a, k, k, beta);
     return dense_number((beta - creall(alpha)) / beta, -cimagl(alpha) / beta);
 }
 
 /* x -= factor * v * (v^H*x) for v of column i of a, x of `rows` elements `step` apart. */
-static void reflect(clb_precision precision, const void *a, size_t lda, size_t rows, size_t i,
-                    number factor, number *x)
+static void reflect(const struct vectors *a, size_t rows, size_t i, number factor, number *x)
 {
     number sum = x[i];
     for (size_t r = i + 1; r < rows; r++)
-        sum += conjl(dense_at(precision, a, lda, r, i)) * x[r];
+        sum += conjl(get(a, r, i)) * x[r];
     x[i] -= factor * sum;
     for (size_t r = i + 1; r < rows; r++)
-        x[r] -= factor * sum * dense_at(precision, a, lda, r, i);
+        x[r] -= factor * sum * get(a, r, i);
 }
 
 void dense_reflect(const struct dense *a, const void *tau, size_t i, bool conjugated, number *x)
 {
+    const struct vectors vectors = {a->precision, dense_data(a), a->ld, false};
     number factor = dense_at(a->precision, tau, 1, i, 0);
-    reflect(a->precision, dense_data(a), a->ld, a->rows, i, conjugated ? conjl(factor) : factor, x);
+    reflect(&vectors, a->rows, i, conjugated ? conjl(factor) : factor, x);
 }
 
 /* ---- the next library ------------------------------------------------------------------------ */
 
 static void geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
 {
+    const struct vectors a = {p->precision, p->a, p->lda, p->adjoint};
     number *x = calloc(p->m, sizeof *x);
     (void)host;
     if (x == NULL)
         abort();
     dense_next_entries += p->m * p->n;
     for (size_t k = 0; k < clb_min(p->m, p->n); k++) {
-        dense_store(p->precision, tau, 1, k, 0, make_reflector(p, k));
+        dense_store(p->precision, tau, 1, k, 0, make_reflector(&a, p->m, k));
         number factor = conjl(dense_at(p->precision, tau, 1, k, 0));
         for (size_t j = k + 1; j < p->n; j++) {
             for (size_t i = k; i < p->m; i++)
-                x[i] = get(p, i, j);
-            reflect(p->precision, p->a, p->lda, p->m, k, factor, x);
+                x[i] = get(&a, i, j);
+            reflect(&a, p->m, k, factor, x);
             for (size_t i = k; i < p->m; i++)
-                put(p, i, j, x[i]);
+                put(&a, i, j, x[i]);
         }
     }
     free(x);
@@ -80,6 +93,7 @@ static void ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
 {
     size_t order = p->right ? p->n : p->m, others = p->right ? p->m : p->n;
     bool plain = p->trans == CLB_OP_N, forward = p->right == plain;
+    const struct vectors a = {p->precision, (void *)(uintptr_t)p->a, p->lda, p->adjoint};
     number *x = calloc(order, sizeof *x);
     (void)host;
     if (x == NULL)
@@ -92,8 +106,7 @@ static void ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
         for (size_t q = 0; q < p->k; q++) {
             size_t i = forward ? q : p->k - 1 - q;
             number factor = dense_at(p->precision, p->tau, 1, i, 0);
-            reflect(p->precision, p->a, p->lda, order, i,
-                    plain != p->right ? factor : conjl(factor), x);
+            reflect(&a, order, i, plain != p->right ? factor : conjl(factor), x);
         }
         for (size_t i = 0; i < order; i++)
             dense_store(p->precision, p->c, p->ldc, p->right ? j : i, p->right ? i : j,
@@ -107,6 +120,7 @@ const struct clb_host_blas dense_qr_next = {.geqrf = geqrf, .ormqr = ormqr};
 /* The last column first: the vectors of the others are needed until then. */
 void dense_orgqr(const struct clb_orgqr *p)
 {
+    const struct vectors a = {p->precision, p->a, p->lda, p->adjoint};
     number *x = calloc(p->m, sizeof *x);
     if (x == NULL)
         abort();
@@ -116,10 +130,9 @@ void dense_orgqr(const struct clb_orgqr *p)
         for (size_t i = 0; i < p->m; i++)
             x[i] = i == j;
         for (size_t i = clb_min(p->k, j + 1); i-- > 0;)
-            reflect(p->precision, p->a, p->lda, p->m, i, dense_at(p->precision, p->tau, 1, i, 0),
-                    x);
+            reflect(&a, p->m, i, dense_at(p->precision, p->tau, 1, i, 0), x);
         for (size_t i = 0; i < p->m; i++)
-            dense_store(p->precision, p->a, p->lda, i, j, x[i]);
+            put(&a, i, j, x[i]);
     }
     free(x);
 }

@@ -161,7 +161,7 @@ static clb_status factor_qr(struct clb_runtime *runtime, clb_precision precision
     struct clb_geqrf_result result = {.tau = tau};
     struct clb_host_blas next = dense_qr_next;
     dense_make(&a, precision, n, n, 9, seed);
-    const struct clb_geqrf problem = {precision, n, n, dense_data(&a), a.ld};
+    const struct clb_geqrf problem = {precision, n, n, dense_data(&a), a.ld, false};
     clb_status status = clb_geqrf_run(runtime, variant, &problem, &next, &result);
     if (status == CLB_OK)
         expect(dense_qr_error(&a, tau) <= 3, "%c QR of order %zu", "sdcz"[precision], n);

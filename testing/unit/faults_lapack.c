@@ -29,7 +29,7 @@ struct setting {
     clb_precision precision;
     size_t m, n, k;       /* k: reflectors */
     bool in_parts;        /* some failures leave a part to the next library */
-    bool singular, right; /* right: of Cholesky's the upper triangle */
+    bool singular, right; /* right: of Cholesky's the upper triangle; of QR's the adjoint */
     bool tight;           /* hardly more memory than is enough */
     uint64_t seed;        /* the same problem for every call, so that call n is the same */
 };
@@ -289,16 +289,34 @@ static void tighten(struct clb_runtime *runtime, const struct clb_gemm_variant *
 
 /* ---- QR -------------------------------------------------------------------------------------- */
 
+static void copy(struct dense *to, const struct dense *from, bool adjoint)
+{
+    for (size_t j = 0; j < to->cols; j++) {
+        for (size_t i = 0; i < to->rows; i++)
+            dense_set(to, i, j, adjoint ? conjl(dense_get(from, j, i)) : dense_get(from, i, j));
+    }
+}
+
+/* The memory of a problem: with X's content, or that of its adjoint. */
+static void make_memory(struct dense *memory, const struct dense *x, bool adjoint, uint64_t *seed)
+{
+    dense_make(memory, x->precision, adjoint ? x->cols : x->rows, adjoint ? x->rows : x->cols, 5,
+               seed);
+    copy(memory, x, adjoint);
+}
+
 static void factor_qr(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                       const struct setting *setting, const struct fake_failure *failure)
 {
     uint64_t state = setting->seed, *seed = &state;
     char what[80];
-    struct dense a;
+    const bool adjoint = setting->right;
+    struct dense a, memory;
     double tau[2 * 64];
     dense_make(&a, setting->precision, setting->m, setting->n, 5, seed);
-    const struct clb_geqrf problem = {setting->precision, setting->m, setting->n, dense_data(&a),
-                                      a.ld};
+    make_memory(&memory, &a, adjoint, seed);
+    const struct clb_geqrf problem = {setting->precision,  setting->m, setting->n,
+                                      dense_data(&memory), memory.ld,  adjoint};
     struct clb_host_blas next = dense_qr_next;
     struct clb_geqrf_result result = {.tau = tau};
     fake_cl_begin(failure, what, sizeof what);
@@ -307,23 +325,27 @@ static void factor_qr(struct clb_runtime *runtime, const struct clb_gemm_variant
     size_t written = result.columns_written;
     const struct clb_rect rest = {0, written, setting->m, setting->n - written};
     expect(status != CLB_OK || written == setting->n, "%s: %zu columns written", what, written);
+    copy(&a, &memory, adjoint);
     expect_old(&a, &rest, what);
     count_part(written, setting->n);
     if (status != CLB_OK && written == 0)
         next.geqrf(&next, &problem, tau);
     else if (status != CLB_OK)
         clb_geqrf_resume(&problem, &next, &result);
+    copy(&a, &memory, adjoint);
     long double error = dense_qr_error(&a, tau);
     expect(error <= 3, "%s: error %.3Lg", what, error);
-    expect(dense_gaps_intact(&a), "%s: written outside of A", what);
+    expect(dense_gaps_intact(&memory), "%s: written outside of A", what);
     dense_free(&a);
+    dense_free(&memory);
 }
 
 static void make_vectors(struct dense *a, size_t rows, size_t cols, const struct setting *setting,
                          void *tau, uint64_t *seed)
 {
     dense_make(a, setting->precision, rows, cols, 5, seed);
-    const struct clb_geqrf problem = {setting->precision, rows, setting->k, dense_data(a), a->ld};
+    const struct clb_geqrf problem = {setting->precision, rows,  setting->k,
+                                      dense_data(a),      a->ld, false};
     dense_qr_next.geqrf(&dense_qr_next, &problem, tau);
     dense_remember(a);
 }
@@ -385,29 +407,37 @@ static void generate(struct clb_runtime *runtime, const struct clb_gemm_variant 
 {
     uint64_t state = setting->seed, *seed = &state;
     char what[80];
-    struct dense a, expected;
+    const bool adjoint = setting->right;
+    struct dense a, memory, expected;
     double tau[2 * 64];
     uint64_t again = *seed;
     make_vectors(&expected, setting->m, setting->n, setting, tau, &again);
     make_vectors(&a, setting->m, setting->n, setting, tau, seed);
     struct clb_orgqr problem = {setting->precision,    setting->m,  setting->n, setting->k,
-                                dense_data(&expected), expected.ld, tau};
+                                dense_data(&expected), expected.ld, tau,        false};
     dense_orgqr(&problem);
-    problem.a = dense_data(&a);
+    make_memory(&memory, &a, adjoint, seed);
+    problem.a = dense_data(&memory);
+    problem.lda = memory.ld;
+    problem.adjoint = adjoint;
     struct clb_orgqr_result result;
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_orgqr_run(runtime, variant, &problem, &result);
     end_run(failure, status, what);
     const struct clb_rect rest = {0, 0, setting->m, result.columns_left};
     expect(status != CLB_OK || result.columns_left == 0, "%s: columns are missing", what);
+    copy(&a, &memory, adjoint);
     expect_old(&a, &rest, what);
     count_part(setting->n - result.columns_left, setting->n);
     if (result.columns_left > 0) {
         const struct clb_orgqr missing = clb_orgqr_rest(&problem, &result);
         dense_orgqr(&missing);
     }
+    copy(&a, &memory, adjoint);
     expect_near(&a, &expected, 200, what);
+    expect(dense_gaps_intact(&memory), "%s: written outside of A", what);
     dense_free(&a);
+    dense_free(&memory);
     dense_free(&expected);
 }
 
@@ -528,12 +558,17 @@ static const struct setting settings[] = {
      .in_parts = true},
     {"QR streamed by one thread", factor_qr, "portable", QR STREAM, false, CLB_S, 30, 30,
      .in_parts = true},
+    {"QR of the adjoint in place", factor_qr, "cpu", QR, false, CLB_C, 20, 35, .right = true},
+    {"QR of the adjoint in own memory", factor_qr, "cpu", QR ",gemm.threads=3", true, CLB_Z, 37, 30,
+     .right = true, .in_parts = true},
     {"Q*C in place", multiply, "cpu", QR, false, CLB_D, 20, 37, 12, .in_parts = true},
     {"C*Q in own memory", multiply, "cpu", QR ",gemm.threads=3", true, CLB_C, 37, 20, 12,
      .right = true, .in_parts = true},
     {"Q in place", generate, "cpu", QR, false, CLB_Z, 30, 24, 12, .in_parts = false},
     {"Q in own memory", generate, "cpu", QR ",gemm.threads=3", true, CLB_D, 30, 20, 20,
      .in_parts = true},
+    {"Q's adjoint in own memory", generate, "cpu", QR ",gemm.threads=3", true, CLB_C, 30, 24, 20,
+     .right = true, .in_parts = true},
 };
 
 int main(void)

@@ -19,7 +19,8 @@ static const char *const kinds[KINDS] = {
 struct factorisation {
     enum kind kind;
     struct dense a;
-    char *tau; /* and 16 bytes more, which stay as they are */
+    struct dense adjoint; /* A^H, where the problem's memory has that */
+    char *tau;            /* and 16 bytes more, which stay as they are */
     struct clb_geqrf problem;
     struct clb_host_blas next;
     struct clb_geqrf_result result;
@@ -44,6 +45,20 @@ static number element_of(const struct factorisation *f, size_t i, size_t j, numb
     }
 }
 
+/* Put A's content into the problem's memory, and take it from there. */
+static void give(struct factorisation *f)
+{
+    dense_remember(&f->a);
+    dense_set_adjoint(&f->adjoint, &f->a);
+    dense_remember(&f->adjoint);
+}
+
+static void take(struct factorisation *f)
+{
+    if (f->problem.adjoint)
+        dense_set_adjoint(&f->a, &f->adjoint);
+}
+
 static void make(struct factorisation *f, clb_precision precision, size_t m, size_t n,
                  uint64_t *seed)
 {
@@ -54,10 +69,14 @@ static void make(struct factorisation *f, clb_precision precision, size_t m, siz
         for (size_t i = 0; i < m; i++)
             dense_set(&f->a, i, j, element_of(f, i, j, dense_get(&f->a, i, j)));
     }
-    dense_remember(&f->a);
     f->tau = malloc((inner + 1) * element);
     memset(f->tau, 0x5a, (inner + 1) * element);
-    f->problem = (struct clb_geqrf){precision, m, n, dense_data(&f->a), f->a.ld};
+    dense_make(&f->adjoint, precision, n, m, 9, seed);
+    f->problem = (struct clb_geqrf){precision, m, n, dense_data(&f->a), f->a.ld, false};
+    if (random_below(seed, 2) != 0)
+        f->problem =
+            (struct clb_geqrf){precision, m, n, dense_data(&f->adjoint), f->adjoint.ld, true};
+    give(f);
     f->next = dense_qr_next;
     f->result.tau = f->tau;
 }
@@ -65,16 +84,20 @@ static void make(struct factorisation *f, clb_precision precision, size_t m, siz
 static void discard(struct factorisation *f)
 {
     dense_free(&f->a);
+    dense_free(&f->adjoint);
     free(f->tau);
 }
 
-static void check(const struct factorisation *f, const char *what)
+static void check(struct factorisation *f, const char *what)
 {
+    take(f);
     size_t element = clb_precision_size(f->a.precision), inner = clb_min(f->a.rows, f->a.cols);
     long double error = dense_qr_error(&f->a, f->tau);
-    expect(error <= 3, "%s %c %zux%zu %s: error %.3Lg", what, "sdcz"[f->a.precision], f -> a.rows,
-           f->a.cols, kinds[f->kind], error);
-    expect(dense_gaps_intact(&f->a), "%s: written outside of A", what);
+    expect(error <= 3, "%s %c %zux%zu %s%s: error %.3Lg", what, "sdcz"[f->a.precision], f -> a.rows,
+           f->a.cols, kinds[f->kind], f->problem.adjoint ? ", adjoint" : "", error);
+    expect(dense_gaps_intact(&f->a) && dense_gaps_intact(&f->adjoint), "%s: written outside of A",
+           what);
+    expect(f->problem.adjoint || dense_intact_bits(&f->adjoint), "%s: the adjoint", what);
     for (size_t i = 0; i < element; i++)
         expect(f->tau[inner * element + i] == 0x5a, "%s: written behind tau", what);
 }
@@ -137,15 +160,16 @@ static void not_a_number(void *argument)
         size_t bad = random_below(&setting->seed, n), wrong = 0;
         make(&f, (clb_precision)(i % CLB_PRECISIONS), n, n, &setting->seed);
         dense_set(&f.a, random_below(&setting->seed, n), bad, i % 2 ? NAN : INFINITY);
-        dense_remember(&f.a);
+        give(&f);
         factor(runtime, &f);
+        take(&f);
         for (size_t j = 0; j < bad; j++) {
             for (size_t k = 0; k < n; k++)
                 wrong += !is_finite(dense_get(&f.a, k, j));
         }
         expect(wrong == 0, "%zu entries left of column %zu are not finite", wrong, bad);
         expect(!is_finite(dense_get(&f.a, bad, bad)), "the NaN is lost");
-        expect(dense_gaps_intact(&f.a), "written outside of A");
+        expect(dense_gaps_intact(&f.a) && dense_gaps_intact(&f.adjoint), "written outside of A");
         discard(&f);
     }
 }
@@ -167,7 +191,8 @@ static void growing_memory(void *argument)
         status = clb_geqrf_run(runtime, variant, &f.problem, &f.next, &f.result);
         if (status != CLB_OK) {
             declined++;
-            expect(f.result.columns_written == 0 && dense_intact(&f.a), "written without memory");
+            expect(f.result.columns_written == 0 && dense_intact(&f.a) && dense_intact(&f.adjoint),
+                   "written without memory");
         }
     }
     expect(status == CLB_OK, "%s", clb_status_name(status));
@@ -226,10 +251,13 @@ static void resume(struct fake_setting *setting, int i)
     make(&f, (clb_precision)(i % CLB_PRECISIONS), m, n, &setting->seed);
     make(&done, (clb_precision)(i % CLB_PRECISIONS), m, n, &again);
     f.next.geqrf(&f.next, &done.problem, f.tau);
+    take(&done);
     for (size_t j = 0; j < written; j++) {
         for (size_t r = 0; r < m; r++)
             dense_set(&f.a, r, j, dense_get(&done.a, r, j));
     }
+    if (f.problem.adjoint)
+        dense_set_adjoint(&f.adjoint, &f.a);
     f.result.columns_written = written;
     dense_next_entries = 0;
     clb_geqrf_resume(&f.problem, &f.next, &f.result);

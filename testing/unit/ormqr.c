@@ -26,7 +26,7 @@ static char *make_vectors(struct dense *a, clb_precision precision, size_t rows,
     dense_make(a, precision, rows, cols, 9, seed);
     for (size_t i = 0; i < rows && random_below(seed, 4) == 0; i++)
         dense_set(a, i, k / 2, 0);
-    const struct clb_geqrf problem = {precision, rows, k, dense_data(a), a->ld};
+    const struct clb_geqrf problem = {precision, rows, k, dense_data(a), a->ld, false};
     dense_qr_next.geqrf(&dense_qr_next, &problem, tau);
     dense_remember(a);
     return tau;
@@ -40,6 +40,13 @@ static void copy(struct dense *to, const struct dense *from, uint64_t *seed)
         for (size_t i = 0; i < from->rows; i++)
             dense_set(to, i, j, dense_get(from, i, j));
     }
+    dense_remember(to);
+}
+
+static void make_adjoint(struct dense *to, const struct dense *from, uint64_t *seed)
+{
+    dense_make(to, from->precision, from->cols, from->rows, 9, seed);
+    dense_set_adjoint(to, from);
     dense_remember(to);
 }
 
@@ -73,27 +80,45 @@ static void multiply(struct clb_runtime *runtime, struct fake_setting *setting, 
     bool right = random_below(&setting->seed, 2), real = clb_precision_parts(precision) == 1;
     size_t order = one_to(&setting->seed, setting->largest), k = one_to(&setting->seed, order);
     size_t others = one_to(&setting->seed, setting->largest);
-    struct dense a, c, expected;
+    struct dense a, adjoint, c, expected;
     struct clb_gemm_progress progress;
     char *tau = make_vectors(&a, precision, order, k, k, &setting->seed);
+    make_adjoint(&adjoint, &a, &setting->seed);
+    const struct dense *given = random_below(&setting->seed, 2) != 0 ? &adjoint : &a;
     dense_make(&c, precision, right ? others : order, right ? order : others, 9, &setting->seed);
     copy(&expected, &c, &setting->seed);
     clb_op op = i / 4 % 2 ? CLB_OP_N : real && i / 8 % 2 ? CLB_OP_T : CLB_OP_C;
-    struct clb_ormqr problem = {precision,      right, op,  c.rows,         c.cols, k,
-                                dense_data(&a), a.ld,  tau, dense_data(&c), c.ld};
+    struct clb_ormqr problem = {.precision = precision,
+                                .right = right,
+                                .trans = op,
+                                .m = c.rows,
+                                .n = c.cols,
+                                .k = k,
+                                .a = dense_data(given),
+                                .lda = given->ld,
+                                .tau = tau,
+                                .c = dense_data(&c),
+                                .ldc = c.ld,
+                                .adjoint = given == &adjoint};
     clb_status status = clb_ormqr_run(runtime, variant_of(runtime, precision), &problem, &progress);
     expect(status == CLB_OK, "%s", clb_status_name(status));
     for (size_t p = 0; p < progress.parts; p++)
         expect(progress.written[p], "part %zu is missing", p);
     clb_gemm_progress_free(&progress);
+    problem.a = dense_data(&a);
+    problem.lda = a.ld;
+    problem.adjoint = false;
     problem.c = dense_data(&expected);
     problem.ldc = expected.ld;
     dense_qr_next.ormqr(&dense_qr_next, &problem);
     long double error = distance(&c, &expected, k, sqrtl((long double)order));
-    expect(error <= 3, "%s %c %c%c %zux%zu k=%zu: off by %.3Lg", setting->name, "sdcz"[precision],
-           right ? 'R' : 'L', "NTC"[op], c.rows, c.cols, k, error);
-    expect(dense_gaps_intact(&c) && dense_intact(&a), "something else was written");
+    expect(error <= 3, "%s %c %c%c %zux%zu k=%zu%s: off by %.3Lg", setting->name, "sdcz"[precision],
+           right ? 'R' : 'L', "NTC"[op], c.rows, c.cols, k, given == &adjoint ? ", adjoint" : "",
+           error);
+    expect(dense_gaps_intact(&c) && dense_intact(&a) && dense_intact(&adjoint),
+           "something else was written");
     dense_free(&a);
+    dense_free(&adjoint);
     dense_free(&c);
     dense_free(&expected);
     free(tau);
@@ -110,7 +135,7 @@ static void products(void *argument)
 /* ---- Q --------------------------------------------------------------------------------------- */
 
 struct generation {
-    struct dense a, expected;
+    struct dense a, adjoint, expected; /* adjoint: A^H, where the problem's memory has that */
     char *tau;
     struct clb_orgqr problem;
     struct clb_orgqr_result result;
@@ -122,25 +147,32 @@ static void make_generation(struct generation *g, clb_precision precision, size_
     size_t m = one_to(seed, most), n = one_to(seed, m), k = one_to(seed, n);
     g->tau = make_vectors(&g->a, precision, m, n, k, seed);
     copy(&g->expected, &g->a, seed);
-    g->problem = (struct clb_orgqr){precision, m, n, k, dense_data(&g->a), g->a.ld, g->tau};
-    struct clb_orgqr other = g->problem;
-    other.a = dense_data(&g->expected);
-    other.lda = g->expected.ld;
+    make_adjoint(&g->adjoint, &g->a, seed);
+    struct clb_orgqr other = {precision,      m,      n,    k, dense_data(&g->expected),
+                              g->expected.ld, g->tau, false};
+    g->problem = other;
+    g->problem.adjoint = random_below(seed, 2) != 0;
+    g->problem.a = dense_data(g->problem.adjoint ? &g->adjoint : &g->a);
+    g->problem.lda = g->problem.adjoint ? g->adjoint.ld : g->a.ld;
     dense_orgqr(&other);
 }
 
-static void check_generation(const struct generation *g, const char *what)
+static void check_generation(struct generation *g, const char *what)
 {
     const struct clb_orgqr *p = &g->problem;
+    if (p->adjoint)
+        dense_set_adjoint(&g->a, &g->adjoint);
     long double error = distance(&g->a, &g->expected, p->k, 1);
-    expect(error <= 3, "%s %c %zux%zu k=%zu: off by %.3Lg", what, "sdcz"[p->precision], p -> m,
-           p -> n, p -> k, error);
-    expect(dense_gaps_intact(&g->a), "%s: written outside of A", what);
+    expect(error <= 3, "%s %c %zux%zu k=%zu%s: off by %.3Lg", what, "sdcz"[p->precision], p -> m,
+           p -> n, p -> k, p -> adjoint ? ", adjoint" : "", error);
+    expect(dense_gaps_intact(&g->a) && dense_gaps_intact(&g->adjoint), "%s: written outside of A",
+           what);
 }
 
 static void discard(struct generation *g)
 {
     dense_free(&g->a);
+    dense_free(&g->adjoint);
     dense_free(&g->expected);
     free(g->tau);
 }
@@ -174,6 +206,8 @@ static void rests(void *argument)
             for (size_t r = 0; r < g.problem.m; r++)
                 dense_set(&g.a, r, j, dense_get(&g.expected, r, j));
         }
+        if (g.problem.adjoint)
+            dense_set_adjoint(&g.adjoint, &g.a);
         const struct clb_orgqr rest = clb_orgqr_rest(&g.problem, &g.result);
         dense_orgqr(&rest);
         check_generation(&g, setting->name);
@@ -198,7 +232,8 @@ static void growing_memory(void *argument)
     for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM; runtime->memory_limit *= 2) {
         status = clb_orgqr_run(runtime, variant, &g.problem, &g.result);
         declined += status != CLB_OK;
-        expect(status == CLB_OK || (g.result.columns_left == g.problem.n && dense_intact(&g.a)),
+        expect(status == CLB_OK || (g.result.columns_left == g.problem.n && dense_intact(&g.a) &&
+                                    dense_intact(&g.adjoint)),
                "written without memory");
     }
     expect(status == CLB_OK && declined >= 3, "%s after %d", clb_status_name(status), declined);

@@ -127,7 +127,7 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
     make_arrays(c, routine == GEQRF ? clb_min(m, n) : k, n);
     if (routine == GEQRF)
         return;
-    const struct clb_geqrf vectors = {precision, m, k, c->call.a, (size_t)c->call.lda};
+    const struct clb_geqrf vectors = {precision, m, k, c->call.a, (size_t)c->call.lda, false};
     dense_qr_next.geqrf(&dense_qr_next, &vectors, c->tau);
     dense_remember(&c->a);
     const struct dense *from = routine == ORMQR ? &c->c : &c->a;
@@ -146,9 +146,10 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
                                       (size_t)c->call.lda,
                                       c->tau,
                                       dense_data(&c->expected),
-                                      c->expected.ld};
-    const struct clb_orgqr generation = {precision,      m,     n, k, dense_data(&c->expected),
-                                         c->expected.ld, c->tau};
+                                      c->expected.ld,
+                                      false};
+    const struct clb_orgqr generation = {precision,      m,      n,    k, dense_data(&c->expected),
+                                         c->expected.ld, c->tau, false};
     if (k > 0 && routine == ORMQR)
         dense_qr_next.ormqr(&dense_qr_next, &product);
     else if (k > 0)
