@@ -134,6 +134,30 @@ const char *clb_pocl_refusal(const char *platform_name);
 char *clb_pocl_save_environment(void);
 void clb_pocl_restore_environment(char *saved);
 
+/* ---- spawn.c: processes that the program does not notice --------------------------------------
+ */
+
+struct clb_spawn_result {
+    int exit_status;    /* 128 and the signal's number where one has ended it */
+    int error;          /* 0, or the errno for which it was not started */
+    bool gave_up;       /* it still ran when the patience had ended */
+    double seconds;     /* from the call to its end */
+    double cpu_seconds; /* of it and its children */
+    long peak_kib;      /* the memory of the largest of them */
+};
+
+/* Run the program `path` and wait for its end, at most `patience` seconds. The calling program gets
+ * no signal, nothing from any form of wait, and no descriptor. The helper has the environment at
+ * the time of clb_spawn_note_environment without LD_PRELOAD, /dev/null as its three files, a
+ * session of its own and a lower priority; it gets SIGTERM when the program ends or the patience
+ * does. CLB_ERR_IO where it was not started or has not ended. Called on the driver thread only. */
+clb_status clb_spawn(const char *path, char *const *arguments, double patience,
+                     struct clb_spawn_result *result) CLB_MUST_CHECK;
+
+/* Copy the environment, once. Called in a thread of the program, because the driver thread may run
+ * while the program changes its environment. */
+void clb_spawn_note_environment(void);
+
 /* ---- driver.c: the thread on which drivers start and compile, their limits and workers ------- */
 
 /* NULL, or the limit that keeps this process from starting a driver, or from building a program. */

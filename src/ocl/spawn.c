@@ -1,0 +1,248 @@
+/* Start a helper process that the program cannot notice: no SIGCHLD, nothing that any form of wait
+ * returns, no descriptor, none of its signals.
+ *
+ *   driver thread   clone(CLONE_VM) without an exit signal: the keeper, a process of its own in the
+ *                   program's memory that never calls exec. Only a wait with __WCLONE sees it.
+ *   keeper          clone(CLONE_VM | CLONE_VFORK) and exec: the helper. The keeper is its parent
+ *                   for as long as it runs: an orphan would be given to a program that is process 1
+ *                   or a subreaper, with SIGCHLD, and an exec'ed process sends SIGCHLD whatever
+ *                   clone was told.
+ *
+ * The keeper runs with the driver thread's thread pointer, while that thread waits. So it and the
+ * helper before its exec only make system calls: no malloc, no stdio. */
+#include "ocl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STACK          ((size_t)64 << 10)
+#define SIGNALS        64
+#define SIGNAL_SET     8 /* bytes of the kernel's signal set */
+#define ALL_SIGNALS    (~(uint64_t)0)
+#define POLITENESS     10        /* added to the nice value */
+#define LOOK_NS        100000000 /* the keeper looks so often whether the program has gone */
+#define MOST_CLOSED    4096      /* descriptors closed one by one, before Linux 5.9 */
+#define EXIT_NO_CLONE  126
+#define EXIT_NO_EXEC   127
+#define EXIT_BY_SIGNAL 128
+
+/* No sanitizer's code may run in the keeper. */
+#define BARE __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
+
+struct launch {
+    /* Held by the driver thread. When that thread ends, also by an exec of the program, the kernel
+     * sets FUTEX_OWNER_DIED in the mutex's first word. */
+    pthread_mutex_t alive;
+    const char *path;
+    char *const *arguments, *const *environment;
+    unsigned char *stacks; /* two of STACK bytes */
+    cpu_set_t cpus;        /* the program's, not those of one thread */
+    pid_t host;
+    _Atomic int keeper; /* its process id, which the kernel clears at its end */
+    _Atomic int error;  /* of clone or exec in the keeper */
+    _Atomic bool give_up;
+};
+
+/* ---- the environment ------------------------------------------------------------------------- */
+
+/* A copy, because the program may change its environment while the driver thread runs. */
+static char **environment;
+static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
+
+static void copy_environment(void)
+{
+    static const char preload[] = "LD_PRELOAD=";
+    size_t count = 0, kept = 0;
+    while (environ != NULL && environ[count] != NULL)
+        count++;
+    environment = calloc(count + 1, sizeof *environment);
+    for (size_t i = 0; environment != NULL && i < count; i++) {
+        if (strncmp(environ[i], preload, sizeof preload - 1) != 0 &&
+            (environment[kept] = strdup(environ[i])) != NULL)
+            kept++;
+    }
+}
+
+void clb_spawn_note_environment(void)
+{
+    pthread_once(&environment_once, copy_environment);
+}
+
+/* ---- in the keeper --------------------------------------------------------------------------- */
+
+/* The kernel's struct sigaction, all zero: SIG_DFL. */
+struct default_action {
+    uint64_t word[4];
+};
+
+static BARE void reset_signals(void)
+{
+    static const struct default_action by_default;
+    for (long signal = 1; signal <= SIGNALS; signal++)
+        syscall(SYS_rt_sigaction, signal, &by_default, NULL, SIGNAL_SET);
+}
+
+static BARE void close_descriptors(void)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, 0U, ~0U, 0) != 0)
+#endif
+        for (int fd = 0; fd < MOST_CLOSED; fd++)
+            syscall(SYS_close, fd);
+    for (int fd = 0; fd < 3; fd++)
+        syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+}
+
+static BARE void be_polite(const struct launch *launch)
+{
+    const struct sched_param none = {0};
+    long reversed = syscall(SYS_getpriority, PRIO_PROCESS, 0); /* 20 minus the nice value */
+    syscall(SYS_setpriority, PRIO_PROCESS, 0, 20 - reversed + POLITENESS);
+    syscall(SYS_sched_setscheduler, 0, SCHED_BATCH, &none);
+    syscall(SYS_sched_setaffinity, 0, sizeof launch->cpus, &launch->cpus);
+}
+
+static BARE int run_helper(void *argument)
+{
+    struct launch *launch = argument;
+    static const uint64_t none;
+    syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, SIGNAL_SET);
+    syscall(SYS_execve, launch->path, launch->arguments, launch->environment);
+    launch->error = errno;
+    syscall(SYS_exit_group, EXIT_NO_EXEC);
+    return EXIT_NO_EXEC;
+}
+
+static BARE bool host_is_gone(const struct launch *launch)
+{
+    unsigned owner = (unsigned)__atomic_load_n((const int *)&launch->alive, __ATOMIC_ACQUIRE);
+    return launch->give_up || syscall(SYS_getppid) != launch->host ||
+           (owner & FUTEX_OWNER_DIED) != 0;
+}
+
+/* Keep the helper until it ends. Where the program ends first, the helper is told and left to
+ * init: the program's memory is not freed before the keeper ends. */
+static BARE int run_keeper(void *argument)
+{
+    struct launch *launch = argument;
+    static const uint64_t of_child = (uint64_t)1 << (SIGCHLD - 1);
+    const struct timespec moment = {.tv_nsec = LOOK_NS};
+    int status = 0;
+    reset_signals();
+    syscall(SYS_setsid);
+    syscall(SYS_prctl, PR_SET_NAME, "clblas-shim", 0, 0, 0);
+    close_descriptors();
+    be_polite(launch);
+    int helper =
+        clone(run_helper, launch->stacks + 2 * STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, launch);
+    if (helper < 0) {
+        launch->error = errno;
+        syscall(SYS_exit_group, EXIT_NO_CLONE);
+    }
+    while (syscall(SYS_wait4, helper, &status, WNOHANG, NULL) != helper) {
+        if (host_is_gone(launch)) {
+            syscall(SYS_kill, helper, SIGTERM);
+            syscall(SYS_exit_group, 0);
+        }
+        syscall(SYS_rt_sigtimedwait, &of_child, NULL, &moment, SIGNAL_SET);
+    }
+    syscall(SYS_exit_group,
+            WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_BY_SIGNAL + WTERMSIG(status));
+    return 0;
+}
+
+/* ---- in the program -------------------------------------------------------------------------- */
+
+/* Wait until the keeper has ended; after `patience` seconds it leaves the helper. */
+static void await_keeper(struct launch *launch, int keeper, double patience,
+                         struct clb_spawn_result *result)
+{
+    struct rusage usage = {0};
+    int status = 0;
+    double until = clb_now() + patience;
+    for (int now; (now = launch->keeper) != 0;) {
+        double left = until - clb_now();
+        if (left <= 0)
+            launch->give_up = true;
+        left = left <= 0 ? 1 : left;
+        const struct timespec rest = {.tv_sec = (time_t)left,
+                                      .tv_nsec = (long)(1e9 * (left - (double)(time_t)left))};
+        syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, now, &rest, NULL, 0);
+    }
+    while (wait4(keeper, &status, __WCLONE, &usage) < 0 && errno == EINTR)
+        ;
+    result->exit_status =
+        WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_BY_SIGNAL + WTERMSIG(status);
+    result->error = launch->error;
+    result->gave_up = launch->give_up;
+    result->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                          1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    result->peak_kib = usage.ru_maxrss;
+}
+
+/* The caller has blocked all signals and holds launch->alive. */
+static void launch_and_wait(struct launch *launch, double patience, struct clb_spawn_result *result)
+{
+    launch->keeper = -1; /* not 0, which means that it has ended */
+    int keeper = clone(run_keeper, launch->stacks + STACK, CLONE_VM | CLONE_CHILD_CLEARTID, launch,
+                       NULL, NULL, (pid_t *)&launch->keeper);
+    if (keeper < 0)
+        result->error = errno;
+    else
+        await_keeper(launch, keeper, patience, result);
+}
+
+clb_status clb_spawn(const char *path, char *const *arguments, double patience,
+                     struct clb_spawn_result *result)
+{
+    static const uint64_t all = ALL_SIGNALS;
+    uint64_t before = 0;
+    double begin = clb_now();
+    pthread_mutexattr_t robust;
+    *result = (struct clb_spawn_result){.error = ENOMEM};
+    clb_spawn_note_environment();
+    struct launch *launch = calloc(1, sizeof *launch);
+    unsigned char *stacks = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (launch == NULL || stacks == MAP_FAILED || environment == NULL) {
+        free(launch);
+        if (stacks != MAP_FAILED)
+            munmap(stacks, 2 * STACK);
+        return CLB_ERR_NOMEM;
+    }
+    launch->path = path;
+    launch->arguments = arguments;
+    launch->environment = environment;
+    launch->stacks = stacks;
+    launch->host = getpid();
+    if (sched_getaffinity(launch->host, sizeof launch->cpus, &launch->cpus) != 0)
+        memset(&launch->cpus, 0xff, sizeof launch->cpus);
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&launch->alive, &robust);
+    pthread_mutexattr_destroy(&robust);
+    result->error = 0;
+    /* pthread_sigmask leaves out the C library's own two. */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGNAL_SET);
+    pthread_mutex_lock(&launch->alive);
+    launch_and_wait(launch, patience, result);
+    pthread_mutex_unlock(&launch->alive);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGNAL_SET);
+    pthread_mutex_destroy(&launch->alive);
+    munmap(stacks, 2 * STACK);
+    free(launch);
+    result->seconds = clb_now() - begin;
+    return result->error == 0 && !result->gave_up ? CLB_OK : CLB_ERR_IO;
+}
