@@ -181,7 +181,7 @@ static void await_keeper(struct launch *launch, int keeper, double patience,
                                       .tv_nsec = (long)(1e9 * (left - (double)(time_t)left))};
         syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, now, &rest, NULL, 0);
     }
-    while (wait4(keeper, &status, __WCLONE, &usage) < 0 && errno == EINTR)
+    while (wait4(keeper, &status, (int)__WCLONE, &usage) < 0 && errno == EINTR)
         ;
     result->exit_status =
         WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_BY_SIGNAL + WTERMSIG(status);
