@@ -21,7 +21,7 @@ struct clb_routine_info {
     clb_precision precision;
     const char *signature, *shapes, *limits;
     const char *trans; /* letters allowed in this precision */
-    const char *flags, *sizes, *others;
+    const char *flags, *sizes, *ops, *others;
     double (*work)(double m, double n, double k);
 };
 

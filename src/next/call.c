@@ -171,14 +171,20 @@ static size_t call_function(const struct clb_target *target, clb_abi abi, struct
 
 /* ---- the functions of struct clb_host_blas --------------------------------------------------- */
 
-static size_t call_host(const struct clb_host_blas *host, clb_host_function function,
+static size_t call_form(const struct clb_host_blas *host, clb_host_function function, bool adjoint,
                         struct clb_call x)
 {
     const struct clb_next_blas *next = host->context;
-    x.routine = next->routine[function];
+    x.routine = next->routine[function][adjoint];
     x.work = host->work;
     x.lwork = host->lwork;
-    return call_function(next->target[function], next->abi, &x);
+    return call_function(next->target[function][adjoint], next->abi, &x);
+}
+
+static size_t call_host(const struct clb_host_blas *host, clb_host_function function,
+                        struct clb_call x)
+{
+    return call_form(host, function, false, x);
 }
 
 /* Problems do not write to what they have as constant. */
@@ -269,7 +275,7 @@ static size_t host_getrf(const struct clb_host_blas *host, const struct clb_getr
                                               .a = p->a,
                                               .lda = (int64_t)p->lda,
                                               .ipiv = ipiv});
-    if (!next->target[CLB_HOST_GETRF]->ilp64)
+    if (!next->target[CLB_HOST_GETRF][0]->ilp64)
         widen_in_place(ipiv, clb_min(p->m, p->n));
     return info;
 }
@@ -326,23 +332,27 @@ static size_t host_inverse(const struct clb_host_blas *host, const struct clb_in
                                        .lda = (int64_t)p->lda});
 }
 
+/* The matrix of an adjoint problem has its rows and columns exchanged. */
 static void host_geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
 {
-    call_host(
-        host, CLB_HOST_GEQRF,
-        (struct clb_call){
-            .m = (int64_t)p->m, .n = (int64_t)p->n, .a = p->a, .lda = (int64_t)p->lda, .tau = tau});
+    call_form(host, CLB_HOST_GEQRF, p->adjoint,
+              (struct clb_call){.m = (int64_t)(p->adjoint ? p->n : p->m),
+                                .n = (int64_t)(p->adjoint ? p->m : p->n),
+                                .a = p->a,
+                                .lda = (int64_t)p->lda,
+                                .tau = tau});
 }
 
-/* LAPACK accepts neither 'T' for complex reflectors nor 'C' for real ones. */
+/* The Q of an adjoint problem's routine is the problem's Q^H. LAPACK accepts neither 'T' for
+ * complex reflectors nor 'C' for real ones. */
 static void host_ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
 {
     const bool real = clb_precision_parts(p->precision) == 1;
-    call_host(host, CLB_HOST_ORMQR,
+    call_form(host, CLB_HOST_ORMQR, p->adjoint,
               (struct clb_call){.right = p->right,
-                                .transa = p->trans == CLB_OP_N ? CLB_OP_N
-                                          : real               ? CLB_OP_T
-                                                               : CLB_OP_C,
+                                .transa = (p->trans == CLB_OP_N) != p->adjoint ? CLB_OP_N
+                                          : real                               ? CLB_OP_T
+                                                                               : CLB_OP_C,
                                 .m = (int64_t)p->m,
                                 .n = (int64_t)p->n,
                                 .k = (int64_t)p->k,
@@ -355,9 +365,9 @@ static void host_ormqr(const struct clb_host_blas *host, const struct clb_ormqr 
 
 static void host_orgqr(const struct clb_host_blas *host, const struct clb_orgqr *p)
 {
-    call_host(host, CLB_HOST_ORGQR,
-              (struct clb_call){.m = (int64_t)p->m,
-                                .n = (int64_t)p->n,
+    call_form(host, CLB_HOST_ORGQR, p->adjoint,
+              (struct clb_call){.m = (int64_t)(p->adjoint ? p->n : p->m),
+                                .n = (int64_t)(p->adjoint ? p->m : p->n),
                                 .k = (int64_t)p->k,
                                 .a = p->a,
                                 .lda = (int64_t)p->lda,
@@ -475,26 +485,35 @@ static const struct clb_target *same_abi(struct clb_next_symbol *symbol,
     return found != NULL && found->ilp64 == call->target->ilp64 ? found : NULL;
 }
 
-/* The routine of a function; CLB_ROUTINES: the one that is called. */
-static clb_routine routine_of(clb_host_function function, clb_precision precision)
+static bool is_of(clb_routine routine, const char *ops, bool adjoint)
 {
-#define ROUTINES_OF(x, or)                                                                         \
-    {                                                                                              \
-        [CLB_HOST_GEMM] = CLB_ROUTINE_##x##gemm, [CLB_HOST_TRSM] = CLB_ROUTINE_##x##trsm,          \
-        [CLB_HOST_TRMM] = CLB_ROUTINES, [CLB_HOST_LEVEL3] = CLB_ROUTINES,                          \
-        [CLB_HOST_INVERSE] = CLB_ROUTINES, [CLB_HOST_GETRF] = CLB_ROUTINE_##x##getrf,              \
-        [CLB_HOST_GETRS] = CLB_ROUTINE_##x##getrs, [CLB_HOST_GETRI] = CLB_ROUTINE_##x##getri,      \
-        [CLB_HOST_POTRF] = CLB_ROUTINE_##x##potrf, [CLB_HOST_POTRS] = CLB_ROUTINE_##x##potrs,      \
-        [CLB_HOST_GEQRF] = CLB_ROUTINE_##x##geqrf, [CLB_HOST_ORMQR] = CLB_ROUTINE_##x## or ##mqr,  \
-        [CLB_HOST_ORGQR] = CLB_ROUTINE_##x## or ##gqr                                              \
-    }
-    static const clb_routine routines[CLB_PRECISIONS][CLB_HOST_FUNCTIONS] = {
-        [CLB_S] = ROUTINES_OF(s, or),
-        [CLB_D] = ROUTINES_OF(d, or),
-        [CLB_C] = ROUTINES_OF(c, un),
-        [CLB_Z] = ROUTINES_OF(z, un),
+    return strcmp(clb_routine_get(routine)->ops, ops) == 0 &&
+           clb_routine_has_flag(routine, 'l') == adjoint;
+}
+
+/* The routine that a function stands for in a call: see CLB_HOST_TABLE. */
+static clb_routine routine_of(clb_host_function function, bool adjoint, clb_routine called)
+{
+    static const char *const members[CLB_HOST_FUNCTIONS] = {
+#define CLB_HOST_MEMBER(function, member) #member,
+        CLB_HOST_TABLE(CLB_HOST_MEMBER)
+#undef CLB_HOST_MEMBER
     };
-    return routines[precision][function];
+    /* The first of the kind, plus 1; 0: not looked up yet. */
+    static _Atomic unsigned known[CLB_HOST_FUNCTIONS][CLB_PRECISIONS][2];
+    const clb_precision precision = clb_routine_get(called)->precision;
+    _Atomic unsigned *first = &known[function][precision][adjoint];
+    clb_routine routine = 0;
+    if (is_of(called, members[function], adjoint))
+        return called;
+    if (atomic_load(first) == 0) {
+        while (routine < CLB_ROUTINES && (clb_routine_get(routine)->precision != precision ||
+                                          !is_of(routine, members[function], adjoint)))
+            routine++;
+        atomic_store(first, 1U + (unsigned)routine);
+    }
+    routine = (clb_routine)(atomic_load(first) - 1);
+    return routine < CLB_ROUTINES ? routine : called;
 }
 
 bool clb_next_is_composed(const struct clb_target *target)
@@ -516,48 +535,41 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
     const bool lapacke = symbol->next.abi == CLB_ABI_LAPACKE;
     const bool composed = main == CLB_HOST_LEVEL3 && clb_next_is_composed(call->target);
     const size_t form = lapacke ? (size_t)fortran_form(symbol->form) : clb_symbol_form(symbol);
-    const struct clb_target **target = next->target;
+    const bool adjoint = clb_routine_has_flag(call->routine, 'l');
+    const struct clb_target *(*target)[2] = next->target;
     *next =
         (struct clb_next_blas){.abi = symbol->next.abi == CLB_ABI_C ? CLB_ABI_C : CLB_ABI_FORTRAN};
-    for (unsigned f = 0; f < CLB_HOST_FUNCTIONS; f++) {
-        if ((needs & 1U << f) == 0)
+    for (unsigned i = 0; i < 2 * CLB_HOST_FUNCTIONS; i++) {
+        const clb_host_function f = (clb_host_function)(i / 2);
+        if ((needs & 1U << f) == 0 || i % 2 > adjoint)
             continue;
-        clb_routine routine = routine_of((clb_host_function)f, precision);
-        const bool own = routine == CLB_ROUTINES || routine == call->routine ||
-                         (f == CLB_HOST_GEMM && (main == CLB_HOST_GEMM || composed));
-        if (routine == CLB_ROUTINES)
-            routine = call->routine;
-        next->routine[f] = routine;
-        target[f] =
+        const clb_routine routine = routine_of(f, i % 2, call->routine);
+        const bool own = routine == call->routine || (f == CLB_HOST_GEMM && composed);
+        next->routine[f][i % 2] = routine;
+        target[f][i % 2] =
             own && !lapacke ? call->target : same_abi(&clb_symbol_at(routine, form)->next, call);
     }
     if (composed)
-        target[CLB_HOST_LEVEL3] = NULL;
-    if (target[CLB_HOST_GEQRF] != NULL) {
+        target[CLB_HOST_LEVEL3][0] = NULL;
+    if (target[CLB_HOST_GEQRF][0] != NULL) {
         next->geqrt = same_abi(&geqrt[precision][form], call);
         /* xGEQRT of another library may be slower than the program's xGEQRF. */
         if (next->geqrt != NULL &&
-            strcmp(next->geqrt->library, target[CLB_HOST_GEQRF]->library) != 0)
+            strcmp(next->geqrt->library, target[CLB_HOST_GEQRF][0]->library) != 0)
             next->geqrt = NULL;
     }
-    next->main = composed ? call->target : target[main];
+    next->main = composed ? call->target : target[main][adjoint];
     next->host = (struct clb_host_blas){
         .context = next,
         .optimised = next->main != NULL && next->main->optimised,
-        .gemm = target[CLB_HOST_GEMM] != NULL ? host_gemm : NULL,
-        .trsm = target[CLB_HOST_TRSM] != NULL ? host_trsm : NULL,
-        .trmm = target[CLB_HOST_TRMM] != NULL ? host_trmm : NULL,
-        .level3 = target[CLB_HOST_LEVEL3] != NULL ? host_level3 : NULL,
-        .potrf = target[CLB_HOST_POTRF] != NULL ? host_potrf : NULL,
-        .inverse = target[CLB_HOST_INVERSE] != NULL ? host_inverse : NULL,
-        .getrf = target[CLB_HOST_GETRF] != NULL ? host_getrf : NULL,
-        .getri = target[CLB_HOST_GETRI] != NULL ? host_getri : NULL,
-        .getrs = target[CLB_HOST_GETRS] != NULL ? host_getrs : NULL,
-        .potrs = target[CLB_HOST_POTRS] != NULL ? host_potrs : NULL,
-        .geqrf = target[CLB_HOST_GEQRF] != NULL ? host_geqrf : NULL,
-        .geqrt = next->geqrt != NULL ? host_geqrt : NULL,
-        .ormqr = target[CLB_HOST_ORMQR] != NULL ? host_ormqr : NULL,
-        .orgqr = target[CLB_HOST_ORGQR] != NULL ? host_orgqr : NULL,
+#define CLB_HOST_FOUND(function, member)                                                           \
+    .member =                                                                                      \
+        target[CLB_HOST_##function][0] != NULL && target[CLB_HOST_##function][adjoint] != NULL     \
+            ? host_##member                                                                        \
+            : NULL,
+        CLB_HOST_TABLE(CLB_HOST_FOUND)
+#undef CLB_HOST_FOUND
+            .geqrt = next->geqrt != NULL ? host_geqrt : NULL,
         .hold_threads = next->main != NULL ? hold_threads : NULL,
     };
 }

@@ -121,29 +121,37 @@ struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form);
 
 /* ---- call.c: calls of the next library by the shim itself ------------------------------------ */
 
-/* The functions of struct clb_host_blas. */
+/* The functions of struct clb_host_blas, X(FUNCTION, member). Each stands for the first routine in
+ * routines.def of which it is the `ops`, for that one's form with the flag l if the problem is
+ * adjoint, or for the routine that is called if that is of this kind or none is. */
+#define CLB_HOST_TABLE(X)                                                                          \
+    X(GEMM, gemm)                                                                                  \
+    X(TRSM, trsm)                                                                                  \
+    X(TRMM, trmm)                                                                                  \
+    X(LEVEL3, level3)                                                                              \
+    X(POTRF, potrf)                                                                                \
+    X(POTRS, potrs)                                                                                \
+    X(INVERSE, inverse)                                                                            \
+    X(GETRF, getrf)                                                                                \
+    X(GETRS, getrs)                                                                                \
+    X(GETRI, getri)                                                                                \
+    X(GEQRF, geqrf)                                                                                \
+    X(ORMQR, ormqr)                                                                                \
+    X(ORGQR, orgqr)
+
 typedef enum clb_host_function {
-    CLB_HOST_GEMM,
-    CLB_HOST_TRSM,
-    CLB_HOST_TRMM,
-    CLB_HOST_LEVEL3,
-    CLB_HOST_POTRF,
-    CLB_HOST_POTRS,
-    CLB_HOST_INVERSE,
-    CLB_HOST_GETRF,
-    CLB_HOST_GETRS,
-    CLB_HOST_GETRI,
-    CLB_HOST_GEQRF,
-    CLB_HOST_ORMQR,
-    CLB_HOST_ORGQR,
-    CLB_HOST_FUNCTIONS
+#define CLB_HOST_ENUM(function, member) CLB_HOST_##function,
+    CLB_HOST_TABLE(CLB_HOST_ENUM)
+#undef CLB_HOST_ENUM
+        CLB_HOST_FUNCTIONS
 } clb_host_function;
 
 struct clb_next_blas {
     struct clb_host_blas host; /* its context is this struct, which must not be moved */
     clb_abi abi;
-    clb_routine routine[CLB_HOST_FUNCTIONS];
-    const struct clb_target *target[CLB_HOST_FUNCTIONS];
+    /* Of each function, and where the routine has the flag l of its form for adjoints. */
+    clb_routine routine[CLB_HOST_FUNCTIONS][2];
+    const struct clb_target *target[CLB_HOST_FUNCTIONS][2];
     const struct clb_target *main, *geqrt;
 };
 
