@@ -430,7 +430,7 @@ static clb_status operand_chunk(struct unified_run *run, struct clb_queue *queue
     chunk->mem = run->raw[operand->role]->mem;
     chunk->ld = rows;
     return clb_queue_write_rect(queue, chunk->mem, &box, operand->host + first * operand->element,
-                                NULL);
+                                0, NULL, NULL);
 }
 
 /* Set *chunk to the elements that the device packs for a piece; a piece that crosses the diagonal

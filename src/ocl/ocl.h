@@ -391,9 +391,11 @@ clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, si
                           void *host, cl_uint waits, const cl_event *wait_list,
                           cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                                const void *host, cl_event *event) CLB_MUST_CHECK;
+                                const void *host, cl_uint waits, const cl_event *wait_list,
+                                cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                               void *host, cl_event *event) CLB_MUST_CHECK;
+                               void *host, cl_uint waits, const cl_event *wait_list,
+                               cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
                              cl_event *event) CLB_MUST_CHECK;
 /* With `event` NULL, wait until the memory is mapped, and check the queue. */

@@ -284,7 +284,8 @@ clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset
 }
 
 clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                                const void *host, cl_event *event)
+                                const void *host, cl_uint waits, const cl_event *wait_list,
+                                cl_event *event)
 {
     cl_event own = NULL;
     clb_status status = queue_begin(queue);
@@ -292,12 +293,13 @@ clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struc
         return status;
     cl_int error = clb_cl.EnqueueWriteBufferRect(
         queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
-        box->host_pitch, 0, host, 0, NULL, event_of(queue, &own, event));
+        box->host_pitch, 0, host, waits, list(waits, wait_list), event_of(queue, &own, event));
     return queue_end(queue, clb_cl_check(error, "clEnqueueWriteBufferRect"), own, event);
 }
 
 clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                               void *host, cl_event *event)
+                               void *host, cl_uint waits, const cl_event *wait_list,
+                               cl_event *event)
 {
     cl_event own = NULL;
     clb_status status = queue_begin(queue);
@@ -305,7 +307,7 @@ clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct
         return status;
     cl_int error = clb_cl.EnqueueReadBufferRect(
         queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
-        box->host_pitch, 0, host, 0, NULL, event_of(queue, &own, event));
+        box->host_pitch, 0, host, waits, list(waits, wait_list), event_of(queue, &own, event));
     return queue_end(queue, clb_cl_check(error, "clEnqueueReadBufferRect"), own, event);
 }
 
