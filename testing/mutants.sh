@@ -12,7 +12,7 @@ jobs=$(nproc)
 # name | file | sed command | tests
 mutants='
 wrong-ld           | src/dense/update.c             | s/\.ld = x->ld,/.ld = x->ld + 1,/                                | testing/unit/getrf testing/unit/potrf
-dropped-wait       | src/transfer/transfer_queue.c  | s/barrier(transfers->queue_set->download, 1, &transfer->ready, NULL)/barrier(transfers->queue_set->download, 0, NULL, NULL)/ | testing/unit/reorder
+dropped-wait       | src/transfer/transfer_queue.c  | s/cl_uint waits = transfer->before != NULL;/cl_uint waits = 0;/ | testing/unit/reorder
 block-edge         | src/gemm/unified.c             | s/rect\.cols = clb_min(plan->tile_n, problem->n - rect\.col);/rect.cols = clb_min(plan->tile_n, problem->n - rect.col) - (plan->tile_n > problem->n - rect.col);/ | testing/unit/gemm testing/unit/level3
 beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\] + beta \* c\[i\];/c[i] = alpha * p[i] + c[i];/ | testing/unit/gemm testing/unit/level3
 info-off-by-one    | src/lapack/getrf_steps.c       | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf

@@ -1,41 +1,17 @@
 /* Products on a device with its own memory: the calling thread enqueues the kernels in order, while
- * staging threads, CPU threads that copy pieces between the caller's memory and pinned memory, move
- * the data. discrete.h describes the algorithm.
- *
- * A thread copies a piece while the transfer of its other slot is under way. Uploads are handed out
- * in the order of the loads, downloads in the order of the strips. A thread waits only for commands
- * that have been enqueued already, so there is always progress. */
+ * the transfer queue's threads move the data: a transfer for each load, in pieces of whole columns
+ * of the copied elements, then one for each strip. discrete.h describes the algorithm. */
 #include "discrete.h"
-#include "transfer/prefault.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-#define MAX_QUEUES (1 + CLB_STRIP_QUEUES) /* in one direction: one of each queue set */
-
-/* A staging thread. It has two pinned slots for each direction, so that a copy overlaps with the
- * transfer before it: slots 0 and 1 for uploads, 2 and 3 for downloads. */
-struct stream_thread {
-    struct stream *stream;
-    bool uploads_first;
-    bool helps; /* no piece is left to upload; set with a download piece */
-    struct clb_buffer *slot[4];
-    cl_event busy[2]; /* transfers from the upload slots; the load owns the events */
-    size_t turn_up, turn_down;
-    size_t pending; /* the download piece in transfer, plus one; or 0 */
-    cl_event pending_event;
-    /* The upload piece that is being copied, for threads that help with it (copy_shares):
-     * `ticket` has piece + 1 and the next column, `copied` counts its copied columns, `at` is the
-     * slot. */
-    _Atomic uint64_t ticket;
-    _Atomic size_t copied, at;
-    double since; /* the end of the last span of the trace */
-};
+/* One queue set packs, the others multiply. Transfers use the queues of as many as are asked for.
+ */
+#define QUEUE_SETS (1 + CLB_STRIP_QUEUES)
 
 struct stream {
     struct clb_runtime *runtime;
@@ -44,128 +20,23 @@ struct stream {
     struct clb_gemm_progress *progress; /* part p is download piece p */
     struct clb_discrete_plan plan;
     struct clb_schedule schedule;
-    struct clb_queue_set *queue_set;
-    struct clb_queue_set *strip_queue_set[CLB_STRIP_QUEUES];
-    size_t queues; /* queues for transfers, in each direction */
+    struct clb_queue_set *queue_set[QUEUE_SETS]; /* the first packs */
     struct clb_operand a[CLB_MAX_TERMS], b[CLB_MAX_TERMS];
     struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
     struct clb_buffer **buffers; /* all of the above, one array */
     size_t buffer_count;
     bool whole;                      /* one strip buffer holds all of C */
     struct clb_buffer *flag, *words; /* split families: the flag, and its values after each step */
-    struct clb_workers workers;
-    struct stream_thread thread[CLB_MAX_STAGING_THREADS];
-    size_t staging_threads;
-    struct clb_prefault prefault; /* `next` is used under the lock */
-
-    /* Used by all threads of the run, under the lock. */
-    pthread_mutex_t lock;
-    pthread_cond_t work;               /* staging threads wait for something to do */
-    pthread_cond_t advance;            /* the calling thread waits for loads and strips */
-    size_t next_upload, next_download; /* pieces handed out */
-    size_t published;                  /* download pieces whose kernel has been enqueued */
-    bool complete;                     /* everything has been published */
-    bool out_of_range;                 /* a split family's flag is raised: load no more */
-    bool inexact;                      /* some pieces were not merged, see clb_part_is_exact */
-    clb_status status;                 /* the first failure */
+    struct clb_transfer *transfer;   /* of the loads, then of the strips */
+    struct clb_transfer_queue transfers;
 };
 
-/* The queue of a piece's transfer. */
-static struct clb_queue *stream_queue(const struct stream *stream, bool up, size_t piece)
+static struct clb_transfer *transfer_of_strip(const struct stream *stream, size_t number)
 {
-    size_t turn = piece % stream->queues;
-    const struct clb_queue_set *queue_set =
-        turn == 0 ? stream->queue_set : stream->strip_queue_set[turn - 1];
-    return up ? queue_set->upload : queue_set->download;
+    return &stream->transfer[stream->schedule.loads + number];
 }
 
-/* Record the first failure and wake all threads. */
-static void stream_fail(struct stream *stream, clb_status status)
-{
-    pthread_mutex_lock(&stream->lock);
-    if (stream->status == CLB_OK)
-        stream->status = status;
-    pthread_cond_broadcast(&stream->work);
-    pthread_cond_broadcast(&stream->advance);
-    pthread_mutex_unlock(&stream->lock);
-}
-
-/* CLB_OK when all commands that have ended were successful. All queue sets are checked, because a
- * piece of C depends on its loads, its packing and its product, which are on different ones. */
-static clb_status stream_check(struct stream *stream)
-{
-    clb_status status = clb_queue_set_check(stream->queue_set);
-    for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++)
-        status = clb_queue_set_check(stream->strip_queue_set[i]);
-    return status;
-}
-
-/* For the trace: what a thread has done since its last note. */
-static void note(struct stream_thread *thread, const char *what)
-{
-    if (!clb_trace_wanted())
-        return;
-    clb_trace_since(what, thread->since);
-    thread->since = clb_now();
-}
-
-/* ---- uploads --------------------------------------------------------------------------------- */
-
-static size_t load_of_piece(const struct stream *stream, size_t piece)
-{
-    size_t low = 0, high = stream->schedule.loads;
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (stream->schedule.load[middle].first_piece <= piece)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* The load that used the raw buffer before this one; NULL when there is none. */
-static const struct clb_load *predecessor(const struct stream *stream, size_t index)
-{
-    size_t slots = stream->plan.raw_slots;
-    return index < slots ? NULL : &stream->schedule.load[index - slots];
-}
-
-static bool all_uploaded(const struct stream *stream)
-{
-    return stream->next_upload >= stream->schedule.load_pieces;
-}
-
-/* True when the next upload piece has a raw buffer: when the kernel that packs the buffer's
- * previous load has been enqueued. A thread never takes a piece that it would have to wait for,
- * because the calling thread, which enqueues that kernel, may be waiting for this very thread to
- * download a strip. The caller holds the lock. */
-static bool upload_is_ready(const struct stream *stream)
-{
-    if (all_uploaded(stream) || stream->out_of_range)
-        return false;
-    const struct clb_load *before = predecessor(stream, load_of_piece(stream, stream->next_upload));
-    return before == NULL || before->packed != NULL;
-}
-
-/* The part of its load that a piece covers. */
-struct portion {
-    struct clb_load *load;
-    size_t index, rows, col, cols; /* columns of the load's memory, with all their rows */
-};
-
-static struct portion portion_of(const struct stream *stream, size_t piece)
-{
-    size_t index = load_of_piece(stream, piece);
-    struct clb_load *load = &stream->schedule.load[index];
-    bool along = load->depth_contiguous;
-    size_t col = (piece - load->first_piece) * load->piece_cols;
-    return (struct portion){.load = load,
-                            .index = index,
-                            .rows = along ? load->k : load->w,
-                            .col = col,
-                            .cols = clb_min(load->piece_cols, (along ? load->w : load->k) - col)};
-}
+/* ---- pieces of loads ------------------------------------------------------------------------- */
 
 /* Short columns lie on different pages, where the hardware's prefetchers stop: without prefetching
  * each column begins with the latency of memory. */
@@ -190,138 +61,31 @@ static void look_for_infinite(const struct stream *stream, const struct clb_load
                               memory_order_relaxed);
 }
 
-/* Copy columns [begin, end) of a portion with ordinary stores, unless the tuning says otherwise:
- * the device then reads them from the cache. Where the link and the CPUs are busy in both
- * directions this is a little faster than non-temporal stores. (H200, 2026-11, n = 8192, double
- * precision.) */
-static void stream_copy_in(const struct stream *stream, const struct portion *portion, size_t begin,
-                           size_t end, char *slot)
+/* Copy columns of a load with ordinary stores, unless the tuning says otherwise: the device then
+ * reads them from the cache. Where the link and the CPUs are busy in both directions this is a
+ * little faster than non-temporal stores. (H200, 2026-11, n = 8192, double precision.) */
+static void copy_columns_in(void *context, const struct clb_transfer *transfer,
+                            const struct clb_rect *columns, char *slot)
 {
-    const struct clb_load *load = portion->load;
+    const struct stream *stream = context;
+    const struct clb_load *load = &stream->schedule.load[transfer - stream->transfer];
     const struct clb_operand *operand = load->operand;
-    size_t row0 = load->depth_contiguous ? load->p0 : load->i0;
-    size_t col0 = (load->depth_contiguous ? load->i0 : load->p0) + portion->col;
-    size_t bytes = portion->rows * operand->element, step = operand->ld * operand->element;
-    const char *from = operand->host + row0 * operand->element + col0 * step;
+    size_t bytes = columns->rows * operand->element, step = operand->ld * operand->element;
+    const char *from = transfer->host + columns->col * step;
     if (load->kind == CLB_PIECE_EXPANDED) {
         clb_operand_make(stream->problem->precision, operand, load->i0, load->p0, load->w, load->k,
-                         portion->col + begin, end - begin, slot + begin * bytes);
+                         columns->col, columns->cols, slot);
         return;
     }
-    for (size_t j = begin; j < end; j++) {
-        if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < end)
+    for (size_t j = 0; j < columns->cols; j++) {
+        if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < columns->cols)
             prefetch(from + (j + PREFETCH_COLUMNS) * step, bytes);
         memcpy(slot + j * bytes, from + j * step, bytes);
-        look_for_infinite(stream, load, slot + j * bytes, portion->rows);
+        look_for_infinite(stream, load, slot + j * bytes, columns->rows);
     }
 }
 
-/* Bytes of columns that a thread copies at once. */
-#define SHARE_BYTES ((size_t)256 << 10)
-
-/* Copy the rest of the piece that `owner` is copying, share by share; the thread is the owner or
- * helps it. The ticket has the piece's number plus one in its high half and the next column in its
- * low half, so that a compare-and-swap can't take a share of another piece than the one that was
- * looked at. */
-static void copy_shares(struct stream *stream, struct stream_thread *owner, uint64_t ticket)
-{
-    size_t piece = (size_t)(ticket >> 32) - 1;
-    const struct portion portion = portion_of(stream, piece);
-    size_t column = portion.rows * portion.load->operand->element;
-    size_t share = clb_max(SHARE_BYTES / column, 1);
-    while (ticket >> 32 == piece + 1 && (uint32_t)ticket < portion.cols) {
-        size_t begin = (uint32_t)ticket, end = clb_min(begin + share, portion.cols);
-        char *slot = owner->slot[atomic_load_explicit(&owner->at, memory_order_relaxed)]->host;
-        if (!atomic_compare_exchange_weak(&owner->ticket, &ticket, ticket - begin + end))
-            continue;
-        stream_copy_in(stream, &portion, begin, end, slot);
-        atomic_fetch_add(&owner->copied, end - begin);
-        ticket = atomic_load(&owner->ticket);
-    }
-}
-
-static void copy_piece(struct stream_thread *thread, size_t piece, const struct portion *portion,
-                       size_t turn)
-{
-    uint64_t ticket = (uint64_t)(piece + 1) << 32;
-    atomic_store_explicit(&thread->at, turn, memory_order_relaxed);
-    atomic_store(&thread->copied, 0);
-    atomic_store(&thread->ticket, ticket);
-    copy_shares(thread->stream, thread, ticket);
-    /* Helpers may still be copying, each one share at most. */
-    while (atomic_load(&thread->copied) < portion->cols)
-        sched_yield();
-    atomic_store(&thread->ticket, 0);
-}
-
-/* A staging thread that falls behind all others delays the load that its piece belongs to, and the
- * kernels: CPUs of virtual machines stop at times. Help such threads before uploading a later
- * piece. */
-static void help_others(struct stream_thread *thread, size_t next_piece)
-{
-    struct stream *stream = thread->stream;
-    for (size_t i = 0; i < stream->staging_threads; i++) {
-        struct stream_thread *other = &stream->thread[i];
-        uint64_t ticket = atomic_load(&other->ticket);
-        if (ticket != 0 && (size_t)(ticket >> 32) + stream->staging_threads <= next_piece)
-            copy_shares(stream, other, ticket);
-    }
-}
-
-static clb_status upload(struct stream_thread *thread, size_t piece)
-{
-    struct stream *stream = thread->stream;
-    const struct portion portion = portion_of(stream, piece);
-    struct clb_load *load = portion.load;
-    size_t column = portion.rows * load->operand->element;
-    size_t turn = thread->turn_up++ % 2;
-    const struct clb_load *before = predecessor(stream, portion.index);
-    const cl_event *free_again = before != NULL ? &before->packed : NULL;
-    struct clb_queue *queue = stream_queue(stream, true, piece);
-    cl_event moved;
-
-    clb_status status = CLB_OK;
-    help_others(thread, piece);
-    note(thread, "copy in");
-    if (thread->busy[turn] != NULL)
-        status = clb_event_wait(&thread->busy[turn]);
-    thread->busy[turn] = NULL;
-    note(thread, "wait for uploads");
-    if (status != CLB_OK)
-        return status;
-    copy_piece(thread, piece, &portion, turn);
-    note(thread, "copy in");
-    status = clb_queue_write(queue, stream->raw[portion.index % stream->plan.raw_slots]->mem,
-                             portion.col * column, portion.cols * column, thread->slot[turn]->host,
-                             free_again != NULL, free_again, &moved);
-    if (status == CLB_OK) {
-        pthread_mutex_lock(&stream->lock);
-        load->upload[piece - load->first_piece] = moved; /* released with the load */
-        bool all = ++load->enqueued == load->pieces;
-        pthread_mutex_unlock(&stream->lock);
-        thread->busy[turn] = moved;
-        status = clb_queue_flush(queue);
-        if (all)
-            pthread_cond_signal(&stream->advance);
-    }
-    note(thread, "enqueue");
-    return status;
-}
-
-/* ---- downloads ------------------------------------------------------------------------------- */
-
-static struct clb_strip *strip_of_piece(const struct stream *stream, size_t piece)
-{
-    size_t low = 0, high = stream->schedule.strips;
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (stream->schedule.strip[middle].first_piece <= piece)
-            low = middle;
-        else
-            high = middle;
-    }
-    return &stream->schedule.strip[low];
-}
+/* ---- pieces of strips ------------------------------------------------------------------------ */
 
 /* Split families: *clean tells whether everything that went into a strip is within their range. The
  * flag was read before the strip's kernel ended, so this hardly waits. */
@@ -332,12 +96,8 @@ static clb_status check_flag(struct stream *stream, const struct clb_strip *stri
         return CLB_OK;
     clb_status status = clb_event_wait(&stream->schedule.step[strip->step].checked);
     *clean = ((const volatile cl_uint *)stream->words->host)[strip->step] == 0;
-    if (status == CLB_OK && !*clean) {
-        pthread_mutex_lock(&stream->lock);
-        stream->out_of_range = true;
-        pthread_cond_broadcast(&stream->advance);
-        pthread_mutex_unlock(&stream->lock);
-    }
+    if (status == CLB_OK && !*clean)
+        clb_transfer_queue_stop(&stream->transfers);
     return status;
 }
 
@@ -370,172 +130,25 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                          rect->cols);
 }
 
-/* Wait for the thread's pending download and merge its piece. */
-static clb_status end_download(struct stream_thread *thread)
+/* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. */
+static clb_status write_part(void *context, const struct clb_transfer *transfer,
+                             const struct clb_rect *columns, char *slot)
 {
-    struct stream *stream = thread->stream;
-    size_t piece = thread->pending - 1;
-    struct clb_strip *strip = strip_of_piece(stream, piece);
-    clb_status status = clb_event_wait(&thread->pending_event);
-    clb_event_release(thread->pending_event);
-    thread->pending = 0;
-    bool clean = true;
-    if (status == CLB_OK)
-        status = check_flag(stream, strip, &clean);
-    if (status == CLB_OK)
-        status = stream_check(stream);
-    note(thread, "wait for results");
-    if (status != CLB_OK || !clean)
+    struct stream *stream = context;
+    const struct clb_strip *strip =
+        &stream->schedule.strip[transfer - transfer_of_strip(stream, 0)];
+    const struct clb_rect part = {strip->rect.row, strip->rect.col + columns->col, columns->rows,
+                                  columns->cols};
+    bool clean;
+    clb_status status = check_flag(stream, strip, &clean);
+    if (status != CLB_OK)
         return status;
-    const struct clb_gemm *problem = stream->problem;
-    const struct clb_rect *rect = &stream->progress->part[piece];
-    const struct clb_buffer *slot = thread->slot[2 + (thread->turn_down + 1) % 2];
-    bool exact =
-        !atomic_load_explicit(&stream->schedule.step[strip->step].infinite, memory_order_relaxed) ||
-        clb_part_is_exact(problem, rect, slot->host, strip->ldc);
-    if (exact)
-        merge(problem, rect, slot->host, strip->ldc);
-    note(thread, "copy out");
-    pthread_mutex_lock(&stream->lock);
-    stream->progress->written[piece] = exact;
-    stream->inexact = stream->inexact || !exact;
-    bool all = ++strip->merged == strip->pieces;
-    pthread_mutex_unlock(&stream->lock);
-    if (all)
-        pthread_cond_signal(&stream->advance);
+    if (!clean ||
+        (atomic_load_explicit(&stream->schedule.step[strip->step].infinite, memory_order_relaxed) &&
+         !clb_part_is_exact(stream->problem, &part, slot, strip->ldc)))
+        return CLB_ERR_RANGE;
+    merge(stream->problem, &part, slot, strip->ldc);
     return CLB_OK;
-}
-
-/* Start the download of a piece, then merge the piece before it. */
-static clb_status download(struct stream_thread *thread, size_t piece)
-{
-    struct stream *stream = thread->stream;
-    struct clb_strip *strip = strip_of_piece(stream, piece);
-    if (stream->progress->written[piece]) /* by the run that this one continues */
-        return CLB_OK;
-    size_t element = clb_precision_size(stream->variant->precision);
-    const struct clb_rect *rect = &stream->progress->part[piece];
-    size_t offset = (piece - strip->first_piece) * strip->piece_cols * strip->ldc * element;
-    offset += stream->whole ? strip->offset * element : 0;
-    size_t number = (size_t)(strip - stream->schedule.strip);
-    struct clb_queue *queue = stream_queue(stream, false, piece);
-    cl_event moved;
-    clb_status status =
-        clb_queue_read(queue, stream->strip_buffer[number % stream->plan.strip_slots]->mem, offset,
-                       rect->cols * strip->ldc * element,
-                       thread->slot[2 + thread->turn_down % 2]->host, 1, &strip->ready, &moved);
-    if (status != CLB_OK)
-        return status;
-    status = clb_queue_flush(queue);
-    note(thread, "enqueue");
-    if (thread->pending != 0) {
-        clb_status merged = end_download(thread);
-        status = status != CLB_OK ? status : merged;
-    }
-    thread->turn_down++;
-    thread->pending = piece + 1;
-    thread->pending_event = moved;
-    return status;
-}
-
-/* ---- the thread's loop ----------------------------------------------------------------------- */
-
-enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_MERGE, JOB_TOUCH };
-
-/* True when the slot of the thread's next upload is still in transfer. Called only while uploads
- * are left: the events are released after the last one. */
-static bool would_wait(const struct stream_thread *thread)
-{
-    cl_event event = thread->busy[thread->turn_up % 2];
-    return event != NULL && clb_event_is_pending(event);
-}
-
-/* The next job, and its piece or prefault unit; waits for one. JOB_NONE: the run is over. */
-static enum job next_job(struct stream_thread *thread, size_t *piece)
-{
-    struct stream *stream = thread->stream;
-    enum job job = JOB_NONE;
-    pthread_mutex_lock(&stream->lock);
-    while (stream->status == CLB_OK) {
-        bool up = upload_is_ready(stream);
-        bool down = stream->next_download < stream->published;
-        bool idle = !down && thread->pending == 0;
-        bool prefault = stream->prefault.next < stream->prefault.units && !stream->complete;
-        if (prefault && up && would_wait(thread)) {
-            *piece = stream->prefault.next++;
-            job = JOB_TOUCH;
-        } else if (up && (thread->uploads_first || idle)) {
-            *piece = stream->next_upload++;
-            job = JOB_UPLOAD;
-        } else if (prefault && (!thread->uploads_first || (idle && all_uploaded(stream)))) {
-            *piece = stream->prefault.next++;
-            job = JOB_TOUCH;
-        } else if (down) {
-            thread->helps = all_uploaded(stream);
-            *piece = stream->next_download++;
-            job = JOB_DOWNLOAD;
-        } else if (thread->pending != 0) {
-            job = JOB_MERGE;
-        } else if (!stream->complete) {
-            pthread_cond_wait(&stream->work, &stream->lock);
-            continue;
-        }
-        break;
-    }
-    pthread_mutex_unlock(&stream->lock);
-    note(thread, "idle");
-    return job;
-}
-
-static void stream_carry(void *argument)
-{
-    struct stream_thread *thread = argument;
-    clb_status status = CLB_OK;
-    while (status == CLB_OK) {
-        size_t piece = 0;
-        switch (next_job(thread, &piece)) {
-        case JOB_UPLOAD:
-            status = upload(thread, piece);
-            break;
-        case JOB_DOWNLOAD:
-            if (thread->helps)
-                help_others(thread, SIZE_MAX);
-            status = download(thread, piece);
-            break;
-        case JOB_MERGE:
-            status = end_download(thread);
-            break;
-        case JOB_TOUCH:
-            clb_prefault_unit(&thread->stream->prefault, piece);
-            note(thread, "fault in");
-            break;
-        case JOB_NONE:
-            return;
-        }
-    }
-    stream_fail(thread->stream, status);
-}
-
-static void stream_upload_now(struct stream_thread *thread, size_t end_piece)
-{
-    struct stream *stream = thread->stream;
-    while (stream->next_upload < end_piece && stream->status == CLB_OK) {
-        clb_status status = upload(thread, stream->next_upload++);
-        if (status != CLB_OK)
-            stream_fail(stream, status);
-    }
-}
-
-static void stream_download_now(struct stream_thread *thread)
-{
-    struct stream *stream = thread->stream;
-    clb_status status = CLB_OK;
-    while (stream->next_download < stream->published && status == CLB_OK)
-        status = download(thread, stream->next_download++);
-    if (status == CLB_OK && thread->pending != 0)
-        status = end_download(thread);
-    if (status != CLB_OK)
-        stream_fail(stream, status);
 }
 
 /* ---- resources: all are acquired before anything is enqueued --------------------------------- */
@@ -617,96 +230,94 @@ static clb_status get_buffers(struct stream *stream)
  * uploads from the first strip on. */
 static size_t upload_first(const struct stream *stream)
 {
-    if (stream->plan.strip_m != 0)
-        return clb_div_up(6 * stream->staging_threads, 10);
-    return stream->whole ? clb_div_up(5 * stream->staging_threads, 6)
-                         : clb_div_up(6 * stream->staging_threads, 10);
-}
-
-/* Get as many staging threads as are available and have work; with fewer than two the calling
- * thread moves everything itself. */
-static clb_status get_staging_threads(struct stream *stream)
-{
-    size_t pieces = stream->schedule.load_pieces + stream->schedule.strip_pieces;
-    size_t forced = stream->variant->tuning.value[CLB_PARAM_THREADS];
-    size_t up = stream->variant->tuning.value[CLB_PARAM_UPLOADERS];
-    size_t wanted = clb_min(forced != 0 ? forced : pieces / 2, stream->plan.staging_threads);
-    clb_workers_lend(&stream->workers, wanted, forced != 0);
-    if (stream->workers.count < 2)
-        clb_workers_return(&stream->workers);
-    stream->staging_threads = clb_max(stream->workers.count, 1);
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < stream->staging_threads; i++) {
-        struct stream_thread *thread = &stream->thread[i];
-        thread->stream = stream;
-        thread->uploads_first = i < (up != 0 ? up : upload_first(stream));
-        for (size_t s = 0; s < CLB_COUNT_OF(thread->slot) && status == CLB_OK; s++)
-            status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST, stream->plan.piece_bytes,
-                                    &thread->slot[s]);
-    }
-    return status;
+    size_t threads = stream->transfers.threads;
+    size_t forced = stream->variant->tuning.value[CLB_PARAM_UPLOADERS];
+    if (forced != 0)
+        return forced;
+    return stream->whole && stream->plan.strip_m == 0 ? clb_div_up(5 * threads, 6)
+                                                      : clb_div_up(6 * threads, 10);
 }
 
 static clb_status get_queue_sets(struct stream *stream)
 {
-    clb_status status = clb_queue_set_acquire(stream->runtime, &stream->queue_set);
-    size_t queues = stream->variant->tuning.value[CLB_PARAM_QUEUES];
-    stream->queues = clb_min(clb_max(queues, 1), MAX_QUEUES);
-    if (status == CLB_OK)
-        status = clb_queue_set_open_queues(stream->queue_set);
-    for (size_t i = 0; i < CLB_STRIP_QUEUES && status == CLB_OK; i++) {
-        status = clb_queue_set_acquire(stream->runtime, &stream->strip_queue_set[i]);
-        if (status == CLB_OK && i + 1 < stream->queues)
-            status = clb_queue_set_open_queues(stream->strip_queue_set[i]);
-    }
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < QUEUE_SETS && status == CLB_OK; i++)
+        status = clb_queue_set_acquire(stream->runtime, &stream->queue_set[i]);
     return status;
 }
 
-static clb_status stream_get(struct stream *stream)
+static struct clb_transfer upload_of(const struct stream *stream, size_t number)
 {
-    clb_status status = get_queue_sets(stream);
+    const struct clb_load *load = &stream->schedule.load[number];
+    const struct clb_operand *operand = load->operand;
+    size_t slots = stream->plan.raw_slots;
+    size_t row = load->depth_contiguous ? load->p0 : load->i0;
+    size_t col = load->depth_contiguous ? load->i0 : load->p0;
+    size_t rows = load->depth_contiguous ? load->k : load->w;
+    size_t cols = load->depth_contiguous ? load->w : load->k;
+    return (struct clb_transfer){.held = number >= slots,
+                                 .x = {stream->raw[number % slots]->mem, 0, rows, cols, rows},
+                                 .host = (char *)(uintptr_t)operand->host +
+                                         (row + col * operand->ld) * operand->element,
+                                 .ld = operand->ld,
+                                 .extent = load->piece_cols,
+                                 .slot_ld = rows};
+}
+
+static struct clb_transfer download_of(const struct stream *stream, size_t number)
+{
+    const struct clb_strip *strip = &stream->schedule.strip[number];
+    return (struct clb_transfer){.down = true,
+                                 .x = {stream->strip_buffer[number % stream->plan.strip_slots]->mem,
+                                       stream->whole ? strip->offset : 0, strip->rect.rows,
+                                       strip->pieces > 0 ? strip->rect.cols : 0, strip->ldc},
+                                 .extent = strip->piece_cols,
+                                 .slot_ld = strip->ldc};
+}
+
+/* With fewer than two staging threads the calling thread moves everything itself. */
+static clb_status open_transfers(struct stream *stream)
+{
+    const struct clb_schedule *schedule = &stream->schedule;
+    const size_t *value = stream->variant->tuning.value;
+    stream->transfer = calloc(schedule->loads + schedule->strips, sizeof *stream->transfer);
+    if (stream->transfer == NULL)
+        return CLB_ERR_NOMEM;
+    for (size_t i = 0; i < schedule->loads; i++)
+        stream->transfer[i] = upload_of(stream, i);
+    for (size_t i = 0; i < schedule->strips; i++)
+        *transfer_of_strip(stream, i) = download_of(stream, i);
+    stream->transfers = (struct clb_transfer_queue){
+        .queue_set = stream->queue_set,
+        .queue_sets = QUEUE_SETS,
+        .queues = clb_min(clb_max(value[CLB_PARAM_QUEUES], 1), QUEUE_SETS),
+        .precision = stream->variant->precision,
+        .transfer = stream->transfer,
+        .uploads = schedule->loads,
+        .downloads = schedule->strips,
+        .slot_bytes = stream->plan.piece_bytes,
+        .wanted_threads = value[CLB_PARAM_THREADS],
+        .least_threads = 2,
+        .most_threads = stream->plan.staging_threads,
+        .copy_in = copy_columns_in,
+        .write = write_part,
+        .context = stream,
+        .written = stream->progress->written};
+    clb_status status = clb_transfer_queue_open(&stream->transfers);
     if (status == CLB_OK)
-        status = get_buffers(stream);
-    if (status == CLB_OK)
-        status = get_staging_threads(stream);
+        stream->transfers.prefault = clb_prefault_begin(stream->problem, value[CLB_PARAM_FAULT]);
     return status;
 }
 
 /* ---- release --------------------------------------------------------------------------------- */
 
-static void release_event(cl_event event)
-{
-    if (event != NULL)
-        clb_event_release(event);
-}
-
+/* A load's event belongs to the transfer queue where a later load waits for it. */
 static void release_loads(struct stream *stream)
 {
-    for (size_t i = 0; i < stream->schedule.loads; i++) {
-        struct clb_load *load = &stream->schedule.load[i];
-        for (size_t p = 0; p < load->pieces; p++) {
-            release_event(load->upload[p]);
-            load->upload[p] = NULL;
-        }
-        release_event(load->packed);
-        load->packed = NULL;
-    }
-}
-
-static void release_events(struct stream *stream)
-{
-    release_loads(stream);
-    for (size_t i = 0; i < stream->schedule.strips; i++)
-        release_event(stream->schedule.strip[i].ready);
-    for (size_t i = 0; i < stream->schedule.steps; i++)
-        release_event(stream->schedule.step[i].checked);
-    for (size_t i = 0; i < stream->staging_threads; i++)
-        release_event(stream->thread[i].pending != 0 ? stream->thread[i].pending_event : NULL);
-}
-
-static bool finish_queue_set(struct clb_queue_set *queue_set)
-{
-    return queue_set == NULL || clb_queue_set_settle(queue_set);
+    size_t loads = stream->schedule.loads, slots = stream->plan.raw_slots;
+    clb_transfer_queue_forget_uploads(&stream->transfers);
+    for (size_t i = loads > slots ? loads - slots : 0; i < loads; i++)
+        clb_event_drop(&stream->schedule.load[i].packed);
 }
 
 static void give_queue_set(struct clb_queue_set *queue_set, bool idle)
@@ -719,24 +330,23 @@ static void give_queue_set(struct clb_queue_set *queue_set, bool idle)
 
 static bool stream_put(struct stream *stream, bool enqueued)
 {
-    clb_workers_return(&stream->workers);
-    bool idle = !enqueued || finish_queue_set(stream->queue_set);
-    for (size_t i = 0; i < CLB_STRIP_QUEUES && enqueued; i++)
-        idle = finish_queue_set(stream->strip_queue_set[i]) && idle;
-    bool good = !enqueued || stream_check(stream) == CLB_OK;
-    release_events(stream);
+    bool idle = true, good = true;
+    for (size_t i = 0; i < QUEUE_SETS && enqueued; i++)
+        idle = clb_queue_set_settle(stream->queue_set[i]) && idle;
+    for (size_t i = 0; i < QUEUE_SETS && enqueued; i++)
+        good = clb_queue_set_check(stream->queue_set[i]) == CLB_OK && good;
+    release_loads(stream);
+    for (size_t i = 0; i < stream->schedule.steps; i++)
+        clb_event_drop(&stream->schedule.step[i].checked);
+    clb_transfer_queue_close(&stream->transfers, idle);
     for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
         clb_buffer_end(stream->runtime, stream->buffers[i], idle);
     clb_buffer_end(stream->runtime, stream->flag, idle);
     clb_buffer_end(stream->runtime, stream->words, idle);
-    for (size_t i = 0; i < stream->staging_threads; i++) {
-        for (size_t s = 0; s < CLB_COUNT_OF(stream->thread[i].slot); s++)
-            clb_buffer_end(stream->runtime, stream->thread[i].slot[s], idle);
-    }
+    for (size_t i = 0; i < QUEUE_SETS; i++)
+        give_queue_set(stream->queue_set[i], idle);
     free(stream->buffers);
-    give_queue_set(stream->queue_set, idle);
-    for (size_t i = 0; i < CLB_STRIP_QUEUES; i++)
-        give_queue_set(stream->strip_queue_set[i], idle);
+    free(stream->transfer);
     clb_schedule_free(&stream->schedule);
     return good;
 }
@@ -754,10 +364,10 @@ static clb_status stream_make_parts(struct stream *stream)
         return CLB_ERR_UNSUPPORTED;
     if (!resumed && clb_gemm_progress_make(progress, schedule->strip_pieces) != CLB_OK)
         return CLB_ERR_NOMEM;
-    for (size_t i = 0; i < schedule->strips; i++) {
-        struct clb_strip *strip = &schedule->strip[i];
-        for (size_t p = 0; p < strip->pieces; p++) {
-            size_t index = strip->first_piece + p, col = p * strip->piece_cols;
+    for (size_t i = 0, index = 0; i < schedule->strips; i++) {
+        const struct clb_strip *strip = &schedule->strip[i];
+        for (size_t p = 0; p < strip->pieces; p++, index++) {
+            size_t col = p * strip->piece_cols;
             const struct clb_rect rect = {strip->rect.row, strip->rect.col + col, strip->rect.rows,
                                           clb_min(strip->piece_cols, strip->rect.cols - col)};
             const struct clb_rect *known = &progress->part[index];
@@ -765,7 +375,6 @@ static clb_status stream_make_parts(struct stream *stream)
                             known->rows != rect.rows || known->cols != rect.cols))
                 return CLB_ERR_UNSUPPORTED;
             progress->part[index] = rect;
-            strip->merged += progress->written[index];
         }
     }
     return CLB_OK;
@@ -773,38 +382,22 @@ static clb_status stream_make_parts(struct stream *stream)
 
 /* ---- the calling thread ---------------------------------------------------------------------- */
 
-static bool alone(const struct stream *stream)
-{
-    return stream->workers.count == 0;
-}
-
-/* Wait until all transfers of a load have been enqueued. */
-static clb_status wait_for_load(struct stream *stream, const struct clb_load *load)
-{
-    if (alone(stream))
-        stream_upload_now(&stream->thread[0], load->first_piece + load->pieces);
-    pthread_mutex_lock(&stream->lock);
-    while (load->enqueued < load->pieces && stream->status == CLB_OK && !stream->out_of_range)
-        pthread_cond_wait(&stream->advance, &stream->lock);
-    clb_status status =
-        stream->status == CLB_OK && stream->out_of_range ? CLB_ERR_RANGE : stream->status;
-    pthread_mutex_unlock(&stream->lock);
-    return status;
-}
-
 /* Enqueue the kernels that pack a load, after its transfers and the `count` events of `more`. */
 static clb_status stream_pack(struct stream *stream, size_t index, const cl_event *more,
                               size_t count)
 {
     struct clb_load *load = &stream->schedule.load[index];
-    clb_status status = wait_for_load(stream, load);
-    cl_event *waits = calloc(load->pieces + count, sizeof(cl_event)), done = NULL;
+    size_t pieces = stream->transfer[index].pieces;
+    size_t next = index + stream->plan.raw_slots; /* the load that gets the raw buffer */
+    const cl_event *uploaded;
+    clb_status status = clb_transfer_queue_await_events(&stream->transfers, index, &uploaded);
+    cl_event *waits = calloc(pieces + count, sizeof(cl_event));
     if (status != CLB_OK || waits == NULL) {
         free(waits);
         return status != CLB_OK ? status : CLB_ERR_NOMEM;
     }
-    for (size_t i = 0; i < load->pieces + count; i++)
-        waits[i] = i < load->pieces ? load->upload[i] : more[i - load->pieces];
+    for (size_t i = 0; i < pieces + count; i++)
+        waits[i] = i < pieces ? uploaded[i] : more[i - pieces];
     for (size_t t = 0; t < load->targets && status == CLB_OK; t++) {
         const struct clb_pack_target *target = &load->target[t];
         const struct clb_buffer *packed =
@@ -814,21 +407,22 @@ static clb_status stream_pack(struct stream *stream, size_t index, const cl_even
                                         .depth_contiguous = load->depth_contiguous,
                                         .conjugated = target->conjugated};
         status = clb_gemm_pack(
-            stream->queue_set, stream->variant, target->role, &chunk, load->w, load->k, packed->mem,
+            stream->queue_set[0], stream->variant, target->role, &chunk, load->w, load->k,
+            packed->mem,
             clb_packed_offset(stream->variant, target->role, load->i0 - load->origin, load->k),
             stream->flag != NULL ? stream->flag->mem : NULL,
-            (struct clb_order){.waits = t == 0 ? (cl_uint)(load->pieces + count) : 0,
+            (struct clb_order){.waits = t == 0 ? (cl_uint)(pieces + count) : 0,
                                .wait_list = t == 0 ? waits : NULL,
-                               .event = t + 1 == load->targets ? &done : NULL});
+                               .event = t + 1 == load->targets ? &load->packed : NULL});
     }
     free(waits);
     if (status != CLB_OK)
         return status;
-    status = clb_queue_flush(stream->queue_set->queue);
-    pthread_mutex_lock(&stream->lock);
-    load->packed = done;
-    pthread_cond_broadcast(&stream->work);
-    pthread_mutex_unlock(&stream->lock);
+    status = clb_queue_flush(stream->queue_set[0]->queue);
+    if (next < stream->schedule.loads) {
+        stream->transfer[next].before = load->packed;
+        clb_transfer_queue_release_now(&stream->transfers, next);
+    }
     return status;
 }
 
@@ -838,7 +432,7 @@ static size_t last_strips(const struct stream *stream, size_t end, cl_event *eve
 {
     size_t count = 0;
     for (size_t i = end; i > 0 && end - i < CLB_STRIP_QUEUES; i--) {
-        cl_event ready = stream->schedule.strip[i - 1].ready;
+        cl_event ready = transfer_of_strip(stream, i - 1)->before;
         if (ready != NULL)
             events[count++] = ready;
     }
@@ -848,18 +442,11 @@ static size_t last_strips(const struct stream *stream, size_t end, cl_event *eve
 /* Wait until the buffer of a strip is free: until its previous strip has been merged. */
 static clb_status stream_wait_for_slot(struct stream *stream, size_t number)
 {
-    if (stream->whole || number < stream->plan.strip_slots)
+    size_t slots = stream->plan.strip_slots;
+    if (stream->whole || number < slots)
         return CLB_OK;
-    const struct clb_strip *before = &stream->schedule.strip[number - stream->plan.strip_slots];
-    if (alone(stream))
-        stream_download_now(&stream->thread[0]);
-    pthread_mutex_lock(&stream->lock);
-    while (before->merged < before->pieces && stream->status == CLB_OK && !stream->out_of_range)
-        pthread_cond_wait(&stream->advance, &stream->lock);
-    clb_status status =
-        stream->status == CLB_OK && stream->out_of_range ? CLB_ERR_RANGE : stream->status;
-    pthread_mutex_unlock(&stream->lock);
-    return status;
+    return clb_transfer_queue_await_written(&stream->transfers,
+                                            stream->schedule.loads + number - slots);
 }
 
 /* The part of a strip to which a pass contributes. */
@@ -903,8 +490,7 @@ static clb_status multiply_slab(struct stream *stream, size_t number, size_t sla
         .ldc = strip->ldc,
         .add = slab > 0,
         .cut = clb_gemm_skip(stream->variant, stream->problem, &pass, rect)};
-    return clb_gemm_multiply(stream->strip_queue_set[strip->queue], stream->variant, &product,
-                             order);
+    return clb_gemm_multiply(stream->queue_set[1 + strip->queue], stream->variant, &product, order);
 }
 
 /* Enqueue the kernels of a strip after the packing of its operands; `packed` is the event of the
@@ -931,22 +517,14 @@ static clb_status stream_multiply(struct stream *stream, size_t number, cl_event
                 stream, number, last_slab, &last,
                 (struct clb_order){.waits = last_slab == strip->slab,
                                    .wait_list = last_slab == strip->slab ? &packed : NULL,
-                                   .event = end ? &strip->ready : NULL});
+                                   .event =
+                                       end ? &transfer_of_strip(stream, number)->before : NULL});
         last = rect;
         last_slab = slab;
     }
     if (status == CLB_OK)
-        status = clb_queue_flush(stream->strip_queue_set[strip->queue]->queue);
+        status = clb_queue_flush(stream->queue_set[1 + strip->queue]->queue);
     return status;
-}
-
-static void stream_publish(struct stream *stream, const struct clb_strip *strip)
-{
-    pthread_mutex_lock(&stream->lock);
-    stream->published = strip->first_piece + strip->pieces;
-    pthread_mutex_unlock(&stream->lock);
-    for (size_t i = 0; i < clb_min(strip->pieces, stream->workers.count); i++)
-        pthread_cond_signal(&stream->work);
 }
 
 /* Split families: read the flag after a step's packing; the queue is in order. */
@@ -956,10 +534,10 @@ static clb_status read_flag(struct stream *stream, size_t s)
     if (stream->flag == NULL)
         return CLB_OK;
     clb_status status =
-        clb_queue_read(stream->queue_set->queue, stream->flag->mem, 0, sizeof(cl_uint),
+        clb_queue_read(stream->queue_set[0]->queue, stream->flag->mem, 0, sizeof(cl_uint),
                        (cl_uint *)stream->words->host + s, 0, NULL, &step->checked);
     if (status == CLB_OK)
-        status = clb_queue_flush(stream->queue_set->queue);
+        status = clb_queue_flush(stream->queue_set[0]->queue);
     return status;
 }
 
@@ -977,11 +555,11 @@ static clb_status enqueue_all(struct stream *stream)
         if (status == CLB_OK)
             status = read_flag(stream, s);
         for (size_t i = 0; i < step->strips && status == CLB_OK; i++, strip++) {
-            struct clb_strip *next = &schedule->strip[strip];
-            if (next->merged < next->pieces || next->pieces == 0)
+            const struct clb_transfer *transfer = transfer_of_strip(stream, strip);
+            if (transfer->written < transfer->pieces || transfer->pieces == 0)
                 status = stream_multiply(stream, strip, schedule->load[load - 1].packed);
             if (status == CLB_OK)
-                stream_publish(stream, next);
+                clb_transfer_queue_release_now(&stream->transfers, schedule->loads + strip);
         }
     }
     return status;
@@ -992,8 +570,8 @@ static clb_status lower_flag(struct stream *stream)
     static const cl_uint clean = 0;
     if (stream->flag == NULL)
         return CLB_OK;
-    return clb_queue_write(stream->queue_set->queue, stream->flag->mem, 0, sizeof clean, &clean, 0,
-                           NULL, NULL);
+    return clb_queue_write(stream->queue_set[0]->queue, stream->flag->mem, 0, sizeof clean, &clean,
+                           0, NULL, NULL);
 }
 
 static clb_status begin_stream(struct stream *stream)
@@ -1006,40 +584,20 @@ static clb_status begin_stream(struct stream *stream)
         status = clb_schedule_make(&stream->plan, stream->problem, stream->a, stream->b,
                                    &stream->schedule);
     if (status == CLB_OK)
-        status = stream_get(stream);
+        status = get_queue_sets(stream);
+    if (status == CLB_OK)
+        status = get_buffers(stream);
     if (status == CLB_OK)
         status = stream_make_parts(stream);
-    if (status == CLB_OK)
-        stream->prefault =
-            clb_prefault_begin(stream->problem, stream->variant->tuning.value[CLB_PARAM_FAULT]);
-    return status;
-}
-
-/* Let the staging threads work, and wait until they have ended. */
-static clb_status end_staging(struct stream *stream)
-{
-    if (alone(stream))
-        stream_download_now(&stream->thread[0]);
-    pthread_mutex_lock(&stream->lock);
-    stream->complete = true;
-    pthread_cond_broadcast(&stream->work);
-    pthread_mutex_unlock(&stream->lock);
-    clb_workers_return(&stream->workers);
-    bool left_out = stream->out_of_range || stream->inexact;
-    return stream->status == CLB_OK && left_out ? CLB_ERR_RANGE : stream->status;
+    return status == CLB_OK ? open_transfers(stream) : status;
 }
 
 clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
-    struct stream stream = {.runtime = runtime,
-                            .variant = variant,
-                            .problem = problem,
-                            .progress = progress,
-                            .lock = PTHREAD_MUTEX_INITIALIZER,
-                            .work = PTHREAD_COND_INITIALIZER,
-                            .advance = PTHREAD_COND_INITIALIZER};
+    struct stream stream = {
+        .runtime = runtime, .variant = variant, .problem = problem, .progress = progress};
     for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
         stream.a[t] = clb_operand_of_term(problem, CLB_OPERAND_A, t);
         stream.b[t] = clb_operand_of_term(problem, CLB_OPERAND_B, t);
@@ -1049,23 +607,14 @@ clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
     if (enqueued) {
         progress->kernel = variant->name;
         status = lower_flag(&stream);
-        for (size_t i = 0; i < stream.staging_threads; i++)
-            stream.thread[i].since = clb_trace_wanted() ? clb_now() : 0;
-        for (size_t i = 0; i < stream.workers.count; i++)
-            clb_workers_start(&stream.workers, i, stream_carry, &stream.thread[i]);
+        clb_transfer_queue_start(&stream.transfers, upload_first(&stream));
         if (status == CLB_OK)
             status = enqueue_all(&stream);
         if (status == CLB_OK)
             release_loads(&stream);
-        /* When the range was left, the threads still merge what was published before. */
-        if (status != CLB_OK && !(status == CLB_ERR_RANGE && stream.out_of_range))
-            stream_fail(&stream, status);
-        status = end_staging(&stream);
+        status = clb_transfer_queue_finish(&stream.transfers, status);
     }
     if (!stream_put(&stream, enqueued))
         status = clb_gemm_distrust(problem, progress);
-    pthread_mutex_destroy(&stream.lock);
-    pthread_cond_destroy(&stream.work);
-    pthread_cond_destroy(&stream.advance);
     return status;
 }

@@ -41,15 +41,12 @@
 #define CLB_DISCRETE_H
 
 #include "structure.h"
+#include "transfer/transfer_queue.h"
 
 #include <stdatomic.h>
 
 /* ---- schedule.c: the plan
  * --------------------------------------------------------------------------- */
-
-/* The most staging threads of one call; and the most unless the tuning asks for more. */
-#define CLB_MAX_STAGING_THREADS CLB_MAX_WORKERS
-#define CLB_STAGING_THREADS     12
 
 /* How C and the operands are divided. Extents are multiples of the kernel's tile and depth step. */
 struct clb_discrete_plan {
@@ -103,10 +100,8 @@ struct clb_load {
     /* Where the operand's block begins; offsets of packed panels count from here. */
     size_t origin;
     size_t step;
-    size_t first_piece, pieces, piece_cols;
-    size_t enqueued;  /* pieces whose transfer has been enqueued */
-    cl_event *upload; /* the transfers' events */
-    cl_event packed;  /* the last packing: frees the raw buffer; NULL until enqueued */
+    size_t piece_cols;
+    cl_event packed; /* the last packing: frees the raw buffer; NULL until enqueued */
 };
 
 struct clb_strip {
@@ -118,9 +113,7 @@ struct clb_strip {
     /* The kernels add slabs [slab, end_slab). A strip that later slabs complete has no pieces. */
     size_t slab, end_slab;
     size_t queue;
-    size_t first_piece, pieces, piece_cols;
-    size_t merged;  /* pieces that are in the caller's matrix */
-    cl_event ready; /* of the last kernel */
+    size_t pieces, piece_cols;
 };
 
 /* A step: its loads, then the strips that they make computable. */
@@ -139,8 +132,8 @@ struct clb_schedule {
     struct clb_strip *strip;
     struct clb_step *step;
     size_t loads, strips, steps;
-    size_t load_pieces, strip_pieces; /* of all loads, of all strips */
-    size_t strip_elements;            /* elements of all strips on the device */
+    size_t strip_pieces;   /* of all strips */
+    size_t strip_elements; /* of all strips on the device */
 };
 
 /* Make the loads and strips of a problem. `a` and `b` have one operand for each term and must

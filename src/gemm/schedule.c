@@ -266,8 +266,8 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
         .slab = clb_min(
             clb_round_up(clb_gemm_slab(variant, problem, false), clb_gemm_depth_unit(variant)),
             problem->k),
-        .staging_threads = clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_STAGING_THREADS),
-                                   CLB_MAX_STAGING_THREADS),
+        .staging_threads =
+            clb_min(clb_max(value[CLB_PARAM_THREADS], CLB_TRANSFER_THREADS), CLB_MAX_WORKERS),
         .unit_m = unit_m,
         .unit_n = unit_n,
         .strip_tiles = value[CLB_PARAM_STRIP] != 0 ? value[CLB_PARAM_STRIP]
@@ -358,8 +358,7 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
                             .targets = targets,
                             .origin = operand->role == CLB_OPERAND_A ? builder->block.row
                                                                      : builder->block.col,
-                            .step = schedule->steps - 1,
-                            .first_piece = schedule->load_pieces};
+                            .step = schedule->steps - 1};
     for (size_t t = 0; t < targets; t++) {
         load.target[t] = target[t];
         load.target[t].conjugated ^= mirrored && operand->shape == CLB_STRUCTURE_HERMITIAN;
@@ -369,14 +368,8 @@ static void add_load(struct builder *builder, const struct clb_operand *operand,
     size_t bytes = clb_min(plan->piece_bytes, LOAD_PIECE);
     /* The link idles until the first pieces have been copied, so the first load's pieces are
      * smaller. */
-    bytes = load.first_piece == 0 ? bytes / 2 : bytes;
+    bytes = schedule->loads == 0 ? bytes / 2 : bytes;
     load.piece_cols = clb_min(clb_max(bytes / (rows * operand->element), 1), cols);
-    load.pieces = clb_div_up(cols, load.piece_cols);
-    load.upload = calloc(load.pieces, sizeof *load.upload);
-    builder->failed = load.upload == NULL;
-    if (builder->failed)
-        return;
-    schedule->load_pieces += load.pieces;
     schedule->load[schedule->loads++] = load;
     schedule->step[schedule->steps - 1].loads++;
 }
@@ -443,8 +436,7 @@ static void add_one_strip(struct builder *builder, struct clb_rect rect)
                               .step = schedule->steps - 1,
                               .slab = builder->slab,
                               .end_slab = builder->end_slab,
-                              .queue = number % CLB_STRIP_QUEUES,
-                              .first_piece = schedule->strip_pieces};
+                              .queue = number % CLB_STRIP_QUEUES};
     strip.piece_cols = clb_min(builder->plan->piece_bytes / (strip.ldc * element), rect.cols);
     if (strip.end_slab == builder->plan->slabs)
         strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
@@ -681,8 +673,6 @@ clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct 
 
 void clb_schedule_free(struct clb_schedule *schedule)
 {
-    for (size_t i = 0; i < schedule->loads; i++)
-        free(schedule->load[i].upload);
     free(schedule->load);
     free(schedule->strip);
     free(schedule->step);

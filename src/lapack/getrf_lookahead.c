@@ -100,13 +100,6 @@ static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace
 
 /* ---- the queue of panels --------------------------------------------------------------------- */
 
-static void release(cl_event *event)
-{
-    if (*event != NULL)
-        clb_event_release(*event);
-    *event = NULL;
-}
-
 static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
 {
     return *event == NULL ? CLB_OK : clb_queue_barrier(queue, 1, event, NULL);
@@ -135,7 +128,7 @@ static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t
         clb_status waited = clb_queue_set_await(ahead->queue_set, &begun);
         status = status != CLB_OK ? status : waited;
     }
-    release(ready);
+    clb_event_drop(ready);
     return status;
 }
 
@@ -244,8 +237,8 @@ clb_status clb_lookahead_run(struct clb_getrf_run *lu)
     if (run.own.runtime != NULL)
         lu->run.stuck = !clb_workspace_finish(&run.own);
     bool idle = clb_workspace_finish(&lu->run.workspace) && !lu->run.stuck;
-    release(&run.ready[0]);
-    release(&run.ready[1]);
+    clb_event_drop(&run.ready[0]);
+    clb_event_drop(&run.ready[1]);
     if (run.own.runtime != NULL)
         clb_workspace_close(&run.own, idle);
     lu->run.workspace.most_tiles = lu->run.workspace.small_launches = 0;

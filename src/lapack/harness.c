@@ -259,13 +259,23 @@ clb_status clb_run_begin(struct clb_run *run)
 {
     if (!run->own)
         return CLB_OK;
-    clb_status status = clb_transfer_queue_open(
-        &run->transfers, run->workspace.queue_set, run->precision, run->transfer,
-        run->uploads + run->downloads, run->variant->tuning.value[CLB_PARAM_THREADS]);
+    run->transfers =
+        (struct clb_transfer_queue){.queue_set = &run->workspace.queue_set,
+                                    .queue_sets = 1,
+                                    .queues = 1,
+                                    .precision = run->precision,
+                                    .transfer = run->transfer,
+                                    .uploads = run->uploads,
+                                    .downloads = run->downloads,
+                                    .wanted_threads = run->variant->tuning.value[CLB_PARAM_THREADS],
+                                    .most_threads = CLB_TRANSFER_THREADS,
+                                    .in_order = true,
+                                    .marks = true};
+    clb_status status = clb_transfer_queue_open(&run->transfers);
     if (status != CLB_OK)
         return status;
     run->begun = true;
-    clb_transfer_queue_start(&run->transfers);
+    clb_transfer_queue_start(&run->transfers, CLB_MAX_WORKERS);
     return CLB_OK;
 }
 
@@ -277,7 +287,7 @@ clb_status clb_run_await(struct clb_run *run, size_t upload)
 
 clb_status clb_run_publish(struct clb_run *run, size_t download)
 {
-    return clb_transfer_queue_publish(&run->transfers, run->uploads + download,
+    return clb_transfer_queue_release(&run->transfers, run->uploads + download,
                                       run->workspace.queue);
 }
 

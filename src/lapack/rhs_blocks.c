@@ -239,7 +239,7 @@ static clb_status note_pieces(struct solve_run *run)
     struct clb_gemm_progress *progress = run->solve->progress;
     struct clb_gemm_progress pieces = {.kernel = progress->kernel};
     size_t at = 0;
-    clb_status status = clb_gemm_progress_make(&pieces, run->run.transfers.down_pieces);
+    clb_status status = clb_gemm_progress_make(&pieces, run->run.transfers.pieces[CLB_DOWN]);
     if (status != CLB_OK)
         return status;
     for (size_t i = 0; i < progress->parts; i++) {

@@ -351,6 +351,14 @@ static inline void clb_event_release(cl_event event)
     clb_cl.ReleaseEvent(event);
 }
 
+/* The same for an event that may be NULL; *event becomes NULL. */
+static inline void clb_event_drop(cl_event *event)
+{
+    if (*event != NULL)
+        clb_event_release(*event);
+    *event = NULL;
+}
+
 static inline void clb_mem_release(cl_mem mem)
 {
     clb_cl.ReleaseMemObject(mem);

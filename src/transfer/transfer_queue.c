@@ -1,6 +1,7 @@
 /* Staged transfers of matrices between the caller's memory and a device, see transfer_queue.h. */
 #include "transfer_queue.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -18,98 +19,142 @@ struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t p
  * largest piece. */
 static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_transfer *transfer)
 {
-    size_t all = transfer->by_rows ? transfer->x.rows : transfer->x.cols;
-    size_t each = (transfer->by_rows ? transfer->x.cols : transfer->x.rows) * transfers->element;
-    size_t *pieces = transfer->down ? &transfers->down_pieces : &transfers->up_pieces;
+    const struct clb_dmat *x = &transfer->x;
+    size_t all = transfer->by_rows ? x->rows : x->cols, element = transfers->element;
+    size_t each = (transfer->by_rows ? x->cols : x->rows) * element;
+    size_t *pieces = &transfers->pieces[transfer->down];
     if (transfer->extent == 0)
         transfer->extent = clb_max(CLB_PIECE_BYTES / clb_max(each, 1), 1);
     transfer->extent = clb_min(transfer->extent, clb_max(all, 1));
+    if (transfer->slot_ld == 0)
+        transfer->slot_ld = transfer->by_rows ? transfer->extent : x->rows;
     transfer->pieces = clb_div_up(all, transfer->extent);
     transfer->first_piece = *pieces;
-    transfer->done = transfer->written = 0;
-    transfer->ready = NULL;
     *pieces += transfer->pieces;
-    transfers->slot_bytes = clb_max(transfers->slot_bytes, transfer->extent * each);
+    for (size_t p = transfer->first_piece;
+         transfer->down && transfers->written != NULL && p < *pieces; p++)
+        transfer->written += transfers->written[p];
+    transfers->slot_bytes =
+        clb_max(transfers->slot_bytes,
+                transfer->slot_ld * (transfer->by_rows ? x->cols : transfer->extent) * element);
 }
 
+/* The transfer of a piece: the last one in its direction that begins no later. */
 static struct clb_transfer *transfer_of(const struct clb_transfer_queue *transfers, bool down,
                                         size_t piece)
 {
-    for (size_t i = 0; i < transfers->transfer_count; i++) {
-        struct clb_transfer *transfer = &transfers->transfer[i];
-        if (transfer->down == down && piece >= transfer->first_piece &&
-            piece < transfer->first_piece + transfer->pieces)
-            return transfer;
+    size_t low = down ? transfers->uploads : 0;
+    size_t high = transfers->uploads + (down ? transfers->downloads : 0);
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (transfers->transfer[middle].first_piece <= piece)
+            low = middle;
+        else
+            high = middle;
     }
-    return NULL;
+    return &transfers->transfer[low];
 }
 
-static char *host_of(const struct clb_transfer_queue *transfers,
-                     const struct clb_transfer *transfer, const struct clb_rect *rect)
+/* ---- copies of pieces that are as the transfer says -------------------------------------------
+ */
+
+/* Copy between the caller's matrix and a slot. */
+static void copy_matrix(void *context, const struct clb_transfer *transfer,
+                        const struct clb_rect *rect, char *slot)
 {
-    size_t row = transfer->adjoint ? rect->col : rect->row;
-    size_t col = transfer->adjoint ? rect->row : rect->col;
-    return transfer->host + (row + col * transfer->ld) * transfers->element;
+    const struct clb_transfer_queue *transfers = context;
+    clb_precision precision = transfers->precision;
+    bool down = transfer->down, adjoint = transfer->adjoint;
+    size_t row = adjoint ? rect->col : rect->row, col = adjoint ? rect->row : rect->col;
+    char *host = transfer->host + (row + col * transfer->ld) * transfers->element;
+    const char *from = down ? slot : host;
+    char *to = down ? host : slot;
+    size_t from_ld = down ? transfer->slot_ld : transfer->ld;
+    size_t to_ld = down ? transfer->ld : transfer->slot_ld;
+    ptrdiff_t diagonal = transfer->diagonal + (ptrdiff_t)rect->col - (ptrdiff_t)rect->row;
+    if (transfer->order != NULL)
+        clb_copy_ordered(precision, rect->rows, rect->cols, transfer->order, from, from_ld, to,
+                         to_ld);
+    else if (transfer->shape != CLB_TRANSFER_WHOLE)
+        clb_copy_trapezoid(precision, transfer->shape == CLB_TRANSFER_UPPER, diagonal, rect->rows,
+                           rect->cols, from, from_ld, to, to_ld);
+    else if (adjoint)
+        clb_copy_adjoint(precision, down ? rect->cols : rect->rows, down ? rect->rows : rect->cols,
+                         from, from_ld, to, to_ld);
+    else
+        clb_merge_tile(precision, rect->rows, rect->cols,
+                       down ? clb_scalar_one(precision) : transfer->alpha, from, from_ld,
+                       clb_scalar_zero(precision), to, to_ld);
 }
 
-/* The row of a piece in which the diagonal begins. */
-static ptrdiff_t diagonal_of(const struct clb_transfer *transfer, const struct clb_rect *rect)
+static clb_status write_matrix(void *context, const struct clb_transfer *transfer,
+                               const struct clb_rect *rect, char *slot)
 {
-    return transfer->diagonal + (ptrdiff_t)rect->col - (ptrdiff_t)rect->row;
+    copy_matrix(context, transfer, rect, slot);
+    return CLB_OK;
 }
 
-/* ---- open, start, close ---------------------------------------------------------------------- */
+/* ---- open, close ----------------------------------------------------------------------------- */
 
-static clb_status get_slots(struct clb_transfer_queue *transfers, size_t wanted)
+static clb_status get_slots(struct clb_transfer_queue *transfers)
 {
-    size_t pieces = transfers->up_pieces + transfers->down_pieces;
+    size_t wanted = transfers->wanted_threads;
+    size_t pieces = transfers->pieces[CLB_UP] + transfers->pieces[CLB_DOWN];
     clb_workers_lend(&transfers->workers,
-                     clb_min(wanted != 0 ? wanted : pieces / 2, CLB_MAX_TRANSFER_THREADS),
+                     clb_min(wanted != 0 ? wanted : pieces / 2, transfers->most_threads),
                      wanted != 0);
+    if (transfers->workers.count < transfers->least_threads)
+        clb_workers_return(&transfers->workers);
     transfers->threads = clb_max(transfers->workers.count, 1);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < transfers->threads; i++) {
         struct clb_transfer_thread *thread = &transfers->thread[i];
         thread->transfers = transfers;
-        for (size_t s = 0; s < CLB_COUNT_OF(thread->slot) && status == CLB_OK; s++)
+        for (size_t s = 0; s < (transfers->in_order ? 2 : 4) && status == CLB_OK; s++)
             status = clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes,
                                     &thread->slot[s]);
     }
     return status;
 }
 
-clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers,
-                                   struct clb_queue_set *queue_set, clb_precision precision,
-                                   struct clb_transfer *transfer, size_t transfer_count,
-                                   size_t wanted)
+clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
 {
-    *transfers = (struct clb_transfer_queue){.runtime = queue_set->runtime,
-                                             .queue_set = queue_set,
-                                             .precision = precision,
-                                             .element = clb_precision_size(precision),
-                                             .transfer = transfer,
-                                             .transfer_count = transfer_count,
-                                             .lock = PTHREAD_MUTEX_INITIALIZER,
-                                             .changed = PTHREAD_COND_INITIALIZER};
-    for (size_t i = 0; i < transfer_count; i++)
-        transfer_queue_cut(transfers, &transfer[i]);
-    transfers->released = transfers->up_pieces;
-    for (size_t i = transfer_count; i-- > 0;)
-        transfers->released = transfer[i].held ? transfer[i].first_piece : transfers->released;
-    transfers->has_arrived = calloc(transfers->down_pieces + 1, sizeof *transfers->has_arrived);
-    if (transfers->has_arrived == NULL)
-        return CLB_ERR_NOMEM;
-    clb_status status = clb_queue_set_open_queues(queue_set);
-    if (status == CLB_OK)
-        status = get_slots(transfers, wanted);
-    return status;
+    size_t held = 0;
+    transfers->runtime = transfers->queue_set[0]->runtime;
+    transfers->element = clb_precision_size(transfers->precision);
+    pthread_mutex_init(&transfers->lock, NULL);
+    pthread_cond_init(&transfers->work, NULL);
+    pthread_cond_init(&transfers->advance, NULL);
+    if (transfers->write == NULL) {
+        transfers->copy_in = copy_matrix;
+        transfers->write = write_matrix;
+        transfers->context = transfers;
+    }
+    for (size_t i = 0; i < transfers->uploads + transfers->downloads; i++)
+        transfer_queue_cut(transfers, &transfers->transfer[i]);
+    while (held < transfers->uploads && !transfers->transfer[held].held)
+        held++;
+    transfers->released[CLB_UP] = held < transfers->uploads ? transfers->transfer[held].first_piece
+                                                            : transfers->pieces[CLB_UP];
+    transfers->moved = calloc(transfers->pieces[CLB_UP] + 1, sizeof *transfers->moved);
+    transfers->has_arrived =
+        calloc(transfers->pieces[CLB_DOWN] + 1, sizeof *transfers->has_arrived);
+    clb_status status = CLB_OK;
+    if (transfers->moved == NULL || transfers->has_arrived == NULL)
+        status = CLB_ERR_NOMEM;
+    for (size_t i = 0; i < transfers->queues && status == CLB_OK; i++)
+        status = clb_queue_set_open_queues(transfers->queue_set[i]);
+    return status == CLB_OK ? get_slots(transfers) : status;
 }
 
-static void transfer_queue_release_event(cl_event *event)
+void clb_transfer_queue_forget_uploads(struct clb_transfer_queue *transfers)
 {
-    if (*event != NULL)
-        clb_event_release(*event);
-    *event = NULL;
+    for (size_t i = 0; i < transfers->uploads; i++) {
+        clb_event_drop(&transfers->transfer[i].before);
+        clb_event_drop(&transfers->transfer[i].ready);
+    }
+    for (size_t i = 0; transfers->moved != NULL && i < transfers->pieces[CLB_UP]; i++)
+        clb_event_drop(&transfers->moved[i]);
 }
 
 void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
@@ -117,99 +162,181 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
     if (transfers->runtime == NULL)
         return;
     clb_workers_return(&transfers->workers);
-    for (size_t i = 0; i < transfers->transfer_count; i++)
-        transfer_queue_release_event(&transfers->transfer[i].ready);
+    clb_transfer_queue_forget_uploads(transfers);
+    for (size_t i = 0; i < transfers->downloads; i++)
+        clb_event_drop(&transfers->transfer[transfers->uploads + i].before);
     for (size_t i = 0; i < transfers->threads; i++) {
-        for (size_t s = 0; s < CLB_COUNT_OF(transfers->thread[i].slot); s++) {
-            transfer_queue_release_event(&transfers->thread[i].busy[s]);
+        clb_event_drop(&transfers->thread[i].pending_event);
+        for (size_t s = 0; s < CLB_COUNT_OF(transfers->thread[i].slot); s++)
             clb_buffer_end(transfers->runtime, transfers->thread[i].slot[s], idle);
-        }
     }
+    free(transfers->moved);
     free(transfers->has_arrived);
     pthread_mutex_destroy(&transfers->lock);
-    pthread_cond_destroy(&transfers->changed);
+    pthread_cond_destroy(&transfers->work);
+    pthread_cond_destroy(&transfers->advance);
     transfers->runtime = NULL;
 }
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
+/* Record the first failure and wake all threads. */
 static void fail(struct clb_transfer_queue *transfers, clb_status status)
 {
     pthread_mutex_lock(&transfers->lock);
     if (transfers->status == CLB_OK)
         transfers->status = status;
-    pthread_cond_broadcast(&transfers->changed);
+    pthread_cond_broadcast(&transfers->work);
+    pthread_cond_broadcast(&transfers->advance);
     pthread_mutex_unlock(&transfers->lock);
 }
 
-static clb_status transfer_queue_wait_for_slot(struct clb_transfer_thread *thread, size_t slot)
+/* For the trace: what a thread has done since its last note. */
+static void note(struct clb_transfer_thread *thread, const char *what)
 {
-    if (thread->busy[slot] == NULL)
-        return CLB_OK;
-    return clb_queue_set_await(thread->transfers->queue_set, &thread->busy[slot]);
+    if (!clb_trace_wanted())
+        return;
+    clb_trace_since(what, thread->since);
+    thread->since = clb_now();
 }
 
-static clb_status transfer_queue_bring_up(struct clb_transfer_thread *thread, size_t piece)
+static struct clb_box box_of(const struct clb_dmat *x, size_t element, size_t ld)
+{
+    size_t row = x->offset % x->ld, col = x->offset / x->ld;
+    return (struct clb_box){.origin = {row * element, col, 0},
+                            .size = {x->rows * element, x->cols, 1},
+                            .pitch = x->ld * element,
+                            .host_pitch = ld * element};
+}
+
+/* Enqueue the transfer of a piece, once `before` has completed. */
+static clb_status enqueue(const struct clb_transfer_queue *transfers,
+                          const struct clb_transfer *transfer, size_t piece,
+                          const struct clb_rect *rect, void *slot, cl_event *event)
+{
+    const struct clb_queue_set *queue_set = transfers->queue_set[piece % transfers->queues];
+    struct clb_queue *queue = transfer->down ? queue_set->download : queue_set->upload;
+    const struct clb_dmat x =
+        clb_dmat_part(&transfer->x, rect->row, rect->col, rect->rows, rect->cols);
+    const struct clb_box box = box_of(&x, transfers->element, transfer->slot_ld);
+    size_t offset = x.offset * transfers->element, bytes = x.cols * x.ld * transfers->element;
+    bool solid = transfer->slot_ld == x.ld;
+    cl_uint waits = transfer->before != NULL;
+    clb_status status;
+    if (solid && transfer->down)
+        status = clb_queue_read(queue, x.mem, offset, bytes, slot, waits, &transfer->before, event);
+    else if (solid)
+        status =
+            clb_queue_write(queue, x.mem, offset, bytes, slot, waits, &transfer->before, event);
+    else if (transfer->down)
+        status = clb_queue_read_rect(queue, x.mem, &box, slot, waits, &transfer->before, event);
+    else
+        status = clb_queue_write_rect(queue, x.mem, &box, slot, waits, &transfer->before, event);
+    return status == CLB_OK ? clb_queue_flush(queue) : status;
+}
+
+/* The slot of a thread's next piece. */
+static size_t next_slot(struct clb_transfer_thread *thread, bool down)
+{
+    size_t own = down && !thread->transfers->in_order;
+    return 2 * own + thread->turn[own]++ % 2;
+}
+
+static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
+{
+    cl_event busy = thread->busy[slot];
+    thread->busy[slot] = NULL;
+    return busy != NULL ? clb_event_wait(&busy) : CLB_OK;
+}
+
+/* ---- uploads --------------------------------------------------------------------------------- */
+
+/* Bytes of columns that a thread copies at once. */
+#define SHARE_BYTES ((size_t)256 << 10)
+
+/* Copy the rest of the piece that `owner` is copying, share by share; the thread is the owner or
+ * helps it. The ticket has the piece's number plus one in its high half and the next column in its
+ * low half, so that a compare-and-swap can't take a share of another piece than the one that was
+ * looked at. */
+static void copy_shares(const struct clb_transfer_queue *transfers,
+                        struct clb_transfer_thread *owner, uint64_t ticket)
+{
+    size_t piece = (size_t)(ticket >> 32) - 1;
+    const struct clb_transfer *transfer = transfer_of(transfers, false, piece);
+    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    size_t column = transfer->slot_ld * transfers->element;
+    /* A share of few columns of an adjoint would read a part of every cache line. */
+    size_t share = transfer->adjoint ? rect.cols : clb_max(SHARE_BYTES / clb_max(column, 1), 1);
+    while (ticket >> 32 == piece + 1 && (uint32_t)ticket < rect.cols) {
+        size_t begin = (uint32_t)ticket, end = clb_min(begin + share, rect.cols);
+        char *slot = owner->slot[atomic_load_explicit(&owner->at, memory_order_relaxed)]->host;
+        if (!atomic_compare_exchange_weak(&owner->ticket, &ticket, ticket - begin + end))
+            continue;
+        const struct clb_rect part = {rect.row, rect.col + begin, rect.rows, end - begin};
+        transfers->copy_in(transfers->context, transfer, &part, slot + begin * column);
+        atomic_fetch_add(&owner->copied, end - begin);
+        ticket = atomic_load(&owner->ticket);
+    }
+}
+
+static void copy_piece(struct clb_transfer_thread *thread, size_t piece, size_t cols, size_t slot)
+{
+    uint64_t ticket = (uint64_t)(piece + 1) << 32;
+    atomic_store_explicit(&thread->at, slot, memory_order_relaxed);
+    atomic_store(&thread->copied, 0);
+    atomic_store(&thread->ticket, ticket);
+    copy_shares(thread->transfers, thread, ticket);
+    /* Helpers may still be copying, each one share at most. */
+    while (atomic_load(&thread->copied) < cols)
+        sched_yield();
+    atomic_store(&thread->ticket, 0);
+}
+
+/* A staging thread that falls behind all others delays the transfer that its piece belongs to, and
+ * the kernels: CPUs of virtual machines stop at times. Help such threads before uploading a later
+ * piece. */
+static void help_others(struct clb_transfer_queue *transfers, size_t next_piece)
+{
+    for (size_t i = 0; i < transfers->threads; i++) {
+        struct clb_transfer_thread *other = &transfers->thread[i];
+        uint64_t ticket = atomic_load(&other->ticket);
+        if (ticket != 0 && (size_t)(ticket >> 32) + transfers->threads <= next_piece)
+            copy_shares(transfers, other, ticket);
+    }
+}
+
+static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
     struct clb_transfer *transfer = transfer_of(transfers, false, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    const struct clb_dmat x = clb_dmat_part(&transfer->x, rect.row, rect.col, rect.rows, rect.cols);
-    size_t turn = thread->turn++ % CLB_COUNT_OF(thread->slot);
-    void *slot = thread->slot[turn]->host;
-    clb_status status = transfer_queue_wait_for_slot(thread, turn);
+    size_t slot = next_slot(thread, false);
+    cl_event moved = NULL;
+    help_others(transfers, piece);
+    note(thread, "copy in");
+    clb_status status = await_slot(thread, slot);
+    note(thread, "wait for uploads");
     if (status != CLB_OK)
         return status;
-    if (transfer->order != NULL)
-        clb_copy_ordered(transfers->precision, rect.rows, rect.cols, transfer->order + rect.row,
-                         transfer->host + rect.col * transfer->ld * transfers->element,
-                         transfer->ld, slot, rect.rows);
-    else if (transfer->shape != CLB_TRANSFER_WHOLE)
-        clb_copy_trapezoid(transfers->precision, transfer->shape == CLB_TRANSFER_UPPER,
-                           diagonal_of(transfer, &rect), rect.rows, rect.cols,
-                           host_of(transfers, transfer, &rect), transfer->ld, slot, rect.rows);
-    else if (transfer->adjoint)
-        clb_copy_adjoint(transfers->precision, rect.rows, rect.cols,
-                         host_of(transfers, transfer, &rect), transfer->ld, slot, rect.rows);
-    else
-        clb_merge_tile(transfers->precision, rect.rows, rect.cols, transfer->alpha,
-                       host_of(transfers, transfer, &rect), transfer->ld,
-                       clb_scalar_zero(transfers->precision), slot, rect.rows);
-    status = clb_dmat_write(transfers->queue_set->upload, &x, transfers->element, slot, rect.rows,
-                            &thread->busy[turn]);
-    if (status == CLB_OK)
-        status = clb_queue_flush(transfers->queue_set->upload);
+    copy_piece(thread, piece, rect.cols, slot);
+    note(thread, "copy in");
+    status = enqueue(transfers, transfer, piece, &rect, thread->slot[slot]->host, &moved);
+    thread->busy[slot] = moved;
     pthread_mutex_lock(&transfers->lock);
-    /* After the last piece the event marks the completion of all pieces of this transfer. Under the
-     * lock, before other threads see that all pieces have been enqueued. */
-    if (status == CLB_OK && transfer->done + 1 == transfer->pieces)
-        status = clb_queue_mark(transfers->queue_set->upload, &transfer->ready);
+    transfers->moved[piece] = moved;
+    bool all = status == CLB_OK && transfer->done + 1 == transfer->pieces;
+    /* Under the lock, before other threads see that all pieces have been enqueued. */
+    if (all && transfers->marks)
+        status = clb_queue_mark(transfers->queue_set[0]->upload, &transfer->ready);
     transfer->done += status == CLB_OK;
-    pthread_cond_broadcast(&transfers->changed);
     pthread_mutex_unlock(&transfers->lock);
+    if (all)
+        pthread_cond_broadcast(&transfers->advance);
+    note(thread, "enqueue");
     return status;
 }
 
-/* Download a piece into its slot and wait for it. */
-static clb_status transfer_queue_bring_down(struct clb_transfer_thread *thread,
-                                            const struct clb_transfer *transfer,
-                                            const struct clb_rect *rect, size_t turn)
-{
-    struct clb_transfer_queue *transfers = thread->transfers;
-    const struct clb_dmat x =
-        clb_dmat_part(&transfer->x, rect->row, rect->col, rect->rows, rect->cols);
-    clb_status status = transfer_queue_wait_for_slot(thread, turn);
-    if (status == CLB_OK)
-        status = clb_queue_barrier(transfers->queue_set->download, 1, &transfer->ready, NULL);
-    if (status == CLB_OK)
-        status = clb_dmat_read(transfers->queue_set->download, &x, transfers->element,
-                               thread->slot[turn]->host, rect->rows, &thread->busy[turn]);
-    if (status == CLB_OK)
-        status = clb_queue_flush(transfers->queue_set->download);
-    if (status == CLB_OK)
-        status = transfer_queue_wait_for_slot(thread, turn);
-    return status;
-}
+/* ---- downloads ------------------------------------------------------------------------------- */
 
 /* The piece is in its slot: wait until all pieces before it are in theirs. Then no failure can
  * prevent any of them from being written. False: a transfer has failed, don't write the piece. */
@@ -221,144 +348,268 @@ static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer
     transfer->done++;
     /* After a failure `arrived` must not grow: other threads may have given up waiting for their
      * turn. */
-    while (transfers->status == CLB_OK && transfers->arrived < transfers->down_pieces &&
+    while (transfers->status == CLB_OK && transfers->arrived < transfers->pieces[CLB_DOWN] &&
            transfers->has_arrived[transfers->arrived])
         transfers->arrived++;
-    pthread_cond_broadcast(&transfers->changed);
+    pthread_cond_broadcast(&transfers->advance);
     while (transfers->arrived <= piece && transfers->status == CLB_OK)
-        pthread_cond_wait(&transfers->changed, &transfers->lock);
+        pthread_cond_wait(&transfers->advance, &transfers->lock);
     bool go = transfers->arrived > piece;
     pthread_mutex_unlock(&transfers->lock);
     return go;
 }
 
-static clb_status take_down(struct clb_transfer_thread *thread, size_t piece)
+/* The only place from which results get into the caller's memory. All commands that the piece
+ * depends on have ended without an error. */
+static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_transfer *transfer,
+                              size_t piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
-    struct clb_transfer *transfer = transfer_of(transfers, true, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    size_t turn = thread->turn++ % CLB_COUNT_OF(thread->slot);
-    const void *slot = thread->slot[turn]->host;
-    clb_status status = transfer_queue_bring_down(thread, transfer, &rect, turn);
-    if (status != CLB_OK || !await_turn(transfers, transfer, piece))
+    clb_status status = transfers->write(transfers->context, transfer, &rect,
+                                         thread->slot[thread->pending_slot]->host);
+    note(thread, "copy out");
+    if (status != CLB_OK && status != CLB_ERR_RANGE)
         return status;
-    if (transfer->order != NULL)
-        clb_copy_ordered(transfers->precision, rect.rows, rect.cols, transfer->order, slot,
-                         rect.rows, host_of(transfers, transfer, &rect), transfer->ld);
-    else if (transfer->shape != CLB_TRANSFER_WHOLE)
-        clb_copy_trapezoid(transfers->precision, transfer->shape == CLB_TRANSFER_UPPER,
-                           diagonal_of(transfer, &rect), rect.rows, rect.cols, slot, rect.rows,
-                           host_of(transfers, transfer, &rect), transfer->ld);
-    else if (transfer->adjoint)
-        clb_copy_adjoint(transfers->precision, rect.cols, rect.rows, slot, rect.rows,
-                         host_of(transfers, transfer, &rect), transfer->ld);
-    else
-        clb_merge_tile(transfers->precision, rect.rows, rect.cols,
-                       clb_scalar_one(transfers->precision), slot, rect.rows,
-                       clb_scalar_zero(transfers->precision), host_of(transfers, transfer, &rect),
-                       transfer->ld);
     pthread_mutex_lock(&transfers->lock);
-    transfer->written++;
-    pthread_cond_broadcast(&transfers->changed);
+    if (transfers->written != NULL)
+        transfers->written[piece] = status == CLB_OK;
+    transfers->left_out = transfers->left_out || status != CLB_OK;
+    bool all = ++transfer->written == transfer->pieces;
     pthread_mutex_unlock(&transfers->lock);
+    if (all)
+        pthread_cond_broadcast(&transfers->advance);
     return CLB_OK;
+}
+
+/* Wait for the thread's pending download and write its piece. */
+static clb_status end_download(struct clb_transfer_thread *thread)
+{
+    struct clb_transfer_queue *transfers = thread->transfers;
+    size_t piece = thread->pending - 1;
+    struct clb_transfer *transfer = transfer_of(transfers, true, piece);
+    clb_status status = clb_event_wait(&thread->pending_event);
+    clb_event_drop(&thread->pending_event);
+    thread->pending = 0;
+    for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
+        status = clb_queue_set_check(transfers->queue_set[i]);
+    bool go = status == CLB_OK && (!transfers->in_order || await_turn(transfers, transfer, piece));
+    note(thread, "wait for results");
+    return go ? write_piece(thread, transfer, piece) : status;
+}
+
+/* Start the download of a piece; then write the one before it, or, in order, this one. */
+static clb_status download(struct clb_transfer_thread *thread, size_t piece)
+{
+    struct clb_transfer_queue *transfers = thread->transfers;
+    if (transfers->written != NULL && transfers->written[piece])
+        return CLB_OK;
+    const struct clb_transfer *transfer = transfer_of(transfers, true, piece);
+    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    size_t slot = next_slot(thread, true);
+    cl_event moved = NULL;
+    clb_status status = await_slot(thread, slot);
+    if (status == CLB_OK)
+        status = enqueue(transfers, transfer, piece, &rect, thread->slot[slot]->host, &moved);
+    note(thread, "enqueue");
+    if (moved == NULL)
+        return status;
+    if (thread->pending != 0) {
+        clb_status ended = end_download(thread);
+        status = status != CLB_OK ? status : ended;
+    }
+    thread->pending = piece + 1;
+    thread->pending_slot = slot;
+    thread->pending_event = moved;
+    return status == CLB_OK && transfers->in_order ? end_download(thread) : status;
 }
 
 /* ---- the threads' loop ----------------------------------------------------------------------- */
 
-enum task { NOTHING, UP, DOWN };
+enum job { JOB_NONE, JOB_UPLOAD, JOB_DOWNLOAD, JOB_WRITE, JOB_TOUCH };
 
-/* The next piece to move. The caller holds the lock, or is the only thread. */
-static enum task take_task(struct clb_transfer_queue *transfers, size_t *piece)
+static bool all_uploaded(const struct clb_transfer_queue *transfers)
 {
-    if (transfers->status != CLB_OK)
-        return NOTHING;
-    if (transfers->next_up < transfers->released) {
-        *piece = transfers->next_up++;
-        return UP;
-    }
-    if (transfers->next_down < transfers->published) {
-        *piece = transfers->next_down++;
-        return DOWN;
-    }
-    return NOTHING;
+    return transfers->next[CLB_UP] >= transfers->pieces[CLB_UP];
 }
 
-static void do_task(struct clb_transfer_thread *thread, enum task task, size_t piece)
+/* True when the slot of the thread's next upload is still in transfer. Called only while uploads
+ * are left: the events are released after the last one. */
+static bool would_wait(const struct clb_transfer_thread *thread)
 {
-    double begin = clb_trace_wanted() ? clb_now() : 0;
-    clb_status status =
-        task == UP ? transfer_queue_bring_up(thread, piece) : take_down(thread, piece);
-    if (clb_trace_wanted())
-        clb_trace_since(task == UP ? "bring up" : "take down", begin);
-    if (status != CLB_OK)
-        fail(thread->transfers, status);
+    cl_event event = thread->busy[thread->turn[CLB_UP] % 2];
+    return event != NULL && clb_event_is_pending(event);
+}
+
+/* The next job, and its piece or prefault unit; waits for one. JOB_NONE: the run is over. */
+static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
+{
+    struct clb_transfer_queue *transfers = thread->transfers;
+    struct clb_prefault *prefault = &transfers->prefault;
+    enum job job = JOB_NONE;
+    pthread_mutex_lock(&transfers->lock);
+    while (transfers->status == CLB_OK) {
+        bool up = transfers->next[CLB_UP] < transfers->released[CLB_UP] && !transfers->stopped;
+        bool down = transfers->next[CLB_DOWN] < transfers->released[CLB_DOWN];
+        bool idle = !down && thread->pending == 0;
+        bool touch = prefault->next < prefault->units && !transfers->complete;
+        if (touch && up && would_wait(thread)) {
+            *piece = prefault->next++;
+            job = JOB_TOUCH;
+        } else if (up && (thread->uploads_first || idle)) {
+            *piece = transfers->next[CLB_UP]++;
+            job = JOB_UPLOAD;
+        } else if (touch && (!thread->uploads_first || (idle && all_uploaded(transfers)))) {
+            *piece = prefault->next++;
+            job = JOB_TOUCH;
+        } else if (down) {
+            thread->helps = all_uploaded(transfers);
+            *piece = transfers->next[CLB_DOWN]++;
+            job = JOB_DOWNLOAD;
+        } else if (thread->pending != 0) {
+            job = JOB_WRITE;
+        } else if (!transfers->complete) {
+            pthread_cond_wait(&transfers->work, &transfers->lock);
+            continue;
+        }
+        break;
+    }
+    pthread_mutex_unlock(&transfers->lock);
+    note(thread, "idle");
+    return job;
 }
 
 /* A staging thread's loop. */
 static void carry(void *argument)
 {
     struct clb_transfer_thread *thread = argument;
-    struct clb_transfer_queue *transfers = thread->transfers;
-    for (;;) {
-        size_t piece;
-        enum task task;
-        pthread_mutex_lock(&transfers->lock);
-        while ((task = take_task(transfers, &piece)) == NOTHING && !transfers->complete &&
-               transfers->status == CLB_OK)
-            pthread_cond_wait(&transfers->changed, &transfers->lock);
-        pthread_mutex_unlock(&transfers->lock);
-        if (task == NOTHING)
+    clb_status status = CLB_OK;
+    while (status == CLB_OK) {
+        size_t piece = 0;
+        switch (next_job(thread, &piece)) {
+        case JOB_UPLOAD:
+            status = upload(thread, piece);
+            break;
+        case JOB_DOWNLOAD:
+            if (thread->helps)
+                help_others(thread->transfers, SIZE_MAX);
+            status = download(thread, piece);
+            break;
+        case JOB_WRITE:
+            status = end_download(thread);
+            break;
+        case JOB_TOUCH:
+            clb_prefault_unit(&thread->transfers->prefault, piece);
+            note(thread, "fault in");
+            break;
+        case JOB_NONE:
             return;
-        do_task(thread, task, piece);
+        }
     }
+    fail(thread->transfers, status);
 }
 
-/* Without staging threads: the calling thread moves all pieces that can be moved now. */
-static void carry_alone(struct clb_transfer_queue *transfers)
+/* Without staging threads: the calling thread moves the pieces before `end`, and writes what it has
+ * downloaded. */
+static void carry_alone(struct clb_transfer_queue *transfers, bool down, size_t end)
 {
-    enum task task;
-    size_t piece;
-    while (transfers->workers.count == 0 && (task = take_task(transfers, &piece)) != NOTHING)
-        do_task(&transfers->thread[0], task, piece);
+    struct clb_transfer_thread *thread = &transfers->thread[0];
+    if (transfers->workers.count > 0 || transfers->status != CLB_OK)
+        return;
+    clb_status status = CLB_OK;
+    while (transfers->next[down] < end && status == CLB_OK) {
+        size_t piece = transfers->next[down]++;
+        status = down ? download(thread, piece) : upload(thread, piece);
+    }
+    if (down && status == CLB_OK && thread->pending != 0)
+        status = end_download(thread);
+    if (status != CLB_OK)
+        fail(transfers, status);
 }
 
-void clb_transfer_queue_start(struct clb_transfer_queue *transfers)
+void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploaders)
 {
+    for (size_t i = 0; i < transfers->threads; i++) {
+        transfers->thread[i].uploads_first = i < uploaders;
+        transfers->thread[i].since = clb_trace_wanted() ? clb_now() : 0;
+    }
     for (size_t i = 0; i < transfers->workers.count; i++)
         clb_workers_start(&transfers->workers, i, carry, &transfers->thread[i]);
 }
+
+/* ---- the calling thread ---------------------------------------------------------------------- */
 
 /* Wait until `*count` of the transfer's pieces is complete. */
 static clb_status await_count(struct clb_transfer_queue *transfers,
                               const struct clb_transfer *transfer, const size_t *count)
 {
-    carry_alone(transfers);
+    carry_alone(transfers, transfer->down,
+                transfer->down ? transfers->released[CLB_DOWN]
+                               : transfer->first_piece + transfer->pieces);
     pthread_mutex_lock(&transfers->lock);
-    while (*count < transfer->pieces && transfers->status == CLB_OK)
-        pthread_cond_wait(&transfers->changed, &transfers->lock);
-    clb_status status = transfers->status;
+    while (*count < transfer->pieces && transfers->status == CLB_OK && !transfers->stopped)
+        pthread_cond_wait(&transfers->advance, &transfers->lock);
+    clb_status status =
+        transfers->status == CLB_OK && transfers->stopped ? CLB_ERR_RANGE : transfers->status;
     pthread_mutex_unlock(&transfers->lock);
     return status;
 }
 
-clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
+clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t index,
                                     struct clb_queue *queue)
 {
-    clb_status status =
-        await_count(transfers, &transfers->transfer[transfer], &transfers->transfer[transfer].done);
-    if (status == CLB_OK)
-        status = clb_queue_barrier(queue, 1, &transfers->transfer[transfer].ready, NULL);
-    return status;
+    const struct clb_transfer *transfer = &transfers->transfer[index];
+    clb_status status = await_count(transfers, transfer, &transfer->done);
+    return status == CLB_OK ? clb_queue_barrier(queue, 1, &transfer->ready, NULL) : status;
 }
 
-bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfer)
+clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t index,
+                                           const cl_event **events)
 {
+    const struct clb_transfer *transfer = &transfers->transfer[index];
+    *events = transfers->moved + transfer->first_piece;
+    return await_count(transfers, transfer, &transfer->done);
+}
+
+bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t index)
+{
+    const struct clb_transfer *transfer = &transfers->transfer[index];
+    carry_alone(transfers, false, transfer->first_piece + transfer->pieces);
     pthread_mutex_lock(&transfers->lock);
-    bool has = transfers->transfer[transfer].done == transfers->transfer[transfer].pieces ||
-               transfers->status != CLB_OK;
+    bool has = transfer->done == transfer->pieces || transfers->status != CLB_OK;
     pthread_mutex_unlock(&transfers->lock);
     return has;
+}
+
+clb_status clb_transfer_queue_await_arrival(struct clb_transfer_queue *transfers, size_t index)
+{
+    const struct clb_transfer *transfer = &transfers->transfer[index];
+    return await_count(transfers, transfer, &transfer->done);
+}
+
+clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers, size_t index)
+{
+    const struct clb_transfer *transfer = &transfers->transfer[index];
+    return await_count(transfers, transfer, &transfer->written);
+}
+
+void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t index)
+{
+    const struct clb_transfer *transfer = &transfers->transfer[index];
+    pthread_mutex_lock(&transfers->lock);
+    transfers->released[transfer->down] = transfer->first_piece + transfer->pieces;
+    pthread_mutex_unlock(&transfers->lock);
+    for (size_t i = 0; i < clb_min(transfer->pieces, transfers->workers.count); i++)
+        pthread_cond_signal(&transfers->work);
+}
+
+clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t index,
+                                      struct clb_queue *queue)
+{
+    clb_status status = clb_queue_mark(queue, &transfers->transfer[index].before);
+    if (status == CLB_OK)
+        clb_transfer_queue_release_now(transfers, index);
+    return status;
 }
 
 void clb_transfer_queue_shorten(struct clb_transfer_queue *transfers, size_t index, size_t cols)
@@ -368,59 +619,30 @@ void clb_transfer_queue_shorten(struct clb_transfer_queue *transfers, size_t ind
     transfer->pieces = clb_div_up(cols, transfer->extent);
 }
 
-clb_status clb_transfer_queue_await_arrival(struct clb_transfer_queue *transfers, size_t transfer)
+void clb_transfer_queue_stop(struct clb_transfer_queue *transfers)
 {
-    return await_count(transfers, &transfers->transfer[transfer],
-                       &transfers->transfer[transfer].done);
-}
-
-clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers, size_t transfer)
-{
-    return await_count(transfers, &transfers->transfer[transfer],
-                       &transfers->transfer[transfer].written);
-}
-
-clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t index,
-                                      struct clb_queue *queue)
-{
-    const struct clb_transfer *transfer = &transfers->transfer[index];
-    clb_status status = clb_queue_join(queue, transfers->queue_set->upload);
-    if (status != CLB_OK)
-        return status;
     pthread_mutex_lock(&transfers->lock);
-    transfers->released = transfer->first_piece + transfer->pieces;
-    pthread_cond_broadcast(&transfers->changed);
+    transfers->stopped = transfers->left_out = true;
+    pthread_cond_broadcast(&transfers->advance);
     pthread_mutex_unlock(&transfers->lock);
-    return CLB_OK;
-}
-
-clb_status clb_transfer_queue_publish(struct clb_transfer_queue *transfers, size_t index,
-                                      struct clb_queue *queue)
-{
-    struct clb_transfer *transfer = &transfers->transfer[index];
-    clb_status status = clb_queue_mark(queue, &transfer->ready);
-    if (status != CLB_OK)
-        return status;
-    pthread_mutex_lock(&transfers->lock);
-    transfers->published = transfer->first_piece + transfer->pieces;
-    pthread_cond_broadcast(&transfers->changed);
-    pthread_mutex_unlock(&transfers->lock);
-    return CLB_OK;
 }
 
 clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_status status)
 {
     if (transfers->runtime == NULL)
         return status;
-    if (status != CLB_OK)
+    pthread_mutex_lock(&transfers->lock);
+    bool failed = status != CLB_OK && !(status == CLB_ERR_RANGE && transfers->stopped);
+    pthread_mutex_unlock(&transfers->lock);
+    if (failed)
         fail(transfers, status);
-    carry_alone(transfers);
+    carry_alone(transfers, true, transfers->released[CLB_DOWN]);
     pthread_mutex_lock(&transfers->lock);
     transfers->complete = true;
-    pthread_cond_broadcast(&transfers->changed);
+    pthread_cond_broadcast(&transfers->work);
     pthread_mutex_unlock(&transfers->lock);
     clb_workers_return(&transfers->workers);
-    return transfers->status;
+    return transfers->status == CLB_OK && transfers->left_out ? CLB_ERR_RANGE : transfers->status;
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */
@@ -439,29 +661,20 @@ clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
     clb_status status = clb_queue_mark(from, &event);
     if (status == CLB_OK)
         status = clb_queue_barrier(to, 1, &event, NULL);
-    transfer_queue_release_event(&event);
+    clb_event_drop(&event);
     return status;
-}
-
-static struct clb_box box_of(const struct clb_dmat *x, size_t element, size_t ld)
-{
-    size_t row = x->offset % x->ld, col = x->offset / x->ld;
-    return (struct clb_box){.origin = {row * element, col, 0},
-                            .size = {x->rows * element, x->cols, 1},
-                            .pitch = x->ld * element,
-                            .host_pitch = ld * element};
 }
 
 clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                           const void *host, size_t ld, cl_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
-    return clb_queue_write_rect(queue, x->mem, &box, host, event);
+    return clb_queue_write_rect(queue, x->mem, &box, host, 0, NULL, event);
 }
 
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
                          void *host, size_t ld, cl_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
-    return clb_queue_read_rect(queue, x->mem, &box, host, event);
+    return clb_queue_read_rect(queue, x->mem, &box, host, 0, NULL, event);
 }
