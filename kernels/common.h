@@ -35,6 +35,22 @@ typedef CLB_REAL real;
  * one after the other (clb_dmat_update in src/dense). */
 #define CLB_IN_ORDER 2
 
+/* The last parameters and the first statement of every kernel. The launches on a queue are numbered
+ * from 1. The first work-item of launch n stores n, unless n - 1 is not stored: so the number that
+ * the host reads stays below that of a launch which the device has dropped (src/ocl/queue.c).
+ * `chain` is in the device's memory, `report` in memory that the host reads; launch 0 is not
+ * counted. */
+#define CLB_LAUNCH_PARAMETERS                                                                      \
+    , global volatile uint *chain, global volatile uint *report, uint counter, uint launch
+#define CLB_NOTE_LAUNCH()                                                                          \
+    do {                                                                                           \
+        if (get_global_id(0) == 0 && get_global_id(1) == 0 && get_global_id(2) == 0 &&             \
+            launch != 0 && chain[counter] == launch - 1) {                                         \
+            chain[counter] = launch;                                                               \
+            report[counter] = launch;                                                              \
+        }                                                                                          \
+    } while (0)
+
 #define CLB_JOIN_(a, b) a##b
 #define CLB_JOIN(a, b)  CLB_JOIN_(a, b)
 

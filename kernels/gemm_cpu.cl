@@ -201,29 +201,37 @@ CLB_INLINE void prefetch_run(global const real *p, uint count)
  * conjugates; dst_off and the sizes are the real operand's, 2m x 2k or 2k x n.
  */
 CLB_KERNEL void clb_pack_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                             global real *dst,
+                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR, true,
            CLB_CONJ, get_pack_share(CLB_PARTS * w, CLB_PARTS * k, CLB_MR));
 }
 
 CLB_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                             global real *dst,
+                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR,
            CLB_PIECE(CLB_MR), true, CLB_CONJ, get_pack_share(CLB_PARTS * w, CLB_PARTS * k, CLB_MR));
 }
 
 CLB_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                             global real *dst,
+                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR, false, CLB_CONJ,
            get_pack_share(w, CLB_PARTS * k, CLB_NR));
 }
 
 CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                             global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                             global real *dst,
+                             ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
            CLB_PIECE(CLB_NR), false, CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_NR));
 }
@@ -237,32 +245,36 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
  */
 CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulong ld, uint w,
                                       uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER)
+                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off,
                   CLB_MR, CLB_PIECE(CLB_MR), true, true, CLB_CONJ, (triangle){kind, diagonal});
 }
 
 CLB_KERNEL void clb_pack_triangle_a_t(global const real *src, ulong src_off, ulong ld, uint w,
                                       uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER)
+                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off,
                   CLB_MR, CLB_PIECE(CLB_MR), false, true, CLB_CONJ, (triangle){kind, diagonal});
 }
 
 CLB_KERNEL void clb_pack_triangle_b_n(global const real *src, ulong src_off, ulong ld, uint w,
                                       uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER)
+                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
                   CLB_PIECE(CLB_NR), true, false, CLB_CONJ, (triangle){kind, diagonal});
 }
 
 CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulong ld, uint w,
                                       uint k, global real *dst, ulong dst_off, uint kind,
-                                      int diagonal CLB_CONJ_PARAMETER)
+                                      int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
                   CLB_PIECE(CLB_NR), false, false, CLB_CONJ, (triangle){kind, diagonal});
 }
@@ -280,8 +292,9 @@ CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulo
  */
 CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
                          ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                         ulong c_off, ulong ldc)
+                         ulong c_off, ulong ldc CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_PACKED,
                    (cuts){0, 0, 0, 0});
 }
@@ -295,8 +308,10 @@ CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global c
  */
 CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
                                 global const real *pa, ulong pa_off, global const real *b,
-                                ulong b_off, global real *c, ulong c_off, ulong ldc, ulong ldb)
+                                ulong b_off, global real *c, ulong c_off, ulong ldc,
+                                ulong ldb CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc, CLB_B_PLAIN,
                    (cuts){0, 0, 0, 0});
 }
@@ -311,8 +326,10 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
 #define CLB_SKIP_KERNEL(name, source)                                                              \
     CLB_KERNEL void name(uint m, uint n, uint k, real alpha, real beta, global const real *pa,     \
                          ulong pa_off, global const real *pb, ulong pb_off, global real *c,        \
-                         ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut, int c_cut)       \
+                         ulong c_off, ulong ldc, uint kind, int a_cut, int b_cut,                  \
+                         int c_cut CLB_LAUNCH_PARAMETERS)                                          \
     {                                                                                              \
+        CLB_NOTE_LAUNCH();                                                                         \
         multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, source,  \
                        (cuts){kind, a_cut, b_cut, c_cut});                                         \
     }

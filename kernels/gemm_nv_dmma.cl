@@ -103,8 +103,10 @@ static inline void pack_b(global const double *src, ulong di, ulong dp, uint w, 
  * one of the caller's. */
 #define CLB_DMMA_KERNEL(name, pack, di, dp, parts)                                                 \
     CLB_PACK_KERNEL void name(global const double *src, ulong src_off, ulong ld, uint w, uint k,   \
-                              global double *dst, ulong dst_off CLB_CONJ_PARAMETER)                \
+                              global double *dst,                                                  \
+                              ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)              \
     {                                                                                              \
+        CLB_NOTE_LAUNCH();                                                                         \
         pack(src + CLB_PARTS * src_off, di, dp, parts * w, CLB_PARTS * k, dst + dst_off,           \
              CLB_CONJ);                                                                            \
     }
@@ -325,8 +327,10 @@ static inline void multiply_panels(global const double *pa, global const double 
 
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
                               global const double *pa, ulong pa_off, global const double *pb,
-                              ulong pb_off, global double *c, ulong c_off, ulong ldc)
+                              ulong pb_off, global double *c, ulong c_off,
+                              ulong ldc CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local double la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
     local double lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
     local ulong barriers[2 * CLB_STAGES];

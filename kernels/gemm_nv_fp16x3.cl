@@ -184,8 +184,9 @@ static inline void load_rows(global const float *src, ulong ld, uint w, uint k, 
 #define CLB_FP16_KERNEL(name, width, parts, load, of_a)                                            \
     CLB_PACK_KERNEL void name(global const float *src, ulong src_off, ulong ld, uint w, uint k,    \
                               global uchar *dst, ulong dst_off,                                    \
-                              global uint *flag CLB_CONJ_PARAMETER)                                \
+                              global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)          \
     {                                                                                              \
+        CLB_NOTE_LAUNCH();                                                                         \
         local float block[CLB_KU * (width + 1)];                                                   \
         local uint largest[width + CLB_KU + 1];                                                    \
                                                                                                    \

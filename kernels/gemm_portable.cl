@@ -160,15 +160,19 @@ static inline void pack_t(global const real *src, ulong ld, uint w, uint k, glob
 }
 
 CLB_PACK_KERNEL void clb_pack_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                                  global real *dst,
+                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
            dst + pack_base(dst_off, CLB_MR), CLB_MR, true, CLB_CONJ);
 }
 
 CLB_PACK_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                                  global real *dst,
+                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local real block[CLB_KU * (CLB_MR + 1)];
 
     pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k,
@@ -176,15 +180,19 @@ CLB_PACK_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong l
 }
 
 CLB_PACK_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                                  global real *dst,
+                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
            CLB_NR, false, CLB_CONJ);
 }
 
 CLB_PACK_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
-                                  global real *dst, ulong dst_off CLB_CONJ_PARAMETER)
+                                  global real *dst,
+                                  ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local real block[CLB_KU * (CLB_NR + 1)];
 
     pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + pack_base(dst_off, CLB_NR),
@@ -391,8 +399,9 @@ static inline void multiply_panels(global const real *pa, global const real *pb,
 
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
                               ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                              ulong c_off, ulong ldc)
+                              ulong c_off, ulong ldc CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local real la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
     local real lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
     uint2 tile = tile_of_group(m, n);

@@ -505,8 +505,10 @@ CLB_KERNEL_OF(CLB_PANEL_WG)
 void clb_getrf_panel(uint m, uint n, global real *a, ulong offset, ulong lda, global int *state,
                      uint column, global real *aside, volatile global ulong *exchange, uint tag,
                      global uint *order, uint rows, global uint2 *moves, uint block_first,
-                     uint block_width, uint panel_first, uint panel_width, local uint4 *slot_memory)
+                     uint block_width, uint panel_first, uint panel_width,
+                     local uint4 *slot_memory CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local code keys[REDUCED];
     local uint poss[REDUCED], lost[1];
     local uint mine[SLOT] __attribute__((aligned(16)));
@@ -587,8 +589,9 @@ void clb_getrf_panel(uint m, uint n, global real *a, ulong offset, ulong lda, gl
  * strip's. */
 CLB_KERNEL_OF(FOLLOW_WG)
 void clb_getrf_follow(global real *a, ulong offset, ulong lda, uint cols, uint strip, uint width,
-                      uint column, global const uint2 *moves)
+                      uint column, global const uint2 *moves CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local real top[CLB_WIDTH * CLB_PARTS];
     const uint id = get_local_id(0);
     const uint2 move = id < 2 * width ? moves[id] : (uint2)(NOBODY, 0);
@@ -648,8 +651,9 @@ void clb_getrf_follow(global real *a, ulong offset, ulong lda, uint cols, uint s
  * at a + l, U at a + u, C at a + c. Any number of groups. */
 CLB_KERNEL_OF(UPDATE_WG)
 void clb_getrf_update(global real *a, ulong l, ulong u, ulong c, ulong lda, uint rows, uint cols,
-                      uint width)
+                      uint width CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local real left[CLB_WIDTH * UPDATE_ROWS * CLB_PARTS];
     local real top[CLB_WIDTH * (UPDATE_COLS + 1) * CLB_PARTS];
     const uint id = get_local_id(0), i = id % 16, j = id / 16 * 4;

@@ -77,8 +77,10 @@ static inline ulong2 get_columns(ulong cols)
 /* In place: move k copies row moves[k].y of x to row moves[k].x, unless that is NOBODY. Columns
  * gap_first ... gap_first + gap - 1 are left out, and not counted in `cols`. */
 CLB_KERNEL void clb_laswp(global uint *x, ulong x_off, ulong ld, ulong cols, ulong gap_first,
-                          ulong gap, global const uint2 *moves, ulong first, uint count)
+                          ulong gap, global const uint2 *moves, ulong first,
+                          uint count CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     const ulong2 columns = get_columns(cols);
 
     moves += first;
@@ -118,8 +120,9 @@ CLB_KERNEL void clb_laswp(global uint *x, ulong x_off, ulong ld, ulong cols, ulo
 /* y = x with the moves applied; both have `rows` rows. */
 CLB_KERNEL void clb_laswp_copy(global const uint *x, ulong x_off, ulong ldx, global uint *y,
                                ulong y_off, ulong ldy, ulong rows, ulong cols,
-                               global const uint2 *moves, uint count)
+                               global const uint2 *moves, uint count CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     const ulong2 columns = get_columns(cols);
     const uint id = get_local_id(0);
 
@@ -145,8 +148,9 @@ CLB_KERNEL void clb_laswp_copy(global const uint *x, ulong x_off, ulong ldx, glo
 /* y(i, j) = x(rows[i], j). */
 CLB_KERNEL void clb_permute_rows(global const uint *x, ulong x_off, ulong ldx, global uint *y,
                                  ulong y_off, ulong ldy, ulong rows, ulong cols,
-                                 global const uint *order)
+                                 global const uint *order CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     const ulong2 columns = get_columns(cols);
 
     for (ulong j = columns.x; j < columns.y; j++)
@@ -158,8 +162,9 @@ CLB_KERNEL void clb_permute_rows(global const uint *x, ulong x_off, ulong ldx, g
  * it the elements of x, or zeros. */
 CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, global uint *y,
                               ulong y_off, ulong ldy, ulong rows, ulong cols, element one,
-                              uint below)
+                              uint below CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     const ulong2 columns = get_columns(cols);
     const element zero = (element)(0);
 
@@ -185,8 +190,9 @@ CLB_KERNEL void clb_trapezoid(global const uint *x, ulong x_off, ulong ldx, glob
  * other.
  */
 CLB_KERNEL void clb_triangle(global const uint *x, ulong x_off, ulong ldx, global uint *y,
-                             ulong y_off, ulong ldy, ulong n, uint upper)
+                             ulong y_off, ulong ldy, ulong n, uint upper CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     const ulong2 columns = get_columns(n);
     const element zero = (element)(0);
 

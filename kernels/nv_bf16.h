@@ -170,8 +170,9 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
 #define CLB_BF16_KERNELS(name_n, name_t, width, parts, is_a)                                       \
     CLB_PACK_KERNEL void name_n(global const float *src, ulong src_off, ulong ld, uint w, uint k,  \
                                 global uchar *dst, ulong dst_off,                                  \
-                                global uint *flag CLB_CONJ_PARAMETER)                              \
+                                global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)        \
     {                                                                                              \
+        CLB_NOTE_LAUNCH();                                                                         \
         local uint sparse;                                                                         \
                                                                                                    \
         pack_n(src + CLB_PARTS * src_off, ld, parts * w, CLB_PARTS * k,                            \
@@ -180,8 +181,9 @@ static inline void pack_t(global const float *src, ulong ld, uint w, uint k, glo
     }                                                                                              \
     CLB_PACK_KERNEL void name_t(global const float *src, ulong src_off, ulong ld, uint w, uint k,  \
                                 global uchar *dst, ulong dst_off,                                  \
-                                global uint *flag CLB_CONJ_PARAMETER)                              \
+                                global uint *flag CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)        \
     {                                                                                              \
+        CLB_NOTE_LAUNCH();                                                                         \
         local float block[CLB_KU * (width + 1)];                                                   \
         local uint sparse;                                                                         \
                                                                                                    \

@@ -75,8 +75,10 @@ static inline void multiply_panels(global const uchar *pa, global const uchar *p
 
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
                               global const uchar *pa, ulong pa_off, global const uchar *pb,
-                              ulong pb_off, global float *c, ulong c_off, ulong ldc)
+                              ulong pb_off, global float *c, ulong c_off,
+                              ulong ldc CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local uchar la[CLB_BYTES_A] __attribute__((aligned(128)));
     local uchar lb[CLB_BYTES_B] __attribute__((aligned(128)));
     /* Not constants for the compiler: see CLB_EXCHANGE. */
@@ -226,8 +228,10 @@ static inline void fetch_panels(global const uchar *pa, global const uchar *pb, 
  */
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
                               global const uchar *pa, ulong pa_off, global const uchar *pb,
-                              ulong pb_off, global float *c, ulong c_off, ulong ldc)
+                              ulong pb_off, global float *c, ulong c_off,
+                              ulong ldc CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local uchar la[CLB_STAGES * CLB_BYTES_A] __attribute__((aligned(128)));
     local uchar lb[CLB_STAGES * CLB_BYTES_B] __attribute__((aligned(128)));
     local ulong barriers[2 * CLB_STAGES];

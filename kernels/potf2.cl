@@ -51,8 +51,9 @@ static inline real get_root(real x)
 
 CLB_KERNEL_OF(CLB_WG)
 void clb_potrf_block(global real *x, ulong x_off, long xi, long xp, uint n, uint first,
-                     global int *state)
+                     global int *state CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local real a[CLB_AT(0, CLB_NB)];
     local real root_of[CLB_NB];
     const uint id = get_local_id(0);

@@ -113,8 +113,9 @@ CLB_INLINE element get(global const real *a, ulong a_off, ulong ld, ulong i, ulo
 /* Element (i, j) of the result is at x + i + j*rows. */
 CLB_KERNEL void clb_structure(global const real *a, ulong a_off, ulong ld, ulong row, ulong col,
                               uint rows, uint cols, uint kind, real scale_re, real scale_im,
-                              global real *x)
+                              global real *x CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     const uint down = (rows + CLB_SIDE - 1) / CLB_SIDE;
     const uint squares = down * ((cols + CLB_SIDE - 1) / CLB_SIDE);
     const uint step = get_num_groups(0) * CLB_ITEMS;

@@ -55,8 +55,10 @@
  * count elements.
  */
 CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long ap, uint n,
-                              uint conj, uint unit, global real *packed, ulong packed_off)
+                              uint conj, uint unit, global real *packed,
+                              ulong packed_off CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     const uint blocks = (n + CLB_NB - 1) / CLB_NB;
     const uint shares = blocks * CLB_NB;
 
@@ -250,8 +252,10 @@ CLB_INLINE void solve_rows(real *x, global const real *t, uint i0, uint unit)
  * elements. B(i, r) is b[b_off + i*bi + r*br], r < nrhs.
  */
 CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint nb, uint unit,
-                               ulong nrhs, global real *b, ulong b_off, long bi, long br)
+                               ulong nrhs, global real *b, ulong b_off, long bi,
+                               long br CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     real x[CLB_NB * CLB_ROW] __attribute__((aligned(64)));
     const ulong shares = (nrhs + CLB_W - 1) / CLB_W;
     const ulong each = (shares + get_num_groups(0) - 1) / get_num_groups(0);
@@ -419,8 +423,10 @@ CLB_INLINE void copy_tile(local real *tile, global real *b, long start, long bi,
 /* As above; local size CLB_WG. Sub-blocks of T are read one after the other, column by column, each
  * while the one before it is used. */
 CLB_KERNEL void clb_trsm_solve(global const real *packed, ulong packed_off, uint nb, uint unit,
-                               ulong nrhs, global real *b, ulong b_off, long bi, long br)
+                               ulong nrhs, global real *b, ulong b_off, long bi,
+                               long br CLB_LAUNCH_PARAMETERS)
 {
+    CLB_NOTE_LAUNCH();
     local real tile[CLB_NB * CLB_PITCH * CLB_PARTS] __attribute__((aligned(16)));
     local real t[CLB_SUB * CLB_SUB * CLB_PARTS] __attribute__((aligned(16)));
     const uint subs = (nb + CLB_SUB - 1) / CLB_SUB;

@@ -183,6 +183,7 @@ void clb_threads_pin(const struct clb_device *device, const struct clb_thread_li
 
 struct clb_buffer;
 struct clb_queue_set;
+struct clb_launch_counters;
 struct clb_program;
 
 /* Buffers that are kept for later calls; memory.c's alone. */
@@ -211,7 +212,8 @@ struct clb_runtime {
     struct clb_pool pool;
     struct {
         pthread_mutex_t lock;
-        struct clb_queue_set *idle; /* queue.c's alone */
+        struct clb_queue_set *idle;                     /* queue.c's alone */
+        _Atomic(struct clb_launch_counters *) counters; /* too; NULL before the first launch */
     } sets;
     struct {
         pthread_mutex_t lock;
@@ -371,8 +373,7 @@ static inline void clb_mem_release(cl_mem mem)
  * may be NULL, and *event is unchanged on failure. Several threads may use a queue. */
 struct clb_queue;
 
-clb_status clb_queue_open(const struct clb_runtime *runtime,
-                          struct clb_queue **queue) CLB_MUST_CHECK;
+clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **queue) CLB_MUST_CHECK;
 
 /* One kernel argument. */
 struct clb_argument {
@@ -386,8 +387,9 @@ struct clb_box {
     size_t origin[3], host[3], size[3], pitch, host_pitch;
 };
 
-/* Set all arguments of the kernel and enqueue it. `local` and `global` have `dimensions` entries.
- * The kernel object must be the calling thread's alone: clb_queue_set_kernel. */
+/* Set all arguments of the kernel and enqueue it; the kernel has the parameters of
+ * CLB_LAUNCH_PARAMETERS (kernels/common.h) after those. `local` and `global` have `dimensions`
+ * entries. The kernel object must be the calling thread's alone: clb_queue_set_kernel. */
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
                             const size_t *global, const size_t *local, cl_uint waits,

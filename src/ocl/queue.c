@@ -11,7 +11,14 @@
  * the order of the queue although several threads may enqueue. Commands end in that order: a check
  * stops at the first one that has not ended. Where no events are kept, commands are enqueued
  * without the lock: enqueueing blocks while the driver's own queue is full, and threads that only
- * check would wait for the lock. */
+ * check would wait for the lock.
+ *
+ * A kernel that the device has not run, although its event says that it is complete, is found by
+ * counting: launches on a queue are numbered from 1, and each kernel stores its number unless the
+ * one before it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored when a launch has
+ * ended is smaller than its own exactly if that launch or one before it was dropped. Where events
+ * are kept, a launch's number is compared when its event is removed from the list; elsewhere when
+ * the queue is finished. */
 #include "ocl.h"
 
 #include <pthread.h>
@@ -22,22 +29,34 @@
 /* A list of this length is checked when a command is added, and again when it has doubled. */
 #define MANY ((size_t)64)
 
+/* A command; `launch` is its number if it is a kernel that is counted, otherwise 0. */
+struct command {
+    cl_event event;
+    cl_uint launch;
+};
+
 struct clb_queue {
+    struct clb_runtime *runtime;
     cl_command_queue handle;
     pthread_mutex_t lock;
-    cl_event *events; /* [first, first + count) are not yet checked; one reference to each */
+    struct command *events; /* [first, first + count) are not yet checked; a reference to each */
     size_t first, count, capacity, look_at;
     bool keeps;         /* keep the events of commands */
     atomic_bool failed; /* a command or clFinish has failed; never reset */
     atomic_bool stuck;  /* clFinish has failed: commands may be outstanding for ever */
+    bool asked;         /* has asked for a counter */
+    struct clb_launch_counters *counters; /* NULL: its launches are not counted */
+    cl_uint counter;                      /* the place of its counter */
+    cl_uint launches;                     /* counted launches so far */
 };
 
-clb_status clb_queue_open(const struct clb_runtime *runtime, struct clb_queue **out)
+clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **out)
 {
     struct clb_queue *queue = *out = calloc(1, sizeof *queue);
     if (queue == NULL)
         return CLB_ERR_NOMEM;
     cl_int error;
+    queue->runtime = runtime;
     queue->handle = clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
     queue->look_at = MANY;
     queue->keeps = !clb_device_has(&runtime->device, CLB_QUIRK_FAILS_FOR_GOOD);
@@ -56,6 +75,101 @@ cl_command_queue clb_queue_handle(const struct clb_queue *queue)
     return queue->handle;
 }
 
+/* ---- counting launches ----------------------------------------------------------------------- */
+
+/* A counter is not used again, and a call that fails on the device costs some queues. Queues beyond
+ * this number are not counted. */
+enum { COUNTERS = 16384 };
+#define COUNTER_BYTES (COUNTERS * sizeof(cl_uint))
+
+/* The counters of all queues of a device: `chain` in its memory, `report` in memory that the CPU
+ * reads; both are the same where memory is shared. */
+struct clb_launch_counters {
+    struct clb_buffer *chain, *report;
+    _Atomic cl_uint queues;
+    /* The CPU has seen what kernels store, when a queue was finished. Nothing is concluded before,
+     * or where it never does. */
+    atomic_bool seen;
+};
+
+static void counters_free(struct clb_runtime *runtime, struct clb_launch_counters *counters)
+{
+    if (counters->chain != counters->report)
+        clb_buffer_put(runtime, counters->chain);
+    clb_buffer_put(runtime, counters->report);
+    free(counters);
+}
+
+/* NULL when there is no memory for them. */
+static struct clb_launch_counters *counters_make(struct clb_runtime *runtime,
+                                                 struct clb_queue *queue)
+{
+    struct clb_launch_counters *counters = calloc(1, sizeof *counters);
+    if (counters == NULL)
+        return NULL;
+    clb_status status = clb_buffer_get(runtime, CLB_MEMORY_HOST, COUNTER_BYTES, &counters->report);
+    if (status == CLB_OK) {
+        memset(counters->report->host, 0, COUNTER_BYTES);
+        counters->chain = counters->report;
+        if (!runtime->device.unified)
+            status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, COUNTER_BYTES, &counters->chain);
+        if (status == CLB_OK && !runtime->device.unified)
+            status = clb_queue_write_now(queue, counters->chain->mem, 0, COUNTER_BYTES,
+                                         counters->report->host);
+    }
+    if (status == CLB_OK)
+        return counters;
+    counters_free(runtime, counters);
+    return NULL;
+}
+
+/* Give a queue that launches its first kernel a counter. Without one, its launches are 0. */
+static void counter_get(struct clb_queue *queue)
+{
+    struct clb_runtime *runtime = queue->runtime;
+    struct clb_launch_counters *none = NULL, *counters = atomic_load(&runtime->sets.counters);
+    queue->asked = true;
+    if (counters == NULL) {
+        counters = counters_make(runtime, queue);
+        if (counters == NULL)
+            return;
+        if (!atomic_compare_exchange_strong(&runtime->sets.counters, &none, counters)) {
+            counters_free(runtime, counters);
+            counters = none;
+        }
+    }
+    cl_uint number = atomic_fetch_add(&counters->queues, 1);
+    if (number >= COUNTERS)
+        return;
+    queue->counter = number;
+    queue->counters = counters;
+}
+
+/* True when the device has stored the number of this launch, or a later one, or can't be asked. To
+ * be called when the launch has ended. */
+static bool has_run(const struct clb_queue *queue, cl_uint launch)
+{
+    if (launch == 0 || !atomic_load(&queue->counters->seen))
+        return true;
+    const volatile cl_uint *report = queue->counters->report->host;
+    if ((cl_int)(report[queue->counter] - launch) >= 0)
+        return true;
+    clb_log(CLB_LOG_WARN, "launch %u of a queue is complete, but its kernel has not run",
+            (unsigned)launch);
+    return false;
+}
+
+/* All launches of a queue have ended: true unless one has not run. */
+static bool have_all_run(const struct clb_queue *queue)
+{
+    if (queue->launches == 0)
+        return true;
+    const volatile cl_uint *report = queue->counters->report->host;
+    if (report[queue->counter] == queue->launches)
+        atomic_store(&queue->counters->seen, true);
+    return has_run(queue, queue->launches);
+}
+
 /* ---- the list of events ---------------------------------------------------------------------- */
 
 /* Check the commands that have ended and remove them from the list. A command whose status can't be
@@ -64,14 +178,15 @@ static clb_status queue_look(struct clb_queue *queue)
 {
     clb_status status = CLB_OK;
     while (queue->count > 0 && status == CLB_OK) {
-        cl_event event = queue->events[queue->first];
+        const struct command *command = &queue->events[queue->first];
+        cl_event event = command->event;
         cl_int state = CL_QUEUED;
         status = clb_cl_check(clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                                   sizeof state, &state, NULL),
                               "clGetEventInfo");
         if (status != CLB_OK || state > CL_COMPLETE)
             break;
-        if (clb_cl_check(state, "a command") != CLB_OK)
+        if (clb_cl_check(state, "a command") != CLB_OK || !has_run(queue, command->launch))
             queue->failed = true;
         clb_cl.ReleaseEvent(event);
         queue->first++;
@@ -92,7 +207,7 @@ static clb_status queue_make_room(struct clb_queue *queue)
         return status;
     if (queue->first < queue->capacity / 2 || queue->capacity == 0) {
         size_t capacity = clb_max(2 * queue->capacity, 2 * MANY);
-        cl_event *larger = realloc(queue->events, capacity * sizeof *larger);
+        struct command *larger = realloc(queue->events, capacity * sizeof *larger);
         if (larger == NULL)
             return CLB_ERR_NOMEM;
         queue->events = larger;
@@ -122,12 +237,12 @@ static cl_event *event_of(const struct clb_queue *queue, cl_event *own, const cl
 
 /* Called after a command was enqueued with `status`; releases the lock that queue_begin took. Adds
  * the event to the list and returns it in *callers, if not NULL, with a reference of its own. */
-static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event event,
-                            cl_event *callers)
+static clb_status queue_end_launch(struct clb_queue *queue, clb_status status, cl_event event,
+                                   cl_uint launch, cl_event *callers)
 {
     if (queue->keeps) {
         if (status == CLB_OK) {
-            queue->events[queue->first + queue->count++] = event;
+            queue->events[queue->first + queue->count++] = (struct command){event, launch};
             if (callers != NULL)
                 status = clb_cl_check(clb_cl.RetainEvent(event), "clRetainEvent");
         }
@@ -136,6 +251,12 @@ static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event
     if (status == CLB_OK && callers != NULL)
         *callers = event;
     return status;
+}
+
+static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event event,
+                            cl_event *callers)
+{
+    return queue_end_launch(queue, status, event, 0, callers);
 }
 
 /* ---- waiting and checking -------------------------------------------------------------------- */
@@ -167,7 +288,7 @@ clb_status clb_queue_finish(struct clb_queue *queue)
     clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
     pthread_mutex_lock(&queue->lock);
     queue->stuck = queue->stuck || status != CLB_OK;
-    queue->failed = queue->failed || queue->stuck;
+    queue->failed = queue->failed || queue->stuck || !have_all_run(queue);
     clb_status looked = queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
     return status != CLB_OK ? status : looked;
@@ -204,25 +325,49 @@ static const cl_event *list(cl_uint waits, const cl_event *wait_list)
     return waits > 0 ? wait_list : NULL;
 }
 
+static clb_status set_arguments(cl_kernel kernel, const char *name, size_t first,
+                                const struct clb_argument *arguments, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        clb_status status = clb_cl_check(clb_cl.SetKernelArg(kernel, (cl_uint)(first + i),
+                                                             arguments[i].size, arguments[i].value),
+                                         name);
+        if (status != CLB_OK)
+            return status;
+    }
+    return CLB_OK;
+}
+
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
                             const size_t *global, const size_t *local, cl_uint waits,
                             const cl_event *wait_list, cl_event *event)
 {
     cl_event own = NULL;
-    for (size_t i = 0; i < count; i++) {
-        clb_status status = clb_cl_check(
-            clb_cl.SetKernelArg(kernel, (cl_uint)i, arguments[i].size, arguments[i].value), name);
-        if (status != CLB_OK)
-            return status;
-    }
-    clb_status status = queue_begin(queue);
+    clb_status status = set_arguments(kernel, name, 0, arguments, count);
     if (status != CLB_OK)
         return status;
-    cl_int error =
-        clb_cl.EnqueueNDRangeKernel(queue->handle, kernel, dimensions, NULL, global, local, waits,
-                                    list(waits, wait_list), event_of(queue, &own, event));
-    return queue_end(queue, clb_cl_check_launch(error, name), own, event);
+    if (!queue->asked)
+        counter_get(queue);
+    status = queue_begin(queue);
+    if (status != CLB_OK)
+        return status;
+    const struct clb_launch_counters *counters = queue->counters;
+    const cl_mem chain = counters != NULL ? counters->chain->mem : NULL;
+    const cl_mem report = counters != NULL ? counters->report->mem : NULL;
+    const cl_uint launch = counters != NULL ? queue->launches + 1 : 0;
+    const struct clb_argument counting[] = {CLB_ARG(chain), CLB_ARG(report),
+                                            CLB_ARG(queue->counter), CLB_ARG(launch)};
+    status = set_arguments(kernel, name, count, counting, CLB_COUNT_OF(counting));
+    if (status == CLB_OK)
+        status = clb_cl_check_launch(clb_cl.EnqueueNDRangeKernel(queue->handle, kernel, dimensions,
+                                                                 NULL, global, local, waits,
+                                                                 list(waits, wait_list),
+                                                                 event_of(queue, &own, event)),
+                                     name);
+    if (status == CLB_OK)
+        queue->launches = launch;
+    return queue_end_launch(queue, status, own, launch, event);
 }
 
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,

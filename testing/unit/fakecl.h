@@ -14,12 +14,14 @@ typedef enum fake_function {
     FAKE_FUNCTIONS
 } fake_function;
 
-/* A call fails; or a kernel is not run while its queue goes on, and its event or clFinish says so.
- */
+/* A call fails; or a kernel is not run while its queue goes on, and its event, clFinish or nobody
+ * says so. */
 typedef enum fake_failure_kind {
     FAKE_CALL_FAILS,
     FAKE_EVENT_REPORTS,
-    FAKE_FINISH_REPORTS
+    FAKE_FINISH_REPORTS,
+    FAKE_NOBODY_REPORTS,
+    FAKE_FAILURE_KINDS
 } fake_failure_kind;
 
 struct fake_cl {
@@ -88,6 +90,9 @@ void fake_cl_arm(long at, cl_int code, bool persistent);
 
 /* Have kernel number `at`, 1 is the first from now on, not be run; 0: none. Its queue goes on. */
 void fake_cl_skip(long at, fake_failure_kind kind);
+
+/* Who says that a kernel was not run. */
+const char *fake_cl_reporter(fake_failure_kind kind);
 
 /* Call or kernel number `at`, 1 is the first; 0: no failure. */
 struct fake_failure {

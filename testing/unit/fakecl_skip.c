@@ -1,5 +1,5 @@
-/* A kernel that is not run while its queue goes on: either its event says so, or nothing does but
- * the next clFinish of that queue. */
+/* A kernel that is not run while its queue goes on: its event says so, or nothing does but the next
+ * clFinish of that queue, or nothing at all. */
 #include "fakecl.h"
 
 #include "tap.h"
@@ -26,6 +26,13 @@ void fake_cl_skip(long at, fake_failure_kind kind)
     pthread_mutex_unlock(&lock);
 }
 
+const char *fake_cl_reporter(fake_failure_kind kind)
+{
+    static const char *const reporters[FAKE_FAILURE_KINDS] = {"the call", "its event", "clFinish",
+                                                              "nobody"};
+    return reporters[kind];
+}
+
 void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size)
 {
     bool call = failure->kind == FAKE_CALL_FAILS;
@@ -33,7 +40,7 @@ void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size)
         snprintf(what, size, "call %ld fails with %d", failure->at, (int)failure->code);
     else
         snprintf(what, size, "kernel %ld is not run, %s says so", failure->at,
-                 failure->kind == FAKE_EVENT_REPORTS ? "its event" : "clFinish");
+                 fake_cl_reporter(failure->kind));
     fake_cl_skip(call ? 0 : failure->at, failure->kind);
     fake_cl_arm(call ? failure->at : 0, failure->code, false);
 }

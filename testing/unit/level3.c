@@ -168,7 +168,7 @@ static bool is_zero(clb_precision precision, const clb_scalar *x)
 }
 
 static void fail_once(struct clb_runtime *runtime, struct level3_case *x,
-                      const struct fake_failure *failure, bool streamed, long *partly)
+                      const struct fake_failure *failure, long *partly)
 {
     struct clb_gemm_progress progress;
     const struct clb_rect all = {0, 0, x->problem.m, x->problem.n};
@@ -180,12 +180,10 @@ static void fail_once(struct clb_runtime *runtime, struct level3_case *x,
     clb_status status =
         clb_level3_run(runtime, variant_of(runtime, x->problem.precision), &x->problem, &progress);
     fake_cl_end(failure, status, what);
-    /* After a command has failed all of a C that is not read is computed again, written or not; of
-     * one that is read those parts of a stream stay that were written before clFinish was asked. */
+    /* After a command has failed all of a C that is not read is computed again, written or not. */
     bool anew = !x->problem.in_place && is_zero(x->problem.precision, &x->problem.beta);
-    bool late = failure->kind == FAKE_FINISH_REPORTS && streamed;
     for (size_t i = 0; i < progress.parts; i++) {
-        bool known = progress.written[i] ? !late : !anew || status == CLB_OK;
+        bool known = progress.written[i] || !anew || status == CLB_OK;
         if (known)
             level3_check_part(x, &progress.part[i], progress.written[i], what);
         written += progress.written[i];
@@ -216,20 +214,19 @@ static void every_call(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    bool streamed = strstr(setting->params, "stream") != NULL;
     for (size_t i = 0; i < CLB_COUNT_OF(failing) && runtime != NULL; i++) {
         struct level3_case x;
         long partly = 0;
         make_failing(&x, i, &setting->seed);
         for (int round = 0; round < 3; round++)
-            fail_once(runtime, &x, &none, streamed, &partly);
+            fail_once(runtime, &x, &none, &partly);
         long calls = fake_cl.ended;
         for (long at = 1; at <= calls; at += tap_step(calls)) {
             const struct fake_failure failure = {at, FAKE_CALL_FAILS,
                                                  codes[(size_t)at % CLB_COUNT_OF(codes)]};
-            fail_once(runtime, &x, &failure, streamed, &partly);
+            fail_once(runtime, &x, &failure, &partly);
         }
-        fail_once(runtime, &x, &none, streamed, &partly);
+        fail_once(runtime, &x, &none, &partly);
         tap_note("%s %zux%zux%zu: %ld calls, %ld failures with a part written", x.name, x.problem.m,
                  x.problem.n, x.problem.k, calls, partly);
         expect(calls > 20 && (partly > 0 || tap_step(calls) > 1),
@@ -242,22 +239,21 @@ static void every_kernel(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    bool streamed = strstr(setting->params, "stream") != NULL;
     for (size_t i = 0; i < 2 * CLB_COUNT_OF(failing) && runtime != NULL; i++) {
         struct level3_case x;
         long partly = 0;
         make_failing(&x, i % CLB_COUNT_OF(failing), &setting->seed);
         for (int round = 0; round < 2; round++)
-            fail_once(runtime, &x, &none, streamed, &partly);
+            fail_once(runtime, &x, &none, &partly);
         long launches = fake_cl.launches;
         expect(launches > 3, "%s: %ld kernels", x.name, launches);
         for (long at = 1; at <= launches; at += tap_step(launches)) {
-            const struct fake_failure by_event = {at, FAKE_EVENT_REPORTS, 0};
-            const struct fake_failure by_finish = {at, FAKE_FINISH_REPORTS, 0};
-            fail_once(runtime, &x, &by_event, streamed, &partly);
-            fail_once(runtime, &x, &by_finish, streamed, &partly);
+            for (int kind = FAKE_EVENT_REPORTS; kind < FAKE_FAILURE_KINDS; kind++) {
+                const struct fake_failure failure = {at, (fake_failure_kind)kind, 0};
+                fail_once(runtime, &x, &failure, &partly);
+            }
         }
-        fail_once(runtime, &x, &none, streamed, &partly);
+        fail_once(runtime, &x, &none, &partly);
         expect(fake_cl.missed == 0, "%ld kernels were not launched", fake_cl.missed);
         tap_note("%s %zux%zux%zu: %ld kernels", x.name, x.problem.m, x.problem.n, x.problem.k,
                  launches);
