@@ -150,6 +150,7 @@ struct clb_config {
     const char *stats;     /* NULL: no report */
     const char *trace;     /* NULL: none */
     const char *cache_dir; /* NULL: $XDG_CACHE_HOME/clblas-shim */
+    const char *probe;     /* NULL: found beside the library; "none" */
 };
 
 /* NULL until the configuration has been read, which the other function does. */
@@ -317,6 +318,9 @@ void clb_fork_on_child(void (*child)(void));
  * other. */
 void clb_load_begin(void);
 void clb_load_end(void);
+/* End all of them, for a wait that loads nothing; returns their number for clb_load_resume. */
+int clb_load_suspend(void);
+void clb_load_resume(int nested);
 
 /* ---- worker threads (workers.c) -------------------------------------------------------------- */
 

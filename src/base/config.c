@@ -103,6 +103,14 @@ static bool parse_cache_dir(struct clb_config *config, const char *value)
     return true;
 }
 
+static bool parse_probe(struct clb_config *config, const char *value)
+{
+    if (value[0] != '/' && strcmp(value, "none") != 0)
+        return false;
+    config->probe = value;
+    return true;
+}
+
 static bool parse_threshold(struct clb_config *config, const char *value)
 {
     double number;

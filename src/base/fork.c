@@ -109,3 +109,20 @@ void clb_load_end(void)
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
+
+int clb_load_suspend(void)
+{
+    int nested = depth;
+    if (nested > 0) {
+        depth = 1;
+        clb_load_end();
+    }
+    return nested;
+}
+
+void clb_load_resume(int nested)
+{
+    if (nested > 0)
+        clb_load_begin();
+    depth = nested;
+}

@@ -270,8 +270,9 @@ static clb_status trsm_check_open_and_check(void *argument)
     limits.other_m = right.m;
     limits.other_n = right.n;
     limits.other_k = right.k;
-    clb_status status =
-        clb_workspace_open_unchecked(&workspace, task->runtime, task->variant, &limits);
+    clb_status status = clb_step_need(task->runtime, CLB_STEP_SYSTEMS, task->variant->precision);
+    if (status == CLB_OK)
+        status = clb_workspace_open_unchecked(&workspace, task->runtime, task->variant, &limits);
     if (status == CLB_OK) {
         status = check_sizes(&workspace);
         clb_workspace_close(&workspace, clb_workspace_finish(&workspace));

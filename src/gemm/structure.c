@@ -661,6 +661,9 @@ struct structure_task {
 static clb_status build_and_check(void *argument)
 {
     const struct structure_task *task = argument;
+    clb_status needed = clb_step_need(task->runtime, CLB_STEP_STRUCTURE, task->variant->precision);
+    if (needed != CLB_OK)
+        return needed;
     const struct clb_gemm_variant *variant = task->variant;
     clb_precision precision = variant->precision;
     char options[80];
@@ -680,14 +683,25 @@ static bool has_triangle(const struct clb_gemm *problem)
            level3->b[0].shape == CLB_STRUCTURE_TRIANGULAR;
 }
 
+static struct structure_state *structure_state_of(struct clb_runtime *runtime,
+                                                  const struct clb_gemm_variant *variant)
+{
+    return &CLB_DEVICE_STATE(runtime, CLB_STATE_GEMM, struct gemm_state)->of[variant->precision];
+}
+
+clb_status clb_structure_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct structure_state *state = structure_state_of(runtime, variant);
+    struct structure_task task = {runtime, variant, &state->program};
+    return clb_check_once(&state->check, "symmetric operands are not made on the device",
+                          build_and_check, &task);
+}
+
 clb_status clb_structure_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_gemm *problem, bool on_device,
                                  struct clb_program **program)
 {
-    struct structure_state *state =
-        &CLB_DEVICE_STATE(runtime, CLB_STATE_GEMM, struct gemm_state)->of[variant->precision];
-    struct structure_task task = {runtime, variant, &state->program};
     clb_status status = CLB_OK;
     *program = NULL;
     if (problem->level3 == NULL)
@@ -695,9 +709,8 @@ clb_status clb_structure_prepare(struct clb_runtime *runtime,
     if (has_triangle(problem))
         status = clb_skip_prepare(runtime, variant);
     if (status == CLB_OK && on_device && clb_gemm_is_expanded(variant, problem)) {
-        status = clb_check_once(&state->check, "symmetric operands are not made on the device",
-                                build_and_check, &task);
-        *program = state->program;
+        status = clb_structure_check(runtime, variant);
+        *program = structure_state_of(runtime, variant)->program;
     }
     return status;
 }

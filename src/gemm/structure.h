@@ -83,6 +83,10 @@ clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_progra
                               size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
                               struct clb_queue *queue) CLB_MUST_CHECK;
 
+/* Build and check the kernels that make symmetric and triangular operands in full, once. */
+clb_status clb_structure_check(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
 /* Must be called before a structured problem is run: builds, launches and checks the kernels that
  * it needs and plain products don't, once for each precision. *program is then the program that
  * expands operands, NULL where that is not needed; CLB_ERR_UNSUPPORTED when a kernel

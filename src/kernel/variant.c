@@ -122,8 +122,10 @@ static clb_status select_variant(void *argument)
     struct clb_runtime *runtime = choice->runtime;
     clb_precision precision = choice->precision;
     struct selection *selection = choice->selection;
-    clb_status status =
-        variant_choose(runtime, precision, clb_config_get()->math, &selection->variant);
+    clb_status status = clb_step_need(runtime, CLB_STEP_GEMM, precision);
+    if (status != CLB_OK)
+        return status;
+    status = variant_choose(runtime, precision, clb_config_get()->math, &selection->variant);
     selection->variant.shapes = &selection->shapes;
     if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
         return status;
@@ -157,7 +159,9 @@ struct skip_task {
 static clb_status build_and_check_skip(void *argument)
 {
     const struct skip_task *task = argument;
-    clb_status status = build_skip(task->runtime, task->variant);
+    clb_status status = clb_step_need(task->runtime, CLB_STEP_SKIP, task->variant->precision);
+    if (status == CLB_OK)
+        status = build_skip(task->runtime, task->variant);
     return status == CLB_OK ? clb_gemm_check_skip(task->runtime, task->variant) : status;
 }
 

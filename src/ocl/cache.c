@@ -148,6 +148,11 @@ static uint64_t hash(uint64_t seed, const void *data, size_t size)
     return seed;
 }
 
+uint64_t clb_cache_hash(const void *data, size_t size)
+{
+    return hash(UINT64_C(0xcbf29ce484222325), data, size);
+}
+
 static uint64_t checksum(const char *key, size_t key_size, const void *data, size_t size)
 {
     return hash(hash(UINT64_C(0xcbf29ce484222325), key, key_size), data, size);

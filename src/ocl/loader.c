@@ -1,14 +1,22 @@
-/* The table of OpenCL functions, and what their errors mean. The OpenCL ICD loader is opened by
- * dlopen at first use: the shim must load on systems without it. */
+/* The table of OpenCL functions, and what their errors mean. The OpenCL ICD loader, or one driver,
+ * is opened by dlopen at first use: the shim must load on systems without it. */
 #include "ocl.h"
 
+#include <CL/cl_icd.h>
+#include <dirent.h>
 #include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct clb_cl clb_cl;
 void (*clb_cl_loaded_hook)(struct clb_cl *table);
 
-clb_status clb_cl_load(void)
+/* ---- the ICD loader -------------------------------------------------------------------------- */
+
+static clb_status load_loader(void)
 {
     static const struct {
         const char *name;
@@ -34,11 +42,128 @@ clb_status clb_cl_load(void)
         }
         memcpy((char *)&clb_cl + functions[i].offset, &address, sizeof address);
     }
-    if (clb_cl_loaded_hook != NULL)
-        clb_cl_loaded_hook(&clb_cl);
-    if (clb_trace_wanted())
-        clb_cl_trace(&clb_cl);
     return CLB_OK;
+}
+
+/* ---- one driver alone ------------------------------------------------------------------------ */
+
+/* As the loader does it (cl_khr_icd): the driver lists its platforms, and every object of a driver
+ * begins with a pointer to the driver's table of functions. */
+static clb_status load_driver(const char *driver)
+{
+    void *library = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
+    void *(CL_API_CALL * get_address)(const char *name) = NULL;
+    cl_int(CL_API_CALL * get_platforms)(cl_uint, cl_platform_id *, cl_uint *) = NULL;
+    cl_platform_id platform = NULL;
+    cl_uint count = 0;
+    const struct _cl_icd_dispatch *table;
+    void *address = library == NULL ? NULL : dlsym(library, "clGetExtensionFunctionAddress");
+    if (address == NULL) {
+        clb_log(CLB_LOG_WARN, "%s is not loaded: %s", driver, dlerror());
+        return CLB_ERR_NODEVICE;
+    }
+    memcpy(&get_address, &address, sizeof address);
+    address = get_address("clIcdGetPlatformIDsKHR");
+    memcpy(&get_platforms, &address, sizeof address);
+    if (address == NULL || get_platforms(1, &platform, &count) != CL_SUCCESS || count == 0)
+        return CLB_ERR_NODEVICE;
+    memcpy(&table, (const void *)platform, sizeof table);
+#define CLB_CL_STATUS(name, parameters, arguments)                                                 \
+    memcpy(&clb_cl.name, &table->cl##name, sizeof clb_cl.name);
+#define CLB_CL_HANDLE(type, name, parameters, arguments)                                           \
+    memcpy(&clb_cl.name, &table->cl##name, sizeof clb_cl.name);
+#include "functions.def"
+#undef CLB_CL_STATUS
+#undef CLB_CL_HANDLE
+    clb_cl.GetPlatformIDs = get_platforms;
+    return CLB_OK;
+}
+
+clb_status clb_cl_load(const char *driver)
+{
+    clb_status status = driver == NULL ? load_loader() : load_driver(driver);
+    if (status == CLB_OK && clb_cl_loaded_hook != NULL)
+        clb_cl_loaded_hook(&clb_cl);
+    if (status == CLB_OK && clb_trace_wanted())
+        clb_cl_trace(&clb_cl);
+    return status;
+}
+
+/* ---- which drivers are installed ------------------------------------------------------------- */
+
+/* Where the library is that an .icd file names without a folder: as the dynamic linker looks, but
+ * for its cache, whose folders are those of the C library and a few others. */
+static bool find_library_file(const char *name, struct stat *info)
+{
+    char file[PATH_MAX], folders[PATH_MAX];
+    Dl_info libc;
+    const char *given = getenv("LD_LIBRARY_PATH");
+    if (strchr(name, '/') != NULL)
+        return stat(name, info) == 0;
+    if (dladdr((void *)(uintptr_t)&getenv, &libc) == 0 || libc.dli_fname == NULL)
+        libc.dli_fname = "/lib/libc.so.6";
+    const char *slash = strrchr(libc.dli_fname, '/');
+    snprintf(folders, sizeof folders, "%s:%.*s:/usr%.*s:/usr/lib64:/usr/lib:/usr/local/lib",
+             given != NULL ? given : "", slash == NULL ? 0 : (int)(slash - libc.dli_fname),
+             libc.dli_fname, slash == NULL ? 0 : (int)(slash - libc.dli_fname), libc.dli_fname);
+    for (char *rest = folders, *folder; (folder = strsep(&rest, ":")) != NULL;) {
+        int length = snprintf(file, sizeof file, "%s/%s", folder, name);
+        if (*folder != '\0' && length > 0 && (size_t)length < sizeof file && stat(file, info) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The first line of an .icd file is the library. */
+static bool read_icd(const char *file, struct clb_icd *icd)
+{
+    struct stat info;
+    *icd = (struct clb_icd){0};
+    FILE *text = clb_file_read(file);
+    bool good = text != NULL && fgets(icd->library, sizeof icd->library, text) != NULL;
+    if (text != NULL)
+        fclose(text);
+    icd->library[strcspn(icd->library, "\r\n")] = '\0';
+    if (!good || icd->library[0] == '\0')
+        return false;
+    if (find_library_file(icd->library, &info)) {
+        icd->size = (uint64_t)info.st_size;
+        icd->time = (uint64_t)info.st_mtim.tv_sec * 1000000000 + (uint64_t)info.st_mtim.tv_nsec;
+    }
+    return true;
+}
+
+static int is_icd_file(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot != NULL && strcmp(dot, ".icd") == 0;
+}
+
+/* OCL_ICD_VENDORS (a folder, an .icd file or a library) is ocl-icd's, OPENCL_VENDOR_PATH (a folder)
+ * that of others too. */
+size_t clb_icd_list(struct clb_icd *icd)
+{
+    const char *where = getenv("OCL_ICD_VENDORS");
+    struct dirent **entries = NULL;
+    size_t count = 0;
+    if (where == NULL || *where == '\0')
+        where = getenv("OPENCL_VENDOR_PATH");
+    if (where == NULL || *where == '\0')
+        where = "/etc/OpenCL/vendors";
+    const char *dot = strrchr(where, '.');
+    if (dot != NULL && strcmp(dot, ".icd") == 0)
+        return read_icd(where, icd) ? 1 : 0;
+    int found = scandir(where, &entries, is_icd_file, alphasort);
+    for (int i = 0; i < found; i++) {
+        char file[PATH_MAX];
+        int length = snprintf(file, sizeof file, "%s/%s", where, entries[i]->d_name);
+        if (count < CLB_MAX_ICDS && length > 0 && (size_t)length < sizeof file &&
+            read_icd(file, &icd[count]))
+            count++;
+        free(entries[i]);
+    }
+    free(entries);
+    return count;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

@@ -24,7 +24,17 @@ struct clb_cl {
 
 extern struct clb_cl clb_cl;
 
-clb_status clb_cl_load(void) CLB_MUST_CHECK;
+/* Load the system's ICD loader, or with `driver` only that driver's library. */
+clb_status clb_cl_load(const char *driver) CLB_MUST_CHECK;
+
+/* A driver that is installed: the library that its .icd file names. */
+enum { CLB_MAX_ICDS = 32, CLB_DRIVER_PATH = 512 };
+struct clb_icd {
+    char library[CLB_DRIVER_PATH];
+    uint64_t size, time; /* of the library's file; 0 where it is not found */
+};
+/* List them in the loader's order; returns their number. `icd` has CLB_MAX_ICDS elements. */
+size_t clb_icd_list(struct clb_icd *icd);
 
 /* The tests' fault injector: called once after loading, may replace entries of the table. */
 extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
@@ -82,7 +92,10 @@ typedef enum clb_quirk {
      * thread's launch of that kernel ends meanwhile. So the first launch must be the widest. */
     CLB_QUIRK_WIDEST_LAUNCH_FIRST = 1 << 3,
     /* pocl.c: the user has asked the driver to pin its worker threads. The shim doesn't. */
-    CLB_QUIRK_PINS_WORKERS = 1 << 4
+    CLB_QUIRK_PINS_WORKERS = 1 << 4,
+    /* pocl.c: the driver keeps compiled programs itself, and compiles every kernel once more when
+     * it is asked for binaries. So programs are built from source in each process. */
+    CLB_QUIRK_KEEPS_PROGRAMS = 1 << 5
 } clb_quirk;
 
 struct clb_device {
@@ -111,8 +124,9 @@ static inline bool clb_device_has(const struct clb_device *device, clb_quirk qui
     return (device->quirks & (unsigned)quirk) != 0;
 }
 
-/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one. */
+/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
+double clb_device_rank(const struct clb_device *device);
 
 /* ---- nvidia.c, pocl.c: what is peculiar to a vendor or a driver ------------------------------ */
 
@@ -126,6 +140,9 @@ bool clb_nvidia_needs_patch(const char *source);
 /* Make instructions of these comments. False when `ptx` has none, or is for another target. */
 bool clb_nvidia_patch(const char *ptx, struct clb_text *patched);
 
+/* Writes what identifies PoCL's cache of programs: another value means that it may have lost some.
+ */
+void clb_pocl_identify_cache(char *text, size_t size);
 /* NULL, or why the platform of this name must not be asked for its devices. Removes damaged
  * programs from PoCL's cache. */
 const char *clb_pocl_refusal(const char *platform_name);
@@ -157,6 +174,66 @@ clb_status clb_spawn(const char *path, char *const *arguments, double patience,
 /* Copy the environment, once. Called in a thread of the program, because the driver thread may run
  * while the program changes its environment. */
 void clb_spawn_note_environment(void);
+char **clb_spawn_environment(void);
+
+/* ---- probe.c: the helper process that meets drivers -------------------------------------------
+ */
+
+typedef enum clb_probe_role {
+    CLB_PROBE_HERE,    /* no helper: this process starts drivers and builds programs itself */
+    CLB_PROBE_USER,    /* has the helper do that, and loads what has passed */
+    CLB_PROBE_BUILDER, /* a child of the helper: builds, checks and stores */
+    CLB_PROBE_LOADER   /* a child of the helper: loads what is stored, and checks it again */
+} clb_probe_role;
+
+/* Exit statuses of the helper; 0: the step's record is in the cache. */
+enum { CLB_PROBE_EXIT_FAILED = 1, CLB_PROBE_EXIT_NO_LOCK = 73, CLB_PROBE_EXIT_BUSY = 75 };
+
+/* Memory that the helper shares with its child. */
+struct clb_probe_shared {
+    _Atomic bool stop;             /* the program has ended: begin nothing that takes long */
+    bool finished;                 /* the child has: a driver may call exit */
+    double rank;                   /* of the best device, for choosing between drivers */
+    char library[CLB_DRIVER_PATH]; /* the only driver that the child may open; empty: the loader */
+    char current[(size_t)1 << 20]; /* what the child does: a program's key, or empty */
+};
+
+/* Called in a child of the helper before all else. */
+void clb_probe_become(clb_probe_role as, struct clb_probe_shared *with);
+clb_probe_role clb_probe_get_role(void);
+
+/* A record in the cache: what has become of a step, or why something is marked. */
+enum { CLB_WORD_PASSED = 1, CLB_WORD_FAILED, CLB_WORD_LIBRARY };
+struct clb_record {
+    int64_t word;
+    int64_t time; /* nanoseconds since 1970, set when it is stored */
+    double number;
+    char text[CLB_DRIVER_PATH];
+};
+bool clb_record_load(const char *key, struct clb_record *record);
+void clb_record_store(const char *key, struct clb_record record);
+bool clb_record_is_older(const struct clb_record *record, double seconds);
+
+/* Mark a program, by its key, that a helper has died of. A mark is found for a week. */
+void clb_mark_set(const char *what, const char *reason);
+bool clb_mark_find(const char *what, struct clb_record *record);
+
+/* In a child of the helper: say what is begun now, so that it can be marked; the helper should end
+ * before the next program. Elsewhere nothing happens. */
+void clb_probe_note(const char *what);
+bool clb_probe_should_stop(void);
+
+/* Called on the driver thread before the programs of a step are wanted: CLB_OK when they may be
+ * loaded, or built here. The helper does the step when there is no record under `key`. */
+clb_status clb_probe_need(const char *step, const char *key) CLB_MUST_CHECK;
+/* Have the last step done again, because the cache has lost a program; false if that fails. */
+bool clb_probe_request_again(void);
+
+/* Before a driver is loaded: CLB_OK, and in `library` the only driver that may be opened or "" for
+ * all of them by the loader; CLB_ERR_NODEVICE when there is none that works. */
+clb_status clb_probe_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
+/* The key of the record about these drivers, malloc'ed. */
+char *clb_drivers_key(const struct clb_icd *icd, size_t count);
 
 /* ---- driver.c: the thread on which drivers start and compile, their limits and workers ------- */
 
@@ -495,5 +572,6 @@ bool clb_cache_user_path(char *path, size_t size, const char *name);
  * is damaged. */
 clb_status clb_cache_load(const char *key, unsigned char **data, size_t *size) CLB_MUST_CHECK;
 void clb_cache_store(const char *key, const unsigned char *data, size_t size);
+uint64_t clb_cache_hash(const void *data, size_t size);
 
 #endif

@@ -29,6 +29,9 @@ void clb_pocl_describe(struct clb_device *device)
     device->quirks |= CLB_QUIRK_WIDEST_LAUNCH_FIRST;
     if (getenv("POCL_AFFINITY") != NULL)
         device->quirks |= CLB_QUIRK_PINS_WORKERS;
+    const char *keeps = getenv("POCL_KERNEL_CACHE");
+    if (keeps == NULL || strcmp(keeps, "0") != 0)
+        device->quirks |= CLB_QUIRK_KEEPS_PROGRAMS;
 }
 
 /* ---- the directory of its cache -------------------------------------------------------------- */
@@ -174,6 +177,9 @@ static void remove_folder(int parent, const char *name, int depth)
     unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/* The record of the last time at which a program was removed. */
+static const char damage_record[] = "damage in PoCL's cache";
+
 /* Remove each program that has a damaged file; PoCL compiles it again when it is needed. */
 static void throw_away_damage(const char *path)
 {
@@ -186,12 +192,26 @@ static void throw_away_damage(const char *path)
             clb_log(CLB_LOG_WARN, "%s/%s/%s is damaged, it is removed and made again", path,
                     letters->d_name, program->d_name);
             remove_folder(dirfd(programs), program->d_name, 2);
+            clb_record_store(damage_record, (struct clb_record){.word = CLB_WORD_FAILED});
         }
         if (programs != NULL)
             closedir(programs);
     }
     if (cache != NULL)
         closedir(cache);
+}
+
+void clb_pocl_identify_cache(char *text, size_t size)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    struct clb_record damage;
+    if (!pocl_find_directory(path, sizeof path) || stat(path, &info) != 0)
+        info.st_ino = 0;
+    if (!clb_record_load(damage_record, &damage))
+        damage.time = 0;
+    snprintf(text, size, "PoCL's cache %llu %lld", (unsigned long long)info.st_ino,
+             (long long)damage.time);
 }
 
 /* ---- before PoCL is asked for its devices ---------------------------------------------------- */

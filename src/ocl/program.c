@@ -110,22 +110,37 @@ static clb_status build_from_source(struct clb_runtime *runtime, struct clb_prog
     return status;
 }
 
+/* The entry of a driver that keeps programs itself is what identifies the driver's own cache. */
 static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_program *program,
                                    const char *key)
 {
     unsigned char *data;
     size_t size;
+    char identity[128];
     clb_status status = clb_cache_load(key, &data, &size);
     if (status != CLB_OK)
         return status;
-    status = create_from_binary(runtime, program, data, size);
+    if (clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
+        clb_pocl_identify_cache(identity, sizeof identity);
+        bool same = size == strlen(identity) && memcmp(data, identity, size) == 0;
+        status = same ? build_from_source(runtime, program) : CLB_ERR_IO;
+    } else {
+        status = create_from_binary(runtime, program, data, size);
+    }
     free(data);
     return status;
 }
 
-static void store_binary(const struct clb_program *program, const char *key)
+static void store_binary(const struct clb_runtime *runtime, const struct clb_program *program,
+                         const char *key)
 {
     size_t size;
+    char identity[128];
+    if (clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
+        clb_pocl_identify_cache(identity, sizeof identity);
+        clb_cache_store(key, (const unsigned char *)identity, strlen(identity));
+        return;
+    }
     unsigned char *data = get_binary(program, &size);
     if (data != NULL)
         clb_cache_store(key, data, size);
@@ -147,10 +162,47 @@ static char *cache_key(const struct clb_runtime *runtime, const struct clb_progr
     return key.data;
 }
 
+/* Build the program and store it, where this process may do that. */
+static clb_status build_and_store(struct clb_runtime *runtime, struct clb_program *program,
+                                  const char *key)
+{
+    clb_status status = CLB_ERR_BUILD;
+    if (clb_probe_should_stop())
+        return CLB_ERR_NOMEM;
+    program->is_new = true;
+    if (clb_cache_has_room(clb_cache_directory()))
+        status = build_from_source(runtime, program);
+    if (status == CLB_OK)
+        store_binary(runtime, program, key);
+    else if (clb_probe_get_role() == CLB_PROBE_BUILDER && status == CLB_ERR_OPENCL)
+        clb_mark_set(key, "it does not build");
+    return status;
+}
+
+/* The program from the cache, else built, or where that is the helper's work asked for again. */
+static clb_status load_or_build(struct clb_runtime *runtime, struct clb_program *program,
+                                const char *key, const char **origin)
+{
+    clb_probe_role role = clb_probe_get_role();
+    *origin = "disk";
+    clb_status status = build_from_cache(runtime, program, key);
+    if (status == CLB_OK || role == CLB_PROBE_LOADER)
+        return status;
+    if (role == CLB_PROBE_USER && clb_probe_request_again()) {
+        status = build_from_cache(runtime, program, key);
+        role = clb_probe_get_role();
+    }
+    if (status == CLB_OK || role == CLB_PROBE_USER)
+        return status == CLB_OK ? status : CLB_ERR_BUILD;
+    *origin = "source";
+    return build_and_store(runtime, program, key);
+}
+
 static clb_status program_make(struct clb_runtime *runtime, struct clb_program *program)
 {
     double begin = clb_now();
-    const char *limit = clb_limits_on_build();
+    struct clb_record mark;
+    const char *origin = "disk", *limit = clb_limits_on_build();
     if (limit != NULL) {
         clb_log(CLB_LOG_WARN, "%s is not built in this process: %s", program->source->name, limit);
         return CLB_ERR_NOMEM;
@@ -158,19 +210,15 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
     char *key = cache_key(runtime, program);
     if (key == NULL)
         return CLB_ERR_NOMEM;
-    const char *origin = "disk";
-    clb_status status = build_from_cache(runtime, program, key);
-    if (status != CLB_OK) {
-        origin = "source";
-        program->is_new = true;
-        status = clb_cache_has_room(clb_cache_directory()) ? build_from_source(runtime, program)
-                                                           : CLB_ERR_BUILD;
-        if (status == CLB_OK)
-            store_binary(program, key);
-    }
+    clb_status status = CLB_ERR_BUILD;
+    clb_probe_note(key);
+    if (clb_mark_find(key, &mark))
+        clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", program->source->name, mark.text);
+    else
+        status = load_or_build(runtime, program, key, &origin);
     free(key);
     /* A failed build is not a failure of the device: only calls that need the program are lost. */
-    if (status == CLB_ERR_OPENCL)
+    if (status == CLB_ERR_OPENCL || status == CLB_ERR_IO)
         status = CLB_ERR_BUILD;
     clb_log(CLB_LOG_INFO, "%s from %s: %s, %.0f ms (%s)", program->source->name, origin,
             clb_status_name(status), 1e3 * (clb_now() - begin), program->options);

@@ -141,7 +141,7 @@ static size_t list_devices(struct listed *list, size_t capacity)
 
 /* Devices rank in this order: a GPU with its own memory, any GPU, an accelerator, a CPU; among
  * equals those with fp64, then those with more compute units. */
-static double capability(const struct clb_device *device)
+double clb_device_rank(const struct clb_device *device)
 {
     double rank = 1;
     if (device->type & CL_DEVICE_TYPE_GPU)
@@ -196,7 +196,7 @@ static const struct listed *best_match(const struct listed *list, size_t count, 
         for (size_t i = 0; i < count; i++) {
             if (item != NULL && !matches(item, length, (enum name)name, &list[i]))
                 continue;
-            if (best == NULL || capability(&list[i].device) > capability(&best->device))
+            if (best == NULL || clb_device_rank(&list[i].device) > clb_device_rank(&best->device))
                 best = &list[i];
         }
     }
@@ -249,6 +249,7 @@ static void abandon_in_child(void)
 
 static void runtime_watch_forks(void)
 {
+    clb_spawn_note_environment();
     clb_fork_on_child(abandon_in_child);
 }
 
@@ -268,7 +269,10 @@ static clb_status start(const struct clb_config *config)
         clb_log(CLB_LOG_WARN, "no device is started in this process: %s", limit);
         return CLB_ERR_NODEVICE;
     }
-    clb_status status = clb_cl_load();
+    char driver[CLB_DRIVER_PATH];
+    clb_status status = clb_probe_meet_drivers(driver, sizeof driver);
+    if (status == CLB_OK)
+        status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
     if (status == CLB_OK)
         status = clb_device_select(config->device, &runtime.device);
     if (status != CLB_OK)

@@ -79,6 +79,12 @@ void clb_spawn_note_environment(void)
     pthread_once(&environment_once, copy_environment);
 }
 
+char **clb_spawn_environment(void)
+{
+    clb_spawn_note_environment();
+    return environment;
+}
+
 /* ---- in the keeper --------------------------------------------------------------------------- */
 
 /* The kernel's struct sigaction, all zero: SIG_DFL. */
@@ -212,11 +218,11 @@ clb_status clb_spawn(const char *path, char *const *arguments, double patience,
     double begin = clb_now();
     pthread_mutexattr_t robust;
     *result = (struct clb_spawn_result){.error = ENOMEM};
-    clb_spawn_note_environment();
+    char **entries = clb_spawn_environment();
     struct launch *launch = calloc(1, sizeof *launch);
     unsigned char *stacks = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (launch == NULL || stacks == MAP_FAILED || environment == NULL) {
+    if (launch == NULL || stacks == MAP_FAILED || entries == NULL) {
         free(launch);
         if (stacks != MAP_FAILED)
             munmap(stacks, 2 * STACK);
@@ -224,7 +230,7 @@ clb_status clb_spawn(const char *path, char *const *arguments, double patience,
     }
     launch->path = path;
     launch->arguments = arguments;
-    launch->environment = environment;
+    launch->environment = entries;
     launch->stacks = stacks;
     launch->host = getpid();
     if (sched_getaffinity(launch->host, sizeof launch->cpus, &launch->cpus) != 0)

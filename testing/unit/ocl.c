@@ -368,7 +368,7 @@ static void choose(void *argument)
 {
     const struct choice *choice = argument;
     struct clb_device device;
-    expect(clb_cl_load() == CLB_OK, "no loader");
+    expect(clb_cl_load(NULL) == CLB_OK, "no loader");
     clb_status status = clb_device_select(choice->wanted, &device);
     expect((status == CLB_OK) == choice->found, "\"%s\": %s",
            choice->wanted != NULL ? choice->wanted : "", clb_status_name(status));
