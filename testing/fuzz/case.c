@@ -53,6 +53,23 @@ static bool can_be_invalid(const struct fuzz_case *c)
                          (form == FORM_ROWS || form == FORM_WORK_ROWS));
 }
 
+/* What the reference does wrong in LQ: a query with sizes of 0 is answered with less workspace than
+ * the call accepts; and from the right LAPACKE takes A for a matrix of m columns where it is by
+ * rows, and in complex precisions where it looks for NaN. */
+static void keep_lq(struct fuzz_case *c)
+{
+    long *value = c->value;
+    const long form = value[FIELD_FORM];
+    const bool nan = form == FORM_COLS || form == FORM_ROWS;
+    if (nan || value[FIELD_WORK] == 2) {
+        for (int i = FIELD_M; i <= FIELD_K; i++)
+            value[i] = larger(value[i], signature_has(routine_of(c), seen_by[i]));
+    }
+    if (form == FORM_ROWS || form == FORM_WORK_ROWS ||
+        (nan && precisions[value[FIELD_PRECISION]].complex))
+        value[FIELD_SIDE] = 0;
+}
+
 /* Fields that do not matter are 0, and sizes fit each other. */
 static void normalise(struct fuzz_case *c)
 {
@@ -80,6 +97,8 @@ static void normalise(struct fuzz_case *c)
     /* A and B may be the same memory where both are inputs. */
     if (value[FIELD_PLACE] > 1 && !(signature_has(routine, 'B') && signature_has(routine, 'C')))
         value[FIELD_PLACE] = 0;
+    if (strchr(routine->flags, ADJOINT) != NULL)
+        keep_lq(c);
     keep_limits(c, routine->limits);
     /* The reference's LAPACKE_xGETRI gives xGETRI of nothing too small a workspace. */
     if (signature_has(routine, 'p') && signature_has(routine, 'w') &&

@@ -84,9 +84,9 @@ struct precision {
 };
 extern const struct precision precisions[4];
 
-/* Flags of routines.def: A (or the matrix that is made) is Hermitian rather than symmetric, alpha
- * or beta is real also in complex precisions. */
-enum { HERMITIAN = 'h', REAL_ALPHA = '*', REAL_BETA = '+' };
+/* Flags of routines.def: A (or the matrix that is made) is Hermitian rather than symmetric;
+ * reflectors are in rows, conjugated; alpha or beta is real also in complex precisions. */
+enum { HERMITIAN = 'h', ADJOINT = 'l', REAL_ALPHA = '*', REAL_BETA = '+' };
 
 enum content {
     CONTENT_ANY,

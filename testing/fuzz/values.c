@@ -172,9 +172,10 @@ static void make_tau(struct problem *p, uint64_t *state)
     const size_t size = p->p->real_size, parts = p->p->complex ? 2 : 1;
     for (long j = 0; j < p->reflectors; j++) {
         real norm = 1, phi = p->p->complex ? (real)random_uniform(state) : 0;
-        for (long i = j + 1; i < x->rows; i++) {
+        for (long i = j + 1; i < (is(p, ADJOINT) ? x->cols : x->rows); i++) {
+            const char *at = is(p, ADJOINT) ? element(p, x, j, i) : element(p, x, i, j);
             for (size_t part = 0; part < parts; part++) {
-                real v = get_real(p->p, element(p, x, i, j) + part * size);
+                real v = get_real(p->p, at + part * size);
                 norm += v * v;
             }
         }

@@ -189,3 +189,9 @@ require_device()
     preloaded env CLBLAS_SHIM_THRESHOLD=0 ./probe >/dev/null 2>&1
     grep -q '"device":"none"' report.json 2>/dev/null && skip_all "no OpenCL device"
 }
+# The rows of the table of routines: stem, precisions, library and ops.
+routines()
+{
+    sed -n 's/^CLB_ROUTINE(\([a-z0-9]*\), \([sdcz]*\), \([A-Z]*\), .*, \([a-z0-9]*\), "[^"]*")$/\1 \2 \3 \4/p' \
+        "$srcdir/src/blas/routines.def"
+}
