@@ -1,5 +1,6 @@
 /* QR: xGEQRF, xORMQR (xUNMQR) and xORGQR (xUNGQR). The next library factors panels, the device
- * updates the trailing matrix.
+ * updates the trailing matrix. LQ, xGELQF and so on, is QR of the adjoint matrix: A = L*Q is A^H =
+ * Q^H*L^H, with the same reflectors.
  *
  * The best size of the workspace, which goes to the first element of one that the caller passes, is
  * what the next library says to a query. */
@@ -8,16 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_lq(const struct clb_call *call)
+{
+    return clb_routine_has_flag(call->routine, 'l');
+}
+
 /* ---- xGEQRF ---------------------------------------------------------------------------------- */
 
 static struct clb_geqrf geqrf_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
+    const bool lq = is_lq(call);
     return (struct clb_geqrf){.precision = run->precision,
-                              .m = (size_t)call->m,
-                              .n = (size_t)call->n,
+                              .m = (size_t)(lq ? call->n : call->m),
+                              .n = (size_t)(lq ? call->m : call->n),
                               .a = call->a,
-                              .lda = (size_t)call->lda};
+                              .lda = (size_t)call->lda,
+                              .adjoint = lq};
 }
 
 static clb_status geqrf_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -66,9 +74,11 @@ const struct clb_ops clb_geqrf_ops = {.run = geqrf_run,
 static struct clb_ormqr ormqr_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
+    const bool lq = is_lq(call);
+    const clb_op turned = call->transa == CLB_OP_N ? CLB_OP_C : CLB_OP_N;
     return (struct clb_ormqr){.precision = run->precision,
                               .right = call->right,
-                              .trans = call->transa,
+                              .trans = lq ? turned : call->transa,
                               .m = (size_t)call->m,
                               .n = (size_t)call->n,
                               .k = (size_t)call->k,
@@ -76,7 +86,8 @@ static struct clb_ormqr ormqr_problem(const struct clb_run *run)
                               .lda = (size_t)call->lda,
                               .tau = call->tau,
                               .c = call->c,
-                              .ldc = (size_t)call->ldc};
+                              .ldc = (size_t)call->ldc,
+                              .adjoint = lq};
 }
 
 static clb_status ormqr_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -115,13 +126,15 @@ const struct clb_ops clb_ormqr_ops = {.run = ormqr_run,
 static struct clb_orgqr orgqr_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
+    const bool lq = is_lq(call);
     return (struct clb_orgqr){.precision = run->precision,
-                              .m = (size_t)call->m,
-                              .n = (size_t)call->n,
+                              .m = (size_t)(lq ? call->n : call->m),
+                              .n = (size_t)(lq ? call->m : call->n),
                               .k = (size_t)call->k,
                               .a = call->a,
                               .lda = (size_t)call->lda,
-                              .tau = call->tau};
+                              .tau = call->tau,
+                              .adjoint = lq};
 }
 
 static clb_status orgqr_run(struct clb_run *run, struct clb_runtime *runtime,

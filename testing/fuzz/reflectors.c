@@ -1,5 +1,6 @@
 /* Judges of QR: reflectors are applied one by one in extended precision; errors are bounded by
- * columns' norms (rows' where they are applied from the right). */
+ * columns' norms (rows' where they are applied from the right). LQ is judged as QR of the adjoint.
+ */
 #include "fuzz.h"
 
 /* X := (I - tau*v*v')*X with v(0..j-1) = 0, v(j) = 1; tau conjugated where asked for. */
@@ -76,6 +77,19 @@ static void check_columns(struct problem *p, const struct model *x, const struct
     }
 }
 
+/* X as QR has it. */
+static struct model *model_qr(const struct problem *p, const struct model *x)
+{
+    return model_op(x, is(p, ADJOINT) ? 'C' : 'N');
+}
+
+static struct model *result_of(const struct problem *p)
+{
+    struct model *x = model_of(p, &p->operands[0]), *qr = model_qr(p, x);
+    free_model(x);
+    return qr;
+}
+
 static real terms_of(const struct problem *p, long length)
 {
     return (real)(4 * p->reflectors + 4) * sqrtl((real)(length + 4));
@@ -83,7 +97,7 @@ static real terms_of(const struct problem *p, long length)
 
 static void run_geqrf(struct problem *p)
 {
-    struct model *qr = model_of(p, &p->operands[0]);
+    struct model *qr = result_of(p), *old = model_qr(p, p->old[0]);
     struct model *r = make_model(qr->rows, qr->cols, qr->im != NULL);
     if (p->info != 0)
         fail(p, "info is %d", p->info);
@@ -96,32 +110,36 @@ static void run_geqrf(struct problem *p)
     }
     if (is_tame(p)) {
         apply(p, r, qr, false);
-        check_columns(p, r, p->old[0], p->old[0], terms_of(p, qr->rows));
+        check_columns(p, r, old, old, terms_of(p, qr->rows));
     }
     free_model(qr);
+    free_model(old);
     free_model(r);
 }
 
 static void run_orgqr(struct problem *p)
 {
-    struct model *q = model_of(p, &p->operands[0]);
+    struct model *q = result_of(p), *vectors = model_qr(p, p->old[0]);
     struct model *expected = make_model(q->rows, q->cols, q->im != NULL);
     for (long j = 0; j < q->cols; j++)
         expected->re[j + j * q->rows] = 1;
     if (p->info != 0)
         fail(p, "info is %d", p->info);
     if (p->c.value[FIELD_SPECIAL] == 0) {
-        apply(p, expected, p->old[0], false);
+        apply(p, expected, vectors, false);
         check_columns(p, q, expected, expected, terms_of(p, q->rows));
     }
     free_model(q);
+    free_model(vectors);
     free_model(expected);
 }
 
-/* From the right: the adjoint from the left. */
+/* From the right: the adjoint from the left. The Q of LQ is the adjoint of QR's. */
 static void run_ormqr(struct problem *p)
 {
-    const bool right = p->c.value[FIELD_SIDE], adjoint = trans_letter(p, FIELD_TRANSA) != 'N';
+    const bool right = p->c.value[FIELD_SIDE];
+    const bool adjoint = (trans_letter(p, FIELD_TRANSA) != 'N') != is(p, ADJOINT);
+    struct model *vectors = model_qr(p, p->old[0]);
     struct model *c = model_of(p, &p->operands[2]);
     struct model *found = model_op(c, right ? 'C' : 'N');
     struct model *expected = model_op(p->old[2], right ? 'C' : 'N');
@@ -129,10 +147,11 @@ static void run_ormqr(struct problem *p)
     if (p->info != 0)
         fail(p, "info is %d", p->info);
     if (is_tame(p)) {
-        apply(p, expected, p->old[0], adjoint != right);
+        apply(p, expected, vectors, adjoint != right);
         check_columns(p, found, expected, norms, terms_of(p, found->rows));
     }
     free_model(c);
+    free_model(vectors);
     free_model(found);
     free_model(expected);
     free_model(norms);

@@ -1,5 +1,6 @@
-/* xGEQRF, xORMQR and xORGQR through the route layer with a next library of plain loops: the reasons
- * for which calls are declined, workspaces, what panels are asked of, and a device that fails. */
+/* xGEQRF, xORMQR and xORGQR, and the same of LQ, through the route layer with a next library of
+ * plain loops: the reasons for which calls are declined, workspaces, what panels are asked of, and
+ * a device that fails. */
 #include "dense_qr.h"
 #include "fakecl.h"
 #include "routed.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 static uint64_t seed;
-static long next_geqrf_calls, next_geqrt_calls, next_ormqr_calls, next_orgqr_calls;
+static long next_geqrf_calls, next_geqrt_calls, next_ormqr_calls, next_orgqr_calls, next_lq_calls;
 static bool geqrt_fails;
 
 /* ---- the next library ------------------------------------------------------------------------ */
@@ -34,6 +35,7 @@ static void call_geqrf(const struct clb_host_blas *host, const struct clb_geqrf 
     if (!use_work(host, p->n, p->precision))
         return;
     next_geqrf_calls++;
+    next_lq_calls += p->adjoint;
     dense_qr_next.geqrf(&dense_qr_next, p, tau);
 }
 
@@ -51,6 +53,7 @@ static void call_ormqr(const struct clb_host_blas *host, const struct clb_ormqr 
     if (!use_work(host, p->right ? p->m : p->n, p->precision))
         return;
     next_ormqr_calls++;
+    next_lq_calls += p->adjoint;
     dense_qr_next.ormqr(&dense_qr_next, p);
 }
 
@@ -59,6 +62,7 @@ static void call_orgqr(const struct clb_host_blas *host, const struct clb_orgqr 
     if (!use_work(host, p->n, p->precision))
         return;
     next_orgqr_calls++;
+    next_lq_calls += p->adjoint;
     dense_orgqr(p);
 }
 
@@ -67,14 +71,16 @@ static const struct clb_host_blas complete_next = {
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-enum routine { GEQRF, ORMQR, ORGQR, ROUTINES };
+enum routine { GEQRF, ORMQR, ORGQR, GELQF, ORMLQ, ORGLQ, ROUTINES };
 
 struct call {
-    enum routine routine;
+    enum routine routine; /* of QR */
+    bool lq;
     struct clb_call call;
     struct clb_host_blas next;
     int32_t info;
     struct dense a, c, expected; /* expected: of C, or of A for orgqr */
+    struct dense adjoint;        /* lq: what the call gets for A */
     char *tau, *work;
     size_t tau_bytes, work_bytes;
 };
@@ -87,7 +93,13 @@ static struct clb_symbol *symbol_of(enum routine routine, clb_precision precisio
         {CLB_SYMBOL_sormqr_plain, CLB_SYMBOL_dormqr_plain, CLB_SYMBOL_cunmqr_plain,
          CLB_SYMBOL_zunmqr_plain},
         {CLB_SYMBOL_sorgqr_plain, CLB_SYMBOL_dorgqr_plain, CLB_SYMBOL_cungqr_plain,
-         CLB_SYMBOL_zungqr_plain}};
+         CLB_SYMBOL_zungqr_plain},
+        {CLB_SYMBOL_sgelqf_plain, CLB_SYMBOL_dgelqf_plain, CLB_SYMBOL_cgelqf_plain,
+         CLB_SYMBOL_zgelqf_plain},
+        {CLB_SYMBOL_sormlq_plain, CLB_SYMBOL_dormlq_plain, CLB_SYMBOL_cunmlq_plain,
+         CLB_SYMBOL_zunmlq_plain},
+        {CLB_SYMBOL_sorglq_plain, CLB_SYMBOL_dorglq_plain, CLB_SYMBOL_cunglq_plain,
+         CLB_SYMBOL_zunglq_plain}};
     return &clb_symbols[ids[routine][precision]];
 }
 
@@ -107,16 +119,38 @@ static void make_arrays(struct call *c, size_t tau, size_t work)
     c->call.lwork = (int64_t)clb_max(work, 1);
 }
 
-/* geqrf: A is m x n. ormqr: k reflectors from the left on C, m x n. orgqr: m x n from k. */
-static void make_call(struct call *c, enum routine routine, clb_precision precision, size_t m,
-                      size_t n, size_t k, uint64_t *state)
+/* The call of LQ that does the same. */
+static void make_lq(struct call *c, uint64_t *state)
 {
-    bool real = clb_precision_parts(precision) == 1;
-    *c = (struct call){.routine = routine, .next = complete_next};
+    const bool has_c = c->routine == ORMQR;
+    dense_make(&c->adjoint, c->call.precision, c->a.cols, c->a.rows, 5, state);
+    dense_set_adjoint(&c->adjoint, &c->a);
+    dense_remember(&c->adjoint);
+    if (!c->lq)
+        return;
+    c->call.a = dense_data(&c->adjoint);
+    c->call.lda = (int64_t)clb_max(c->adjoint.ld, 1);
+    if (has_c)
+        return;
+    const int64_t m = c->call.m;
+    c->call.m = c->call.n;
+    c->call.n = m;
+}
+
+/* geqrf: A is m x n. ormqr: k reflectors from the left on C, m x n, conjugate-transposed; those of
+ * LQ as they are. orgqr: m x n from k. LQ has m and n exchanged where C is none. */
+static void make_call(struct call *c, enum routine of, clb_precision precision, size_t m, size_t n,
+                      size_t k, uint64_t *state)
+{
+    bool real = clb_precision_parts(precision) == 1, lq = of >= GELQF;
+    const enum routine routine = lq ? of - GELQF : of;
+    *c = (struct call){.routine = routine, .lq = lq, .next = complete_next};
     dense_make(&c->a, precision, m, routine == ORMQR ? k : n, 5, state);
     dense_make(&c->c, precision, m, n, 5, state);
     c->call = (struct clb_call){.precision = precision,
-                                .transa = real ? CLB_OP_T : CLB_OP_C,
+                                .transa = lq     ? CLB_OP_N
+                                          : real ? CLB_OP_T
+                                                 : CLB_OP_C,
                                 .m = (int64_t)m,
                                 .n = (int64_t)n,
                                 .k = (int64_t)k,
@@ -125,11 +159,14 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
                                 .a = dense_data(&c->a),
                                 .c = dense_data(&c->c)};
     make_arrays(c, routine == GEQRF ? clb_min(m, n) : k, n);
-    if (routine == GEQRF)
+    if (routine == GEQRF) {
+        make_lq(c, state);
         return;
+    }
     const struct clb_geqrf vectors = {precision, m, k, c->call.a, (size_t)c->call.lda, false};
     dense_qr_next.geqrf(&dense_qr_next, &vectors, c->tau);
     dense_remember(&c->a);
+    make_lq(c, state);
     const struct dense *from = routine == ORMQR ? &c->c : &c->a;
     dense_make(&c->expected, precision, m, n, 5, state);
     for (size_t j = 0; j < n; j++) {
@@ -138,12 +175,12 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
     }
     const struct clb_ormqr product = {precision,
                                       false,
-                                      c->call.transa,
+                                      CLB_OP_C,
                                       m,
                                       n,
                                       k,
-                                      c->call.a,
-                                      (size_t)c->call.lda,
+                                      dense_data(&c->a),
+                                      c->a.ld,
                                       c->tau,
                                       dense_data(&c->expected),
                                       c->expected.ld,
@@ -159,6 +196,7 @@ static void make_call(struct call *c, enum routine routine, clb_precision precis
 static void free_call(struct call *c)
 {
     dense_free(&c->a);
+    dense_free(&c->adjoint);
     dense_free(&c->c);
     if (c->routine != GEQRF)
         dense_free(&c->expected);
@@ -168,8 +206,8 @@ static void free_call(struct call *c)
 
 static bool run(struct call *c)
 {
-    next_geqrf_calls = next_geqrt_calls = next_ormqr_calls = next_orgqr_calls = 0;
-    c->call.symbol = symbol_of(c->routine, c->call.precision);
+    next_geqrf_calls = next_geqrt_calls = next_ormqr_calls = next_orgqr_calls = next_lq_calls = 0;
+    c->call.symbol = symbol_of(c->routine + (c->lq ? GELQF : 0), c->call.precision);
     return clb_route(&c->call, &c->next);
 }
 
@@ -182,14 +220,16 @@ static bool is_untouched(const char *bytes, size_t count)
     return true;
 }
 
-static void check_call(const struct call *c, const char *what, long at)
+static void check_call(struct call *c, const char *what, long at)
 {
     const struct dense *x = c->routine == ORMQR ? &c->c : &c->a;
     long double worst = 0;
+    if (c->lq)
+        dense_set_adjoint(&c->a, &c->adjoint);
     expect(is_untouched(c->tau + c->tau_bytes, 16) && is_untouched(c->work + c->work_bytes, 16),
            "%s %ld: written behind tau or work", what, at);
-    expect(dense_gaps_intact(&c->a) && dense_gaps_intact(&c->c), "%s %ld: a gap was written", what,
-           at);
+    expect(dense_gaps_intact(&c->a) && dense_gaps_intact(&c->adjoint) && dense_gaps_intact(&c->c),
+           "%s %ld: a gap was written", what, at);
     if (c->routine == GEQRF) {
         worst = dense_qr_error(&c->a, c->tau);
         expect(worst <= 3, "%s %ld: error %.3Lg", what, at, worst);
@@ -205,7 +245,8 @@ static void check_call(const struct call *c, const char *what, long at)
 /* Nothing of a declined call has changed. */
 static void check_declined(const struct call *c, const char *what, long at)
 {
-    expect(dense_intact(&c->a) && dense_intact(&c->c) && is_untouched(c->work, c->work_bytes + 16),
+    expect(dense_intact(&c->a) && dense_intact(&c->adjoint) && dense_intact(&c->c) &&
+               is_untouched(c->work, c->work_bytes + 16),
            "%s %ld: a declined call has changed something", what, at);
     expect(c->routine != GEQRF || is_untouched(c->tau, c->tau_bytes), "%s %ld: tau", what, at);
 }
@@ -253,6 +294,9 @@ static const struct routed_reason reasons[] = {
               {ORMQR, CLB_Z, 7, 5, 0},
               {ORGQR, CLB_Z, 7, 0, 0},
               {ORGQR, CLB_Z, 7, 5, 0}}},
+    {.reason = "quick",
+     .mode = "always",
+     .call = {{GELQF, CLB_Z, 7, 0, 0}, {ORMLQ, CLB_Z, 7, 5, 0}, {ORGLQ, CLB_Z, 7, 5, 0}}},
 };
 
 /* The work is the number of multiplications with an addition. */
@@ -268,6 +312,9 @@ static void reason_small(void *unused)
     expect(reported("sgeqrf_", "small") == 2 && reported("sgeqrf_", "device") == 2, "geqrf");
     expect(reported("sormqr_", "small") == 1 && reported("sormqr_", "device") == 1, "ormqr");
     expect(reported("sorgqr_", "small") == 1 && reported("sorgqr_", "device") == 1, "orgqr");
+    expect(!run_one(GELQF, CLB_S, 90, 9, 0) && run_one(GELQF, CLB_S, 102, 9, 0), "wide");
+    expect(!run_one(ORMLQ, CLB_S, 20, 19, 20) && run_one(ORMLQ, CLB_S, 20, 20, 20), "n*k*(2*m-k)");
+    expect(!run_one(ORGLQ, CLB_S, 22, 22, 22) && run_one(ORGLQ, CLB_S, 23, 23, 23), "2*n^3/3");
 }
 
 static void reason_query(void *unused)
@@ -285,6 +332,9 @@ static void reason_query(void *unused)
     expect_declined("dgeqrf_", "query", 1);
     expect_declined("dormqr_", "query", 1);
     expect_declined("dorgqr_", "query", 1);
+    expect_declined("dgelqf_", "query", 1);
+    expect_declined("dormlq_", "query", 1);
+    expect_declined("dorglq_", "query", 1);
 }
 
 static void reason_invalid(void *unused)
@@ -321,6 +371,15 @@ static void reason_invalid(void *unused)
         {ORGQR, CLB_D, 5, 4, -1, 5, 5, 6, CLB_OP_N, false, false},
         {ORGQR, CLB_D, 5, 4, 4, 4, 5, 6, CLB_OP_N, false, false},
         {ORGQR, CLB_D, 5, 4, 4, 5, 5, 3, CLB_OP_N, false, false},
+        {GELQF, CLB_D, 5, 5, 0, 4, 5, 5, CLB_OP_N, false, false},
+        {GELQF, CLB_D, 5, 2, 0, 5, 5, 4, CLB_OP_N, false, false},
+        {ORMLQ, CLB_D, 5, 8, 6, 6, 5, 8, CLB_OP_N, false, false},
+        {ORMLQ, CLB_D, 5, 5, 3, 2, 5, 5, CLB_OP_N, false, false},
+        {ORMLQ, CLB_D, 6, 5, 2, 2, 6, 5, CLB_OP_N, true, false},
+        {ORGLQ, CLB_D, 6, 5, 2, 6, 5, 6, CLB_OP_N, false, false},
+        {ORGLQ, CLB_D, 4, 5, 5, 4, 5, 6, CLB_OP_N, false, false},
+        {ORGLQ, CLB_D, 4, 5, 4, 3, 5, 6, CLB_OP_N, false, false},
+        {ORGLQ, CLB_D, 4, 5, 4, 4, 5, 3, CLB_OP_N, false, false},
     };
     (void)unused;
     set_up("always");
@@ -344,6 +403,9 @@ static void reason_invalid(void *unused)
     expect_declined("dormqr_", "invalid", 10);
     expect_declined("zunmqr_", "invalid", 3);
     expect_declined("dorgqr_", "invalid", 6);
+    expect_declined("dgelqf_", "invalid", 2);
+    expect_declined("dormlq_", "invalid", 3);
+    expect_declined("dorglq_", "invalid", 4);
 }
 
 /* Without the functions that would finish it, and where all of it is one panel. */
@@ -363,6 +425,9 @@ static void reason_cost(void *unused)
     expect_declined("cgeqrf_", "cost", 1);
     expect_declined("cunmqr_", "cost", 1);
     expect_declined("cungqr_", "cost", 1);
+    expect_declined("cgelqf_", "cost", 1);
+    expect_declined("cunmlq_", "cost", 1);
+    expect_declined("cunglq_", "cost", 1);
     run_one(GEQRF, CLB_D, 40, 8, 0);
     expect_declined("dgeqrf_", "cost", 1);
     expect(reported("dgeqrf_", "flops_device") == 0, "operations on the device");
@@ -404,6 +469,9 @@ static void call_failing(const struct routed_failing *setting, long at)
     make_call(&c, (enum routine)setting->routine, setting->precision, 40, 30, 20, &state);
     if (expect(run(&c), "call %ld: declined", at))
         check_call(&c, setting->name, at);
+    /* All but the panels of a factorisation, which are geqrt's, is asked for in LQ's form. */
+    expect(next_lq_calls == (c.lq ? next_geqrf_calls + next_ormqr_calls + next_orgqr_calls : 0),
+           "call %ld: %ld of LQ", at, next_lq_calls);
     free_call(&c);
 }
 
@@ -414,6 +482,11 @@ static struct routed_failing failing[] = {
     {"sormqr in own memory", NULL, ORMQR, CLB_S, true, false, 0},
     {"sorgqr in place", NULL, ORGQR, CLB_S, false, false, 0},
     {"dorgqr in own memory", NULL, ORGQR, CLB_D, true, false, 0},
+    {"zgelqf in place", NULL, GELQF, CLB_Z, false, false, 0},
+    {"dgelqf in own memory", NULL, GELQF, CLB_D, true, false, 0},
+    {"cunmlq in own memory", NULL, ORMLQ, CLB_C, true, false, 0},
+    {"dormlq in place", NULL, ORMLQ, CLB_D, false, false, 0},
+    {"zunglq in own memory", NULL, ORGLQ, CLB_Z, true, false, 0},
 };
 
 static const struct tap_test tests[] = {
