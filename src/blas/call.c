@@ -1,8 +1,49 @@
-/* Checks, log text and row-major forms of calls, by the signatures of routines.def. */
+/* The table of routines, expanded from routines.def, and what its signatures say of calls: checks,
+ * log text, row-major forms. */
 #include "routines.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+const struct clb_routine_info clb_routines[CLB_ROUTINES] = {
+#define CLB_NAME(full_name, letter, STEM, SIGNATURE, SHAPES, LIMITS, TRANS, TRANS_COMPLEX, FLAGS,  \
+                 SIZES, OPS, OTHERS)                                                               \
+    [CLB_ROUTINE_##full_name] = {.name = #full_name,                                               \
+                                 .stem = #STEM,                                                    \
+                                 .row = CLB_STEM_##STEM,                                           \
+                                 .precision = CLB_##letter,                                        \
+                                 .signature = SIGNATURE,                                           \
+                                 .shapes = SHAPES,                                                 \
+                                 .limits = LIMITS,                                                 \
+                                 .trans = CLB_##letter < CLB_C ? TRANS : TRANS_COMPLEX,            \
+                                 .flags = FLAGS,                                                   \
+                                 .sizes = SIZES,                                                   \
+                                 .ops = #OPS,                                                      \
+                                 .others = OTHERS},
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
+                    flags, sizes, work, kind, ops, others)                                         \
+    CLB_NAMES_##precisions(CLB_NAME, stem, stem, signature, shapes, limits, trans, trans_complex,  \
+                           flags, sizes, ops, others)
+#include "routines.def"
+#undef CLB_ROUTINE
+#undef CLB_NAME
+};
+
+double clb_work_of(clb_stem row, double m, double n, double k)
+{
+    switch (row) {
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
+                    flags, sizes, work, ...)                                                       \
+    case CLB_STEM_##stem:                                                                          \
+        return (work);
+#include "routines.def"
+#undef CLB_ROUTINE
+    default:
+        return 0;
+    }
+}
 
 /* ---- scalars and integers -------------------------------------------------------------------- */
 
@@ -52,9 +93,14 @@ void clb_integer_set(void *array, size_t index, bool wide, int64_t value)
 
 /* ---- sizes and shapes ------------------------------------------------------------------------ */
 
+bool clb_signature_has(const struct clb_call *call, char letter)
+{
+    return strchr(clb_routines[call->routine].signature, letter) != NULL;
+}
+
 bool clb_routine_has_flag(clb_routine routine, char flag)
 {
-    return strchr(clb_routine_get(routine)->flags, flag) != NULL;
+    return strchr(clb_routines[routine].flags, flag) != NULL;
 }
 
 int64_t clb_call_size(const struct clb_call *call, char letter)
@@ -79,7 +125,7 @@ int64_t clb_call_size(const struct clb_call *call, char letter)
 
 bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape)
 {
-    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    const struct clb_routine_info *routine = &clb_routines[call->routine];
     const char *at = routine->shapes;
     for (const char *s = routine->signature; *s != '\0'; s++) {
         if (*s != 'A' && *s != 'B' && *s != 'C')
@@ -108,7 +154,7 @@ static char letter_of_op(clb_op op)
 
 static bool is_in_limits(const struct clb_call *call, char size)
 {
-    const char *limits = clb_routine_get(call->routine)->limits;
+    const char *limits = clb_routines[call->routine].limits;
     for (; *limits != '\0'; limits += limits[2] == ' ' ? 3 : 2) {
         if (limits[0] == size && clb_call_size(call, size) > clb_call_size(call, limits[1]))
             return false;
@@ -116,16 +162,21 @@ static bool is_in_limits(const struct clb_call *call, char size)
     return true;
 }
 
+static bool is_length_valid(int64_t length, int64_t least)
+{
+    return length >= (least > 1 ? least : 1);
+}
+
 static bool is_ld_valid(const struct clb_call *call, char matrix)
 {
     struct clb_shape shape;
     int64_t ld = matrix == 'A' ? call->lda : matrix == 'B' ? call->ldb : call->ldc;
-    return clb_call_shape(call, matrix, &shape) && clb_ld_is_valid(ld, shape.rows);
+    return clb_call_shape(call, matrix, &shape) && is_length_valid(ld, shape.rows);
 }
 
 static bool is_argument_valid(const struct clb_call *call, char letter)
 {
-    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    const struct clb_routine_info *routine = &clb_routines[call->routine];
     switch (letter) {
     case 't':
         return strchr(routine->trans, letter_of_op(call->transa)) != NULL;
@@ -142,7 +193,7 @@ static bool is_argument_valid(const struct clb_call *call, char letter)
         return is_ld_valid(call, letter);
     case 'w':
         return call->lwork == -1 ||
-               clb_ld_is_valid(call->lwork, clb_call_size(call, routine->sizes[1]));
+               is_length_valid(call->lwork, clb_call_size(call, routine->sizes[1]));
     default:
         return call->invalid != letter;
     }
@@ -153,7 +204,7 @@ int clb_call_first_wrong(const struct clb_call *call)
     int position = 1;
     if (call->invalid == 'l')
         return position;
-    for (const char *s = clb_routine_get(call->routine)->signature; *s != '\0'; s++, position++) {
+    for (const char *s = clb_routines[call->routine].signature; *s != '\0'; s++, position++) {
         /* A leading dimension is behind its matrix, and LWORK behind WORK. */
         const bool pair = *s == 'A' || *s == 'B' || *s == 'C' || *s == 'w';
         position += pair;
@@ -165,7 +216,7 @@ int clb_call_first_wrong(const struct clb_call *call)
 
 bool clb_call_is_quick(const struct clb_call *call)
 {
-    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    const struct clb_routine_info *routine = &clb_routines[call->routine];
     for (const char *s = routine->signature; *s != '\0'; s++) {
         if (strchr("mnkr", *s) != NULL && clb_call_size(call, *s) == 0)
             return true;
@@ -181,7 +232,7 @@ bool clb_call_is_quick(const struct clb_call *call)
 
 void clb_call_describe(const struct clb_call *call, char *text, size_t size)
 {
-    const char *signature = clb_routine_get(call->routine)->signature;
+    const char *signature = clb_routines[call->routine].signature;
     struct {
         char letters[8];
         size_t count;
@@ -216,7 +267,7 @@ void clb_call_describe(const struct clb_call *call, char *text, size_t size)
 void clb_call_turn(struct clb_call *call)
 {
     const struct clb_call old = *call;
-    const struct clb_routine_info *routine = clb_routine_get(call->routine);
+    const struct clb_routine_info *routine = &clb_routines[call->routine];
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
     call->upper = !old.upper;
     call->right = !old.right;

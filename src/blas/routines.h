@@ -14,34 +14,29 @@ typedef enum clb_routine {
     CLB_ROUTINES
 } clb_routine;
 
+/* The rows, whatever the precision. */
+typedef enum clb_stem {
+#define CLB_ROUTINE(stem, ...) CLB_STEM_##stem,
+#include "routines.def"
+#undef CLB_ROUTINE
+    CLB_STEMS
+} clb_stem;
+
 /* See routines.def. */
 struct clb_routine_info {
     const char *name; /* "dgemm" */
     const char *stem; /* "gemm" */
+    clb_stem row;
     clb_precision precision;
     const char *signature, *shapes, *limits;
     const char *trans; /* letters allowed in this precision */
     const char *flags, *sizes, *ops, *others;
-    double (*work)(double m, double n, double k);
 };
 
-const struct clb_routine_info *clb_routine_get(clb_routine routine);
+extern const struct clb_routine_info clb_routines[CLB_ROUTINES];
 
-/* The work formulas, clb_work_gemm(m, n, k). */
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, ...)                                                       \
-    static inline double clb_work_##stem(double m, double n, double k)                             \
-    {                                                                                              \
-        return (void)m, (void)n, (void)k, (work);                                                  \
-    }
-#include "routines.def"
-#undef CLB_ROUTINE
-
-/* Floating-point operations per unit of work. */
-static inline double clb_flops_per_work(clb_precision precision)
-{
-    return clb_precision_parts(precision) == 2 ? 8 : 2;
-}
+/* The work formula of a row, for the sizes that it names. */
+double clb_work_of(clb_stem row, double m, double n, double k);
 
 /* ---- call.c: what a signature says of a call --------------------------------------------------
  *
@@ -77,15 +72,7 @@ struct clb_call {
     clb_scalar turned; /* where alpha may point to: see clb_call_turn */
 };
 
-static inline bool clb_signature_has(const struct clb_call *call, char letter)
-{
-    for (const char *s = clb_routine_get(call->routine)->signature; *s != '\0'; s++) {
-        if (*s == letter)
-            return true;
-    }
-    return false;
-}
-
+bool clb_signature_has(const struct clb_call *call, char letter);
 bool clb_routine_has_flag(clb_routine routine, char flag);
 
 /* The value of a letter of `shapes`, `limits` or `sizes`. */
@@ -117,10 +104,5 @@ bool clb_scalar_is_zero(clb_precision precision, const void *value);
 /* Elements of an array of Fortran integers, 64-bit ones if `wide`. */
 int64_t clb_integer_get(const void *array, size_t index, bool wide);
 void clb_integer_set(void *array, size_t index, bool wide, int64_t value);
-
-static inline bool clb_ld_is_valid(int64_t ld, int64_t rows)
-{
-    return ld >= (rows > 1 ? rows : 1);
-}
 
 #endif

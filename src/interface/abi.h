@@ -87,7 +87,7 @@ CLB_INLINE struct clb_call clb_call_for(struct clb_symbol *symbol, const struct 
                                         const void *caller)
 {
     return (struct clb_call){.routine = symbol->routine,
-                             .precision = clb_routine_get(symbol->routine)->precision,
+                             .precision = clb_routines[symbol->routine].precision,
                              .symbol = symbol,
                              .target = target,
                              .caller = caller,

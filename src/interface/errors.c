@@ -46,7 +46,7 @@ static handler_c *find_c(struct clb_next_symbol *handler, const void *caller)
 void clb_report_argument(const struct clb_symbol *symbol, const void *caller, int position)
 {
     struct clb_next_symbol *handler = &handlers[clb_symbol_form(symbol)];
-    const char *routine = clb_routine_get(symbol->routine)->name;
+    const char *routine = clb_routines[symbol->routine].name;
     const int64_t info = position;
     char name[32] = "cblas_";
     handler_fortran *report_fortran = NULL;

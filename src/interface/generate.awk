@@ -100,25 +100,36 @@ function letter(name)
     return kind == "fortran" ? "*" name : name
 }
 
-# What the sizes of the work formula need: see `sizes` in routines.def.
-function put_sizes()
+# The sizes of the work formula that it has, or that one of them needs: see `sizes` in routines.def.
+function put_sizes(    i, c, least)
 {
+    least = sizes ~ /s/
     if (sizes ~ /[oe]/)
         print "    const bool right = " (kind == "cblas" ? "side == CLB_RIGHT" : "(" letter("side") " & 0xdf) == 'R'") ";"
-    if (sizes ~ /s/)
-        print "    const double size_m = (double)" integer("m") ", size_n = (double)" integer("n") ";"
+    for (i = 1; i <= 3; i++) {
+        c = substr("mnk", i, 1)
+        if (work ~ ("(^|[^a-z])" c "([^a-z]|$)") || (least && i < 3))
+            put(4, "const double work_" c " = " size(substr(sizes, i, 1)) ";")
+    }
 }
 
-function size(i,    c)
+function size(c)
 {
-    c = substr(sizes, i, 1)
     if (c == "o")
         return "(double)(right ? " integer("n") " : " integer("m") ")"
     if (c == "e")
         return "(double)(right ? " integer("m") " : " integer("n") ")"
     if (c == "s")
-        return "size_m < size_n ? size_m : size_n"
-    return sizes ~ /s/ ? "size_" c : "(double)" integer(name_of[c])
+        return "work_m < work_n ? work_m : work_n"
+    return "(double)" integer(name_of[c])
+}
+
+# The formula, of those sizes.
+function work_of_sizes(    text)
+{
+    text = work
+    gsub(/[mnk]/, "work_&", text)
+    return text
 }
 
 function put_decoding(has_work, alpha, beta,    i, c, test, op)
@@ -212,7 +223,7 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
     print "{\n    const struct clb_target *target = " (others == "" ? "clb_next_get(&symbol->next" : "clb_next_get_target(symbol") ", caller);"
     print "    const bool wide = target->ilp64;"
     put_sizes()
-    put(4, "if (" (composed ? "!clb_next_is_composed(target) && " : "") "clb_work_is_small(symbol, clb_work_" stem "(" size(1) ", " size(2) ", " size(3) ")))")
+    put(4, "if (" (composed ? "!clb_next_is_composed(target) && " : "") "clb_work_is_small(symbol, " work_of_sizes() "))")
     put(8, (kind == "lapacke" ? "return " : "") direct)
     if (kind != "lapacke")
         print "    else"
@@ -310,6 +321,7 @@ BEGIN {
     signature = field[4]
     flags = field[9]
     sizes = field[10]
+    work = field[11]
     others = field[14]
     print "/* ---- " stem " ---- */\n"
     put_routine()

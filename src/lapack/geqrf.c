@@ -47,7 +47,7 @@ static void geqrf_factor(void *context, size_t k, size_t width, void *panel, siz
     if (next->geqrt == NULL || !next->geqrt(next, &part, tau))
         next->geqrf(next, &part, tau);
     qr->result->host_work +=
-        clb_work_geqrf((double)part.m, (double)width, (double)clb_min(part.m, width));
+        clb_work_of(CLB_STEM_geqrf, (double)part.m, (double)width, (double)clb_min(part.m, width));
 }
 
 static clb_status geqrf_prepare(void *context, size_t k, size_t width)

@@ -148,7 +148,7 @@ void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t
     const struct clb_getrf part = {lu->problem->precision, lu->problem->m - k, width, panel, ld};
     size_t info = lu->next->getrf(lu->next, &part, ipiv);
     lu->result->host_work +=
-        clb_work_getrf((double)part.m, (double)width, (double)clb_min(part.m, width));
+        clb_work_of(CLB_STEM_getrf, (double)part.m, (double)width, (double)clb_min(part.m, width));
     if (clb_trace_wanted())
         clb_trace_since("panel", begin);
     take_pivots(lu, k, width, info);

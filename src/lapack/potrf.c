@@ -216,7 +216,8 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
         const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
                                         chol->host_block->host, *width};
         info = chol->next->potrf(chol->next, &block);
-        chol->result->host_work += clb_work_potrf((double)*width, (double)*width, (double)*width);
+        chol->result->host_work +=
+            clb_work_of(CLB_STEM_potrf, (double)*width, (double)*width, (double)*width);
         if (info == 0)
             break;
         *width = clb_min(info, *width) - 1;

@@ -150,7 +150,7 @@ static void add_argument(struct arguments *to, const struct clb_routine_info *ro
 /* Call a function of the next library; returns info >= 0 where it has one. */
 static size_t call_function(const struct clb_target *target, clb_abi abi, struct clb_call *x)
 {
-    const struct clb_routine_info *routine = clb_routine_get(x->routine);
+    const struct clb_routine_info *routine = &clb_routines[x->routine];
     union integer info = {.wide = 0};
     struct arguments to = {.abi = abi, .wide = target->ilp64};
     x->info = &info;
@@ -425,7 +425,7 @@ static clb_routine find_routine(clb_precision precision, const char *stem, size_
 {
     clb_routine routine = 0;
     for (; routine + 1 < CLB_ROUTINES; routine++) {
-        const struct clb_routine_info *info = clb_routine_get(routine);
+        const struct clb_routine_info *info = &clb_routines[routine];
         if (info->precision == precision && strncmp(info->stem, stem, length) == 0 &&
             info->stem[length] == '\0')
             break;
@@ -437,7 +437,7 @@ const struct clb_target *clb_next_find_target(struct clb_symbol *symbol, const v
 {
     /* The others of each routine, plus 1; 0: not looked up yet. */
     static _Atomic unsigned known[CLB_ROUTINES][2];
-    const struct clb_routine_info *routine = clb_routine_get(symbol->routine);
+    const struct clb_routine_info *routine = &clb_routines[symbol->routine];
     struct clb_next_symbol *others[2];
     unsigned count = 0;
     if (routine->others[0] == '\0')
@@ -487,7 +487,7 @@ static const struct clb_target *same_abi(struct clb_next_symbol *symbol,
 
 static bool is_of(clb_routine routine, const char *ops, bool adjoint)
 {
-    return strcmp(clb_routine_get(routine)->ops, ops) == 0 &&
+    return strcmp(clb_routines[routine].ops, ops) == 0 &&
            clb_routine_has_flag(routine, 'l') == adjoint;
 }
 
@@ -501,13 +501,13 @@ static clb_routine routine_of(clb_host_function function, bool adjoint, clb_rout
     };
     /* The first of the kind, plus 1; 0: not looked up yet. */
     static _Atomic unsigned known[CLB_HOST_FUNCTIONS][CLB_PRECISIONS][2];
-    const clb_precision precision = clb_routine_get(called)->precision;
+    const clb_precision precision = clb_routines[called].precision;
     _Atomic unsigned *first = &known[function][precision][adjoint];
     clb_routine routine = 0;
     if (is_of(called, members[function], adjoint))
         return called;
     if (atomic_load(first) == 0) {
-        while (routine < CLB_ROUTINES && (clb_routine_get(routine)->precision != precision ||
+        while (routine < CLB_ROUTINES && (clb_routines[routine].precision != precision ||
                                           !is_of(routine, members[function], adjoint)))
             routine++;
         atomic_store(first, 1U + (unsigned)routine);
@@ -530,7 +530,7 @@ static bool hold_threads(const struct clb_host_blas *host)
 void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
                         clb_host_function main, unsigned needs)
 {
-    const clb_precision precision = clb_routine_get(call->routine)->precision;
+    const clb_precision precision = clb_routines[call->routine].precision;
     const struct clb_symbol *symbol = call->symbol;
     const bool lapacke = symbol->next.abi == CLB_ABI_LAPACKE;
     const bool composed = main == CLB_HOST_LEVEL3 && clb_next_is_composed(call->target);

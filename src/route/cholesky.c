@@ -23,7 +23,7 @@ static clb_status potrf_run(struct clb_run *run, struct clb_runtime *runtime,
     if (held)
         clb_next_release_threads();
     clb_run_take_columns(run, status, problem.n, result->columns_written, result->host_work,
-                         clb_work_potrf(n, n, n), result->kernel);
+                         clb_work_of(CLB_STEM_potrf, n, n, n), result->kernel);
     return status;
 }
 
@@ -103,7 +103,8 @@ static clb_status posv_run(struct clb_run *run, struct clb_runtime *runtime,
         run->solution = clb_potrs_run(runtime, variant, &system, &run->progress);
     if (run->solution != CLB_ERR_UNSUPPORTED)
         status = run->solution;
-    clb_run_add_solution(run, clb_work_potrf(n, n, n), clb_work_potrs(n, n, (double)system.nrhs));
+    clb_run_add_solution(run, clb_work_of(CLB_STEM_potrf, n, n, n),
+                         clb_work_of(CLB_STEM_potrs, n, n, (double)system.nrhs));
     return status;
 }
 

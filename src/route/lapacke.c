@@ -62,7 +62,7 @@ static void add_matrix(struct clb_run *run, char name, void **at, int64_t *ld_at
 void clb_lapacke_decode(struct clb_run *run)
 {
     struct clb_call *call = run->call;
-    const int64_t least = clb_call_size(call, clb_routine_get(call->routine)->sizes[1]);
+    const int64_t least = clb_call_size(call, clb_routines[call->routine].sizes[1]);
     add_matrix(run, 'A', &call->a, &call->lda);
     add_matrix(run, 'B', &call->b, &call->ldb);
     add_matrix(run, 'C', &call->c, &call->ldc);

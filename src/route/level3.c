@@ -148,7 +148,7 @@ struct level3 {
 
 static struct level3 level3_of(struct clb_call *call, struct clb_host_blas *host)
 {
-    const clb_precision precision = clb_routine_get(call->routine)->precision;
+    const clb_precision precision = clb_routines[call->routine].precision;
     const clb_routine routine = call->routine;
     const bool symm = clb_signature_has(call, 's');
     return (struct level3){

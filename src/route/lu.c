@@ -33,9 +33,10 @@ static clb_status factor(struct clb_run *run, struct clb_runtime *runtime,
             : clb_getrf_run(runtime, variant, &problem, run->host, result);
     if (held)
         clb_next_release_threads();
-    clb_run_take_columns(run, status, problem.n, result->columns_written, result->host_work,
-                         clb_work_getrf((double)problem.m, (double)problem.n, (double)count),
-                         result->kernel);
+    clb_run_take_columns(
+        run, status, problem.n, result->columns_written, result->host_work,
+        clb_work_of(CLB_STEM_getrf, (double)problem.m, (double)problem.n, (double)count),
+        result->kernel);
     return status;
 }
 
@@ -152,8 +153,9 @@ static clb_status gesv_run(struct clb_run *run, struct clb_runtime *runtime,
     if (solves && run->lu.info == 0)
         run->solution = status;
     status = run->solution == CLB_ERR_UNSUPPORTED ? CLB_OK : run->solution;
-    clb_run_add_solution(run, clb_work_getrf((double)system.n, (double)system.n, (double)system.n),
-                         clb_work_getrs((double)system.n, (double)system.n, (double)system.nrhs));
+    clb_run_add_solution(
+        run, clb_work_of(CLB_STEM_getrf, (double)system.n, (double)system.n, (double)system.n),
+        clb_work_of(CLB_STEM_getrs, (double)system.n, (double)system.n, (double)system.nrhs));
     return status;
 }
 

@@ -41,9 +41,10 @@ static clb_status geqrf_run(struct clb_run *run, struct clb_runtime *runtime,
     clb_status status = clb_geqrf_run(runtime, variant, &problem, run->host, result);
     if (held)
         clb_next_release_threads();
-    clb_run_take_columns(run, status, problem.n, result->columns_written, result->host_work,
-                         clb_work_geqrf((double)problem.m, (double)problem.n, (double)count),
-                         result->kernel);
+    clb_run_take_columns(
+        run, status, problem.n, result->columns_written, result->host_work,
+        clb_work_of(CLB_STEM_geqrf, (double)problem.m, (double)problem.n, (double)count),
+        result->kernel);
     return status;
 }
 

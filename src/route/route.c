@@ -130,7 +130,7 @@ static double lowest[CLB_WORKS];
 
 static const char *routine_name(size_t index)
 {
-    return index < CLB_ROUTINES ? clb_routine_get((clb_routine)index)->name : NULL;
+    return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
 }
 
 static void configure(void)
@@ -142,7 +142,7 @@ static void configure(void)
     for (int w = 0; w < CLB_WORKS; w++)
         lowest[w] = clb_tuning_lowest_threshold((clb_work)w);
     for (int r = 0; r < CLB_ROUTINES; r++)
-        thresholds[r] = work_threshold(clb_routine_get((clb_routine)r)->name);
+        thresholds[r] = work_threshold(clb_routines[r].name);
     for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++) {
         double threshold = thresholds[clb_symbols[s].routine];
         double edge = lowest[clb_routine_work(clb_symbols[s].routine)];
@@ -234,7 +234,7 @@ static size_t smallest_of(const struct clb_run *run)
 static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_run *run,
                                    double work, const struct clb_gemm_variant **variant)
 {
-    clb_precision precision = clb_routine_get(run->call->symbol->routine)->precision;
+    clb_precision precision = clb_routines[run->call->symbol->routine].precision;
     struct clb_gemm_tuning tuning;
     if (clb_precision_real_size(precision) == sizeof(double) && !runtime->device.fp64)
         return CLB_REASON_NOFP64;
@@ -477,7 +477,7 @@ static void route_finish(struct clb_run *run, const struct outcome *outcome, dou
 bool clb_route(struct clb_call *call, struct clb_host_blas *host)
 {
     const struct clb_symbol *symbol = call->symbol;
-    const struct clb_routine_info *routine = clb_routine_get(symbol->routine);
+    const struct clb_routine_info *routine = &clb_routines[symbol->routine];
     struct clb_run run = {.ops = families[symbol->routine],
                           .call = call,
                           .precision = routine->precision,
@@ -494,9 +494,9 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
     run.k = clb_call_size(call, routine->sizes[2]);
     if (is_declined_already(&run))
         return false;
-    double work = routine->work((double)run.m, (double)run.n, (double)run.k);
+    double work = clb_work_of(routine->row, (double)run.m, (double)run.n, (double)run.k);
     bool counts = run.m > 0 && run.n > 0 && run.k > 0;
-    double flops = counts ? work * clb_flops_per_work(run.precision) : 0;
+    double flops = counts ? work * (clb_precision_parts(run.precision) == 2 ? 8 : 2) : 0;
     struct outcome outcome = {.reason = decide_early(&run, work)};
     if (outcome.reason == CLB_REASONS) {
         if (host == NULL) {
