@@ -253,31 +253,6 @@ struct clb_host_blas {
     bool (*hold_threads)(const struct clb_host_blas *host);
 };
 
-/* ---- progress.c ------------------------------------------------------------------------------ */
-
-struct clb_rect {
-    size_t row, col, rows, cols;
-};
-
-/* The parts of C that a run has written. They cover C without overlap; each is written completely
- * or not at all. No parts: nothing was begun. */
-struct clb_gemm_progress {
-    struct clb_rect *part;
-    bool *written;
-    size_t parts;
-    const char *kernel; /* the variant that computed the last part */
-};
-
-clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
-void clb_gemm_progress_free(struct clb_gemm_progress *progress);
-
-/* Called when a command, or clFinish at the end of a run, turns out to have failed. The parts that
- * are written came from commands that reported success, so they are kept. But where C is not an
- * operand all parts are marked as not written and computed again, because some drivers report only
- * in clFinish that a kernel was not run. Returns the status that the run must return. */
-clb_status clb_gemm_distrust(const struct clb_gemm *problem,
-                             struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-
 /* ---- merge.c --------------------------------------------------------------------------------- */
 
 /* On the CPU: Y(i, j) = X(order[i], j), for `rows` rows of Y. */
@@ -301,6 +276,29 @@ void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alp
 
 /* True when no element of P is infinite or NaN. */
 bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp);
+
+struct clb_rect {
+    size_t row, col, rows, cols;
+};
+
+/* The parts of C that a run has written. They cover C without overlap; each is written completely
+ * or not at all. No parts: nothing was begun. */
+struct clb_gemm_progress {
+    struct clb_rect *part;
+    bool *written;
+    size_t parts;
+    const char *kernel; /* the variant that computed the last part */
+};
+
+clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
+void clb_gemm_progress_free(struct clb_gemm_progress *progress);
+
+/* Called when a command, or clFinish at the end of a run, turns out to have failed. The parts that
+ * are written came from commands that reported success, so they are kept. But where C is not an
+ * operand all parts are marked as not written and computed again, because some drivers report only
+ * in clFinish that a kernel was not run. Returns the status that the run must return. */
+clb_status clb_gemm_distrust(const struct clb_gemm *problem,
+                             struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* ---- transpose.c: by as many threads as are free --------------------------------------------- */
 
