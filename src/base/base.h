@@ -327,9 +327,8 @@ void clb_load_resume(int nested);
 #define CLB_MAX_WORKERS 16
 
 /* True while this thread is inside a device call of the shim, and always for its worker threads:
- * BLAS calls that they make are declined. set returns the value before. */
-bool clb_thread_is_inside(void);
-bool clb_thread_set_inside(bool now);
+ * BLAS calls that they make are declined. */
+extern CLB_THREAD bool clb_thread_inside;
 
 /* Worker threads that one call uses. */
 struct clb_workers {

@@ -23,25 +23,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
 static struct worker workers[CLB_MAX_WORKERS];
 
-static CLB_THREAD bool inside;
-
-bool clb_thread_is_inside(void)
-{
-    return inside;
-}
-
-bool clb_thread_set_inside(bool now)
-{
-    bool before = inside;
-    inside = now;
-    return before;
-}
+CLB_THREAD bool clb_thread_inside;
 
 static void *run_worker(void *argument)
 {
     struct worker *self = argument;
     pthread_setname_np(pthread_self(), "clblas-shim");
-    inside = true;
+    clb_thread_inside = true;
     pthread_mutex_lock(&lock);
     for (;;) {
         while (self->task == NULL)

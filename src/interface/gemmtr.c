@@ -19,9 +19,9 @@ static int position_in_c(int position, int layout)
 
 void clb_compose_gemmtr(struct clb_call *call, int layout)
 {
-    const double begin = clb_stats_wanted() ? clb_next_begin() : 0;
+    const double begin = clb_stats_wanted ? clb_next_begin() : 0;
     int wrong = clb_route_compose_gemmtr(call, NULL);
-    if (clb_stats_wanted())
+    if (clb_stats_wanted)
         clb_next_end(call->symbol, begin);
     if (wrong != 0)
         clb_report_argument(call->symbol, call->caller,

@@ -54,7 +54,7 @@ __attribute__((destructor)) static void write_report_at_exit(void)
 {
     struct clb_text report = {0};
     const char *name = "-";
-    if (clb_stats_wanted() && clb_stats_any()) {
+    if (clb_stats_wanted && clb_stats_any()) {
         name = clb_config_get()->stats;
         if (strcmp(name, "-") == 0)
             clb_stats_format_table(&report);

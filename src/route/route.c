@@ -101,7 +101,7 @@ static pthread_once_t configured = PTHREAD_ONCE_INIT;
 
 static bool calls_are_observed(void)
 {
-    return clb_stats_wanted() || clb_log_wanted(CLB_LOG_DEBUG);
+    return clb_stats_wanted || clb_log_wanted(CLB_LOG_DEBUG);
 }
 
 static bool runs_are_timed(void)
@@ -196,7 +196,7 @@ static clb_reason decide_early(const struct clb_run *run, double work)
         return CLB_REASON_QUERY;
     if (clb_call_is_quick(run->call))
         return CLB_REASON_QUICK;
-    if (clb_thread_is_inside())
+    if (clb_thread_inside)
         return CLB_REASON_REENTRANT;
     if (work <
         (threshold < 0 ? cube(lowest[clb_routine_work(run->call->symbol->routine)]) : threshold))
@@ -392,7 +392,8 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     struct clb_host_state host_state;
     clb_runtime_state state;
     clb_host_state_save(&host_state);
-    const bool before = clb_thread_set_inside(true);
+    const bool before = clb_thread_inside;
+    clb_thread_inside = true;
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (runtime == NULL) {
         decline_all();
@@ -418,7 +419,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         if (clb_trace_wanted())
             clb_trace_since(run->call->symbol->next.name, begin);
     }
-    clb_thread_set_inside(before);
+    clb_thread_inside = before;
     clb_host_state_restore(&host_state);
     return outcome;
 }
@@ -434,7 +435,7 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
-    if (clb_stats_wanted())
+    if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);
     if (clb_log_wanted(CLB_LOG_DEBUG))
         log_call(run, "next", clb_reason_name(reason), 0);
@@ -466,7 +467,7 @@ static void route_finish(struct clb_run *run, const struct outcome *outcome, dou
         decline(run, CLB_REASON_COST, flops);
         return;
     }
-    if (clb_stats_wanted())
+    if (clb_stats_wanted)
         clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * run->share,
                            outcome->seconds, seconds_next);
     if (clb_log_wanted(CLB_LOG_DEBUG))

@@ -43,8 +43,8 @@ int clb_route_compose_gemmtr(struct clb_call *call, struct clb_host_blas *host);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
-/* True when calls are to be counted and timed. */
-bool clb_stats_wanted(void);
+/* Calls are to be counted and timed. Constant once clb_route_configure has run. */
+extern bool clb_stats_wanted;
 void clb_stats_configure(void);
 /* True when any call was counted. */
 bool clb_stats_any(void);
@@ -54,7 +54,7 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
                         double flops, double flops_device, double seconds_device,
                         double seconds_next);
 
-/* Called before and after a declined call when clb_stats_wanted(). Only a time is kept meanwhile,
+/* Called before and after a declined call if clb_stats_wanted. Only a time is kept meanwhile,
  * so nothing leaks when the next library's xerbla_ jumps out of the call. */
 double clb_next_begin(void);
 void clb_next_end(const struct clb_symbol *symbol, double begin);

@@ -25,15 +25,10 @@ struct stats_block {
     _Atomic(struct counters *) rows[CLB_SYMBOLS];
 };
 
-static bool wanted;
+bool clb_stats_wanted;
 static _Atomic(struct stats_block *) blocks;
 static CLB_THREAD struct stats_block *own_block;
 static pthread_key_t thread_end;
-
-bool clb_stats_wanted(void)
-{
-    return wanted;
-}
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -110,10 +105,9 @@ static void stats_add(_Atomic double *sum, double value)
 
 void clb_stats_configure(void)
 {
-    wanted = clb_config_get()->stats != NULL;
-    if (wanted && pthread_key_create(&thread_end, give_block) != 0)
-        wanted = false;
-    if (wanted)
+    clb_stats_wanted =
+        clb_config_get()->stats != NULL && pthread_key_create(&thread_end, give_block) == 0;
+    if (clb_stats_wanted)
         clb_fork_on_child(stats_reset_in_child);
 }
 
