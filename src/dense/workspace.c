@@ -173,7 +173,7 @@ clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
 
 static const struct clb_gemm_variant *plain_of(const struct clb_gemm_variant *variant)
 {
-    return clb_gemm_is_split(variant) ? variant->plain : variant;
+    return variant->split ? variant->plain : variant;
 }
 
 clb_status clb_workspace_prepare(struct clb_runtime *runtime,

@@ -216,7 +216,7 @@ static clb_status get_buffers(struct stream *stream)
         status = get_some(stream, stream->raw, plan->raw_slots, plan->raw_bytes);
     if (status == CLB_OK && !stream->whole)
         status = get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
-    if (status == CLB_OK && clb_gemm_is_split(stream->variant))
+    if (status == CLB_OK && stream->variant->split)
         status = get_some(stream, &stream->flag, 1, sizeof(cl_uint));
     if (status == CLB_OK && stream->flag != NULL)
         status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST,

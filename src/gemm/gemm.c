@@ -54,12 +54,12 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
 {
     bool resumes = false;
     *progress = (struct clb_gemm_progress){0};
-    if (clb_gemm_is_split(variant) && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
+    if (variant->split && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
         variant = variant->plain;
     for (;;) {
         bool discrete = resumes || !runtime->device.unified ||
-                        variant->tuning.value[CLB_PARAM_STREAM] != 0 ||
-                        clb_gemm_is_split(variant) || !can_be_in_place(runtime, problem);
+                        variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split ||
+                        !can_be_in_place(runtime, problem);
         struct clb_program *expander; /* nothing is prepared for kernels that are known to be bad */
         clb_status status = clb_structure_prepare(runtime, variant, problem, !discrete, &expander);
         if (status == CLB_OK)

@@ -114,8 +114,7 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
     uint64_t fixed = (uint64_t)plan->staging_threads * 4 * clb_buffer_rounded(plan->piece_bytes) +
                      (uint64_t)plan->slabs * packed;
-    if (clb_gemm_is_split(
-            variant)) /* the flag and its words; with thousands of steps they take more */
+    if (variant->split) /* the flag and its words; with thousands of steps they take more */
         fixed += 2 * clb_buffer_rounded(1);
     plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
     plan->raw_slots = clb_min(plan->raw_slots, RAW_SLOTS_MAX);

@@ -10,6 +10,8 @@
 
 #include <stdatomic.h>
 
+/* ---- variant.c: checks that run once --------------------------------------------------------- */
+
 /* The result of a check. Objects belong to a device and begin with zeros. */
 struct clb_check {
     atomic_bool done;
@@ -17,10 +19,7 @@ struct clb_check {
 };
 
 /* The result is known and good: clb_check_once need not be called. */
-static inline bool clb_check_has_passed(struct clb_check *check)
-{
-    return atomic_load_explicit(&check->done, memory_order_acquire) && check->status == CLB_OK;
-}
+bool clb_check_has_passed(struct clb_check *check);
 
 typedef clb_status clb_check_task(void *argument);
 
@@ -34,6 +33,11 @@ typedef clb_status clb_check_task(void *argument);
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
                           void *argument) CLB_MUST_CHECK;
 
+/* Run a checking task now, on the driver thread. */
+clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
+
+/* ---- check.c: what checks share -------------------------------------------------------------- */
+
 /* A check of one or two programs. The name must change when the check changes, because it marks
  * programs that have passed. A new program is checked at all sizes at which its code takes another
  * path; after it has passed, later processes check a single small size. */
@@ -44,9 +48,6 @@ struct clb_check_programs {
 };
 bool clb_check_tries_all(const struct clb_check_programs *check);
 void clb_check_note_passed(const struct clb_check_programs *check);
-
-/* Run a checking task now, on the driver thread. */
-clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
 
 /* Release the queue set of a check; NULL is allowed. False when commands may still be outstanding
  * on it: then the buffers that they use must be leaked. */

@@ -258,7 +258,7 @@ static clb_status check_size(const struct clb_gemm_variant *variant,
         {&check.a_packed, clb_packed_bytes(variant, CLB_OPERAND_A, check.m, check.k)},
         {&check.b_packed, clb_packed_bytes(variant, CLB_OPERAND_B, check.n, check.k)},
         {&check.c, check.ldc * check.n * element},
-        {&check.flag, clb_gemm_is_split(variant) ? sizeof(cl_uint) : 0},
+        {&check.flag, variant->split ? sizeof(cl_uint) : 0},
     };
     clb_status status = CLB_OK;
     for (size_t i = 0; i < CLB_COUNT_OF(buffers) && status == CLB_OK; i++) {

@@ -5,7 +5,7 @@
 #include "blas/blas.h"
 #include "tuning/tuning.h"
 
-/* ---- family.c: the host's description of kernel families ------------------------------------- */
+/* ---- launch.c: the host's description of kernel families ------------------------------------- */
 
 typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
 
@@ -46,14 +46,10 @@ struct clb_gemm_variant {
      * in variants from clb_gemm_variant_make, which compute plain products only. */
     struct clb_program **shapes;
     char name[32]; /* "gemm-cpu-32x8", for reports */
+    bool split;    /* of a split family: see block_bytes */
     /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
 };
-
-static inline bool clb_gemm_is_split(const struct clb_gemm_variant *variant)
-{
-    return variant->family->block_bytes != NULL;
-}
 
 /* The variant for a precision on the runtime's device: chosen, built and self-checked by the first
  * caller. A family that doesn't build or miscalculates is dropped with a log line and the next one

@@ -34,8 +34,7 @@ static void largest(const struct clb_runtime *runtime, const struct clb_gemm_var
                     size_t *m, size_t *n, size_t *k)
 {
     const size_t *value = variant->tuning.value;
-    bool streams =
-        !runtime->device.unified || clb_gemm_is_split(variant) || value[CLB_PARAM_STREAM] != 0;
+    bool streams = !runtime->device.unified || variant->split || value[CLB_PARAM_STREAM] != 0;
     size_t checked = variant->family->has_skip ? clb_gemm_check_order(variant) : 1;
     size_t least = streams ? clb_max(STREAMED, checked) : checked;
     size_t of_a = clb_gemm_unit(variant, CLB_OPERAND_A);
@@ -67,7 +66,7 @@ static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
     if (status == CLB_OK)
         status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                                 clb_packed_bytes(variant, role, shape.rows, shape.cols), &packed);
-    if (status == CLB_OK && clb_gemm_is_split(variant))
+    if (status == CLB_OK && variant->split)
         status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
     if (status == CLB_OK) {
         struct clb_chunk chunk = {.mem = source->mem,

@@ -1,10 +1,82 @@
-/* Variants, kernel families with their parameters: built and checked on the device at their first
- * use. */
+/* Kernels are built and checked on the device at their first use: checks that run once, and
+ * variants, kernel families with their parameters. */
 #include "check.h"
 #include "kernel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+/* ---- checks that run once -------------------------------------------------------------------- */
+
+struct check_run {
+    clb_check_task *task;
+    void *argument;
+};
+
+/* Between clb_load_begin and clb_load_end, because CPU devices load the shared libraries that they
+ * compile. */
+static clb_status run_loading(void *argument)
+{
+    const struct check_run *run = argument;
+    clb_load_begin();
+    clb_status status = run->task(run->argument);
+    clb_load_end();
+    return status;
+}
+
+/* Runs on the driver thread, because a driver may compile at the first launch of a kernel. */
+clb_status clb_check_run(clb_check_task *task, void *argument)
+{
+    struct check_run run = {task, argument};
+    return clb_driver_call(run_loading, &run);
+}
+
+struct attempt {
+    struct clb_check *check;
+    const char *lost;
+    clb_check_task *task;
+    void *argument;
+};
+
+static clb_status judge(const struct attempt *attempt)
+{
+    struct clb_check *check = attempt->check;
+    clb_status status = attempt->task(attempt->argument);
+    if (status == CLB_ERR_BUILD || status == CLB_ERR_LAUNCH || status == CLB_ERR_UNSUPPORTED) {
+        clb_log(CLB_LOG_WARN, "%s: %s", attempt->lost, clb_status_name(status));
+        status = CLB_ERR_UNSUPPORTED;
+    }
+    if (status == CLB_OK || status == CLB_ERR_UNSUPPORTED) {
+        check->status = status;
+        atomic_store_explicit(&check->done, true, memory_order_release);
+    }
+    return status;
+}
+
+/* Runs on the driver thread, so only one attempt runs at a time; another caller may have been
+ * first. */
+static clb_status attempt_once(void *argument)
+{
+    const struct attempt *attempt = argument;
+    const struct clb_check *check = attempt->check;
+    return atomic_load(&check->done) ? check->status : judge(attempt);
+}
+
+bool clb_check_has_passed(struct clb_check *check)
+{
+    return atomic_load_explicit(&check->done, memory_order_acquire) && check->status == CLB_OK;
+}
+
+clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
+                          void *argument)
+{
+    struct attempt attempt = {check, lost, task, argument};
+    if (atomic_load_explicit(&check->done, memory_order_acquire))
+        return check->status;
+    return clb_check_run(attempt_once, &attempt);
+}
+
+/* ---- variants -------------------------------------------------------------------------------- */
 
 /* The kernel room's state of a device, for each precision. The checks guard what they choose. */
 struct kernel_state {
@@ -20,8 +92,6 @@ static struct selection *selection_of(struct clb_runtime *runtime, clb_precision
 {
     return &CLB_DEVICE_STATE(runtime, CLB_STATE_KERNEL, struct kernel_state)->selection[precision];
 }
-
-/* ---- selection ------------------------------------------------------------------------------- */
 
 static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
 {
@@ -56,6 +126,7 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
 {
     const size_t *value = variant->tuning.value;
     variant->family = clb_gemm_family_get(variant->tuning.family);
+    variant->split = variant->family->block_bytes != NULL;
     snprintf(variant->name, sizeof variant->name, "gemm-%s-%zux%zu",
              clb_family_name(variant->tuning.family), value[CLB_PARAM_MR], value[CLB_PARAM_NR]);
     /* The padding of the depth must not separate re and im. */
@@ -127,7 +198,7 @@ static clb_status select_variant(void *argument)
         return status;
     status = variant_choose(runtime, precision, clb_config_get()->math, &selection->variant);
     selection->variant.shapes = &selection->shapes;
-    if (status != CLB_OK || !clb_gemm_is_split(&selection->variant))
+    if (status != CLB_OK || !selection->variant.split)
         return status;
     selection->variant.plain = &selection->plain;
     status = variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);

@@ -62,7 +62,7 @@ clb_status resident_use(struct resident *r, const struct clb_gemm_variant *varia
                            clb_packed_bytes(variant, CLB_OPERAND_B, r->n, r->k), &r->packed[1]);
     /* Split families raise a flag that nobody looks at here: the operands are within their range.
      */
-    if (status == CLB_OK && clb_gemm_is_split(variant))
+    if (status == CLB_OK && variant->split)
         status = clb_buffer_get(r->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &r->flag);
     if (status == CLB_OK)
         status = resident_enqueue(r, true, false);

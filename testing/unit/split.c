@@ -91,6 +91,7 @@ static bool make_variants(struct clb_runtime *runtime, const struct clb_gemm_var
     family.block_bytes = block_bytes;
     *split = **plain;
     split->family = &family;
+    split->split = true;
     split->plain = *plain;
     struct clb_text options = {0};
     clb_text_addf(&options, "-DCLB_DOUBLE=1 -DCLB_COMPLEX=0");
