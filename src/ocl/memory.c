@@ -341,6 +341,14 @@ void clb_buffer_leak(struct clb_buffer *buffer)
     (void)buffer; /* its memory and its share of the allowance stay taken */
 }
 
+void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle)
+{
+    if (idle)
+        clb_buffer_put(runtime, buffer);
+    else
+        clb_buffer_leak(buffer);
+}
+
 uint64_t clb_memory_available(struct clb_runtime *runtime)
 {
     struct clb_pool *pool = &runtime->pool;
@@ -359,4 +367,9 @@ clb_status clb_buffer_wrap(struct clb_runtime *runtime, const void *host, size_t
     *mem = clb_cl.CreateBuffer(runtime->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, size,
                                (void *)(uintptr_t)host, &error);
     return clb_cl_check(error, "clCreateBuffer (in place)");
+}
+
+void clb_mem_release(cl_mem mem)
+{
+    clb_cl.ReleaseMemObject(mem);
 }

@@ -41,22 +41,11 @@ extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
 
 const char *clb_cl_error_name(cl_int status);
 
+/* What an error of a function means: it is logged ("what: CL_...") and mapped; memory errors are
+ * CLB_ERR_NOMEM. For the launch of a kernel also CLB_ERR_LAUNCH: the device has too little local
+ * memory, too few work-items or too few registers for it. */
 CLB_COLD clb_status clb_cl_failed(cl_int status, const char *what) CLB_MUST_CHECK;
 CLB_COLD clb_status clb_cl_launch_failed(cl_int status, const char *name) CLB_MUST_CHECK;
-
-/* CLB_OK for CL_SUCCESS, otherwise logged ("what: CL_...") and mapped; memory errors are
- * CLB_ERR_NOMEM. */
-static inline CLB_MUST_CHECK clb_status clb_cl_check(cl_int status, const char *what)
-{
-    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_failed(status, what);
-}
-
-/* The same for the launch of a kernel: CLB_ERR_LAUNCH when the device has too little local memory,
- * too few work-items or too few registers for it. */
-static inline CLB_MUST_CHECK clb_status clb_cl_check_launch(cl_int status, const char *name)
-{
-    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_launch_failed(status, name);
-}
 
 /* trace.c: replace the table's functions by ones that record when the device ran the commands that
  * they enqueue. Called once after loading, only where a trace is wanted. */
@@ -119,10 +108,7 @@ struct clb_device {
     size_t max_group; /* most work-items of a work-group, all in the first dimension */
 };
 
-static inline bool clb_device_has(const struct clb_device *device, clb_quirk quirk)
-{
-    return (device->quirks & (unsigned)quirk) != 0;
-}
+bool clb_device_has(const struct clb_device *device, clb_quirk quirk);
 
 /* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
@@ -366,13 +352,7 @@ void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer);
 void clb_buffer_leak(struct clb_buffer *buffer);
 
 /* clb_buffer_put when `idle`, otherwise clb_buffer_leak. */
-static inline void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle)
-{
-    if (idle)
-        clb_buffer_put(runtime, buffer);
-    else
-        clb_buffer_leak(buffer);
-}
+void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle);
 
 /* Zeroed host memory for data that is too large for the pool and not used by the device. NULL when
  * the system has less available memory than that. */
@@ -386,6 +366,7 @@ uint64_t clb_memory_available(struct clb_runtime *runtime);
  * valid while a command uses it; release the buffer with clb_mem_release. */
 clb_status clb_buffer_wrap(struct clb_runtime *runtime, const void *host, size_t size,
                            cl_mem *mem) CLB_MUST_CHECK;
+void clb_mem_release(cl_mem mem);
 
 /* ---- program.c: compiled programs, in memory and on disk ------------------------------------- */
 
@@ -407,48 +388,24 @@ bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check);
 
-/* ---- events and buffers that a caller holds ----------------------------------------------------
- */
-
-/* Wait for one command. CLB_ERR_OPENCL when it has failed. */
-static inline CLB_MUST_CHECK clb_status clb_event_wait(const cl_event *event)
-{
-    return clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
-}
-
-/* True when the command has not ended yet; false also when the driver does not say. */
-static inline bool clb_event_is_pending(cl_event event)
-{
-    cl_int state = CL_COMPLETE;
-    return clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
-                               NULL) == CL_SUCCESS &&
-           state > CL_COMPLETE;
-}
-
-static inline void clb_event_release(cl_event event)
-{
-    clb_cl.ReleaseEvent(event);
-}
-
-/* The same for an event that may be NULL; *event becomes NULL. */
-static inline void clb_event_drop(cl_event *event)
-{
-    if (*event != NULL)
-        clb_event_release(*event);
-    *event = NULL;
-}
-
-static inline void clb_mem_release(cl_mem mem)
-{
-    clb_cl.ReleaseMemObject(mem);
-}
-
 /* ---- queue.c: queues that detect failed commands, and the queue sets of calls ---------------- */
 
 /* All commands are enqueued by these functions. They keep each command's event until its execution
  * status has been checked. The caller releases an event that a function returns in *event; `event`
  * may be NULL, and *event is unchanged on failure. Several threads may use a queue. */
 struct clb_queue;
+
+/* CLB_OK for CL_SUCCESS, otherwise clb_cl_failed or, for a launch, clb_cl_launch_failed. */
+clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
+clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
+
+/* Wait for one command. CLB_ERR_OPENCL when it has failed. */
+clb_status clb_event_wait(const cl_event *event) CLB_MUST_CHECK;
+/* True when the command has not ended yet; false also when the driver does not say. */
+bool clb_event_is_pending(cl_event event);
+void clb_event_release(cl_event event);
+/* The same for an event that may be NULL; *event becomes NULL. */
+void clb_event_drop(cl_event *event);
 
 clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **queue) CLB_MUST_CHECK;
 

@@ -50,6 +50,41 @@ struct clb_queue {
     cl_uint launches;                     /* counted launches so far */
 };
 
+clb_status clb_cl_check(cl_int status, const char *what)
+{
+    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_failed(status, what);
+}
+
+clb_status clb_cl_check_launch(cl_int status, const char *name)
+{
+    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_launch_failed(status, name);
+}
+
+clb_status clb_event_wait(const cl_event *event)
+{
+    return clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
+}
+
+bool clb_event_is_pending(cl_event event)
+{
+    cl_int state = CL_COMPLETE;
+    return clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                               NULL) == CL_SUCCESS &&
+           state > CL_COMPLETE;
+}
+
+void clb_event_release(cl_event event)
+{
+    clb_cl.ReleaseEvent(event);
+}
+
+void clb_event_drop(cl_event *event)
+{
+    if (*event != NULL)
+        clb_event_release(*event);
+    *event = NULL;
+}
+
 clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **out)
 {
     struct clb_queue *queue = *out = calloc(1, sizeof *queue);

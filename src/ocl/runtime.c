@@ -333,6 +333,11 @@ struct clb_runtime *clb_runtime_get(clb_runtime_state *why)
     return now == CLB_RUNTIME_READY ? &runtime : NULL;
 }
 
+bool clb_device_has(const struct clb_device *device, clb_quirk quirk)
+{
+    return (device->quirks & (unsigned)quirk) != 0;
+}
+
 const struct clb_runtime *clb_runtime_peek(void)
 {
     int now = atomic_load(&state);
