@@ -612,14 +612,10 @@ static CLB_COLD const struct clb_target *search_unforked(struct clb_next_symbol 
     return target;
 }
 
-const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void *caller)
+const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const void *caller)
 {
-    const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
-    if (target == NULL)
-        target = known_for(symbol, caller);
-    if (target == NULL)
-        target = search_unforked(symbol, caller, false);
-    return target != NULL && target->fallback == 0 ? target : NULL;
+    const struct clb_target *target = known_for(symbol, caller);
+    return target != NULL ? target : search_unforked(symbol, caller, false);
 }
 
 /* End the process as the dynamic linker does. The message also goes to the log file, because a test

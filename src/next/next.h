@@ -66,8 +66,8 @@ const struct clb_target *clb_next_find_or(struct clb_next_symbol *symbol,
                                           struct clb_next_symbol *const *others, unsigned count,
                                           const void *caller);
 
-/* For a symbol that the caller perhaps was not linked to: NULL when no library has it. */
-const struct clb_target *clb_next_try(struct clb_next_symbol *symbol, const void *caller);
+/* The slow path of clb_next_try. */
+const struct clb_target *clb_next_search(struct clb_next_symbol *symbol, const void *caller);
 
 /* The target for a call that returns to `caller` (a return address). A few instructions. */
 static inline const struct clb_target *clb_next_get(struct clb_next_symbol *symbol,
@@ -77,12 +77,22 @@ static inline const struct clb_target *clb_next_get(struct clb_next_symbol *symb
     return CLB_LIKELY(target != NULL) ? target : clb_next_find(symbol, caller);
 }
 
+/* The same for a symbol that the caller perhaps was not linked to: NULL when no library has it. */
+static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symbol,
+                                                    const void *caller)
+{
+    const struct clb_target *target = atomic_load_explicit(&symbol->target, memory_order_acquire);
+    if (target == NULL)
+        target = clb_next_search(symbol, caller);
+    return target != NULL && target->fallback == 0 ? target : NULL;
+}
+
 /* threads.c: make the target's library compute with one thread until clb_next_release_threads.
  * False when that is not needed; release must not be called then. Calls may nest and overlap. */
 bool clb_next_hold_threads(const struct clb_target *target);
 void clb_next_release_threads(void);
 
-/* ---- symbols.c: the exported names ----------------------------------------------------------- */
+/* ---- call.c: the exported names -------------------------------------------------------------- */
 
 typedef enum clb_symbol_id {
 #define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,

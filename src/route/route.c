@@ -335,6 +335,11 @@ bool clb_run_asks_for_size(struct clb_run *run)
     return run->call->work != NULL;
 }
 
+void clb_run_set_info(const struct clb_run *run, size_t info)
+{
+    clb_integer_set(run->call->info, 0, run->call->wide, (int64_t)info);
+}
+
 bool clb_run_hold_threads(const struct clb_run *run, const struct clb_runtime *runtime)
 {
     return runtime->device.unified && run->host->hold_threads != NULL &&

@@ -98,10 +98,8 @@ bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, siz
  * to its first element, where the caller has passed one: lwork is -1 for the next call of host. */
 bool clb_run_asks_for_size(struct clb_run *run);
 
-static inline void clb_run_set_info(const struct clb_run *run, size_t info)
-{
-    clb_integer_set(run->call->info, 0, run->call->wide, (int64_t)info);
-}
+/* Store a result of LAPACK's INFO. */
+void clb_run_set_info(const struct clb_run *run, size_t info);
 
 /* lapacke.c. decode: note the matrices of a C name of LAPACK, before the checks. open: called
  * before the call is run; returns CLB_REASONS, or the reason to decline the call. close: frees the
