@@ -33,8 +33,7 @@ struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, 
  * a cache. */
 size_t clb_dmat_ld(size_t rows, size_t element);
 
-/* ---- workspace.c --------------------------------------------------------------------------------
- */
+/* ---- workspace.c ----------------------------------------------------------------------------- */
 
 /* Most interchanges that one launch applies. */
 #define CLB_MAX_SWAPS ((size_t)1024)
@@ -90,8 +89,7 @@ bool clb_workspace_finish(struct clb_workspace *workspace);
 /* `idle`: no enqueued command is still running. */
 void clb_workspace_close(struct clb_workspace *workspace, bool idle);
 
-/* ---- update.c, trsm.c --------------------------------------------------------------------------
- */
+/* ---- update.c -------------------------------------------------------------------------------- */
 
 /* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`, or C = -op(A)*op(B) with `assign` and
  * `negate`. `keep` packs A into memory that no other operation uses, and `kept` says that A is
@@ -118,7 +116,7 @@ clb_status clb_dmat_update(struct clb_workspace *workspace,
                            const struct clb_dmat_update *update) CLB_MUST_CHECK;
 
 /* The most products that may be summed before they are subtracted from right-hand sides of a system
- * of order n; 0: any number. It limits rounding errors where that matters, see trsm.c. */
+ * of order n; 0: any number. It limits rounding errors where that matters, see update.c. */
 size_t clb_dmat_sum_depth(const struct clb_workspace *workspace, size_t n);
 
 /* op(A)*X = B or X*op(A) = B; X overwrites B. `short_sums` limits the sums of products by
