@@ -19,15 +19,6 @@ struct clb_dense_state {
 
 #define CLB_DENSE_STATE(runtime) CLB_DEVICE_STATE(runtime, CLB_STATE_DENSE, struct clb_dense_state)
 
-/* A column-major matrix in the device's memory, or part of one: element (i, j) is at offset + i +
- * j*ld of the buffer. Everything counts elements. */
-struct clb_dmat {
-    cl_mem mem;
-    size_t offset, rows, cols, ld;
-};
-struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
-                              size_t cols);
-
 /* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and not a
  * multiple of a large power of two, with which the columns of a tile would compete for few sets of
  * a cache. */

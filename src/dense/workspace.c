@@ -5,12 +5,6 @@
 
 #include <stdio.h>
 
-struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
-                              size_t cols)
-{
-    return (struct clb_dmat){x->mem, x->offset + row + col * x->ld, rows, cols, x->ld};
-}
-
 size_t clb_dmat_ld(size_t rows, size_t element)
 {
     size_t line = clb_max(128 / element, 1), ld = clb_round_up(rows, line);

@@ -97,6 +97,17 @@ clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
 void clb_step_record(const struct clb_runtime *runtime, clb_probe_step step,
                      clb_precision precision, clb_status status);
 
+/* ---- launch.c: matrices in the device's memory ----------------------------------------------- */
+
+/* A column-major matrix in the device's memory, or part of one: element (i, j) is at offset + i +
+ * j*ld of the buffer. Everything counts elements. */
+struct clb_dmat {
+    cl_mem mem;
+    size_t offset, rows, cols, ld;
+};
+struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
+                              size_t cols);
+
 /* ---- gemm_check.c ---------------------------------------------------------------------------- */
 
 /* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. */

@@ -180,6 +180,14 @@ const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
     return &families[family];
 }
 
+/* ---- matrices in the device's memory --------------------------------------------------------- */
+
+struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
+                              size_t cols)
+{
+    return (struct clb_dmat){x->mem, x->offset + row + col * x->ld, rows, cols, x->ld};
+}
+
 /* ---- a variant's kernels --------------------------------------------------------------------- */
 
 static size_t parts(const struct clb_gemm_variant *variant)
