@@ -5,6 +5,7 @@
 #include "tap.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -352,6 +353,17 @@ static void resumptions(void *argument)
         resume(setting, i);
 }
 
+/* The thread is bound to one CPU, so that no staging threads are lent: it moves all pieces itself.
+ */
+static void without_staging_threads(void *argument)
+{
+    cpu_set_t cpu;
+    CPU_ZERO(&cpu);
+    CPU_SET((size_t)sched_getcpu(), &cpu);
+    if (expect(sched_setaffinity(0, sizeof cpu, &cpu) == 0, "can't be bound to one CPU"))
+        factorisations(argument);
+}
+
 int main(void)
 {
     uint64_t seed = tap_seed();
@@ -401,6 +413,8 @@ int main(void)
         settings[i].seed = random_bits(&seed);
         tap_child(settings[i].name, 300, i < all ? factorisations : same_bits, &settings[i]);
     }
+    tap_child("own memory, no staging threads", 120, without_staging_threads, &settings[4]);
+    tap_child("look-ahead, no staging threads", 120, without_staging_threads, &settings[7]);
     tap_child("columns far apart, in place", 120, far_columns, &settings[0]);
     tap_child("columns far apart, streamed", 120, far_columns, &settings[3]);
     tap_child("four threads, in place", 120, at_once, &settings[0]);
