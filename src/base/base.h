@@ -302,6 +302,8 @@ clb_status clb_signals_watch(void) CLB_MUST_CHECK;
  * start, builds), one task at a time. When the task ends none of those handlers is left. */
 void clb_signals_begin_task(void);
 void clb_signals_end_task(void);
+/* In a process of the shim's own: signals are the driver's. The watcher sleeps. */
+void clb_signals_have_no_program(void);
 
 /* Start a detached thread with all asynchronous signals blocked and the default floating-point
  * environment. CLB_ERR_NOMEM when the system can't create it. */

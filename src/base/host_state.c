@@ -205,8 +205,17 @@ static void look_at_dispositions(void)
     }
 }
 
+static bool no_program;
+
+void clb_signals_have_no_program(void)
+{
+    no_program = true;
+}
+
 void clb_signals_begin_task(void)
 {
+    if (no_program)
+        return;
     pthread_mutex_lock(&task_lock);
     programs.count = 0;
     programs.failed = false;
@@ -222,6 +231,8 @@ void clb_signals_begin_task(void)
 
 void clb_signals_end_task(void)
 {
+    if (no_program)
+        return;
     atomic_store(&task_runs, false);
     pthread_mutex_lock(&task_lock);
     dl_iterate_phdr(note_driver, NULL);

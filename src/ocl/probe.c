@@ -197,9 +197,12 @@ static bool request(const char *step)
     char *arguments[] = {path, (char *)(uintptr_t)step, NULL};
     struct clb_spawn_result result;
     clb_log(CLB_LOG_INFO, "helper for %s: %s", step, path);
-    int depth = clb_load_suspend();
+    /* Nothing is loaded, and no driver installs handlers, while this thread waits. */
+    int nested = clb_load_suspend();
+    clb_signals_end_task();
     clb_status status = clb_spawn(path, arguments, PATIENCE, &result);
-    clb_load_resume(depth);
+    clb_signals_begin_task();
+    clb_load_resume(nested);
     log_outcome(step, &result);
     if (status == CLB_OK && result.exit_status == CLB_PROBE_EXIT_NO_LOCK) {
         clb_log(CLB_LOG_INFO, "the cache can't be locked: kernels are built in this process");

@@ -1,0 +1,94 @@
+/* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit.
+ *
+ * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
+ * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
+ * BAD_BUILD. */
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl_layer.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void do_harm(void)
+{
+    const char *how = getenv("BAD");
+    if (strcmp(how, "crash") == 0)
+        *(volatile int *)(uintptr_t)getpagesize() = 1; /* a signal that is sent might be handled */
+    if (strcmp(how, "exit") == 0)
+        exit(1);
+    for (;;) {
+        if (strcmp(how, "hang") == 0)
+            sleep(1);
+        if (strcmp(how, "memory") == 0)
+            memset(malloc((size_t)1 << 24), 1, (size_t)1 << 24);
+    }
+}
+
+/* ---- a driver -------------------------------------------------------------------------------- */
+
+static cl_int CL_API_CALL get_platforms(cl_uint count, cl_platform_id *ids, cl_uint *found)
+{
+    (void)count;
+    (void)ids;
+    (void)found;
+    do_harm();
+    return CL_SUCCESS;
+}
+
+/* The loader asks for this one first, and does without a driver that has none. */
+static cl_int CL_API_CALL get_platform(cl_platform_id platform, cl_platform_info name, size_t size,
+                                       void *value, size_t *needed)
+{
+    (void)platform;
+    (void)name;
+    (void)size;
+    (void)value;
+    (void)needed;
+    return CL_INVALID_VALUE;
+}
+
+void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
+{
+    return strcmp(name, "clIcdGetPlatformIDsKHR") == 0 ? (void *)get_platforms
+           : strcmp(name, "clGetPlatformInfo") == 0    ? (void *)get_platform
+                                                       : NULL;
+}
+
+/* ---- a layer --------------------------------------------------------------------------------- */
+
+static struct _cl_icd_dispatch table;
+static __typeof__(table.clBuildProgram) real_build;
+
+static cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_device_id *ids,
+                                const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                                void *user)
+{
+    if (options != NULL && strstr(options, getenv("BAD_BUILD")) != NULL)
+        do_harm();
+    return real_build(program, count, ids, options, notify, user);
+}
+
+cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value, size_t *needed)
+{
+    static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    (void)name;
+    if (needed != NULL)
+        *needed = sizeof version;
+    if (value != NULL && size >= sizeof version)
+        memcpy(value, &version, sizeof version);
+    return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *target,
+                               cl_uint *count_here, const struct _cl_icd_dispatch **here)
+{
+    size_t size = count * sizeof(void *);
+    memcpy(&table, target, size < sizeof table ? size : sizeof table);
+    real_build = table.clBuildProgram;
+    table.clBuildProgram = build;
+    *here = &table;
+    *count_here = count;
+    return CL_SUCCESS;
+}
