@@ -41,8 +41,8 @@ double clb_work_of(clb_stem row, double m, double n, double k);
 /* ---- call.c: what a signature says of a call --------------------------------------------------
  *
  * A decoded call of any routine: the arguments under their names. Integers are as the caller passed
- * them. Matrices are column-major, except that a C name of LAPACK may pass row-major ones: see
- * `layout`. */
+ * them. C names may pass row-major matrices, see `layout`: clb_route turns calls of BLAS with them,
+ * and copies matrices of LAPACK. */
 
 #define CLB_OP_INVALID ((clb_op)-1)
 
@@ -65,9 +65,8 @@ struct clb_call {
     void *work; /* NULL: a C name of LAPACK that passes no workspace */
     void *info;
 
-    /* C names of LAPACK. */
-    int layout;
-    bool checks; /* look for NaN in the input */
+    int layout;  /* of C names; 0: a Fortran name */
+    bool checks; /* C names of LAPACK: look for NaN in the input */
 
     clb_scalar turned; /* where alpha may point to: see clb_call_turn */
 };

@@ -17,7 +17,7 @@ static int position_in_c(int position, int layout)
     return position + 1;
 }
 
-void clb_compose_gemmtr(struct clb_call *call, int layout)
+void clb_compose_gemmtr(struct clb_call *call)
 {
     const double begin = clb_stats_wanted ? clb_next_begin() : 0;
     int wrong = clb_route_compose_gemmtr(call, NULL);
@@ -25,5 +25,5 @@ void clb_compose_gemmtr(struct clb_call *call, int layout)
         clb_next_end(call->symbol, begin);
     if (wrong != 0)
         clb_report_argument(call->symbol, call->caller,
-                            layout == 0 ? wrong : position_in_c(wrong, layout));
+                            call->layout == 0 ? wrong : position_in_c(wrong, call->layout));
 }

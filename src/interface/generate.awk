@@ -136,10 +136,12 @@ function put_decoding(has_work, alpha, beta,    i, c, test, op)
 {
     test = kind == "cblas" ? "clb_is_option" : "clb_is_letter"
     op = kind == "cblas" ? "clb_op_of_cblas" : "clb_op_of_letter"
+    if (kind != "fortran")
+        print "    call.layout = layout;"
     if (kind == "cblas")
         print "    if (layout != CLB_ROW_MAJOR && layout != CLB_COL_MAJOR)\n        call.invalid = 'l';"
     if (kind == "lapacke") {
-        print "    call.layout = layout;\n    call.info = &info;"
+        print "    call.info = &info;"
         if (checks)
             print "    call.checks = clb_next_checks_nan(symbol, caller);"
     }
@@ -166,8 +168,6 @@ function put_decoding(has_work, alpha, beta,    i, c, test, op)
         } else if (c != "i" || kind == "fortran")
             print "    call." name_of[c] " = " name_of[c] ";"
     }
-    if (kind == "cblas")
-        print "    if (layout == CLB_ROW_MAJOR)\n        clb_call_turn(&call);"
 }
 
 # The functions of a routine for precisions whose arguments have the same types. `function_name` is
@@ -200,7 +200,7 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
         print "    if (clb_route(&call, NULL))\n        return;"
     if (composed) {
         print "    if (clb_next_is_composed(target)) {"
-        print "        clb_compose_gemmtr(&call" (kind == "cblas" ? ", layout" : ", 0") ");"
+        print "        clb_compose_gemmtr(&call);"
         print "        return;\n    }"
     }
     print "    const double begin = clb_stats_wanted ? clb_next_begin() : 0;"

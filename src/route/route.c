@@ -491,6 +491,8 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
     struct clb_next_blas next;
     call->routine = symbol->routine;
     call->precision = routine->precision;
+    if (symbol->next.abi == CLB_ABI_C && call->layout == CLB_ROW_MAJOR)
+        clb_call_turn(call);
     clb_route_configure();
     clb_next_declined = &symbol->next;
     if (is_lapacke(&run))

@@ -25,8 +25,8 @@ const char *clb_reason_name(clb_reason reason);
 void clb_route_configure(void);
 
 /* Called by the interface with a decoded call whose symbol, target, caller and width are set; a
- * wrong option is noted in it. `host` has the next library's functions, or is NULL: those of the
- * call's naming scheme.
+ * wrong option is noted in it. Its routine and precision are set here. `host` has the next
+ * library's functions, or is NULL: those of the call's naming scheme.
  *
  * True: the call has been computed. False: it is declined; call the next library, between
  * clb_next_begin and clb_next_end. */
