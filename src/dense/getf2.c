@@ -37,7 +37,10 @@ static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
 static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
 {
     clb_precision precision = workspace->variant->precision;
-    clb_status status = CLB_ERR_BUILD;
+    clb_status status = clb_step_need(workspace->runtime, CLB_STEP_PANELS, precision);
+    if (status != CLB_OK)
+        return status;
+    status = CLB_ERR_BUILD;
     for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
         char options[160];
         snprintf(options, sizeof options,

@@ -13,6 +13,9 @@ static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspac
 {
     clb_precision precision = workspace->variant->precision;
     char options[120];
+    clb_status status = clb_step_need(workspace->runtime, CLB_STEP_BLOCKS, precision);
+    if (status != CLB_OK)
+        return status;
     block->most = ORDER;
     block->group = GROUP;
     while (block->group > workspace->runtime->device.max_group && block->group > block->most)

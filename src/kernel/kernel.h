@@ -88,7 +88,7 @@ typedef enum clb_probe_step {
 void clb_step_format(char *text, size_t size, clb_probe_step step, clb_precision precision);
 bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *precision);
 
-/* Called by a check on the driver thread before it gets its programs: CLB_OK when the helper has
+/* Called by a check before it gets its programs: CLB_OK when the helper has
  * done the step, or when there is no helper and this process builds them. */
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
                          clb_precision precision) CLB_MUST_CHECK;

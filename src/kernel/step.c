@@ -78,6 +78,16 @@ static char *step_key(const struct clb_runtime *runtime, const char *name)
     return key.data;
 }
 
+struct need {
+    const char *name, *key;
+};
+
+static clb_status ask(void *argument)
+{
+    const struct need *need = argument;
+    return clb_probe_need(need->name, need->key);
+}
+
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
                          clb_precision precision)
 {
@@ -86,7 +96,8 @@ clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
         return CLB_OK;
     clb_step_format(name, sizeof name, step, precision);
     char *key = step_key(runtime, name);
-    clb_status status = key == NULL ? CLB_ERR_NOMEM : clb_probe_need(name, key);
+    struct need need = {name, key};
+    clb_status status = key == NULL ? CLB_ERR_NOMEM : clb_driver_call(ask, &need);
     free(key);
     return status;
 }
