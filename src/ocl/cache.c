@@ -5,6 +5,7 @@
  * process on a truncated one). Entries are written to a temporary name and renamed. */
 #include "ocl.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,10 +15,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ROOM_FOR_BUILD ((uint64_t)32 << 20)
 #define LARGEST_ENTRY  ((uint64_t)256 << 20)
+#define LARGEST_CACHE  ((uint64_t)64 << 20)
+#define DAY            86400
 
 struct header {
     char magic[8];
@@ -195,6 +199,14 @@ static bool read_entry(FILE *file, const char *key, unsigned char **data, size_t
     return true;
 }
 
+/* The times of entries say when they were last used, to a day. */
+static void note_use(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && time(NULL) - info.st_mtime > DAY)
+        utimensat(AT_FDCWD, path, NULL, 0);
+}
+
 clb_status clb_cache_load(const char *key, unsigned char **data, size_t *size)
 {
     char path[PATH_MAX];
@@ -205,9 +217,55 @@ clb_status clb_cache_load(const char *key, unsigned char **data, size_t *size)
         return CLB_ERR_IO;
     bool good = read_entry(file, key, data, size);
     fclose(file);
-    if (!good)
+    if (good)
+        note_use(path);
+    else
         clb_log(CLB_LOG_INFO, "%s is damaged or of another version, it is made again", path);
     return good ? CLB_OK : CLB_ERR_IO;
+}
+
+/* ---- its size -------------------------------------------------------------------------------- */
+
+/* Entries, records and the temporary files of processes that were killed; nothing else. */
+static bool is_ours(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".ok") == 0 ||
+                           strncmp(name, ".clblas-shim-", 13) == 0);
+}
+
+/* The bytes of all entries; *oldest becomes the name of the one whose last use is longest ago. */
+static uint64_t measure(DIR *folder, char oldest[NAME_MAX + 1])
+{
+    struct stat info;
+    time_t least = 0;
+    uint64_t sum = 0;
+    oldest[0] = '\0';
+    rewinddir(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (!is_ours(entry->d_name) ||
+            fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        sum += (uint64_t)info.st_size;
+        if (oldest[0] == '\0' || info.st_mtime < least) {
+            least = info.st_mtime;
+            snprintf(oldest, NAME_MAX + 1, "%s", entry->d_name);
+        }
+    }
+    return sum;
+}
+
+/* Remove what has not been used for the longest time until the cache is small enough: entries of
+ * other versions of drivers and of the shim go first, because nobody uses them. */
+static void trim(void)
+{
+    char oldest[NAME_MAX + 1];
+    DIR *folder = opendir(clb_cache_directory());
+    while (folder != NULL && measure(folder, oldest) > LARGEST_CACHE && oldest[0] != '\0' &&
+           unlinkat(dirfd(folder), oldest, 0) == 0)
+        clb_log(CLB_LOG_INFO, "%s is removed from the cache, which is full", oldest);
+    if (folder != NULL)
+        closedir(folder);
 }
 
 void clb_cache_store(const char *key, const unsigned char *data, size_t size)
@@ -231,4 +289,5 @@ void clb_cache_store(const char *key, const unsigned char *data, size_t size)
     good = fclose(file) == 0 && good;
     if (!good || rename(temporary, path) != 0)
         unlink(temporary);
+    trim();
 }
