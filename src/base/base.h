@@ -33,7 +33,8 @@ typedef enum clb_status {
     CLB_ERR_BUILD,       /* a kernel does not build or fails its self-check */
     CLB_ERR_RANGE,       /* a size or value is out of range */
     CLB_ERR_UNSUPPORTED, /* the device or the library can't do this */
-    CLB_ERR_IO           /* a file can't be read or written */
+    CLB_ERR_IO,          /* a file can't be read or written */
+    CLB_ERR_STARTING     /* not ready yet, and the calling thread may not wait for it */
 } clb_status;
 
 const char *clb_status_name(clb_status status);
@@ -143,6 +144,7 @@ struct clb_config {
     struct clb_memory_limit memory;
     clb_math math;
     const char *kernel; /* NULL: by device */
+    bool reproducible;
     struct clb_param_override overrides[CLB_MAX_OVERRIDES];
     size_t override_count;
     clb_log_level log;
@@ -257,6 +259,13 @@ static inline double clb_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* A time of clb_now() for pthread_cond_clockwait(..., CLOCK_MONOTONIC, ...). */
+static inline struct timespec clb_time_of(double now)
+{
+    time_t seconds = (time_t)now;
+    return (struct timespec){.tv_sec = seconds, .tv_nsec = (long)(1e9 * (now - (double)seconds))};
+}
+
 /* ---- trace (trace.c): CLBLAS_SHIM_TRACE, a timeline of calls and commands -------------------- */
 
 /* The side of a span: a thread of the program, or a queue of the device. */
@@ -320,9 +329,10 @@ void clb_fork_on_child(void (*child)(void));
  * other. */
 void clb_load_begin(void);
 void clb_load_end(void);
-/* End all of them, for a wait that loads nothing; returns their number for clb_load_resume. */
+/* Between these, a thread inside clb_load_begin and clb_load_end loads nothing, so that forks go
+ * on; resume waits for their end. */
 int clb_load_suspend(void);
-void clb_load_resume(int nested);
+void clb_load_resume(int suspended);
 
 /* ---- worker threads (workers.c) -------------------------------------------------------------- */
 

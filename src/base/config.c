@@ -79,6 +79,12 @@ static bool parse_kernel(struct clb_config *config, const char *value)
     return true;
 }
 
+static bool parse_reproducible(struct clb_config *config, const char *value)
+{
+    config->reproducible = strcmp(value, "1") == 0;
+    return config->reproducible || strcmp(value, "0") == 0;
+}
+
 static bool parse_log_file(struct clb_config *config, const char *value)
 {
     config->log_file = value;

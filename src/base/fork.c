@@ -9,6 +9,7 @@
  * first ones. */
 #include "base.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -16,8 +17,9 @@
 #define MAX_HOOKS 8
 
 /* The longest that a fork waits. That is reached when loading itself waits for a lock that the
- * forking thread holds, or when a helper thread of a driver forks. */
-#define LONGEST_WAIT_SECONDS 2
+ * forking thread holds, when a helper thread of a driver forks, and when a driver compiles in this
+ * process. */
+#define LONGEST_WAIT_SECONDS 0.05
 
 static void (*hooks[MAX_HOOKS])(void);
 static _Atomic int hook_count;
@@ -34,17 +36,19 @@ static CLB_THREAD bool fork_is_noted; /* this thread's fork is counted in `forki
  * wait: drivers start compilers so. */
 static void before_fork(void)
 {
-    struct timespec until;
+    const struct timespec until = clb_time_of(clb_now() + LONGEST_WAIT_SECONDS);
     if (depth > 0)
         return;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += LONGEST_WAIT_SECONDS;
     pthread_mutex_lock(&lock);
+    forking++; /* no thread begins to load, and who does so already stops at the next chance */
+    fork_is_noted = true;
     while (loading > 0 && pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) == 0)
         ;
-    forking++;
-    fork_is_noted = true;
+    bool loads = loading > 0;
     pthread_mutex_unlock(&lock);
+    /* It may only compile: this waits until the dynamic linker is free. */
+    if (loads)
+        dlopen("", RTLD_LAZY | RTLD_NOLOAD);
 }
 
 static void after_fork(void)
@@ -88,11 +92,8 @@ void clb_fork_on_child(void (*child)(void))
     }
 }
 
-void clb_load_begin(void)
+static void load_enter(void)
 {
-    pthread_once(&registered, register_handlers);
-    if (depth++ > 0)
-        return;
     pthread_mutex_lock(&lock);
     while (forking > 0)
         pthread_cond_wait(&changed, &lock);
@@ -100,29 +101,39 @@ void clb_load_begin(void)
     pthread_mutex_unlock(&lock);
 }
 
-void clb_load_end(void)
+static void load_leave(void)
 {
-    if (--depth > 0)
-        return;
     pthread_mutex_lock(&lock);
     loading--;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
-int clb_load_suspend(void)
+void clb_load_begin(void)
 {
-    int nested = depth;
-    if (nested > 0) {
-        depth = 1;
-        clb_load_end();
-    }
-    return nested;
+    pthread_once(&registered, register_handlers);
+    if (depth++ == 0)
+        load_enter();
 }
 
-void clb_load_resume(int nested)
+void clb_load_end(void)
 {
-    if (nested > 0)
-        clb_load_begin();
-    depth = nested;
+    if (--depth == 0)
+        load_leave();
+}
+
+int clb_load_suspend(void)
+{
+    int suspended = depth;
+    depth = 0;
+    if (suspended > 0)
+        load_leave();
+    return suspended;
+}
+
+void clb_load_resume(int suspended)
+{
+    if (suspended > 0)
+        load_enter();
+    depth = suspended;
 }

@@ -277,13 +277,7 @@ static void let_defaults_through(const sigset_t *awaited)
 
 static void sleep_for(long nanoseconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += nanoseconds;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
+    const struct timespec until = clb_time_of(clb_now() + 1e-9 * (double)nanoseconds);
     pthread_cond_clockwait(&wake, &lock, CLOCK_MONOTONIC, &until);
 }
 

@@ -18,6 +18,7 @@ const char *clb_status_name(clb_status status)
         [CLB_ERR_RANGE] = "out of range",
         [CLB_ERR_UNSUPPORTED] = "not supported",
         [CLB_ERR_IO] = "input/output failure",
+        [CLB_ERR_STARTING] = "still starting",
     };
     return (size_t)status < CLB_COUNT_OF(names) ? names[status] : "unknown";
 }

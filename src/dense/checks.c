@@ -285,7 +285,7 @@ clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gem
     struct trsm_check_task task = {runtime, variant};
     return clb_check_once(&CLB_DENSE_STATE(runtime)->systems[variant->precision],
                           "triangular systems are not the device's", trsm_check_open_and_check,
-                          &task);
+                          &task, sizeof task);
 }
 
 /* ---- panels of LU ---------------------------------------------------------------------------- */
@@ -433,7 +433,7 @@ static clb_status getf2_check_factor_random(struct clb_workspace *workspace,
 struct getf2_check_task {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
-    const struct clb_getf2 *like;
+    struct clb_getf2 like;
 };
 
 /* Sizes at the edges of strips, blocks and groups. The last is the largest: it has several groups
@@ -468,17 +468,21 @@ static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb
  * the device can't factor panels. */
 static clb_status getf2_check_open_and_check(void *argument)
 {
-    const struct getf2_check_task *task = argument;
-    const struct clb_getf2 *like = task->like;
+    struct getf2_check_task *task = argument;
+    struct clb_getf2 *like = &task->like;
     const struct getf2_check_size largest = {
         like->most_groups > 1 ? 2 * like->group + like->group / 3 : like->group,
         like->block + like->width + like->width / 2 + 1};
     const struct clb_workspace_limits limits = {
         .m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
     struct clb_workspace workspace;
-    clb_status status = clb_workspace_open(&workspace, task->runtime, task->variant, &limits);
+    clb_status status = clb_step_need(task->runtime, CLB_STEP_PANELS, task->variant->precision);
+    if (status == CLB_OK)
+        status = clb_workspace_open(&workspace, task->runtime, task->variant, &limits);
     if (status == CLB_OK) {
-        status = factor_sizes(&workspace, like, largest);
+        status = clb_getf2_get_program(like, &workspace);
+        if (status == CLB_OK)
+            status = factor_sizes(&workspace, like, largest);
         clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
     }
     return status == CLB_ERR_OPENCL ? CLB_ERR_BUILD : status;
@@ -487,9 +491,10 @@ static clb_status getf2_check_open_and_check(void *argument)
 clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_getf2 *like)
 {
-    struct getf2_check_task task = {runtime, variant, like};
+    struct getf2_check_task task = {runtime, variant, *like};
     return clb_check_once(&CLB_DENSE_STATE(runtime)->panels[variant->precision],
-                          "the device's panels are not used", getf2_check_open_and_check, &task);
+                          "the device's panels are not used", getf2_check_open_and_check, &task,
+                          sizeof task);
 }
 
 /* ---- diagonal blocks of Cholesky ------------------------------------------------------------- */
@@ -596,59 +601,78 @@ static clb_status potf2_check_run(const struct potf2_check_check *check, struct 
 #define SMALL ((size_t)5)
 
 struct potf2_check_task {
-    struct clb_potf2 *block;
-    struct clb_workspace *workspace;
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
 };
 
-static clb_status potf2_check_factor_random(const struct potf2_check_task *task, cl_mem mem,
-                                            void *host, size_t n)
+static clb_status potf2_check_factor_random(struct clb_potf2 *block,
+                                            struct clb_workspace *workspace, cl_mem mem, void *host,
+                                            size_t n)
 {
     struct potf2_check_check check = {
-        .precision = task->workspace->variant->precision, .n = n, .ld = n + 2};
+        .precision = workspace->variant->precision, .n = n, .ld = n + 2};
     check.bytes = check.ld * (2 * n + 1) * clb_precision_size(check.precision);
     check.before = host;
     check.after = (char *)host + check.bytes;
     potf2_check_fill(&check);
-    return potf2_check_run(&check, task->block, task->workspace, mem);
+    return potf2_check_run(&check, block, workspace, mem);
 }
 
 /* Every order that a block may have: there are few. */
-static clb_status factor_all(const struct potf2_check_task *task, cl_mem mem, void *host)
+static clb_status factor_all(struct clb_potf2 *block, struct clb_workspace *workspace, cl_mem mem,
+                             void *host)
 {
-    const struct clb_check_programs programs = {
-        "blocks 1", task->workspace->runtime, {task->block->program}};
+    const struct clb_check_programs programs = {"blocks 1", workspace->runtime, {block->program}};
     bool all = clb_check_tries_all(&programs);
-    size_t first = all ? 1 : SMALL, last = all ? task->block->most : SMALL;
+    size_t first = all ? 1 : SMALL, last = all ? block->most : SMALL;
     clb_status status = CLB_OK;
     for (size_t n = first; n <= last && status == CLB_OK; n++)
-        status = potf2_check_factor_random(task, mem, host, n);
+        status = potf2_check_factor_random(block, workspace, mem, host, n);
     if (all && status == CLB_OK)
         clb_check_note_passed(&programs);
     return status;
 }
 
-static clb_status allocate_and_factor(void *argument)
+static clb_status allocate_and_factor(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
-    const struct potf2_check_task *task = argument;
-    struct clb_workspace *workspace = task->workspace;
     struct clb_buffer *memory = NULL;
-    size_t n = task->block->most;
+    size_t n = block->most;
     size_t bytes = (n + 2) * (2 * n + 1) * clb_precision_size(workspace->variant->precision);
     void *host = calloc(2, bytes);
     if (host == NULL)
         return CLB_ERR_NOMEM;
     clb_status status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, bytes, &memory);
     if (status == CLB_OK)
-        status = factor_all(task, memory->mem, host);
+        status = factor_all(block, workspace, memory->mem, host);
     clb_buffer_end(workspace->runtime, memory, clb_workspace_finish(workspace));
     free(host);
     return status;
 }
 
-clb_status clb_potf2_check(struct clb_potf2 *block, struct clb_workspace *workspace)
+static clb_status potf2_check_open_and_check(void *argument)
 {
-    struct potf2_check_task task = {block, workspace};
-    return clb_check_once(
-        &CLB_DENSE_STATE(workspace->runtime)->blocks[workspace->variant->precision],
-        "the device's diagonal blocks are not used", allocate_and_factor, &task);
+    const struct potf2_check_task *task = argument;
+    const struct clb_workspace_limits limits = {0};
+    struct clb_workspace workspace;
+    struct clb_potf2 block;
+    clb_status status = clb_step_need(task->runtime, CLB_STEP_BLOCKS, task->variant->precision);
+    if (status == CLB_OK)
+        status = clb_workspace_open(&workspace, task->runtime, task->variant, &limits);
+    if (status != CLB_OK)
+        return status;
+    status = clb_potf2_prepare(&block, &workspace);
+    if (status == CLB_OK) {
+        status = allocate_and_factor(&block, &workspace);
+        clb_potf2_close(&block, &workspace, clb_workspace_finish(&workspace));
+    }
+    clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
+    return status;
+}
+
+clb_status clb_potf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct potf2_check_task task = {runtime, variant};
+    return clb_check_once(&CLB_DENSE_STATE(runtime)->blocks[variant->precision],
+                          "the device's diagonal blocks are not used", potf2_check_open_and_check,
+                          &task, sizeof task);
 }

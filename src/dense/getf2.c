@@ -37,10 +37,7 @@ static size_t slot_words(const struct clb_getf2 *panel, clb_precision precision)
 static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *workspace, bool warps)
 {
     clb_precision precision = workspace->variant->precision;
-    clb_status status = clb_step_need(workspace->runtime, CLB_STEP_PANELS, precision);
-    if (status != CLB_OK)
-        return status;
-    status = CLB_ERR_BUILD;
+    clb_status status = CLB_ERR_BUILD;
     for (int shuffle = warps ? 2 : 0; shuffle >= warps && status != CLB_OK; shuffle--) {
         char options[160];
         snprintf(options, sizeof options,
@@ -54,7 +51,7 @@ static clb_status getf2_build(struct clb_getf2 *panel, struct clb_workspace *wor
     return status;
 }
 
-static clb_status getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
+static void getf2_set_shape(struct clb_getf2 *panel, const struct clb_workspace *workspace)
 {
     bool progress = clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS);
     /* At most 64 registers for a row; PoCL takes many seconds to compile wide strips. */
@@ -65,7 +62,13 @@ static clb_status getf2_get_program(struct clb_getf2 *panel, struct clb_workspac
         panel->group = progress ? GROUP_NVIDIA : GROUP_OTHER;
     panel->group = clb_min(panel->group, workspace->runtime->device.max_group);
     panel->most_groups = progress ? workspace->runtime->device.units : 1;
-    return getf2_build(panel, workspace, progress);
+}
+
+clb_status clb_getf2_get_program(struct clb_getf2 *panel, struct clb_workspace *workspace)
+{
+    getf2_set_shape(panel, workspace);
+    return getf2_build(panel, workspace,
+                       clb_device_has(&workspace->runtime->device, CLB_QUIRK_GROUPS_PROGRESS));
 }
 
 /* Fill a buffer with zeros. In `exchange` no word may have a tag of this run; moves that a failed
@@ -119,7 +122,7 @@ clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *work
                              size_t cols)
 {
     *panel = (struct clb_getf2){.rows = rows, .cols = cols};
-    clb_status status = getf2_get_program(panel, workspace);
+    clb_status status = clb_getf2_get_program(panel, workspace);
     if (status == CLB_OK)
         status = getf2_get_memory(panel, workspace);
     if (status != CLB_OK)
@@ -130,15 +133,11 @@ clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *work
 clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                           size_t cols)
 {
-    clb_status status = clb_getf2_prepare(panel, workspace, rows, cols);
-    if (status != CLB_OK ||
-        clb_check_has_passed(
-            &CLB_DENSE_STATE(workspace->runtime)->panels[workspace->variant->precision]))
-        return status;
-    status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
-    if (status != CLB_OK)
-        clb_getf2_close(panel, workspace, true);
-    return status;
+    *panel = (struct clb_getf2){0};
+    getf2_set_shape(panel, workspace);
+    clb_status status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
+    *panel = (struct clb_getf2){0};
+    return status == CLB_OK ? clb_getf2_prepare(panel, workspace, rows, cols) : status;
 }
 
 void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, bool idle)

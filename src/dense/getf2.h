@@ -26,8 +26,11 @@ clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspa
 /* `idle`: no enqueued command is still running. */
 void clb_getf2_close(struct clb_getf2 *panel, struct clb_workspace *workspace, bool idle);
 
-/* clb_getf2_prepare: the same without the test panel. clb_getf2_check (checks.c): factor the
- * test panel, once for each precision. */
+/* clb_getf2_get_program: set the sizes of strips and groups, and the program. clb_getf2_prepare:
+ * the same as clb_getf2_open without the test panel. clb_getf2_check (checks.c): factor the test
+ * panel, once for each precision, with the sizes of `like`; see clb_check_once. */
+clb_status clb_getf2_get_program(struct clb_getf2 *panel,
+                                 struct clb_workspace *workspace) CLB_MUST_CHECK;
 clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                              size_t cols) CLB_MUST_CHECK;
 clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

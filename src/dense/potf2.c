@@ -13,9 +13,6 @@ static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspac
 {
     clb_precision precision = workspace->variant->precision;
     char options[120];
-    clb_status status = clb_step_need(workspace->runtime, CLB_STEP_BLOCKS, precision);
-    if (status != CLB_OK)
-        return status;
     block->most = ORDER;
     block->group = GROUP;
     while (block->group > workspace->runtime->device.max_group && block->group > block->most)
@@ -41,19 +38,22 @@ static clb_status potf2_get_memory(struct clb_potf2 *block, struct clb_workspace
                                block->state_host->host);
 }
 
-clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspace)
+clb_status clb_potf2_prepare(struct clb_potf2 *block, struct clb_workspace *workspace)
 {
     *block = (struct clb_potf2){0};
     clb_status status = potf2_get_program(block, workspace);
     if (status == CLB_OK)
         status = potf2_get_memory(block, workspace);
-    if (status == CLB_OK &&
-        !clb_check_has_passed(
-            &CLB_DENSE_STATE(workspace->runtime)->blocks[workspace->variant->precision]))
-        status = clb_potf2_check(block, workspace);
     if (status != CLB_OK)
         clb_potf2_close(block, workspace, clb_workspace_finish(workspace));
     return status;
+}
+
+clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspace)
+{
+    *block = (struct clb_potf2){0};
+    clb_status status = clb_potf2_check(workspace->runtime, workspace->variant);
+    return status == CLB_OK ? clb_potf2_prepare(block, workspace) : status;
 }
 
 void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle)

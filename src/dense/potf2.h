@@ -19,8 +19,12 @@ clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspa
 /* `idle`: no enqueued command is still running. */
 void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle);
 
-/* checks.c: factor a test block, once for each precision. */
-clb_status clb_potf2_check(struct clb_potf2 *block, struct clb_workspace *workspace) CLB_MUST_CHECK;
+/* clb_potf2_prepare: the same without the test block. clb_potf2_check (checks.c): factor the test
+ * block, once for each precision; see clb_check_once. */
+clb_status clb_potf2_prepare(struct clb_potf2 *block,
+                             struct clb_workspace *workspace) CLB_MUST_CHECK;
+clb_status clb_potf2_check(struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* Enqueue the factorisation in place of one triangle of a block of at most `most` rows; the other
  * triangle is neither read nor written. The block begins with column `first` of the matrix. */

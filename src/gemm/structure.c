@@ -694,7 +694,7 @@ clb_status clb_structure_check(struct clb_runtime *runtime, const struct clb_gem
     struct structure_state *state = structure_state_of(runtime, variant);
     struct structure_task task = {runtime, variant, &state->program};
     return clb_check_once(&state->check, "symmetric operands are not made on the device",
-                          build_and_check, &task);
+                          build_and_check, &task, sizeof task);
 }
 
 clb_status clb_structure_prepare(struct clb_runtime *runtime,

@@ -1,8 +1,8 @@
 /* check: kernels must compute known results on the device before they are used.
  *
- * A check runs once for each kernel and precision, in the first call that needs the kernel; other
- * callers wait for its result. Matrices are accessed as real numbers here: a complex element is two
- * of them. */
+ * A check runs once for each kernel and precision, for the first call that needs the kernel.
+ * Callers wait for its result as long as their patience lasts (clb_driver_set_patience). Matrices
+ * are accessed as real numbers here: a complex element is two of them. */
 #ifndef CLB_CHECK_H
 #define CLB_CHECK_H
 
@@ -14,7 +14,7 @@
 
 /* The result of a check. Objects belong to a device and begin with zeros. */
 struct clb_check {
-    atomic_bool done;
+    atomic_bool done, requested; /* requested: an attempt waits for the driver thread, or runs */
     clb_status status;
 };
 
@@ -27,11 +27,14 @@ typedef clb_status clb_check_task(void *argument);
  * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
  * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
  * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
- * is returned, and the next call runs the task again.
+ * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller's patience is
+ * over, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
+ * copy of the `size` bytes at `argument`.
  *
  * Checks run one at a time. A task may run other checks, but not itself. */
+#define CLB_CHECK_ARGUMENT 256 /* bytes, at most */
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
-                          void *argument) CLB_MUST_CHECK;
+                          const void *argument, size_t size) CLB_MUST_CHECK;
 
 /* Run a checking task now, on the driver thread. */
 clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;

@@ -5,43 +5,49 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- checks that run once -------------------------------------------------------------------- */
+
+/* Runs on the driver thread, because a driver may compile at the first launch of a kernel; between
+ * clb_load_begin and clb_load_end, because CPU devices load the shared libraries that they compile.
+ */
+static clb_status run_loading(clb_check_task *task, void *argument)
+{
+    clb_load_begin();
+    clb_status status = task(argument);
+    clb_load_end();
+    return status;
+}
 
 struct check_run {
     clb_check_task *task;
     void *argument;
 };
 
-/* Between clb_load_begin and clb_load_end, because CPU devices load the shared libraries that they
- * compile. */
-static clb_status run_loading(void *argument)
+static clb_status run_now(void *argument)
 {
     const struct check_run *run = argument;
-    clb_load_begin();
-    clb_status status = run->task(run->argument);
-    clb_load_end();
-    return status;
+    return run_loading(run->task, run->argument);
 }
 
-/* Runs on the driver thread, because a driver may compile at the first launch of a kernel. */
 clb_status clb_check_run(clb_check_task *task, void *argument)
 {
     struct check_run run = {task, argument};
-    return clb_driver_call(run_loading, &run);
+    return clb_driver_call(run_now, &run);
 }
 
 struct attempt {
     struct clb_check *check;
     const char *lost;
     clb_check_task *task;
-    void *argument;
+    _Alignas(max_align_t) char argument[CLB_CHECK_ARGUMENT];
 };
 
-static clb_status judge(const struct attempt *attempt)
+static clb_status judge(struct attempt *attempt)
 {
     struct clb_check *check = attempt->check;
-    clb_status status = attempt->task(attempt->argument);
+    clb_status status = run_loading(attempt->task, attempt->argument);
     if (status == CLB_ERR_BUILD || status == CLB_ERR_LAUNCH || status == CLB_ERR_UNSUPPORTED) {
         clb_log(CLB_LOG_WARN, "%s: %s", attempt->lost, clb_status_name(status));
         status = CLB_ERR_UNSUPPORTED;
@@ -50,6 +56,7 @@ static clb_status judge(const struct attempt *attempt)
         check->status = status;
         atomic_store_explicit(&check->done, true, memory_order_release);
     }
+    atomic_store(&check->requested, false);
     return status;
 }
 
@@ -57,7 +64,7 @@ static clb_status judge(const struct attempt *attempt)
  * first. */
 static clb_status attempt_once(void *argument)
 {
-    const struct attempt *attempt = argument;
+    struct attempt *attempt = argument;
     const struct clb_check *check = attempt->check;
     return atomic_load(&check->done) ? check->status : judge(attempt);
 }
@@ -68,12 +75,18 @@ bool clb_check_has_passed(struct clb_check *check)
 }
 
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
-                          void *argument)
+                          const void *argument, size_t size)
 {
-    struct attempt attempt = {check, lost, task, argument};
+    struct attempt attempt = {check, lost, task, {0}};
     if (atomic_load_explicit(&check->done, memory_order_acquire))
         return check->status;
-    return clb_check_run(attempt_once, &attempt);
+    if (atomic_exchange(&check->requested, true) && !clb_driver_may_wait())
+        return CLB_ERR_STARTING;
+    memcpy(attempt.argument, argument, size);
+    clb_status status = clb_driver_request(attempt_once, &attempt, sizeof attempt);
+    if (status != CLB_ERR_STARTING)
+        atomic_store(&check->requested, false);
+    return status;
 }
 
 /* ---- variants -------------------------------------------------------------------------------- */
@@ -219,7 +232,8 @@ clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision preci
     struct selection *selection = selection_of(runtime, precision);
     struct choice choice = {runtime, precision, selection};
     *variant = &selection->variant;
-    return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice);
+    return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice,
+                          sizeof choice);
 }
 
 struct skip_task {
@@ -242,5 +256,6 @@ clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_v
     if (!variant->family->has_skip)
         return CLB_OK;
     return clb_check_once(&selection_of(runtime, variant->precision)->skip_check,
-                          "triangular products are not the device's", build_and_check_skip, &task);
+                          "triangular products are not the device's", build_and_check_skip, &task,
+                          sizeof task);
 }

@@ -3,32 +3,41 @@
 #include "ocl.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <link.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 /* ---- the driver thread: starts the driver, builds programs and checks kernels ---------------- */
 
 /* These tasks need more stack than a thread of the program may have (PoCL's device query uses
  * 64 KiB, LLVM recurses), may compile for many seconds, and are those in which drivers install
- * signal handlers. The calling thread only waits, so signals can end the program meanwhile. One
- * thread, which lives as long as the process, runs one task after the other.
+ * signal handlers. The calling thread waits, as long as it may, so signals can end the program
+ * meanwhile. One thread, which lives as long as the process, runs one task after the other.
  *
  * A caller holds no lock while it waits: the task itself takes the locks that it needs. */
 #define STACK ((size_t)8 << 20)
 
-/* A task, on the stack of its caller, which waits until `done`. */
+#define SECONDS_BEFORE_TELLING 2
+
+/* A task. The caller waits until `done`; when it has `left`, the driver thread frees the task. */
 struct driver_task {
     clb_status (*run)(void *argument);
     void *argument;
     clb_status status;
-    bool done;
+    bool done, left;
     struct driver_task *next;
 };
 
@@ -36,8 +45,244 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows 
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
 static struct driver_task *first, *last; /* waiting tasks */
 static bool exists;
+static bool in_driver; /* the driver thread runs a task, and may be inside the driver */
+static bool starts;    /* the task is the driver's start */
+static bool closing;   /* the process ends: the driver thread must not enter the driver */
+static bool stopped;   /* and has not left it in time: its threads were stopped */
 
 static CLB_THREAD bool is_driver_thread;
+static CLB_THREAD double patience = INFINITY; /* until when this thread may wait for others */
+
+/* ---- threads of the process ------------------------------------------------------------------ */
+
+/* Ids of this process's threads. */
+static size_t list_threads(pid_t *ids, size_t capacity)
+{
+    size_t count = 0;
+    int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
+    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *entry; tasks != NULL && count < capacity;) {
+        entry = readdir(tasks);
+        if (entry == NULL)
+            break;
+        long id = strtol(entry->d_name, NULL, 10);
+        if (id > 0)
+            ids[count++] = (pid_t)id;
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    else if (fd >= 0)
+        close(fd);
+    return count;
+}
+
+/* True for a thread of the driver: it has inherited the signal mask of the host_state guard. A
+ * thread that the program has started meanwhile will not block these three signals, which programs
+ * hardly ever block. */
+static bool affinity_is_drivers(pid_t id)
+{
+    char path[64], line[128];
+    unsigned long long blocked = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%ld/status", (long)id);
+    FILE *file = clb_file_read(path);
+    bool known = false;
+    while (file != NULL && !known && fgets(line, sizeof line, file) != NULL)
+        known = sscanf(line, "SigBlk: %llx", &blocked) == 1;
+    if (file != NULL)
+        fclose(file);
+    return known && (blocked >> (SIGPROF - 1) & 1) != 0 && (blocked >> (SIGURG - 1) & 1) != 0 &&
+           (blocked >> (SIGWINCH - 1) & 1) != 0;
+}
+
+void clb_threads_note(struct clb_thread_list *before)
+{
+    before->count = list_threads(before->id, CLB_COUNT_OF(before->id));
+}
+
+/* ---- the end of the process ------------------------------------------------------------------
+ *
+ * Destructors of drivers and compilers must not run while the driver thread, or a thread of the
+ * driver that works for it, is inside them (seen with PoCL 3.1: "pure virtual method called"). So
+ * before they run, the driver thread stops at the next gate, where nothing is outstanding. */
+
+/* The longest that the end of the process waits: for a gate between programs and launches, and for
+ * the end of the driver's start, during which the dynamic linker is locked. */
+#define LONGEST_STEP_SECONDS  0.04
+#define LONGEST_START_SECONDS 10
+
+/* A compiler in this process takes longer. Then the driver's threads are stopped where they are, by
+ * a signal that they have not blocked, but not inside the C library or the dynamic linker, whose
+ * locks exit needs. */
+#define STOP_SIGNAL SIGSYS
+#define STOP_ROUNDS 40
+
+static struct {
+    struct clb_thread_list threads;
+    atomic_bool stopped[CLB_COUNT_OF(((struct clb_thread_list *)0)->id)];
+    atomic_size_t answers;
+    struct {
+        uintptr_t begin, end;
+    } system[16]; /* segments of the C library and the dynamic linker */
+    size_t segments;
+} stop;
+
+static int note_system(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    const char *slash = strrchr(info->dlpi_name, '/'), *name = slash != NULL ? slash + 1 : "";
+    (void)size;
+    (void)unused;
+    if (strncmp(name, "libc.so", 7) != 0 && strncmp(name, "ld-linux", 8) != 0 &&
+        strncmp(name, "libpthread", 10) != 0)
+        return 0;
+    for (size_t i = 0; i < info->dlpi_phnum && stop.segments < CLB_COUNT_OF(stop.system); i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        if (header->p_type != PT_LOAD || (header->p_flags & PF_X) == 0)
+            continue;
+        stop.system[stop.segments].begin = info->dlpi_addr + header->p_vaddr;
+        stop.system[stop.segments++].end = info->dlpi_addr + header->p_vaddr + header->p_memsz;
+    }
+    return 0;
+}
+
+/* True where the signal has interrupted code of the C library. */
+static bool is_in_system(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    uintptr_t at = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    uintptr_t at = (uintptr_t)context->uc_mcontext.pc;
+#else
+    uintptr_t at = 0;
+    (void)context;
+    return true;
+#endif
+    for (size_t i = 0; i < stop.segments; i++) {
+        if (at >= stop.system[i].begin && at < stop.system[i].end)
+            return true;
+    }
+    return false;
+}
+
+static void stop_here(int number, siginfo_t *info, void *context)
+{
+    const int error = errno, id = (int)syscall(SYS_gettid);
+    (void)number;
+    (void)info;
+    bool stops = !is_in_system(context);
+    for (size_t i = 0; i < stop.threads.count && stops; i++) {
+        if (stop.threads.id[i] == id)
+            atomic_store(&stop.stopped[i], true);
+    }
+    atomic_fetch_add(&stop.answers, 1);
+    while (stops)
+        syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
+    errno = error;
+}
+
+/* A thread that is in the C library in all rounds waits there for another one. */
+static void stop_threads(void)
+{
+    const struct sigaction action = {.sa_sigaction = stop_here,
+                                     .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction before;
+    size_t count = 0;
+    const int self = (int)syscall(SYS_gettid);
+    dl_iterate_phdr(note_system, NULL);
+    clb_threads_note(&stop.threads);
+    for (size_t i = 0; i < stop.threads.count; i++) {
+        if (stop.threads.id[i] != self && affinity_is_drivers(stop.threads.id[i]))
+            stop.threads.id[count++] = stop.threads.id[i];
+    }
+    stop.threads.count = count;
+    sigaction(STOP_SIGNAL, &action, &before);
+    for (int round = 0; round < STOP_ROUNDS; round++) {
+        size_t asked = 0;
+        atomic_store(&stop.answers, 0);
+        for (size_t i = 0; i < count; i++) {
+            if (!atomic_load(&stop.stopped[i]))
+                asked += syscall(SYS_tgkill, getpid(), stop.threads.id[i], STOP_SIGNAL) == 0;
+        }
+        for (int wait = 0; wait < 20 && atomic_load(&stop.answers) < asked; wait++)
+            usleep(250);
+        if (asked == 0)
+            break;
+    }
+    sigaction(STOP_SIGNAL, &before, NULL);
+}
+
+/* Called at exit, more than once. */
+static void driver_stop(void)
+{
+    const double begin = clb_now();
+    pthread_mutex_lock(&lock);
+    closing = exists;
+    while (closing && in_driver && !stopped) {
+        const struct timespec until =
+            clb_time_of(begin + (starts ? LONGEST_START_SECONDS : LONGEST_STEP_SECONDS));
+        if (pthread_cond_clockwait(&ended, &lock, CLOCK_MONOTONIC, &until) != 0)
+            break;
+    }
+    bool stops = closing && in_driver && !starts && !stopped;
+    stopped = stopped || stops;
+    pthread_mutex_unlock(&lock);
+    if (stops)
+        stop_threads();
+}
+
+void clb_driver_note_start(bool begins)
+{
+    pthread_mutex_lock(&lock);
+    starts = begins;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+}
+
+static void driver_stop_at_exit(void *unused)
+{
+    (void)unused;
+    driver_stop();
+}
+
+/* exit calls destructors in the order opposite to that of their registration, but first those of
+ * the thread's own objects: only these come before the destructors of a library that another thread
+ * is loading just now. For other threads that call exit, driver_stop is registered again after each
+ * task. A main thread may end without an exit; so later tasks make the driver thread go on. */
+extern int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *dso)
+    __attribute__((weak));
+extern void *__dso_handle;
+
+static void driver_watch_exit(void)
+{
+    static atomic_bool watched;
+    if (getpid() == (pid_t)syscall(SYS_gettid) && __cxa_thread_atexit_impl != NULL &&
+        !atomic_exchange(&watched, true))
+        __cxa_thread_atexit_impl(driver_stop_at_exit, NULL, &__dso_handle);
+}
+
+int clb_driver_leave(void)
+{
+    if (!is_driver_thread)
+        return 0;
+    pthread_mutex_lock(&lock);
+    in_driver = false;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+    return clb_load_suspend();
+}
+
+void clb_driver_enter(int loads)
+{
+    if (!is_driver_thread)
+        return;
+    clb_load_resume(loads);
+    pthread_mutex_lock(&lock);
+    while (closing)
+        pthread_cond_wait(&arrived, &lock);
+    in_driver = true;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 static void *run_tasks(void *unused)
 {
@@ -46,15 +291,24 @@ static void *run_tasks(void *unused)
     pthread_setname_np(pthread_self(), "clblas-shim");
     pthread_mutex_lock(&lock);
     for (;;) {
-        while (first == NULL)
+        while (first == NULL || closing)
             pthread_cond_wait(&arrived, &lock);
         struct driver_task *task = first;
         first = task->next;
+        in_driver = true;
         pthread_mutex_unlock(&lock);
         clb_signals_begin_task();
-        task->status = task->run(task->argument);
+        clb_status status = task->run(task->argument);
         clb_signals_end_task();
+        atexit(driver_stop); /* before the destructors of what the task has loaded */
         pthread_mutex_lock(&lock);
+        in_driver = false;
+        pthread_cond_broadcast(&ended);
+        if (task->left) {
+            free(task);
+            continue;
+        }
+        task->status = status;
         task->done = true;
         pthread_cond_broadcast(&ended);
     }
@@ -69,7 +323,7 @@ static void driver_forget_in_child(void)
     lock = unlocked;
     arrived = ended = unwaited;
     first = last = NULL;
-    exists = false;
+    exists = in_driver = starts = closing = stopped = false;
 }
 
 static void driver_watch_forks(void)
@@ -77,29 +331,114 @@ static void driver_watch_forks(void)
     clb_fork_on_child(driver_forget_in_child);
 }
 
-clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument)
+/* With the lock held: add a task for the driver thread, which is made for the first one. */
+static clb_status driver_add(struct driver_task *task)
+{
+    if (stopped || (!exists && clb_thread_start(STACK, run_tasks, NULL) != CLB_OK))
+        return CLB_ERR_NOMEM;
+    exists = true;
+    *(first == NULL ? &first : &last->next) = task;
+    last = task;
+    closing = false;
+    pthread_cond_signal(&arrived);
+    return CLB_OK;
+}
+
+/* Nothing that the program can see tells why its call takes seconds, so a terminal says it. */
+static void driver_tell(void)
+{
+    static atomic_bool told;
+    if (isatty(STDERR_FILENO) && !atomic_exchange(&told, true))
+        clb_complain("compiling kernels for the OpenCL device (once)...");
+}
+
+/* With the lock held: wait until the task is done or the thread's patience is over. */
+static clb_status driver_wait(const struct driver_task *task)
+{
+    double begin = clb_now();
+    bool tells = true;
+    while (!task->done && clb_now() < patience) {
+        double until = tells ? fmin(patience, begin + SECONDS_BEFORE_TELLING) : patience;
+        const struct timespec at = clb_time_of(until < INFINITY ? until : 0);
+        if (until < INFINITY)
+            pthread_cond_clockwait(&ended, &lock, CLOCK_MONOTONIC, &at);
+        else
+            pthread_cond_wait(&ended, &lock);
+        if (tells && !task->done && clb_now() >= begin + SECONDS_BEFORE_TELLING) {
+            pthread_mutex_unlock(&lock);
+            driver_tell();
+            pthread_mutex_lock(&lock);
+            tells = false;
+        }
+    }
+    return task->done ? task->status : CLB_ERR_STARTING;
+}
+
+static clb_status driver_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, driver_watch_forks);
+    driver_watch_exit();
+    return clb_signals_watch();
+}
+
+clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument)
+{
     struct driver_task task = {.run = run, .argument = argument};
     if (is_driver_thread)
         return run(argument);
-    pthread_once(&once, driver_watch_forks);
-    clb_status status = clb_signals_watch();
+    double mine = clb_driver_set_patience(INFINITY);
+    clb_status status = driver_prepare();
     pthread_mutex_lock(&lock);
-    if (status == CLB_OK && !exists) {
-        status = clb_thread_start(STACK, run_tasks, NULL);
-        exists = status == CLB_OK;
+    if (status == CLB_OK)
+        status = driver_add(&task);
+    if (status == CLB_OK)
+        status = driver_wait(&task);
+    pthread_mutex_unlock(&lock);
+    clb_driver_set_patience(mine);
+    return status;
+}
+
+clb_status clb_driver_request(clb_status (*run)(void *argument), const void *argument, size_t size)
+{
+    struct {
+        struct driver_task task;
+        _Alignas(max_align_t) char argument[];
+    } *request = calloc(1, sizeof *request + size);
+    if (request == NULL)
+        return CLB_ERR_NOMEM;
+    struct driver_task *task = &request->task;
+    memcpy(request->argument, argument, size);
+    *task = (struct driver_task){.run = run, .argument = request->argument};
+    clb_status status = is_driver_thread ? CLB_OK : driver_prepare();
+    if (is_driver_thread) {
+        status = run(task->argument);
+        free(request);
+        return status;
     }
-    if (status == CLB_OK) {
-        *(first == NULL ? &first : &last->next) = &task;
-        last = &task;
-        pthread_cond_signal(&arrived);
-        while (!task.done)
-            pthread_cond_wait(&ended, &lock);
-        status = task.status;
-    }
+    pthread_mutex_lock(&lock);
+    if (status == CLB_OK)
+        status = driver_add(task);
+    bool added = status == CLB_OK;
+    if (added)
+        status = driver_wait(task);
+    task->left = added && !task->done;
+    if (!task->left)
+        free(request);
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+double clb_driver_set_patience(double until)
+{
+    double before = patience;
+    patience = until;
+    return before;
+}
+
+bool clb_driver_may_wait(void)
+{
+    return patience == INFINITY || clb_now() < patience;
 }
 
 /* ---- limits: may a driver start, or compile, in this process? -------------------------------- */
@@ -248,50 +587,6 @@ const char *clb_limits_on_build(void)
  * 2026-11: n = 1024 in single precision at 0.5 of OpenBLAS's rate, at 0.9 with pinned workers).
  * PoCL can pin them itself, but to the machine's CPUs instead of the process's, and not when the
  * process has fewer. */
-/* Ids of this process's threads. */
-static size_t list_threads(pid_t *ids, size_t capacity)
-{
-    size_t count = 0;
-    int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
-    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
-    for (struct dirent *entry; tasks != NULL && count < capacity;) {
-        entry = readdir(tasks);
-        if (entry == NULL)
-            break;
-        long id = strtol(entry->d_name, NULL, 10);
-        if (id > 0)
-            ids[count++] = (pid_t)id;
-    }
-    if (tasks != NULL)
-        closedir(tasks);
-    else if (fd >= 0)
-        close(fd);
-    return count;
-}
-
-/* True for a thread of the driver: it has inherited the signal mask of the host_state guard. A
- * thread that the program has started meanwhile will not block these three signals, which programs
- * hardly ever block. */
-static bool affinity_is_drivers(pid_t id)
-{
-    char path[64], line[128];
-    unsigned long long blocked = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%ld/status", (long)id);
-    FILE *file = clb_file_read(path);
-    bool known = false;
-    while (file != NULL && !known && fgets(line, sizeof line, file) != NULL)
-        known = sscanf(line, "SigBlk: %llx", &blocked) == 1;
-    if (file != NULL)
-        fclose(file);
-    return known && (blocked >> (SIGPROF - 1) & 1) != 0 && (blocked >> (SIGURG - 1) & 1) != 0 &&
-           (blocked >> (SIGWINCH - 1) & 1) != 0;
-}
-
-void clb_threads_note(struct clb_thread_list *before)
-{
-    before->count = list_threads(before->id, CLB_COUNT_OF(before->id));
-}
-
 static bool affinity_contains(const struct clb_thread_list *list, pid_t id)
 {
     for (size_t i = 0; i < list->count; i++) {

@@ -232,6 +232,31 @@ const char *clb_limits_on_build(void);
  * or CLB_ERR_NOMEM when the thread can't be made. */
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
 
+/* Until when, by clb_now(), this thread may wait in clb_driver_request; INFINITY, the default: for
+ * ever. Returns the time before. */
+double clb_driver_set_patience(double until);
+/* False when that time has come. */
+bool clb_driver_may_wait(void);
+
+/* The same as clb_driver_call for a thread that may not wait for ever: CLB_ERR_STARTING when the
+ * task has not ended by then. It will be run all the same, so it gets a copy of the `size` bytes at
+ * `argument`, which must not refer to the caller's stack. */
+clb_status clb_driver_request(clb_status (*run)(void *argument), const void *argument,
+                              size_t size) CLB_MUST_CHECK;
+
+/* The driver thread calls this in a long task where it is outside the driver and nothing that it
+ * has enqueued is outstanding: there it stops when the process ends or forks. Does nothing on other
+ * threads. */
+int clb_driver_leave(void);
+void clb_driver_enter(int left);
+static inline void clb_driver_gate(void)
+{
+    clb_driver_enter(clb_driver_leave());
+}
+
+/* The driver thread calls this at the begin and end of the driver's start. */
+void clb_driver_note_start(bool begins);
+
 struct clb_thread_list {
     size_t count;
     int id[4096];
@@ -296,14 +321,16 @@ struct clb_runtime {
                                                      })))
 
 typedef enum clb_runtime_state {
-    CLB_RUNTIME_IDLE,       /* no call has needed a device yet */
-    CLB_RUNTIME_READY,      /* started */
-    CLB_RUNTIME_FAILED,     /* no usable device */
-    CLB_RUNTIME_ABANDONED,  /* this is a forked child of a process that had started */
-    CLB_RUNTIME_QUARANTINED /* the device failed too often */
+    CLB_RUNTIME_IDLE,        /* no call has needed a device yet */
+    CLB_RUNTIME_READY,       /* started */
+    CLB_RUNTIME_FAILED,      /* no usable device */
+    CLB_RUNTIME_ABANDONED,   /* this is a forked child of a process that had started */
+    CLB_RUNTIME_QUARANTINED, /* the device failed too often */
+    CLB_RUNTIME_STARTING     /* another thread starts it, and the caller may not wait */
 } clb_runtime_state;
 
-/* The runtime, started by the first caller. NULL when there is none: *state says why. */
+/* The runtime, started by the first caller. NULL when there is none: *state says why. The caller
+ * waits for the start as long as its patience lasts. */
 struct clb_runtime *clb_runtime_get(clb_runtime_state *state);
 
 /* The runtime if it has been started, otherwise NULL: for reports. */
@@ -512,6 +539,9 @@ cl_program clb_program_handle(const struct clb_program *program);
 
 /* The directory for compiled programs, tested to be writable, or NULL. Constant once found. */
 const char *clb_cache_directory(void);
+
+/* True when there is any entry. */
+bool clb_cache_has_entries(void);
 
 /* True while the file system below `directory` has room for a build (PoCL ends the process when
  * the disk fills while it compiles). */

@@ -198,11 +198,11 @@ static bool request(const char *step)
     struct clb_spawn_result result;
     clb_log(CLB_LOG_INFO, "helper for %s: %s", step, path);
     /* Nothing is loaded, and no driver installs handlers, while this thread waits. */
-    int nested = clb_load_suspend();
     clb_signals_end_task();
+    int left = clb_driver_leave();
     clb_status status = clb_spawn(path, arguments, PATIENCE, &result);
+    clb_driver_enter(left);
     clb_signals_begin_task();
-    clb_load_resume(nested);
     log_outcome(step, &result);
     if (status == CLB_OK && result.exit_status == CLB_PROBE_EXIT_NO_LOCK) {
         clb_log(CLB_LOG_INFO, "the cache can't be locked: kernels are built in this process");

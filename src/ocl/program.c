@@ -330,8 +330,11 @@ clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source 
     struct program_wanted wanted = {.runtime = runtime, .source = source, .options = options};
     clb_status status = CLB_OK;
     wanted.program = find(runtime, source, options);
-    if (wanted.program == NULL)
+    if (wanted.program == NULL) {
+        clb_driver_gate();
         status = clb_driver_call(add_wanted, &wanted);
+        clb_driver_gate();
+    }
     if (status == CLB_OK)
         status = wanted.program->status;
     *out = wanted.program;

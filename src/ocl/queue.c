@@ -326,6 +326,7 @@ clb_status clb_queue_finish(struct clb_queue *queue)
     queue->failed = queue->failed || queue->stuck || !have_all_run(queue);
     clb_status looked = queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
+    clb_driver_gate();
     return status != CLB_OK ? status : looked;
 }
 

@@ -110,6 +110,7 @@ static size_t list_devices(struct listed *list, size_t capacity)
     if (clb_cl.GetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
         return 0;
     for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS; p++) {
+        clb_driver_gate();
         cl_device_id ids[MAX_DEVICES];
         cl_uint found = 0;
         char name[128];
@@ -122,6 +123,7 @@ static size_t list_devices(struct listed *list, size_t capacity)
         if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &found) !=
             CL_SUCCESS)
             continue;
+        clb_driver_gate();
         for (cl_uint d = 0; d < found && d < MAX_DEVICES && count < capacity; d++) {
             cl_bool available = CL_FALSE, compiler = CL_FALSE;
             DEVICE_NUMBER(ids[d], CL_DEVICE_AVAILABLE, available);
@@ -235,15 +237,13 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
 /* After so many consecutive calls that failed on the device, all calls go to the next BLAS. */
 #define FAILURES_BEFORE_QUARANTINE 3
 
-enum { STARTING = CLB_RUNTIME_QUARANTINED + 1 };
-
 static struct clb_runtime runtime;
 static _Atomic int state = CLB_RUNTIME_IDLE;
 
 static void abandon_in_child(void)
 {
     int now = atomic_load(&state);
-    if (now == CLB_RUNTIME_READY || now == STARTING || now == CLB_RUNTIME_QUARANTINED)
+    if (now == CLB_RUNTIME_READY || now == CLB_RUNTIME_STARTING || now == CLB_RUNTIME_QUARANTINED)
         atomic_store(&state, CLB_RUNTIME_ABANDONED);
 }
 
@@ -273,10 +273,12 @@ static clb_status start(const struct clb_config *config)
     clb_status status = clb_probe_meet_drivers(driver, sizeof driver);
     if (status == CLB_OK)
         status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
+    clb_driver_gate();
     if (status == CLB_OK)
         status = clb_device_select(config->device, &runtime.device);
     if (status != CLB_OK)
         return status;
+    clb_driver_gate();
     cl_int error;
     runtime.context = clb_cl.CreateContext(
         (cl_context_properties[]){CL_CONTEXT_PLATFORM,
@@ -301,11 +303,11 @@ static clb_status start_once(void *unused)
 {
     static struct clb_thread_list threads;
     (void)unused;
-    if (atomic_load(&state) != CLB_RUNTIME_IDLE)
+    if (atomic_load(&state) != CLB_RUNTIME_STARTING)
         return CLB_OK;
     char *environment = clb_pocl_save_environment();
     double begin = clb_now();
-    atomic_store(&state, STARTING);
+    clb_driver_note_start(true);
     clb_load_begin();
     clb_threads_note(&threads);
     clb_status status = start(clb_config_get());
@@ -313,6 +315,7 @@ static clb_status start_once(void *unused)
     if (status == CLB_OK)
         clb_threads_pin(&runtime.device, &threads);
     clb_load_end();
+    clb_driver_note_start(false);
     atomic_store(&state, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
     clb_log(CLB_LOG_INFO, "device start: %s, %.0f ms", clb_status_name(status),
             1e3 * (clb_now() - begin));
@@ -322,11 +325,14 @@ static clb_status start_once(void *unused)
 struct clb_runtime *clb_runtime_get(clb_runtime_state *why)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);
-    if (now == CLB_RUNTIME_IDLE || now == STARTING) {
+    if (now == CLB_RUNTIME_IDLE || (now == CLB_RUNTIME_STARTING && clb_driver_may_wait())) {
         static pthread_once_t watching = PTHREAD_ONCE_INIT;
         pthread_once(&watching, runtime_watch_forks);
-        if (clb_driver_call(start_once, NULL) != CLB_OK && atomic_load(&state) == CLB_RUNTIME_IDLE)
-            atomic_store(&state, CLB_RUNTIME_FAILED); /* the driver thread can't be made */
+        int idle = CLB_RUNTIME_IDLE, starting = CLB_RUNTIME_STARTING;
+        atomic_compare_exchange_strong(&state, &idle, starting);
+        /* Not even the driver thread may be had. */
+        if (clb_driver_request(start_once, NULL, 0) == CLB_ERR_NOMEM)
+            atomic_compare_exchange_strong(&state, &starting, CLB_RUNTIME_FAILED);
         now = atomic_load(&state);
     }
     *why = (clb_runtime_state)now;

@@ -1,11 +1,13 @@
 /* The part of routing that is the same for all routines: min_work, policy, outcome, statistics,
  * log.
  */
+#include "dense/dense.h"
 #include "run.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
  * same routine and sizes: that call is declined without deciding or counting again. Only a value is
@@ -127,6 +129,7 @@ static double work_threshold(const char *routine)
 
 static double thresholds[CLB_ROUTINES];
 static double lowest[CLB_WORKS];
+static size_t cpus; /* of the system */
 
 static const char *routine_name(size_t index)
 {
@@ -139,6 +142,7 @@ static void configure(void)
     clb_config_check_names(routine_name);
     clb_stats_configure();
     clb_report_configure();
+    cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
     for (int w = 0; w < CLB_WORKS; w++)
         lowest[w] = clb_tuning_lowest_threshold((clb_work)w);
     for (int r = 0; r < CLB_ROUTINES; r++)
@@ -211,10 +215,21 @@ static clb_reason reason_of_state(clb_runtime_state state)
         return CLB_REASON_FORKED;
     case CLB_RUNTIME_QUARANTINED:
         return CLB_REASON_QUARANTINED;
+    case CLB_RUNTIME_STARTING:
+        return CLB_REASON_STARTING;
     default:
         return CLB_REASON_NODEVICE;
     }
 }
+
+/* What decides about a call on the device. */
+struct question {
+    clb_routine routine;
+    const struct clb_ops *ops;
+    double work;
+    size_t smallest;
+    bool optimised; /* the next library is */
+};
 
 static size_t smallest_of(const struct clb_run *run)
 {
@@ -231,23 +246,22 @@ static size_t smallest_of(const struct clb_run *run)
 }
 
 /* The checks that need the device. The table's threshold applies unless the user has set one. */
-static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_run *run,
-                                   double work, const struct clb_gemm_variant **variant)
+static clb_reason decide_on_device(struct clb_runtime *runtime, const struct question *question,
+                                   const struct clb_gemm_variant **variant)
 {
-    clb_precision precision = clb_routines[run->call->symbol->routine].precision;
+    clb_precision precision = clb_routines[question->routine].precision;
     struct clb_gemm_tuning tuning;
     if (clb_precision_real_size(precision) == sizeof(double) && !runtime->device.fp64)
         return CLB_REASON_NOFP64;
-    if (clb_run_is_auto(run)) {
+    if (thresholds[question->routine] < 0) {
         if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
             CLB_OK)
             return CLB_REASON_NODEVICE;
-        double edge =
-            clb_tuning_offload(&runtime->device, precision, &tuning,
-                               clb_routine_work(run->call->symbol->routine), run->host->optimised);
-        if (work < cube(edge))
+        double edge = clb_tuning_offload(&runtime->device, precision, &tuning,
+                                         clb_routine_work(question->routine), question->optimised);
+        if (question->work < cube(edge))
             return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
-        if (smallest_of(run) < tuning.smallest)
+        if (question->smallest < tuning.smallest)
             return CLB_REASON_COST;
     }
     switch (clb_gemm_variant_get(runtime, precision, variant)) {
@@ -257,10 +271,72 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb
         return CLB_REASON_NOMEMORY;
     case CLB_ERR_UNSUPPORTED:
         return CLB_REASON_QUARANTINED;
+    case CLB_ERR_STARTING:
+        return CLB_REASON_STARTING;
     default:
         return CLB_REASON_NODEVICE;
     }
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
+}
+
+/* ---- waiting for the device ------------------------------------------------------------------ */
+
+static double count_flops(const struct clb_run *run, double work)
+{
+    bool counts = run->m > 0 && run->n > 0 && run->k > 0;
+    return counts ? work * (clb_precision_parts(run->precision) == 2 ? 8 : 2) : 0;
+}
+
+/* Until when a call may wait for the device's start, programs and checks. */
+static double patience_of(const struct clb_run *run, double work)
+{
+    const struct clb_config *config = clb_config_get();
+    const struct clb_runtime *runtime = clb_runtime_peek();
+    struct clb_wait wait = {.flops = count_flops(run, work),
+                            .precision = run->precision,
+                            .optimised = run->host->optimised,
+                            .cpus = cpus,
+                            .device = runtime != NULL ? &runtime->device : NULL,
+                            .compiled = true};
+    if (config->mode != CLB_MODE_AUTO || !clb_run_is_auto(run) || config->kernel != NULL ||
+        config->reproducible)
+        return INFINITY;
+    double seconds = clb_tuning_patience(&wait);
+    if (seconds > 0 && !clb_cache_has_entries()) {
+        wait.compiled = false;
+        seconds = clb_tuning_patience(&wait);
+    }
+    return seconds > 0 ? clb_now() + seconds : 0;
+}
+
+/* Runs on the driver thread. What it leaves out is requested by the next call. */
+static clb_status prepare(void *argument)
+{
+    const struct question *question = argument;
+    const struct clb_gemm_variant *variant;
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (runtime == NULL || decide_on_device(runtime, question, &variant) != CLB_REASONS)
+        return CLB_OK;
+    switch (question->ops->main) {
+    case CLB_HOST_GEMM:
+    case CLB_HOST_LEVEL3:
+        return CLB_OK;
+    case CLB_HOST_TRMM:
+        return clb_skip_prepare(runtime, variant);
+    default:
+        return clb_workspace_prepare(runtime, variant);
+    }
+}
+
+/* Get all ready, behind the program's back, that a later call of this routine will need first. */
+static void request_preparation(const struct question *question)
+{
+    static atomic_bool requested[CLB_ROUTINES];
+    clb_driver_set_patience(0);
+    if (!atomic_exchange(&requested[question->routine], true) &&
+        clb_driver_request(prepare, question, sizeof *question) == CLB_ERR_NOMEM)
+        atomic_store(&requested[question->routine], false);
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -382,6 +458,8 @@ static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *r
         return run->declined;
     if (status == CLB_ERR_NOMEM && run->written == 0)
         return CLB_REASON_NOMEMORY;
+    if (status == CLB_ERR_STARTING && run->written == 0)
+        return CLB_REASON_STARTING;
     if (status == CLB_ERR_UNSUPPORTED && run->parts == 0)
         return CLB_REASON_COST;
     if (status == CLB_OK || status == CLB_ERR_OPENCL || status == CLB_ERR_LAUNCH)
@@ -393,19 +471,28 @@ static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *r
 static struct outcome run_on_device(struct clb_run *run, double work)
 {
     struct outcome outcome = {.reason = CLB_REASON_NODEVICE};
+    const struct question question = {.routine = run->call->symbol->routine,
+                                      .ops = run->ops,
+                                      .work = work,
+                                      .smallest = smallest_of(run),
+                                      .optimised = run->host->optimised};
     const struct clb_gemm_variant *variant;
     struct clb_host_state host_state;
     clb_runtime_state state;
     clb_host_state_save(&host_state);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
+    const double patience = clb_driver_set_patience(patience_of(run, work));
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (runtime == NULL) {
-        decline_all();
+        if (state != CLB_RUNTIME_STARTING)
+            decline_all();
         outcome.reason = reason_of_state(state);
     } else {
-        outcome.reason = decide_on_device(runtime, run, work, &variant);
+        outcome.reason = decide_on_device(runtime, &question, &variant);
     }
+    if (outcome.reason == CLB_REASON_STARTING)
+        request_preparation(&question);
     if (outcome.reason == CLB_REASONS && !is_host_complete(run)) {
         clb_log(CLB_LOG_INFO, "%s: there is no library of its integer width to finish it",
                 run->call->symbol->next.name);
@@ -424,6 +511,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         if (clb_trace_wanted())
             clb_trace_since(run->call->symbol->next.name, begin);
     }
+    clb_driver_set_patience(patience);
     clb_thread_inside = before;
     clb_host_state_restore(&host_state);
     return outcome;
@@ -503,8 +591,7 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
     if (is_declined_already(&run))
         return false;
     double work = clb_work_of(routine->row, (double)run.m, (double)run.n, (double)run.k);
-    bool counts = run.m > 0 && run.n > 0 && run.k > 0;
-    double flops = counts ? work * (clb_precision_parts(run.precision) == 2 ? 8 : 2) : 0;
+    double flops = count_flops(&run, work);
     struct outcome outcome = {.reason = decide_early(&run, work)};
     if (outcome.reason == CLB_REASONS) {
         if (host == NULL) {

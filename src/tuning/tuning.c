@@ -11,7 +11,7 @@
 /* A device has the first class that it fits, and rows of the classes behind that which it fits are
  * used for what the first one has no row for. */
 typedef enum device_class {
-#define CLB_CLASS(name, kind, vendor, bytes) CLASS_##name,
+#define CLB_CLASS(name, kind, vendor, bytes, rate) CLASS_##name,
 #include "classes.def"
 #undef CLB_CLASS
     CLASSES
@@ -23,13 +23,14 @@ static const struct {
     bool any_vendor;
     clb_vendor vendor;
     cl_uint vector_bytes;
+    double rate;
 } classes[CLASSES] = {
 #define KIND_CPU       CL_DEVICE_TYPE_CPU
 #define KIND_GPU       CL_DEVICE_TYPE_GPU
 #define KIND_ANY       CL_DEVICE_TYPE_ALL
 #define CLB_VENDOR_ANY CLB_VENDOR_OTHER
-#define CLB_CLASS(name, kind, vendor, bytes)                                                       \
-    {#name, KIND_##kind, CLB_VENDOR_##vendor == CLB_VENDOR_ANY, CLB_VENDOR_##vendor, bytes},
+#define CLB_CLASS(name, kind, vendor, bytes, rate)                                                 \
+    {#name, KIND_##kind, CLB_VENDOR_##vendor == CLB_VENDOR_ANY, CLB_VENDOR_##vendor, bytes, rate},
 #include "classes.def"
 #undef CLB_CLASS
 #undef CLB_VENDOR_ANY
@@ -265,12 +266,41 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
     return CLB_ERR_UNSUPPORTED;
 }
 
-const char *clb_tuning_class(const struct clb_device *device)
+/* The last class fits any device. */
+static device_class first_class(const struct clb_device *device)
 {
     device_class class = 0;
-    while (!has_class(device, class)) /* the last class fits any device */
+    while (!has_class(device, class))
         class ++;
-    return classes[class].name;
+    return class;
+}
+
+const char *clb_tuning_class(const struct clb_device *device)
+{
+    return classes[first_class(device)].name;
+}
+
+/* GFLOP/s of products in D: of the reference library, of a core with an optimised one; S twice. */
+#define RATE_PLAIN     3
+#define RATE_OPTIMISED 60
+
+/* Seconds until kernels are ready that the cache has, or not (PoCL 3.1, 2 CPUs, 2026-11: 0.2 and
+ * 12). */
+#define SECONDS_TO_LOAD    0.5
+#define SECONDS_TO_COMPILE 15
+
+double clb_tuning_patience(const struct clb_wait *wait)
+{
+    double cpus = (double)wait->cpus;
+    double gflops = 1e-9 * wait->flops;
+    double next = wait->optimised ? RATE_OPTIMISED * cpus : RATE_PLAIN;
+    double device = wait->device != NULL
+                        ? classes[first_class(wait->device)].rate * (double)wait->device->units
+                        : classes[CLASS_CPU_ANY].rate * cpus;
+    if (clb_precision_real_size(wait->precision) == sizeof(float))
+        gflops /= 2;
+    double left = gflops / next / 2 - gflops / device;
+    return left > (wait->compiled ? SECONDS_TO_LOAD : SECONDS_TO_COMPILE) ? left : 0;
 }
 
 double clb_tuning_offload(const struct clb_device *device, clb_precision precision,

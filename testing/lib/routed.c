@@ -122,6 +122,7 @@ void routed_set_up(const char *mode, const char *params)
     setenv("CLBLAS_SHIM", mode, 1);
     setenv("CLBLAS_SHIM_PARAMS", params, 0);
     setenv("CLBLAS_SHIM_STATS", "/dev/null", 0);
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 0); /* the first call waits for the device */
     setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
     fake_cl_install();
 }

@@ -539,7 +539,7 @@ static void *load_slowly(void *argument)
     clb_load_begin();
     clb_load_begin(); /* loading may make something else load */
     atomic_store(&load->begun, true);
-    usleep(100000);
+    usleep(20000);
     while (load->endless && !atomic_load(&load->stop))
         usleep(1000);
     clb_load_end();

@@ -2,8 +2,8 @@
 import json
 import sys
 
-REASONS = set("off small cost quick invalid query nodevice nofp64 nomemory quarantined forked width "
-              "reentrant busy dry-run".split())
+REASONS = set("off small cost quick invalid query nodevice nofp64 nomemory quarantined forked "
+              "reentrant starting dry-run".split())
 TOP = {"version", "device", "next", "routines"}
 ROUTINE = {"calls", "device", "next", "recovered", "flops", "flops_device", "seconds_device",
            "seconds_next", "kernels", "declined"}

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -462,6 +463,45 @@ static void rules(void *unused)
     refuse(clb_cl.ReleaseCommandQueue(queue), CL_SUCCESS, "a queue");
 }
 
+/* ---- the driver thread ----------------------------------------------------------------------- */
+
+struct errand {
+    double seconds;
+    atomic_int *count;
+};
+
+static clb_status take_a_while(void *argument)
+{
+    const struct errand *errand = argument;
+    usleep((useconds_t)(1e6 * errand->seconds));
+    atomic_fetch_add(errand->count, 1);
+    return CLB_ERR_RANGE;
+}
+
+/* A thread without patience leaves, one with some waits so long; the task is run to its end in any
+ * case, with its own copy of the argument. */
+static void impatient(void *unused)
+{
+    static atomic_int count;
+    struct errand errand = {0.2, &count};
+    double begin = clb_now();
+    (void)unused;
+    expect(clb_driver_set_patience(0) == INFINITY, "threads wait for ever");
+    expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_STARTING, "no wait");
+    clb_driver_set_patience(clb_now() + 0.05);
+    expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_STARTING, "a wait");
+    double left = clb_now() - begin;
+    errand = (struct errand){0, NULL};
+    expect(left >= 0.05 && left < 0.2, "left after %g s", left);
+    errand = (struct errand){0, &count};
+    clb_driver_set_patience(clb_now() + 30);
+    expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_RANGE, "the status");
+    expect(atomic_load(&count) == 3, "%d of 3 tasks", atomic_load(&count));
+    clb_driver_set_patience(0);
+    expect(clb_driver_call(take_a_while, &errand) == CLB_ERR_RANGE, "a call always waits");
+    expect(clb_driver_set_patience(INFINITY) == 0, "and leaves the patience as it was");
+}
+
 int main(void)
 {
     seed = tap_seed();
@@ -482,6 +522,7 @@ int main(void)
     tap_child("a buffer takes at most an eighth more", 30, rounding, NULL);
     tap_child("failing creation, in place", 30, failing_creation, NULL);
     tap_child("failing creation, own memory", 30, failing_creation, &seed);
+    tap_child("tasks of the driver thread for threads that don't wait", 60, impatient, NULL);
     tap_child("the fake OpenCL keeps the rules", 30, rules, NULL);
     test_choices();
     return tap_done();

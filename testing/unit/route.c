@@ -187,6 +187,72 @@ static void reason_dry_run(void *unused)
     expect_sums("dgemm_");
 }
 
+/* In `auto` no call waits for the device: not for a driver that takes its time to start, or to
+ * compile. */
+static atomic_int held_function = FAKE_GetPlatformIDs;
+
+static void hold(fake_function function)
+{
+    while ((int)function == atomic_load(&held_function))
+        usleep(1000);
+}
+
+/* A call that the tables give to the device. */
+static bool run_worthy(void)
+{
+    return run_one(0, CLB_D, 1500, 1500, 64);
+}
+
+static void reason_starting(void *unused)
+{
+    double begin = clb_now();
+    (void)unused;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    set_up("auto");
+    fake_cl.enter = hold;
+    run_one(0, CLB_D, 3, 3, 3);
+    expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started for a small call");
+    for (int i = 0; i < 4; i++) {
+        expect(!run_worthy(), "taken before the device is ready");
+        usleep(20000);
+        if (i == 1) /* it starts, but the programs can't be built */
+            atomic_store(&held_function, FAKE_BuildProgram);
+    }
+    expect(clb_now() - begin < 20, "a call waited");
+    expect(reported("dgemm_", "starting") == 4, "not declined as starting");
+    atomic_store(&held_function, -1);
+    int declined = 4;
+    while (!run_worthy() && declined++ < 300)
+        usleep(100000);
+    expect(reported("dgemm_", "device") == 1 && reported("dgemm_", "starting") == declined,
+           "no call reaches the device that is ready");
+    expect_sums("dgemm_");
+}
+
+/* A mode, threshold or family that the user has set, and CLBLAS_SHIM_REPRODUCIBLE, wait. */
+static void waits(void *variable)
+{
+    char *name = variable, *value = strchr(name, '=');
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    (void)putenv(name);
+    set_up(strncmp(name, "CLBLAS_SHIM=", (size_t)(value - name) + 1) == 0 ? value + 1 : "auto");
+    run_worthy();
+    expect(reported("dgemm_", "starting") == 0 &&
+               reported("dgemm_", "device") + reported("dgemm_", "dry-run") == 1,
+           "the first call did not wait");
+}
+
+static void test_waits(void)
+{
+    static char variables[][40] = {"CLBLAS_SHIM=always",        "CLBLAS_SHIM=dry-run",
+                                   "CLBLAS_SHIM_THRESHOLD=300", "CLBLAS_SHIM_THRESHOLD_DGEMM=300",
+                                   "CLBLAS_SHIM_KERNEL=cpu",    "CLBLAS_SHIM_REPRODUCIBLE=1"};
+    for (size_t i = 0; i < CLB_COUNT_OF(variables); i++)
+        tap_child(variables[i], 60, waits, variables[i]);
+}
+
 static void in_forked_child(void *device_expected)
 {
     expect(reported("dgemm_", "calls") == 0, "counted before the first call of a child");
@@ -556,6 +622,7 @@ int main(void)
         {"invalid", reason_invalid, NULL},
         {"quarantined", reason_quarantined, NULL},
         {"dry-run", reason_dry_run, NULL},
+        {"starting", reason_starting, NULL},
         {"forked", reason_forked, NULL},
         {"reentrant", reason_reentrant, NULL},
         {"calls that the next library makes", next_is_not_inside, NULL},
@@ -575,6 +642,7 @@ int main(void)
     setenv("CLBLAS_SHIM_KERNEL", "portable", 1);
     routed_test_failures(&complex_family, failing + 2, 2, &seed, call_complex);
     unsetenv("CLBLAS_SHIM_KERNEL");
+    test_waits();
     test_reports();
     return tap_done();
 }

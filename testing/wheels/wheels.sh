@@ -84,7 +84,7 @@ under()
     shift
     case $mode in
     none) timeout -k 5 300 "$@" ;;
-    *) timeout -k 5 300 env LD_PRELOAD="$shim" CLBLAS_SHIM=$mode "$@" ;;
+    *) timeout -k 5 300 env LD_PRELOAD="$shim" CLBLAS_SHIM=$mode CLBLAS_SHIM_REPRODUCIBLE=1 "$@" ;;
     esac
 }
 
