@@ -126,6 +126,15 @@ static bool parse_threshold(struct clb_config *config, const char *value)
     return true;
 }
 
+static bool parse_verify(struct clb_config *config, const char *value)
+{
+    double number;
+    if (!clb_parse_number(value, strlen(value), &number) || number > 1)
+        return false;
+    config->verify = number;
+    return true;
+}
+
 static bool parse_memory(struct clb_config *config, const char *value)
 {
     double number;
@@ -170,6 +179,7 @@ void clb_config_parse(struct clb_config *config, const char *(*lookup)(const cha
 {
     *config = (struct clb_config){.mode = CLB_MODE_AUTO,
                                   .threshold = -1,
+                                  .verify = -1,
                                   .memory = {.percent = 80},
                                   .math = CLB_MATH_DEFAULT,
                                   .log = CLB_LOG_ERROR};

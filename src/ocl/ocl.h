@@ -339,6 +339,9 @@ const struct clb_runtime *clb_runtime_peek(void);
 /* Report the outcome of a call that used the device. Repeated failures quarantine the device. */
 void clb_runtime_report(struct clb_runtime *runtime, bool succeeded);
 
+/* Never use the device again in this process: its result was wrong. */
+void clb_runtime_quarantine(struct clb_runtime *runtime);
+
 /* ---- memory.c: pooled buffers under one allowance -------------------------------------------- */
 
 typedef enum clb_memory_kind {

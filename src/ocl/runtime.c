@@ -350,6 +350,20 @@ const struct clb_runtime *clb_runtime_peek(void)
     return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED ? &runtime : NULL;
 }
 
+/* True for the first caller. */
+static bool quarantine(void)
+{
+    int ready = CLB_RUNTIME_READY;
+    return atomic_compare_exchange_strong(&state, &ready, CLB_RUNTIME_QUARANTINED);
+}
+
+void clb_runtime_quarantine(struct clb_runtime *used)
+{
+    if (quarantine())
+        clb_log(CLB_LOG_ERROR, "%s has computed a wrong result, it is not used any more",
+                used->device.name);
+}
+
 void clb_runtime_report(struct clb_runtime *used, bool succeeded)
 {
     if (succeeded) {
@@ -359,8 +373,7 @@ void clb_runtime_report(struct clb_runtime *used, bool succeeded)
     }
     if (atomic_fetch_add(&used->failures, 1) + 1 < FAILURES_BEFORE_QUARANTINE)
         return;
-    int ready = CLB_RUNTIME_READY;
-    if (atomic_compare_exchange_strong(&state, &ready, CLB_RUNTIME_QUARANTINED))
+    if (quarantine())
         clb_log(CLB_LOG_ERROR, "%s failed %d calls in a row, it is not used any more",
                 used->device.name, FAILURES_BEFORE_QUARANTINE);
 }

@@ -41,6 +41,7 @@ static bool potrf_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_potrf_ops = {.run = potrf_run,
                                       .complete = potrf_complete,
+                                      .verify = CLB_VERIFY_POTRF,
                                       .main = CLB_HOST_POTRF,
                                       .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM};
 
@@ -83,8 +84,10 @@ static bool potrs_complete(struct clb_run *run, clb_status status)
     return next_used;
 }
 
-const struct clb_ops clb_potrs_ops = {
-    .run = potrs_run, .complete = potrs_complete, .main = CLB_HOST_POTRS};
+const struct clb_ops clb_potrs_ops = {.run = potrs_run,
+                                      .complete = potrs_complete,
+                                      .main = CLB_HOST_POTRS,
+                                      .verify = CLB_VERIFY_POTRS};
 
 /* ---- xPOSV: A = U^H*U or L*L^H, then A*X = B unless a pivot is not positive ------------------ */
 
@@ -118,6 +121,7 @@ static bool posv_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_posv_ops = {.run = posv_run,
                                      .complete = posv_complete,
+                                     .verify = CLB_VERIFY_POSV,
                                      .main = CLB_HOST_POTRF,
                                      .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM |
                                               1U << CLB_HOST_POTRS,
@@ -164,6 +168,9 @@ static bool inverse_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-const struct clb_ops clb_trtri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE};
-const struct clb_ops clb_lauum_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE};
-const struct clb_ops clb_potri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE};
+const struct clb_ops clb_trtri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE,
+                                      .verify = CLB_VERIFY_TRTRI};
+const struct clb_ops clb_lauum_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE,
+                                      .verify = CLB_VERIFY_LAUUM};
+const struct clb_ops clb_potri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE,
+                                      .verify = CLB_VERIFY_POTRI};

@@ -47,8 +47,10 @@ static bool gemm_complete(struct clb_run *run, clb_status status)
     return clb_run_complete_parts(run, status, gemm_compute);
 }
 
-const struct clb_ops clb_gemm_ops = {
-    .run = gemm_run, .complete = gemm_complete, .main = CLB_HOST_GEMM};
+const struct clb_ops clb_gemm_ops = {.run = gemm_run,
+                                     .complete = gemm_complete,
+                                     .main = CLB_HOST_GEMM,
+                                     .verify = CLB_VERIFY_PRODUCT};
 
 /* ---- xTRSM, and xTRMM with the same arguments ------------------------------------------------ */
 
@@ -124,10 +126,14 @@ static bool triangle_complete(struct clb_run *run, clb_status status)
     return clb_run_complete_parts(run, status, triangle_compute);
 }
 
-const struct clb_ops clb_trsm_ops = {
-    .run = trsm_run, .complete = triangle_complete, .main = CLB_HOST_TRSM};
-const struct clb_ops clb_trmm_ops = {
-    .run = trmm_run, .complete = triangle_complete, .main = CLB_HOST_TRMM};
+const struct clb_ops clb_trsm_ops = {.run = trsm_run,
+                                     .complete = triangle_complete,
+                                     .main = CLB_HOST_TRSM,
+                                     .verify = CLB_VERIFY_TRSM};
+const struct clb_ops clb_trmm_ops = {.run = trmm_run,
+                                     .complete = triangle_complete,
+                                     .main = CLB_HOST_TRMM,
+                                     .verify = CLB_VERIFY_PRODUCT};
 
 /* ---- the others: what a routine is ----------------------------------------------------------- */
 
@@ -501,6 +507,7 @@ static bool level3_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_level3_ops = {.run = level3_run,
                                        .complete = level3_complete,
                                        .main = CLB_HOST_LEVEL3,
+                                       .verify = CLB_VERIFY_PRODUCT,
                                        .needs = 1U << CLB_HOST_GEMM};
 
 int clb_route_compose_gemmtr(struct clb_call *call, struct clb_host_blas *host)

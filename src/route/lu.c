@@ -62,6 +62,7 @@ static bool getrf_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_getrf_ops = {.run = getrf_run,
                                       .complete = getrf_complete,
+                                      .verify = CLB_VERIFY_GETRF,
                                       .main = CLB_HOST_GETRF,
                                       .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM};
 
@@ -133,8 +134,10 @@ static bool getrs_complete(struct clb_run *run, clb_status status)
     return next_used;
 }
 
-const struct clb_ops clb_getrs_ops = {
-    .run = getrs_run, .complete = getrs_complete, .main = CLB_HOST_GETRS};
+const struct clb_ops clb_getrs_ops = {.run = getrs_run,
+                                      .complete = getrs_complete,
+                                      .main = CLB_HOST_GETRS,
+                                      .verify = CLB_VERIFY_GETRS};
 
 /* ---- xGESV: A = P*L*U, then A*X = B unless A is singular ------------------------------------- */
 
@@ -170,6 +173,7 @@ static bool gesv_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_gesv_ops = {.run = gesv_run,
                                      .complete = gesv_complete,
+                                     .verify = CLB_VERIFY_GESV,
                                      .main = CLB_HOST_GETRF,
                                      .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM |
                                               1U << CLB_HOST_GETRS,
@@ -215,5 +219,7 @@ static bool getri_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-const struct clb_ops clb_getri_ops = {
-    .run = getri_run, .complete = getri_complete, .main = CLB_HOST_GETRI};
+const struct clb_ops clb_getri_ops = {.run = getri_run,
+                                      .complete = getri_complete,
+                                      .main = CLB_HOST_GETRI,
+                                      .verify = CLB_VERIFY_GETRI};

@@ -67,6 +67,7 @@ static bool geqrf_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_geqrf_ops = {.run = geqrf_run,
                                       .complete = geqrf_complete,
                                       .main = CLB_HOST_GEQRF,
+                                      .verify = CLB_VERIFY_GEQRF,
                                       .needs = 1U << CLB_HOST_ORMQR,
                                       .smallest = CLB_SMALLEST_HALF};
 
@@ -120,6 +121,7 @@ static bool ormqr_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_ormqr_ops = {.run = ormqr_run,
                                       .complete = ormqr_complete,
                                       .main = CLB_HOST_ORMQR,
+                                      .verify = CLB_VERIFY_ORMQR,
                                       .smallest = CLB_SMALLEST_HALF};
 
 /* ---- xORGQR ---------------------------------------------------------------------------------- */
@@ -163,4 +165,5 @@ static bool orgqr_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_orgqr_ops = {.run = orgqr_run,
                                       .complete = orgqr_complete,
                                       .main = CLB_HOST_ORGQR,
+                                      .verify = CLB_VERIFY_ORGQR,
                                       .smallest = CLB_SMALLEST_HALF};

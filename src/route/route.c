@@ -501,6 +501,8 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     const double begin = runs_are_timed() ? clb_now() : 0;
     if (outcome.reason == CLB_REASONS && is_lapacke(run))
         outcome.reason = clb_lapacke_open(run);
+    if (outcome.reason == CLB_REASONS)
+        outcome.reason = clb_verify_begin(run, runtime, variant);
     if (outcome.reason == CLB_REASONS) {
         run->declined = CLB_REASONS;
         run->solution = CLB_ERR_UNSUPPORTED;
@@ -544,7 +546,8 @@ static void close_lapacke(struct clb_run *run, bool computed)
     clb_host_state_restore(&host_state);
 }
 
-static void route_finish(struct clb_run *run, const struct outcome *outcome, double flops)
+/* False when the result is wrong, and undone. */
+static bool route_finish(struct clb_run *run, const struct outcome *outcome, double flops)
 {
     const struct clb_symbol *symbol = run->call->symbol;
     bool recovered = outcome->status != CLB_OK;
@@ -553,12 +556,14 @@ static void route_finish(struct clb_run *run, const struct outcome *outcome, dou
                 symbol->next.name, clb_status_name(outcome->status), run->written, run->parts);
     double begin = calls_are_observed() ? clb_now() : 0;
     bool next_used = run->ops->complete(run, outcome->status);
+    if (!clb_verify_end(run, outcome->status))
+        return false;
     close_lapacke(run, true);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
     /* An algorithm that left all the work to the next library has not used the device. */
     if (!recovered && run->share <= 0) {
         decline(run, CLB_REASON_COST, flops);
-        return;
+        return true;
     }
     if (clb_stats_wanted)
         clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * run->share,
@@ -566,6 +571,7 @@ static void route_finish(struct clb_run *run, const struct outcome *outcome, dou
     if (clb_log_wanted(CLB_LOG_DEBUG))
         log_call(run, recovered ? "recovered" : "device", outcome->kernel,
                  outcome->seconds + seconds_next);
+    return true;
 }
 
 bool clb_route(struct clb_call *call, struct clb_host_blas *host)
@@ -602,15 +608,16 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
         run.host->lwork = call->lwork;
         outcome = run_on_device(&run, work);
     }
+    if (outcome.reason == CLB_REASONS && !route_finish(&run, &outcome, flops))
+        outcome.reason = CLB_REASON_QUARANTINED;
     bool computed = outcome.reason == CLB_REASONS;
-    if (computed) {
-        route_finish(&run, &outcome, flops);
-    } else {
+    if (!computed) {
         close_lapacke(&run, false);
         remember_declined(&run);
         clb_next_declined = &symbol->next;
         decline(&run, outcome.reason, flops);
     }
+    clb_verify_free(&run);
     clb_gemm_progress_free(&run.progress);
     free(run.qr.tau);
     free(run.pivots);

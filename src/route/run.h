@@ -9,6 +9,27 @@
 
 struct clb_run;
 
+/* What verify.c checks of a result. */
+typedef enum clb_verification {
+    CLB_VERIFY_NOTHING,
+    CLB_VERIFY_PRODUCT, /* of Level 3 */
+    CLB_VERIFY_TRSM,
+    CLB_VERIFY_GETRF,
+    CLB_VERIFY_GETRS,
+    CLB_VERIFY_GESV,
+    CLB_VERIFY_GETRI,
+    CLB_VERIFY_POTRF,
+    CLB_VERIFY_POTRS,
+    CLB_VERIFY_POSV,
+    CLB_VERIFY_TRTRI,
+    CLB_VERIFY_LAUUM,
+    CLB_VERIFY_POTRI,
+    CLB_VERIFY_GEQRF,
+    CLB_VERIFY_ORMQR,
+    CLB_VERIFY_ORGQR,
+    CLB_VERIFICATIONS
+} clb_verification;
+
 /* One for each `ops` of routines.def. */
 struct clb_ops {
     /* Run on the device, inside clb_host_state_save/restore, and set the progress below. */
@@ -24,6 +45,7 @@ struct clb_ops {
     /* `auto` compares with the table's smallest dimension: 0, the smallest of m, n and k; else m
      * alone, or half of the smallest. */
     enum { CLB_SMALLEST, CLB_SMALLEST_M, CLB_SMALLEST_HALF } smallest;
+    clb_verification verify;
 };
 
 /* The matrices of a C name of LAPACK that are passed row-major: see lapacke.c. */
@@ -40,6 +62,18 @@ struct clb_lapacke {
     void *work; /* owned; where the caller passes none */
 };
 
+/* A call that is to be verified: copies of the matrices that it overwrites, A, B and C. */
+enum { CLB_VERIFY_MATRICES = 3 };
+struct clb_verify {
+    bool wanted;
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    struct clb_verify_copy {
+        void *data; /* owned; NULL: none */
+        size_t bytes, ld;
+    } copy[CLB_VERIFY_MATRICES];
+};
+
 struct clb_run {
     const struct clb_ops *ops;
     struct clb_call *call;
@@ -47,6 +81,7 @@ struct clb_run {
     struct clb_host_blas *host; /* set before `run` */
     struct clb_lapacke lapacke;
     int64_t m, n, k; /* arguments of the work formula */
+    struct clb_verify verify;
 
     /* Set by run. */
     clb_reason declined;   /* why run did nothing after all; CLB_REASONS: it did */
@@ -107,5 +142,21 @@ void clb_run_set_info(const struct clb_run *run, size_t info);
 void clb_lapacke_decode(struct clb_run *run);
 clb_reason clb_lapacke_open(struct clb_run *run);
 void clb_lapacke_close(struct clb_run *run, bool computed);
+
+/* verify.c. begin: called before `run`; where the call is to be verified, copies what it
+ * overwrites. Returns CLB_REASONS, or the reason to decline the call. end: called after `complete`,
+ * with the status of `run`; false when the result is wrong: then the matrices of the call are as
+ * they were, the device is quarantined, and the call must be declined. free: frees the copies. */
+clb_reason clb_verify_begin(struct clb_run *run, struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant);
+bool clb_verify_end(struct clb_run *run, clb_status status);
+void clb_verify_free(struct clb_run *run);
+
+/* For tests. */
+struct clb_verify_counts {
+    _Atomic long calls, failed; /* that were verified */
+    _Atomic long judged, left;  /* entries; left: not judged */
+};
+extern struct clb_verify_counts clb_verify_counts;
 
 #endif

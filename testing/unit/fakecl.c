@@ -4,6 +4,7 @@
 #include "tap.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -191,8 +192,11 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
         return real.EnqueueBarrierWithWaitList(queue, waits, wait_list, event);
     if (status != CL_SUCCESS)
         return status;
-    return fake_EnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
-                                     wait_list, event);
+    status = fake_EnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
+                                       wait_list, event);
+    if (status == CL_SUCCESS && fake_cl.launched != NULL)
+        fake_cl.launched(queue);
+    return status;
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -238,6 +242,53 @@ static cl_int CL_API_CALL counted_release(cl_mem mem)
     }
     pthread_mutex_unlock(&lock);
     return fake_ReleaseMemObject(mem);
+}
+
+/* A buffer among the arguments set last, and its size; NULL: number `index` is none. */
+static cl_mem buffer_argument(size_t index, size_t *size)
+{
+    cl_mem found = NULL;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < MAX_BUFFERS && found == NULL; i++) {
+        if (buffers[i].mem == NULL || (cl_ulong)(uintptr_t)buffers[i].mem != argument[index])
+            continue;
+        found = buffers[i].mem;
+        *size = buffers[i].size;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+bool fake_cl_flip(cl_command_queue queue, bool single, uint64_t *seed)
+{
+    const size_t element = single ? sizeof(float) : sizeof(double);
+    if (real.Finish(queue) != CL_SUCCESS)
+        return false;
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        size_t size = 0, bit = random_below(seed, 5);
+        union {
+            float s;
+            double d;
+            uint32_t bits_s;
+            uint64_t bits_d;
+        } value;
+        cl_mem mem = buffer_argument(random_below(seed, MAX_ARGUMENTS), &size);
+        const size_t at = size < element ? 0 : random_below(seed, size / element) * element;
+        if (mem == NULL || size < element ||
+            real.EnqueueReadBuffer(queue, mem, CL_TRUE, at, element, &value, 0, NULL, NULL) !=
+                CL_SUCCESS)
+            continue;
+        const double magnitude = fabs(single ? (double)value.s : value.d);
+        if (!(magnitude > 1e-3 && magnitude < 1e3))
+            continue;
+        if (single)
+            value.bits_s ^= UINT32_C(1) << (bit == 4 ? 31 : 25 + bit);
+        else
+            value.bits_d ^= UINT64_C(1) << (bit == 4 ? 63 : 54 + bit);
+        return real.EnqueueWriteBuffer(queue, mem, CL_TRUE, at, element, &value, 0, NULL, NULL) ==
+               CL_SUCCESS;
+    }
+    return false;
 }
 
 static void install(struct clb_cl *table)

@@ -61,6 +61,9 @@ struct fake_cl {
      * default. */
     cl_int (*launch)(const char *kernel, const cl_ulong *argument);
 
+    /* Called after a kernel was launched; NULL by default. */
+    void (*launched)(cl_command_queue queue);
+
     /* Buffers as the driver sees them. */
     _Atomic long long live_bytes, peak_bytes; /* not those over the caller's memory */
 };
@@ -84,6 +87,12 @@ struct fake_setting {
  * NULL, and a failed expectation, when there is none. */
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);
 const char *fake_cl_name(fake_function function);
+
+/* Called by `launched`: when the kernel has ended, flip a bit of an element in one of the buffers
+ * that it was given, inputs in the caller's memory excepted: the sign, or one that changes the
+ * magnitude by 2^4 to 2^32. The element is of single precision or double, from 0.001 to 1000. False
+ * when none was found. */
+bool fake_cl_flip(cl_command_queue queue, bool single, uint64_t *seed);
 
 /* Count from zero and fail call number `at`. */
 void fake_cl_arm(long at, cl_int code, bool persistent);
