@@ -61,9 +61,11 @@ static char *split_source(void)
     free(with_scan);
     for (size_t i = 0; i < CLB_COUNT_OF(kernels); i++) {
         snprintf(begin, sizeof begin,
-                 ", global uint *flag)\n{\n    scan(src + src_off, %s, w, k, flag);\n",
+                 ", global uint *flag CLB_LAUNCH_PARAMETERS)\n{\n    scan(src + src_off, %s, w, k, "
+                 "flag);\n",
                  kernels[i][1]);
-        text = replaced(text, kernels[i][0], " CLB_CONJ_PARAMETER)\n{\n", begin);
+        text =
+            replaced(text, kernels[i][0], " CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)\n{\n", begin);
     }
     /* Offsets into packed operands are in bytes. */
     text = replaced(text, "", "return dst_off +", "return dst_off / sizeof(real) +");
