@@ -419,6 +419,7 @@ static clb_status stream_pack(struct stream *stream, size_t index, const cl_even
     if (status != CLB_OK)
         return status;
     status = clb_queue_flush(stream->queue_set[0]->queue);
+    clb_transfer_queue_announce(&stream->transfers);
     if (next < stream->schedule.loads) {
         stream->transfer[next].before = load->packed;
         clb_transfer_queue_release_now(&stream->transfers, next);

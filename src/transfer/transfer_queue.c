@@ -593,6 +593,11 @@ clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers
     return await_count(transfers, transfer, &transfer->written);
 }
 
+void clb_transfer_queue_announce(struct clb_transfer_queue *transfers)
+{
+    pthread_cond_broadcast(&transfers->work);
+}
+
 void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t index)
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];

@@ -186,6 +186,10 @@ bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfe
  * array. */
 clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t transfer,
                                       struct clb_queue *queue) CLB_MUST_CHECK;
+/* Wake the threads that wait for a release, which will come soon: in virtual machines a thread that
+ * sleeps takes some 0.1 ms to wake. */
+void clb_transfer_queue_announce(struct clb_transfer_queue *transfers);
+
 /* The same after the event `before`, which the caller has set and the queue releases. */
 void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t transfer);
 
