@@ -761,6 +761,22 @@ static int64_t first_zero_pivot(const struct clb_operator *lu)
     return 0;
 }
 
+/* Partial pivoting: no multiplier is larger than 1; of complex numbers, whose pivots have the
+ * largest |re| + |im|, than the square root of 2. Other pivots may give factors of A too, with
+ * larger errors. */
+static void verify_multipliers(struct verification *v, const struct clb_operator *lu)
+{
+    const double most = clb_precision_parts(v->run->precision) > 1 ? 1.415 : 1.001;
+    for (size_t j = 0; j < clb_min(lu->rows, lu->cols); j++) {
+        for (size_t i = j + 1; i < lu->rows; i++) {
+            double value[2];
+            clb_operator_get(lu, i, j, value);
+            if (hypot(value[0], value[1]) > most)
+                fail(v, "a multiplier is too large");
+        }
+    }
+}
+
 /* P*A = L*U. */
 static void verify_getrf(struct verification *v)
 {
@@ -774,6 +790,7 @@ static void verify_getrf(struct verification *v)
         fail(v, "it is not finite");
     if (info_of(v) != first_zero_pivot(&lu))
         fail(v, "info is wrong");
+    verify_multipliers(v, &lu);
     set_scaled(v, &u, 1);
     apply_first(v, u, &v->y);
     apply_next(v, l, &v->y);

@@ -297,7 +297,7 @@ static struct shared {
     bool discrete;
     uint64_t seed;
     long injected[FAULTS], noticed[FAULTS], wrong[FAULTS], harmless[FAULTS];
-    long checked;
+    long checked, absent; /* `absent`: processes whose routine the next library has not */
 } * shared;
 
 static struct {
@@ -357,8 +357,10 @@ static void inject(void *unused)
         uint64_t same = shared->seed;
         const double worst = run_call(shared->routine, &same);
         expect(worst < tolerance(shared->routine), "%s: off by %g without a fault", name, worst);
-        if (worst < 0)
+        if (worst < 0) {
+            shared->absent++;
             return;
+        }
     }
     expect(reported(name, "device") == 2 && !is_quarantined(name), "%s: not computed there", name);
     shared->checked += clb_verify_counts.calls;
@@ -394,7 +396,7 @@ static const struct {
 static void run_setting(size_t s, uint64_t *seed)
 {
     static const char *const words[FAULTS] = {"flipped bits", "dropped kernels"};
-    const int rounds = tap_full() ? 8 : 1;
+    const int rounds = tap_full() ? 3 : 1;
     memset(shared, 0, sizeof *shared);
     shared->verify = "1";
     shared->kernel = settings[s].kernel;
@@ -419,7 +421,8 @@ static void run_setting(size_t s, uint64_t *seed)
                words[f], shared->injected[f], shared->noticed[f], shared->harmless[f],
                shared->wrong[f]);
     }
-    tap_ok(failed == 0 && shared->checked >= 2 * (children - 2),
+    tap_ok(failed == 0 && shared->checked >= 2 * (children - shared->absent) &&
+               shared->absent < children / 8,
            "%s: %ld processes, %ld failed, %ld calls verified before", settings[s].name, children,
            failed, shared->checked);
 }
