@@ -204,7 +204,8 @@ static struct outcome supervise(child_task *task, const char *argument, clb_prob
     sigaddset(&awaited, SIGTERM);
     while (wait4(child, &status, WNOHANG, &usage) == 0) {
         if (sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM) {
-            program_has_ended = shared->stop = true;
+            shared->stop = true;
+            program_has_ended = true;
             limit_child(child, read_cpu_seconds(child) + LAST_CPU);
         }
         if (killed == NULL && (killed = exceeds(child, memory, &cpu, &progress)) != NULL)
