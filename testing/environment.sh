@@ -9,6 +9,9 @@ mkdir -p "$XDG_CACHE_HOME"
 # This CPU may be newer than the system's OpenBLAS knows; one thread keeps results repeatable.
 OPENBLAS_NUM_THREADS=1
 CLBLAS_SHIM_DEVICE=cpu
+# What is built with sanitizers is to be seen in one process.
+CLBLAS_SHIM_PROBE=${SANITIZE:+none}
+[ -n "$CLBLAS_SHIM_PROBE" ] && export CLBLAS_SHIM_PROBE || unset CLBLAS_SHIM_PROBE
 # One seed for all tests, so that they are the same every time: SEED=NUMBER for another one, SEED=random for a
 # fresh one.
 case ${SEED:-} in

@@ -408,7 +408,8 @@ clb_status clb_driver_request(clb_status (*run)(void *argument), const void *arg
     if (request == NULL)
         return CLB_ERR_NOMEM;
     struct driver_task *task = &request->task;
-    memcpy(request->argument, argument, size);
+    if (size > 0)
+        memcpy(request->argument, argument, size);
     *task = (struct driver_task){.run = run, .argument = request->argument};
     clb_status status = is_driver_thread ? CLB_OK : driver_prepare();
     if (is_driver_thread) {

@@ -483,7 +483,8 @@ static void fail_every_call(void *argument)
     shared->calls = calls;
     expect(calls > 100, "only %ld calls", calls);
     expect(shared->whole > 0, "no failure left everything to the next library");
-    expect(!setting->in_parts || shared->partly > 0, "nothing was finished in part");
+    expect(!setting->in_parts || shared->partly > 0 || tap_step(calls) > 1,
+           "nothing was finished in part");
 }
 
 /* A kernel that is not run, and its event, clFinish or nobody says so. */
