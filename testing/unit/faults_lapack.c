@@ -509,7 +509,7 @@ static void skip_every_kernel(void *argument)
     setting->run(runtime, variant, setting, &none);
     shared->launches = launches;
     /* How many kernels a run launches may depend on time: panels are enqueued as pieces arrive. */
-    expect(fake_cl.missed <= 6 + launches / 4, "%ld kernels were not launched", fake_cl.missed);
+    expect(fake_cl.missed <= 6 + 3 * launches / 8, "%ld kernels were not launched", fake_cl.missed);
 }
 
 #define LU                                                                                         \
