@@ -18,9 +18,10 @@ beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\]
 info-off-by-one    | src/lapack/getrf_steps.c       | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf
 conjugate-dropped  | src/gemm/structure.c           | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/unit/complex
 pivot-off-by-one   | src/lapack/getrf.c             | s/ipiv\[i\] += (int64_t)k;/ipiv[i] += (int64_t)k + (i == k \&\& k > 0);/ | testing/unit/getrf
-status-dropped     | src/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK)/if (false)/    | testing/unit/faults_gemm testing/unit/faults_lapack
+status-dropped     | src/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK ||/if (/           | testing/unit/faults_gemm testing/unit/faults_lapack
 min-work-compare   | src/interface/abi.h            | s/return work < atomic_load_explicit(&symbol->min_work/return work > atomic_load_explicit(\&symbol->min_work/ | testing/interpose/preload.test testing/interpose/stats.test
-no-quick-return    | src/route/getrf.c              | s/return getrf_call_of(dispatch)->m == 0 || getrf_call_of(dispatch)->n == 0;/return false \&\& dispatch != NULL;/ | testing/unit/route_lu
+no-quick-return    | src/blas/call.c                | s/strchr("mnkr", \*s) != NULL \&\& clb_call_size/strchr("r", *s) != NULL \&\& clb_call_size/ | testing/unit/route_lu testing/unit/route_level3
+launch-not-counted | src/ocl/queue.c                | s/if (launch == 0 ||/if (launch >= 0 ||/                         | testing/unit/faults_gemm
 '
 
 say() { printf '%-20s %s\n' "$1" "$2"; }
