@@ -193,7 +193,6 @@ enum { CLB_WORD_PASSED = 1, CLB_WORD_FAILED, CLB_WORD_LIBRARY };
 struct clb_record {
     int64_t word;
     int64_t time; /* nanoseconds since 1970, set when it is stored */
-    double number;
     char text[CLB_DRIVER_PATH];
 };
 bool clb_record_load(const char *key, struct clb_record *record);

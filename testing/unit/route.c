@@ -596,8 +596,10 @@ static void check_reports(void)
 static void test_reports(void)
 {
     char text[4096], remove[64];
-    if (mkdtemp(directory) == NULL)
+    if (mkdtemp(directory) == NULL) {
+        tap_ok(false, "a folder for reports");
         return;
+    }
     tap_child("exit in another thread, after a fork", 60, write_reports, NULL);
     tap_ok(count_files("report-*.json") == 2, "a report of each process");
     tap_child("a report", 60, write_report_twice, NULL);
