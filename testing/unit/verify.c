@@ -2,12 +2,12 @@
  * and kernels are dropped although their events say that they ran. With VERIFY=1 no wrong result
  * reaches the caller: the next library computes it, and after a flip the device is quarantined;
  * that a kernel was not run is noticed before. First uses are verified once. */
+#include "any_call.h"
 #include "fakecl.h"
 #include "route/run.h"
 #include "routed.h"
 #include "tap.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,276 +15,6 @@
 
 #define PARAMS   "gemm.tile=min,trsm.nb=8,trsm.part=8,getrf.nb=8,potrf.nb=8,geqrf.nb=8"
 #define STREAMED PARAMS ",gemm.stream=1,gemm.threads=2"
-
-enum { M = 45, N = 37, K = 29, RIGHT = 21, PAD = 3, MATRICES = 3, WORK = 64 * (M + N) };
-
-/* ---- calls of any routine -------------------------------------------------------------------- */
-
-struct operands {
-    char *data[MATRICES];
-    size_t bytes[MATRICES], ld[MATRICES];
-    struct clb_shape shape[MATRICES];
-    char tau[16 * M], work[16 * WORK];
-    int64_t ipiv[M], info;
-};
-
-static double element_at(const struct clb_call *call, const char *at, size_t part)
-{
-    const bool single = clb_precision_real_size(call->precision) == sizeof(float);
-    return single ? (double)((const float *)(const void *)at)[part]
-                  : ((const double *)(const void *)at)[part];
-}
-
-static void put_element(const struct clb_call *call, char *at, double re, double im)
-{
-    const double parts[2] = {re, im};
-    const bool single = clb_precision_real_size(call->precision) == sizeof(float);
-    for (size_t part = 0; part < clb_precision_parts(call->precision); part++) {
-        if (single)
-            ((float *)(void *)at)[part] = (float)parts[part];
-        else
-            ((double *)(void *)at)[part] = parts[part];
-    }
-}
-
-static char *at_of(const struct clb_call *call, const struct operands *x, size_t matrix, size_t i,
-                   size_t j)
-{
-    return x->data[matrix] + (i + j * x->ld[matrix]) * clb_precision_size(call->precision);
-}
-
-static bool is_of(const struct clb_call *call, const char *stems)
-{
-    return strstr(stems, clb_routines[call->routine].stem) != NULL;
-}
-
-/* Triangles, factors and what is definite are well conditioned. */
-static void fill_matrix(const struct clb_call *call, struct operands *x, size_t matrix,
-                        uint64_t *seed)
-{
-    const struct clb_shape *shape = &x->shape[matrix];
-    const bool dominant = matrix == 0 && (shape->triangle || is_of(call, "getrs getri gesv"));
-    for (size_t j = 0; j < (size_t)shape->cols; j++) {
-        for (size_t i = 0; i < (size_t)shape->rows; i++) {
-            double re = random_uniform(seed), im = random_uniform(seed);
-            if (dominant && i == j)
-                re = 2 + re * re, im = 0;
-            else if (dominant)
-                re /= 2 * N, im /= 2 * N;
-            put_element(call, at_of(call, x, matrix, i, j), re, im);
-        }
-    }
-}
-
-/* H = I - tau*v*v^H with tau = 2/|v|^2. */
-static void fill_tau(const struct clb_call *call, struct operands *x)
-{
-    const bool lq = clb_routine_has_flag(call->routine, 'l');
-    const size_t rows = (size_t)x->shape[0].rows, cols = (size_t)x->shape[0].cols;
-    for (size_t j = 0; j < (size_t)call->k && j < clb_min(rows, cols); j++) {
-        double norm = 1;
-        for (size_t i = j + 1; i < (lq ? cols : rows); i++) {
-            const char *at = lq ? at_of(call, x, 0, j, i) : at_of(call, x, 0, i, j);
-            for (size_t part = 0; part < clb_precision_parts(call->precision); part++)
-                norm += element_at(call, at, part) * element_at(call, at, part);
-        }
-        put_element(call, x->tau + j * clb_precision_size(call->precision), 2 / norm, 0);
-    }
-}
-
-static void connect(struct clb_call *call, struct operands *x)
-{
-    call->a = x->data[0];
-    call->b = x->data[1];
-    call->c = x->data[2];
-    call->lda = (int64_t)x->ld[0];
-    call->ldb = (int64_t)x->ld[1];
-    call->ldc = (int64_t)x->ld[2];
-    call->ipiv = x->ipiv;
-    call->tau = x->tau;
-    call->work = x->work;
-    call->lwork = WORK;
-    call->info = &x->info;
-}
-
-static void make_operands(struct clb_call *call, struct operands *x, uint64_t *seed)
-{
-    memset(x, 0, sizeof *x);
-    for (size_t i = 0; i < MATRICES; i++) {
-        if (!clb_call_shape(call, (char)('A' + i), &x->shape[i]))
-            continue;
-        x->ld[i] = (size_t)x->shape[i].rows + PAD;
-        x->bytes[i] = x->ld[i] * (size_t)x->shape[i].cols * clb_precision_size(call->precision);
-        x->data[i] = calloc(1, x->bytes[i]);
-        if (x->data[i] == NULL)
-            abort();
-        fill_matrix(call, x, i, seed);
-    }
-    fill_tau(call, x);
-    for (size_t i = 0; i < N; i++) { /* in the narrow width of the reference */
-        const int32_t pivot = (int32_t)(i + 1 + random_below(seed, N - i));
-        memcpy((char *)x->ipiv + i * sizeof pivot, &pivot, sizeof pivot);
-    }
-}
-
-static void free_operands(struct operands *x)
-{
-    for (size_t i = 0; i < MATRICES; i++)
-        free(x->data[i]);
-}
-
-/* The same contents in memory of its own. */
-static void copy_operands(const struct operands *x, struct operands *copy)
-{
-    *copy = *x;
-    for (size_t i = 0; i < MATRICES; i++) {
-        if (x->data[i] == NULL)
-            continue;
-        copy->data[i] = malloc(x->bytes[i]);
-        if (copy->data[i] == NULL)
-            abort();
-        memcpy(copy->data[i], x->data[i], x->bytes[i]);
-    }
-}
-
-/* By the next library, all arguments by reference. */
-#define LIST_OF(type)                                                                              \
-    type, type, type, type, type, type, type, type, type, type, type, type, type, type, type,      \
-        type, type, type, type, type
-typedef void any_function(LIST_OF(const void *));
-
-static void call_next(const struct clb_call *call)
-{
-    static const char letters[] = "NTC";
-    const void *list[20] = {0};
-    size_t count = 0;
-    any_function *function;
-    memcpy(&function, &call->target->function, sizeof function);
-    for (const char *s = clb_routines[call->routine].signature; *s != '\0'; s++) {
-        const void *const one[] = {*s == 's'   ? (call->right ? "R" : "L")
-                                   : *s == 'u' ? (call->upper ? "U" : "L")
-                                   : *s == 'd' ? (call->unit ? "U" : "N")
-                                   : *s == 't' ? &letters[call->transa]
-                                   : *s == 'T' ? &letters[call->transb]
-                                   : *s == 'm' ? (const void *)&call->m
-                                   : *s == 'n' ? &call->n
-                                   : *s == 'k' ? &call->k
-                                   : *s == 'r' ? &call->nrhs
-                                   : *s == '*' ? call->alpha
-                                   : *s == '+' ? call->beta
-                                   : *s == 'A' ? call->a
-                                   : *s == 'B' ? call->b
-                                   : *s == 'C' ? call->c
-                                   : *s == 'p' ? call->ipiv
-                                   : *s == 'q' ? call->tau
-                                   : *s == 'w' ? call->work
-                                               : call->info};
-        list[count++] = one[0];
-        if (*s == 'A' || *s == 'B' || *s == 'C' || *s == 'w')
-            list[count++] = *s == 'A'   ? &call->lda
-                            : *s == 'B' ? &call->ldb
-                            : *s == 'C' ? &call->ldc
-                                        : &call->lwork;
-    }
-    function(list[0], list[1], list[2], list[3], list[4], list[5], list[6], list[7], list[8],
-             list[9], list[10], list[11], list[12], list[13], list[14], list[15], list[16],
-             list[17], list[18], list[19]);
-}
-
-/* The greatest deviation of what is written, relative to 1 + its magnitude; infinity where anything
- * else has changed. */
-static double deviation(const struct clb_call *call, const struct operands *x,
-                        const struct operands *expected, const struct operands *before)
-{
-    double worst = 0;
-    for (size_t matrix = 0; matrix < MATRICES; matrix++) {
-        const struct clb_shape *shape = &x->shape[matrix];
-        for (size_t j = 0; x->data[matrix] != NULL && j < (size_t)shape->cols; j++) {
-            for (size_t i = 0; i < x->ld[matrix]; i++) {
-                const char *at = at_of(call, x, matrix, i, j);
-                const bool written = shape->written && i < (size_t)shape->rows &&
-                                     (!shape->triangle || (call->upper ? i <= j : i >= j));
-                if (!written && memcmp(at, at_of(call, before, matrix, i, j),
-                                       clb_precision_size(call->precision)) != 0)
-                    return INFINITY;
-                for (size_t part = 0; written && part < clb_precision_parts(call->precision);
-                     part++) {
-                    const double value = element_at(call, at, part);
-                    const double wanted =
-                        element_at(call, at_of(call, expected, matrix, i, j), part);
-                    const double error = fabs(value - wanted) / (1 + fabs(wanted));
-                    worst = error <= worst ? worst : error;
-                }
-            }
-        }
-    }
-    return (int32_t)x->info == (int32_t)expected->info ? worst : INFINITY;
-}
-
-/* ---- one call -------------------------------------------------------------------------------- */
-
-static const void *a_caller(void)
-{
-    return __builtin_return_address(0);
-}
-
-static bool open_call(struct clb_call *call, clb_routine routine, uint64_t *seed)
-{
-    struct clb_symbol *symbol = clb_symbol_at(routine, 0);
-    const struct clb_routine_info *info = &clb_routines[routine];
-    static const double one_d[2] = {1}, half_d[2] = {0.5};
-    static const float one_s[2] = {1}, half_s[2] = {0.5F};
-    const bool single = clb_precision_real_size(info->precision) == sizeof(float);
-    *call = (struct clb_call){.routine = routine,
-                              .precision = info->precision,
-                              .symbol = symbol,
-                              .caller = a_caller(),
-                              .right = random_below(seed, 2),
-                              .upper = random_below(seed, 2),
-                              .m = M,
-                              .n = N,
-                              .k = K,
-                              .nrhs = RIGHT,
-                              .alpha = single ? (const void *)one_s : one_d,
-                              .beta = single ? (const void *)half_s : half_d};
-    if (strcmp(info->limits, "mn km") == 0) { /* rows of Q */
-        call->m = N;
-        call->n = M;
-    }
-    if (info->trans[0] != '\0') {
-        call->transa = info->trans[random_below(seed, strlen(info->trans))] == 'N' ? CLB_OP_N
-                       : strchr(info->trans, 'C') != NULL                          ? CLB_OP_C
-                                                                                   : CLB_OP_T;
-        call->transb = call->transa;
-        if (call->transa == CLB_OP_C && strchr(info->flags, 'h') == NULL &&
-            strchr(info->trans, 'T') != NULL)
-            call->transb = CLB_OP_T;
-    }
-    call->target = clb_next_try(&symbol->next, call->caller);
-    return call->target != NULL && !call->target->ilp64;
-}
-
-/* Returns the deviation. */
-static double run_call(clb_routine routine, uint64_t *seed)
-{
-    struct clb_call call;
-    struct operands x, expected, before;
-    if (!open_call(&call, routine, seed))
-        return -1;
-    make_operands(&call, &x, seed);
-    copy_operands(&x, &expected);
-    copy_operands(&x, &before);
-    connect(&call, &expected);
-    call_next(&call);
-    connect(&call, &x);
-    if (!clb_route(&call, NULL))
-        call_next(&call);
-    const double worst = deviation(&call, &x, &expected, &before);
-    free_operands(&x);
-    free_operands(&expected);
-    free_operands(&before);
-    return worst;
-}
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
@@ -323,11 +53,6 @@ static void flip(cl_command_queue queue)
         fault.done = fake_cl_flip(queue, fault.single, &fault.seed);
 }
 
-static double tolerance(clb_routine routine)
-{
-    return clb_precision_real_size(clb_routines[routine].precision) == sizeof(float) ? 0.1 : 1e-7;
-}
-
 static void start(void)
 {
     setenv("CLBLAS_SHIM_VERIFY", shared->verify, 1);
@@ -351,12 +76,13 @@ static void inject(void *unused)
     uint64_t seed = shared->seed;
     (void)unused;
     start();
-    fault.single = tolerance(shared->routine) > 1e-3;
+    fault.single = any_call_tolerance(shared->routine) > 1e-3;
     for (int warm = 0; warm < 2; warm++) {
         fault.launches = 0;
         uint64_t same = shared->seed;
-        const double worst = run_call(shared->routine, &same);
-        expect(worst < tolerance(shared->routine), "%s: off by %g without a fault", name, worst);
+        const double worst = any_call_run(shared->routine, &same);
+        expect(worst < any_call_tolerance(shared->routine), "%s: off by %g without a fault", name,
+               worst);
         if (worst < 0) {
             shared->absent++;
             return;
@@ -373,8 +99,8 @@ static void inject(void *unused)
         fault.done = false;
         uint64_t same = shared->seed;
         const double recovered = reported(name, "recovered");
-        const double worst = run_call(shared->routine, &same);
-        const bool wrong = !(worst < tolerance(shared->routine));
+        const double worst = any_call_run(shared->routine, &same);
+        const bool wrong = !(worst < any_call_tolerance(shared->routine));
         const bool noticed = is_quarantined(name) || reported(name, "recovered") > recovered;
         if (!fault.done)
             continue;
@@ -451,7 +177,7 @@ static long checks_of(const char *verify, int calls)
     routed_set_up("always", PARAMS);
     for (int i = 0; i < calls; i++) {
         uint64_t same = seed;
-        expect(run_call(CLB_ROUTINE_dgemm, &same) < 1e-7, "a wrong result");
+        expect(any_call_run(CLB_ROUTINE_dgemm, &same) < 1e-7, "a wrong result");
     }
     return clb_verify_counts.calls;
 }
