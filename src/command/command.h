@@ -1,0 +1,73 @@
+/* command: the clblas-shim command. One file for each sub-command; commands.def lists them.
+ *
+ * It is an ordinary program: it opens no OpenCL driver (the helper process does that), and looks up
+ * its files beside itself, in a build folder as well as installed. */
+#ifndef CLB_COMMAND_H
+#define CLB_COMMAND_H
+
+#include "base/base.h"
+
+#include <jansson.h>
+
+/* Exit statuses; `run` and `doctor` have others besides. */
+enum {
+    CLB_EXIT_FAILED = 1,
+    CLB_EXIT_USAGE = 64,
+    CLB_EXIT_RUN = 125, /* run: this command failed, not the program */
+    CLB_EXIT_NO_EXEC = 126,
+    CLB_EXIT_NOT_FOUND = 127,
+    CLB_EXIT_SIGNAL = 128
+};
+
+/* ---- main.c: options, messages --------------------------------------------------------------- */
+
+#define CLB_COMMAND(name, operands, summary, text) int clb_command_##name(int argc, char **argv);
+#define CLB_OPTION(command, letter, name, argument, help)
+#include "commands.def"
+#undef CLB_COMMAND
+#undef CLB_OPTION
+
+/* The letter of the next option of the command, its argument in `optarg`; -1 after the last, when
+ * the operands begin at argv[optind]. Ends the process for --help and where an option is wrong. */
+int clb_option_next(int argc, char **argv);
+
+/* Write one line to stderr, with the command's name. Returns `status`. */
+int clb_fail(int status, const char *format, ...) CLB_PRINTF(2, 3);
+
+/* The escape sequence that begins bold text or a colour, and that which ends it; both are empty
+ * unless the stream is a terminal. */
+const char *clb_style(FILE *stream, const char *code);
+#define CLB_BOLD   "1"
+#define CLB_RED    "31"
+#define CLB_GREEN  "32"
+#define CLB_YELLOW "33"
+#define CLB_PLAIN  "0"
+
+/* ---- launch.c: files of the installation, programs under the shim ---------------------------- */
+
+/* The library. NULL after a message: it is not where it was installed. Kept until the process ends.
+ */
+const char *clb_find_library(void);
+
+/* Set the variables with which a program runs under the shim; `device` may be NULL. */
+void clb_preload(const char *library, const char *device);
+
+/* Run a program and wait for its end; signals that other processes send to this one are passed on.
+ * Returns its exit status as a shell has it. */
+int clb_run_program(char **program);
+
+/* A new folder for temporary files. NULL after a message. */
+char *clb_make_folder(void);
+/* Call `visit` with each file of a folder in the order of their names, and remove the folder. */
+void clb_consume_folder(const char *folder, void (*visit)(const char *path, void *argument),
+                        void *argument);
+
+/* ---- report.c: sums of reports --------------------------------------------------------------- */
+
+/* Add the report in a file to a sum, which is an empty object at first. False after a message: the
+ * file can't be read or is damaged, and nothing was added. */
+bool clb_report_add(json_t *sum, const char *path);
+/* Print a sum for people. */
+void clb_report_print(FILE *stream, const json_t *sum);
+
+#endif

@@ -1,0 +1,61 @@
+/* clblas-shim run: a program under the shim, on request with a summary at the end. */
+#include "command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void add_report(const char *path, void *sum)
+{
+    (void)clb_report_add(sum, path);
+}
+
+static int run_with_report(char **program)
+{
+    char *folder = clb_make_folder();
+    struct clb_text stats = {0};
+    if (folder == NULL)
+        return CLB_EXIT_RUN;
+    clb_text_addf(&stats, "%s/%%p.json", folder);
+    if (!stats.failed)
+        setenv("CLBLAS_SHIM_STATS", stats.data, 1);
+    clb_text_free(&stats);
+    int status = clb_run_program(program);
+    json_t *sum = json_object();
+    clb_consume_folder(folder, add_report, sum);
+    if (json_object_size(sum) > 0)
+        clb_report_print(stderr, sum);
+    else if (status != CLB_EXIT_NO_EXEC && status != CLB_EXIT_NOT_FOUND)
+        clb_fail(0, "no BLAS or LAPACK call of %s reached the library", program[0]);
+    json_decref(sum);
+    free(folder);
+    return status;
+}
+
+int clb_command_run(int argc, char **argv)
+{
+    const char *device = NULL;
+    bool report = false;
+    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
+        if (letter == 'd')
+            device = optarg;
+        else
+            report = true;
+    }
+    if (optind == argc)
+        return clb_fail(CLB_EXIT_RUN, "no program, see --help");
+    const char *library = clb_find_library();
+    if (library == NULL)
+        return CLB_EXIT_RUN;
+    if (library[strcspn(library, " :")] != '\0')
+        return clb_fail(CLB_EXIT_RUN, "%s can't be preloaded: its path has a space or a colon",
+                        library);
+    clb_preload(library, device);
+    if (report)
+        return run_with_report(argv + optind);
+    execvp(argv[optind], argv + optind);
+    return clb_fail(errno == ENOENT ? CLB_EXIT_NOT_FOUND : CLB_EXIT_NO_EXEC, "%s: %s", argv[optind],
+                    strerror(errno));
+}
