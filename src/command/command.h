@@ -49,6 +49,15 @@ const char *clb_style(FILE *stream, const char *code);
  */
 const char *clb_find_library(void);
 
+/* The helper process, as clb_find_library. */
+const char *clb_find_helper(void);
+
+/* What the helper process lists (src/probe/probe.c): `cache`, the folder or "", and its `room`;
+ * `all`, the drivers together, and `drivers`, each one alone where that says more. Of each:
+ * `library`, `death` (what the helper's child died of, or ""), `loaded`, `rank`, `devices` and the
+ * `steps` of the one that is taken. NULL after a message. */
+json_t *clb_ask_helper(void);
+
 /* Set the variables with which a program runs under the shim; `device` may be NULL. */
 void clb_preload(const char *library, const char *device);
 
@@ -61,6 +70,15 @@ char *clb_make_folder(void);
 /* Call `visit` with each file of a folder in the order of their names, and remove the folder. */
 void clb_consume_folder(const char *folder, void (*visit)(const char *path, void *argument),
                         void *argument);
+
+/* ---- devices.c: what the helper lists, as the user should know it -----------------------------
+ */
+
+/* The devices and broken drivers: an object with `devices`, each with `taken` and `why` it is not,
+ * `cache` with its folder and steps, and `problem`: NULL or why no device is taken. NULL after a
+ * message. */
+json_t *clb_devices_list(void);
+void clb_devices_print(FILE *stream, const json_t *list);
 
 /* ---- report.c: sums of reports --------------------------------------------------------------- */
 

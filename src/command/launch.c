@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
@@ -43,6 +44,52 @@ const char *clb_find_library(void)
     if (library == NULL && (library = find_file(candidates, R_OK)) == NULL)
         clb_fail(0, "%s is neither beside this program nor in %s", LIBRARY, CLB_LIBDIR);
     return library;
+}
+
+#define HELPER "clblas-shim-probe"
+
+const char *clb_find_helper(void)
+{
+    static const char *const candidates[] = {HELPER, "../libexec/clblas-shim/" HELPER,
+                                             CLB_PKGLIBEXECDIR "/" HELPER, NULL};
+    static char *helper;
+    const char *wanted = getenv("CLBLAS_SHIM_PROBE");
+    if (wanted != NULL && wanted[0] == '/')
+        return wanted;
+    if (helper == NULL && (helper = find_file(candidates, X_OK)) == NULL)
+        clb_fail(0, "%s is neither beside this program nor in %s", HELPER, CLB_PKGLIBEXECDIR);
+    return helper;
+}
+
+json_t *clb_ask_helper(void)
+{
+    const char *helper = clb_find_helper();
+    const char *const arguments[] = {HELPER, "--stall", "20", "--cpu", "60", "list", NULL};
+    int pipes[2] = {-1, -1};
+    posix_spawn_file_actions_t files;
+    json_error_t error;
+    pid_t child;
+    if (helper == NULL)
+        return NULL;
+    unsetenv("LD_PRELOAD");
+    posix_spawn_file_actions_init(&files);
+    int failed = pipe2(pipes, O_CLOEXEC) != 0 ? errno : 0;
+    posix_spawn_file_actions_adddup2(&files, pipes[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (failed == 0)
+        failed =
+            posix_spawn(&child, helper, &files, NULL, (char *const *)(uintptr_t)arguments, environ);
+    posix_spawn_file_actions_destroy(&files);
+    close(pipes[1]);
+    FILE *output = failed == 0 ? fdopen(pipes[0], "re") : NULL;
+    json_t *answer = output != NULL ? json_loadf(output, 0, &error) : NULL;
+    if (output != NULL)
+        fclose(output);
+    if (failed == 0)
+        waitpid(child, NULL, 0);
+    if (answer == NULL)
+        clb_fail(0, "%s: %s", helper, failed != 0 ? strerror(failed) : "it gave no answer");
+    return answer;
 }
 
 /* ---- programs under the shim ----------------------------------------------------------------- */

@@ -93,6 +93,10 @@ bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *preci
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
                          clb_precision precision) CLB_MUST_CHECK;
 
+/* The record of a step that has been done on this device; false when there is none. */
+bool clb_step_find(const struct clb_runtime *runtime, clb_probe_step step, clb_precision precision,
+                   struct clb_record *record);
+
 /* In the helper: record what has become of a step. */
 void clb_step_record(const struct clb_runtime *runtime, clb_probe_step step,
                      clb_precision precision, clb_status status);

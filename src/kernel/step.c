@@ -118,3 +118,14 @@ void clb_step_record(const struct clb_runtime *runtime, clb_probe_step step,
         clb_record_store(key, record);
     free(key);
 }
+
+bool clb_step_find(const struct clb_runtime *runtime, clb_probe_step step, clb_precision precision,
+                   struct clb_record *record)
+{
+    char name[64];
+    clb_step_format(name, sizeof name, step, precision);
+    char *key = step_key(runtime, name);
+    bool found = key != NULL && clb_record_load(key, record);
+    free(key);
+    return found;
+}

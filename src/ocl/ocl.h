@@ -110,6 +110,18 @@ struct clb_device {
 
 bool clb_device_has(const struct clb_device *device, clb_quirk quirk);
 
+/* A device with its indices in CLBLAS_SHIM_DEVICE. `defect` is NULL or why it can't be used; a
+ * platform that can't be asked for its devices is listed as one without an id. */
+enum { CLB_MAX_DEVICES = 64 };
+struct clb_listed_device {
+    struct clb_device device;
+    unsigned platform, index;
+    const char *defect;
+};
+
+/* List the devices of the drivers that clb_cl_load has loaded; returns their number. */
+size_t clb_device_list(struct clb_listed_device *list, size_t capacity);
+
 /* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 double clb_device_rank(const struct clb_device *device);

@@ -15,9 +15,7 @@
 
 /* ---- devices: listed, described, chosen ------------------------------------------------------ */
 
-#define MAX_PLATFORMS 16
-#define MAX_DEVICES   64
-
+#define MAX_PLATFORMS  16
 #define MAX_DIMENSIONS 8
 
 static void device_text(cl_device_id id, cl_device_info what, char *text, size_t size)
@@ -96,13 +94,7 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     clb_pocl_describe(device);
 }
 
-/* All devices that are available and have a compiler; platform and device index go into `place`. */
-struct listed {
-    struct clb_device device;
-    unsigned platform, index;
-};
-
-static size_t list_devices(struct listed *list, size_t capacity)
+size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
 {
     cl_platform_id platforms[MAX_PLATFORMS];
     cl_uint platform_count = 0;
@@ -111,27 +103,31 @@ static size_t list_devices(struct listed *list, size_t capacity)
         return 0;
     for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS; p++) {
         clb_driver_gate();
-        cl_device_id ids[MAX_DEVICES];
+        cl_device_id ids[CLB_MAX_DEVICES];
         cl_uint found = 0;
         char name[128];
         platform_text(platforms[p], CL_PLATFORM_NAME, name, sizeof name);
         const char *reason = clb_pocl_refusal(name);
-        if (reason != NULL) {
+        if (reason != NULL && count < capacity) {
             clb_log(CLB_LOG_WARN, "PoCL is not used: %s", reason);
-            continue;
+            list[count] = (struct clb_listed_device){.defect = reason, .platform = p};
+            memcpy(list[count++].device.platform_name, name, sizeof name);
         }
-        if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &found) !=
+        if (reason != NULL)
+            continue;
+        if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, CLB_MAX_DEVICES, ids, &found) !=
             CL_SUCCESS)
             continue;
         clb_driver_gate();
-        for (cl_uint d = 0; d < found && d < MAX_DEVICES && count < capacity; d++) {
+        for (cl_uint d = 0; d < found && d < CLB_MAX_DEVICES && count < capacity; d++) {
             cl_bool available = CL_FALSE, compiler = CL_FALSE;
             DEVICE_NUMBER(ids[d], CL_DEVICE_AVAILABLE, available);
             DEVICE_NUMBER(ids[d], CL_DEVICE_COMPILER_AVAILABLE, compiler);
-            if (!available || !compiler)
-                continue;
-            list[count].platform = p;
-            list[count].index = d;
+            list[count] = (struct clb_listed_device){.platform = p,
+                                                     .index = d,
+                                                     .defect = !available  ? "it is not available"
+                                                               : !compiler ? "it has no compiler"
+                                                                           : NULL};
             device_describe(platforms[p], ids[d], &list[count].device);
             clb_log(CLB_LOG_INFO, "device %u:%u: %s (%s, %s)", p, d, list[count].device.name,
                     list[count].device.platform_name, list[count].device.driver);
@@ -172,7 +168,8 @@ static bool has_name(const struct clb_device *device, enum name name, const char
 }
 
 /* True when an item of CLBLAS_SHIM_DEVICE names this device. */
-static bool matches(const char *item, size_t length, enum name name, const struct listed *entry)
+static bool matches(const char *item, size_t length, enum name name,
+                    const struct clb_listed_device *entry)
 {
     char word[128];
     if (length == 0 || length >= sizeof word)
@@ -190,12 +187,14 @@ static bool matches(const char *item, size_t length, enum name name, const struc
     return has_name(&entry->device, name, word);
 }
 
-static const struct listed *best_match(const struct listed *list, size_t count, const char *item,
-                                       size_t length)
+static const struct clb_listed_device *best_match(const struct clb_listed_device *list,
+                                                  size_t count, const char *item, size_t length)
 {
-    const struct listed *best = NULL;
+    const struct clb_listed_device *best = NULL;
     for (int name = 0; name < NAMES && best == NULL; name++) {
         for (size_t i = 0; i < count; i++) {
+            if (list[i].defect != NULL)
+                continue;
             if (item != NULL && !matches(item, length, (enum name)name, &list[i]))
                 continue;
             if (best == NULL || clb_device_rank(&list[i].device) > clb_device_rank(&best->device))
@@ -207,11 +206,11 @@ static const struct listed *best_match(const struct listed *list, size_t count, 
 
 clb_status clb_device_select(const char *wanted, struct clb_device *device)
 {
-    struct listed *list = calloc(MAX_DEVICES, sizeof *list);
+    struct clb_listed_device *list = calloc(CLB_MAX_DEVICES, sizeof *list);
     if (list == NULL)
         return CLB_ERR_NOMEM;
-    size_t count = list_devices(list, MAX_DEVICES);
-    const struct listed *chosen = NULL;
+    size_t count = clb_device_list(list, CLB_MAX_DEVICES);
+    const struct clb_listed_device *chosen = NULL;
     if (wanted == NULL) {
         chosen = best_match(list, count, NULL, 0);
     } else {

@@ -1,6 +1,6 @@
 /* clblas-shim-probe: the helper process that meets drivers. Started by the library; not for people.
  *
- *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] devices | STEP
+ *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] devices | STEP | list
  *
  * This process opens no driver. For each step it starts a child that builds, checks and stores, and
  * then one that loads what is stored and checks it again. What a child dies of, by itself or at a
@@ -8,7 +8,8 @@
  * lock in the cache, and one that has waited looks first whether its step has been done meanwhile.
  *
  * Results are records in the cache (src/ocl/probe.c); this process's exit status only says whether
- * there is one. */
+ * there is one. `list` is for the clblas-shim command: it stores nothing, and prints what there is
+ * as one JSON object. */
 #include "dense/getf2.h"
 #include "dense/potf2.h"
 #include "gemm/structure.h"
@@ -352,6 +353,116 @@ static void remember_driver(void)
     free(key);
 }
 
+/* ---- list ------------------------------------------------------------------------------------ */
+
+static void add_device(struct clb_text *text, const struct clb_listed_device *entry,
+                       const struct clb_runtime *used)
+{
+    const struct clb_device *device = &entry->device;
+    const char *type = (device->type & CL_DEVICE_TYPE_GPU) != 0           ? "GPU"
+                       : (device->type & CL_DEVICE_TYPE_CPU) != 0         ? "CPU"
+                       : (device->type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? "accelerator"
+                                                                          : "";
+    clb_text_addf(text, "%s{\"place\":\"%u:%u\",\"name\":", text->length > 0 ? "," : "",
+                  entry->platform, entry->index);
+    clb_text_add_quoted(text, device->name);
+    clb_text_add(text, ",\"platform\":");
+    clb_text_add_quoted(text, device->platform_name);
+    clb_text_add(text, ",\"driver\":");
+    clb_text_add_quoted(text, device->driver);
+    clb_text_addf(text,
+                  ",\"type\":\"%s\",\"fp64\":%s,\"unified\":%s,\"memory\":%llu,\"units\":%u,"
+                  "\"taken\":%s,\"defect\":",
+                  type, device->fp64 ? "true" : "false", device->unified ? "true" : "false",
+                  (unsigned long long)device->memory, device->units,
+                  used != NULL && used->device.id == device->id ? "true" : "false");
+    clb_text_add_quoted(text, entry->defect != NULL ? entry->defect : "");
+    clb_text_add(text, "}");
+}
+
+/* What has become of each step on the device in use. */
+static void add_steps(struct clb_text *text, const struct clb_runtime *used)
+{
+    const char *comma = "";
+    for (int s = 0; s < CLB_STEPS; s++) {
+        for (int p = 0; p < CLB_PRECISIONS; p++) {
+            struct clb_record record;
+            char name[64];
+            bool is_double = p == CLB_D || p == CLB_Z;
+            if (is_double && !used->device.fp64)
+                continue;
+            clb_step_format(name, sizeof name, (clb_probe_step)s, (clb_precision)p);
+            bool found = clb_step_find(used, (clb_probe_step)s, (clb_precision)p, &record);
+            clb_text_addf(text, "%s\"%s\":\"%s\"", comma, name,
+                          !found                           ? ""
+                          : record.word == CLB_WORD_PASSED ? "passed"
+                                                           : "failed");
+            comma = ",";
+        }
+    }
+}
+
+/* Leaves "devices":[...],"steps":{...} for the helper. */
+static int child_list(const char *unused)
+{
+    static struct clb_listed_device list[CLB_MAX_DEVICES];
+    clb_runtime_state state;
+    struct clb_text devices = {0}, steps = {0};
+    (void)unused;
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* drivers print */
+    const struct clb_runtime *used = clb_runtime_get(&state);
+    if (used == NULL && clb_cl_load(shared->library[0] != '\0' ? shared->library : NULL) != CLB_OK)
+        return CLB_ERR_NODEVICE;
+    size_t count = clb_device_list(list, CLB_COUNT_OF(list));
+    for (size_t i = 0; i < count; i++)
+        add_device(&devices, &list[i], used);
+    if (used != NULL)
+        add_steps(&steps, used);
+    shared->rank = used != NULL ? clb_device_rank(&used->device) : -1;
+    if (devices.failed || steps.failed)
+        return CLB_ERR_NOMEM;
+    snprintf(shared->current, sizeof shared->current, "\"devices\":[%s],\"steps\":{%s}",
+             devices.data != NULL ? devices.data : "", steps.data != NULL ? steps.data : "");
+    return CLB_OK;
+}
+
+/* Add the drivers that `library` names, or all, and what has become of opening them. */
+static void add_drivers(struct clb_text *text, const char *library)
+{
+    snprintf(shared->library, sizeof shared->library, "%s", library);
+    struct outcome outcome = supervise(child_list, "list", CLB_PROBE_BUILDER);
+    clb_text_add(text, "{\"library\":");
+    clb_text_add_quoted(text, library);
+    clb_text_add(text, ",\"death\":");
+    clb_text_add_quoted(text, outcome.status < 0 ? outcome.reason : "");
+    clb_text_addf(text, ",\"loaded\":%s,\"rank\":%.0f,%s}",
+                  outcome.status == CLB_OK ? "true" : "false", shared->rank,
+                  outcome.status == CLB_OK ? shared->current : "\"devices\":[],\"steps\":{}");
+}
+
+/* All drivers together, as programs use them, and each one alone where that may say more. */
+static int list_drivers(void)
+{
+    struct clb_icd icd[CLB_MAX_ICDS];
+    struct clb_text text = {0};
+    const char *cache = clb_cache_directory();
+    size_t count = clb_icd_list(icd);
+    clb_text_add(&text, "{\"cache\":");
+    clb_text_add_quoted(&text, cache != NULL ? cache : "");
+    clb_text_addf(&text, ",\"room\":%s,\"all\":", clb_cache_has_room(cache) ? "true" : "false");
+    add_drivers(&text, "");
+    clb_text_add(&text, ",\"drivers\":[");
+    count = count == 1 && shared->rank >= 0 ? 0 : count;
+    for (size_t i = 0; i < count && !program_has_ended; i++) {
+        clb_text_add(&text, i > 0 ? "," : "");
+        add_drivers(&text, icd[i].library);
+    }
+    clb_text_add(&text, "]}\n");
+    bool written = !text.failed && fputs(text.data, stdout) >= 0 && fflush(stdout) == 0;
+    clb_text_free(&text);
+    return written ? 0 : CLB_PROBE_EXIT_FAILED;
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* False when it died; what it died of is marked. */
@@ -408,6 +519,8 @@ static int serve(const char *step)
 {
     double begin = clb_now();
     struct clb_record record = {0};
+    if (strcmp(step, "list") == 0)
+        return list_drivers();
     int failed = take_lock();
     char *key = failed == 0 ? request_key(step) : NULL;
     if (failed != 0 || key == NULL)
@@ -437,7 +550,7 @@ int main(int argc, char **argv)
     }
     if (at + 1 != argc) {
         fprintf(stderr,
-                "usage: %s devices | STEP\n"
+                "usage: %s devices | STEP | list\n"
                 "The helper process of libclblas_shim, which starts it.\n",
                 argv[0]);
         return 2;

@@ -1,0 +1,222 @@
+/* clblas-shim devices: platforms, devices and drivers, what is taken and why the rest is not. */
+#include "command.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+static bool is_true(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
+/* Why a device is not taken. `rest`: why none is that has no defect, or "". */
+static const char *why_not(const json_t *device, const char *rest)
+{
+    const char *wanted = getenv("CLBLAS_SHIM_DEVICE");
+    if (is_true(device, "taken"))
+        return "";
+    if (*text_of(device, "defect") != '\0')
+        return text_of(device, "defect");
+    if (*rest != '\0')
+        return rest;
+    return wanted != NULL && *wanted != '\0' ? "CLBLAS_SHIM_DEVICE names another"
+                                             : "another one ranks higher";
+}
+
+/* Add a driver's devices. `rest` as above; "taken" is cleared where it is not "". */
+static void add_devices(json_t *list, const json_t *driver, const char *rest)
+{
+    size_t i;
+    json_t *device;
+    json_array_foreach(json_object_get(driver, "devices"), i, device)
+    {
+        if (*rest != '\0')
+            json_object_set_new(device, "taken", json_false());
+        json_object_set_new(device, "why", json_string(why_not(device, rest)));
+        json_object_del(device, "defect");
+        json_array_append(list, device);
+    }
+}
+
+/* A row for a driver that gives no device. */
+static void add_broken(json_t *list, const json_t *driver)
+{
+    const char *death = text_of(driver, "death");
+    json_array_append_new(list,
+                          json_pack("{s:s,s:s,s:s,s:b,s:s}", "place", "", "platform",
+                                    text_of(driver, "library"), "name", "", "taken", 0, "why",
+                                    *death != '\0'              ? death
+                                    : is_true(driver, "loaded") ? "the driver has no device"
+                                                                : "the driver can't be loaded"));
+}
+
+static json_int_t rank_of(const json_t *driver)
+{
+    return json_integer_value(json_object_get(driver, "rank"));
+}
+
+/* Where the drivers die together, the one with the best device is used alone. */
+static const json_t *find_only(const json_t *drivers)
+{
+    const json_t *only = NULL;
+    size_t i;
+    json_t *driver;
+    json_array_foreach((json_t *)(uintptr_t)drivers, i, driver)
+    {
+        if (*text_of(driver, "death") == '\0' && rank_of(driver) >= 0 &&
+            (only == NULL || rank_of(driver) > rank_of(only)))
+            only = driver;
+    }
+    return only;
+}
+
+/* NULL, or why no device is taken. */
+static const char *find_problem(const json_t *used, const json_t *devices, size_t drivers)
+{
+    const char *wanted = getenv("CLBLAS_SHIM_DEVICE");
+    if (used != NULL && rank_of(used) >= 0)
+        return NULL;
+    if (wanted != NULL && strcmp(wanted, "none") == 0)
+        return "CLBLAS_SHIM_DEVICE is none";
+    if (used == NULL)
+        return "no OpenCL driver works";
+    if (!is_true(used, "loaded"))
+        return "there is no OpenCL loader (libOpenCL.so.1; in Debian ocl-icd-libopencl1)";
+    if (drivers == 0 && json_array_size(devices) == 0)
+        return "no OpenCL driver is installed: /etc/OpenCL/vendors names none";
+    size_t i, usable = 0;
+    json_t *device;
+    json_array_foreach((json_t *)(uintptr_t)devices, i, device) usable +=
+        strcmp(text_of(device, "why"), "it does not start") == 0 ||
+        strcmp(text_of(device, "why"), "CLBLAS_SHIM_DEVICE names another") == 0;
+    if (usable == 0)
+        return "no OpenCL driver has a device that can be used";
+    return wanted != NULL && *wanted != '\0' ? "CLBLAS_SHIM_DEVICE names none of the devices"
+                                             : "the device does not start";
+}
+
+json_t *clb_devices_list(void)
+{
+    json_t *answer = clb_ask_helper(), *devices = json_array(), *driver;
+    if (answer == NULL)
+        return NULL;
+    json_t *all = json_object_get(answer, "all"), *drivers = json_object_get(answer, "drivers");
+    const json_t *used = *text_of(all, "death") == '\0' ? all : find_only(drivers);
+    const char *wanted = getenv("CLBLAS_SHIM_DEVICE");
+    const char *rest = used != NULL && rank_of(used) < 0 && (wanted == NULL || *wanted == '\0')
+                           ? "it does not start"
+                           : "";
+    size_t i;
+    if (used != NULL)
+        add_devices(devices, used, rest);
+    json_array_foreach(drivers, i, driver)
+    {
+        if (json_array_size(json_object_get(driver, "devices")) == 0)
+            add_broken(devices, driver);
+        else if (used != all && used != driver)
+            add_devices(devices, driver, "the drivers don't work together");
+    }
+    const char *problem = find_problem(used, devices, json_array_size(drivers));
+    json_t *list = json_pack(
+        "{s:o,s:{s:O,s:O,s:O?},s:s?}", "devices", devices, "cache", "folder",
+        json_object_get(answer, "cache"), "room", json_object_get(answer, "room"), "steps",
+        used != NULL ? json_object_get(used, "steps") : NULL, "problem", problem);
+    json_decref(answer);
+    return list;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void print_device(FILE *stream, const json_t *device)
+{
+    char memory[32] = "-";
+    double bytes = json_number_value(json_object_get(device, "memory"));
+    bool known = bytes > 0, taken = is_true(device, "taken");
+    if (known)
+        snprintf(memory, sizeof memory, "%.1f GiB", bytes / (1 << 30));
+    fprintf(stream, "%-6s %-5s %-4s %-7s %10s  %-12s %s%s%s%s  %s%s%s\n",
+            *text_of(device, "place") != '\0' ? text_of(device, "place") : "-",
+            known ? text_of(device, "type") : "-",
+            !known                    ? "-"
+            : is_true(device, "fp64") ? "yes"
+                                      : "no",
+            !known                       ? "-"
+            : is_true(device, "unified") ? "yes"
+                                         : "no",
+            memory, known ? text_of(device, "driver") : "-",
+            clb_style(stream, taken ? CLB_GREEN : CLB_YELLOW),
+            taken ? "yes" : "no: ", text_of(device, "why"), clb_style(stream, CLB_PLAIN),
+            text_of(device, "platform"), *text_of(device, "name") != '\0' ? ": " : "",
+            text_of(device, "name"));
+}
+
+static void print_cache(FILE *stream, const json_t *cache)
+{
+    const char *name, *folder = text_of(cache, "folder");
+    size_t passed = 0, failed = 0;
+    json_t *state, *steps = json_object_get(cache, "steps");
+    json_object_foreach(steps, name, state)
+    {
+        passed += strcmp(json_string_value(state), "passed") == 0;
+        failed += strcmp(json_string_value(state), "failed") == 0;
+    }
+    if (*folder == '\0')
+        fprintf(stream, "\nThere is no cache that can be written: every process compiles anew.\n");
+    else
+        fprintf(stream, "\nCache %s%s", folder,
+                is_true(cache, "room") ? "" : ", whose disk is full");
+    if (*folder != '\0' && json_object_size(steps) > 0)
+        fprintf(stream, ": of %zu sets of kernels %zu are ready, %zu don't work on this device",
+                json_object_size(steps), passed, failed);
+    fprintf(stream, "%s", *folder != '\0' ? ".\n" : "");
+}
+
+void clb_devices_print(FILE *stream, const json_t *list)
+{
+    const json_t *devices = json_object_get(list, "devices");
+    size_t i;
+    json_t *device;
+    if (json_array_size(devices) > 0)
+        fprintf(stream, "%s%-6s %-5s %-4s %-7s %10s  %-12s %s%s\n", clb_style(stream, CLB_BOLD),
+                "device", "type", "fp64", "unified", "memory", "driver", "taken",
+                clb_style(stream, CLB_PLAIN));
+    json_array_foreach((json_t *)(uintptr_t)devices, i, device) print_device(stream, device);
+    print_cache(stream, json_object_get(list, "cache"));
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+int clb_command_devices(int argc, char **argv)
+{
+    bool as_json = false;
+    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
+        if (letter == 'd')
+            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
+        else
+            as_json = true;
+    }
+    if (optind != argc)
+        return clb_fail(CLB_EXIT_USAGE, "it takes no operand: %s", argv[optind]);
+    json_t *list = clb_devices_list();
+    if (list == NULL)
+        return CLB_EXIT_FAILED;
+    const char *problem = json_string_value(json_object_get(list, "problem"));
+    if (as_json) {
+        json_dumpf(list, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else {
+        clb_devices_print(stdout, list);
+    }
+    int status = problem == NULL ? EXIT_SUCCESS : clb_fail(CLB_EXIT_FAILED, "%s", problem);
+    json_decref(list);
+    return status;
+}
