@@ -71,6 +71,56 @@ char *clb_make_folder(void);
 void clb_consume_folder(const char *folder, void (*visit)(const char *path, void *argument),
                         void *argument);
 
+/* ---- elf.c: executables and shared libraries as files ------------------------------------------
+ */
+
+typedef enum clb_elf_kind {
+    CLB_ELF_NONE,    /* no such file: a script, something else, or it can't be read */
+    CLB_ELF_FOREIGN, /* of another width */
+    CLB_ELF_PROGRAM, /* has an interpreter, so the dynamic linker starts it */
+    CLB_ELF_STATIC   /* has none: a static program, or a shared library */
+} clb_elf_kind;
+
+typedef enum clb_elf_relation { CLB_ELF_DEFINES, CLB_ELF_REFERS, CLB_ELF_NEEDS } clb_elf_relation;
+typedef void clb_elf_visit(const char *name, clb_elf_relation relation, void *argument);
+
+/* Call `visit` (may be NULL) with each function that the file defines, each symbol that it refers
+ * to and each library that it needs. */
+clb_elf_kind clb_elf_read(const char *path, clb_elf_visit *visit, void *argument);
+
+/* ---- bindings.c: which library each name is bound to -------------------------------------------
+ */
+
+typedef enum clb_name_kind {
+    CLB_NAME_OURS,      /* the shim exports it */
+    CLB_NAME_DECORATED, /* a routine of ours in a form that the shim has not */
+    CLB_NAME_LAPACK,    /* looks like another routine of BLAS or LAPACK */
+    CLB_NAME_OTHER
+} clb_name_kind;
+clb_name_kind clb_name_classify(const char *name);
+
+struct clb_bindings {
+    bool linked;           /* the program is linked with the shim, and not preloaded */
+    json_t *rows;          /* of {state, from, to, why, names}; owned by the caller */
+    json_t *objects;       /* the paths of the files that were loaded, as keys; the same */
+    size_t caught, missed; /* bindings of our names */
+};
+
+/* Add what LD_DEBUG=bindings,scopes wrote of one process. */
+void clb_bindings_read(struct clb_bindings *bindings, const char *path);
+/* A loaded file, other than the shim, that defines names of ours; NULL: none. */
+const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
+
+const char *clb_base_name(const char *path);
+
+/* ---- blas.c: the next BLAS ---------------------------------------------------------------------
+ */
+
+/* Its `library` ("": none), OpenBLAS's `config`, `core` and `threads`, the number of `cpus`,
+ * whether it is `optimised`, and its `flops` per second. `library` is its path, NULL: as the shim
+ * finds it. NULL: it ended the process. */
+json_t *clb_next_describe(const char *library);
+
 /* ---- devices.c: what the helper lists, as the user should know it -----------------------------
  */
 

@@ -82,6 +82,7 @@ static const json_t *find_only(const json_t *drivers)
 /* NULL, or why no device is taken. */
 static const char *find_problem(const json_t *used, const json_t *devices, size_t drivers)
 {
+    static char text[512];
     const char *wanted = getenv("CLBLAS_SHIM_DEVICE");
     if (used != NULL && rank_of(used) >= 0)
         return NULL;
@@ -98,8 +99,11 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
     json_array_foreach((json_t *)(uintptr_t)devices, i, device) usable +=
         strcmp(text_of(device, "why"), "it does not start") == 0 ||
         strcmp(text_of(device, "why"), "CLBLAS_SHIM_DEVICE names another") == 0;
+    device = json_array_get(devices, 0);
+    snprintf(text, sizeof text, "no OpenCL driver has a device that can be used (%s: %s)",
+             text_of(device, "platform"), text_of(device, "why"));
     if (usable == 0)
-        return "no OpenCL driver has a device that can be used";
+        return text;
     return wanted != NULL && *wanted != '\0' ? "CLBLAS_SHIM_DEVICE names none of the devices"
                                              : "the device does not start";
 }
