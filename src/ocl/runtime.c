@@ -57,6 +57,21 @@ static clb_vendor vendor_by_name(const struct clb_device *device)
     return strcasestr(device->vendor_name, "intel") != NULL ? CLB_VENDOR_INTEL : CLB_VENDOR_OTHER;
 }
 
+/* Numbers that no device has are a driver's errors: what is computed from them must not overflow.
+ */
+enum { MOST_UNITS = 1 << 16, MOST_VECTOR_BYTES = 1 << 10 };
+#define MOST_GROUP ((size_t)1 << 16)
+#define MOST_BYTES ((uint64_t)1 << 50)
+
+static void limit_numbers(struct clb_device *device)
+{
+    device->units = (cl_uint)clb_min(device->units, MOST_UNITS);
+    device->max_group = clb_min(device->max_group, MOST_GROUP);
+    device->memory = clb_min(device->memory, MOST_BYTES);
+    device->max_alloc = clb_min(device->max_alloc, MOST_BYTES);
+    device->local_memory = clb_min(device->local_memory, MOST_BYTES);
+}
+
 static void device_describe(cl_platform_id platform, cl_device_id id, struct clb_device *device)
 {
     cl_bool unified = CL_FALSE;
@@ -83,12 +98,13 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     if (clb_cl.GetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL) ==
         CL_SUCCESS)
         device->max_group = clb_min(device->max_group, items[0]);
-    device->vector_bytes = floats * 4;
+    device->vector_bytes = (cl_uint)clb_min((size_t)floats * 4, MOST_VECTOR_BYTES);
     device->fp64 = fp64 != 0;
     device->unified = unified || (device->type & CL_DEVICE_TYPE_CPU) != 0;
     device->memory = device->unified ? host_memory() : memory;
     device->max_alloc = max_alloc;
     device->local_memory = local_memory;
+    limit_numbers(device);
     device->vendor = vendor_by_name(device);
     clb_nvidia_describe(device);
     clb_pocl_describe(device);
@@ -96,14 +112,15 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
 
 size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
 {
-    cl_platform_id platforms[MAX_PLATFORMS];
+    /* A driver may report more than it gives. */
+    cl_platform_id platforms[MAX_PLATFORMS] = {0};
     cl_uint platform_count = 0;
     size_t count = 0;
     if (clb_cl.GetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
         return 0;
-    for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS; p++) {
+    for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS && platforms[p] != NULL; p++) {
         clb_driver_gate();
-        cl_device_id ids[CLB_MAX_DEVICES];
+        cl_device_id ids[CLB_MAX_DEVICES] = {0};
         cl_uint found = 0;
         char name[128];
         platform_text(platforms[p], CL_PLATFORM_NAME, name, sizeof name);
@@ -119,7 +136,8 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
             CL_SUCCESS)
             continue;
         clb_driver_gate();
-        for (cl_uint d = 0; d < found && d < CLB_MAX_DEVICES && count < capacity; d++) {
+        for (cl_uint d = 0; d < found && d < CLB_MAX_DEVICES && ids[d] != NULL && count < capacity;
+             d++) {
             cl_bool available = CL_FALSE, compiler = CL_FALSE;
             DEVICE_NUMBER(ids[d], CL_DEVICE_AVAILABLE, available);
             DEVICE_NUMBER(ids[d], CL_DEVICE_COMPILER_AVAILABLE, compiler);

@@ -4,7 +4,6 @@
 #include "tap.h"
 
 #include <dlfcn.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -266,25 +265,14 @@ bool fake_cl_flip(cl_command_queue queue, bool single, uint64_t *seed)
         return false;
     for (int attempt = 0; attempt < 1000; attempt++) {
         size_t size = 0, bit = random_below(seed, 5);
-        union {
-            float s;
-            double d;
-            uint32_t bits_s;
-            uint64_t bits_d;
-        } value;
+        char value[sizeof(double)];
         cl_mem mem = buffer_argument(random_below(seed, MAX_ARGUMENTS), &size);
         const size_t at = size < element ? 0 : random_below(seed, size / element) * element;
         if (mem == NULL || size < element ||
             real.EnqueueReadBuffer(queue, mem, CL_TRUE, at, element, &value, 0, NULL, NULL) !=
-                CL_SUCCESS)
+                CL_SUCCESS ||
+            !fake_cl_flip_bit(value, single, bit))
             continue;
-        const double magnitude = fabs(single ? (double)value.s : value.d);
-        if (!(magnitude > 1e-3 && magnitude < 1e3))
-            continue;
-        if (single)
-            value.bits_s ^= UINT32_C(1) << (bit == 4 ? 31 : 25 + bit);
-        else
-            value.bits_d ^= UINT64_C(1) << (bit == 4 ? 63 : 54 + bit);
         return real.EnqueueWriteBuffer(queue, mem, CL_TRUE, at, element, &value, 0, NULL, NULL) ==
                CL_SUCCESS;
     }
@@ -298,6 +286,7 @@ static void install(struct clb_cl *table)
     if (getenv("REORDER") != NULL)
         fake_cl_add_reordering(&real, dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL));
     fake_cl_add_skipping(&real);
+    fake_cl_add_lying(&real);
 #define CLB_CL_STATUS(name, parameters, arguments)       table->name = fake_##name;
 #define CLB_CL_HANDLE(type, name, parameters, arguments) table->name = fake_##name;
 #include "ocl/functions.def"

@@ -45,6 +45,13 @@ struct fake_cl {
     long missed; /* failures of kernels that were not launched: their number may depend on time */
     fake_failure_kind skip_kind;
 
+    /* fakecl_lie.c */
+    _Atomic long reads, queries; /* maps for reading among the reads */
+    long flip_at, lie_at;        /* the read, the query; 0: none */
+    _Atomic long flipped, lies;
+    bool flip_single;
+    uint64_t flip_seed, lie_seed;
+
     /* Called first, in whatever thread calls; NULL by default. */
     void (*enter)(fake_function function);
 
@@ -94,6 +101,14 @@ const char *fake_cl_name(fake_function function);
  * when none was found. */
 bool fake_cl_flip(cl_command_queue queue, bool single, uint64_t *seed);
 
+/* Flip such a bit in the memory that `at` points to. False for other magnitudes. */
+bool fake_cl_flip_bit(void *at, bool single, size_t bit);
+
+/* Flip one in what read number `at` brings, or report garbage in answer to query number `at`, 1 is
+ * the first from now on; 0: none. */
+void fake_cl_flip_read(long at, bool single, uint64_t seed);
+void fake_cl_lie(long at, uint64_t seed);
+
 /* Count from zero and fail call number `at`. */
 void fake_cl_arm(long at, cl_int code, bool persistent);
 
@@ -116,9 +131,10 @@ void fake_cl_begin(const struct fake_failure *failure, char *what, size_t size);
 void fake_cl_end(const struct fake_failure *failure, clb_status status, const char *what);
 
 /* The layers of the table: where REORDER is set, one over the driver's, whose library has what the
- * table has not; one over that; and one over all others. */
+ * table has not; two over that; and one over all others. */
 void fake_cl_add_reordering(struct clb_cl *table, void *library);
 void fake_cl_add_skipping(struct clb_cl *table);
+void fake_cl_add_lying(struct clb_cl *table);
 void fake_cl_add_rules(struct clb_cl *table, const struct clb_cl *real);
 
 #endif
