@@ -8,6 +8,7 @@
 #include "base/base.h"
 
 #include <jansson.h>
+#include <sys/types.h>
 
 /* Exit statuses; `run` and `doctor` have others besides. */
 enum {
@@ -57,6 +58,9 @@ const char *clb_find_helper(void);
  * `library`, `death` (what the helper's child died of, or ""), `loaded`, `rank`, `devices` and the
  * `steps` of the one that is taken. NULL after a message. */
 json_t *clb_ask_helper(void);
+
+/* Have the helper do a step ("gemm:d"); returns its process, -1 after a message. */
+pid_t clb_helper_begin(const char *step);
 
 /* Set the variables with which a program runs under the shim; `device` may be NULL. */
 void clb_preload(const char *library, const char *device);

@@ -61,27 +61,40 @@ const char *clb_find_helper(void)
     return helper;
 }
 
+/* Start the helper; its output goes to *output unless that is NULL. 0 or an errno. */
+static int start_helper(const char *helper, const char *const *arguments, FILE **output,
+                        pid_t *child)
+{
+    int pipes[2] = {-1, -1}, failed = 0;
+    posix_spawn_file_actions_t files;
+    unsetenv("LD_PRELOAD");
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (output != NULL && pipe2(pipes, O_CLOEXEC) != 0)
+        failed = errno;
+    if (output != NULL)
+        posix_spawn_file_actions_adddup2(&files, pipes[1], STDOUT_FILENO);
+    if (failed == 0)
+        failed =
+            posix_spawn(child, helper, &files, NULL, (char *const *)(uintptr_t)arguments, environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (output != NULL) {
+        close(pipes[1]);
+        *output = failed == 0 ? fdopen(pipes[0], "re") : NULL;
+    }
+    return failed;
+}
+
 json_t *clb_ask_helper(void)
 {
+    static const char *const arguments[] = {HELPER, "--stall", "20", "--cpu", "60", "list", NULL};
     const char *helper = clb_find_helper();
-    const char *const arguments[] = {HELPER, "--stall", "20", "--cpu", "60", "list", NULL};
-    int pipes[2] = {-1, -1};
-    posix_spawn_file_actions_t files;
     json_error_t error;
+    FILE *output;
     pid_t child;
     if (helper == NULL)
         return NULL;
-    unsetenv("LD_PRELOAD");
-    posix_spawn_file_actions_init(&files);
-    int failed = pipe2(pipes, O_CLOEXEC) != 0 ? errno : 0;
-    posix_spawn_file_actions_adddup2(&files, pipes[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (failed == 0)
-        failed =
-            posix_spawn(&child, helper, &files, NULL, (char *const *)(uintptr_t)arguments, environ);
-    posix_spawn_file_actions_destroy(&files);
-    close(pipes[1]);
-    FILE *output = failed == 0 ? fdopen(pipes[0], "re") : NULL;
+    int failed = start_helper(helper, arguments, &output, &child);
     json_t *answer = output != NULL ? json_loadf(output, 0, &error) : NULL;
     if (output != NULL)
         fclose(output);
@@ -90,6 +103,16 @@ json_t *clb_ask_helper(void)
     if (answer == NULL)
         clb_fail(0, "%s: %s", helper, failed != 0 ? strerror(failed) : "it gave no answer");
     return answer;
+}
+
+pid_t clb_helper_begin(const char *step)
+{
+    const char *helper = clb_find_helper(), *const arguments[] = {HELPER, step, NULL};
+    pid_t child;
+    int failed = helper != NULL ? start_helper(helper, arguments, NULL, &child) : ENOENT;
+    if (failed != 0 && helper != NULL)
+        clb_fail(0, "%s: %s", helper, strerror(failed));
+    return failed == 0 ? child : -1;
 }
 
 /* ---- programs under the shim ----------------------------------------------------------------- */
