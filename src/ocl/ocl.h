@@ -126,6 +126,11 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity);
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 double clb_device_rank(const struct clb_device *device);
 
+/* What this process's device is like: the one that has started, or before that the one that an
+ * earlier process has chosen among the same drivers, without its ids. NULL: not known. Reads a file
+ * at its first call. */
+const struct clb_device *clb_device_expected(void);
+
 /* ---- nvidia.c, pocl.c: what is peculiar to a vendor or a driver ------------------------------ */
 
 /* Called by runtime.c when all else of the device is described: set the vendor and quirks of a

@@ -261,11 +261,22 @@ static uint64_t hash_environment(void)
     return sum;
 }
 
+/* Which kinds of GPUs there are: a cache may be shared with machines that have others, or none. */
+static unsigned list_device_files(void)
+{
+    static const char *const files[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd",
+                                        "/dev/dri/renderD128", "/dev/dxg"};
+    unsigned found = 0;
+    for (size_t i = 0; i < CLB_COUNT_OF(files); i++)
+        found |= access(files[i], F_OK) == 0 ? 1U << i : 0;
+    return found;
+}
+
 char *clb_drivers_key(const struct clb_icd *icd, size_t count)
 {
     struct clb_text key = {0};
-    clb_text_addf(&key, "drivers\n%s\n%016llx\n", CLB_VERSION,
-                  (unsigned long long)hash_environment());
+    clb_text_addf(&key, "drivers\n%s\n%016llx %x\n", CLB_VERSION,
+                  (unsigned long long)hash_environment(), list_device_files());
     for (size_t i = 0; i < count; i++)
         clb_text_addf(&key, "%s %llu %llu\n", icd[i].library, (unsigned long long)icd[i].size,
                       (unsigned long long)icd[i].time);

@@ -249,6 +249,69 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
     return chosen != NULL ? CLB_OK : CLB_ERR_NODEVICE;
 }
 
+/* ---- the device of earlier processes --------------------------------------------------------- */
+
+/* The cache remembers which device was chosen where there are the same drivers, so that calls that
+ * are not worth it need not start it. */
+
+static struct clb_device expected;
+static bool is_expected;
+
+/* NULL: nothing is remembered. Tests' drivers come and go. */
+static char *expected_key(void)
+{
+    struct clb_icd icd[CLB_MAX_ICDS];
+    struct clb_text key = {0};
+    char *drivers = clb_cl_loaded_hook == NULL && clb_cache_directory() != NULL
+                        ? clb_drivers_key(icd, clb_icd_list(icd))
+                        : NULL;
+    if (drivers != NULL)
+        clb_text_addf(&key, "%sdevice\n%s", CLB_CACHE_RECORD, drivers);
+    free(drivers);
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+static bool recall(const char *key, struct clb_device *device)
+{
+    unsigned char *data = NULL;
+    size_t size = 0;
+    const bool found = clb_cache_load(key, &data, &size) == CLB_OK && size == sizeof *device;
+    if (found)
+        memcpy(device, data, size);
+    free(data);
+    return found;
+}
+
+static void recall_expected(void)
+{
+    char *key = expected_key();
+    is_expected = key != NULL && recall(key, &expected);
+    free(key);
+}
+
+static void remember(const struct clb_device *device)
+{
+    struct clb_device known, now = *device;
+    char *key = expected_key();
+    now.platform = NULL;
+    now.id = NULL;
+    if (key != NULL && (!recall(key, &known) || memcmp(&known, &now, sizeof now) != 0))
+        clb_cache_store(key, (const unsigned char *)&now, sizeof now);
+    free(key);
+}
+
+const struct clb_device *clb_device_expected(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const struct clb_runtime *started = clb_runtime_peek();
+    if (started != NULL)
+        return &started->device;
+    pthread_once(&once, recall_expected);
+    return is_expected ? &expected : NULL;
+}
+
 /* ---- the runtime ----------------------------------------------------------------------------- */
 
 /* After so many consecutive calls that failed on the device, all calls go to the next BLAS. */
@@ -310,6 +373,7 @@ static clb_status start(const struct clb_config *config)
     pthread_mutex_init(&runtime.sets.lock, NULL);
     pthread_mutex_init(&runtime.programs.lock, NULL);
     set_memory_limit(&config->memory);
+    remember(&runtime.device);
     clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", runtime.device.name,
             runtime.device.platform_name, (double)runtime.memory_limit / (1 << 30));
     return CLB_OK;

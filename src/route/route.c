@@ -245,25 +245,34 @@ static size_t smallest_of(const struct clb_run *run)
     }
 }
 
-/* The checks that need the device. The table's threshold applies unless the user has set one. */
+/* Whether the call is one for such a device. The table's threshold applies unless the user has set
+ * one. */
+static clb_reason decide_for_device(const struct clb_device *device,
+                                    const struct question *question)
+{
+    clb_precision precision = clb_routines[question->routine].precision;
+    struct clb_gemm_tuning tuning;
+    if (clb_precision_real_size(precision) == sizeof(double) && !device->fp64)
+        return CLB_REASON_NOFP64;
+    if (thresholds[question->routine] >= 0)
+        return CLB_REASONS;
+    if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
+        return CLB_REASON_NODEVICE;
+    double edge = clb_tuning_offload(device, precision, &tuning,
+                                     clb_routine_work(question->routine), question->optimised);
+    if (question->work < cube(edge))
+        return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
+    return question->smallest < tuning.smallest ? CLB_REASON_COST : CLB_REASONS;
+}
+
+/* The checks that need the device. */
 static clb_reason decide_on_device(struct clb_runtime *runtime, const struct question *question,
                                    const struct clb_gemm_variant **variant)
 {
     clb_precision precision = clb_routines[question->routine].precision;
-    struct clb_gemm_tuning tuning;
-    if (clb_precision_real_size(precision) == sizeof(double) && !runtime->device.fp64)
-        return CLB_REASON_NOFP64;
-    if (thresholds[question->routine] < 0) {
-        if (clb_tuning_gemm(&runtime->device, precision, clb_config_get()->math, 0, &tuning) !=
-            CLB_OK)
-            return CLB_REASON_NODEVICE;
-        double edge = clb_tuning_offload(&runtime->device, precision, &tuning,
-                                         clb_routine_work(question->routine), question->optimised);
-        if (question->work < cube(edge))
-            return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
-        if (question->smallest < tuning.smallest)
-            return CLB_REASON_COST;
-    }
+    const clb_reason reason = decide_for_device(&runtime->device, question);
+    if (reason != CLB_REASONS)
+        return reason;
     switch (clb_gemm_variant_get(runtime, precision, variant)) {
     case CLB_OK:
         break;
@@ -291,12 +300,11 @@ static double count_flops(const struct clb_run *run, double work)
 static double patience_of(const struct clb_run *run, double work)
 {
     const struct clb_config *config = clb_config_get();
-    const struct clb_runtime *runtime = clb_runtime_peek();
     struct clb_wait wait = {.flops = count_flops(run, work),
                             .precision = run->precision,
                             .optimised = run->host->optimised,
                             .cpus = cpus,
-                            .device = runtime != NULL ? &runtime->device : NULL,
+                            .device = clb_device_expected(),
                             .compiled = true};
     if (config->mode != CLB_MODE_AUTO || !clb_run_is_auto(run) || config->kernel != NULL ||
         config->reproducible)
@@ -467,10 +475,29 @@ static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *r
     return CLB_REASONS;
 }
 
+/* The device, started; NULL with the reason why not. Calls that are not for the device that is
+ * remembered don't start it. */
+static struct clb_runtime *start_device(const struct clb_run *run, const struct question *question,
+                                        clb_reason *reason)
+{
+    clb_runtime_state state;
+    const struct clb_device *expected =
+        clb_runtime_peek() == NULL && clb_run_is_auto(run) ? clb_device_expected() : NULL;
+    *reason = expected != NULL ? decide_for_device(expected, question) : CLB_REASONS;
+    if (*reason != CLB_REASONS)
+        return NULL;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (runtime == NULL && state != CLB_RUNTIME_STARTING)
+        decline_all();
+    if (runtime == NULL)
+        *reason = reason_of_state(state);
+    return runtime;
+}
+
 /* All code that may enter the driver. */
 static struct outcome run_on_device(struct clb_run *run, double work)
 {
-    struct outcome outcome = {.reason = CLB_REASON_NODEVICE};
+    struct outcome outcome = {0};
     const struct question question = {.routine = run->call->symbol->routine,
                                       .ops = run->ops,
                                       .work = work,
@@ -478,19 +505,13 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                                       .optimised = run->host->optimised};
     const struct clb_gemm_variant *variant;
     struct clb_host_state host_state;
-    clb_runtime_state state;
     clb_host_state_save(&host_state);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
     const double patience = clb_driver_set_patience(patience_of(run, work));
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (runtime == NULL) {
-        if (state != CLB_RUNTIME_STARTING)
-            decline_all();
-        outcome.reason = reason_of_state(state);
-    } else {
+    struct clb_runtime *runtime = start_device(run, &question, &outcome.reason);
+    if (runtime != NULL)
         outcome.reason = decide_on_device(runtime, &question, &variant);
-    }
     if (outcome.reason == CLB_REASON_STARTING)
         request_preparation(&question);
     if (outcome.reason == CLB_REASONS && !is_host_complete(run)) {
