@@ -185,7 +185,7 @@ static void stop_threads(void)
     const struct sigaction action = {.sa_sigaction = stop_here,
                                      .sa_flags = SA_SIGINFO | SA_RESTART};
     struct sigaction before;
-    size_t count = 0;
+    size_t count = 0, asked = 0;
     const int self = (int)syscall(SYS_gettid);
     dl_iterate_phdr(note_system, NULL);
     clb_threads_note(&stop.threads);
@@ -196,18 +196,19 @@ static void stop_threads(void)
     stop.threads.count = count;
     sigaction(STOP_SIGNAL, &action, &before);
     for (int round = 0; round < STOP_ROUNDS; round++) {
-        size_t asked = 0;
-        atomic_store(&stop.answers, 0);
+        const size_t asked_before = asked;
         for (size_t i = 0; i < count; i++) {
             if (!atomic_load(&stop.stopped[i]))
                 asked += syscall(SYS_tgkill, getpid(), stop.threads.id[i], STOP_SIGNAL) == 0;
         }
         for (int wait = 0; wait < 20 && atomic_load(&stop.answers) < asked; wait++)
             usleep(250);
-        if (asked == 0)
+        if (asked == asked_before)
             break;
     }
-    sigaction(STOP_SIGNAL, &before, NULL);
+    /* A thread that has not had the time to answer would end the process. */
+    if (atomic_load(&stop.answers) >= asked)
+        sigaction(STOP_SIGNAL, &before, NULL);
 }
 
 /* Called at exit, more than once. */
