@@ -208,19 +208,20 @@ CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const
 
 /* Packs a panel over depths p0 ... p1 - 1, G rows at a time; `rows` of the panel exist, and k
  * depths are valid. All of the panel before the next depths: lines are written one after the other.
- */
+ * A panel with fewer rows is packed element by element: there is one at most in an operand, and
+ * code of vectors for it takes as long to compile as all else here. */
 CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0, uint p1, uint k,
                           global real *dst, const uint W, const uint G, const bool of_a, uint conj,
                           bool past)
 {
     uint p = p0;
-    for (; p + CLB_VP <= min(p1, k); p += CLB_VP) {
+    for (; rows == W && p + CLB_VP <= min(p1, k); p += CLB_VP) {
         for (uint r = 0; r < W; r += G) {
             vpack x[CLB_VP];
 #pragma unroll
             for (uint i = 0; i < CLB_VP; i++)
                 if (i < G)
-                    x[i] = r + i < rows ? load_row(src, ld, r + i, p, of_a, conj) : (vpack)(0);
+                    x[i] = load_row(src, ld, r + i, p, of_a, conj);
             transpose(x, G);
             store_rows(x, dst + (size_t)p * W + r, W, G, past);
         }
@@ -245,11 +246,7 @@ CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global
         const uint rows = min(w - q * W, W);
         global const real *from = src + (size_t)(q * W) * (of_a ? 1 : CLB_PARTS) * ld;
         global real *to = dst + q * panel;
-        /* The usual case apart, so that its loads need no tests. */
-        if (rows == W)
-            pack_rows(from, ld, W, s.p0, s.p1, k, to, W, G, of_a, conj, s.past);
-        else
-            pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj, s.past);
+        pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj, s.past);
     }
     if (s.past)
         order_streams();
