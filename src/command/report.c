@@ -21,6 +21,7 @@ static const char *const hints[CLB_REASONS] = {
     [CLB_REASON_NODEVICE] = "no usable device: see clblas-shim devices",
     [CLB_REASON_NOFP64] = "the device has no double precision: choose another (-d DEVICE)",
     [CLB_REASON_NOMEMORY] = "host or device memory was short; raise CLBLAS_SHIM_MEMORY",
+    [CLB_REASON_SLOW] = "the device is slower than a core of a CPU: choose another (-d DEVICE)",
     [CLB_REASON_QUARANTINED] = "the device failed or computed wrong: CLBLAS_SHIM_LOG=warn says how",
     [CLB_REASON_FORKED] = "made in children forked after the device had started: fork earlier",
     [CLB_REASON_REENTRANT] = "made inside other calls by the driver or the next library",

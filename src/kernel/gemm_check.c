@@ -1,10 +1,12 @@
-/* Checks of the kernels of products, by packing and multiplying matrices in device memory. */
+/* Checks of the kernels of products, by packing and multiplying matrices in device memory, and
+ * their rate. */
 #include "check.h"
 #include "kernel.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- products in full, on random data, against sums in double -------------------------------- */
 
@@ -217,6 +219,44 @@ static clb_status check_ops(const struct full_check *check)
     return status;
 }
 
+/* Device memory for all operands. */
+enum { FULL_BUFFERS = 6 };
+
+static clb_status get_buffers(struct full_check *check)
+{
+    const struct clb_gemm_variant *variant = check->variant;
+    const size_t element = clb_precision_size(variant->precision);
+    const struct {
+        struct clb_buffer **buffer;
+        size_t bytes;
+    } buffers[FULL_BUFFERS] = {
+        {&check->a_source, (BEGIN + check->m * check->k) * element},
+        {&check->b_source, (BEGIN + check->k * check->n) * element},
+        {&check->a_packed, clb_packed_bytes(variant, CLB_OPERAND_A, check->m, check->k)},
+        {&check->b_packed, clb_packed_bytes(variant, CLB_OPERAND_B, check->n, check->k)},
+        {&check->c, check->ldc * check->n * element},
+        {&check->flag, variant->split ? sizeof(cl_uint) : 0},
+    };
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < FULL_BUFFERS && status == CLB_OK; i++) {
+        if (buffers[i].bytes != 0)
+            status = clb_buffer_get(check->queue_set->runtime, CLB_MEMORY_DEVICE, buffers[i].bytes,
+                                    buffers[i].buffer);
+    }
+    return status;
+}
+
+/* Wait for the commands, and return the memory. False when they may still be outstanding. */
+static bool end_buffers(const struct full_check *check)
+{
+    struct clb_buffer *const buffers[FULL_BUFFERS] = {
+        check->a_source, check->b_source, check->a_packed, check->b_packed, check->c, check->flag};
+    bool idle = clb_queue_set_settle(check->queue_set);
+    for (size_t i = 0; i < FULL_BUFFERS; i++)
+        clb_buffer_end(check->queue_set->runtime, buffers[i], idle);
+    return idle;
+}
+
 struct full_size {
     size_t m, n, k;
 };
@@ -249,28 +289,10 @@ static clb_status check_size(const struct clb_gemm_variant *variant,
     check.a_typed = check.size + c;
     check.b_typed = (double *)check.a_typed + a;
     check.c_typed = (double *)check.b_typed + b;
-    const struct {
-        struct clb_buffer **buffer;
-        size_t bytes;
-    } buffers[] = {
-        {&check.a_source, (BEGIN + check.m * check.k) * element},
-        {&check.b_source, (BEGIN + check.k * check.n) * element},
-        {&check.a_packed, clb_packed_bytes(variant, CLB_OPERAND_A, check.m, check.k)},
-        {&check.b_packed, clb_packed_bytes(variant, CLB_OPERAND_B, check.n, check.k)},
-        {&check.c, check.ldc * check.n * element},
-        {&check.flag, variant->split ? sizeof(cl_uint) : 0},
-    };
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < CLB_COUNT_OF(buffers) && status == CLB_OK; i++) {
-        if (buffers[i].bytes != 0)
-            status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE, buffers[i].bytes,
-                                    buffers[i].buffer);
-    }
+    clb_status status = get_buffers(&check);
     if (status == CLB_OK)
         status = check_ops(&check);
-    *idle = clb_queue_set_settle(queue_set);
-    for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
-        clb_buffer_end(queue_set->runtime, *buffers[i].buffer, *idle);
+    *idle = end_buffers(&check);
     free(memory);
     return status;
 }
@@ -314,6 +336,111 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
     else
         clb_queue_set_discard(queue_set);
     return status;
+}
+
+/* ---- the rate of products -------------------------------------------------------------------- */
+
+/* Products of growing order are timed, until one takes long enough to be timed well; none is
+ * repeated that takes very long. Orders count real numbers. */
+#define FIRST_ORDER    64
+#define LARGEST_SHARED 1024 /* memory of the host is scarce */
+#define LARGEST_OWN    4096
+#define LONG_ENOUGH    0.0025 /* by the device's clock */
+#define LEAST_WALL     0.001  /* less is mostly the work of waking threads */
+#define TOO_LONG       0.1
+#define REPETITIONS    4 /* of the last order, the first of them to warm up; of the others half */
+
+/* A CPU device works in this process, which other processes may keep waiting: its time is CPU time,
+ * and its rate that of one core. The system counts a thread's time when it has gone to sleep, so
+ * its threads are given the time to. */
+static double read_clock(const struct clb_device *device)
+{
+    const bool in_process = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+    struct timespec now;
+    if (in_process)
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    clock_gettime(in_process ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static clb_status write_random(const struct full_check *check)
+{
+    const clb_precision precision = check->variant->precision;
+    const size_t count = BEGIN + check->m * check->k, bytes = count * clb_precision_size(precision);
+    struct clb_queue *queue = check->queue_set->queue;
+    void *values = malloc(bytes);
+    uint64_t state = 20261123;
+    if (values == NULL)
+        return CLB_ERR_NOMEM;
+    for (size_t i = 0; i < count * check->parts; i++)
+        clb_check_put(precision, values, i, clb_check_random(&state));
+    clb_status status = clb_queue_write_now(queue, check->a_source->mem, 0, bytes, values);
+    if (status == CLB_OK)
+        status = clb_queue_write_now(queue, check->b_source->mem, 0, bytes, values);
+    free(values);
+    return status;
+}
+
+/* The least seconds of a product, packing included; *enough: no larger one need be timed. */
+static clb_status time_products(const struct full_check *check, double *seconds, bool *enough)
+{
+    const struct clb_gemm_variant *variant = check->variant;
+    const struct clb_device *device = &check->queue_set->runtime->device;
+    double least_wall = INFINITY;
+    clb_status status = write_random(check);
+    *seconds = INFINITY;
+    *enough = false;
+    for (int i = 0; i < REPETITIONS && status == CLB_OK; i++) {
+        double begin = read_clock(device), wall = clb_now();
+        status =
+            full_multiply(check, CLB_OP_N, false, false, clb_gemm_widest(variant, CLB_OPERAND_A),
+                          clb_gemm_widest(variant, CLB_OPERAND_B));
+        if (status == CLB_OK)
+            status = clb_queue_finish(check->queue_set->queue);
+        *seconds = fmin(*seconds, read_clock(device) - begin);
+        least_wall = fmin(least_wall, clb_now() - wall);
+        *enough = *seconds >= LONG_ENOUGH && least_wall >= LEAST_WALL;
+        if (*seconds >= TOO_LONG || (i + 1 >= REPETITIONS / 2 && !*enough))
+            break;
+    }
+    return status;
+}
+
+clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            double *gflops)
+{
+    const size_t parts = clb_precision_parts(variant->precision);
+    const size_t largest = runtime->device.unified ? LARGEST_SHARED : LARGEST_OWN;
+    struct clb_queue_set *queue_set;
+    bool idle = true, enough = false;
+    *gflops = 0;
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+    if (status != CLB_OK)
+        return status;
+    for (size_t n = FIRST_ORDER / parts;
+         n <= largest / parts && status == CLB_OK && idle && !enough; n *= 2) {
+        double seconds = INFINITY;
+        struct full_check check = {.queue_set = queue_set,
+                                   .variant = variant,
+                                   .m = n,
+                                   .n = n,
+                                   .k = clb_max(n, variant->tuning.value[CLB_PARAM_MIN_K]),
+                                   .parts = parts,
+                                   .ldc = n};
+        status = get_buffers(&check);
+        if (status == CLB_OK)
+            status = time_products(&check, &seconds, &enough);
+        idle = end_buffers(&check);
+        double flops = (parts > 1 ? 8.0 : 2.0) * (double)n * (double)n * (double)check.k;
+        if (status == CLB_OK && seconds > 0)
+            *gflops = fmax(*gflops, 1e-9 * flops / seconds);
+    }
+    if (idle)
+        clb_queue_set_release(queue_set);
+    else
+        clb_queue_set_discard(queue_set);
+    /* Smaller ones have been timed where there is no memory for a larger one. */
+    return status == CLB_ERR_NOMEM && *gflops > 0 ? CLB_OK : status;
 }
 
 /* ---- the check of products that skip something ----------------------------------------------- */

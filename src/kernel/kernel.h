@@ -47,15 +47,22 @@ struct clb_gemm_variant {
     struct clb_program **shapes;
     char name[32]; /* "gemm-cpu-32x8", for reports */
     bool split;    /* of a split family: see block_bytes */
+    double rate;   /* GFLOP/s as clb_gemm_measure has them; 0: not known */
     /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
 };
 
 /* The variant for a precision on the runtime's device: chosen, built and self-checked by the first
- * caller. A family that doesn't build or miscalculates is dropped with a log line and the next one
- * of the table is tried; CLB_ERR_UNSUPPORTED when none is left. */
+ * caller. A row of the table that doesn't build or miscalculates is dropped with a log line and the
+ * next one is tried, as is one whose known rate is below a tenth of the next one's;
+ * CLB_ERR_UNSUPPORTED when none is left. */
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+
+/* `auto` leaves a device to others that does less than a plain loop on one core of any CPU, which
+ * is about this many GFLOP/s in any precision; a CPU device for each of its cores. */
+#define CLB_LEAST_RATE 1.0
+bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant);
 
 /* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
  * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
@@ -118,7 +125,12 @@ struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, 
 clb_status clb_gemm_check_full(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* The same for the kernels that has_skip stands for, which have been built. */
+/* The rate of a variant that has passed, in GFLOP/s: of a CPU device per second of CPU time, which
+ * is that of one core. Takes some 0.1 s, and longer only where one small product does. */
+clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            double *gflops) CLB_MUST_CHECK;
+
+/* clb_gemm_check_full for the kernels that has_skip stands for, which have been built. */
 clb_status clb_gemm_check_skip(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 

@@ -3,6 +3,7 @@
 
 #include "kernels.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,12 +81,13 @@ static char *step_key(const struct clb_runtime *runtime, const char *name)
 
 struct need {
     const char *name, *key;
+    double lasts;
 };
 
 static clb_status ask(void *argument)
 {
     const struct need *need = argument;
-    return clb_probe_need(need->name, need->key);
+    return clb_probe_need(need->name, need->key, need->lasts);
 }
 
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
@@ -96,7 +98,8 @@ clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
         return CLB_OK;
     clb_step_format(name, sizeof name, step, precision);
     char *key = step_key(runtime, name);
-    struct need need = {name, key};
+    /* The rate is measured again in time. */
+    struct need need = {name, key, step == CLB_STEP_GEMM ? CLB_RATE_LASTS : INFINITY};
     clb_status status = key == NULL ? CLB_ERR_NOMEM : clb_driver_call(ask, &need);
     free(key);
     return status;

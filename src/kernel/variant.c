@@ -150,6 +150,20 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
     return variant_build(runtime, variant, false, &variant->program);
 }
 
+/* The rate that a variant is known to have. The helper measures it, when it is old too. */
+static double find_rate(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct clb_rate rate = clb_program_get_rate(runtime, variant->program);
+    double measured = 0;
+    if (rate.fresh || clb_probe_get_role() != CLB_PROBE_BUILDER ||
+        clb_gemm_measure(runtime, variant, &measured) != CLB_OK || !(measured > 0))
+        return rate.gflops;
+    clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", variant->name, "sdcz"[variant->precision],
+            measured);
+    clb_program_set_rate(runtime, variant->program, measured);
+    return measured;
+}
+
 struct variant_task {
     struct clb_runtime *runtime;
     struct clb_gemm_variant *variant;
@@ -163,6 +177,8 @@ static clb_status variant_make(void *argument)
         status = clb_gemm_prelaunch(task->runtime, task->variant);
     if (status == CLB_OK)
         status = clb_gemm_check_full(task->runtime, task->variant);
+    if (status == CLB_OK)
+        task->variant->rate = find_rate(task->runtime, task->variant);
     return status;
 }
 
@@ -175,21 +191,64 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
     return clb_check_run(variant_make, &task);
 }
 
-/* Choose the first row of the table, with families of at most `math`, that works on the device. */
+/* A row whose rate is below this part of the next row's is not used. */
+#define MUCH_SLOWER 0.1
+
+static void note_slower(const struct clb_gemm_variant *slow, const struct clb_gemm_variant *used)
+{
+    struct clb_rate_decision decision = {.dropped_rate = slow->rate, .used_rate = used->rate};
+    snprintf(decision.dropped, sizeof decision.dropped, "%s", slow->name);
+    snprintf(decision.used, sizeof decision.used, "%s", used->name);
+    clb_rate_note(&decision);
+}
+
+/* Choose the first row of the table, with families of at most `math`, that works on the device and
+ * is not much slower than the next. The next one is looked at only behind one that is slower than
+ * such devices are: it takes as long to compile. */
 static clb_status variant_choose(struct clb_runtime *runtime, clb_precision precision,
                                  clb_math math, struct clb_gemm_variant *variant)
 {
+    const double usual =
+        clb_rates_decide() ? clb_tuning_usual_rate(&runtime->device, precision) : 0;
+    struct clb_gemm_variant row, *slow = NULL;
     for (size_t skip = 0;; skip++) {
         struct clb_gemm_tuning tuning;
         clb_status status = clb_tuning_gemm(&runtime->device, precision, math, skip, &tuning);
         if (status != CLB_OK)
+            return slow != NULL ? CLB_OK : status;
+        status = clb_gemm_variant_make(runtime, precision, &tuning, &row);
+        if (status == CLB_ERR_NOMEM)
             return status;
-        status = clb_gemm_variant_make(runtime, precision, &tuning, variant);
-        if (status == CLB_OK || status == CLB_ERR_NOMEM)
-            return status;
-        clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", variant->name, runtime->device.name,
-                clb_status_name(status));
+        if (status != CLB_OK) {
+            clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", row.name, runtime->device.name,
+                    clb_status_name(status));
+            continue;
+        }
+        if (slow != NULL && !(slow->rate < MUCH_SLOWER * row.rate))
+            return CLB_OK;
+        if (slow != NULL)
+            note_slower(slow, &row);
+        *variant = row;
+        if (!(row.rate > 0 && row.rate < usual))
+            return CLB_OK;
+        slow = variant;
     }
+}
+
+bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant)
+{
+    return variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
+}
+
+/* For the log and the report. */
+static void note_least(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct clb_rate_decision decision = {
+        .dropped_rate = variant->rate, .used = "a core's plain loop", .used_rate = CLB_LEAST_RATE};
+    snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", variant->name,
+             "sdcz"[variant->precision], runtime -> device.name);
+    if (clb_gemm_is_too_slow(variant))
+        clb_rate_note(&decision);
 }
 
 struct choice {
@@ -211,6 +270,8 @@ static clb_status select_variant(void *argument)
         return status;
     status = variant_choose(runtime, precision, clb_config_get()->math, &selection->variant);
     selection->variant.shapes = &selection->shapes;
+    if (status == CLB_OK)
+        note_least(runtime, &selection->variant);
     if (status != CLB_OK || !selection->variant.split)
         return status;
     selection->variant.plain = &selection->plain;

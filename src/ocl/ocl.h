@@ -122,7 +122,8 @@ struct clb_listed_device {
 /* List the devices of the drivers that clb_cl_load has loaded; returns their number. */
 size_t clb_device_list(struct clb_listed_device *list, size_t capacity);
 
-/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank. */
+/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank, unless
+ * its rate is known to be lower than that of another one of its kind. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 double clb_device_rank(const struct clb_device *device);
 
@@ -198,6 +199,7 @@ struct clb_probe_shared {
     bool finished;                 /* the child has: a driver may call exit */
     double rank;                   /* of the best device, for choosing between drivers */
     char library[CLB_DRIVER_PATH]; /* the only driver that the child may open; empty: the loader */
+    char device[32];               /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
     char current[(size_t)1 << 20]; /* what the child does: a program's key, or empty */
 };
 
@@ -205,11 +207,12 @@ struct clb_probe_shared {
 void clb_probe_become(clb_probe_role as, struct clb_probe_shared *with);
 clb_probe_role clb_probe_get_role(void);
 
-/* A record in the cache: what has become of a step, or why something is marked. */
+/* A record in the cache: what has become of a step, how fast something is, or why it is marked. */
 enum { CLB_WORD_PASSED = 1, CLB_WORD_FAILED, CLB_WORD_LIBRARY };
 struct clb_record {
     int64_t word;
-    int64_t time; /* nanoseconds since 1970, set when it is stored */
+    int64_t time; /* nanoseconds since 1970; 0: set when it is stored */
+    double rate;  /* GFLOP/s; 0: not known */
     char text[CLB_DRIVER_PATH];
 };
 bool clb_record_load(const char *key, struct clb_record *record);
@@ -226,8 +229,14 @@ void clb_probe_note(const char *what);
 bool clb_probe_should_stop(void);
 
 /* Called on the driver thread before the programs of a step are wanted: CLB_OK when they may be
- * loaded, or built here. The helper does the step when there is no record under `key`. */
-clb_status clb_probe_need(const char *step, const char *key) CLB_MUST_CHECK;
+ * loaded, or built here. The helper does the step when there is no record under `key`, and again
+ * when that is older than `lasts` seconds. */
+clb_status clb_probe_need(const char *step, const char *key, double lasts) CLB_MUST_CHECK;
+/* Have the helper measure the rate of device "P:D", which it stores under `key`; on the driver
+ * thread. */
+void clb_probe_need_rate(const char *device, const char *key);
+/* In a child of the helper: the only device that it may use, or NULL. */
+const char *clb_probe_device(void);
 /* Have the last step done again, because the cache has lost a program; false if that fails. */
 bool clb_probe_request_again(void);
 
@@ -236,6 +245,35 @@ bool clb_probe_request_again(void);
 clb_status clb_probe_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
 /* The key of the record about these drivers, malloc'ed. */
 char *clb_drivers_key(const struct clb_icd *icd, size_t count);
+
+/* ---- rate.c: how fast devices and kernels are -------------------------------------------------
+ */
+
+#define CLB_RATE_LASTS 604800 /* seconds after which a rate is measured again */
+
+/* True where the user leaves it to rates which kernels are used, and whether. */
+bool clb_rates_decide(void);
+
+struct clb_rate {
+    double gflops; /* of a CPU device for each core; 0: not known */
+    bool useless;  /* no kernel works */
+    bool fresh;    /* it need not be measured again */
+};
+/* The rate of the record under `key`; all zero where there is none. */
+struct clb_rate clb_rate_load(const char *key);
+/* The key of a device's rate, malloc'ed. */
+char *clb_device_rate_key(const struct clb_device *device);
+
+/* What was not used because of its rate, what was instead, and their rates in GFLOP/s: for the log
+ * and the report, which has the first few. */
+enum { CLB_RATE_DECISIONS = 16 };
+struct clb_rate_decision {
+    char dropped[192], used[192];
+    double dropped_rate, used_rate;
+};
+void clb_rate_note(const struct clb_rate_decision *decision);
+/* Returns their number. */
+size_t clb_rate_decisions(const struct clb_rate_decision **list);
 
 /* ---- driver.c: the thread on which drivers start and compile, their limits and workers ------- */
 
@@ -433,6 +471,11 @@ bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_
                             const char *check);
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check);
+/* How fast its kernels are, and to store that. */
+struct clb_rate clb_program_get_rate(const struct clb_runtime *runtime,
+                                     const struct clb_program *program);
+void clb_program_set_rate(const struct clb_runtime *runtime, const struct clb_program *program,
+                          double gflops);
 
 /* ---- queue.c: queues that detect failed commands, and the queue sets of calls ---------------- */
 

@@ -92,7 +92,7 @@ clb_probe_role clb_probe_get_role(void)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* A record is a word and a time, and for people a reason. */
+/* A record is a word, a time and a rate, and for people a reason. */
 bool clb_record_load(const char *key, struct clb_record *record)
 {
     unsigned char *data = NULL;
@@ -118,7 +118,8 @@ static int64_t wall_clock(void)
 void clb_record_store(const char *key, struct clb_record record)
 {
     struct clb_text full = {0};
-    record.time = wall_clock();
+    if (record.time == 0)
+        record.time = wall_clock();
     clb_text_addf(&full, "%s%s", CLB_CACHE_RECORD, key);
     if (!full.failed)
         clb_cache_store(full.data, (const unsigned char *)&record, sizeof record);
@@ -216,7 +217,7 @@ bool clb_probe_request_again(void)
     return role == CLB_PROBE_USER && current_step[0] != '\0' && request(current_step);
 }
 
-clb_status clb_probe_need(const char *step, const char *key)
+clb_status clb_probe_need(const char *step, const char *key, double lasts)
 {
     struct clb_record record;
     if (clb_probe_get_role() != CLB_PROBE_USER)
@@ -224,16 +225,32 @@ clb_status clb_probe_need(const char *step, const char *key)
     snprintf(current_step, sizeof current_step, "%s", step);
     for (int attempt = 0; attempt < 2; attempt++) {
         bool found = clb_record_load(key, &record);
-        if (found && record.word == CLB_WORD_PASSED)
+        bool passed = found && record.word == CLB_WORD_PASSED;
+        if (passed && (attempt > 0 || !clb_record_is_older(&record, lasts)))
             return CLB_OK;
-        if (found && !clb_record_is_older(&record, MARK_LASTS)) {
+        if (found && !passed && !clb_record_is_older(&record, MARK_LASTS)) {
             clb_log(CLB_LOG_WARN, "%s: %s", step, record.text);
             return CLB_ERR_UNSUPPORTED;
         }
         if (attempt == 0 && !request(step))
-            break;
+            return passed || role != CLB_PROBE_USER ? CLB_OK : CLB_ERR_BUILD;
     }
     return role == CLB_PROBE_USER ? CLB_ERR_BUILD : CLB_OK;
+}
+
+/* A helper that leaves no record is not asked again in every process. */
+void clb_probe_need_rate(const char *device, const char *key)
+{
+    char step[64];
+    snprintf(step, sizeof step, "rate:%s", device);
+    if (clb_probe_get_role() == CLB_PROBE_USER && !clb_rate_load(key).fresh && request(step) &&
+        !clb_rate_load(key).fresh)
+        clb_record_store(key, (struct clb_record){.word = CLB_WORD_PASSED});
+}
+
+const char *clb_probe_device(void)
+{
+    return shared != NULL && shared->device[0] != '\0' ? shared->device : NULL;
 }
 
 /* ---- drivers --------------------------------------------------------------------------------- */

@@ -267,6 +267,37 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
     free(key);
 }
 
+static char *rate_key(const struct clb_runtime *runtime, const struct clb_program *program)
+{
+    struct clb_text text = {0};
+    char *key = cache_key(runtime, program);
+    clb_text_addf(&text, "rate\n%s", key != NULL ? key : "");
+    if (key == NULL || text.failed)
+        clb_text_free(&text);
+    free(key);
+    return text.data;
+}
+
+struct clb_rate clb_program_get_rate(const struct clb_runtime *runtime,
+                                     const struct clb_program *program)
+{
+    char *key = rate_key(runtime, program);
+    struct clb_rate rate = {0};
+    if (key != NULL)
+        rate = clb_rate_load(key);
+    free(key);
+    return rate;
+}
+
+void clb_program_set_rate(const struct clb_runtime *runtime, const struct clb_program *program,
+                          double gflops)
+{
+    char *key = rate_key(runtime, program);
+    if (key != NULL)
+        clb_record_store(key, (struct clb_record){.word = CLB_WORD_PASSED, .rate = gflops});
+    free(key);
+}
+
 /* ---- all programs ---------------------------------------------------------------------------- */
 
 /* The program, or NULL. Only the driver thread adds programs to the list. */

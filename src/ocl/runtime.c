@@ -155,16 +155,22 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
     return count;
 }
 
-/* Devices rank in this order: a GPU with its own memory, any GPU, an accelerator, a CPU; among
- * equals those with fp64, then those with more compute units. */
+/* Devices rank in this order: a GPU with its own memory, any GPU, an accelerator, a CPU; of the
+ * same kind those with fp64. */
+static int kind_of(const struct clb_device *device)
+{
+    int kind = 1;
+    if (device->type & CL_DEVICE_TYPE_GPU)
+        kind = device->unified ? 3 : 4;
+    else if (device->type & CL_DEVICE_TYPE_ACCELERATOR)
+        kind = 2;
+    return 2 * kind + device->fp64;
+}
+
+/* Among equals those with more compute units. */
 double clb_device_rank(const struct clb_device *device)
 {
-    double rank = 1;
-    if (device->type & CL_DEVICE_TYPE_GPU)
-        rank = device->unified ? 3 : 4;
-    else if (device->type & CL_DEVICE_TYPE_ACCELERATOR)
-        rank = 2;
-    return rank * 1e8 + (device->fp64 ? 1e7 : 0) + (double)device->units;
+    return kind_of(device) * 1e8 + (double)device->units;
 }
 
 /* The names that a word of CLBLAS_SHIM_DEVICE is compared with, in this order: the first in which
@@ -205,21 +211,97 @@ static bool matches(const char *item, size_t length, enum name name,
     return has_name(&entry->device, name, word);
 }
 
+/* Rates of devices of one kind that are closer than this don't decide. */
+#define NEARLY 0.8
+
+/* The rate of a device, measured now where it must be. */
+static struct clb_rate get_rate(const struct clb_listed_device *entry)
+{
+    char place[32], *key = clb_device_rate_key(&entry->device);
+    struct clb_rate rate = {0};
+    snprintf(place, sizeof place, "%u:%u", entry->platform, entry->index);
+    if (key != NULL) {
+        clb_probe_need_rate(place, key);
+        rate = clb_rate_load(key);
+    }
+    free(key);
+    return rate;
+}
+
+static bool same_model(const struct clb_device *a, const struct clb_device *b)
+{
+    return strcmp(a->name, b->name) == 0 && strcmp(a->vendor_name, b->vendor_name) == 0 &&
+           strcmp(a->driver, b->driver) == 0 && strcmp(a->platform_name, b->platform_name) == 0 &&
+           strcmp(a->platform_version, b->platform_version) == 0;
+}
+
+/* Leave out the devices that are slower than the fastest. Returns how many are left. */
+static size_t drop_slow(const struct clb_listed_device **list, size_t count)
+{
+    struct clb_rate rates[CLB_MAX_DEVICES];
+    size_t fastest = 0, left = 0;
+    for (size_t i = 0; i < count; i++) {
+        rates[i] = get_rate(list[i]);
+        if (rates[i].gflops > rates[fastest].gflops)
+            fastest = i;
+    }
+    const struct clb_listed_device *best = list[fastest];
+    const double limit = NEARLY * rates[fastest].gflops;
+    for (size_t i = 0; i < count; i++) {
+        const bool known = rates[i].useless || rates[i].gflops > 0;
+        if (!known || rates[i].gflops >= limit) {
+            list[left++] = list[i];
+            continue;
+        }
+        struct clb_rate_decision decision = {.dropped_rate = rates[i].gflops,
+                                             .used_rate = rates[fastest].gflops};
+        snprintf(decision.dropped, sizeof decision.dropped, "%.90s (%.90s)", list[i]->device.name,
+                 list[i]->device.platform_name);
+        snprintf(decision.used, sizeof decision.used, "%.90s (%.90s)", best->device.name,
+                 best->device.platform_name);
+        clb_rate_note(&decision);
+    }
+    return left;
+}
+
+/* The best of several devices: of the best kind, and of these the fastest where rates are known,
+ * then the one with most compute units, then the first. */
+static const struct clb_listed_device *choose(const struct clb_listed_device **list, size_t count)
+{
+    size_t left = 0;
+    int kind = 0;
+    bool differ = false;
+    for (size_t i = 0; i < count; i++)
+        kind = kind_of(&list[i]->device) > kind ? kind_of(&list[i]->device) : kind;
+    for (size_t i = 0; i < count; i++) {
+        if (kind_of(&list[i]->device) == kind)
+            list[left++] = list[i];
+    }
+    for (size_t i = 1; i < left; i++)
+        differ = differ || !same_model(&list[i]->device, &list[0]->device);
+    if (differ && !clb_config_get()->reproducible)
+        left = drop_slow(list, left);
+    const struct clb_listed_device *best = left > 0 ? list[0] : NULL;
+    for (size_t i = 1; i < left; i++) {
+        if (clb_device_rank(&list[i]->device) > clb_device_rank(&best->device))
+            best = list[i];
+    }
+    return best;
+}
+
 static const struct clb_listed_device *best_match(const struct clb_listed_device *list,
                                                   size_t count, const char *item, size_t length)
 {
-    const struct clb_listed_device *best = NULL;
-    for (int name = 0; name < NAMES && best == NULL; name++) {
+    const struct clb_listed_device *found[CLB_MAX_DEVICES];
+    size_t number = 0;
+    for (int name = 0; name < NAMES && number == 0; name++) {
         for (size_t i = 0; i < count; i++) {
-            if (list[i].defect != NULL)
-                continue;
-            if (item != NULL && !matches(item, length, (enum name)name, &list[i]))
-                continue;
-            if (best == NULL || clb_device_rank(&list[i].device) > clb_device_rank(&best->device))
-                best = &list[i];
+            if (list[i].defect == NULL &&
+                (item == NULL || matches(item, length, (enum name)name, &list[i])))
+                found[number++] = &list[i];
         }
     }
-    return best;
+    return choose(found, number);
 }
 
 clb_status clb_device_select(const char *wanted, struct clb_device *device)
@@ -355,7 +437,8 @@ static clb_status start(const struct clb_config *config)
         status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
     clb_driver_gate();
     if (status == CLB_OK)
-        status = clb_device_select(config->device, &runtime.device);
+        status = clb_device_select(clb_probe_device() != NULL ? clb_probe_device() : config->device,
+                                   &runtime.device);
     if (status != CLB_OK)
         return status;
     clb_driver_gate();

@@ -33,7 +33,8 @@
 #define MOST_ATTEMPTS 16 /* marks in one step */
 #define LAST_CPU      60 /* seconds of CPU time that a child has when the program has ended */
 #define MOST_MEMORY   ((uint64_t)4 << 30)
-#define PROGRESS      0.05 /* seconds of CPU time; a thread that only looks at times uses less */
+#define RATE          "rate:" /* begins the step for a device's rate */
+#define PROGRESS      0.05    /* seconds of CPU time; a thread that only looks at times uses less */
 
 /* What a child may use; options change it, for tests. */
 static struct limits {
@@ -192,6 +193,7 @@ static struct outcome supervise(child_task *task, const char *argument, clb_prob
     uint64_t memory = limits.memory != 0 ? limits.memory : memory_allowed();
     int status = 0;
     shared->current[0] = '\0';
+    shared->device[0] = '\0';
     shared->rank = -1;
     shared->finished = false;
     pid_t child = fork();
@@ -286,6 +288,27 @@ static int child_step(const char *name)
     /* A step has passed when it has been loaded; it has failed at either. */
     if (!shared->stop && (status != CLB_OK || clb_probe_get_role() == CLB_PROBE_LOADER))
         clb_step_record(runtime, step, precision, status);
+    return (int)status;
+}
+
+/* "rate:P:D": how fast a device multiplies. */
+static int child_rate(const char *step)
+{
+    clb_runtime_state state;
+    struct clb_record record = {.word = CLB_WORD_FAILED};
+    const struct clb_gemm_variant *variant;
+    snprintf(shared->device, sizeof shared->device, "%s", step + strlen(RATE));
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    char *key = runtime != NULL ? clb_device_rate_key(&runtime->device) : NULL;
+    if (key == NULL)
+        return CLB_ERR_NODEVICE;
+    clb_status status =
+        clb_gemm_variant_get(runtime, runtime->device.fp64 ? CLB_D : CLB_S, &variant);
+    if (status == CLB_OK)
+        record = (struct clb_record){.word = CLB_WORD_PASSED, .rate = variant->rate};
+    if (!shared->stop && (status == CLB_OK || status == CLB_ERR_UNSUPPORTED))
+        clb_record_store(key, record);
+    free(key);
     return (int)status;
 }
 
@@ -468,7 +491,8 @@ static int list_drivers(void)
 /* False when it died; what it died of is marked. */
 static bool survives(const char *step, clb_probe_role role, int *status)
 {
-    struct outcome outcome = supervise(child_step, step, role);
+    const bool is_rate = strncmp(step, RATE, strlen(RATE)) == 0;
+    struct outcome outcome = supervise(is_rate ? child_rate : child_step, step, role);
     *status = outcome.status;
     if (outcome.status >= 0 || program_has_ended)
         return true;

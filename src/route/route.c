@@ -275,6 +275,8 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct que
         return reason;
     switch (clb_gemm_variant_get(runtime, precision, variant)) {
     case CLB_OK:
+        if (thresholds[question->routine] < 0 && clb_gemm_is_too_slow(*variant))
+            return CLB_REASON_SLOW;
         break;
     case CLB_ERR_NOMEM:
         return CLB_REASON_NOMEMORY;

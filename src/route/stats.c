@@ -287,12 +287,29 @@ static void format_targets(struct clb_text *text, int symbol)
     clb_text_free(&names);
 }
 
+/* What rates have decided; left out where they have decided nothing. */
+static void format_decisions(struct clb_text *text)
+{
+    const struct clb_rate_decision *list;
+    const size_t count = clb_rate_decisions(&list);
+    for (size_t i = 0; i < count; i++) {
+        clb_text_add(text, i == 0 ? ",\"rates\":[{\"dropped\":" : ",{\"dropped\":");
+        clb_text_add_quoted(text, list[i].dropped);
+        add_number(text, "gflops", list[i].dropped_rate);
+        clb_text_add(text, ",\"used\":");
+        clb_text_add_quoted(text, list[i].used);
+        add_number(text, "gflops_used", list[i].used_rate);
+        clb_text_add(text, i + 1 < count ? "}" : "}]");
+    }
+}
+
 void clb_stats_format_json(struct clb_text *text)
 {
     const struct clb_runtime *runtime = clb_runtime_peek();
     bool first = true;
     clb_text_add(text, "{\"version\":\"" CLB_VERSION "\",\"device\":");
     clb_text_add_quoted(text, runtime != NULL ? runtime->device.name : "none");
+    format_decisions(text);
     clb_text_add(text, ",\"next\":{");
     for (int s = 0; s < CLB_SYMBOLS; s++) {
         if (sum(s).calls != 0) {

@@ -303,6 +303,13 @@ double clb_tuning_patience(const struct clb_wait *wait)
     return left > (wait->compiled ? SECONDS_TO_LOAD : SECONDS_TO_COMPILE) ? left : 0;
 }
 
+double clb_tuning_usual_rate(const struct clb_device *device, clb_precision precision)
+{
+    const double units = (device->type & CL_DEVICE_TYPE_CPU) != 0 ? 1 : (double)device->units;
+    const double rate = classes[first_class(device)].rate * units;
+    return clb_precision_real_size(precision) == sizeof(float) ? 2 * rate : rate;
+}
+
 double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
                           const struct clb_gemm_tuning *tuning, clb_work work, bool optimised)
 {

@@ -90,6 +90,9 @@ struct clb_wait {
  * start. 0, where the start is expected to take longer. */
 double clb_tuning_patience(const struct clb_wait *wait);
 
+/* The GFLOP/s that devices of this class have at least; of a CPU one core. */
+double clb_tuning_usual_rate(const struct clb_device *device, clb_precision precision);
+
 /* The class of the device in the tables, for the tuner. */
 const char *clb_tuning_class(const struct clb_device *device);
 

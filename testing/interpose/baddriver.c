@@ -1,14 +1,15 @@
-/* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit.
+/* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit, slow.
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
- * BAD_BUILD. */
+ * BAD_BUILD; where it is slow, each work-group of a kernel takes 2 ms of CPU time instead. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl_layer.h>
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static void do_harm(void)
@@ -61,11 +62,34 @@ void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
 static struct _cl_icd_dispatch table;
 static __typeof__(table.clBuildProgram) real_build;
 
+static __typeof__(table.clEnqueueNDRangeKernel) real_launch;
+
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static cl_int CL_API_CALL launch_slowly(cl_command_queue queue, cl_kernel kernel,
+                                        cl_uint dimensions, const size_t *offset,
+                                        const size_t *global, const size_t *local, cl_uint waits,
+                                        const cl_event *wait_list, cl_event *event)
+{
+    double groups = 1, begin = cpu_seconds();
+    for (cl_uint i = 0; i < dimensions && local != NULL; i++)
+        groups *= (double)(global[i] / local[i]);
+    while (cpu_seconds() - begin < 0.002 * groups)
+        continue;
+    return real_launch(queue, kernel, dimensions, offset, global, local, waits, wait_list, event);
+}
+
 static cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_device_id *ids,
                                 const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
                                 void *user)
 {
-    if (options != NULL && strstr(options, getenv("BAD_BUILD")) != NULL)
+    if (options != NULL && getenv("BAD_BUILD") != NULL &&
+        strstr(options, getenv("BAD_BUILD")) != NULL)
         do_harm();
     return real_build(program, count, ids, options, notify, user);
 }
@@ -88,6 +112,9 @@ cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *tar
     memcpy(&table, target, size < sizeof table ? size : sizeof table);
     real_build = table.clBuildProgram;
     table.clBuildProgram = build;
+    real_launch = table.clEnqueueNDRangeKernel;
+    if (strcmp(getenv("BAD"), "slow") == 0)
+        table.clEnqueueNDRangeKernel = launch_slowly;
     *here = &table;
     *count_here = count;
     return CL_SUCCESS;

@@ -2,15 +2,17 @@
 import json
 import sys
 
-REASONS = set("off small cost quick invalid query nodevice nofp64 nomemory quarantined forked "
+REASONS = set("off small cost quick invalid query nodevice nofp64 nomemory slow quarantined forked "
               "reentrant starting dry-run".split())
 TOP = {"version", "device", "next", "routines"}
+RATE = {"dropped", "gflops", "used", "gflops_used"}  # of the optional key "rates"
 ROUTINE = {"calls", "device", "next", "recovered", "flops", "flops_device", "seconds_device",
            "seconds_next", "kernels", "declined"}
 
 
 def check(report):
-    assert set(report) == TOP, set(report)
+    assert set(report) - {"rates"} == TOP, set(report)
+    assert all(set(rate) == RATE for rate in report.get("rates", [])), report["rates"]
     assert set(report["next"]) == set(report["routines"]), report["next"]
     for name, routine in report["routines"].items():
         assert set(routine) == ROUTINE, (name, set(routine))

@@ -1,0 +1,70 @@
+/* How fast devices and their kernels multiply, in GFLOP/s.
+ *
+ * The helper process measures a kernel when it has passed its self-check, and stores the rate
+ * beside the verdict. Rates of a week ago are measured again, but count until then; what is damaged
+ * or missing is a rate that is not known, and then the order of the tables and of the drivers
+ * decides. A process that builds its kernels itself knows none. */
+#include "ocl.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool clb_rates_decide(void)
+{
+    const struct clb_config *config = clb_config_get();
+    return config->mode != CLB_MODE_ALWAYS && config->kernel == NULL && !config->reproducible &&
+           config->override_count == 0;
+}
+
+struct clb_rate clb_rate_load(const char *key)
+{
+    struct clb_record record;
+    if (clb_probe_get_role() == CLB_PROBE_HERE || !clb_record_load(key, &record))
+        return (struct clb_rate){0};
+    return (struct clb_rate){.gflops = isfinite(record.rate) && record.rate > 0 ? record.rate : 0,
+                             .useless = record.word == CLB_WORD_FAILED,
+                             .fresh = !clb_record_is_older(&record, CLB_RATE_LASTS)};
+}
+
+/* ---- of devices ------------------------------------------------------------------------------ */
+
+/* All that its rate may depend on; a driver's other devices of the same name have the same key. */
+char *clb_device_rate_key(const struct clb_device *device)
+{
+    const struct clb_config *config = clb_config_get();
+    struct clb_text key = {0};
+    clb_text_addf(&key, "rate of device\n%s\n%s\n%s\n%s\n%s\n%s\n%d %s", CLB_VERSION, device->name,
+                  device->vendor_name, device->driver, device->platform_name,
+                  device->platform_version, (int)config->math,
+                  config->kernel != NULL ? config->kernel : "");
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+/* ---- what rates have decided ----------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_rate_decision decisions[CLB_RATE_DECISIONS];
+static size_t count;
+
+void clb_rate_note(const struct clb_rate_decision *decision)
+{
+    clb_log(CLB_LOG_INFO, "%s: %.3g GFLOP/s, %s: %.3g GFLOP/s: the latter is used",
+            decision->dropped, decision->dropped_rate, decision->used, decision->used_rate);
+    pthread_mutex_lock(&lock);
+    if (count < CLB_COUNT_OF(decisions))
+        decisions[count++] = *decision;
+    pthread_mutex_unlock(&lock);
+}
+
+size_t clb_rate_decisions(const struct clb_rate_decision **list)
+{
+    *list = decisions;
+    pthread_mutex_lock(&lock);
+    size_t now = count;
+    pthread_mutex_unlock(&lock);
+    return now;
+}
