@@ -154,6 +154,11 @@ void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_
     put(&view, i, j, value);
 }
 
+static number times_conjugate(number x, number y)
+{
+    return dense_times(x, conjl(y));
+}
+
 static number get_op(const struct view *x, clb_op op, size_t i, size_t j)
 {
     number e = op == CLB_OP_N ? get(x, i, j) : get(x, j, i);
@@ -198,7 +203,7 @@ static size_t getrf(const struct clb_host_blas *host, const struct clb_getrf *pr
         for (size_t i = k + 1; i < m; i++) {
             put(&x, i, k, divide(get(&x, i, k), get(&x, k, k)));
             for (size_t j = k + 1; j < n; j++)
-                put(&x, i, j, get(&x, i, j) - get(&x, i, k) * get(&x, k, j));
+                put(&x, i, j, get(&x, i, j) - dense_times(get(&x, i, k), get(&x, k, j)));
         }
     }
     return info;
@@ -214,22 +219,31 @@ static void trsm(const struct clb_host_blas *host, const struct clb_trsm *proble
     size_t rhs = problem->right ? problem->m : problem->n;
     bool lower = problem->upper == (problem->trans != CLB_OP_N);
     bool forward = lower != problem->right;
+    number *t = malloc((n + 1) * n * sizeof *t), *x = t + n * n; /* T in the order of the steps */
     (void)host;
+    if (t == NULL)
+        abort();
     dense_next_entries += n * rhs;
+    for (size_t k = 0; k < n; k++) {
+        for (size_t q = 0; q <= k; q++) {
+            size_t i = forward ? k : n - 1 - k, p = forward ? q : n - 1 - q;
+            t[k * n + q] = q == k && problem->unit ? 1
+                           : problem->right        ? get_op(&a, problem->trans, p, i)
+                                                   : get_op(&a, problem->trans, i, p);
+        }
+    }
     for (size_t r = 0; r < rhs; r++) {
         for (size_t k = 0; k < n; k++) {
             size_t i = forward ? k : n - 1 - k;
-            number sum = alpha * (problem->right ? get(&b, r, i) : get(&b, i, r));
-            for (size_t q = 0; q < k; q++) {
-                size_t p = forward ? q : n - 1 - q;
-                sum -= problem->right ? get_op(&a, problem->trans, p, i) * get(&b, r, p)
-                                      : get_op(&a, problem->trans, i, p) * get(&b, p, r);
-            }
-            if (!problem->unit)
-                sum = divide(sum, get_op(&a, problem->trans, i, i));
-            put(&b, problem->right ? r : i, problem->right ? i : r, sum);
+            size_t row = problem->right ? r : i, col = problem->right ? i : r;
+            number sum = alpha * get(&b, row, col);
+            for (size_t q = 0; q < k; q++)
+                sum -= dense_times(t[k * n + q], x[q]);
+            put(&b, row, col, problem->unit ? sum : divide(sum, t[k * n + k]));
+            x[k] = get(&b, row, col);
         }
     }
+    free(t);
 }
 
 static void gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
@@ -245,7 +259,8 @@ static void gemm(const struct clb_host_blas *host, const struct clb_gemm *proble
         for (size_t i = 0; i < problem->m; i++) {
             number sum = 0;
             for (size_t p = 0; p < problem->k; p++)
-                sum += get_op(&a, problem->transa, i, p) * get_op(&b, problem->transb, p, j);
+                sum += dense_times(get_op(&a, problem->transa, i, p),
+                                   get_op(&b, problem->transb, p, j));
             put(&c, i, j, alpha * sum + (beta != 0 ? beta * get(&c, i, j) : 0));
         }
     }
@@ -261,7 +276,7 @@ static size_t potrf(const struct clb_host_blas *host, const struct clb_potrf *pr
         for (size_t i = j; i < problem->n; i++) {
             number sum = i == j ? creall(get(&x, j, j)) : get_op(&x, op, i, j);
             for (size_t p = 0; p < j; p++)
-                sum -= get_op(&x, op, i, p) * conjl(get_op(&x, op, j, p));
+                sum -= times_conjugate(get_op(&x, op, i, p), get_op(&x, op, j, p));
             if (i == j && !(creall(sum) > 0))
                 return j + 1;
             number l = i == j ? sqrtl(creall(sum)) : divide(sum, get(&x, j, j));
@@ -293,13 +308,6 @@ const struct clb_host_blas dense_next = {
 
 /* ---- positive definite matrices -------------------------------------------------------------- */
 
-/* x*conj(y); C's own product is several times as slow, for the sake of infinities. */
-static number times_conjugate(number x, number y)
-{
-    return dense_number(creall(x) * creall(y) + cimagl(x) * cimagl(y),
-                        cimagl(x) * creall(y) - creall(x) * cimagl(y));
-}
-
 void dense_make_definite(struct dense *x, clb_precision precision, size_t n, size_t pad, bool upper,
                          int grading, uint64_t *seed)
 {
@@ -314,14 +322,15 @@ void dense_make_definite(struct dense *x, clb_precision precision, size_t n, siz
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < n; i++) {
             number sum = 0;
+            if (i != j && (i > j) == upper) {
+                dense_set(x, i, j, dense_number(NAN, NAN));
+                continue;
+            }
             for (size_t p = 0; p < n; p++)
                 sum += times_conjugate(dense_get(&b, i, p), dense_get(&b, j, p));
             sum = sum / n + (i == j ? 0.05L : 0);
             sum *= ldexpl(1, scale[i] + scale[j]);
-            if (i == j)
-                dense_set(x, i, j, dense_number(creall(sum), NAN));
-            else
-                dense_set(x, i, j, (i > j) != upper ? sum : dense_number(NAN, NAN));
+            dense_set(x, i, j, i == j ? dense_number(creall(sum), NAN) : sum);
         }
     }
     dense_remember(x);
@@ -359,44 +368,71 @@ static number lower_of(const struct dense *x, bool upper, bool old, size_t i, si
     return upper ? conjl(element(x, j, i)) : element(x, i, j);
 }
 
-/* A row of A spoiled up to column j; its pivot is behind that. */
-static bool row_is_nan(const struct dense *x, bool upper, size_t i, size_t j)
+/* An element of a factor, and its absolute value. */
+struct element {
+    number value;
+    long double size;
+};
+
+static struct element *make_elements(size_t count)
 {
-    for (size_t p = 0; p <= j && p < i; p++) {
-        if (isnan(creall(lower_of(x, upper, true, i, p))))
-            return true;
-    }
-    return false;
+    struct element *elements = calloc(count, sizeof *elements);
+    if (elements == NULL && count > 0)
+        abort();
+    return elements;
+}
+
+static struct element element(number value)
+{
+    return (struct element){value, dense_abs(value)};
+}
+
+/* The largest error yet; no number is worse than any. */
+static long double worse(long double worst, number off, long double size, long double unit)
+{
+    long double error = dense_abs(off) / (size * unit);
+    if (size == 0 || error <= worst)
+        return worst;
+    return isnan(error) ? INFINITY : error;
 }
 
 long double dense_cholesky_error(const struct dense *x, bool upper, size_t columns)
 {
+    /* Of U the columns above the diagonal are there, of L all rows. */
+    const size_t rows = upper ? columns : x->rows;
     long double worst = 0;
     if (!rest_is_intact(x, upper, columns))
         return INFINITY;
+    struct element *l = make_elements(rows * columns); /* by rows */
+    bool *spoiled =
+        calloc(rows + 1, sizeof *spoiled); /* A's row has NaN; its pivot is behind that */
+    if (spoiled == NULL)
+        abort();
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t p = 0; p <= i && p < columns; p++)
+            l[i * columns + p] = element(lower_of(x, upper, false, i, p));
+    }
     for (size_t j = 0; j < columns; j++) {
-        /* Of U the columns above the diagonal are there, of L all rows. */
-        for (size_t i = j; i < (upper ? columns : x->rows); i++) {
-            if (row_is_nan(x, upper, i, j))
-                continue;
+        number pivot = l[j * columns + j].value;
+        if (!spoiled[j] && (!(creall(pivot) > 0) || cimagl(pivot) != 0))
+            worst = INFINITY;
+        for (size_t i = j; i < rows; i++) {
+            const struct element *li = &l[i * columns], *lj = &l[j * columns];
             number sum = lower_of(x, upper, true, i, j);
-            if (i == j) {
-                number pivot = dense_get(x, j, j);
-                if (!(creall(pivot) > 0) || cimagl(pivot) != 0)
-                    return INFINITY;
-                sum = creall(sum);
-            }
-            long double size = cabsl(sum);
+            sum = i == j ? creall(sum) : sum;
+            spoiled[i] = spoiled[i] || (i != j && isnan(creall(sum)));
+            if (spoiled[i])
+                continue;
+            long double size = dense_abs(sum);
             for (size_t p = 0; p <= j; p++) {
-                number l = lower_of(x, upper, false, i, p), k = lower_of(x, upper, false, j, p);
-                sum -= times_conjugate(l, k);
-                size += cabsl(l) * cabsl(k);
+                sum -= times_conjugate(li[p].value, lj[p].value);
+                size += li[p].size * lj[p].size;
             }
-            long double error = cabsl(sum) / (size * dense_unit(x->precision) * (j + 4));
-            if (size > 0 && !(error <= worst))
-                worst = isnan(error) ? INFINITY : error;
+            worst = worse(worst, sum, size, dense_unit(x->precision) * (j + 4));
         }
     }
+    free(spoiled);
+    free(l);
     return worst;
 }
 
@@ -420,20 +456,29 @@ long double dense_lu_error(const struct dense *x, const int64_t *ipiv)
         row[i] = row[other];
         row[other] = held;
     }
+    struct element *l = make_elements(m * inner), *u = make_elements(n * inner); /* columns of U */
+    for (size_t i = 0; i < m; i++) {
+        for (size_t p = 0; p <= i && p < inner; p++)
+            l[i * inner + p] = element(p == i ? 1 : dense_get(x, i, p));
+    }
+    for (size_t j = 0; j < n; j++) {
+        for (size_t p = 0; p <= j && p < inner; p++)
+            u[j * inner + p] = element(dense_get(x, p, j));
+    }
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < m; i++) {
+            const struct element *li = &l[i * inner], *uj = &u[j * inner];
             number sum = dense_old(x, row[i], j);
-            long double size = cabsl(sum);
-            for (size_t p = 0; p <= clb_min(i, j) && p < inner; p++) {
-                number l = p == i ? 1 : dense_get(x, i, p), u = dense_get(x, p, j);
-                sum -= l * u;
-                size += cabsl(l) * cabsl(u);
+            long double size = dense_abs(sum);
+            for (size_t p = 0; p <= clb_min(i, j); p++) {
+                sum -= dense_times(li[p].value, uj[p].value);
+                size += li[p].size * uj[p].size;
             }
-            long double error = cabsl(sum) / (size * dense_unit(x->precision) * (inner + 4));
-            if (size > 0 && !(error <= worst))
-                worst = isnan(error) ? INFINITY : error;
+            worst = worse(worst, sum, size, dense_unit(x->precision) * (inner + 4));
         }
     }
+    free(l);
+    free(u);
     free(row);
     return worst;
 }

@@ -28,6 +28,12 @@ static void put(const struct vectors *x, size_t i, size_t j, number value)
         dense_store(x->precision, x->a, x->lda, i, j, value);
 }
 
+/* |x|^2 */
+static long double square(number x)
+{
+    return creall(x) * creall(x) + cimagl(x) * cimagl(x);
+}
+
 /* ---- one reflector --------------------------------------------------------------------------- */
 
 /* H(k) with H^H*A(k:, k) = beta*e1; LAPACK xLARFG. */
@@ -36,7 +42,8 @@ static number make_reflector(const struct vectors *a, size_t m, size_t k)
     number alpha = get(a, k, k);
     long double below = 0;
     for (size_t i = k + 1; i < m; i++)
-        below = hypotl(below, cabsl(get(a, i, k)));
+        below += square(get(a, i, k));
+    below = sqrtl(below);
     if (below == 0 && cimagl(alpha) == 0)
         return 0;
     long double beta = -copysignl(hypotl(cabsl(alpha), below), creall(alpha));
@@ -51,10 +58,11 @@ static void reflect(const struct vectors *a, size_t rows, size_t i, number facto
 {
     number sum = x[i];
     for (size_t r = i + 1; r < rows; r++)
-        sum += conjl(get(a, r, i)) * x[r];
-    x[i] -= factor * sum;
+        sum += dense_times(conjl(get(a, r, i)), x[r]);
+    sum = factor * sum;
+    x[i] -= sum;
     for (size_t r = i + 1; r < rows; r++)
-        x[r] -= factor * sum * get(a, r, i);
+        x[r] -= dense_times(sum, get(a, r, i));
 }
 
 void dense_reflect(const struct dense *a, const void *tau, size_t i, bool conjugated, number *x)
@@ -143,9 +151,9 @@ void dense_orgqr(const struct clb_orgqr *p)
 static long double reflector_error(const struct dense *x, const void *tau, size_t i)
 {
     number factor = dense_at(x->precision, tau, 1, i, 0);
-    long double norm = 1, size = cabsl(factor) * cabsl(factor);
+    long double norm = 1, size = square(factor);
     for (size_t r = i + 1; r < x->rows; r++)
-        norm += cabsl(dense_get(x, r, i)) * cabsl(dense_get(x, r, i));
+        norm += square(dense_get(x, r, i));
     return fabsl(2 * creall(factor) - size * norm) * norm;
 }
 
@@ -167,10 +175,10 @@ long double dense_qr_error(const struct dense *x, const void *tau)
         for (size_t i = clb_min(inner, j + 1); i-- > 0;)
             dense_reflect(x, tau, i, false, column);
         for (size_t i = 0; i < m; i++) {
-            error = hypotl(error, cabsl(column[i] - dense_old(x, i, j)));
-            size = hypotl(size, cabsl(dense_old(x, i, j)));
+            error += square(column[i] - dense_old(x, i, j));
+            size += square(dense_old(x, i, j));
         }
-        error = size == 0 ? error : error / (size * scale);
+        error = size == 0 ? sqrtl(error) : sqrtl(error / size) / scale;
         worst = error <= worst ? worst : error;
     }
     free(column);

@@ -227,9 +227,10 @@ static number expected(const struct level3_case *x, size_t i, size_t j, long dou
     for (size_t t = 0; t < p->terms; t++) {
         const number alpha = dense_scalar(p->precision, &p->alpha[t]);
         for (size_t q = 0; q < p->k; q++) {
-            const number term = alpha * element(x, &p->a[t], i, q) * element(x, &p->b[t], q, j);
+            const number a = element(x, &p->a[t], i, q), b = element(x, &p->b[t], q, j);
+            const number term = dense_times(dense_times(alpha, a), b);
             sum += term;
-            *size += cabsl(term);
+            *size += dense_abs(term);
         }
     }
     return p->real_diagonal && i == j ? creall(sum) : sum;

@@ -95,6 +95,8 @@ static _Noreturn void run_body(void (*body)(void *), void *argument)
 {
     expectations_failed = 0;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a child that was given up takes its own along */
+    if (!tap_full()) /* a few elements in a buffer of huge pages would cost 2 MiB of zeros */
+        prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     body(argument);
     fflush(NULL);
     _exit(expectations_failed != 0);

@@ -53,12 +53,12 @@ static clb_status multiply(struct clb_runtime *runtime, clb_precision precision,
         number sum = dense_get(&c, e % n, e / n);
         long double size = 0;
         for (size_t p = 0; p < n; p++) {
-            number term = dense_get(&a, e % n, p) * dense_get(&b, p, e / n);
+            number term = dense_times(dense_get(&a, e % n, p), dense_get(&b, p, e / n));
             sum -= term;
-            size += cabsl(term);
+            size += dense_abs(term);
         }
-        expect(cabsl(sum) <= 3 * ((long double)n + 4) * dense_unit(precision) * size,
-               "%c product of order %zu: off by %Lg", "sdcz"[precision], n, cabsl(sum));
+        expect(dense_abs(sum) <= 3 * ((long double)n + 4) * dense_unit(precision) * size,
+               "%c product of order %zu: off by %Lg", "sdcz"[precision], n, dense_abs(sum));
     }
     clb_gemm_progress_free(&progress);
     dense_free(&a);
@@ -93,14 +93,14 @@ static clb_status solve(struct clb_runtime *runtime, clb_precision precision, si
     for (size_t e = 0; e < n * rhs && status == CLB_OK; e++) {
         size_t i = e % n, j = e / n;
         number sum = dense_old(&b, i, j);
-        long double size = cabsl(sum);
+        long double size = dense_abs(sum);
         for (size_t p = 0; p <= i; p++) {
-            number term = dense_get(&a, i, p) * dense_get(&b, p, j);
+            number term = dense_times(dense_get(&a, i, p), dense_get(&b, p, j));
             sum -= term;
-            size += cabsl(term);
+            size += dense_abs(term);
         }
-        expect(cabsl(sum) <= 3 * ((long double)n + 4) * dense_unit(precision) * size,
-               "%c system of order %zu: off by %Lg", "sdcz"[precision], n, cabsl(sum));
+        expect(dense_abs(sum) <= 3 * ((long double)n + 4) * dense_unit(precision) * size,
+               "%c system of order %zu: off by %Lg", "sdcz"[precision], n, dense_abs(sum));
     }
     clb_gemm_progress_free(&progress);
     dense_free(&a);

@@ -66,12 +66,12 @@ static long double residual(const struct system *s)
             number e = dense_old(&s->b, i, j);
             long double size = 0, largest = 0;
             for (size_t k = 0; k < n; k++) {
-                e -= dense_old(&s->a, i, k) * dense_get(&s->b, k, j);
-                size = fmaxl(size, cabsl(dense_old(&s->a, i, k)));
-                largest = fmaxl(largest, cabsl(dense_get(&s->b, k, j)));
+                e -= dense_times(dense_old(&s->a, i, k), dense_get(&s->b, k, j));
+                size = fmaxl(size, dense_abs(dense_old(&s->a, i, k)));
+                largest = fmaxl(largest, dense_abs(dense_get(&s->b, k, j)));
             }
             long double error =
-                cabsl(e) / ((long double)n * size * largest * dense_unit(s->a.precision));
+                dense_abs(e) / ((long double)n * size * largest * dense_unit(s->a.precision));
             worst = error <= worst ? worst : error;
         }
     }

@@ -74,7 +74,7 @@ static void check_multipliers(const struct factorisation *f, size_t first, const
     long double most = clb_precision_parts(f->a.precision) > 1 ? sqrtl(2) : 1, worst = 0;
     for (size_t j = first; j < f->a.cols; j++) {
         for (size_t i = j + 1; i < f->a.rows; i++) {
-            long double size = cabsl(dense_get(&f->a, i, j));
+            long double size = dense_abs(dense_get(&f->a, i, j));
             worst = size <= worst ? worst : size;
         }
     }

@@ -283,9 +283,9 @@ static void check_solution(const struct clb_potrs *problem, const struct dense *
     dense_potrs(&other);
     for (size_t j = 0; j < x->cols; j++) {
         for (size_t i = 0; i < x->rows; i++) {
-            long double off = cabsl(dense_get(x, i, j) - dense_get(expected, i, j));
+            long double off = dense_abs(dense_get(x, i, j) - dense_get(expected, i, j));
             worst = off <= worst ? worst : off;
-            largest = fmaxl(largest, cabsl(dense_get(expected, i, j)));
+            largest = fmaxl(largest, dense_abs(dense_get(expected, i, j)));
         }
     }
     /* The matrices' condition is at most 20 n / 0.05. */

@@ -134,11 +134,11 @@ static long double inverse_error(const struct inverse *s)
             number sum = i == j ? -1 : 0;
             long double size = 0;
             for (size_t k = j; k <= i; k++) {
-                number term = lower(s, i, k, false) * lower(s, k, j, true);
+                number term = dense_times(lower(s, i, k, false), lower(s, k, j, true));
                 sum += term;
-                size += cabsl(term);
+                size += dense_abs(term);
             }
-            long double error = cabsl(sum) / (size * (long double)(n + 4));
+            long double error = dense_abs(sum) / (size * (long double)(n + 4));
             worst = error <= worst ? worst : error;
         }
     }
@@ -155,11 +155,11 @@ static long double product_error(const struct inverse *s)
             number sum = -lower(s, i, j, false);
             long double size = 0;
             for (size_t k = i; k < n; k++) {
-                number term = conjl(lower(s, k, i, true)) * lower(s, k, j, true);
+                number term = dense_times(conjl(lower(s, k, i, true)), lower(s, k, j, true));
                 sum += term;
-                size += cabsl(term);
+                size += dense_abs(term);
             }
-            long double error = cabsl(sum) / (size * (long double)(n + 4));
+            long double error = dense_abs(sum) / (size * (long double)(n + 4));
             worst = error <= worst || (sum == 0 && size == 0) ? worst : error;
         }
         expect(cimagl(lower(s, j, j, false)) == 0, "%s: the diagonal is not real",
@@ -180,7 +180,7 @@ static long double norm(const number *x, size_t n)
     for (size_t i = 0; i < n; i++) {
         long double sum = 0;
         for (size_t j = 0; j < n; j++)
-            sum += cabsl(hermitian(x, n, i, j));
+            sum += dense_abs(hermitian(x, n, i, j));
         largest = fmaxl(largest, sum);
     }
     return largest;
@@ -206,7 +206,7 @@ static long double definite_error(const struct inverse *s)
             number e = i == j ? -1 : 0;
             for (size_t k = 0; k < n; k++)
                 e += hermitian(a, n, i, k) * hermitian(x, n, k, j);
-            sum += cabsl(e);
+            sum += dense_abs(e);
         }
         worst = sum <= worst ? worst : sum;
     }
@@ -347,7 +347,7 @@ static void keeps_special_values_apart(void *unused)
             number x = dense_get(&s.a, e % n, e / n);
             number y = dense_at(s.call.precision, problem.a, n, e % n, e / n);
             if (is_stored(&expected, e % n, e / n) && !is_special(y))
-                expect(cabsl(x - y) <= 1e3L * dense_unit(s.call.precision) * (1 + cabsl(y)),
+                expect(dense_abs(x - y) <= 1e3L * dense_unit(s.call.precision) * (1 + dense_abs(y)),
                        "%s: (%zu, %zu) is %Lg, not %Lg", name_of(&s, "special"), e % n, e / n,
                        creall(x), creall(y));
         }

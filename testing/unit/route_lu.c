@@ -131,8 +131,8 @@ static void check_solution(const struct system *s, clb_op trans, const char *wha
     for (size_t i = 0; i < n; i++) {
         long double sum = 0;
         for (size_t j = 0; j < n; j++)
-            sum +=
-                trans == CLB_OP_N ? cabsl(dense_old(&s->a, i, j)) : cabsl(dense_old(&s->a, j, i));
+            sum += trans == CLB_OP_N ? dense_abs(dense_old(&s->a, i, j))
+                                     : dense_abs(dense_old(&s->a, j, i));
         norm = sum > norm ? sum : norm;
     }
     for (size_t j = 0; j < s->b.cols; j++) {
@@ -143,8 +143,9 @@ static void check_solution(const struct system *s, clb_op trans, const char *wha
                 number t = trans == CLB_OP_N ? dense_old(&s->a, i, k) : dense_old(&s->a, k, i);
                 e -= (trans == CLB_OP_C ? conjl(t) : t) * dense_get(&s->b, k, j);
             }
-            residual = cabsl(e) <= residual ? residual : cabsl(e);
-            size = cabsl(dense_get(&s->b, i, j)) <= size ? size : cabsl(dense_get(&s->b, i, j));
+            residual = dense_abs(e) <= residual ? residual : dense_abs(e);
+            size = dense_abs(dense_get(&s->b, i, j)) <= size ? size
+                                                             : dense_abs(dense_get(&s->b, i, j));
         }
         long double error = residual / ((long double)n * dense_unit(s->a.precision) * norm * size);
         worst = error <= worst ? worst : error;

@@ -113,14 +113,15 @@ static void check_system(const struct system *s)
     for (size_t j = 0; j < problem->n; j++) {
         for (size_t i = 0; i < problem->m; i++) {
             number sum = s->alpha * dense_old(&s->b, i, j);
-            long double size = cabsl(sum);
+            long double size = dense_abs(sum);
             for (size_t p = 0; p < n; p++) {
-                number term = problem->right ? dense_get(&s->b, i, p) * element(s, p, j)
-                                             : element(s, i, p) * dense_get(&s->b, p, j);
+                number term = problem->right
+                                  ? dense_times(dense_get(&s->b, i, p), element(s, p, j))
+                                  : dense_times(element(s, i, p), dense_get(&s->b, p, j));
                 sum -= term;
-                size += cabsl(term);
+                size += dense_abs(term);
             }
-            long double error = cabsl(sum) / (size * unit * ((long double)n + 4));
+            long double error = dense_abs(sum) / (size * unit * ((long double)n + 4));
             worst = error <= worst ? worst : error;
         }
     }
@@ -201,8 +202,8 @@ static void multiply(const struct factored *f, bool upper, const number *x, cons
         for (size_t p = 0; p < f->problem.n; p++) {
             number e =
                 op == CLB_OP_N ? factor_element(f, upper, i, p) : factor_element(f, upper, p, i);
-            y[i] += (op == CLB_OP_C ? conjl(e) : e) * x[p];
-            sy[i] += cabsl(e) * sx[p];
+            y[i] += dense_times(op == CLB_OP_C ? conjl(e) : e, x[p]);
+            sy[i] += dense_abs(e) * sx[p];
         }
     }
 }
@@ -231,12 +232,12 @@ static long double factored_error(const struct factored *f)
         }
         interchange(f, plain ? b : x);
         for (size_t i = 0; i < n; i++)
-            size[i] = cabsl(x[i]);
+            size[i] = dense_abs(x[i]);
         multiply(f, plain, x, size, y, size + n);
         multiply(f, !plain, y, size + n, z, size + 2 * n);
         for (size_t i = 0; i < n; i++) {
-            long double error = cabsl(b[i] - z[i]) / (dense_unit(f->a.precision) * 2 *
-                                                      ((long double)n + 4) * size[2 * n + i]);
+            long double error = dense_abs(b[i] - z[i]) / (dense_unit(f->a.precision) * 2 *
+                                                          ((long double)n + 4) * size[2 * n + i]);
             worst = error <= worst ? worst : error;
         }
     }
