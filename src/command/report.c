@@ -45,8 +45,22 @@ static json_t *join(const json_t *list, const json_t *value)
     return json_sprintf("%s%s%s", have, *have != '\0' ? "," : "", name);
 }
 
-/* Add numbers, join strings, and do the same with the members of objects. Both have been checked.
- */
+/* Add the elements that a list has not. */
+static void extend(json_t *list, const json_t *more)
+{
+    size_t i, j;
+    json_t *value, *old;
+    json_array_foreach((json_t *)(uintptr_t)more, i, value)
+    {
+        bool known = false;
+        json_array_foreach(list, j, old) known = known || json_equal(old, value);
+        if (!known)
+            json_array_append(list, value);
+    }
+}
+
+/* Add numbers, join strings and lists, and do the same with the members of objects. Both have been
+ * checked. */
 static void add(json_t *sum, const json_t *report)
 {
     const char *key;
@@ -58,6 +72,8 @@ static void add(json_t *sum, const json_t *report)
             json_object_set_new(sum, key, json_deep_copy(value));
         else if (json_is_object(old) && json_is_object(value))
             add(old, value);
+        else if (json_is_array(old) && json_is_array(value))
+            extend(old, value);
         else if (json_is_string(old) && json_is_string(value))
             json_object_set_new(sum, key, join(old, value));
         else if (json_is_integer(old) && json_is_integer(value))
@@ -233,6 +249,19 @@ static void print_hints(FILE *stream, const struct row *total)
                 "the device failed during the call: CLBLAS_SHIM_LOG=warn says how");
 }
 
+static void print_rates_decided(FILE *stream, const json_t *sum)
+{
+    size_t i;
+    json_t *decision;
+    json_array_foreach(json_object_get(sum, "rates"), i, decision)
+    {
+        const char *dropped, *used;
+        if (json_unpack(decision, "{s:s,s:s}", "dropped", &dropped, "used", &used) == 0)
+            fprintf(stream, "\n%s was not used, at %.1f GFLOP/s; %s, at %.1f\n", dropped,
+                    number_of(decision, "gflops"), used, number_of(decision, "gflops_used"));
+    }
+}
+
 void clb_report_print(FILE *stream, const json_t *sum)
 {
     json_t *routines = json_object_get(sum, "routines"), *json, *all = json_object();
@@ -261,6 +290,7 @@ void clb_report_print(FILE *stream, const json_t *sum)
         print_row(stream, &total);
     print_rates(stream, &total);
     print_hints(stream, &total);
+    print_rates_decided(stream, sum);
     free(rows);
     json_decref(all);
 }
