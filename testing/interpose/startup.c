@@ -178,7 +178,7 @@ int main(int count, char **arguments)
     for (int i = 0; i < atoi(arguments[2]); i++) {
         double moment = within * rand() / RAND_MAX;
         char folder[64];
-        snprintf(folder, sizeof folder, "cache.%s.%d", arguments[1], i);
+        snprintf(folder, sizeof folder, "cache.%d.%d", (int)getpid(), i);
         if (cold)
             REQUIRE(mkdir(folder, 0700) == 0);
         if (cold)
