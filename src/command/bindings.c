@@ -48,9 +48,12 @@ static bool is_decorated(const char *name)
     return is_ours(stem);
 }
 
-/* dgemv_, dsyevd_64_, cblas_ddot, LAPACKE_dgesdd: may be of a BLAS or LAPACK. */
+/* dgemv_, scipy_dsyevd_64_, cblas_ddot, LAPACKE_dgesdd: may be of a BLAS or LAPACK. */
 static bool is_like_lapack(const char *name)
 {
+    static const char scipy[] = "scipy_";
+    if (strncmp(name, scipy, sizeof scipy - 1) == 0)
+        name += sizeof scipy - 1;
     if (strncmp(name, "cblas_", 6) == 0 || strncmp(name, "LAPACKE_", 8) == 0)
         return true;
     size_t letters = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789");

@@ -73,19 +73,38 @@ static double measure(const struct clb_target *target)
     return best;
 }
 
-static const struct clb_target *find_target(void)
+struct wanted {
+    const char *name;
+    bool defined;
+};
+
+static void note_wanted(const char *name, clb_elf_relation relation, void *argument)
+{
+    struct wanted *wanted = argument;
+    wanted->defined =
+        wanted->defined || (relation == CLB_ELF_DEFINES && strcmp(name, wanted->name) == 0);
+}
+
+/* The library's dgemm under the first name that it has: the search would go on to others. */
+static const struct clb_target *find_target(const char *library)
 {
     static const clb_symbol_id forms[] = {CLB_SYMBOL_dgemm_plain, CLB_SYMBOL_dgemm_ilp64,
                                           CLB_SYMBOL_dgemm_scipy, CLB_SYMBOL_dgemm_scipy_ilp64};
     const struct clb_target *target = NULL;
-    for (size_t i = 0; i < CLB_COUNT_OF(forms) && target == NULL; i++)
-        target = clb_next_try(&clb_symbols[forms[i]].next, __builtin_return_address(0));
+    for (size_t i = 0; i < CLB_COUNT_OF(forms) && target == NULL; i++) {
+        struct clb_next_symbol *symbol = &clb_symbols[forms[i]].next;
+        struct wanted wanted = {.name = symbol->name, .defined = library == NULL};
+        if (library != NULL)
+            clb_elf_read(library, note_wanted, &wanted);
+        if (wanted.defined)
+            target = clb_next_try(symbol, __builtin_return_address(0));
+    }
     return target;
 }
 
-static json_t *describe(void)
+static json_t *describe(const char *library)
 {
-    const struct clb_target *target = find_target();
+    const struct clb_target *target = find_target(library);
     struct openblas openblas = {0};
     cpu_set_t cpus;
     Dl_info info = {0};
@@ -124,7 +143,7 @@ json_t *clb_next_describe(const char *library)
         setenv("CLBLAS_SHIM", "off", 1);
         unsetenv("CLBLAS_SHIM_STATS");
         FILE *output = fdopen(pipes[1], "w");
-        json_t *answer = describe();
+        json_t *answer = describe(library);
         if (output != NULL) {
             json_dumpf(answer, output, JSON_COMPACT);
             fflush(output);

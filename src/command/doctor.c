@@ -315,7 +315,27 @@ static const char *main_reason(const json_t *report)
     return most;
 }
 
-static void judge_report(const struct results *results, const json_t *next)
+/* How many sets of kernels are compiled. */
+static size_t count_ready(const json_t *devices)
+{
+    const char *name;
+    json_t *state;
+    size_t count = 0;
+    json_object_foreach(json_object_get(json_object_get(devices, "cache"), "steps"), name, state)
+        count += strcmp(json_string_value(state), "passed") == 0;
+    return count;
+}
+
+/* True when the program has waited for the compilation of kernels. */
+static bool has_compiled(const json_t *before)
+{
+    json_t *after = clb_devices_list();
+    bool more = after != NULL && count_ready(after) > count_ready(before);
+    json_decref(after);
+    return more;
+}
+
+static void judge_report(const struct results *results, const json_t *next, const json_t *devices)
 {
     const char *name;
     double calls = 0, device = 0, flops = 0, seconds = 0, rate = number_of(next, "flops");
@@ -338,6 +358,8 @@ static void judge_report(const struct results *results, const json_t *next)
     if (device == 0)
         find(NO_GAIN, "no call ran on the device: most were declined as \"%s\" (%s)",
              main_reason(results->report), "docs/report.md explains the reasons");
+    else if (seconds > 0 && flops / seconds < 0.9 * rate && has_compiled(devices))
+        find(NOTE, "kernels were compiled in this run, so that its times tell nothing: once more");
     else if (seconds > 0 && flops / seconds < 0.9 * rate)
         find(NO_GAIN,
              "the device did %.1f GFLOP/s in this program, and the next BLAS does %.1f: the calls "
@@ -563,7 +585,7 @@ static int examine_program(char **program, const json_t *devices, json_t *result
     json_t *next = clb_next_describe(find_next(&results));
     judge_next(next, find_taken(devices), true);
     judge_bindings(&results, path);
-    judge_report(&results, next);
+    judge_report(&results, next, devices);
     if (!as_json) {
         print_next(next);
         print_bindings(results.bindings.rows);
