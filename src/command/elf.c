@@ -20,6 +20,12 @@ static const void *at(const struct image *image, uint64_t offset, uint64_t size)
     return offset <= image->size && size <= image->size - offset ? image->data + offset : NULL;
 }
 
+/* A table of the file's structs, which are aligned in good files. */
+static const void *table_at(const struct image *image, uint64_t offset, uint64_t size)
+{
+    return offset % _Alignof(ElfW(Shdr)) == 0 ? at(image, offset, size) : NULL;
+}
+
 /* The string at an offset of a string table; NULL: it does not end in the table. */
 static const char *string_at(const struct image *image, const ElfW(Shdr) * table, uint64_t offset)
 {
@@ -32,7 +38,7 @@ static const char *string_at(const struct image *image, const ElfW(Shdr) * table
 static void visit_symbols(const struct image *image, const ElfW(Shdr) * symbols,
                           const ElfW(Shdr) * strings, clb_elf_visit *visit, void *argument)
 {
-    const ElfW(Sym) *symbol = at(image, symbols->sh_offset, symbols->sh_size);
+    const ElfW(Sym) *symbol = table_at(image, symbols->sh_offset, symbols->sh_size);
     for (size_t i = 0; symbol != NULL && i < symbols->sh_size / sizeof *symbol; i++) {
         const char *name = string_at(image, strings, symbol[i].st_name);
         int type = ELF64_ST_TYPE(symbol[i].st_info);
@@ -46,7 +52,7 @@ static void visit_symbols(const struct image *image, const ElfW(Shdr) * symbols,
 static void visit_needed(const struct image *image, const ElfW(Shdr) * dynamic,
                          const ElfW(Shdr) * strings, clb_elf_visit *visit, void *argument)
 {
-    const ElfW(Dyn) *entry = at(image, dynamic->sh_offset, dynamic->sh_size);
+    const ElfW(Dyn) *entry = table_at(image, dynamic->sh_offset, dynamic->sh_size);
     for (size_t i = 0; entry != NULL && i < dynamic->sh_size / sizeof *entry; i++) {
         const char *name =
             entry[i].d_tag == DT_NEEDED ? string_at(image, strings, entry[i].d_un.d_val) : NULL;
@@ -64,10 +70,10 @@ static clb_elf_kind read_image(const struct image *image, clb_elf_visit *visit, 
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_shentsize != sizeof(ElfW(Shdr)) ||
         header->e_phentsize != sizeof(ElfW(Phdr)))
         return CLB_ELF_FOREIGN;
-    const ElfW(Phdr) *segment = at(image, header->e_phoff, header->e_phnum * sizeof *segment);
+    const ElfW(Phdr) *segment = table_at(image, header->e_phoff, header->e_phnum * sizeof *segment);
     for (size_t i = 0; segment != NULL && i < header->e_phnum; i++)
         dynamic = dynamic || segment[i].p_type == PT_INTERP;
-    const ElfW(Shdr) *section = at(image, header->e_shoff, header->e_shnum * sizeof *section);
+    const ElfW(Shdr) *section = table_at(image, header->e_shoff, header->e_shnum * sizeof *section);
     for (size_t i = 0; section != NULL && visit != NULL && i < header->e_shnum; i++) {
         const ElfW(Shdr) *strings = &section[section[i].sh_link];
         if (section[i].sh_link >= header->e_shnum)
