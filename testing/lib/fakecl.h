@@ -40,9 +40,10 @@ struct fake_cl {
     long breaches;
 
     /* fakecl_skip.c */
-    _Atomic long launches;
-    long skip_at, skipped;
-    long missed; /* failures of kernels that were not launched: their number may depend on time */
+    _Atomic long launches, transfers; /* transfers: whose end was seen */
+    long skip_at, fail_transfer_at;
+    long skipped; /* and failed transfers */
+    long missed;  /* failures of kernels that were not launched: their number may depend on time */
     fake_failure_kind skip_kind;
 
     /* fakecl_lie.c */
@@ -114,6 +115,10 @@ void fake_cl_arm(long at, cl_int code, bool persistent);
 
 /* Have kernel number `at`, 1 is the first from now on, not be run; 0: none. Its queue goes on. */
 void fake_cl_skip(long at, fake_failure_kind kind);
+
+/* Have the event of transfer number `at`, in the order in which their ends are seen, say that it
+ * failed; 0: none. */
+void fake_cl_fail_transfer(long at);
 
 /* Who says that a kernel was not run. */
 const char *fake_cl_reporter(fake_failure_kind kind);

@@ -1,5 +1,5 @@
 /* A kernel that is not run while its queue goes on: its event says so, or nothing does but the next
- * clFinish of that queue, or nothing at all. */
+ * clFinish of that queue, or nothing at all. Or a transfer whose event says that it failed. */
 #include "fakecl.h"
 
 #include "tap.h"
@@ -24,6 +24,13 @@ void fake_cl_skip(long at, fake_failure_kind kind)
     fake_cl.skipped = 0;
     broken = NULL;
     pthread_mutex_unlock(&lock);
+}
+
+void fake_cl_fail_transfer(long at)
+{
+    fake_cl_skip(0, FAKE_EVENT_REPORTS);
+    fake_cl.transfers = 0;
+    fake_cl.fail_transfer_at = at;
 }
 
 const char *fake_cl_reporter(fake_failure_kind kind)
@@ -118,12 +125,28 @@ static cl_int CL_API_CALL wait_for(cl_uint count, const cl_event *events)
     return status;
 }
 
+/* Of an event that says that its command is complete. Later questions get the same answer. */
+static bool is_failing_transfer(cl_event event)
+{
+    cl_command_type type = 0;
+    (void)below.GetEventInfo(event, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL);
+    bool transfer = type == CL_COMMAND_READ_BUFFER || type == CL_COMMAND_WRITE_BUFFER ||
+                    type == CL_COMMAND_READ_BUFFER_RECT || type == CL_COMMAND_WRITE_BUFFER_RECT;
+    pthread_mutex_lock(&lock);
+    bool fails = transfer && ++fake_cl.transfers == fake_cl.fail_transfer_at;
+    fake_cl.skipped += fails;
+    if (fails)
+        note_failed(event);
+    pthread_mutex_unlock(&lock);
+    return fails;
+}
+
 static cl_int CL_API_CALL event_info(cl_event event, cl_event_info name, size_t size, void *value,
                                      size_t *needed)
 {
     cl_int status = below.GetEventInfo(event, name, size, value, needed);
     if (status == CL_SUCCESS && name == CL_EVENT_COMMAND_EXECUTION_STATUS && value != NULL &&
-        *(cl_int *)value == CL_COMPLETE && is_failed(event))
+        *(cl_int *)value == CL_COMPLETE && (is_failed(event) || is_failing_transfer(event)))
         *(cl_int *)value = CL_OUT_OF_RESOURCES;
     return status;
 }

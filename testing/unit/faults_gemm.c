@@ -256,23 +256,39 @@ static void failing_questions(void *unused)
     expect_sums(symbol_of(setting));
 }
 
-/* ---- kernels that are not run ---------------------------------------------------------------- */
+/* ---- kernels that are not run, transfers that fail ------------------------------------------- */
 
 /* The result is right all the same, and the call is not counted as the device's. */
-static void skip_one(const struct setting *setting, uint64_t seed, long at, fake_failure_kind kind)
+static void skip_one(const struct setting *setting, uint64_t seed, const char *what)
 {
     struct gemm_case g;
-    char what[80];
-    snprintf(what, sizeof what, "kernel %ld is not run, %s says so", at, fake_cl_reporter(kind));
     double device = reported(symbol_of(setting), "device");
     make_case(&g, setting, &seed);
-    fake_cl_skip(at, kind);
     routed_gemm(&g);
-    expect(at == 0 || fake_cl.skipped == 1, "%s: it was not launched", what);
     gemm_check(&g, what);
-    expect(reported(symbol_of(setting), "device") == device + (at == 0),
+    expect(reported(symbol_of(setting), "device") == device + (fake_cl.skipped == 0),
            "%s: counted as the device's", what);
     gemm_free(&g);
+}
+
+static void skip_kernel(const struct setting *setting, uint64_t seed, long at,
+                        fake_failure_kind kind)
+{
+    char what[80];
+    snprintf(what, sizeof what, "kernel %ld is not run, %s says so", at, fake_cl_reporter(kind));
+    fake_cl_skip(at, kind);
+    skip_one(setting, seed, what);
+    expect(fake_cl.skipped == (at != 0), "%s: it was not launched", what);
+}
+
+/* How often the end of a transfer is seen depends on time: the last ones may not come. */
+static long fail_transfer(const struct setting *setting, uint64_t seed, long at)
+{
+    char what[80];
+    snprintf(what, sizeof what, "transfer %ld fails, its event says so", at);
+    fake_cl_fail_transfer(at);
+    skip_one(setting, seed, what);
+    return fake_cl.skipped;
 }
 
 static void skip_every_kernel(void *unused)
@@ -284,17 +300,38 @@ static void skip_every_kernel(void *unused)
     run_case(setting, &seed, "first call");
     for (int problem = 0; problem < 4; problem++) {
         const uint64_t begin = random_bits(&seed);
-        skip_one(setting, begin, 0, FAKE_EVENT_REPORTS);
+        skip_kernel(setting, begin, 0, FAKE_EVENT_REPORTS);
         long launches = fake_cl.launches;
         expect(launches > 2, "%ld kernels", launches);
         for (long at = 1; at <= launches; at += tap_step(launches)) {
             for (int kind = FAKE_EVENT_REPORTS; kind < FAKE_FAILURE_KINDS; kind++) {
-                skip_one(setting, begin, at, (fake_failure_kind)kind);
-                skip_one(setting, begin, 0, FAKE_EVENT_REPORTS); /* three in a row would end it */
+                skip_kernel(setting, begin, at, (fake_failure_kind)kind);
+                /* Three in a row would end it. */
+                skip_kernel(setting, begin, 0, FAKE_EVENT_REPORTS);
             }
         }
         shared->calls += launches;
     }
+    expect_sums(symbol_of(setting));
+}
+
+static void fail_every_transfer(void *unused)
+{
+    const struct setting *setting = &shared->setting;
+    uint64_t seed = shared->seed;
+    (void)unused;
+    start(setting);
+    run_case(setting, &seed, "first call");
+    const uint64_t begin = random_bits(&seed);
+    fail_transfer(setting, begin, 0);
+    long transfers = fake_cl.transfers, tried = 0, failed = 0;
+    expect(transfers > 2, "%ld transfers", transfers);
+    for (long at = 1; at <= transfers; at += tap_step(transfers), tried++) {
+        failed += fail_transfer(setting, begin, at);
+        fail_transfer(setting, begin, 0); /* three in a row would end it */
+    }
+    expect(failed > tried / 2, "%ld of %ld transfers failed", failed, tried);
+    shared->calls = transfers;
     expect_sums(symbol_of(setting));
 }
 
@@ -343,6 +380,11 @@ int main(void)
         snprintf(name, sizeof name, "%s: a kernel that is not run is noticed", settings[i].name);
         tap_child(name, 120, skip_every_kernel, NULL);
         tap_note("%ld kernels", shared->calls);
+        if (settings[i].discrete) {
+            snprintf(name, sizeof name, "%s: a transfer that fails is noticed", settings[i].name);
+            tap_child(name, 120, fail_every_transfer, NULL);
+            tap_note("%ld transfers", shared->calls);
+        }
         snprintf(name, sizeof name, "%s: a device that fails for good is quarantined",
                  settings[i].name);
         tap_child(name, 60, broken_for_good, NULL);
