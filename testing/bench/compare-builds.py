@@ -1,110 +1,190 @@
 #!/usr/bin/env python3
 """Two builds of the shim on one device, in turns: is one slower than the other?
 
-usage: compare-builds.py [--seconds S] OLD-BUILD NEW-BUILD       (build folders, after `make bench`)
+usage: compare-builds.py [--cpu] [--threads N] [--seconds S] [--only ROUTINE,...] OLD-BUILD NEW-BUILD
 
-Products host to host and of resident operands by bench-peer, factorisations and systems by bench-lu;
-every figure is measured by both builds in turns, forwards and backwards. Each build has a cache of its
-own. A line for each: medians in milliseconds and old / new (above 1: the new one is faster).
+Each build is loaded into a process of its own, over OpenBLAS, and both do every call in turns, forwards
+and backwards. A line for each: the least wall time and the least CPU time of all threads, in milliseconds,
+and old / new (above 1: the new one is faster). On a machine that others use too, go by CPU time.
+
+--cpu has sizes for a CPU device; the others are for a GPU, where the kernels alone are compared as well
+(`resident`, by bench-peer: needs `make bench` in both folders). Each build keeps compiled kernels in its
+folder's testing/cache.
 """
 import argparse
+import ctypes
+import json
 import os
 import subprocess
-import tempfile
+import sys
 import time
-from statistics import median
 
-PRODUCTS = [(p, n) for n in (1024, 2048, 4096, 8192) for p in "sd"] + [("c", 4096), ("z", 4096), ("d", 12288)]
+GPU = [("gemm", p, n) for n in (1024, 2048, 4096, 8192) for p in "sd"]
+GPU += [("gemm", "c", 4096), ("gemm", "z", 4096), ("gemm", "d", 12288), ("getrf", "d", 2048)]
+GPU += [("getrf", "d", 8192), ("getrf", "s", 8192), ("potrf", "d", 8192), ("geqrf", "d", 4096)]
+GPU += [(routine, "d", 8192) for routine in ("trsm", "getrs", "syrk", "trmm")]
 RESIDENT = [(p, n) for n in (1024, 4096, 8192) for p in "sd"]
-LAPACK = [("getrf", "d", 2048), ("getrf", "d", 8192), ("getrf", "s", 8192), ("potrf", "d", 8192),
-          ("geqrf", "d", 4096), ("trsm", "d", 8192), ("getrs", "d", 8192), ("syrk", "d", 8192),
-          ("trmm", "d", 8192)]
+CPU = [("gemm", p, n) for p in "sd" for n in (256, 512, 1024, 2048)]
+CPU += [("gemm", p, n) for p in "cz" for n in (256, 512, 1024)]
+CPU += [(r, p, 1000) for r in ("syrk", "syr2k", "symm", "trmm", "trsm") for p in "sdz"]
+CPU += [("getrf", p, n) for p in "sd" for n in (500, 1000, 2000)] + [("getrf", "z", 1000)]
+CPU += [(r, p, 1000) for r in ("potrf", "geqrf", "getrs", "potri") for p in "sdz"]
+
+
+def call(function, letters, *arguments):
+    """By Fortran's rules: letters first, their lengths last."""
+    function(*[ctypes.c_char_p(letter.encode()) for letter in letters],
+             *map(ctypes.byref, arguments), *[ctypes.c_size_t(1)] * len(letters))
+
+
+class Server:
+    """The calls of one library, by its public names, on square matrices."""
+
+    def __init__(self, path):
+        self.shim = ctypes.CDLL(path)
+        self.lapack = ctypes.CDLL("liblapack.so.3")
+        self.task = self.prepared = None
+
+    def fill(self, precision, n, dominant):
+        """Random numbers; where the diagonal is to dominate, small ones beside a diagonal of ones."""
+        real, letter = (ctypes.c_float, "s") if precision in "sc" else (ctypes.c_double, "d")
+        parts = 2 if precision in "cz" else 1
+        matrix = (real * (n * n * parts))()
+        seed, rows = (ctypes.c_int * 4)(1, 2, 3, 5), ctypes.c_int(parts * n)
+        call(getattr(self.lapack, letter + "larnv_"), "", ctypes.c_int(2), seed,
+             ctypes.c_int(n * n * parts), matrix)
+        if dominant:
+            none = ctypes.c_int(0)
+            call(getattr(self.lapack, letter + "lascl_"), "G", none, none, real(n), real(1), rows,
+                 ctypes.c_int(n), matrix, rows, none)
+            for i in range(n):
+                at = (i * n + i) * parts
+                matrix[at:at + parts] = [1, 0][:parts]
+        return matrix
+
+    def prepare(self, routine, precision, n):
+        """The function, its letters and arguments, and what is copied before a call: to, from."""
+        a = self.fill(precision, n, routine not in ("gemm", "getrf", "geqrf"))
+        b, c = self.fill(precision, n, False), self.fill(precision, n, False)
+        size, info, one, zero = ctypes.c_int(n), ctypes.c_int(0), type(a)(), type(a)()
+        one[0] = 1
+        pivots = (ctypes.c_int * n)(*range(1, n + 1))
+        copied = (c, b) if routine in ("trmm", "trsm", "getrs") else None
+        product = (size, size, one, a, size, b, size, zero, c, size)
+        if routine == "gemm":
+            letters, arguments = "NN", (size, *product)
+        elif routine == "syrk":
+            letters, arguments = "LN", (size, size, one, a, size, zero, c, size)
+        elif routine in ("syr2k", "symm"):
+            letters, arguments = ("LN" if routine == "syr2k" else "LL"), product
+        elif routine in ("trmm", "trsm"):
+            letters, arguments = "LLNN", (size, size, one, a, size, c, size)
+        elif routine == "getrs":
+            letters, arguments = "N", (size, size, a, size, pivots, c, size, info)
+        else:
+            copied = (type(a)(), a)
+            letters, arguments = {"getrf": ("", (size, size, copied[0], size, pivots, info)),
+                                  "geqrf": ("", (size, size, copied[0], size, b, c,
+                                                 ctypes.c_int(n * n), info)),
+                                  "potrf": ("L", (size, copied[0], size, info)),
+                                  "potri": ("L", (size, copied[0], size, info))}[routine]
+        return getattr(self.shim, f"{precision}{routine}_"), letters, arguments, copied
+
+    def measure(self, *task):
+        if self.task != task:
+            self.task, self.prepared = task, self.prepare(*task)
+        function, letters, arguments, copied = self.prepared
+        if copied is not None:
+            ctypes.memmove(*copied, ctypes.sizeof(copied[0]))
+        wall, cpu = time.perf_counter(), time.process_time()
+        call(function, letters, *arguments)
+        return [1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu)]
+
+    def on_device(self, name):
+        report = ctypes.create_string_buffer(1 << 20)
+        self.shim.clblas_shim_report(report, ctypes.c_size_t(len(report)))
+        row = json.loads(report.value)["routines"][name]
+        return row["calls"] == row["device"]
+
+
+def serve(path):
+    server = Server(path)
+    for line in sys.stdin:
+        routine, precision, n = line.split()
+        times = server.measure(routine, precision, int(n))
+        print(*times, int(server.on_device(f"{precision}{routine}_")), flush=True)
 
 
 class Peer:
-    def __init__(self, build, cache, what):
-        env = dict(os.environ, BENCH_SHIM=os.path.join(build, ".libs/libclblas_shim.so.0"),
-                   XDG_CACHE_HOME=cache, CLBLAS_SHIM="always", CLBLAS_SHIM_STATS="/dev/null")
-        self.process = subprocess.Popen([os.path.join(build, "testing/bench/bench-peer"), what],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=env)
+    def __init__(self, build, command, threads):
+        cache = os.path.join(build, "testing/cache")
+        env = dict(os.environ, BENCH_SHIM=library(build), XDG_CACHE_HOME=cache, CLBLAS_SHIM="always",
+                   CLBLAS_SHIM_STATS="/dev/null", POCL_MAX_PTHREAD_COUNT=threads,
+                   OPENBLAS_NUM_THREADS=threads)
+        env.setdefault("CLBLAS_SHIM_NEXT", "libopenblas.so.0")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=env)
 
     def ask(self, task):
         try:
             self.process.stdin.write(task + "\n")
             self.process.stdin.flush()
-            return float(self.process.stdout.readline())
-        except (OSError, ValueError):
-            return None
+            return [float(word) for word in self.process.stdout.readline().split()]
+        except OSError:
+            return []
 
 
-def measure(peers, task, reps):
-    times = [[], []]
-    for turn in range(reps + 1):
+def library(build):
+    return os.path.join(build, ".libs/libclblas_shim.so.0")
+
+
+def compare(label, peers, task, seconds):
+    """In turns for so many seconds and at least seven times; the first turn warms up."""
+    best, off, end, turn = [None, None], "", None, 0
+    while turn < 8 or time.time() < end:
         for which in (0, 1) if turn % 2 == 0 else (1, 0):
-            seconds = peers[which].ask(task)
-            if seconds and turn > 0:  # the first one warms up
-                times[which].append(1e3 * seconds)
-    return times
-
-
-def lapack(builds, caches, routine, precision, n, rounds):
-    times = [[], []]
-    for turn in range(rounds):
-        for which in (0, 1) if turn % 2 == 0 else (1, 0):
-            command = [os.path.join(builds[which], "testing/bench/bench-lu"), "--alone", "1",
-                       "--threads", str(min(16, os.cpu_count())), "--routines", routine, "--sizes",
-                       str(n), "--precisions", precision, "--seconds", "1"]
-            if routine in ("syrk", "trmm"):
-                command += ["--forms", "LN" if routine == "syrk" else "LLN"]
-            env = dict(os.environ, XDG_CACHE_HOME=caches[which])
-            result = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env,
-                                    timeout=120, check=False)
-            for line in result.stdout.splitlines():
-                word = line.split()
-                if len(word) > 3 and word[0] == precision + routine:
-                    times[which].append(float(word[3]))
-    return times
-
-
-def show(what, p, n, old, new, ratio):
-    print(f"{what:10} {p:2} {n:>6} {old:>10} {new:>10} {ratio:>8}", flush=True)
-
-
-def compare(what, p, n, times):
-    if all(times):
-        old, new = map(median, times)
-        show(what, p, n, f"{old:.3f}", f"{new:.3f}", f"{old / new:.3f}")
-    else:
-        show(what, p, n, "failed", "", "")
+            answer = peers[which].ask(task)
+            if not answer:
+                print(f"{label:16} failed", flush=True)
+                return
+            off = "  not on the device" if answer[2:] == [0] else off
+            times = answer[:2] if answer[2:] else [1e3 * answer[0]]
+            if turn > 0:
+                best[which] = times if best[which] is None else list(map(min, best[which], times))
+        end = end or time.time() + seconds
+        turn += 1
+    figures = "".join(f"{old:10.3f}{new:10.3f}{old / new:8.3f}" for old, new in zip(*best))
+    print(f"{label:16}{figures}{turn - 1:6}{off}", flush=True)
 
 
 def main():
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2])
+        return
     parser = argparse.ArgumentParser()
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--threads", default=str(min(16, os.cpu_count())))
     parser.add_argument("--seconds", type=float, default=400)
-    parser.add_argument("--reps", type=int, default=9)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", default="")
     parser.add_argument("builds", nargs=2)
     options = parser.parse_args()
-    end = time.time() + options.seconds
-    with tempfile.TemporaryDirectory() as folder:
-        caches = [os.path.join(folder, name) for name in ("old", "new")]
-        for cache in caches:
-            os.mkdir(cache)
-        show("", "", "", "old ms", "new ms", "old/new")
-        for what, tasks in (("shim", PRODUCTS), ("resident", RESIDENT)):
-            peers = [Peer(build, cache, what) for build, cache in zip(options.builds, caches)]
-            for p, n in tasks:
-                if time.time() > end:
-                    break
-                compare(what, p, n, measure(peers, f"run {p} {n} {n} {n} warm", options.reps))
-            for peer in peers:
-                peer.process.communicate()
-        for routine, p, n in LAPACK:
-            if time.time() > end:
-                break
-            compare(routine, p, n,
-                    lapack(options.builds, caches, routine, p, n, options.rounds))
+    tasks = [task for task in (CPU if options.cpu else GPU)
+             if not options.only or task[0] in options.only.split(",")]
+    builds = [os.path.abspath(build) for build in options.builds]
+    share = options.seconds / (len(tasks) + (0 if options.cpu else len(RESIDENT)))
+    print(f"{'':16}{'old wall':>10}{'new wall':>10}{'ratio':>8}{'old CPU':>10}{'new CPU':>10}"
+          f"{'ratio':>8}{'turns':>6}")
+    command = [sys.executable, os.path.abspath(__file__), "--serve"]
+    peers = [Peer(build, command + [library(build)], options.threads) for build in builds]
+    for routine, p, n in tasks:
+        compare(f"{p}{routine} {n}", peers, f"{routine} {p} {n}", share)
+    for peer in peers:
+        peer.process.communicate()
+    if not options.cpu:
+        peers = [Peer(build, [os.path.join(build, "testing/bench/bench-peer"), "resident"],
+                      options.threads) for build in builds]
+        for p, n in RESIDENT:
+            compare(f"resident {p} {n}", peers, f"run {p} {n} {n} {n} warm", share)
 
 
 main()
