@@ -456,7 +456,8 @@ static clb_status start(const struct clb_config *config)
     pthread_mutex_init(&runtime.sets.lock, NULL);
     pthread_mutex_init(&runtime.programs.lock, NULL);
     set_memory_limit(&config->memory);
-    remember(&runtime.device);
+    if (clb_probe_device() == NULL)
+        remember(&runtime.device);
     clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", runtime.device.name,
             runtime.device.platform_name, (double)runtime.memory_limit / (1 << 30));
     return CLB_OK;
