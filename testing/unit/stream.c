@@ -10,8 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A C of so many bytes does not fit the caches: products that are only copied into it are written
+ * past them (LARGE_MATRIX, src/gemm/discrete.c). */
+#define LARGE ((size_t)64 << 20)
+
 static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                     uint64_t *seed)
+                     bool large, uint64_t *seed)
 {
     struct gemm_case g = {.precision = CLB_D,
                           .transa = random_below(seed, 2) == 0 ? CLB_OP_N : CLB_OP_T,
@@ -19,9 +23,15 @@ static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant 
                           .m = 200 + random_below(seed, 300),
                           .n = 200 + random_below(seed, 300),
                           .k = 100 + random_below(seed, 200),
-                          .alpha = -1,
-                          .beta = 0.5};
+                          .alpha = large ? 1 : -1,
+                          .beta = large ? 0 : 0.5};
     gemm_make(&g, seed, 5);
+    if (large) {
+        matrix_free(&g.c);
+        matrix_make(&g.c, g.precision, g.m, g.n, LARGE / sizeof(double) / g.n + 1, 1);
+        matrix_fill(&g.c, seed);
+        matrix_remember(&g.c);
+    }
     struct clb_gemm problem = {.precision = g.precision,
                                .transa = g.transa,
                                .transb = g.transb,
@@ -58,7 +68,7 @@ static void body(void *argument)
         return;
     for (int i = 0; i < 24; i++) {
         runtime->memory_limit = (uint64_t)(5 + i % 4) << 20;
-        run_once(runtime, variant, &seed);
+        run_once(runtime, variant, i == 0, &seed);
     }
 }
 
