@@ -60,6 +60,14 @@ full()
     [ -n "${FULL-yes}" ]
 }
 
+# few_threads WHAT: PoCL's threads for netlib's BLAS program or LAPACK's precision, VARIABLE=VALUE for env,
+# or nothing for all of them. To wake them takes half the time of small calls: but for D, `make check` has one.
+few_threads()
+{
+    full && return
+    case $1 in d | xblat3d) ;; *) echo POCL_MAX_PTHREAD_COUNT=1 ;; esac
+}
+
 finish()
 {
     echo "1..$count"

@@ -18,9 +18,10 @@ prepare()
 run()
 {
     program=$programs/xlintst$1
+    threads=$(few_threads "$1")
     prepare "$1"
     shift
-    timeout -k 5 400 env LD_LIBRARY_PATH="$folders" "$@" "$program" <input >stdout 2>stderr || return
+    timeout -k 5 400 env LD_LIBRARY_PATH="$folders" $threads "$@" "$program" <input >stdout 2>stderr || return
     cat stdout stderr | sed '/[Tt]ime used/d' >output
 }
 

@@ -23,8 +23,8 @@ run()
     rm -f ./*blat3.out output
     pattern=$(echo "$parts" | sed 's/ /\\|/g')
     sed "/PUT F FOR NO TEST/{/$pattern/I!s/ T / F /}" "$input" >input
-    timeout -k 5 300 env LD_LIBRARY_PATH="$folder" LD_PRELOAD="$preload" "$@" "$programs/$program" \
-        <input >stdout 2>stderr
+    timeout -k 5 300 env LD_LIBRARY_PATH="$folder" LD_PRELOAD="$preload" $(few_threads "$program") "$@" \
+        "$programs/$program" <input >stdout 2>stderr
     status=$?
     cat stdout stderr ./*blat3.out >output 2>/dev/null
     return $status
