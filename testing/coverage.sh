@@ -41,9 +41,10 @@ build_and_run()
     [ -x "$source/configure" ] || (cd "$source" && ./bootstrap) >bootstrap.log 2>&1
 
     # Counts are written when a process exits. Children of tests end by _exit(), which runs no destructors: every
-    # program gets an _exit() that first writes the counts of all objects in it, the preloaded library included.
+    # program gets an _exit() that first writes the counts of all objects in it, the library's included.
     cat >coverage.h <<'END'
 #ifndef __ASSEMBLER__
+#pragma GCC visibility push(default) /* the library finds the program's */
 extern void __gcov_dump(void);
 extern void __gcov_reset(void);
 struct coverage_object {
@@ -74,6 +75,7 @@ __attribute__((weak)) void _exit(int status)
         syscall(__NR_exit_group_, status);
 }
 #endif
+#pragma GCC visibility pop
 __attribute__((constructor)) static void coverage_of_this_object(void)
 {
     if (coverage_register)
