@@ -94,7 +94,7 @@ static clb_status check_flag(struct stream *stream, const struct clb_strip *stri
     *clean = true;
     if (stream->flag == NULL)
         return CLB_OK;
-    clb_status status = clb_event_wait(&stream->schedule.step[strip->step].checked);
+    clb_status status = clb_event_wait(stream->runtime, stream->schedule.step[strip->step].checked);
     *clean = ((const volatile cl_uint *)stream->words->host)[strip->step] == 0;
     if (status == CLB_OK && !*clean)
         clb_transfer_queue_stop(&stream->transfers);

@@ -11,6 +11,7 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* ---- loader.c: the ICD loader's functions, dlopen'ed at first use, and their errors ---------- */
 
@@ -362,6 +363,10 @@ struct clb_runtime {
         struct clb_program *first; /* program.c's alone */
     } programs;
     _Atomic int failures; /* calls in a row that failed on the device */
+    /* Waits for a device with its own memory, see queue.c. */
+    _Atomic unsigned ended;           /* commands that were seen to end */
+    _Atomic unsigned patience_millis; /* 0: no call has said what it expects */
+    atomic_bool abandoned;            /* nothing is enqueued any more, nobody waits */
     struct clb_device_state state[CLB_STATES];
 };
 
@@ -395,6 +400,15 @@ void clb_runtime_report(struct clb_runtime *runtime, bool succeeded);
 
 /* Never use the device again in this process: its result was wrong. */
 void clb_runtime_quarantine(struct clb_runtime *runtime);
+
+/* Called before a call is computed: how long a device with its own memory may complete no command
+ * before it is abandoned, INFINITY for ever. The longest of all calls' so far holds. */
+void clb_runtime_expect(struct clb_runtime *runtime, double seconds);
+double clb_runtime_patience(const struct clb_runtime *runtime);
+
+/* Called when no command has ended for so long: never use the device again, and don't wait for it.
+ * What its commands may still use is never freed. */
+void clb_runtime_abandon(struct clb_runtime *runtime, double seconds);
 
 /* ---- memory.c: pooled buffers under one allowance -------------------------------------------- */
 
@@ -488,8 +502,8 @@ struct clb_queue;
 clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
 clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
 
-/* Wait for one command. CLB_ERR_OPENCL when it has failed. */
-clb_status clb_event_wait(const cl_event *event) CLB_MUST_CHECK;
+/* Wait for one command. CLB_ERR_OPENCL when it has failed, or the device has been abandoned. */
+clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event) CLB_MUST_CHECK;
 /* True when the command has not ended yet; false also when the driver does not say. */
 bool clb_event_is_pending(cl_event event);
 void clb_event_release(cl_event event);

@@ -21,10 +21,13 @@
  * the queue is finished. */
 #include "ocl.h"
 
+#include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A list of this length is checked when a command is added, and again when it has doubled. */
 #define MANY ((size_t)64)
@@ -44,6 +47,7 @@ struct clb_queue {
     bool keeps;         /* keep the events of commands */
     atomic_bool failed; /* a command or clFinish has failed; never reset */
     atomic_bool stuck;  /* clFinish has failed: commands may be outstanding for ever */
+    atomic_bool busy;   /* there were commands since it was finished */
     bool asked;         /* has asked for a counter */
     struct clb_launch_counters *counters; /* NULL: its launches are not counted */
     cl_uint counter;                      /* the place of its counter */
@@ -60,17 +64,95 @@ clb_status clb_cl_check_launch(cl_int status, const char *name)
     return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_launch_failed(status, name);
 }
 
-clb_status clb_event_wait(const cl_event *event)
-{
-    return clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
-}
-
 bool clb_event_is_pending(cl_event event)
 {
     cl_int state = CL_COMPLETE;
     return clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
                                NULL) == CL_SUCCESS &&
            state > CL_COMPLETE;
+}
+
+/* ---- waiting with an end ----------------------------------------------------------------------
+ */
+
+/* A device with its own memory may stop working while the call still has all it needs to be
+ * finished by the CPU. A wait for it asks the driver again and again instead of waiting in the
+ * driver, from which nothing could call a thread back: at intervals of a 256th of the time that has
+ * passed, awake at first, as drivers of GPUs wait. The time in which no command ends is the sum of
+ * short intervals, so that it does not grow while the process is stopped. When it exceeds
+ * runtime->patience the device is abandoned: from then on no function of this file enters the
+ * driver to enqueue or to wait, and all report an error.
+ *
+ * Where memory is shared a wait has no end: kernels may be reading the caller's matrices. */
+#define AWAKE_SECONDS    10e-3
+#define SHORTEST_SECONDS 50e-6
+#define LONGEST_SECONDS  1e-3
+#define COUNTED_SECONDS  10e-3 /* of an interval, at most */
+
+static bool is_bounded(const struct clb_runtime *runtime)
+{
+    return !runtime->device.unified && clb_runtime_patience(runtime) < INFINITY;
+}
+
+static bool is_abandoned(const struct clb_runtime *runtime)
+{
+    return CLB_UNLIKELY(atomic_load_explicit(&runtime->abandoned, memory_order_relaxed));
+}
+
+static void pause_between(double elapsed, double until)
+{
+    if (elapsed < AWAKE_SECONDS) {
+        do
+            sched_yield();
+        while (clb_now() < until);
+        return;
+    }
+    const double seconds = fmin(fmax(elapsed / 256, SHORTEST_SECONDS), LONGEST_SECONDS);
+    nanosleep(&(struct timespec){0, (long)(1e9 * seconds)}, NULL);
+}
+
+/* Wait until has_ended(subject). False when the device has been abandoned. */
+static bool wait_until(struct clb_runtime *runtime, bool (*has_ended)(void *), void *subject)
+{
+    double begin = 0, last = 0, idle = 0;
+    unsigned seen = atomic_load(&runtime->ended);
+    while (!is_abandoned(runtime)) {
+        if (has_ended(subject)) {
+            atomic_fetch_add(&runtime->ended, 1);
+            return true;
+        }
+        const double now = clb_now();
+        const unsigned ended = atomic_load(&runtime->ended);
+        begin = begin > 0 ? begin : now;
+        idle = ended != seen || last <= 0 ? 0 : idle + fmin(now - last, COUNTED_SECONDS);
+        seen = ended;
+        last = now;
+        if (idle > clb_runtime_patience(runtime))
+            clb_runtime_abandon(runtime, idle);
+        else
+            pause_between(now - begin, now + (now - begin) / 256);
+    }
+    return false;
+}
+
+static bool event_has_ended(void *event)
+{
+    return !clb_event_is_pending(*(cl_event *)event);
+}
+
+clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event)
+{
+    cl_command_queue queue = NULL;
+    if (is_bounded(runtime)) {
+        /* As clWaitForEvents does. */
+        if (clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof(cl_command_queue), &queue,
+                                NULL) == CL_SUCCESS &&
+            queue != NULL && !is_abandoned(runtime))
+            (void)clb_cl.Flush(queue);
+        if (!wait_until(runtime, event_has_ended, &event))
+            return CLB_ERR_OPENCL;
+    }
+    return clb_cl_check(clb_cl.WaitForEvents(1, &event), "clWaitForEvents");
 }
 
 void clb_event_release(cl_event event)
@@ -255,6 +337,9 @@ static clb_status queue_make_room(struct clb_queue *queue)
 
 static clb_status queue_begin(struct clb_queue *queue)
 {
+    if (is_abandoned(queue->runtime))
+        return CLB_ERR_OPENCL;
+    atomic_store_explicit(&queue->busy, true, memory_order_relaxed);
     if (!queue->keeps)
         return CLB_OK;
     pthread_mutex_lock(&queue->lock);
@@ -316,10 +401,47 @@ static bool queue_is_clean(struct clb_queue *queue)
     return clean;
 }
 
+static bool queue_has_ended(void *argument)
+{
+    struct clb_queue *queue = argument;
+    pthread_mutex_lock(&queue->lock);
+    const size_t count = queue->count;
+    const clb_status status = queue_look(queue);
+    const bool ended = queue->count == 0 || (status != CLB_OK && !queue->failed);
+    atomic_fetch_add(&queue->runtime->ended, queue->count < count);
+    pthread_mutex_unlock(&queue->lock);
+    return ended;
+}
+
+/* Wait until clFinish would return at once. False when the device has been abandoned. Where no
+ * events are kept, a barrier has one. */
+static bool wait_for_all(struct clb_queue *queue)
+{
+    struct clb_runtime *runtime = queue->runtime;
+    cl_event last = NULL;
+    if (is_abandoned(runtime))
+        return false;
+    if (queue->keeps) {
+        (void)clb_cl.Flush(queue->handle);
+        return wait_until(runtime, queue_has_ended, queue);
+    }
+    if (!atomic_exchange(&queue->busy, false) ||
+        clb_cl.EnqueueBarrierWithWaitList(queue->handle, 0, NULL, &last) != CL_SUCCESS)
+        return true;
+    (void)clb_cl.Flush(queue->handle);
+    const bool ended = wait_until(runtime, event_has_ended, &last);
+    clb_event_release(last);
+    return ended;
+}
+
 /* An error of clFinish may belong to any earlier command, and drivers report it only once: so it is
  * stored in the queue. */
 clb_status clb_queue_finish(struct clb_queue *queue)
 {
+    if (is_bounded(queue->runtime) && !wait_for_all(queue)) {
+        queue->stuck = queue->failed = true;
+        return CLB_ERR_OPENCL;
+    }
     clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
     pthread_mutex_lock(&queue->lock);
     queue->stuck = queue->stuck || status != CLB_OK;
@@ -337,6 +459,8 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
 
 clb_status clb_queue_flush(struct clb_queue *queue)
 {
+    if (is_abandoned(queue->runtime))
+        return CLB_ERR_OPENCL;
     return clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
 }
 
@@ -344,7 +468,7 @@ clb_status clb_queue_flush(struct clb_queue *queue)
  * memory, unless clFinish has failed. */
 static clb_status wait_for(struct clb_queue *queue, cl_event event)
 {
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &event), "clWaitForEvents");
+    clb_status status = clb_event_wait(queue->runtime, event);
     clb_cl.ReleaseEvent(event);
     if (status != CLB_OK) {
         (void)!clb_queue_finish(queue);
@@ -432,36 +556,53 @@ clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, si
     return queue_end(queue, clb_cl_check(error, "clEnqueueReadBuffer"), own, event);
 }
 
+/* A transfer that is waited for. An abandoned device may still carry it out, so there the memory is
+ * a copy of the caller's, and is kept then. */
+static clb_status transfer_now(struct clb_queue *queue, bool down, cl_mem mem, size_t offset,
+                               size_t size, void *host)
+{
+    const bool bounded = is_bounded(queue->runtime);
+    void *memory = bounded ? malloc(clb_max(size, 1)) : host;
+    cl_event moved = NULL;
+    if (memory == NULL)
+        return CLB_ERR_NOMEM;
+    if (bounded && !down)
+        memcpy(memory, host, size);
+    clb_status status = down ? clb_queue_read(queue, mem, offset, size, memory, 0, NULL, &moved)
+                             : clb_queue_write(queue, mem, offset, size, memory, 0, NULL, &moved);
+    if (status == CLB_OK)
+        status = wait_for(queue, moved);
+    else
+        (void)!clb_queue_finish(queue);
+    if (bounded && down && status == CLB_OK)
+        memcpy(host, memory, size);
+    if (bounded && !queue->stuck)
+        free(memory);
+    return status;
+}
+
 /* A blocking write of a few bytes may return before the commands ahead of it have ended, which
  * waiting for its event would not. */
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                                const void *host)
 {
-    cl_event written = NULL;
-    if (!queue->keeps)
-        return clb_cl_check(clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_TRUE, offset, size,
-                                                      host, 0, NULL, NULL),
-                            "clEnqueueWriteBuffer");
-    clb_status status = clb_queue_write(queue, mem, offset, size, host, 0, NULL, &written);
-    if (status == CLB_OK)
-        return wait_for(queue, written);
-    (void)!clb_queue_finish(queue);
-    return status;
+    if (queue->keeps)
+        return transfer_now(queue, false, mem, offset, size, (void *)(uintptr_t)host);
+    if (is_abandoned(queue->runtime))
+        return CLB_ERR_OPENCL;
+    return clb_cl_check(
+        clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_TRUE, offset, size, host, 0, NULL, NULL),
+        "clEnqueueWriteBuffer");
 }
 
 clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                               void *host)
 {
-    cl_event read = NULL;
-    if (!queue->keeps)
-        return clb_cl_check(clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_TRUE, offset, size,
-                                                     host, 0, NULL, NULL),
-                            "clEnqueueReadBuffer");
-    clb_status status = clb_queue_read(queue, mem, offset, size, host, 0, NULL, &read);
-    if (status == CLB_OK)
-        return wait_for(queue, read);
-    (void)!clb_queue_finish(queue);
-    return status;
+    if (queue->keeps || is_bounded(queue->runtime))
+        return transfer_now(queue, true, mem, offset, size, host);
+    return clb_cl_check(
+        clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_TRUE, offset, size, host, 0, NULL, NULL),
+        "clEnqueueReadBuffer");
 }
 
 clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
@@ -636,7 +777,7 @@ clb_status clb_queue_set_check(struct clb_queue_set *queue_set)
 
 clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event)
 {
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, event), "clWaitForEvents");
+    clb_status status = clb_event_wait(queue_set->runtime, *event);
     clb_cl.ReleaseEvent(*event);
     *event = NULL;
     return status == CLB_OK ? clb_queue_set_check(queue_set) : status;

@@ -5,6 +5,8 @@
  * the driver's threads and locks did not survive the fork. */
 #include "ocl.h"
 
+#include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -65,7 +67,7 @@ enum { MOST_UNITS = 1 << 16, MOST_VECTOR_BYTES = 1 << 10 };
 
 static void limit_numbers(struct clb_device *device)
 {
-    device->units = (cl_uint)clb_min(device->units, MOST_UNITS);
+    device->units = (cl_uint)clb_min(clb_max(device->units, 1), MOST_UNITS);
     device->max_group = clb_min(device->max_group, MOST_GROUP);
     device->memory = clb_min(device->memory, MOST_BYTES);
     device->max_alloc = clb_min(device->max_alloc, MOST_BYTES);
@@ -527,6 +529,33 @@ void clb_runtime_quarantine(struct clb_runtime *used)
     if (quarantine())
         clb_log(CLB_LOG_ERROR, "%s has computed a wrong result, it is not used any more",
                 used->device.name);
+}
+
+/* Until a call has said more: checks of kernels take less. */
+#define LEAST_PATIENCE 30.0
+
+void clb_runtime_expect(struct clb_runtime *used, double seconds)
+{
+    const unsigned millis = seconds < UINT_MAX / 1000 ? (unsigned)(1000 * seconds) : UINT_MAX;
+    unsigned now = atomic_load_explicit(&used->patience_millis, memory_order_relaxed);
+    while (now < millis && !atomic_compare_exchange_weak(&used->patience_millis, &now, millis))
+        continue;
+}
+
+double clb_runtime_patience(const struct clb_runtime *used)
+{
+    const unsigned millis = atomic_load_explicit(&used->patience_millis, memory_order_relaxed);
+    return millis == 0 ? LEAST_PATIENCE : millis == UINT_MAX ? INFINITY : 1e-3 * millis;
+}
+
+void clb_runtime_abandon(struct clb_runtime *used, double seconds)
+{
+    atomic_store(&used->abandoned, true);
+    if (quarantine())
+        clb_log(CLB_LOG_ERROR,
+                "%s has completed nothing for %.1f s, it is not used any more and its memory is "
+                "left as it is",
+                used->device.name, seconds);
 }
 
 void clb_runtime_report(struct clb_runtime *used, bool succeeded)

@@ -496,6 +496,16 @@ static struct clb_runtime *start_device(const struct clb_run *run, const struct 
     return runtime;
 }
 
+/* How long the device may complete no command. */
+static double longest_standstill(const struct clb_run *run, const struct clb_device *device,
+                                 const struct clb_gemm_variant *variant, double flops)
+{
+    const size_t millis = variant->tuning.value[CLB_PARAM_HANG];
+    if (millis != 0)
+        return millis == 1 ? INFINITY : 1e-3 * (double)millis;
+    return fmax(30, 100 * clb_tuning_seconds(device, run->precision, flops));
+}
+
 /* All code that may enter the driver. */
 static struct outcome run_on_device(struct clb_run *run, double work)
 {
@@ -529,6 +539,8 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     if (outcome.reason == CLB_REASONS) {
         run->declined = CLB_REASONS;
         run->solution = CLB_ERR_UNSUPPORTED;
+        clb_runtime_expect(
+            runtime, longest_standstill(run, &runtime->device, variant, count_flops(run, work)));
         outcome.status = run->ops->run(run, runtime, variant);
         outcome.reason = reason_of_run(run, runtime, outcome.status);
         outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;

@@ -246,7 +246,7 @@ static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
 {
     cl_event busy = thread->busy[slot];
     thread->busy[slot] = NULL;
-    return busy != NULL ? clb_event_wait(&busy) : CLB_OK;
+    return busy != NULL ? clb_event_wait(thread->transfers->runtime, busy) : CLB_OK;
 }
 
 /* ---- uploads --------------------------------------------------------------------------------- */
@@ -388,7 +388,7 @@ static clb_status end_download(struct clb_transfer_thread *thread)
     struct clb_transfer_queue *transfers = thread->transfers;
     size_t piece = thread->pending - 1;
     struct clb_transfer *transfer = transfer_of(transfers, true, piece);
-    clb_status status = clb_event_wait(&thread->pending_event);
+    clb_status status = clb_event_wait(transfers->runtime, thread->pending_event);
     clb_event_drop(&thread->pending_event);
     thread->pending = 0;
     for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)

@@ -289,6 +289,13 @@ const char *clb_tuning_class(const struct clb_device *device)
 #define SECONDS_TO_LOAD    0.5
 #define SECONDS_TO_COMPILE 15
 
+double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops)
+{
+    const double rate = classes[first_class(device)].rate * (double)clb_max(device->units, 1);
+    const bool single = clb_precision_real_size(precision) == sizeof(float);
+    return 1e-9 * flops / rate / (single ? 2 : 1);
+}
+
 double clb_tuning_patience(const struct clb_wait *wait)
 {
     double cpus = (double)wait->cpus;

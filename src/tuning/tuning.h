@@ -86,6 +86,9 @@ struct clb_wait {
     bool compiled;                   /* there are compiled kernels in the cache */
 };
 
+/* The seconds that a device is expected to need for so many floating-point operations. */
+double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops);
+
 /* The seconds that a call may wait: what half of the next library's time leaves to the device's
  * start. 0, where the start is expected to take longer. */
 double clb_tuning_patience(const struct clb_wait *wait);

@@ -15,13 +15,14 @@ typedef enum fake_function {
 } fake_function;
 
 /* A call fails; or a kernel is not run while its queue goes on, and its event, clFinish or nobody
- * says so. */
+ * says so; or it never ends, and its queue with it. */
 typedef enum fake_failure_kind {
     FAKE_CALL_FAILS,
     FAKE_EVENT_REPORTS,
     FAKE_FINISH_REPORTS,
     FAKE_NOBODY_REPORTS,
-    FAKE_FAILURE_KINDS
+    FAKE_FAILURE_KINDS,
+    FAKE_NEVER_ENDS = FAKE_FAILURE_KINDS
 } fake_failure_kind;
 
 struct fake_cl {

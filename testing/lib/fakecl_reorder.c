@@ -460,12 +460,19 @@ static cl_int CL_API_CALL wait_for(cl_uint count, const cl_event *events)
 static cl_int CL_API_CALL event_info(cl_event event, cl_event_info name, size_t size, void *value,
                                      size_t *needed)
 {
-    const struct command *command = (const struct command *)event;
+    struct command *command = (struct command *)event;
+    if (name == CL_EVENT_COMMAND_QUEUE && size == sizeof(cl_command_queue) && value != NULL) {
+        memcpy(value, &command->queue->handle, size);
+        return CL_SUCCESS;
+    }
     if (name != CL_EVENT_COMMAND_EXECUTION_STATUS || size < sizeof(cl_int) || value == NULL)
         fail("clGetEventInfo for something else", (cl_int)name);
     pthread_mutex_lock(&lock);
-    if (!command->done && below_bound(4) == 0)
+    const size_t choice = command->done ? 0 : below_bound(8);
+    if (choice == 1)
         (void)do_one(true);
+    else if (choice == 2)
+        force(command);
     *(cl_int *)value = command->done ? CL_COMPLETE : CL_SUBMITTED;
     pthread_mutex_unlock(&lock);
     if (needed != NULL)

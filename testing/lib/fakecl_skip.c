@@ -1,11 +1,14 @@
 /* A kernel that is not run while its queue goes on: its event says so, or nothing does but the next
- * clFinish of that queue, or nothing at all. Or a transfer whose event says that it failed. */
+ * clFinish of that queue, or nothing at all; or its queue does not go on. Or a transfer whose event
+ * says that it failed. */
 #include "fakecl.h"
 
 #include "tap.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MAX_SKIPPED 16
 
@@ -83,6 +86,27 @@ static void note_failed(cl_event event)
     (void)below.RetainEvent(event);
 }
 
+static cl_context context;
+
+static cl_context CL_API_CALL create_context(const cl_context_properties *properties, cl_uint count,
+                                             const cl_device_id *devices,
+                                             void(CL_CALLBACK *notify)(const char *, const void *,
+                                                                       size_t, void *),
+                                             void *user, cl_int *status)
+{
+    return context = below.CreateContext(properties, count, devices, notify, user, status);
+}
+
+/* An event of the program's own that it never completes. */
+static cl_event never(void)
+{
+    cl_event(CL_API_CALL * create)(cl_context, cl_int *) = NULL;
+    cl_int status = CL_SUCCESS;
+    const void *found = dlsym(dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL), "clCreateUserEvent");
+    memcpy(&create, &found, sizeof create);
+    return create(context, &status);
+}
+
 static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
                                  const size_t *offset, const size_t *global, const size_t *local,
                                  cl_uint waits, const cl_event *wait_list, cl_event *event)
@@ -93,7 +117,9 @@ static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_ui
     if (!skip)
         return below.EnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
                                           wait_list, event);
-    cl_int status = below.EnqueueBarrierWithWaitList(queue, waits, wait_list, event);
+    const cl_event end = fake_cl.skip_kind == FAKE_NEVER_ENDS ? never() : NULL;
+    cl_int status = below.EnqueueBarrierWithWaitList(queue, end != NULL ? 1 : waits,
+                                                     end != NULL ? &end : wait_list, event);
     pthread_mutex_lock(&lock);
     fake_cl.skipped += status == CL_SUCCESS;
     if (status == CL_SUCCESS && fake_cl.skip_kind == FAKE_EVENT_REPORTS && event != NULL)
@@ -154,6 +180,7 @@ static cl_int CL_API_CALL event_info(cl_event event, cl_event_info name, size_t 
 void fake_cl_add_skipping(struct clb_cl *table)
 {
     below = *table;
+    table->CreateContext = create_context;
     table->EnqueueNDRangeKernel = launch;
     table->Finish = finish;
     table->WaitForEvents = wait_for;

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,7 @@ struct fault {
     long runs;
     bool cold; /* in the first call of a process */
     bool verified, reordered;
+    bool hangs; /* a device with its own memory is given up, and only such a one */
 };
 
 static cl_int code_of(uint64_t seed)
@@ -238,6 +240,11 @@ static void drop_kernel(const struct chance *chance)
     fake_cl_skip(chance->at, FAKE_NOBODY_REPORTS);
 }
 
+static void hang_in_kernel(const struct chance *chance)
+{
+    fake_cl_skip(chance->at, FAKE_NEVER_ENDS);
+}
+
 static long skipped_kernels(void)
 {
     return fake_cl.skipped;
@@ -298,6 +305,8 @@ static const struct fault faults[] = {
      skipped_kernels, .runs = 12},
     {"dropped", "a kernel is not run, which nobody says", KERNEL, drop_kernel, skipped_kernels,
      .runs = 12},
+    {"never ends", "a kernel never ends, and its queue with it", KERNEL, hang_in_kernel,
+     skipped_kernels, .runs = 4, .hangs = true},
     {"flipped", "a bit of a number that is read back is flipped; CLBLAS_SHIM_VERIFY=1", READ,
      flip_read, flipped_reads, .runs = 12, .verified = true},
     {"garbage", "a query of a size is answered with garbage, in the first call of a process", QUERY,
@@ -332,7 +341,6 @@ static struct shared {
     long places; /* of a first call; 0: not known */
     bool absent; /* the next library has no such routine, or a call has no such place */
     bool faulty; /* a call with a fault is running */
-    char driver[256];
 } * shared;
 
 static const char *cell_name(const struct cell *of)
@@ -354,7 +362,10 @@ static void start(uint64_t *seed)
     setenv("CLBLAS_SHIM_KERNEL", cell->memory->kernel, 1);
     setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
     routed_set_device(cell->memory->discrete);
-    routed_set_up("always", cell->memory->params[random_below(seed, VARIANTS)]);
+    char params[256];
+    snprintf(params, sizeof params, "%s%s", cell->memory->params[random_below(seed, VARIANTS)],
+             cell->fault->hangs ? ",gemm.hang=1000" : "");
+    routed_set_up("always", params);
     if (freopen("/dev/null", "w", stderr) == NULL) /* complaints of a device that is not found */
         exit(1);
 }
@@ -433,11 +444,13 @@ static void run_cold(clb_routine routine, uint64_t problem, uint64_t *seed)
     run_once(routine, problem, 0, 0);
 }
 
-static void note_device(void)
+enum { DRIVER_SIZE = 256 };
+
+static void note_device(char *driver)
 {
     const struct clb_runtime *runtime = clb_runtime_peek();
     if (runtime != NULL)
-        snprintf(shared->driver, sizeof shared->driver, "%s", runtime->device.platform_version);
+        snprintf(driver, DRIVER_SIZE, "%s", runtime->device.platform_version);
 }
 
 static void run_share(void *unused)
@@ -461,7 +474,8 @@ static void run_share(void *unused)
     }
     if (!shared->absent)
         expect_sums(name);
-    note_device();
+    if (cell->fault->hangs) /* nothing waits for its commands */
+        exit(expect_failures() != 0);
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -508,7 +522,7 @@ static struct results {
         bool done;
         struct counts counts;
     } cell[CLB_COUNT_OF(cells)];
-    char driver[256];
+    char driver[DRIVER_SIZE];
 } * results;
 
 static struct options {
@@ -519,14 +533,19 @@ static struct options {
     uint64_t seed, program;
 } options = {.jobs = 1, .seconds = 100000000};
 
+static bool applies(size_t index)
+{
+    return !cells[index].fault->hangs || cells[index].memory->discrete;
+}
+
 /* A sample: each fault with each family in turn, in each memory in turn. */
 static bool is_wanted(size_t index)
 {
-    enum { EACH = 35 };
+    enum { EACH = 33 };
     bool named = options.filter_count == 0;
     for (int i = 0; i < options.filter_count && !named; i++)
         named = strstr(cell_name(&cells[index]), options.filters[i]) != NULL;
-    return named && (tap_full() || index % EACH == options.seed % EACH);
+    return named && applies(index) && (tap_full() || index % EACH == options.seed % EACH);
 }
 
 /* FNV-1a: the library is part of this program. */
@@ -602,8 +621,6 @@ static void work(double end)
                  random_bits(&seed));
         results->cell[index].counts = shared->counts;
         results->cell[index].done = true;
-        if (shared->driver[0] != '\0')
-            memcpy(results->driver, shared->driver, sizeof shared->driver);
         store_record(index);
     }
 }
@@ -631,6 +648,53 @@ static void run_all(void)
     }
     while (wait(NULL) > 0)
         continue;
+}
+
+/* ---- a process that is stopped ----------------------------------------------------------------
+ */
+
+/* Stop this process for a second, in its first question after a kernel that never ends. */
+static void stop_once(fake_function function)
+{
+    if (function != FAKE_GetEventInfo || fake_cl.skipped == 0 || slept++ > 0)
+        return;
+    const pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        nanosleep(&(struct timespec){1, 0}, NULL);
+        kill(parent, SIGCONT);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+    waitpid(child, NULL, 0);
+}
+
+static void stop_in_call(bool begins)
+{
+    fake_cl_skip(begins ? 1 : 0, FAKE_NEVER_ENDS);
+    fake_cl.enter = begins ? stop_once : NULL;
+}
+
+/* A second in which the process was stopped is no part of the half that the device has. */
+static void count_running_time(void *unused)
+{
+    uint64_t problem = 1;
+    (void)unused;
+    setenv("CLBLAS_SHIM_KERNEL", "portable", 1);
+    routed_set_device(true);
+    routed_set_up("always", PARAMS ",gemm.hang=500");
+    any_call_run(CLB_ROUTINE_dgemm, &problem);
+    any_call_routes = stop_in_call;
+    const double begin = seconds_now();
+    expect(any_call_run(CLB_ROUTINE_dgemm, &problem) < 1e-7, "a wrong result");
+    const double seconds = seconds_now() - begin;
+    note_device(results->driver);
+    expect(slept > 0, "the process was not stopped");
+    expect(seconds > 1.45, "abandoned after %.2f s", seconds);
+    expect(reported("dgemm_", "recovered") == 1 && !is_in_use(), "the device is not abandoned");
+    any_call_routes = NULL;
+    expect(any_call_run(CLB_ROUTINE_dgemm, &problem) < 1e-7, "a wrong result");
+    expect(reported("dgemm_", "quarantined") == 1, "the device is used again");
+    exit(expect_failures() != 0);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -686,7 +750,7 @@ static void write_page(const char *path)
     const time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
     for (size_t i = 0; i < cell_count; i++) {
-        if (!results->cell[i].done)
+        if (!results->cell[i].done && applies(i))
             return;
     }
     FILE *page = fopen(path, "w");
@@ -698,7 +762,8 @@ static void write_page(const char *path)
             "call. The entries are *runs*/*wrong*/*lost*: runs in which the fault came; results\n"
             "that are off by more than the tolerance, or other memory that has changed; and\n"
             "processes that ended or hung, or whose report does not add up. The call after a\n"
-            "fault is judged too. Zeros are the promise.\n\n"
+            "fault is judged too. Zeros are the promise. A dash: a call has no such place, or the\n"
+            "next library no such routine.\n\n"
             "Date: %s. Driver: %s, behind testing/lib/fakecl.c.\nCommand: `make check-faults "
             "SEED=%llu DOC=docs/reliability.md`, which writes this page.\n\n"
             "| fault | what happens |\n|---|---|\n",
@@ -732,6 +797,9 @@ int main(int count, char **arguments)
     load_records();
     run_all();
     judge();
+    if (options.filter_count == 0)
+        tap_child("while the process is stopped a device does not hang", LIMIT, count_running_time,
+                  NULL);
     if (options.page != NULL)
         write_page(options.page);
     return tap_done();
