@@ -460,7 +460,18 @@ static cl_int CL_API_CALL wait_for(cl_uint count, const cl_event *events)
 static cl_int CL_API_CALL event_info(cl_event event, cl_event_info name, size_t size, void *value,
                                      size_t *needed)
 {
+    static const cl_command_type types[] = {[BARRIER] = CL_COMMAND_BARRIER,
+                                            [READ] = CL_COMMAND_READ_BUFFER,
+                                            [WRITE] = CL_COMMAND_WRITE_BUFFER,
+                                            [READ_RECT] = CL_COMMAND_READ_BUFFER_RECT,
+                                            [WRITE_RECT] = CL_COMMAND_WRITE_BUFFER_RECT,
+                                            [UNMAP] = CL_COMMAND_UNMAP_MEM_OBJECT,
+                                            [LAUNCH] = CL_COMMAND_NDRANGE_KERNEL};
     struct command *command = (struct command *)event;
+    if (name == CL_EVENT_COMMAND_TYPE && size == sizeof *types && value != NULL) {
+        memcpy(value, &types[command->operation], size);
+        return CL_SUCCESS;
+    }
     if (name == CL_EVENT_COMMAND_QUEUE && size == sizeof(cl_command_queue) && value != NULL) {
         memcpy(value, &command->queue->handle, size);
         return CL_SUCCESS;
