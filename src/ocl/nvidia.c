@@ -13,8 +13,8 @@ void clb_nvidia_describe(struct clb_device *device)
         strcasestr(device->vendor_name, "nvidia") == NULL)
         return;
     device->vendor = CLB_VENDOR_NVIDIA;
-    device->quirks |=
-        CLB_QUIRK_FAILS_FOR_GOOD | CLB_QUIRK_UNDERSTATES_LIMITS | CLB_QUIRK_GROUPS_PROGRESS;
+    device->quirks |= CLB_QUIRK_FAILS_FOR_GOOD | CLB_QUIRK_UNDERSTATES_LIMITS |
+                      CLB_QUIRK_GROUPS_PROGRESS | CLB_QUIRK_WAITS_IN_DRIVER;
 }
 
 /* ---- patched PTX -----------------------------------------------------------------------------

@@ -85,7 +85,10 @@ typedef enum clb_quirk {
     CLB_QUIRK_PINS_WORKERS = 1 << 4,
     /* pocl.c: the driver keeps compiled programs itself, and compiles every kernel once more when
      * it is asked for binaries. So programs are built from source in each process. */
-    CLB_QUIRK_KEEPS_PROGRAMS = 1 << 5
+    CLB_QUIRK_KEEPS_PROGRAMS = 1 << 5,
+    /* nvidia.c: waits are the driver's own and have no end, unless gemm.hang says so: what it costs
+     * there to ask for the status of events instead has not been measured. */
+    CLB_QUIRK_WAITS_IN_DRIVER = 1 << 6
 } clb_quirk;
 
 struct clb_device {

@@ -545,7 +545,9 @@ void clb_runtime_expect(struct clb_runtime *used, double seconds)
 double clb_runtime_patience(const struct clb_runtime *used)
 {
     const unsigned millis = atomic_load_explicit(&used->patience_millis, memory_order_relaxed);
-    return millis == 0 ? LEAST_PATIENCE : millis == UINT_MAX ? INFINITY : 1e-3 * millis;
+    if (millis == 0)
+        return clb_device_has(&used->device, CLB_QUIRK_WAITS_IN_DRIVER) ? INFINITY : LEAST_PATIENCE;
+    return millis == UINT_MAX ? INFINITY : 1e-3 * millis;
 }
 
 void clb_runtime_abandon(struct clb_runtime *used, double seconds)
