@@ -538,14 +538,16 @@ static bool applies(size_t index)
     return !cells[index].fault->hangs || cells[index].memory->discrete;
 }
 
-/* A sample: each fault with each family in turn, in each memory in turn. */
+/* All of those that are recorded or named; else a sample: each fault with each family in turn, in
+ * each memory in turn. */
 static bool is_wanted(size_t index)
 {
-    enum { EACH = 33 };
+    const bool all = options.record != NULL || options.filter_count > 0;
+    const size_t each = all ? 1 : tap_full() ? 7 : 33;
     bool named = options.filter_count == 0;
     for (int i = 0; i < options.filter_count && !named; i++)
         named = strstr(cell_name(&cells[index]), options.filters[i]) != NULL;
-    return named && applies(index) && (tap_full() || index % EACH == options.seed % EACH);
+    return named && applies(index) && index % each == options.seed % each;
 }
 
 /* FNV-1a: the library is part of this program. */
