@@ -48,7 +48,8 @@ while read -r line; do
     elif ! make -C "$work/build" -j"$jobs" >"$work/$name.log" 2>&1; then
         say "$name" "STALE: $file does not compile"
         missed=$((missed + 1))
-    elif make -C "$work/build" -k -j"$jobs" check TESTS="$tests" >>"$work/$name.log" 2>&1; then
+    # One that hangs is noticed, too.
+    elif timeout -k 10 900 make -C "$work/build" -k -j"$jobs" check TESTS="$tests" >>"$work/$name.log" 2>&1; then
         say "$name" "MISSED by $tests"
         missed=$((missed + 1))
     else
