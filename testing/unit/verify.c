@@ -122,7 +122,7 @@ static const struct {
 static void run_setting(size_t s, uint64_t *seed)
 {
     static const char *const words[FAULTS] = {"flipped bits", "dropped kernels"};
-    const int rounds = tap_full() ? 3 : 1;
+    const int rounds = tap_full() ? 2 : 1;
     memset(shared, 0, sizeof *shared);
     shared->verify = "1";
     shared->kernel = settings[s].kernel;
