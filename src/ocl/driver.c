@@ -246,8 +246,10 @@ static void driver_stop_at_exit(void *unused)
 
 /* exit calls destructors in the order opposite to that of their registration, but first those of
  * the thread's own objects: only these come before the destructors of a library that another thread
- * is loading just now. For other threads that call exit, driver_stop is registered again after each
- * task. A main thread may end without an exit; so later tasks make the driver thread go on. */
+ * is loading just now. For other threads that call exit, driver_stop is registered before the first
+ * task, at each gate of a start and after each task: what stays open are the constructors of a
+ * library, some milliseconds of LLVM's. A main thread may end without an exit; so later tasks make
+ * the driver thread go on. */
 extern int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *dso)
     __attribute__((weak));
 extern void *__dso_handle;
@@ -280,7 +282,10 @@ void clb_driver_enter(int loads)
     while (closing)
         pthread_cond_wait(&arrived, &lock);
     in_driver = true;
+    const bool loads_more = starts;
     pthread_mutex_unlock(&lock);
+    if (loads_more)
+        atexit(driver_stop);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -290,6 +295,7 @@ static void *run_tasks(void *unused)
     (void)unused;
     is_driver_thread = true;
     pthread_setname_np(pthread_self(), "clblas-shim");
+    atexit(driver_stop);
     pthread_mutex_lock(&lock);
     for (;;) {
         while (first == NULL || closing)
