@@ -203,9 +203,9 @@ static bool run_worthy(void)
     return run_one(0, CLB_D, 1500, 1500, 64);
 }
 
+/* A call that waited would wait for ever, and be ended as a test that takes too long. */
 static void reason_starting(void *unused)
 {
-    double begin = clb_now();
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
@@ -219,7 +219,6 @@ static void reason_starting(void *unused)
         if (i == 1) /* it starts, but the programs can't be built */
             atomic_store(&held_function, FAKE_BuildProgram);
     }
-    expect(clb_now() - begin < 20, "a call waited");
     expect(reported("dgemm_", "starting") == 4, "not declined as starting");
     atomic_store(&held_function, -1);
     int declined = 4;
