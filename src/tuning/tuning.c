@@ -289,32 +289,35 @@ const char *clb_tuning_class(const struct clb_device *device)
 #define SECONDS_TO_LOAD    0.5
 #define SECONDS_TO_COMPILE 15
 
-double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops)
+/* GFLOP/s of so many compute units of such a device. */
+static double rate_of(const struct clb_device *device, clb_precision precision, double units)
 {
-    const double rate = classes[first_class(device)].rate * (double)clb_max(device->units, 1);
     const bool single = clb_precision_real_size(precision) == sizeof(float);
-    return 1e-9 * flops / rate / (single ? 2 : 1);
-}
-
-double clb_tuning_patience(const struct clb_wait *wait)
-{
-    double cpus = (double)wait->cpus;
-    double gflops = 1e-9 * wait->flops;
-    double next = wait->optimised ? RATE_OPTIMISED * cpus : RATE_PLAIN;
-    double device = wait->device != NULL
-                        ? classes[first_class(wait->device)].rate * (double)wait->device->units
-                        : classes[CLASS_CPU_ANY].rate * cpus;
-    if (clb_precision_real_size(wait->precision) == sizeof(float))
-        gflops /= 2;
-    double left = gflops / next / 2 - gflops / device;
-    return left > (wait->compiled ? SECONDS_TO_LOAD : SECONDS_TO_COMPILE) ? left : 0;
+    return classes[first_class(device)].rate * units * (single ? 2 : 1);
 }
 
 double clb_tuning_usual_rate(const struct clb_device *device, clb_precision precision)
 {
-    const double units = (device->type & CL_DEVICE_TYPE_CPU) != 0 ? 1 : (double)device->units;
-    const double rate = classes[first_class(device)].rate * units;
-    return clb_precision_real_size(precision) == sizeof(float) ? 2 * rate : rate;
+    const bool is_cpu = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+    return rate_of(device, precision, is_cpu ? 1 : (double)device->units);
+}
+
+double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops)
+{
+    return 1e-9 * flops / rate_of(device, precision, (double)device->units);
+}
+
+double clb_tuning_patience(const struct clb_wait *wait)
+{
+    const double cpus = (double)wait->cpus;
+    const bool single = clb_precision_real_size(wait->precision) == sizeof(float);
+    const double gflops = 1e-9 * wait->flops / (single ? 2 : 1);
+    const double next = gflops / (wait->optimised ? RATE_OPTIMISED * cpus : RATE_PLAIN);
+    const double device = wait->device != NULL
+                              ? clb_tuning_seconds(wait->device, wait->precision, wait->flops)
+                              : gflops / (classes[CLASS_CPU_ANY].rate * cpus);
+    const double left = next / 2 - device;
+    return left > (wait->compiled ? SECONDS_TO_LOAD : SECONDS_TO_COMPILE) ? left : 0;
 }
 
 double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
