@@ -306,11 +306,11 @@ static double patience_of(const struct clb_run *run, double work)
                             .precision = run->precision,
                             .optimised = run->host->optimised,
                             .cpus = cpus,
-                            .device = clb_device_expected(),
                             .compiled = true};
     if (config->mode != CLB_MODE_AUTO || !clb_run_is_auto(run) || config->kernel != NULL ||
         config->reproducible)
         return INFINITY;
+    wait.device = clb_device_expected();
     double seconds = clb_tuning_patience(&wait);
     if (seconds > 0 && !clb_cache_has_entries()) {
         wait.compiled = false;
