@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two builds of the shim on one device, in turns: is one slower than the other?
 
-usage: compare-builds.py [--cpu] [--threads N] [--seconds S] [--only ROUTINE,...] OLD-BUILD NEW-BUILD
+usage: compare-builds.py [--cpu] [--threads N] [--seconds S] [--only ROUTINE,...] [--largest N] OLD-BUILD NEW-BUILD
 
 Each build is loaded into a process of its own, over OpenBLAS, and both do every call in turns, forwards
 and backwards. A line for each: the least wall time and the least CPU time of all threads, in milliseconds,
@@ -9,7 +9,8 @@ and old / new (above 1: the new one is faster). On a machine that others use too
 
 --cpu has sizes for a CPU device; the others are for a GPU, where the kernels alone are compared as well
 (`resident`, by bench-peer: needs `make bench` in both folders). Each build keeps compiled kernels in its
-folder's testing/cache.
+folder's testing/cache. A build may carry settings of its own, FOLDER,KEY=VALUE,... (CLBLAS_SHIM_PARAMS), so
+that one build is compared with itself.
 """
 import argparse
 import ctypes
@@ -116,11 +117,11 @@ def serve(path):
 
 
 class Peer:
-    def __init__(self, build, command, threads):
+    def __init__(self, build, command, threads, parameters):
         cache = os.path.join(build, "testing/cache")
         env = dict(os.environ, BENCH_SHIM=library(build), XDG_CACHE_HOME=cache, CLBLAS_SHIM="always",
                    CLBLAS_SHIM_STATS="/dev/null", POCL_MAX_PTHREAD_COUNT=threads,
-                   OPENBLAS_NUM_THREADS=threads)
+                   OPENBLAS_NUM_THREADS=threads, CLBLAS_SHIM_PARAMS=parameters)
         env.setdefault("CLBLAS_SHIM_NEXT", "libopenblas.so.0")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env=env)
@@ -165,25 +166,31 @@ def main():
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--threads", default=str(min(16, os.cpu_count())))
     parser.add_argument("--seconds", type=float, default=400)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="of the table's first column, and resident")
+    parser.add_argument("--largest", type=int, default=1 << 30, metavar="N")
     parser.add_argument("builds", nargs=2)
     options = parser.parse_args()
-    tasks = [task for task in (CPU if options.cpu else GPU)
-             if not options.only or task[0] in options.only.split(",")]
-    builds = [os.path.abspath(build) for build in options.builds]
-    share = options.seconds / (len(tasks) + (0 if options.cpu else len(RESIDENT)))
+
+    def wanted(routine, n):
+        return n <= options.largest and (not options.only or routine in options.only.split(","))
+    tasks = [task for task in (CPU if options.cpu else GPU) if wanted(task[0], task[2])]
+    resident = [] if options.cpu else [task for task in RESIDENT if wanted("resident", task[1])]
+    builds = [(os.path.abspath(folder), parameters)
+              for folder, _, parameters in (build.partition(",") for build in options.builds)]
+    share = options.seconds / (len(tasks) + len(resident))
     print(f"{'':16}{'old wall':>10}{'new wall':>10}{'ratio':>8}{'old CPU':>10}{'new CPU':>10}"
           f"{'ratio':>8}{'turns':>6}")
     command = [sys.executable, os.path.abspath(__file__), "--serve"]
-    peers = [Peer(build, command + [library(build)], options.threads) for build in builds]
+    peers = [Peer(build, command + [library(build)], options.threads, parameters)
+             for build, parameters in builds]
     for routine, p, n in tasks:
         compare(f"{p}{routine} {n}", peers, f"{routine} {p} {n}", share)
     for peer in peers:
         peer.process.communicate()
-    if not options.cpu:
+    if resident:
         peers = [Peer(build, [os.path.join(build, "testing/bench/bench-peer"), "resident"],
-                      options.threads) for build in builds]
-        for p, n in RESIDENT:
+                      options.threads, parameters) for build, parameters in builds]
+        for p, n in resident:
             compare(f"resident {p} {n}", peers, f"run {p} {n} {n} {n} warm", share)
 
 
