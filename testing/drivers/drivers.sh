@@ -41,7 +41,7 @@ drivers()
 	END
 }
 
-common_packages=pocl-opencl-icd,ocl-icd-libopencl1,libblas3,liblapack3,libblas-test
+common_packages=pocl-opencl-icd,ocl-icd-libopencl1,libblas3,liblapack3,liblapacke,libblas-test
 
 fetch_host() { need_device; }
 use_host() { :; }
