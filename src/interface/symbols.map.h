@@ -9,6 +9,7 @@ global:
 #include "blas/routines.def"
     clblas_shim_version;
     clblas_shim_report;
+    exit;
 local:
     *;
 };

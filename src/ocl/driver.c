@@ -3,6 +3,7 @@
 #include "ocl.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -45,10 +46,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows 
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
 static struct driver_task *first, *last; /* waiting tasks */
 static bool exists;
-static bool in_driver; /* the driver thread runs a task, and may be inside the driver */
-static bool starts;    /* the task is the driver's start */
-static bool closing;   /* the process ends: the driver thread must not enter the driver */
-static bool stopped;   /* and has not left it in time: its threads were stopped */
+static _Atomic pid_t driver_id; /* the driver thread's */
+static _Atomic pid_t owner;     /* the process that has it; 0: none yet */
+static bool in_driver;          /* the driver thread runs a task, and may be inside the driver */
+static bool starts;             /* the task is the driver's start */
+static bool closing;            /* the process ends: the driver thread must not enter the driver */
+static bool stopped;            /* and has not left it in time: its threads were stopped */
 
 static CLB_THREAD bool is_driver_thread;
 static CLB_THREAD double patience = INFINITY; /* until when this thread may wait for others */
@@ -211,23 +214,94 @@ static void stop_threads(void)
         sigaction(STOP_SIGNAL, &before, NULL);
 }
 
-/* Called at exit, more than once. */
-static void driver_stop(void)
+struct linker_place {
+    uintptr_t address;
+    bool found;
+};
+
+static int find_in_linker(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct linker_place *place = argument;
+    (void)size;
+    if (strstr(info->dlpi_name, "/ld-linux") == NULL)
+        return 0;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        const uintptr_t begin = info->dlpi_addr + header->p_vaddr;
+        place->found = place->found || (header->p_type == PT_LOAD && place->address >= begin &&
+                                        place->address < begin + header->p_memsz);
+    }
+    return 1;
+}
+
+/* True while the driver thread waits for a lock of the dynamic linker that this thread holds: the
+ * constructor of a library that the program loads may call exit. The C library's mutexes have the
+ * owner's id behind the word that threads wait at. */
+static bool holds_linker(void)
+{
+    char file[64], line[256];
+    unsigned long long call = 0, word = 0;
+    snprintf(file, sizeof file, "/proc/self/task/%d/syscall", (int)atomic_load(&driver_id));
+    const int fd = clb_file_open(file, O_RDONLY, 0);
+    const ssize_t length = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (fd >= 0)
+        close(fd);
+    line[length > 0 ? length : 0] = '\0';
+    if (sscanf(line, "%llu %llx", &call, &word) != 2 || call != SYS_futex)
+        return false;
+    struct linker_place place = {.address = (uintptr_t)word};
+    dl_iterate_phdr(find_in_linker, &place);
+    return place.found && ((const int *)place.address)[2] == (int)syscall(SYS_gettid);
+}
+
+/* With the lock held. The longest wait between two looks at `holds_linker`. */
+#define LOOK_SECONDS 0.01
+
+static void wait_for_gate(void)
 {
     const double begin = clb_now();
-    pthread_mutex_lock(&lock);
-    closing = exists;
-    while (closing && in_driver && !stopped) {
-        const struct timespec until =
-            clb_time_of(begin + (starts ? LONGEST_START_SECONDS : LONGEST_STEP_SECONDS));
-        if (pthread_cond_clockwait(&ended, &lock, CLOCK_MONOTONIC, &until) != 0)
+    while (in_driver && !stopped) {
+        const double now = clb_now(),
+                     end = begin + (starts ? LONGEST_START_SECONDS : LONGEST_STEP_SECONDS);
+        if (now >= end || (starts && now > begin + LOOK_SECONDS && holds_linker()))
             break;
+        const struct timespec until = clb_time_of(fmin(end, now + LOOK_SECONDS));
+        pthread_cond_clockwait(&ended, &lock, CLOCK_MONOTONIC, &until);
     }
+}
+
+/* A handler of a signal may call exit, and have interrupted a thread that holds the lock; a driver
+ * may call it on the driver thread; and so may a child that shares this process's memory, or was
+ * made without the C library's knowledge. */
+static void driver_stop(void)
+{
+    const struct timespec soon = clb_time_of(clb_now() + LONGEST_STEP_SECONDS);
+    int cancel;
+    if (is_driver_thread || atomic_load(&owner) != getpid() ||
+        pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &soon) != 0)
+        return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    closing = exists;
+    if (closing)
+        wait_for_gate();
     bool stops = closing && in_driver && !starts && !stopped;
     stopped = stopped || stops;
     pthread_mutex_unlock(&lock);
     if (stops)
         stop_threads();
+    pthread_setcancelstate(cancel, NULL);
+}
+
+_Noreturn void clb_driver_exit(int status)
+{
+    void (*next)(int status);
+    driver_stop();
+    /* The linker's lock, which this takes, is taken by the C library's exit too. */
+    const void *address = dlsym(RTLD_NEXT, "exit");
+    memcpy(&next, &address, sizeof next);
+    if (next != NULL)
+        next(status);
+    _exit(status);
 }
 
 void clb_driver_note_start(bool begins)
@@ -244,12 +318,12 @@ static void driver_stop_at_exit(void *unused)
     driver_stop();
 }
 
-/* exit calls destructors in the order opposite to that of their registration, but first those of
- * the thread's own objects: only these come before the destructors of a library that another thread
- * is loading just now. For other threads that call exit, driver_stop is registered before the first
- * task, at each gate of a start and after each task: what stays open are the constructors of a
- * library, some milliseconds of LLVM's. A main thread may end without an exit; so later tasks make
- * the driver thread go on. */
+/* Where the shim's own exit is not reached (src/interface/exit.c), the C library's calls
+ * destructors in the order opposite to that of their registration, but first those of the thread's
+ * own objects: only these come before the destructors of a library that another thread is loading
+ * just now. For other threads, driver_stop is registered before the first task, at each gate of
+ * a start and after each task: what stays open are the constructors of a library, some milliseconds
+ * of LLVM's. A main thread may end without an exit; so later tasks make the driver thread go on. */
 extern int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *dso)
     __attribute__((weak));
 extern void *__dso_handle;
@@ -294,6 +368,7 @@ static void *run_tasks(void *unused)
 {
     (void)unused;
     is_driver_thread = true;
+    atomic_store(&driver_id, (pid_t)syscall(SYS_gettid));
     pthread_setname_np(pthread_self(), "clblas-shim");
     atexit(driver_stop);
     pthread_mutex_lock(&lock);
@@ -344,6 +419,7 @@ static clb_status driver_add(struct driver_task *task)
     if (stopped || (!exists && clb_thread_start(STACK, run_tasks, NULL) != CLB_OK))
         return CLB_ERR_NOMEM;
     exists = true;
+    atomic_store(&owner, getpid());
     *(first == NULL ? &first : &last->next) = task;
     last = task;
     closing = false;

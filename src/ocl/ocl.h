@@ -312,6 +312,10 @@ static inline void clb_driver_gate(void)
     clb_driver_enter(clb_driver_leave());
 }
 
+/* Called by any thread: wait until the driver thread is outside of the driver and will not enter
+ * it, or is stopped, or can't be waited for; then call the next library's exit. */
+_Noreturn void clb_driver_exit(int status);
+
 /* The driver thread calls this at the begin and end of the driver's start. */
 void clb_driver_note_start(bool begins);
 

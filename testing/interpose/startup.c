@@ -12,6 +12,9 @@
  *
  * exit         exit of the main thread
  * exit-thread  exit of a thread that has called nothing
+ * exit-handler exit of a signal handler
+ * exit-load    exit of the constructor of ./leave.so, a library that the program loads
+ * return       return from main, when another thread has called DGEMM
  * fork         fork; the child loads a library and exits
  * spawn        posix_spawn of a program
  * dlopen       load a library
@@ -79,6 +82,27 @@ static void *exit_now(void *unused)
     exit(0);
 }
 
+static void exit_in_handler(int number)
+{
+    (void)number;
+    exit(0);
+}
+
+static void *multiply_in_thread(void *right)
+{
+    *(bool *)right = multiply();
+    return NULL;
+}
+
+static bool multiply_elsewhere(void)
+{
+    pthread_t thread;
+    bool right = false;
+    REQUIRE(pthread_create(&thread, NULL, multiply_in_thread, &right) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    return right;
+}
+
 static int fork_and_load(void)
 {
     int status = -1;
@@ -123,6 +147,10 @@ static int act(const char *what)
         exit(0);
     if (strcmp(what, "exit-thread") == 0)
         REQUIRE(pthread_create(&thread, NULL, exit_now, NULL) == 0 && pause());
+    if (strcmp(what, "exit-handler") == 0)
+        REQUIRE(signal(SIGUSR1, exit_in_handler) != SIG_ERR && raise(SIGUSR1));
+    if (strcmp(what, "exit-load") == 0)
+        REQUIRE(dlopen("./leave.so", RTLD_NOW) == NULL);
     if (strcmp(what, "fork") == 0)
         return fork_and_load();
     if (strcmp(what, "spawn") == 0)
@@ -136,18 +164,24 @@ static int act(const char *what)
     return bad;
 }
 
-/* One process; returns its status. */
+/* One process; returns its status. The process of "return" returns from this with RETURNS. */
+#define RETURNS (-1)
+
 static int run(const char *what, double moment)
 {
-    int status = -1;
-    bool interrupts = strcmp(what, "interrupt") == 0;
+    int status = 0;
+    const bool interrupts = strcmp(what, "interrupt") == 0, returns = strcmp(what, "return") == 0;
     action->begun = action->took = 0;
     pid_t pid = fork();
     if (pid == 0) {
         alarm(60); /* its default ends a process that hangs */
         signal(SIGINT, SIG_DFL);
-        bool right = multiply();
+        const bool right = returns ? multiply_elsewhere() : multiply();
         sleep_ms(interrupts ? 0 : moment);
+        if (returns && right) {
+            action->begun = now();
+            return RETURNS;
+        }
         int bad = act(what) != 0 || !right;
         fflush(NULL);
         _exit(bad);
@@ -184,6 +218,8 @@ int main(int count, char **arguments)
         if (cold)
             setenv("XDG_CACHE_HOME", realpath(folder, NULL), 1);
         int status = run(arguments[1], moment);
+        if (status == RETURNS)
+            return 0;
         if (status != 0)
             fprintf(stderr, "%s after %.1f ms: status %#x\n", arguments[1], moment,
                     (unsigned)status);
