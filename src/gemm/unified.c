@@ -1,7 +1,7 @@
 /* Products on a device that shares the host's memory.
  *
  * For every tile of C, slab after slab: the chunks of A and B that are not packed yet are packed, a
- * kernel adds their product to the tile P in the shim's memory, and P is mapped for the CPU. While
+ * kernel adds their product to the tile P in the shim's memory, where the CPU reads it. While
  * the device works on the next tile the calling thread merges the finished one into the caller's
  * matrix, C = alpha*P + beta*C. This is the only write to the caller's memory, so each part of a
  * tile of C is either old or new. Queues are in order, so a slot may be packed again as soon as the
@@ -286,9 +286,10 @@ struct unified_run {
     struct unified_tile *tile;
     size_t tiles;
     struct clb_buffer *c[2];
-    cl_event event[2]; /* the tile in the slot is readable */
-    void *mapped[2];   /* NULL: the slot is not mapped, the device may use it */
-    bool out_of_range; /* some parts were not written, see clb_part_is_exact */
+    cl_event event[2];      /* the tile in the slot is readable, at results */
+    const void *results[2]; /* where the CPU reads the tile */
+    void *mapped[2];        /* NULL: the slot is not mapped, the device may use it */
+    bool out_of_range;      /* some parts were not written, see clb_part_is_exact */
 };
 
 /* Tile t runs on queue t % queues. */
@@ -576,7 +577,7 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
     return status;
 }
 
-/* Enqueue everything that computes a tile, and its mapping for the CPU. */
+/* Enqueue everything that computes a tile, and makes it readable for the CPU. */
 static clb_status enqueue_tile(struct unified_run *run, size_t index)
 {
     const struct clb_gemm_plan *plan = &run->plan;
@@ -631,10 +632,10 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
                                                      .wait_list = waits ? &kept->ready : NULL});
     }
     if (status == CLB_OK)
-        status =
-            clb_queue_map(queue, run->c[slot]->mem, CL_MAP_READ, 0,
-                          plan->ldc * tile->rect.cols * clb_precision_size(run->variant->precision),
-                          &run->mapped[slot], &run->event[slot]);
+        status = clb_queue_map_results(queue, run->c[slot],
+                                       plan->ldc * tile->rect.cols *
+                                           clb_precision_size(run->variant->precision),
+                                       &run->results[slot], &run->mapped[slot], &run->event[slot]);
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
@@ -649,7 +650,7 @@ static clb_status unmap_slot(struct unified_run *run, size_t slot)
                : clb_queue_unmap(queue_of(run, slot % run->plan.queues), run->c[slot]->mem, mapped);
 }
 
-/* Wait until a tile is mapped, and merge it. If no later tile is on its queue, finish the queue
+/* Wait until a tile is readable, and merge it. If no later tile is on its queue, finish the queue
  * first, which costs nothing then: some drivers report a command's failure only in clFinish. */
 static clb_status write_tile(struct unified_run *run, size_t index,
                              struct clb_gemm_progress *progress)
@@ -667,7 +668,7 @@ static clb_status write_tile(struct unified_run *run, size_t index,
         const struct clb_rect *part = &progress->part[p];
         size_t at = part->row - tile->rect.row + (part->col - tile->rect.col) * plan->ldc;
         const char *from =
-            (const char *)run->mapped[slot] + at * clb_precision_size(run->problem->precision);
+            (const char *)run->results[slot] + at * clb_precision_size(run->problem->precision);
         if (!clb_part_is_exact(run->problem, part, from, plan->ldc)) {
             run->out_of_range = true;
             continue;

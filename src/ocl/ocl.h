@@ -556,6 +556,13 @@ clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_ev
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
                          size_t size, void **mapped, cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CLB_MUST_CHECK;
+/* As clb_queue_map for reading a buffer of CLB_MEMORY_HOST, but without a command on CPUs, once it
+ * has been seen that what their kernels store in such memory is there: mapping would wake a thread
+ * of the driver for nothing. *mapped is NULL then, with nothing to be unmapped; *results is what is
+ * read when *event, that of the queue's last command, has ended. */
+clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffer *buffer,
+                                 size_t size, const void **results, void **mapped,
+                                 cl_event *event) CLB_MUST_CHECK;
 
 /* Blocking transfers; they check the queue. */
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,

@@ -661,6 +661,36 @@ clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags
     return status == CLB_OK && event == NULL ? wait_for(queue, now) : status;
 }
 
+/* The event of the last command in the list, with a reference; NULL where there is none. */
+static cl_event last_event(struct clb_queue *queue)
+{
+    cl_event last = NULL;
+    pthread_mutex_lock(&queue->lock);
+    if (queue->count > 0) {
+        last = queue->events[queue->first + queue->count - 1].event;
+        if (clb_cl.RetainEvent(last) != CL_SUCCESS)
+            last = NULL;
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return last;
+}
+
+clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffer *buffer,
+                                 size_t size, const void **results, void **mapped, cl_event *event)
+{
+    const bool is_cpu = (queue->runtime->device.type & CL_DEVICE_TYPE_CPU) != 0;
+    *mapped = NULL;
+    *results = buffer->host;
+    if (is_cpu && queue->counters != NULL && atomic_load(&queue->counters->seen)) {
+        *event = last_event(queue);
+        if (*event != NULL)
+            return CLB_OK;
+    }
+    clb_status status = clb_queue_map(queue, buffer->mem, CL_MAP_READ, 0, size, mapped, event);
+    *results = *mapped;
+    return status;
+}
+
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
 {
     cl_event own = NULL;

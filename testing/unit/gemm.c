@@ -351,6 +351,7 @@ static void shrink_memory(struct clb_runtime *runtime, struct gemm_case *g)
         struct clb_gemm problem = problem_of(g, &alpha_s, &beta_s);
         /* What the pool keeps from a higher limit is not this run's. */
         const long long before = (long long)fake_cl.live_bytes;
+        const long maps = fake_cl.of[FAKE_EnqueueMapBuffer];
         fake_cl.peak_bytes = before;
         memcpy(g->c.memory, g->c.snapshot, g->c.bytes);
         clb_status status = clb_gemm_run(runtime, variant, &problem, &progress);
@@ -368,6 +369,9 @@ static void shrink_memory(struct clb_runtime *runtime, struct gemm_case *g)
             expect(matrix_intact(&g->c), "C written without memory");
             break;
         }
+        /* By the first one the CPU has seen that it need not map. */
+        expect(succeeded == 0 || fake_cl.discrete || fake_cl.of[FAKE_EnqueueMapBuffer] == maps,
+               "results were mapped");
         if (succeeded++ == 0) {
             gemm_check(g, "direct run");
             memcpy(first, g->c.memory, g->c.bytes);
