@@ -128,12 +128,57 @@ static double work_threshold(const char *routine)
 }
 
 static double thresholds[CLB_ROUTINES];
-static double lowest[CLB_WORKS];
-static size_t cpus; /* of the system */
+static _Atomic double lowest[CLB_WORKS]; /* edges below which `auto` declines at once */
+static size_t cpus;                      /* of the system */
 
 static const char *routine_name(size_t index)
 {
     return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
+}
+
+/* Where predictions decide, no device is faster below this. */
+#define SMALLEST_CROSSOVER 250.0
+
+static double cube(double edge)
+{
+    return edge * edge * edge;
+}
+
+/* The work below which `auto` declines a call of the routine at once. */
+static double lowest_work(clb_routine routine)
+{
+    return cube(lowest[clb_routine_work(routine)]);
+}
+
+/* What decline_all has set stays. */
+static void set_min_work(void)
+{
+    for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++) {
+        const double threshold = thresholds[clb_symbols[s].routine];
+        const double wanted = threshold < 0 ? lowest_work(clb_symbols[s].routine) : threshold;
+        double now = atomic_load(&clb_symbols[s].min_work);
+        while (now < INFINITY &&
+               !atomic_compare_exchange_weak(&clb_symbols[s].min_work, &now, wanted))
+            continue;
+    }
+}
+
+/* Where a device's costs are known, no smaller call is faster on any. */
+#define SMALLEST_CROSSOVER 250.0
+
+/* Where nothing is known of the device's costs (NULL: nor of the device), no call below the tables'
+ * thresholds needs it. */
+static void settle_lowest(const struct clb_device *device)
+{
+    static _Atomic int settled = -1;
+    const bool known = device != NULL && clb_cost_has(device);
+    if (atomic_exchange(&settled, known) == known)
+        return;
+    for (int w = 0; w < CLB_WORKS; w++) {
+        const double table = clb_tuning_lowest_threshold((clb_work)w);
+        lowest[w] = known ? fmin(table, SMALLEST_CROSSOVER) : table;
+    }
+    set_min_work();
 }
 
 static void configure(void)
@@ -144,14 +189,10 @@ static void configure(void)
     clb_report_configure();
     cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
     for (int w = 0; w < CLB_WORKS; w++)
-        lowest[w] = clb_tuning_lowest_threshold((clb_work)w);
+        lowest[w] = fmin(SMALLEST_CROSSOVER, clb_tuning_lowest_threshold((clb_work)w));
     for (int r = 0; r < CLB_ROUTINES; r++)
         thresholds[r] = work_threshold(clb_routines[r].name);
-    for (int s = 0; s < CLB_SYMBOLS && !calls_are_observed(); s++) {
-        double threshold = thresholds[clb_symbols[s].routine];
-        double edge = lowest[clb_routine_work(clb_symbols[s].routine)];
-        atomic_store(&clb_symbols[s].min_work, threshold < 0 ? edge * edge * edge : threshold);
-    }
+    set_min_work();
 }
 
 void clb_route_configure(void)
@@ -167,11 +208,6 @@ static CLB_COLD void decline_all(void)
 }
 
 /* ---- policy ---------------------------------------------------------------------------------- */
-
-static double cube(double edge)
-{
-    return edge * edge * edge;
-}
 
 bool clb_run_is_auto(const struct clb_run *run)
 {
@@ -202,8 +238,7 @@ static clb_reason decide_early(const struct clb_run *run, double work)
         return CLB_REASON_QUICK;
     if (clb_thread_inside)
         return CLB_REASON_REENTRANT;
-    if (work <
-        (threshold < 0 ? cube(lowest[clb_routine_work(run->call->symbol->routine)]) : threshold))
+    if (work < (threshold < 0 ? lowest_work(run->call->symbol->routine) : threshold))
         return CLB_REASON_SMALL;
     return CLB_REASONS;
 }
@@ -229,6 +264,8 @@ struct question {
     double work;
     size_t smallest;
     bool optimised; /* the next library is */
+    int threads;    /* that it uses */
+    struct clb_cost_call cost;
 };
 
 static size_t smallest_of(const struct clb_run *run)
@@ -245,8 +282,16 @@ static size_t smallest_of(const struct clb_run *run)
     }
 }
 
-/* Whether the call is one for such a device. The table's threshold applies unless the user has set
- * one. */
+static struct clb_prediction predict(const struct clb_device *device,
+                                     const struct question *question)
+{
+    const struct clb_cost_machine machine = {
+        .device = device, .optimised = question->optimised, .threads = question->threads};
+    return clb_cost_predict(&machine, &question->cost);
+}
+
+/* Whether the call is one for such a device. Where the times of both sides are known they decide,
+ * else the table's threshold; neither where the user has set a threshold. */
 static clb_reason decide_for_device(const struct clb_device *device,
                                     const struct question *question)
 {
@@ -256,6 +301,9 @@ static clb_reason decide_for_device(const struct clb_device *device,
         return CLB_REASON_NOFP64;
     if (thresholds[question->routine] >= 0)
         return CLB_REASONS;
+    const struct clb_prediction prediction = predict(device, question);
+    if (clb_cost_is_known(&prediction))
+        return clb_cost_is_for_device(&prediction) ? CLB_REASONS : CLB_REASON_COST;
     if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
         return CLB_REASON_NODEVICE;
     double edge = clb_tuning_offload(device, precision, &tuning,
@@ -477,15 +525,41 @@ static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *r
     return CLB_REASONS;
 }
 
+/* Whether the device would have saved what its start costs, had it been there for the calls that it
+ * was wanted for so far and for this one. */
+static bool start_pays(const struct clb_device *device, const struct clb_prediction *prediction)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static double saved;
+    if (clb_config_get()->mode != CLB_MODE_AUTO || clb_config_get()->reproducible ||
+        !clb_cost_is_known(prediction))
+        return true;
+    pthread_mutex_lock(&lock);
+    saved += prediction->next - prediction->device;
+    const bool pays = saved >= clb_cost_of_start(device);
+    pthread_mutex_unlock(&lock);
+    return pays;
+}
+
 /* The device, started; NULL with the reason why not. Calls that are not for the device that is
  * remembered don't start it. */
-static struct clb_runtime *start_device(const struct clb_run *run, const struct question *question,
+static struct clb_runtime *start_device(struct clb_run *run, const struct question *question,
                                         clb_reason *reason)
 {
     clb_runtime_state state;
-    const struct clb_device *expected =
-        clb_runtime_peek() == NULL && clb_run_is_auto(run) ? clb_device_expected() : NULL;
-    *reason = expected != NULL ? decide_for_device(expected, question) : CLB_REASONS;
+    *reason = CLB_REASONS;
+    if (clb_run_is_auto(run) && clb_runtime_peek() == NULL) {
+        const struct clb_device *expected = clb_device_expected();
+        settle_lowest(expected);
+        if (expected != NULL) {
+            run->prediction = predict(expected, question);
+            *reason = decide_for_device(expected, question);
+        } else if (question->work < lowest_work(question->routine)) {
+            *reason = CLB_REASON_SMALL;
+        }
+        if (*reason == CLB_REASONS && expected != NULL && !start_pays(expected, &run->prediction))
+            *reason = CLB_REASON_COST;
+    }
     if (*reason != CLB_REASONS)
         return NULL;
     struct clb_runtime *runtime = clb_runtime_get(&state);
@@ -516,7 +590,10 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                                       .ops = run->ops,
                                       .work = work,
                                       .smallest = smallest_of(run),
-                                      .optimised = run->host->optimised};
+                                      .optimised = run->host->optimised,
+                                      .threads =
+                                          run->host->threads > 0 ? run->host->threads : (int)cpus,
+                                      .cost = clb_cost_describe(run->call, run->m, run->n, run->k)};
     const struct clb_gemm_variant *variant;
     struct clb_host_state host_state;
     clb_host_state_save(&host_state);
@@ -524,8 +601,11 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     clb_thread_inside = true;
     const double patience = clb_driver_set_patience(patience_of(run, work));
     struct clb_runtime *runtime = start_device(run, &question, &outcome.reason);
-    if (runtime != NULL)
+    if (runtime != NULL) {
+        settle_lowest(&runtime->device);
+        run->prediction = predict(&runtime->device, &question);
         outcome.reason = decide_on_device(runtime, &question, &variant);
+    }
     if (outcome.reason == CLB_REASON_STARTING)
         request_preparation(&question);
     if (outcome.reason == CLB_REASONS && !is_host_complete(run)) {
@@ -560,9 +640,14 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
                      double seconds)
 {
     char text[120];
+    char predicted[80] = "";
+    const struct clb_prediction *p = &run->prediction;
     clb_call_describe(run->call, text, sizeof text);
-    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms", run->call->symbol->next.name, text, where,
-            detail, 1e3 * seconds);
+    if (clb_cost_is_known(p) && p->next > 0)
+        snprintf(predicted, sizeof predicted, "; %s: device %.3f, next %.3f ms",
+                 p->measured ? "measured" : "estimated", 1e3 * p->device, 1e3 * p->next);
+    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms%s", run->call->symbol->next.name, text, where,
+            detail, 1e3 * seconds, predicted);
 }
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)

@@ -4,6 +4,7 @@
 #ifndef CLB_ROUTE_RUN_H
 #define CLB_ROUTE_RUN_H
 
+#include "cost.h"
 #include "lapack/lapack.h"
 #include "route.h"
 
@@ -82,6 +83,7 @@ struct clb_run {
     struct clb_lapacke lapacke;
     int64_t m, n, k; /* arguments of the work formula */
     struct clb_verify verify;
+    struct clb_prediction prediction; /* 0: none was made */
 
     /* Set by run. */
     clb_reason declined;   /* why run did nothing after all; CLB_REASONS: it did */

@@ -229,6 +229,41 @@ static void reason_starting(void *unused)
     expect_sums("dgemm_");
 }
 
+/* On a device whose times are known they decide, beside what the next library takes. */
+static void by_cost(void *unused)
+{
+    clb_runtime_state state;
+    const double one = 1, zero = 0;
+    double memory[1] = {0};
+    struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
+    struct clb_call call = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
+                            .alpha = &one,
+                            .beta = &zero,
+                            .a = memory,
+                            .b = memory,
+                            .c = memory,
+                            .m = 400,
+                            .n = 400,
+                            .k = 400,
+                            .lda = 400,
+                            .ldb = 400,
+                            .ldc = 400};
+    (void)unused;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    set_up("auto");
+    expect(run_worthy() && !run_one(0, CLB_D, 300, 300, 300), "by the tables");
+    expect(reported("dgemm_", "small") == 1, "below the table's threshold");
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    expect(run_worthy() && run_one(0, CLB_D, 300, 300, 300), "declined beside a slow library");
+    expect(!clb_route(&call, &fast), "taken beside a fast library");
+    expect(reported("dgemm_", "cost") == 1, "not for its cost");
+    expect(!run_one(0, CLB_D, 200, 200, 200), "taken below any crossover");
+    expect(reported("dgemm_", "small") == 2, "below any crossover");
+    expect_sums("dgemm_");
+}
+
 /* A mode, threshold or family that the user has set, and CLBLAS_SHIM_REPRODUCIBLE, wait. */
 static void waits(void *variable)
 {
@@ -620,6 +655,7 @@ int main(void)
         {"quick and nofp64 by arguments", by_alpha_and_precision, NULL},
         {"small", reason_small, NULL},
         {"small and cost by the device's table", reason_small_and_cost_by_table, NULL},
+        {"by the times of both sides", by_cost, NULL},
         {"invalid", reason_invalid, NULL},
         {"quarantined", reason_quarantined, NULL},
         {"dry-run", reason_dry_run, NULL},

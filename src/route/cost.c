@@ -1,0 +1,373 @@
+/* Predicts the seconds of calls on both sides.
+ *
+ * What is known are times of square calls, all sizes of which are the same: those of cost.def, and
+ * those that were measured on this machine. Between them the logarithms of time and of work are
+ * interpolated. Another shape takes as long as the square call of the same work; on a device with
+ * memory of its own also what it moves over the link beyond that, what is lost at the edges of
+ * kernels' tiles, and what a longer chain of panels takes. The next library is not expected to be
+ * slower for a shape. */
+#include "cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+static const struct family {
+    const char *stem;
+    clb_stem row;    /* of the work formula */
+    double matrices; /* that a square call moves over the link, in either direction */
+    double chain;    /* seconds of a column of a factorisation's or a solve's order */
+} families[CLB_COST_FAMILIES_COUNT] = {
+#define CLB_COST_ROW(family, stem, matrices, chain)                                                \
+    [CLB_COST_##family] = {#stem, CLB_STEM_##stem, matrices, chain},
+    CLB_COST_FAMILIES(CLB_COST_ROW)
+#undef CLB_COST_ROW
+};
+
+const char *clb_cost_family_name(clb_cost_family family)
+{
+    return families[family].stem;
+}
+
+clb_cost_family clb_cost_family_of(clb_routine routine)
+{
+    const struct clb_routine_info *info = &clb_routines[routine];
+    if (strcmp(info->ops, "level3") == 0) {
+        if (strchr(info->signature, 's') != NULL)
+            return CLB_COST_SYMM;
+        const bool two_terms = strstr(info->stem, "2k") != NULL;
+        return two_terms ? CLB_COST_SYR2K : CLB_COST_SYRK;
+    }
+    for (int f = 0; f < CLB_COST_FAMILIES_COUNT; f++) {
+        if (strcmp(families[f].stem, info->ops) == 0)
+            return (clb_cost_family)f;
+    }
+    return CLB_COST_GEMM;
+}
+
+double clb_cost_order(clb_cost_family family, double work)
+{
+    return cbrt(work / clb_work_of(families[family].row, 1, 1, 1));
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+struct clb_cost_call clb_cost_describe(const struct clb_call *call, int64_t m, int64_t n, int64_t k)
+{
+    struct clb_cost_call cost = {.family = clb_cost_family_of(call->routine),
+                                 .precision = call->precision,
+                                 .m = (double)m,
+                                 .n = (double)n,
+                                 .k = (double)k};
+    const bool reads_c = !clb_signature_has(call, '+') || call->beta == NULL ||
+                         !clb_scalar_is_zero(call->precision, call->beta);
+    cost.work = clb_work_of(clb_routines[call->routine].row, cost.m, cost.n, cost.k);
+    for (char matrix = 'A'; matrix <= 'C'; matrix++) {
+        struct clb_shape shape;
+        if (!clb_call_shape(call, matrix, &shape))
+            continue;
+        const bool read = !shape.written || matrix != 'C' || reads_c;
+        cost.bytes += (double)shape.rows * (double)shape.cols *
+                      (double)clb_precision_size(call->precision) * (read + shape.written);
+    }
+    return cost;
+}
+
+static double flops_of(const struct clb_cost_call *call)
+{
+    return call->work * (clb_precision_parts(call->precision) == 2 ? 8 : 2);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static const double orders[] = {
+#define CLB_COST_ORDERS(...) __VA_ARGS__
+#include "cost.def"
+#undef CLB_COST_ORDERS
+};
+enum { ORDERS = sizeof orders / sizeof *orders };
+
+enum {
+#define CLB_COST_DEVICE(id, name, start, link) MACHINE_##id,
+#include "cost.def"
+#undef CLB_COST_DEVICE
+    MACHINES
+};
+
+static const struct {
+    const char *name;
+    double start, link;
+} machines[MACHINES] = {
+#define CLB_COST_DEVICE(id, name, start, link) {name, start, link},
+#include "cost.def"
+#undef CLB_COST_DEVICE
+};
+
+struct row {
+    int key; /* the machine, or the number of threads */
+    clb_cost_family family;
+    double micros[ORDERS];
+};
+
+static const struct row device_rows[] = {
+#define CLB_COST_DEVICE_TIMES(id, family, ...) {MACHINE_##id, CLB_COST_##family, {__VA_ARGS__}},
+#include "cost.def"
+#undef CLB_COST_DEVICE_TIMES
+};
+
+static const struct row next_rows[] = {
+#define CLB_COST_NEXT_TIMES(threads, family, ...) {threads, CLB_COST_##family, {__VA_ARGS__}},
+#include "cost.def"
+#undef CLB_COST_NEXT_TIMES
+};
+
+static int find_machine(const struct clb_device *device)
+{
+    int id = 0;
+    while (id < MACHINES && strstr(device->name, machines[id].name) == NULL)
+        id++;
+    return id;
+}
+
+/* log y at log x, on the line through two points. */
+static double on_line(double x, double x0, double y0, double x1, double y1)
+{
+    return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
+}
+
+/* Seconds at an order, in double precision; NAN without a row. Below the table's orders a call
+ * takes as long as at the lowest, above them time grows as work. */
+static double look_up(const struct row *rows, size_t count, int key, clb_cost_family family,
+                      double order)
+{
+    const bool constant = rows == device_rows;
+    const struct row *row = NULL;
+    for (size_t i = 0; i < count && row == NULL; i++) {
+        if (rows[i].key == key && rows[i].family == family)
+            row = &rows[i];
+    }
+    if (row == NULL)
+        return NAN;
+    const double *micros = row->micros;
+    if (order <= orders[0])
+        return 1e-6 * micros[0] * (constant ? 1 : pow(order / orders[0], 3));
+    if (order >= orders[ORDERS - 1])
+        return 1e-6 * micros[ORDERS - 1] * pow(order / orders[ORDERS - 1], 3);
+    size_t i = 0;
+    while (order > orders[i + 1])
+        i++;
+    return 1e-6 * on_line(order, orders[i], micros[i], orders[i + 1], micros[i + 1]);
+}
+
+/* The times of the other precisions, by those of double. From host to host a device moves half, the
+ * same and twice as many bytes; the crossovers beside OpenBLAS (600 for d, 750 for s, 400 for c and
+ * z) say the rest. */
+static const double device_factor[CLB_PRECISIONS] = {
+    [CLB_S] = 0.8, [CLB_D] = 1, [CLB_C] = 1.35, [CLB_Z] = 2.6};
+static const double next_factor[CLB_PRECISIONS] = {
+    [CLB_S] = 0.5, [CLB_D] = 1, [CLB_C] = 2, [CLB_Z] = 4};
+
+static double device_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
+                              clb_precision precision, double work)
+{
+    const int id = find_machine(machine->device);
+    const double order = clb_cost_order(family, work);
+    return device_factor[precision] *
+           look_up(device_rows, CLB_COUNT_OF(device_rows), id, family, order);
+}
+
+/* Flops in a second that the reference library does not reach (it does 1.5e9 to 3e9). */
+#define PLAIN_RATE   4e9
+#define MOST_THREADS 16
+
+static double next_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
+                            clb_precision precision, double work)
+{
+    const double threads = machine->threads > 1 ? machine->threads : 1;
+    const double order = clb_cost_order(family, work);
+    if (!machine->optimised)
+        return work * (clb_precision_parts(precision) == 2 ? 8 : 2) / PLAIN_RATE;
+    const double one = look_up(next_rows, CLB_COUNT_OF(next_rows), 1, family, order);
+    const double many = look_up(next_rows, CLB_COUNT_OF(next_rows), MOST_THREADS, family, order);
+    /* More threads than were measured are taken to be as much faster. */
+    const double seconds = threads >= MOST_THREADS
+                               ? many * MOST_THREADS / threads
+                               : one * pow(many / one, log(threads) / log(MOST_THREADS));
+    return next_factor[precision] * seconds;
+}
+
+static double by_table(const struct clb_cost_machine *machine, clb_side side,
+                       clb_cost_family family, clb_precision precision, double work)
+{
+    return (side == CLB_SIDE_DEVICE ? device_by_table : next_by_table)(machine, family, precision,
+                                                                       work);
+}
+
+/* ---- what has been measured ------------------------------------------------------------------ */
+
+#define LOWEST_ORDER 64.0
+#define HALF_OCTAVES 2
+#define NEAR_CLASSES 1 /* a time counts for so many classes beside it */
+#define LARGEST_GAP  4 /* between two classes whose times are interpolated */
+#define REMEMBERED   8 /* calls of which an average is taken */
+
+double clb_cost_class_work(int class)
+{
+    return pow(LOWEST_ORDER * exp2((double)class / HALF_OCTAVES), 3);
+}
+
+int clb_cost_class_of(double work)
+{
+    const double class = work > 0 ? round(HALF_OCTAVES * log2(cbrt(work) / LOWEST_ORDER)) : -1;
+    return class >= 0 && class < CLB_COST_CLASSES ? (int)class : -1;
+}
+
+/* How much longer a square call of `to` takes than one of `from`. */
+static double growth(const struct clb_cost_machine *machine, clb_side side, clb_cost_family family,
+                     clb_precision precision, double from, double to)
+{
+    const double ratio = by_table(machine, side, family, precision, to) /
+                         by_table(machine, side, family, precision, from);
+    return isfinite(ratio) ? ratio : to / from;
+}
+
+/* From the nearest times that were measured, and how these grow by the tables. NAN: there are none,
+ * or they are far away and there is no table. `near`: they are not far away. */
+static double by_profile(const struct clb_cost_machine *machine, clb_side side,
+                         clb_cost_family family, clb_precision precision, double work, bool *near)
+{
+    if (machine->profile == NULL)
+        return NAN;
+    const struct clb_time *times = machine->profile->side[side].of[family][precision];
+    const double place = HALF_OCTAVES * log2(cbrt(work) / LOWEST_ORDER);
+    int below = (int)fmax(-1, fmin(floor(place), CLB_COST_CLASSES - 1)), above = below + 1;
+    while (below >= 0 && times[below].count == 0)
+        below--;
+    while (above < CLB_COST_CLASSES && times[above].count == 0)
+        above++;
+    const bool has_below = below >= 0, has_above = above < CLB_COST_CLASSES;
+    if (!has_below && !has_above)
+        return NAN;
+    *near = true;
+    if (has_below && has_above && above - below <= LARGEST_GAP)
+        return on_line(work, clb_cost_class_work(below), (double)times[below].seconds,
+                       clb_cost_class_work(above), (double)times[above].seconds);
+    const bool use_below = has_below && (!has_above || place - below <= above - place);
+    const int class = use_below ? below : above;
+    *near = fabs(place - class) <= NEAR_CLASSES;
+    if (!*near && isnan(by_table(machine, side, family, precision, work)))
+        return NAN;
+    return (double)times[class].seconds *
+           growth(machine, side, family, precision, clb_cost_class_work(class), work);
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+#define LINK_UNKNOWN 6e9   /* bytes in a second */
+#define TILE         128.0 /* of a product's kernel */
+#define KERNEL_RATE  40e12 /* flops in a second, in double precision, for what is lost in tiles */
+/* Seconds of an element of a panel: on the device, and by the CPU (LU above the height that a
+ * device's panel can have; QR). */
+#define PANEL_DEVICE 0.1e-9
+#define PANEL_LU     1.3e-9
+#define PANEL_QR     6e-9
+#define PANEL_HEIGHT 16384
+
+static double panel_seconds(const struct clb_cost_call *call, double order)
+{
+    const double elements = fmax(0, call->m * call->k - order * order);
+    if (call->family == CLB_COST_GETRF)
+        return elements * (call->m > PANEL_HEIGHT ? PANEL_LU : PANEL_DEVICE);
+    return call->family == CLB_COST_GEQRF ? elements * PANEL_QR : 0;
+}
+
+static double tile_seconds(const struct clb_cost_call *call)
+{
+    if (call->family != CLB_COST_GEMM || !(call->m > 0) || !(call->n > 0))
+        return 0;
+    const double rows = ceil(call->m / TILE) * TILE / call->m;
+    const double cols = ceil(call->n / TILE) * TILE / call->n;
+    return flops_of(call) * (rows * cols - 1) / KERNEL_RATE;
+}
+
+/* What a call on the device takes beyond the square call of the same work. */
+static double shape_seconds(const struct clb_device *device, const struct clb_cost_call *call)
+{
+    const struct family *family = &families[call->family];
+    const double order = clb_cost_order(call->family, call->work);
+    const double square =
+        family->matrices * order * order * (double)clb_precision_size(call->precision);
+    const double steps = call->family == CLB_COST_TRSM ? call->k : fmin(call->m, call->n);
+    const int id = find_machine(device);
+    double seconds = family->chain * fmax(0, steps - order) + panel_seconds(call, order);
+    if (device->unified)
+        return 0;
+    seconds += fmax(0, call->bytes - square) / (id < MACHINES ? machines[id].link : LINK_UNKNOWN);
+    return seconds + tile_seconds(call);
+}
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
+                                       const struct clb_cost_call *call)
+{
+    struct clb_prediction prediction;
+    double seconds[CLB_SIDES];
+    prediction.measured = true;
+    for (int i = 0; i < CLB_SIDES; i++) {
+        const clb_side side = (clb_side)i;
+        bool near = false;
+        seconds[i] = by_profile(machine, side, call->family, call->precision, call->work, &near);
+        if (isnan(seconds[i]))
+            seconds[i] = by_table(machine, side, call->family, call->precision, call->work);
+        prediction.measured = prediction.measured && near;
+    }
+    prediction.device = seconds[CLB_SIDE_DEVICE] + shape_seconds(machine->device, call);
+    prediction.next = seconds[CLB_SIDE_NEXT];
+    return prediction;
+}
+
+#define MARGIN_MEASURED 1.05
+#define MARGIN_BY_TABLE 1.25
+
+bool clb_cost_is_known(const struct clb_prediction *prediction)
+{
+    return isfinite(prediction->device) && isfinite(prediction->next);
+}
+
+bool clb_cost_is_for_device(const struct clb_prediction *prediction)
+{
+    const double margin = prediction->measured ? MARGIN_MEASURED : MARGIN_BY_TABLE;
+    return margin * prediction->device < prediction->next;
+}
+
+bool clb_cost_has(const struct clb_device *device)
+{
+    return find_machine(device) < MACHINES;
+}
+
+double clb_cost_of_start(const struct clb_device *device)
+{
+    const int id = find_machine(device);
+    return id < MACHINES ? machines[id].start : 0;
+}
+
+/* Calls most of whose time is their shape's say little of square ones. */
+#define LARGEST_SHARE 0.3
+
+void clb_cost_learn(struct clb_profile *profile, clb_side side,
+                    const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                    double seconds)
+{
+    const int class = clb_cost_class_of(call->work);
+    const double shape = side == CLB_SIDE_DEVICE ? shape_seconds(machine->device, call) : 0;
+    if (class < 0 || !(seconds > 0) || shape > LARGEST_SHARE * seconds)
+        return;
+    struct clb_time *time = &profile->side[side].of[call->family][call->precision][class];
+    const double square = (seconds - shape) * growth(machine, side, call->family, call->precision,
+                                                     call->work, clb_cost_class_work(class));
+    const double weight = 1.0 / (time->count < REMEMBERED ? time->count + 1 : REMEMBERED);
+    time->seconds = (float)((1 - weight) * (double)time->seconds + weight * square);
+    time->count += time->count < UINT16_MAX;
+}

@@ -1,0 +1,217 @@
+/* Predictions of both sides: their tables, shapes, and what has been measured. */
+#include "route/cost.h"
+#include "tap.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct clb_device h200 = {.name = "NVIDIA H200", .type = CL_DEVICE_TYPE_GPU};
+static const struct clb_device other = {.name = "a GPU", .type = CL_DEVICE_TYPE_GPU};
+static const struct clb_device cpu = {.name = "a CPU", .type = CL_DEVICE_TYPE_CPU, .unified = true};
+
+static struct clb_cost_machine machine_of(const struct clb_device *device, int threads)
+{
+    return (struct clb_cost_machine){.device = device, .optimised = true, .threads = threads};
+}
+
+/* A call of a routine; its options are N and beta is zero. */
+static struct clb_cost_call make_call(clb_routine routine, int64_t m, int64_t n, int64_t k)
+{
+    static const double zero[2];
+    struct clb_call call = {.routine = routine,
+                            .precision = clb_routines[routine].precision,
+                            .m = m,
+                            .n = n,
+                            .k = k,
+                            .nrhs = k,
+                            .beta = zero};
+    const char *sizes = clb_routines[routine].sizes;
+    return clb_cost_describe(&call, clb_call_size(&call, sizes[0]), clb_call_size(&call, sizes[1]),
+                             clb_call_size(&call, sizes[2]));
+}
+
+static bool is_for(const struct clb_cost_machine *machine, clb_routine routine, int64_t m,
+                   int64_t n, int64_t k)
+{
+    const struct clb_cost_call call = make_call(routine, m, n, k);
+    const struct clb_prediction p = clb_cost_predict(machine, &call);
+    expect(clb_cost_is_known(&p), "%s is not known", clb_routines[routine].name);
+    return clb_cost_is_for_device(&p);
+}
+
+static void families(void *unused)
+{
+    (void)unused;
+    expect(clb_cost_family_of(CLB_ROUTINE_zher2k) == CLB_COST_SYR2K &&
+               clb_cost_family_of(CLB_ROUTINE_cherk) == CLB_COST_SYRK &&
+               clb_cost_family_of(CLB_ROUTINE_dgemmtr) == CLB_COST_SYRK &&
+               clb_cost_family_of(CLB_ROUTINE_chemm) == CLB_COST_SYMM &&
+               clb_cost_family_of(CLB_ROUTINE_cgemm3m) == CLB_COST_GEMM &&
+               clb_cost_family_of(CLB_ROUTINE_dpotrf2) == CLB_COST_POTRF &&
+               clb_cost_family_of(CLB_ROUTINE_sgelqf) == CLB_COST_GEQRF &&
+               clb_cost_family_of(CLB_ROUTINE_zunmlq) == CLB_COST_ORMQR,
+           "families");
+    for (int r = 0; r < CLB_ROUTINES; r++) {
+        const clb_cost_family family = clb_cost_family_of((clb_routine)r);
+        const struct clb_cost_call call = make_call((clb_routine)r, 1000, 1000, 1000);
+        const double order = clb_cost_order(family, call.work);
+        expect(fabs(order - 1000) < 1 || strstr(clb_routines[r].stem, "sv") != NULL ||
+                   strcmp(clb_routines[r].stem, "gemmtr") == 0 ||
+                   strcmp(clb_routines[r].stem, "gemmt") == 0,
+               "%s has order %g", clb_routines[r].name, order);
+    }
+}
+
+/* What a call moves: C is not read where beta is zero, B of a solve goes both ways. */
+static void bytes(void *unused)
+{
+    (void)unused;
+    expect(make_call(CLB_ROUTINE_dgemm, 10, 20, 30).bytes == 8 * (10 * 30 + 30 * 20 + 10 * 20),
+           "products");
+    expect(make_call(CLB_ROUTINE_zgetrf, 10, 20, 0).bytes == 16 * 2 * 10 * 20, "LU");
+    expect(make_call(CLB_ROUTINE_strsm, 10, 20, 0).bytes == 4 * (10 * 10 + 2 * 10 * 20), "solves");
+    const double one = 1;
+    const struct clb_call call = {
+        .routine = CLB_ROUTINE_dgemm, .precision = CLB_D, .m = 10, .n = 20, .k = 30, .beta = &one};
+    expect(clb_cost_describe(&call, 10, 20, 30).bytes == 8 * (10 * 30 + 30 * 20 + 2 * 10 * 20),
+           "C is read");
+}
+
+/* The crossovers that were measured beside OpenBLAS with 16 threads. */
+static void crossovers(void *unused)
+{
+    static const struct {
+        clb_routine routine;
+        int64_t below, above;
+    } known[] = {{CLB_ROUTINE_dgemm, 500, 800},   {CLB_ROUTINE_sgemm, 600, 1000},
+                 {CLB_ROUTINE_zgemm, 250, 500},   {CLB_ROUTINE_cgemm, 250, 500},
+                 {CLB_ROUTINE_dsyrk, 700, 1200},  {CLB_ROUTINE_dtrsm, 600, 1000},
+                 {CLB_ROUTINE_dgetrf, 400, 1000}, {CLB_ROUTINE_dtrmm, 1200, 2000}};
+    (void)unused;
+    const struct clb_cost_machine machine = machine_of(&h200, 16);
+    for (size_t i = 0; i < CLB_COUNT_OF(known); i++) {
+        const clb_routine r = known[i].routine;
+        const int64_t below = known[i].below, above = known[i].above;
+        expect(!is_for(&machine, r, below, below, below), "%s at %d", clb_routines[r].name,
+               (int)below);
+        expect(is_for(&machine, r, above, above, above), "%s at %d", clb_routines[r].name,
+               (int)above);
+        expect(is_for(&machine, r, 8192, 8192, 8192), "%s at 8192", clb_routines[r].name);
+    }
+}
+
+/* Few threads, or a library that is not optimised, leave more to the device. */
+static void next_library(void *unused)
+{
+    (void)unused;
+    struct clb_cost_machine machine = machine_of(&h200, 1);
+    expect(is_for(&machine, CLB_ROUTINE_dgemm, 400, 400, 400), "one thread at 400");
+    expect(!is_for(&machine, CLB_ROUTINE_dgemm, 150, 150, 150), "one thread at 150");
+    double last = INFINITY;
+    for (int threads = 1; threads <= 64; threads *= 2) {
+        const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1000, 1000, 1000);
+        machine.threads = threads;
+        const double seconds = clb_cost_predict(&machine, &call).next;
+        expect(seconds < last, "%d threads are not faster", threads);
+        last = seconds;
+    }
+    machine.optimised = false;
+    expect(is_for(&machine, CLB_ROUTINE_dgemm, 250, 250, 250), "the reference library at 250");
+    machine.device = &other;
+    const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1000, 1000, 1000);
+    struct clb_prediction p = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_is_known(&p), "a device without rows is known");
+}
+
+/* Of the same work, thin products move more and leave tiles empty; tall panels are the CPU's. */
+static void shapes(void *unused)
+{
+    (void)unused;
+    const struct clb_cost_machine machine = machine_of(&h200, 16);
+    expect(is_for(&machine, CLB_ROUTINE_dgemm, 1500, 1500, 1500) &&
+               !is_for(&machine, CLB_ROUTINE_dgemm, 32, 32, 1500 * 1500 * 3),
+           "thin and deep");
+    expect(!is_for(&machine, CLB_ROUTINE_dgemm, 100000, 64, 64), "100000 x 64 x 64");
+    expect(is_for(&machine, CLB_ROUTINE_dgemm, 8192, 8192, 512), "a deep update");
+    expect(!is_for(&machine, CLB_ROUTINE_dgetrf, 100000, 128, 0), "a panel of 100000 x 128");
+    const struct clb_cost_call square = make_call(CLB_ROUTINE_dtrsm, 2000, 2000, 0);
+    const struct clb_cost_call few = make_call(CLB_ROUTINE_dtrsm, 8000, 125, 0);
+    const struct clb_prediction a = clb_cost_predict(&machine, &square);
+    const struct clb_prediction b = clb_cost_predict(&machine, &few);
+    expect(square.work == few.work && b.device > 2 * a.device && b.next == a.next,
+           "few right-hand sides");
+}
+
+/* Predictions grow with the order, whichever table or measurement they are from. */
+static void order(void *profile)
+{
+    struct clb_cost_machine machine = machine_of(&h200, 16);
+    machine.profile = profile;
+    double device = 0, next = 0;
+    for (int64_t n = 64; n < 30000; n += n / 16) {
+        const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, n, n, n);
+        const struct clb_prediction p = clb_cost_predict(&machine, &call);
+        expect(p.device > 0.999 * device && p.next >= next, "n = %d: %g and %g s", (int)n, p.device,
+               p.next);
+        device = p.device;
+        next = p.next;
+    }
+}
+
+static void learn_both(struct clb_profile *profile, const struct clb_cost_machine *machine,
+                       int64_t n, double device, double next)
+{
+    const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, n, n, n);
+    clb_cost_learn(profile, CLB_SIDE_DEVICE, machine, &call, device);
+    clb_cost_learn(profile, CLB_SIDE_NEXT, machine, &call, next);
+}
+
+/* What is measured comes before the tables, for the sizes around it. */
+static void measured(void *unused)
+{
+    static struct clb_profile profile;
+    (void)unused;
+    struct clb_cost_machine machine = machine_of(&cpu, 2);
+    machine.profile = &profile;
+    struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
+    struct clb_prediction p = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_is_known(&p) && !p.measured, "an empty profile says something");
+    learn_both(&profile, &machine, 512, 4e-3, 3e-3);
+    learn_both(&profile, &machine, 1024, 20e-3, 22e-3);
+    p = clb_cost_predict(&machine, &call);
+    expect(p.measured && fabs(p.device - 20e-3) < 1e-5 && fabs(p.next - 22e-3) < 1e-5,
+           "%g and %g s", p.device, p.next);
+    expect(clb_cost_is_for_device(&p), "a gain of a tenth");
+    expect(!is_for(&machine, CLB_ROUTINE_dgemm, 512, 512, 512), "a loss");
+    expect(!is_for(&machine, CLB_ROUTINE_dgemm, 700, 700, 700), "between both");
+    call = make_call(CLB_ROUTINE_dgemm, 6000, 6000, 6000);
+    p = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_is_known(&p), "far from what was measured");
+    call = make_call(CLB_ROUTINE_dsyrk, 1024, 1024, 1024);
+    p = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_is_known(&p), "another routine");
+    /* A device that has become slower is noticed after some calls. */
+    for (int i = 0; i < 12; i++)
+        learn_both(&profile, &machine, 1024, 40e-3, 22e-3);
+    expect(!is_for(&machine, CLB_ROUTINE_dgemm, 1024, 1024, 1024), "nothing is learnt");
+    for (int i = 0; i < CLB_COST_CLASSES; i++)
+        expect(clb_cost_class_of(clb_cost_class_work(i)) == i, "class %d", i);
+    expect(clb_cost_class_of(1e30) == -1 && clb_cost_class_of(10) == -1, "no class");
+}
+
+int main(void)
+{
+    static struct clb_profile profile;
+    struct clb_cost_machine machine = machine_of(&h200, 16);
+    tap_child("families of routines", 20, families, NULL);
+    tap_child("bytes over the link", 20, bytes, NULL);
+    tap_child("crossovers on an H200", 20, crossovers, NULL);
+    tap_child("the next library", 20, next_library, NULL);
+    tap_child("shapes", 20, shapes, NULL);
+    tap_child("predictions grow with the order", 20, order, NULL);
+    learn_both(&profile, &machine, 1024, 1.5e-3, 4.5e-3);
+    learn_both(&profile, &machine, 2048, 5e-3, 30e-3);
+    tap_child("predictions grow with the order where some are measured", 20, order, &profile);
+    tap_child("what has been measured", 20, measured, NULL);
+    return tap_done();
+}
