@@ -438,9 +438,14 @@ static bool wait_for_all(struct clb_queue *queue)
  * stored in the queue. */
 clb_status clb_queue_finish(struct clb_queue *queue)
 {
-    if (is_bounded(queue->runtime) && !wait_for_all(queue)) {
-        queue->stuck = queue->failed = true;
-        return CLB_ERR_OPENCL;
+    if (is_bounded(queue->runtime)) {
+        if (!wait_for_all(queue)) {
+            queue->stuck = queue->failed = true;
+            return CLB_ERR_OPENCL;
+        }
+    } else if (!queue->keeps && !atomic_exchange(&queue->busy, false)) {
+        /* Nothing has been enqueued since. */
+        return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
     }
     clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
     pthread_mutex_lock(&queue->lock);
