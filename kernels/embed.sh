@@ -1,11 +1,12 @@
 #!/bin/sh
-# embed.sh FILE.cl: a C file on standard output that holds the kernel file as a byte array, the files
+# embed.sh .../kernels/[FOLDER/]FILE.cl: a C file on standard output that holds the kernel file as a byte array, the files
 # of this folder that it includes in their places (and what those include), with #line directives so
 # that build logs name the file.
 set -e
 file=$1
 base=$(basename "$file")
-name=clb_kernel_$(basename "$file" .cl)
+name=${file##*kernels/}
+name=clb_kernel_$(printf '%s' "${name%.cl}" | tr / _)
 printf '/* Made by kernels/embed.sh from %s. */\n' "$base"
 printf '#include "kernel/kernels.h"\n\nstatic const char text[] = {\n'
 inline()

@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define ORDER 512
@@ -128,35 +127,18 @@ static json_t *describe(const char *library)
 
 /* ---- in this process ------------------------------------------------------------------------- */
 
+static json_t *answer_description(void *argument)
+{
+    const char *library = argument;
+    unsetenv("LD_PRELOAD");
+    if (library != NULL)
+        setenv("CLBLAS_SHIM_NEXT", library, 1);
+    setenv("CLBLAS_SHIM", "off", 1);
+    unsetenv("CLBLAS_SHIM_STATS");
+    return describe(library);
+}
+
 json_t *clb_next_describe(const char *library)
 {
-    int pipes[2];
-    json_t *result = NULL;
-    if (pipe(pipes) != 0)
-        return NULL;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        unsetenv("LD_PRELOAD");
-        if (library != NULL)
-            setenv("CLBLAS_SHIM_NEXT", library, 1);
-        setenv("CLBLAS_SHIM", "off", 1);
-        unsetenv("CLBLAS_SHIM_STATS");
-        FILE *output = fdopen(pipes[1], "w");
-        json_t *answer = describe(library);
-        if (output != NULL) {
-            json_dumpf(answer, output, JSON_COMPACT);
-            fflush(output);
-        }
-        _exit(0);
-    }
-    close(pipes[1]);
-    FILE *input = fdopen(pipes[0], "r");
-    if (input != NULL && child > 0)
-        result = json_loadf(input, 0, NULL);
-    if (input != NULL)
-        fclose(input);
-    if (child > 0)
-        waitpid(child, NULL, 0);
-    return result;
+    return clb_ask_child(answer_description, (void *)(uintptr_t)library);
 }

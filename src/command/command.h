@@ -1,7 +1,7 @@
 /* command: the clblas-shim command. One file for each sub-command; commands.def lists them.
  *
- * It is an ordinary program: it opens no OpenCL driver (the helper process does that), and looks up
- * its files beside itself, in a build folder as well as installed. */
+ * It is an ordinary program: it opens no OpenCL driver but to measure (otherwise the helper process
+ * does that), and looks up its files beside itself, in a build folder as well as installed. */
 #ifndef CLB_COMMAND_H
 #define CLB_COMMAND_H
 
@@ -68,6 +68,10 @@ void clb_preload(const char *library, const char *device);
 /* Run a program and wait for its end; signals that other processes send to this one are passed on.
  * Returns its exit status as a shell has it. */
 int clb_run_program(char **program);
+
+/* Have a child process compute an answer: libraries that it loads, and what it does to its
+ * environment, leave no trace here. NULL: it has died. */
+json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument);
 
 /* A new folder for temporary files. NULL after a message. */
 char *clb_make_folder(void);

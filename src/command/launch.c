@@ -176,6 +176,34 @@ int clb_run_program(char **program)
     return status;
 }
 
+json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument)
+{
+    int pipes[2];
+    json_t *result = NULL;
+    if (pipe(pipes) != 0)
+        return NULL;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        FILE *output = fdopen(pipes[1], "w");
+        json_t *object = answer(argument);
+        if (output != NULL) {
+            json_dumpf(object, output, JSON_COMPACT);
+            fflush(output);
+        }
+        _exit(0);
+    }
+    close(pipes[1]);
+    FILE *input = fdopen(pipes[0], "r");
+    if (input != NULL && child > 0)
+        result = json_loadf(input, 0, NULL);
+    if (input != NULL)
+        fclose(input);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    return result;
+}
+
 /* ---- temporary files ------------------------------------------------------------------------- */
 
 char *clb_make_folder(void)

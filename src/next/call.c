@@ -202,8 +202,7 @@ static void add_argument(struct arguments *to, const struct clb_routine_info *ro
     }
 }
 
-/* Call a function of the next library; returns info >= 0 where it has one. */
-static size_t call_function(const struct clb_target *target, clb_abi abi, struct clb_call *x)
+size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_call *x)
 {
     const struct clb_routine_info *routine = &clb_routines[x->routine];
     union integer info = {.wide = 0};
@@ -233,7 +232,7 @@ static size_t call_form(const struct clb_host_blas *host, clb_host_function func
     x.routine = next->routine[function][adjoint];
     x.work = host->work;
     x.lwork = host->lwork;
-    return call_function(next->target[function][adjoint], next->abi, &x);
+    return clb_next_call(next->target[function][adjoint], next->abi, &x);
 }
 
 static size_t call_host(const struct clb_host_blas *host, clb_host_function function,

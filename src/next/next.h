@@ -165,6 +165,10 @@ struct clb_next_blas {
     const struct clb_target *main, *geqrt;
 };
 
+/* Call a target of the call's routine, without the workspace query that a C name may need; `info`
+ * is ignored. Returns info >= 0 where the routine has one. */
+size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_call *x);
+
 /* Find the functions that a call needs (a set of bits), under names of the form that it was called
  * by; for a C name of LAPACK, of the Fortran names that LAPACKE calls. `main` is the one that
  * computes most of it. */

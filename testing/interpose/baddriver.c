@@ -1,8 +1,9 @@
-/* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit, slow.
+/* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit, slow, wrong.
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
- * BAD_BUILD; where it is slow, each work-group of a kernel takes 2 ms of CPU time instead. */
+ * BAD_BUILD; where it is slow, each work-group of a kernel takes 2 ms of CPU time instead; where it
+ * is wrong, the first byte of what is read in ten KiB or more at a time is another one. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl_layer.h>
 
@@ -63,6 +64,7 @@ static struct _cl_icd_dispatch table;
 static __typeof__(table.clBuildProgram) real_build;
 
 static __typeof__(table.clEnqueueNDRangeKernel) real_launch;
+static __typeof__(table.clEnqueueReadBuffer) real_read;
 
 static double cpu_seconds(void)
 {
@@ -82,6 +84,17 @@ static cl_int CL_API_CALL launch_slowly(cl_command_queue queue, cl_kernel kernel
     while (cpu_seconds() - begin < 0.002 * groups)
         continue;
     return real_launch(queue, kernel, dimensions, offset, global, local, waits, wait_list, event);
+}
+
+static cl_int CL_API_CALL read_wrongly(cl_command_queue queue, cl_mem memory, cl_bool blocking,
+                                       size_t offset, size_t size, void *host, cl_uint waits,
+                                       const cl_event *wait_list, cl_event *event)
+{
+    cl_int status = real_read(queue, memory, CL_TRUE, offset, size, host, waits, wait_list, event);
+    (void)blocking;
+    if (size >= 10240)
+        ((unsigned char *)host)[3] ^= 0x40; /* the exponent of a little-endian float */
+    return status;
 }
 
 static cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_device_id *ids,
@@ -115,6 +128,9 @@ cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *tar
     real_launch = table.clEnqueueNDRangeKernel;
     if (strcmp(getenv("BAD"), "slow") == 0)
         table.clEnqueueNDRangeKernel = launch_slowly;
+    real_read = table.clEnqueueReadBuffer;
+    if (strcmp(getenv("BAD"), "wrong") == 0)
+        table.clEnqueueReadBuffer = read_wrongly;
     *here = &table;
     *count_here = count;
     return CL_SUCCESS;

@@ -1,0 +1,255 @@
+/* clblas-shim ladder: the kernels of kernels/ladder, checked and timed. */
+#include "ladder.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNIT     64 /* kernels/ladder/ladder.h */
+#define LARGEST  8192
+#define FOR_CPU  512
+#define FOR_GPUS 2048
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static long double entry(const struct clb_ladder *ladder, const void *matrix, size_t i, size_t j)
+{
+    size_t at = i + j * ladder->n;
+    return ladder->measure.precision == CLB_S ? (long double)((const float *)matrix)[at]
+                                              : (long double)((const double *)matrix)[at];
+}
+
+void clb_ladder_times(const struct clb_ladder *ladder, const void *matrix, char part, bool absolute,
+                      const long double *x, long double *y)
+{
+    for (size_t i = 0; i < ladder->n; i++)
+        y[i] = part == 'L' ? (absolute ? fabsl(x[i]) : x[i]) : 0;
+    for (size_t j = 0; j < ladder->n; j++) {
+        size_t begin = part == 'L' ? j + 1 : 0, end = part == 'U' ? j + 1 : ladder->n;
+        for (size_t i = begin; i < end; i++) {
+            long double product = entry(ladder, matrix, i, j) * x[j];
+            y[i] += absolute ? fabsl(product) : product;
+        }
+    }
+}
+
+double clb_ladder_error(const struct clb_ladder *ladder, const long double *found,
+                        const long double *expected, const long double *scale)
+{
+    const long double unit = ladder->measure.precision == CLB_S ? 0x1p-24L : 0x1p-53L;
+    long double worst = 0;
+    for (size_t i = 0; i < ladder->n; i++) {
+        long double error = fabsl(found[i] - expected[i]) / (unit * scale[i]);
+        worst = error <= worst ? worst : error; /* a NaN stays */
+    }
+    return (double)worst;
+}
+
+long double *clb_ladder_signs(const struct clb_ladder *ladder)
+{
+    long double *x = calloc(2 * ladder->n, sizeof *x);
+    uint64_t state = 7;
+    for (size_t i = 0; x != NULL && i < ladder->n; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        x[i] = state >> 63 != 0 ? 1 : -1;
+    }
+    return x;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void print_header(const struct clb_ladder *ladder)
+{
+    const struct clb_device *device = &ladder->measure.runtime->device;
+    printf("%s, %s precision, n = %zu, on %s (driver %s)\n"
+           "bound: %.1f GFLOP/s, fused multiply-adds in registers\n\n%s%-30s %12s %10s %8s %8s  "
+           "%s%s\n",
+           ladder->title, ladder->measure.precision == CLB_S ? "single" : "double", ladder->n,
+           device->name, device->driver, ladder->bound * 1e-9, clb_style(stdout, CLB_BOLD), "rung",
+           "ms", "GFLOP/s", "of bound", "error", "adds", clb_style(stdout, CLB_PLAIN));
+}
+
+static void print_rung(const struct clb_ladder *ladder, const struct clb_rung *rung, bool wrong)
+{
+    char error[16] = "";
+    double rate = ladder->flops / rung->seconds;
+    if (!isfinite(rung->seconds)) {
+        printf("%-30s %12s %10s %8s %8s  %s\n", rung->name, "-", "-", "-", "",
+               "not on this device");
+        return;
+    }
+    if (!isnan(rung->error))
+        snprintf(error, sizeof error, "%.2g", rung->error);
+    printf("%-30s %12.3f %10.2f %7.1f%% %8s  %s%s%s%s\n", rung->name, 1e3 * rung->seconds,
+           1e-9 * rate, 100 * rate / ladder->bound, error, wrong ? clb_style(stdout, CLB_RED) : "",
+           wrong ? "WRONG: " : "", rung->adds, wrong ? clb_style(stdout, CLB_PLAIN) : "");
+    fflush(stdout);
+}
+
+void clb_ladder_add(struct clb_ladder *ladder, const struct clb_rung *rung)
+{
+    bool ran = isfinite(rung->seconds), looked = ran && !isnan(rung->limit);
+    bool wrong = looked && !(rung->error <= rung->limit);
+    json_t *row = json_pack("{s:s,s:s}", "name", rung->name, "adds", rung->adds);
+    ladder->wrong = ladder->wrong || wrong;
+    if (ran) {
+        json_object_set_new(row, "ms", json_real(1e3 * rung->seconds));
+        json_object_set_new(row, "gflops", json_real(1e-9 * ladder->flops / rung->seconds));
+        json_object_set_new(row, "share", json_real(ladder->flops / rung->seconds / ladder->bound));
+    }
+    if (looked) {
+        json_object_set_new(row, "right", json_boolean(!wrong));
+        if (isfinite(rung->error))
+            json_object_set_new(row, "error", json_real(rung->error));
+    }
+    json_array_append_new(ladder->rungs, row);
+    if (!ladder->as_json)
+        print_rung(ladder, rung, wrong);
+}
+
+static void print_json(const struct clb_ladder *ladder)
+{
+    const struct clb_device *device = &ladder->measure.runtime->device;
+    json_t *whole = json_pack(
+        "{s:s,s:s,s:s,s:s,s:I,s:f,s:O}", "ladder", ladder->title, "device", device->name, "driver",
+        device->driver, "precision", ladder->measure.precision == CLB_S ? "s" : "d", "n",
+        (json_int_t)ladder->n, "bound_gflops", ladder->bound * 1e-9, "rungs", ladder->rungs);
+    json_dumpf(whole, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(whole);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* Whole calls of a library, from and to ordinary memory; measured before this process starts the
+ * device. */
+static double time_library(const char *library, clb_routine routine, size_t n)
+{
+    json_t *rows = clb_time_calls(library, routine, &n, 1);
+    const json_t *row = json_array_get(rows, 0);
+    double seconds = row != NULL ? json_number_value(json_object_get(row, "seconds")) : (double)NAN;
+    json_decref(rows);
+    return seconds;
+}
+
+static bool make_operands(struct clb_ladder *ladder)
+{
+    size_t bytes = ladder->n * ladder->n * clb_precision_size(ladder->measure.precision);
+    void **operands[] = {&ladder->a, &ladder->b, &ladder->c};
+    uint64_t state = 1;
+    for (size_t k = 0; k < CLB_COUNT_OF(operands); k++) {
+        void *matrix = *operands[k] = malloc(bytes);
+        for (size_t i = 0; matrix != NULL && k < 2 && i < ladder->n * ladder->n; i++) {
+            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            double value = (double)(int64_t)(state >> 11) * 0x1p-52 - 1;
+            if (ladder->measure.precision == CLB_S)
+                ((float *)matrix)[i] = (float)value;
+            else
+                ((double *)matrix)[i] = value;
+        }
+    }
+    return ladder->a != NULL && ladder->b != NULL && ladder->c != NULL;
+}
+
+static int climb(struct clb_ladder *ladder, clb_routine routine,
+                 clb_status (*rungs)(struct clb_ladder *ladder))
+{
+    const char *library = clb_find_library();
+    clb_precision precision = clb_routines[routine].precision;
+    if (library == NULL)
+        return CLB_EXIT_FAILED;
+    ladder->flops = clb_call_flops(routine, ladder->n);
+    const double shim = time_library(library, routine, ladder->n),
+                 next = time_library(NULL, routine, ladder->n);
+    if (!clb_measure_start(&ladder->measure, precision))
+        return CLB_EXIT_FAILED;
+    ladder->bound = clb_measure_peak(&ladder->measure);
+    if (ladder->bound <= 0)
+        return CLB_EXIT_FAILED;
+    if (!make_operands(ladder))
+        return clb_fail(CLB_EXIT_FAILED, "there is no memory for matrices of order %zu", ladder->n);
+    if (!ladder->as_json)
+        print_header(ladder);
+    clb_status status = rungs(ladder);
+    if (status != CLB_OK)
+        return clb_fail(CLB_EXIT_FAILED, "the device fails: %s", clb_status_name(status));
+    clb_ladder_add(ladder, &(struct clb_rung){"the library, a whole call",
+                                              "from and to ordinary memory", shim, NAN, NAN});
+    clb_ladder_add(ladder, &(struct clb_rung){"the next BLAS", "on the CPU", next, NAN, NAN});
+    clb_measure_end(&ladder->measure);
+    if (ladder->as_json)
+        print_json(ladder);
+    return ladder->wrong ? clb_fail(CLB_EXIT_FAILED, "a kernel's result is wrong") : EXIT_SUCCESS;
+}
+
+/* 0 after a message. */
+static size_t choose_order(const char *wanted)
+{
+    char *end = NULL;
+    unsigned long n = wanted != NULL ? strtoul(wanted, &end, 10) : 0;
+    if (wanted != NULL && (*end != '\0' || n == 0 || n % UNIT != 0 || n > LARGEST)) {
+        clb_fail(0, "%s is no multiple of %d up to %d", wanted, UNIT, LARGEST);
+        return 0;
+    }
+    return n;
+}
+
+/* The order where none is named: 0 after a message. */
+static size_t find_order(void)
+{
+    json_t *list = clb_devices_list(), *device;
+    const char *problem = json_string_value(json_object_get(list, "problem")), *type = "";
+    size_t i;
+    if (problem != NULL)
+        clb_fail(0, "%s", problem);
+    json_array_foreach(json_object_get(list, "devices"), i, device)
+    {
+        if (json_is_true(json_object_get(device, "taken")))
+            type = json_string_value(json_object_get(device, "type"));
+    }
+    size_t order = list == NULL || problem != NULL ? 0
+                   : strcmp(type, "CPU") == 0      ? FOR_CPU
+                                                   : FOR_GPUS;
+    json_decref(list);
+    return order;
+}
+
+int clb_command_ladder(int argc, char **argv)
+{
+    struct clb_ladder ladder = {.title = "gemm"};
+    const char *wanted = NULL, *precision = "s";
+    for (int letter; (letter = clb_option_next(argc, argv)) >= 0 || optind < argc;) {
+        if (letter < 0) /* options may follow */
+            ladder.title = argv[optind++];
+        else if (letter == 'n')
+            wanted = optarg;
+        else if (letter == 'p')
+            precision = optarg;
+        else if (letter == 'd')
+            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
+        else
+            ladder.as_json = true;
+    }
+    bool lu = strcmp(ladder.title, "lu") == 0;
+    if (!lu && strcmp(ladder.title, "gemm") != 0)
+        return clb_fail(CLB_EXIT_USAGE, "%s is no ladder: gemm or lu", ladder.title);
+    if (strcmp(precision, "s") != 0 && strcmp(precision, "d") != 0)
+        return clb_fail(CLB_EXIT_USAGE, "%s is no precision: s or d", precision);
+    if (wanted != NULL && choose_order(wanted) == 0)
+        return CLB_EXIT_USAGE;
+    size_t usual = find_order();
+    if (usual == 0)
+        return CLB_EXIT_FAILED;
+    ladder.n = wanted != NULL ? choose_order(wanted) : usual;
+    ladder.rungs = json_array();
+    const clb_routine routine = precision[0] == 's' ? lu ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_sgemm
+                                : lu                ? CLB_ROUTINE_dgetrf
+                                                    : CLB_ROUTINE_dgemm;
+    int status = climb(&ladder, routine, lu ? clb_ladder_climb_lu : clb_ladder_climb_gemm);
+    json_decref(ladder.rungs);
+    free(ladder.a);
+    free(ladder.b);
+    free(ladder.c);
+    return status;
+}
