@@ -7,8 +7,9 @@
  * startup ACTION COUNT LONGEST COLD
  *
  * COUNT processes call DGEMM, which starts the device, and do ACTION at a random moment of the next
- * LONGEST ms. With COLD "cold" each begins with an empty cache. Fails when one gets a signal,
- * hangs, or gets something wrong. Prints the longest time of an action in ms.
+ * LONGEST ms; of "=MOMENT" at that moment. With COLD "cold" each begins with an empty cache. Fails
+ * when one gets a signal, hangs, or gets something wrong. Prints the longest time of an action in
+ * ms, then a line for each that took over 50 ms: its moment and the time.
  *
  * exit         exit of the main thread
  * exit-thread  exit of a thread that has called nothing
@@ -18,11 +19,13 @@
  * fork         fork; the child loads a library and exits
  * spawn        posix_spawn of a program
  * dlopen       load a library
+ * call         another DGEMM; the moment decides its size, 300 to 900
  * environment  200 times getenv, and setenv of a name that exists
  * interrupt    SIGINT at its default ends the process */
 #include "check.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -74,6 +77,19 @@ static int call_for_long(void)
         sleep_ms(100);
     }
     return bad;
+}
+
+static int call_beside(double moment)
+{
+    static double a[900 * 900], b[900 * 900], c[900 * 900];
+    const blas_int n = 300 + (blas_int)(1e4 * moment + 0.5) % 601;
+    const double one = 1, zero = 0;
+    for (size_t i = 0; i < sizeof a / sizeof *a; i++)
+        a[i] = b[i] = c[i] = 1;
+    action->begun = now();
+    dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
+    action->took = now() - action->begun;
+    return c[0] != n || c[(size_t)n * (size_t)n - 1] != n;
 }
 
 static void *exit_now(void *unused)
@@ -139,7 +155,7 @@ static int use_environment(void)
     return bad;
 }
 
-static int act(const char *what)
+static int act(const char *what, double moment)
 {
     pthread_t thread;
     action->begun = now();
@@ -155,6 +171,8 @@ static int act(const char *what)
         return fork_and_load();
     if (strcmp(what, "spawn") == 0)
         return spawn();
+    if (strcmp(what, "call") == 0)
+        return call_beside(moment);
     if (strcmp(what, "environment") == 0)
         return use_environment();
     if (strcmp(what, "interrupt") == 0)
@@ -182,7 +200,7 @@ static int run(const char *what, double moment)
             action->begun = now();
             return RETURNS;
         }
-        int bad = act(what) != 0 || !right;
+        int bad = act(what, moment) != 0 || !right;
         fflush(NULL);
         _exit(bad);
     }
@@ -204,13 +222,19 @@ int main(int count, char **arguments)
     if (count == 1)
         return call_for_long() != 0;
     REQUIRE(count == 5);
-    double longest = 0, within = atof(arguments[3]);
+    const bool given = arguments[3][0] == '=';
+    double longest = 0, within = given ? 0 : atof(arguments[3]), *took, *moments;
+    const int processes = atoi(arguments[2]);
     int bad = 0;
     bool cold = strcmp(arguments[4], "cold") == 0;
     action = mmap(NULL, sizeof *action, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     srand((unsigned)atoi(getenv("SEED") != NULL ? getenv("SEED") : "1"));
-    for (int i = 0; i < atoi(arguments[2]); i++) {
-        double moment = within * rand() / RAND_MAX;
+    took = calloc((size_t)processes + 1, sizeof *took);
+    moments = calloc((size_t)processes + 1, sizeof *moments);
+    REQUIRE(took != NULL && moments != NULL);
+    for (int i = 0; i < processes; i++) {
+        const double moment = moments[i] =
+            given ? atof(arguments[3] + 1) : floor(1e4 * within * rand() / RAND_MAX) / 1e4;
         char folder[64];
         snprintf(folder, sizeof folder, "cache.%d.%d", (int)getpid(), i);
         if (cold)
@@ -224,8 +248,15 @@ int main(int count, char **arguments)
             fprintf(stderr, "%s after %.1f ms: status %#x\n", arguments[1], moment,
                     (unsigned)status);
         bad += status != 0;
-        longest = action->took > longest ? action->took : longest;
+        took[i] = action->took;
+        longest = took[i] > longest ? took[i] : longest;
     }
     printf("%.1f\n", longest);
+    for (int i = 0; i < processes; i++) {
+        if (took[i] > 50)
+            printf("%.4f %.1f\n", moments[i], took[i]);
+    }
+    free(took);
+    free(moments);
     return bad != 0;
 }
