@@ -20,14 +20,14 @@ static const struct {
     const char *ops;
     unsigned steps;
 } steps_of[] = {
-    {"gemm", STEP(GEMM)},
+    {"gemm", STEP(GEMM) | STEP(DIRECT)},
     {"level3", STEP(GEMM) | STEP(SKIP) | STEP(STRUCTURE)},
     {"trmm", STEP(GEMM) | STEP(SKIP) | STEP(STRUCTURE)},
-    {"trsm", STEP(GEMM) | STEP(SYSTEMS)},
-    {"getrf", STEP(GEMM) | STEP(SYSTEMS) | STEP(PANELS)},
-    {"gesv", STEP(GEMM) | STEP(SYSTEMS) | STEP(PANELS)},
-    {"potrf", STEP(GEMM) | STEP(SKIP) | STEP(SYSTEMS) | STEP(BLOCKS)},
-    {"posv", STEP(GEMM) | STEP(SKIP) | STEP(SYSTEMS) | STEP(BLOCKS)},
+    {"trsm", STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS)},
+    {"getrf", STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS) | STEP(PANELS)},
+    {"gesv", STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS) | STEP(PANELS)},
+    {"potrf", STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS) | STEP(BLOCKS)},
+    {"posv", STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS) | STEP(BLOCKS)},
 };
 
 static const struct {
@@ -48,7 +48,7 @@ static unsigned find_steps(const char *ops)
         if (strcmp(ops, steps_of[i].ops) == 0)
             return steps_of[i].steps;
     }
-    return STEP(GEMM) | STEP(SKIP) | STEP(SYSTEMS);
+    return STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS);
 }
 
 /* Add the steps of "dgemm", "gemm" or "dgemm_"; false for another name. */

@@ -49,6 +49,7 @@ struct clb_workspace {
                            * (see prelaunch.c), and work-items of a group */
     size_t block;         /* order of a diagonal block of triangles */
     size_t max_m, max_n, max_k; /* limits of one GEMM launch */
+    bool direct;                /* B may be read unpacked */
     /* The next small_launches GEMM launches have at most most_tiles tiles each, so that they leave
      * part of the device to another queue. */
     size_t small_launches, most_tiles;

@@ -43,8 +43,7 @@ static clb_status pack_a(struct clb_workspace *workspace, const struct clb_dmat_
 static bool dmat_is_direct(const struct clb_workspace *workspace,
                            const struct clb_dmat_update *update)
 {
-    return workspace->variant->family->has_direct && update->op_b == CLB_OP_N &&
-           update->cut.kind == 0 &&
+    return workspace->direct && update->op_b == CLB_OP_N && update->cut.kind == 0 &&
            update->c.rows <= workspace->variant->tuning.value[CLB_PARAM_DIRECT];
 }
 

@@ -195,7 +195,10 @@ clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtim
     clb_status status = clb_workspace_prepare(runtime, variant);
     if (status != CLB_OK)
         return status;
-    return clb_workspace_open_unchecked(workspace, runtime, plain_of(variant), limits);
+    status = clb_workspace_open_unchecked(workspace, runtime, plain_of(variant), limits);
+    if (status == CLB_OK)
+        workspace->direct = clb_direct_prepare(plain_of(variant)) == CLB_OK;
+    return status;
 }
 
 clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,

@@ -61,8 +61,9 @@ static void size_plan(const struct clb_gemm_variant *variant, const struct clb_g
 /* Packing B pays only when every packed element is multiplied with many rows of A. */
 static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
 {
-    return variant->family->has_direct && problem->transb == CLB_OP_N && problem->level3 == NULL &&
-           problem->m <= variant->tuning.value[CLB_PARAM_DIRECT];
+    return problem->transb == CLB_OP_N && problem->level3 == NULL &&
+           problem->m <= variant->tuning.value[CLB_PARAM_DIRECT] &&
+           clb_direct_prepare(variant) == CLB_OK;
 }
 
 /* The op with which B is op(A) in every term, A being the A of the transposed term, so that only A

@@ -23,6 +23,7 @@ struct full_check {
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
     size_t m, n, k, ldc;
+    bool direct;        /* B is read unpacked */
     size_t parts;       /* real numbers of an element */
     size_t least_depth; /* the bound for sums is at least that of so many terms */
     double *a, *b; /* values that both precisions represent: op(A)(i, p) at a + parts*(i + p*m) */
@@ -117,10 +118,11 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
 }
 
 /* C = op(A)*op(B) or C += op(A)*op(B) in launches of at most most_m x most_n, as wide and as deep
- * as the callers of the kernels make them at most. `direct`: B is read unpacked. */
-static clb_status full_multiply(const struct full_check *check, clb_op op, bool direct, bool add,
-                                size_t most_m, size_t most_n)
+ * as the callers of the kernels make them at most. */
+static clb_status full_multiply(const struct full_check *check, clb_op op, bool add, size_t most_m,
+                                size_t most_n)
 {
+    const bool direct = check->direct;
     const struct clb_gemm_variant *variant = check->variant;
     size_t slab = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
                                clb_gemm_depth_unit(variant));
@@ -168,7 +170,7 @@ static clb_status full_compare(const struct full_check *check, double times)
 
 /* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
  * launches for halves of C, which begin behind the first element of what they read and write. */
-static clb_status check_op(const struct full_check *check, clb_op op, bool direct)
+static clb_status check_op(const struct full_check *check, clb_op op)
 {
     const struct clb_gemm_variant *variant = check->variant;
     struct clb_queue *queue = check->queue_set->queue;
@@ -188,34 +190,29 @@ static clb_status check_op(const struct full_check *check, clb_op op, bool direc
     if (status == CLB_OK)
         status = clb_queue_write_now(queue, check->c->mem, 0, bytes, check->c_typed);
     if (status == CLB_OK)
-        status = full_multiply(check, op, direct, false, most_m, most_n);
+        status = full_multiply(check, op, false, most_m, most_n);
     if (status == CLB_OK)
         status = full_compare(check, 1);
     if (status == CLB_OK)
-        status = full_multiply(check, op, direct, true,
+        status = full_multiply(check, op, true,
                                clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m)),
                                clb_min(most_n, clb_round_up(clb_div_up(check->n, 2), unit_n)));
     return status == CLB_OK ? full_compare(check, 2) : status;
 }
 
-/* Every way to pack the operands; B unpacked if the family has a kernel for that. */
+/* Every way to pack the operands; B that is read unpacked has one. */
 static clb_status check_ops(const struct full_check *check)
 {
     static const cl_uint clean = 0;
-    const struct clb_gemm_variant *variant = check->variant;
+    const clb_op last = check->direct ? CLB_OP_N : check->parts > 1 ? CLB_OP_C : CLB_OP_T;
     clb_status status = CLB_OK;
     if (check->flag != NULL)
         status =
             clb_queue_write_now(check->queue_set->queue, check->flag->mem, 0, sizeof clean, &clean);
     set_operands(check, CLB_OP_N);
     sum_entries(check);
-    for (int op = CLB_OP_N; op <= (int)(check->parts > 1 ? CLB_OP_C : CLB_OP_T); op++) {
-        if (status == CLB_OK)
-            status = check_op(check, (clb_op)op, false);
-    }
-    if (status == CLB_OK && variant->family->has_direct &&
-        variant->tuning.value[CLB_PARAM_DIRECT] != 0)
-        status = check_op(check, CLB_OP_N, true);
+    for (int op = CLB_OP_N; op <= (int)last && status == CLB_OK; op++)
+        status = check_op(check, (clb_op)op);
     return status;
 }
 
@@ -262,7 +259,8 @@ struct full_size {
 };
 
 static clb_status check_size(const struct clb_gemm_variant *variant,
-                             struct clb_queue_set *queue_set, struct full_size size, bool *idle)
+                             struct clb_queue_set *queue_set, bool direct, struct full_size size,
+                             bool *idle)
 {
     size_t parts = clb_precision_parts(variant->precision);
     size_t element = clb_precision_size(variant->precision);
@@ -271,6 +269,7 @@ static clb_status check_size(const struct clb_gemm_variant *variant,
                                .m = clb_min(clb_max(size.m, 1), CHECK_MAX),
                                .n = clb_min(clb_max(size.n, 1), CHECK_MAX),
                                .k = clb_min(clb_max(size.k, 1), CHECK_MAX),
+                               .direct = direct,
                                .parts = parts};
     if (clb_family_math(variant->tuning.family) == CLB_MATH_FAST)
         check.least_depth = ROUNDED_DEPTH;
@@ -297,9 +296,10 @@ static clb_status check_size(const struct clb_gemm_variant *variant,
     return status;
 }
 
-/* Check sizes around the edges of the kernel's tile, of its depth steps and of a work-group's part,
- * with B packed and unpacked. The first is the small size that later processes check. */
-clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+/* Check sizes around the edges of the kernel's tile, of its depth steps and of a work-group's part.
+ * The first is the small size that later processes check. */
+static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                              bool direct)
 {
     const size_t *value = variant->tuning.value;
     size_t parts = clb_precision_parts(variant->precision);
@@ -318,17 +318,15 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
                                       {rows, cols - 1, 1},
                                       {rows + 1, cols + 1, step + 1},
                                       {m + 3, 2 * n + 1, deep + step + 1}};
-    const struct clb_check_programs programs = {value[CLB_PARAM_DIRECT] != 0 ? "products in place 2"
-                                                                             : "products 2",
-                                                runtime,
-                                                {variant->program}};
+    const struct clb_check_programs programs = {
+        direct ? "products in place 2" : "products 2", runtime, {variant->program}};
     bool all = clb_check_tries_all(&programs), idle = true;
     struct clb_queue_set *queue_set;
     clb_status status = clb_queue_set_acquire(runtime, &queue_set);
     if (status != CLB_OK)
         return status;
     for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
-        status = check_size(variant, queue_set, sizes[i], &idle);
+        status = check_size(variant, queue_set, direct, sizes[i], &idle);
     if (all && status == CLB_OK)
         clb_check_note_passed(&programs);
     if (idle)
@@ -336,6 +334,17 @@ clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gem
     else
         clb_queue_set_discard(queue_set);
     return status;
+}
+
+clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    return check_sizes(runtime, variant, false);
+}
+
+clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant)
+{
+    return check_sizes(runtime, variant, true);
 }
 
 /* ---- the rate of products -------------------------------------------------------------------- */
@@ -392,9 +401,8 @@ static clb_status time_products(const struct full_check *check, double *seconds,
     *enough = false;
     for (int i = 0; i < REPETITIONS && status == CLB_OK; i++) {
         double begin = read_clock(device), wall = clb_now();
-        status =
-            full_multiply(check, CLB_OP_N, false, false, clb_gemm_widest(variant, CLB_OPERAND_A),
-                          clb_gemm_widest(variant, CLB_OPERAND_B));
+        status = full_multiply(check, CLB_OP_N, false, clb_gemm_widest(variant, CLB_OPERAND_A),
+                               clb_gemm_widest(variant, CLB_OPERAND_B));
         if (status == CLB_OK)
             status = clb_queue_finish(check->queue_set->queue);
         *seconds = fmin(*seconds, read_clock(device) - begin);

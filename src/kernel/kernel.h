@@ -45,6 +45,9 @@ struct clb_gemm_variant {
     /* Families with has_skip: where the program with those kernels is stored once it is built. NULL
      * in variants from clb_gemm_variant_make, which compute plain products only. */
     struct clb_program **shapes;
+    /* Families with has_direct: whether that kernel may be used, for clb_direct_prepare. NULL in
+     * variants from clb_gemm_variant_make, which have been checked with it. */
+    struct clb_direct *direct;
     char name[32]; /* "gemm-cpu-32x8", for reports */
     bool split;    /* of a split family: see block_bytes */
     double rate;   /* GFLOP/s as clb_gemm_measure has them; 0: not known */
@@ -70,6 +73,11 @@ bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant);
 clb_status clb_skip_prepare(struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
+/* Launch and check the kernel that reads B unpacked, which first calls seldom need and CPU devices
+ * compile at its first launch; once for each precision. CLB_OK: it may be used. With any other
+ * status B is to be packed, which gives the same sums. */
+clb_status clb_direct_prepare(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
 /* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
  * split family's variant made this way has no `plain`. CLB_ERR_UNSUPPORTED when the values don't
  * suit the family or the device, CLB_ERR_BUILD when the kernels do not build or miscalculate. */
@@ -83,6 +91,7 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
 
 typedef enum clb_probe_step {
     CLB_STEP_GEMM,      /* clb_gemm_variant_get */
+    CLB_STEP_DIRECT,    /* clb_direct_prepare */
     CLB_STEP_SKIP,      /* clb_skip_prepare */
     CLB_STEP_STRUCTURE, /* clb_structure_check */
     CLB_STEP_SYSTEMS,   /* clb_workspace_check */
@@ -121,9 +130,12 @@ struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, 
 
 /* ---- gemm_check.c ---------------------------------------------------------------------------- */
 
-/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. */
+/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. The second: the one
+ * that reads B unpacked. */
 clb_status clb_gemm_check_full(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* The rate of a variant that has passed, in GFLOP/s: of a CPU device per second of CPU time, which
  * is that of one core. Takes some 0.1 s, and longer only where one small product does. */
@@ -139,10 +151,13 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 
 /* ---- prelaunch.c ----------------------------------------------------------------------------- */
 
-/* Launch every kernel of a new variant once, with the largest grid that it will ever have. Only
- * PoCL needs this, before any other launch of the kernels; prelaunch.c tells why. */
+/* Launch every kernel of a new variant once, with the largest grid that it will ever have; the
+ * second: the kernel that reads B unpacked. Only PoCL needs this, before any other launch of the
+ * kernels; prelaunch.c tells why. */
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
+                                     const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* The same for the kernels that skip parts of a product or pack triangles, and for the kernel that
  * reads B from A's panels. They are built only when a problem needs them. */

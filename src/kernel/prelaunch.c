@@ -174,6 +174,17 @@ clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
                : CLB_OK;
 }
 
+static clb_status prelaunch_end(struct clb_queue_set *queue_set, clb_status status)
+{
+    if (status == CLB_ERR_OPENCL)
+        clb_queue_set_discard(queue_set);
+    else
+        clb_queue_set_release(queue_set);
+    /* Not a failure: where memory is too scarce for this launch, later launches are small as
+     * well. */
+    return status == CLB_ERR_NOMEM ? CLB_OK : status;
+}
+
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct clb_queue_set *queue_set;
@@ -185,13 +196,18 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
     status = prelaunch_packs(queue_set, variant, 0);
     if (status == CLB_OK)
         status = prelaunch_product(queue_set, variant, (struct clb_product){0});
-    if (status == CLB_OK && variant->family->has_direct)
-        status = prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
-    if (status == CLB_ERR_OPENCL)
-        clb_queue_set_discard(queue_set);
-    else
-        clb_queue_set_release(queue_set);
-    /* Not a failure: where memory is too scarce for this launch, later launches are small as
-     * well. */
-    return status == CLB_ERR_NOMEM ? CLB_OK : status;
+    return prelaunch_end(queue_set, status);
+}
+
+clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
+                                     const struct clb_gemm_variant *variant)
+{
+    struct clb_queue_set *queue_set;
+    if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
+        return CLB_OK;
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+    if (status != CLB_OK)
+        return status;
+    status = prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
+    return prelaunch_end(queue_set, status);
 }

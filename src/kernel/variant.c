@@ -91,6 +91,12 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 
 /* ---- variants -------------------------------------------------------------------------------- */
 
+/* The check of the kernel that reads B unpacked. */
+struct clb_direct {
+    struct clb_check check;
+    struct clb_runtime *runtime;
+};
+
 /* The kernel room's state of a device, for each precision. The checks guard what they choose. */
 struct kernel_state {
     struct selection {
@@ -98,6 +104,7 @@ struct kernel_state {
         struct clb_gemm_variant variant, plain;
         struct clb_program *shapes;
         struct clb_check skip_check;
+        struct clb_direct direct;
     } selection[CLB_PRECISIONS];
 };
 
@@ -164,9 +171,21 @@ static double find_rate(struct clb_runtime *runtime, const struct clb_gemm_varia
     return measured;
 }
 
+static bool has_direct(const struct clb_gemm_variant *variant)
+{
+    return variant->family->has_direct && variant->tuning.value[CLB_PARAM_DIRECT] != 0;
+}
+
+static clb_status check_direct(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    clb_status status = clb_gemm_prelaunch_direct(runtime, variant);
+    return status == CLB_OK ? clb_gemm_check_direct(runtime, variant) : status;
+}
+
 struct variant_task {
     struct clb_runtime *runtime;
     struct clb_gemm_variant *variant;
+    struct clb_direct *direct; /* NULL: that kernel is checked with the others */
 };
 
 static clb_status variant_make(void *argument)
@@ -177,18 +196,28 @@ static clb_status variant_make(void *argument)
         status = clb_gemm_prelaunch(task->runtime, task->variant);
     if (status == CLB_OK)
         status = clb_gemm_check_full(task->runtime, task->variant);
+    if (status == CLB_OK && task->direct == NULL && has_direct(task->variant))
+        status = check_direct(task->runtime, task->variant);
     if (status == CLB_OK)
         task->variant->rate = find_rate(task->runtime, task->variant);
     return status;
+}
+
+static clb_status make_variant(struct clb_runtime *runtime, clb_precision precision,
+                               const struct clb_gemm_tuning *tuning, struct clb_direct *direct,
+                               struct clb_gemm_variant *variant)
+{
+    struct variant_task task = {runtime, variant, direct};
+    *variant =
+        (struct clb_gemm_variant){.precision = precision, .tuning = *tuning, .direct = direct};
+    return clb_check_run(variant_make, &task);
 }
 
 clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
                                  const struct clb_gemm_tuning *tuning,
                                  struct clb_gemm_variant *variant)
 {
-    struct variant_task task = {.runtime = runtime, .variant = variant};
-    *variant = (struct clb_gemm_variant){.precision = precision, .tuning = *tuning};
-    return clb_check_run(variant_make, &task);
+    return make_variant(runtime, precision, tuning, NULL, variant);
 }
 
 /* A row whose rate is below this part of the next row's is not used. */
@@ -206,7 +235,8 @@ static void note_slower(const struct clb_gemm_variant *slow, const struct clb_ge
  * is not much slower than the next. The next one is looked at only behind one that is slower than
  * such devices are: it takes as long to compile. */
 static clb_status variant_choose(struct clb_runtime *runtime, clb_precision precision,
-                                 clb_math math, struct clb_gemm_variant *variant)
+                                 clb_math math, struct clb_direct *direct,
+                                 struct clb_gemm_variant *variant)
 {
     const double usual =
         clb_rates_decide() ? clb_tuning_usual_rate(&runtime->device, precision) : 0;
@@ -216,7 +246,7 @@ static clb_status variant_choose(struct clb_runtime *runtime, clb_precision prec
         clb_status status = clb_tuning_gemm(&runtime->device, precision, math, skip, &tuning);
         if (status != CLB_OK)
             return slow != NULL ? CLB_OK : status;
-        status = clb_gemm_variant_make(runtime, precision, &tuning, &row);
+        status = make_variant(runtime, precision, &tuning, direct, &row);
         if (status == CLB_ERR_NOMEM)
             return status;
         if (status != CLB_OK) {
@@ -268,14 +298,17 @@ static clb_status select_variant(void *argument)
     clb_status status = clb_step_need(runtime, CLB_STEP_GEMM, precision);
     if (status != CLB_OK)
         return status;
-    status = variant_choose(runtime, precision, clb_config_get()->math, &selection->variant);
+    selection->direct.runtime = runtime;
+    status = variant_choose(runtime, precision, clb_config_get()->math, &selection->direct,
+                            &selection->variant);
     selection->variant.shapes = &selection->shapes;
     if (status == CLB_OK)
         note_least(runtime, &selection->variant);
     if (status != CLB_OK || !selection->variant.split)
         return status;
     selection->variant.plain = &selection->plain;
-    status = variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->plain);
+    status =
+        variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->direct, &selection->plain);
     selection->plain.shapes = &selection->shapes; /* split families have none themselves */
     return status;
 }
@@ -295,6 +328,24 @@ clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision preci
     *variant = &selection->variant;
     return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice,
                           sizeof choice);
+}
+
+static clb_status launch_and_check_direct(void *argument)
+{
+    const struct clb_gemm_variant *variant = *(const struct clb_gemm_variant **)argument;
+    struct clb_runtime *runtime = variant->direct->runtime;
+    clb_status status = clb_step_need(runtime, CLB_STEP_DIRECT, variant->precision);
+    return status == CLB_OK ? check_direct(runtime, variant) : status;
+}
+
+clb_status clb_direct_prepare(const struct clb_gemm_variant *variant)
+{
+    if (!has_direct(variant))
+        return CLB_ERR_UNSUPPORTED;
+    if (variant->direct == NULL)
+        return CLB_OK;
+    return clb_check_once(&variant->direct->check, "B is always packed", launch_and_check_direct,
+                          &variant, sizeof variant);
 }
 
 struct skip_task {

@@ -262,6 +262,8 @@ static clb_status do_step(struct clb_runtime *runtime, clb_probe_step step, clb_
     if (variant->plain != NULL) /* a split family is for products in full only */
         variant = variant->plain;
     switch (step) {
+    case CLB_STEP_DIRECT:
+        return variant->family->has_direct ? clb_direct_prepare(variant) : CLB_OK;
     case CLB_STEP_SKIP:
         return clb_skip_prepare(runtime, variant);
     case CLB_STEP_STRUCTURE:

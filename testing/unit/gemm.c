@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SHAPES 4000
 
@@ -410,6 +411,55 @@ static void direct_runs(void *argument)
     }
 }
 
+/* The kernel that reads B in place is used when it has been checked, with the bits that packed B
+ * gives. */
+static void in_place(void *argument)
+{
+    struct run_setting *setting = argument;
+    const struct clb_gemm_variant *variant;
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
+    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
+    setenv("CLBLAS_SHIM_DEVICE", "cpu", 1);
+    fake_cl_install();
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (!expect(runtime != NULL, "no device"))
+        return;
+    for (int p = CLB_S; p <= (int)CLB_D; p++) {
+        struct gemm_case g = {
+            .precision = (clb_precision)p, .m = 37, .n = 31, .k = 77, .alpha = 1, .beta = 0.5};
+        struct clb_gemm_progress progress;
+        const float alpha_s = (float)g.alpha, beta_s = (float)g.beta;
+        gemm_make(&g, &setting->seed, 7);
+        struct clb_gemm problem = problem_of(&g, &alpha_s, &beta_s);
+        unsigned char *packed = malloc(g.c.bytes);
+        expect(clb_gemm_variant_get(runtime, g.precision, &variant) == CLB_OK, "no variant");
+        struct clb_gemm_variant packs = *variant;
+        struct clb_gemm_plan plan;
+        packs.tuning.value[CLB_PARAM_DIRECT] = 0;
+        expect(clb_direct_prepare(&packs) == CLB_ERR_UNSUPPORTED, "a kernel that is not wanted");
+        expect(clb_gemm_run(runtime, &packs, &problem, &progress) == CLB_OK, "packed");
+        clb_gemm_progress_free(&progress);
+        memcpy(packed, g.c.memory, g.c.bytes);
+        memcpy(g.c.memory, g.c.snapshot, g.c.bytes);
+        /* Not before a check that must not wait has ended. */
+        clb_driver_set_patience(0);
+        while (clb_direct_prepare(variant) == CLB_ERR_STARTING)
+            usleep(1000);
+        clb_driver_set_patience(INFINITY);
+        expect(clb_direct_prepare(variant) == CLB_OK, "B is never read in place");
+        expect(clb_gemm_make_plan(variant, &problem, SIZE_MAX, SIZE_MAX, &plan) == CLB_OK &&
+                   plan.direct,
+               "B is packed");
+        expect(clb_gemm_run(runtime, variant, &problem, &progress) == CLB_OK, "in place");
+        clb_gemm_progress_free(&progress);
+        gemm_check(&g, "in place");
+        expect(memcmp(packed, g.c.memory, g.c.bytes) == 0, "other bits than with B packed");
+        free(packed);
+        gemm_free(&g);
+    }
+}
+
 int main(void)
 {
     uint64_t seed = tap_seed();
@@ -426,5 +476,6 @@ int main(void)
         runs[i].seed = random_bits(&seed);
         tap_child(runs[i].name, 120, direct_runs, &runs[i]);
     }
+    tap_child("B in place", 120, in_place, &runs[0]);
     return tap_done();
 }
