@@ -44,42 +44,34 @@ typedef CLB_JOIN(CLB_BITS, CLB_VPN) vbits;
 
 #if CLB_VPN == 16
 #define CLB_PAIRS(a, b) (vbits)(a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b)
-#define CLB_SWAP(x)     (x).s1032547698badcfe
 #elif CLB_VPN == 8
 #define CLB_PAIRS(a, b) (vbits)(a, b, a, b, a, b, a, b)
-#define CLB_SWAP(x)     (x).s10325476
 #else
 #define CLB_PAIRS(a, b) (vbits)(a, b, a, b)
-#define CLB_SWAP(x)     (x).s1032
 #endif
 
-/* A run of count real numbers, pairs of A or B, at two successive depths, W apart. */
+/* A run of count pairs: their first numbers at one depth, their second ones at the next, W behind
+ * it. */
 CLB_INLINE void copy_run(global real *even, const uint W, global const real *src, uint count,
-                         uint conj, const bool of_a, bool past)
+                         uint conj, bool past)
 {
     global real *odd = even + W;
-    const CLB_BITS kept = conj ? CLB_SIGN : 0, turned = conj ? 0 : CLB_SIGN;
+    const vbits signs = CLB_PAIRS(0, conj ? CLB_SIGN : 0);
     uint i = 0;
-    if (of_a) {
-        for (; i + CLB_VP <= count; i += CLB_VP) {
-            const vpack x = load_pack(src + i);
-            store_panel(CLB_FLIP(x, CLB_PAIRS(0, kept)), even + i, past);
-            store_panel(CLB_FLIP(CLB_SWAP(x), CLB_PAIRS(turned, 0)), odd + i, past);
-        }
-        for (; i < count; i++) {
-            even[i] = element_at(src, 1, 0, i, 0, true, conj);
-            odd[i] = element_at(src, 1, 0, i, 1, true, conj);
-        }
-    } else {
-        for (; i + CLB_VP <= count; i += CLB_VP) {
-            const vpack x = CLB_FLIP(load_pack(src + i), CLB_PAIRS(0, kept));
-            store_half(x.even, even + i / 2);
-            store_half(x.odd, odd + i / 2);
-        }
-        for (; i < count; i += 2) {
-            even[i / 2] = element_at(src, 1, 0, i / 2, 0, false, conj);
-            odd[i / 2] = element_at(src, 1, 0, i / 2, 1, false, conj);
-        }
+    for (; i + CLB_VP <= count; i += CLB_VP) {
+        const vpack x = CLB_FLIP(load_pack(src + 2 * i), signs);
+        const vpack y = CLB_FLIP(load_pack(src + 2 * i + CLB_VP), signs);
+        store_panel((vpack)(x.even, y.even), even + i, past);
+        store_panel((vpack)(x.odd, y.odd), odd + i, past);
+    }
+    for (; i + CLB_VP / 2 <= count; i += CLB_VP / 2) {
+        const vpack x = CLB_FLIP(load_pack(src + 2 * i), signs);
+        store_half(x.even, even + i);
+        store_half(x.odd, odd + i);
+    }
+    for (; i < count; i++) {
+        even[i] = element_at(src, 1, 0, i, 0, false, conj);
+        odd[i] = element_at(src, 1, 0, i, 1, false, conj);
     }
 }
 
@@ -87,7 +79,7 @@ CLB_INLINE void copy_run(global real *even, const uint W, global const real *src
 
 /* A run of count numbers at one depth. */
 CLB_INLINE void copy_run(global real *dst, const uint W, global const real *src, uint count,
-                         uint conj, const bool of_a, bool past)
+                         uint conj, bool past)
 {
     uint i = 0;
     for (; i + CLB_VP <= count; i += CLB_VP)
@@ -102,15 +94,13 @@ CLB_INLINE void copy_run(global real *dst, const uint W, global const real *src,
 
 #endif
 
-/* Element (i, p) is src[i + p*ld], where elements are pairs src[2*(i + p*ld)] and the next; w and k
- * are the real operand's.  The depths of one element after the other, so that a column of the
- * source is read in one go over all panels of the work-group. */
+/* Element (i, p) is src[i + p*ld], where elements are pairs src[2*(i + p*ld)] and the next; k
+ * counts both.  The depths of one element after the other, so that a column of the source is read
+ * in one go over all panels of the work-group. */
 CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global real *dst,
-                       const uint W, const bool of_a, uint conj, pack_share s)
+                       const uint W, uint conj, pack_share s)
 {
     const size_t panel = (size_t)W * round_up(k, CLB_KU);
-    /* Real numbers of the source for each element of a panel's row. */
-    const uint S = of_a ? 1 : CLB_PARTS;
     const uint full = min(s.q1, w / W);
     const uint rest = w % W;
     const uint width = min(s.q1 * W, w) - s.q0 * W;
@@ -119,12 +109,12 @@ CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global
         global const real *from = src + p * ld;
         global real *to = dst + (size_t)p * W;
         if (p + CLB_PARTS * CLB_PACK_AHEAD < k)
-            prefetch_run(from + CLB_PARTS * CLB_PACK_AHEAD * ld + (size_t)s.q0 * W * S, width * S);
+            prefetch_run(from + CLB_PARTS * (CLB_PACK_AHEAD * ld + (size_t)s.q0 * W),
+                         CLB_PARTS * width);
         for (uint q = s.q0; q < full; q++)
-            copy_run(to + q * panel, W, from + (size_t)q * W * S, W * S, conj, of_a, s.past);
+            copy_run(to + q * panel, W, from + CLB_PARTS * (size_t)q * W, W, conj, s.past);
         if (full < s.q1) {
-            copy_run(to + full * panel, W, from + (size_t)full * W * S, rest * S, conj, of_a,
-                     s.past);
+            copy_run(to + full * panel, W, from + CLB_PARTS * (size_t)full * W, rest, conj, s.past);
             for (uint depth = 0; depth < CLB_PARTS; depth++)
                 zero_row(to + full * panel + depth * W + rest, W - rest);
         }
@@ -137,17 +127,11 @@ CLB_INLINE void pack_n(global const real *src, size_t ld, uint w, uint k, global
 }
 
 /* CLB_VP depths of row i of an operand, of which element (0, 0) is at src; p, the first, is even
- * where elements are pairs. Row i of A is the real or the imaginary part of a row of pairs. */
-CLB_INLINE vpack load_row(global const real *src, size_t ld, uint i, uint p, const bool of_a,
-                          uint conj)
+ * where elements are pairs. */
+CLB_INLINE vpack load_row(global const real *src, size_t ld, uint i, uint p, uint conj)
 {
 #if CLB_COMPLEX
-    const CLB_BITS kept = conj ? CLB_SIGN : 0, turned = conj ? 0 : CLB_SIGN;
-    if (of_a && i % 2 == 0)
-        return CLB_FLIP(load_pack(src + i * ld + p), CLB_PAIRS(0, turned));
-    if (of_a)
-        return CLB_FLIP(CLB_SWAP(load_pack(src + (i - 1) * ld + p)), CLB_PAIRS(kept, 0));
-    return CLB_FLIP(load_pack(src + i * 2 * ld + p), CLB_PAIRS(0, kept));
+    return CLB_FLIP(load_pack(src + i * 2 * ld + p), CLB_PAIRS(0, conj ? CLB_SIGN : 0));
 #else
     return load_pack(src + i * ld + p);
 #endif
@@ -211,8 +195,7 @@ CLB_INLINE void store_rows(vpack x[CLB_VP], global real *to, const uint W, const
  * A panel with fewer rows is packed element by element: there is one at most in an operand, and
  * code of vectors for it takes as long to compile as all else here. */
 CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0, uint p1, uint k,
-                          global real *dst, const uint W, const uint G, const bool of_a, uint conj,
-                          bool past)
+                          global real *dst, const uint W, const uint G, uint conj, bool past)
 {
     uint p = p0;
     for (; rows == W && p + CLB_VP <= min(p1, k); p += CLB_VP) {
@@ -221,32 +204,32 @@ CLB_INLINE void pack_rows(global const real *src, size_t ld, uint rows, uint p0,
 #pragma unroll
             for (uint i = 0; i < CLB_VP; i++)
                 if (i < G)
-                    x[i] = load_row(src, ld, r + i, p, of_a, conj);
+                    x[i] = load_row(src, ld, r + i, p, conj);
             transpose(x, G);
             store_rows(x, dst + (size_t)p * W + r, W, G, past);
         }
     }
     for (; p < p1; p++)
         for (uint i = 0; i < W; i++)
-            dst[(size_t)p * W + i] = element(src, ld, 1, rows, k, i, p, of_a, conj);
+            dst[(size_t)p * W + i] = element(src, ld, 1, rows, k, i, p, false, conj);
 }
 
 /* The largest power of two that divides the panel's width, at most a vector. */
 #define CLB_PIECE(W)                                                                               \
     ((W) % CLB_VP == 0 ? CLB_VP : (W) % 8 == 0 ? 8 : (W) % 4 == 0 ? 4 : (W) % 2 == 0 ? 2 : 1)
 
-/* Element (i, p) is src[p + i*ld], where elements are pairs src[2*(p + i*ld)] and the next; w and k
- * are the real operand's. */
+/* Element (i, p) is src[p + i*ld], where elements are pairs src[2*(p + i*ld)] and the next; k
+ * counts both. */
 CLB_INLINE void pack_t(global const real *src, size_t ld, uint w, uint k, global real *dst,
-                       const uint W, const uint G, const bool of_a, uint conj, pack_share s)
+                       const uint W, const uint G, uint conj, pack_share s)
 {
     const size_t panel = (size_t)W * round_up(k, CLB_KU);
 
     for (uint q = s.q0; q < s.q1; q++) {
         const uint rows = min(w - q * W, W);
-        global const real *from = src + (size_t)(q * W) * (of_a ? 1 : CLB_PARTS) * ld;
+        global const real *from = src + (size_t)(q * W) * CLB_PARTS * ld;
         global real *to = dst + q * panel;
-        pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, of_a, conj, s.past);
+        pack_rows(from, ld, rows, s.p0, s.p1, k, to, W, G, conj, s.past);
     }
     if (s.past)
         order_streams();

@@ -8,32 +8,24 @@
 #define CLB_B_OF_A_CONJ 3 /* B = A^H */
 
 /* Panels of A have whole panels of B in them. */
-#define CLB_SHARES_PANELS (CLB_MR % (CLB_PARTS * CLB_NR) == 0)
+#define CLB_SHARES_PANELS (CLB_MW % CLB_NR == 0)
 
 /* From one depth of a panel with B in it to the next. */
 CLB_INLINE uint b_step(const uint source)
 {
-    return source == CLB_B_PACKED ? CLB_NR : CLB_MR;
+    return source == CLB_B_PACKED ? CLB_NR : CLB_MW;
 }
 
-/* Column j of B, u depths behind an even one. Of complex numbers the first column of A's block
- * [re -im; im re] is B's. */
-CLB_INLINE uint b_place(uint u, uint j, const uint source)
+/* One element of A, at depth `part` of its two where it is complex, times y of B at that depth: for
+ * vector i of a column, (re, im)*re and (-im, re)*im. `conj`: B's imaginary parts are negative. */
+CLB_INLINE vacc multiply_part(const vacc x[CLB_MV], vacc y, vacc sum, const uint i, const uint part,
+                              const bool conj)
 {
-#if CLB_COMPLEX
-    if (source != CLB_B_PACKED)
-        return (u & ~1u) * CLB_MR + (u & 1) + 2 * j;
-#endif
-    return u * b_step(source) + j;
-}
-
-/* Where to ask for element i of B in the order of its own panels: of two depths of complex numbers,
- * which lie side by side in A's, one half each. */
-CLB_INLINE uint b_line(uint i, const uint source)
-{
-    const uint u = i / CLB_NR;
-    const bool second = CLB_PARTS > 1 && source != CLB_B_PACKED && u % 2 == 1;
-    return b_place(u, second ? CLB_NR / 2 : i % CLB_NR, source);
+    if (part == 0)
+        return fma(x[i], y, sum);
+    if ((i < CLB_MH) != conj)
+        return fma(-x[(i + CLB_MH) % CLB_MV], y, sum);
+    return fma(x[(i + CLB_MH) % CLB_MV], y, sum);
 }
 
 /* acc += A*B over kc steps, kc a multiple of CLB_KU, in vectors v0 ... v1 - 1 of every column.  The
@@ -46,7 +38,7 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
 {
     /* What a line of B has, where it is packed, and depths where it is in the panels of A. */
     const uint line = source == CLB_B_PACKED ? CLB_LINE : CLB_NR;
-    const uint ahead = source == CLB_B_PACKED ? CLB_AHEAD * CLB_LINE : CLB_AHEAD * CLB_MR;
+    const uint ahead = source == CLB_B_PACKED ? CLB_AHEAD * CLB_LINE : CLB_AHEAD * CLB_MW;
     const uint turn = kc - min(ahead / b_step(source), kc);
     global const real *soon = b + ahead;
     for (uint p = 0; p < kc; p += CLB_KU) {
@@ -54,32 +46,33 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
             soon = b_next;
 #pragma unroll
         for (uint i = 0; i < CLB_KU * CLB_NR; i += line)
-            CLB_PREFETCH_NEAR(soon + b_line(i, source));
+            CLB_PREFETCH_NEAR(soon + i / CLB_NR * b_step(source) + i % CLB_NR);
         soon += CLB_KU * b_step(source);
 #pragma unroll
-        for (uint u = 0; u < CLB_KU; u++) {
+        for (uint u = 0; u < CLB_KU; u += CLB_PARTS) {
             vacc x[CLB_MV];
 #pragma unroll
-            for (uint i = v0; i < v1; i++) {
-                x[i] = load_acc(a + u * CLB_MR + i * CLB_VL);
-                if (source == CLB_B_OF_A_CONJ && u % 2 == 1)
-                    x[i] = -x[i];
-            }
+            for (uint i = v0; i < v1; i++)
+                x[i] = load_acc(a + u * CLB_MW + i * CLB_VL);
 #pragma unroll
-            for (uint j = 0; j < CLB_NR; j++) {
-                const vacc y = (vacc)(b[b_place(u, j, source)]);
+            for (uint part = 0; part < CLB_PARTS; part++) {
 #pragma unroll
-                for (uint i = v0; i < v1; i++)
-                    acc[j][i] = fma(x[i], y, acc[j][i]);
+                for (uint j = 0; j < CLB_NR; j++) {
+                    const vacc y = (vacc)(b[(u + part) * b_step(source) + j]);
+#pragma unroll
+                    for (uint i = v0; i < v1; i++)
+                        acc[j][i] =
+                            multiply_part(x, y, acc[j][i], i, part, source == CLB_B_OF_A_CONJ);
+                }
             }
         }
-        a += CLB_KU * CLB_MR;
+        a += CLB_KU * CLB_MW;
         b += CLB_KU * b_step(source);
     }
 }
 
-/* Where A is triangular in a micro-tile of two vectors a column: in [0, begin) the second one's
- * rows are zero still, in [end, kc) the first one's are zero again. */
+/* Where A is real and triangular in a micro-tile of two vectors a column: in [0, begin) the second
+ * one's rows are zero still, in [end, kc) the first one's are zero again. */
 typedef struct {
     uint begin, end;
 } halves;
@@ -91,15 +84,15 @@ CLB_INLINE void multiply_halves(vacc acc[CLB_NR][CLB_MV], global const real *a,
     const uint step = b_step(source);
     if (ends.begin > 0)
         multiply(acc, a, b, b + ends.begin * step, ends.begin, source, 0, 1);
-    multiply(acc, a + ends.begin * CLB_MR, b + ends.begin * step,
+    multiply(acc, a + ends.begin * CLB_MW, b + ends.begin * step,
              ends.end < kc ? b + ends.end * step : b_next, ends.end - ends.begin, source, 0,
              CLB_MV);
     if (ends.end < kc)
-        multiply(acc, a + ends.end * CLB_MR, b + ends.end * step, b_next, kc - ends.end, source,
+        multiply(acc, a + ends.end * CLB_MW, b + ends.end * step, b_next, kc - ends.end, source,
                  CLB_MV / 2, CLB_MV);
 }
 
-/* One step of depth: column j of B is at column[j]. */
+/* One element's depths: column j of B is at column[j]. */
 CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
                               global const real *const column[CLB_NR], uint p)
 {
@@ -108,11 +101,14 @@ CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
     for (uint i = 0; i < CLB_MV; i++)
         x[i] = load_acc(a + i * CLB_VL);
 #pragma unroll
-    for (uint j = 0; j < CLB_NR; j++) {
-        const vacc y = (vacc)(column[j][p]);
+    for (uint part = 0; part < CLB_PARTS; part++) {
 #pragma unroll
-        for (uint i = 0; i < CLB_MV; i++)
-            acc[j][i] = fma(x[i], y, acc[j][i]);
+        for (uint j = 0; j < CLB_NR; j++) {
+            const vacc y = (vacc)(column[j][p + part]);
+#pragma unroll
+            for (uint i = 0; i < CLB_MV; i++)
+                acc[j][i] = multiply_part(x, y, acc[j][i], i, part, false);
+        }
     }
 }
 
@@ -128,17 +124,50 @@ CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
     uint p = 0;
     for (; p + CLB_KU <= kc; p += CLB_KU)
 #pragma unroll
-        for (uint u = 0; u < CLB_KU; u++)
-            multiply_step(acc, a + (p + u) * CLB_MR, column, p + u);
+        for (uint u = 0; u < CLB_KU; u += CLB_PARTS)
+            multiply_step(acc, a + (p + u) * CLB_MW, column, p + u);
 #pragma unroll 1
-    for (; p < kc; p++)
-        multiply_step(acc, a + p * CLB_MR, column, p);
+    for (; p < kc; p += CLB_PARTS)
+        multiply_step(acc, a + p * CLB_MW, column, p);
 }
 
-/* One column of the micro-tile, rows of it valid: c = alpha*acc + beta*c. */
-CLB_INLINE void update_column(const vacc acc[CLB_MV], real alpha, real beta, global real *c,
-                              uint rows)
+/* Between the two parts of a column's numbers and pairs of them. */
+CLB_INLINE void make_pairs(vacc acc[CLB_MV])
 {
+#if CLB_COMPLEX
+    vacc pairs[CLB_MV];
+#pragma unroll
+    for (uint i = 0; i < CLB_MH; i++) {
+        pairs[2 * i].even = acc[i].lo;
+        pairs[2 * i].odd = acc[CLB_MH + i].lo;
+        pairs[2 * i + 1].even = acc[i].hi;
+        pairs[2 * i + 1].odd = acc[CLB_MH + i].hi;
+    }
+#pragma unroll
+    for (uint i = 0; i < CLB_MV; i++)
+        acc[i] = pairs[i];
+#endif
+}
+
+CLB_INLINE void split_pairs(vacc acc[CLB_MV])
+{
+#if CLB_COMPLEX
+    vacc parts[CLB_MV];
+#pragma unroll
+    for (uint i = 0; i < CLB_MH; i++) {
+        parts[i] = (vacc)(acc[2 * i].even, acc[2 * i + 1].even);
+        parts[CLB_MH + i] = (vacc)(acc[2 * i].odd, acc[2 * i + 1].odd);
+    }
+#pragma unroll
+    for (uint i = 0; i < CLB_MV; i++)
+        acc[i] = parts[i];
+#endif
+}
+
+/* One column of the micro-tile, rows of it valid: c = alpha*acc + beta*c. Changes acc. */
+CLB_INLINE void update_column(vacc acc[CLB_MV], real alpha, real beta, global real *c, uint rows)
+{
+    make_pairs(acc);
     if (rows >= CLB_MR) {
 #pragma unroll
         for (uint i = 0; i < CLB_MV; i++) {
@@ -172,6 +201,7 @@ CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
         for (uint i = 0; i < CLB_MV; i++)
             acc[i] = load_acc(t + i * CLB_VL);
     }
+    split_pairs(acc);
 }
 
 /* One micro-tile, of which rows x columns are valid, over kc steps; b_next is what follows b. */
@@ -249,7 +279,7 @@ CLB_INLINE bool is_wanted(cuts cut, uint row, uint col)
 CLB_INLINE halves get_halves(cuts cut, uint row, uint first, uint last)
 {
     halves ends = {0, last - first};
-    if (CLB_MV == 2 && cut.kind & (CLB_SKIP_A_END | CLB_SKIP_A_BEGIN)) {
+    if (CLB_MH == 2 && cut.kind & (CLB_SKIP_A_END | CLB_SKIP_A_BEGIN)) {
         const int middle = (int)row + CLB_VL + cut.a, p0 = (int)first, p1 = (int)last;
         if (cut.kind & CLB_SKIP_A_BEGIN)
             ends.begin = down_to_step(middle, p0, p1) - first;
@@ -267,8 +297,7 @@ CLB_INLINE global const real *panel_of_b(global const real *pb, size_t ldb, size
         return pb + j * ldb + p;
     if (source == CLB_B_PACKED)
         return pb + j * kp + (size_t)p * CLB_NR;
-    const uint row = CLB_PARTS * j;
-    return pb + row / CLB_MR * CLB_MR * kp + (size_t)p * CLB_MR + row % CLB_MR;
+    return pb + j / CLB_MW * CLB_MW * kp + (size_t)p * CLB_MW + j % CLB_MW;
 }
 
 /*
@@ -276,7 +305,7 @@ CLB_INLINE global const real *panel_of_b(global const real *pb, size_t ldb, size
  * read C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
  *
  * A work-group takes its block of C in passes of CLB_KC steps of depth.  In a pass a panel of A
- * (CLB_MR x CLB_KC, first-level cache) meets every panel of B in turn (CLB_KC x CLB_NC, second
+ * (CLB_MW x CLB_KC, first-level cache) meets every panel of B in turn (CLB_KC x CLB_NC, second
  * level), while the next panel of A is fetched piece by piece.
  */
 CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
@@ -300,14 +329,14 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
     uint p = begin;
     do {
         const uint kc = min(step, end - p);
-        const uint share = CLB_MR * kc / ((j1 - j0 + CLB_NR - 1) / CLB_NR) + 1;
+        const uint share = CLB_MW * kc / ((j1 - j0 + CLB_NR - 1) / CLB_NR) + 1;
         for (uint i = i0; i < i1; i += CLB_MR) {
-            global const real *a = pa + (size_t)i * kp;
+            global const real *a = pa + (size_t)(i / CLB_PARTS) * kp;
             /* The panel that follows: in this pass, in the next, in the next work-group. */
-            global const real *next = a + (size_t)(kp + p) * CLB_MR;
+            global const real *next = a + (size_t)(kp + p) * CLB_MW;
             if (i + CLB_MR >= i1)
-                next = p + kc < end ? pa + (size_t)i0 * kp + (size_t)(p + kc) * CLB_MR
-                                    : pa + (size_t)i1 * kp;
+                next = p + kc < end ? pa + (size_t)(i0 / CLB_PARTS) * kp + (size_t)(p + kc) * CLB_MW
+                                    : pa + (size_t)(i1 / CLB_PARTS) * kp;
             for (uint j = j0; j < j1; j += CLB_NR) {
                 uint first = p, last = source == CLB_B_PLAIN ? min(p + kc, k) : p + kc;
                 bool begins = p == 0;
@@ -323,7 +352,7 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
                 }
                 if (cut.kind == 0 || (first < last && is_wanted(cut, i, CLB_PARTS * j)))
                     update_tile(
-                        a + (size_t)first * CLB_MR, panel_of_b(pb, ldb, kp, j, first, source),
+                        a + (size_t)first * CLB_MW, panel_of_b(pb, ldb, kp, j, first, source),
                         panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, first, source),
                         ldb, last - first, get_halves(cut, i, first, last), alpha,
                         begins || beta == CLB_IN_ORDER ? beta : 1, c + j * ldc + i, ldc, i1 - i,

@@ -6,13 +6,16 @@
  *   C = alpha*A*B + beta*C,   A m x k, B k x n, C m x n column-major
  *
  * Packed layout (private to this file and those it includes).  An operand of width w (the rows of
- * A, the columns of B) and depth k is cut into panels of W = CLB_MR or CLB_NR; panel q holds
+ * A, the columns of B) and depth k is cut into panels of W = CLB_MW or CLB_NR; panel q holds
  * i = q*W ... q*W + W - 1 and starts q*W*kp elements after the operand's offset, where kp is k
  * rounded up to CLB_KU; in it, element (i, p) stands at p*W + i - q*W.  Width and depth are padded
  * with zeros in *both* operands: padded depth adds 0*0, never 0*Inf, and a NaN made by a padded row
  * or column lies in a row or column of C that is never stored.
  *
- * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
+ * With CLB_COMPLEX both operands are packed as B is in operand.h: panels of CLB_MR / 2 rows of A or
+ * CLB_NR columns of B with the real parts of an element at one depth and the imaginary parts at the
+ * next, so that k counts two depths for each.  The product has the real 2m x n of C, and the sums
+ * are those of the real matrices that operand.h describes, bit by bit.
  *
  * All kernels have one work-item per work-group: local size (1, 1, 1).
  */
@@ -88,20 +91,25 @@
 #define CLB_VP (CLB_DOUBLE ? 8 : 16)
 #endif
 
-/* Width of the vectors that accumulate: the widest that divides CLB_MR. */
-#if CLB_MR % 16 == 0 && !CLB_DOUBLE
+/* Width of A's panels: the micro-tile's elements in a column, of which the first CLB_MH vectors of
+ * CLB_MV hold the real parts. */
+#define CLB_MW (CLB_MR / CLB_PARTS)
+
+/* Width of the vectors that accumulate: the widest that divides CLB_MW. */
+#if CLB_MW % 16 == 0 && !CLB_DOUBLE
 #define CLB_VL 16
-#elif CLB_MR % 8 == 0
+#elif CLB_MW % 8 == 0
 #define CLB_VL 8
-#elif CLB_MR % 4 == 0
+#elif CLB_MW % 4 == 0
 #define CLB_VL 4
 #else
 #define CLB_VL 2
 #endif
 #define CLB_MV (CLB_MR / CLB_VL)
+#define CLB_MH (CLB_MW / CLB_VL)
 
-#if CLB_MR % CLB_VL || CLB_MC % CLB_MR || CLB_NC % CLB_NR || CLB_KC % CLB_KU || CLB_PACK_K % CLB_KU
-#error "block sizes must be multiples of the micro-tile, depths multiples of CLB_KU, CLB_MR even"
+#if CLB_MW % CLB_VL || CLB_MC % CLB_MR || CLB_NC % CLB_NR || CLB_KC % CLB_KU || CLB_PACK_K % CLB_KU
+#error "block sizes must be multiples of the micro-tile, depths multiples of CLB_KU, CLB_MW even"
 #endif
 #if CLB_COMPLEX && CLB_KU % 2
 #error "CLB_KU must be even where a complex number takes two steps of depth"
@@ -198,15 +206,15 @@ CLB_INLINE void prefetch_run(global const real *p, uint count)
  *   (ceil(ceil(w / W) / CLB_PACK_PANELS), ceil(round_up(k, CLB_KU) / CLB_PACK_K)).
  *
  * Where elements are complex, src_off, ld, w and k count complex ones, and `conj` asks for the
- * conjugates; dst_off and the sizes are the real operand's, 2m x 2k or 2k x n.
+ * conjugates; dst_off counts real numbers, and above k is twice as large.
  */
 CLB_KERNEL void clb_pack_a_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
                              global real *dst,
                              ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    pack_n(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR, true,
-           CLB_CONJ, get_pack_share(CLB_PARTS * w, CLB_PARTS * k, CLB_MR));
+    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW, CLB_CONJ,
+           get_pack_share(w, CLB_PARTS * k, CLB_MW));
 }
 
 CLB_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, uint w, uint k,
@@ -214,8 +222,8 @@ CLB_KERNEL void clb_pack_a_t(global const real *src, ulong src_off, ulong ld, ui
                              ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    pack_t(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off, CLB_MR,
-           CLB_PIECE(CLB_MR), true, CLB_CONJ, get_pack_share(CLB_PARTS * w, CLB_PARTS * k, CLB_MR));
+    pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW,
+           CLB_PIECE(CLB_MW), CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_MW));
 }
 
 CLB_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, uint w, uint k,
@@ -223,7 +231,7 @@ CLB_KERNEL void clb_pack_b_n(global const real *src, ulong src_off, ulong ld, ui
                              ulong dst_off CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR, false, CLB_CONJ,
+    pack_n(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR, CLB_CONJ,
            get_pack_share(w, CLB_PARTS * k, CLB_NR));
 }
 
@@ -233,7 +241,7 @@ CLB_KERNEL void clb_pack_b_t(global const real *src, ulong src_off, ulong ld, ui
 {
     CLB_NOTE_LAUNCH();
     pack_t(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
-           CLB_PIECE(CLB_NR), false, CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_NR));
+           CLB_PIECE(CLB_NR), CLB_CONJ, get_pack_share(w, CLB_PARTS * k, CLB_NR));
 }
 
 #else
@@ -248,8 +256,8 @@ CLB_KERNEL void clb_pack_triangle_a_n(global const real *src, ulong src_off, ulo
                                       int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off,
-                  CLB_MR, CLB_PIECE(CLB_MR), true, true, CLB_CONJ, (triangle){kind, diagonal});
+    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW,
+                  CLB_PIECE(CLB_MW), true, CLB_CONJ, (triangle){kind, diagonal});
 }
 
 CLB_KERNEL void clb_pack_triangle_a_t(global const real *src, ulong src_off, ulong ld, uint w,
@@ -257,8 +265,8 @@ CLB_KERNEL void clb_pack_triangle_a_t(global const real *src, ulong src_off, ulo
                                       int diagonal CLB_CONJ_PARAMETER CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    pack_triangle(src + CLB_PARTS * src_off, ld, CLB_PARTS * w, CLB_PARTS * k, dst + dst_off,
-                  CLB_MR, CLB_PIECE(CLB_MR), false, true, CLB_CONJ, (triangle){kind, diagonal});
+    pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_MW,
+                  CLB_PIECE(CLB_MW), false, CLB_CONJ, (triangle){kind, diagonal});
 }
 
 CLB_KERNEL void clb_pack_triangle_b_n(global const real *src, ulong src_off, ulong ld, uint w,
@@ -267,7 +275,7 @@ CLB_KERNEL void clb_pack_triangle_b_n(global const real *src, ulong src_off, ulo
 {
     CLB_NOTE_LAUNCH();
     pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
-                  CLB_PIECE(CLB_NR), true, false, CLB_CONJ, (triangle){kind, diagonal});
+                  CLB_PIECE(CLB_NR), true, CLB_CONJ, (triangle){kind, diagonal});
 }
 
 CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulong ld, uint w,
@@ -276,7 +284,7 @@ CLB_KERNEL void clb_pack_triangle_b_t(global const real *src, ulong src_off, ulo
 {
     CLB_NOTE_LAUNCH();
     pack_triangle(src + CLB_PARTS * src_off, ld, w, CLB_PARTS * k, dst + dst_off, CLB_NR,
-                  CLB_PIECE(CLB_NR), false, false, CLB_CONJ, (triangle){kind, diagonal});
+                  CLB_PIECE(CLB_NR), false, CLB_CONJ, (triangle){kind, diagonal});
 }
 
 #endif

@@ -20,7 +20,7 @@ struct clb_gemm_family {
     /* False when the values are inconsistent or too large for the device; `element` is the size of
      * a real number. */
     bool (*fits)(const size_t *value, const struct clb_device *device, size_t element);
-    struct clb_geometry (*pack)(const size_t *value, clb_operand_role role, size_t w, size_t k);
+    struct clb_geometry (*pack)(const size_t *value, size_t panels, size_t k);
     struct clb_geometry (*gemm)(const size_t *value, size_t m, size_t n);
     /* Split families: bytes of a packed block, width x KU elements. These families count offsets of
      * packed operands in bytes. The last argument of their packing kernels is a flag, which is
@@ -31,6 +31,7 @@ struct clb_gemm_family {
     /* Has kernels that skip what is zero or not wanted, that pack triangles, and that read B from
      * A's packed panels. */
     bool has_skip;
+    bool packs_once; /* packs A as B: see below, launch.c */
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -173,8 +174,9 @@ clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
  * complex product is computed as a real one, and only the packing differs. With interleaved storage
  * C (m x n, ldc) is the real 2m x n matrix with leading dimension 2*ldc. A is packed as the real
  * 2m x 2k matrix whose 2 x 2 blocks are [re -im; im re], and B as the real 2k x n matrix whose rows
- * are re and im in turn. This takes 8mnk flops, no more than a complex product needs. Launch
- * geometry and parameters (CLB_MR, CLB_KU, ...) are in real elements. */
+ * are re and im in turn; families with packs_once pack A's rows as B's columns, m x 2k, and make
+ * the blocks while they multiply. This takes 8mnk flops, no more than a complex product needs.
+ * Launch geometry and parameters (CLB_MR, CLB_KU, ...) are in real elements. */
 
 /* The multiples of rows of A or columns of B at which panels begin, and those of depth to which
  * they are padded. */

@@ -4,11 +4,6 @@
 
 #include "kernels.h"
 
-static size_t panel_width(const size_t *value, clb_operand_role role)
-{
-    return value[role == CLB_OPERAND_A ? CLB_PARAM_MR : CLB_PARAM_NR];
-}
-
 /* ---- cpu: one work-item a group -------------------------------------------------------------- */
 
 static bool cpu_fits(const size_t *value, const struct clb_device *device, size_t element)
@@ -21,9 +16,8 @@ static bool cpu_fits(const size_t *value, const struct clb_device *device, size_
            value[CLB_PARAM_PACK_K] % value[CLB_PARAM_KU] == 0;
 }
 
-static struct clb_geometry cpu_pack(const size_t *value, clb_operand_role role, size_t w, size_t k)
+static struct clb_geometry cpu_pack(const size_t *value, size_t panels, size_t k)
 {
-    size_t panels = clb_div_up(w, panel_width(value, role));
     size_t depth = clb_round_up(k, value[CLB_PARAM_KU]);
     return (struct clb_geometry){.dimensions = 2,
                                  .global = {clb_div_up(panels, value[CLB_PARAM_PACK_PANELS]),
@@ -63,10 +57,8 @@ static bool portable_fits(const size_t *value, const struct clb_device *device, 
                 : stages * (mr + nr) * ku * element <= device->local_memory);
 }
 
-static struct clb_geometry portable_pack(const size_t *value, clb_operand_role role, size_t w,
-                                         size_t k)
+static struct clb_geometry portable_pack(const size_t *value, size_t panels, size_t k)
 {
-    size_t panels = clb_div_up(w, panel_width(value, role));
     size_t group = value[CLB_PARAM_PACK_WG];
     return (struct clb_geometry){.dimensions = 2,
                                  .global = {group * panels, clb_div_up(k, value[CLB_PARAM_KU])},
@@ -166,16 +158,17 @@ const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
 {
     static const struct clb_gemm_family families[CLB_FAMILIES] = {
         [CLB_FAMILY_PORTABLE] = {&clb_kernel_gemm_portable, portable_fits, portable_pack,
-                                 portable_gemm, NULL, false, false},
-        [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, NULL, true, true},
+                                 portable_gemm, NULL, false, false, false},
+        [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, NULL, true, true,
+                            true},
         [CLB_FAMILY_NV_DMMA] = {&clb_kernel_gemm_nv_dmma, dmma_fits, portable_pack, warps_gemm,
-                                NULL, false, false},
+                                NULL, false, false, false},
         [CLB_FAMILY_NV_BF16X6] = {&clb_kernel_gemm_nv_bf16x6, split_fits, portable_pack, split_gemm,
-                                  bf16x6_block, false, false},
+                                  bf16x6_block, false, false, false},
         [CLB_FAMILY_NV_FP16X3] = {&clb_kernel_gemm_nv_fp16x3, split_fits, portable_pack, split_gemm,
-                                  fp16x3_block, false, false},
+                                  fp16x3_block, false, false, false},
         [CLB_FAMILY_NV_BF16_SYNC] = {&clb_kernel_gemm_nv_bf16_sync, bf16_sync_fits, portable_pack,
-                                     warps_gemm, bf16_block, false, false},
+                                     warps_gemm, bf16_block, false, false, false},
     };
     return &families[family];
 }
@@ -195,16 +188,29 @@ static size_t parts(const struct clb_gemm_variant *variant)
     return clb_precision_parts(variant->precision);
 }
 
-/* The width of the real operand that stands for one of w elements: re and im of complex elements
- * are separate rows of A, and separate depths of B. */
-static size_t real_width(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w)
+/* The rows of a panel, or its columns, that an element takes. */
+static size_t each_width(const struct clb_gemm_variant *variant, clb_operand_role role)
 {
-    return role == CLB_OPERAND_A ? w * parts(variant) : w;
+    return role == CLB_OPERAND_A && !variant->family->packs_once ? parts(variant) : 1;
+}
+
+static size_t panel_width(const struct clb_gemm_variant *variant, clb_operand_role role)
+{
+    const size_t *value = variant->tuning.value;
+    return role == CLB_OPERAND_B         ? value[CLB_PARAM_NR]
+           : variant->family->packs_once ? value[CLB_PARAM_MR] / parts(variant)
+                                         : value[CLB_PARAM_MR];
+}
+
+/* The panels of w elements. */
+static size_t panels_of(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w)
+{
+    return clb_div_up(w * each_width(variant, role), panel_width(variant, role));
 }
 
 size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role)
 {
-    size_t width = panel_width(variant->tuning.value, role), each = real_width(variant, role, 1);
+    size_t width = panel_width(variant, role), each = each_width(variant, role);
     return width % each == 0 ? width / each : width;
 }
 
@@ -223,16 +229,14 @@ size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role 
 bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant)
 {
     return variant->family->has_skip &&
-           panel_width(variant->tuning.value, CLB_OPERAND_A) %
-                   (parts(variant) * panel_width(variant->tuning.value, CLB_OPERAND_B)) ==
-               0;
+           panel_width(variant, CLB_OPERAND_A) % panel_width(variant, CLB_OPERAND_B) == 0;
 }
 
 /* The size of one panel of depth k in kernel units, which are bytes or real elements. */
 static size_t panel_units(const struct clb_gemm_variant *variant, clb_operand_role role, size_t k)
 {
     const size_t *value = variant->tuning.value;
-    size_t width = panel_width(variant->tuning.value, role);
+    size_t width = panel_width(variant, role);
     size_t blocks = clb_div_up(k * parts(variant), value[CLB_PARAM_KU]);
     return variant->split ? blocks * variant->family->block_bytes(value, width)
                           : blocks * width * value[CLB_PARAM_KU];
@@ -242,21 +246,19 @@ size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role
                         size_t k)
 {
     size_t unit = variant->split ? 1 : clb_precision_real_size(variant->precision);
-    return clb_div_up(real_width(variant, role, w), panel_width(variant->tuning.value, role)) *
-           panel_units(variant, role, k) * unit;
+    return panels_of(variant, role, w) * panel_units(variant, role, k) * unit;
 }
 
 cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
                            size_t k)
 {
-    return real_width(variant, role, i0) / panel_width(variant->tuning.value, role) *
-           panel_units(variant, role, k);
+    return panels_of(variant, role, i0) * panel_units(variant, role, k);
 }
 
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
                                            clb_operand_role role, size_t w, size_t k)
 {
-    return variant->family->pack(variant->tuning.value, role, real_width(variant, role, w),
+    return variant->family->pack(variant->tuning.value, panels_of(variant, role, w),
                                  k * parts(variant));
 }
 

@@ -283,7 +283,7 @@ static const struct setting settings[] = {
      "32",
      large_sizes, 1, 0},
     {"cpu, odd parameters", "cpu",
-     "gemm.tile=min,gemm.mr=6,gemm.nr=3,gemm.mc=12,gemm.nc=9,gemm.ku=6,gemm.kc=6,gemm.pack_k=12,"
+     "gemm.tile=min,gemm.mr=12,gemm.nr=3,gemm.mc=24,gemm.nc=9,gemm.ku=6,gemm.kc=6,gemm.pack_k=12,"
      "gemm.tm=7,gemm.tn=5,gemm.slab=5",
      small_sizes, 2, 0},
     {"nv-dmma, minimal tiles, emulated", "nv-dmma", "gemm.tile=min,gemm.emulate=1", small_sizes, 3,

@@ -309,6 +309,25 @@ static void merges(void *seed)
     }
 }
 
+/* The elements that an operand of 64 x 64 takes when it is packed. */
+static void packed_sizes(void *unused)
+{
+    static const clb_precision precisions[] = {CLB_S, CLB_D, CLB_C, CLB_Z};
+    (void)unused;
+    for (int i = 0; i < 8; i++) {
+        struct clb_gemm_variant variant = {.precision = precisions[i / 2]};
+        variant.family = clb_gemm_family_get(i % 2 ? CLB_FAMILY_PORTABLE : CLB_FAMILY_CPU);
+        variant.tuning.value[CLB_PARAM_MR] = variant.tuning.value[CLB_PARAM_NR] = 16;
+        variant.tuning.value[CLB_PARAM_KU] = 4;
+        const size_t bytes = 64 * 64 * clb_precision_size(variant.precision);
+        const bool twice = i % 2 == 1 && clb_precision_parts(variant.precision) == 2;
+        expect(clb_packed_bytes(&variant, CLB_OPERAND_A, 64, 64) == (twice ? 2 : 1) * bytes,
+               "A of precision %d, family %d", i / 2, i % 2);
+        expect(clb_packed_bytes(&variant, CLB_OPERAND_B, 64, 64) == bytes,
+               "B of precision %d, family %d", i / 2, i % 2);
+    }
+}
+
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 struct run_setting {
@@ -472,6 +491,7 @@ int main(void)
     tap_child("plans in place", 60, plans_in_place, &seed);
     tap_child("plans for streaming", 60, plans_streamed, &seed);
     tap_child("merge", 60, merges, &seed);
+    tap_child("packed sizes", 60, packed_sizes, NULL);
     for (size_t i = 0; i < CLB_COUNT_OF(runs); i++) {
         runs[i].seed = random_bits(&seed);
         tap_child(runs[i].name, 120, direct_runs, &runs[i]);
