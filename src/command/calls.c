@@ -1,9 +1,10 @@
 /* Calls of BLAS libraries by name, timed. Each library is loaded in a child process, which finds it
- * as a call of the shim would. */
+ * as a call of the shim would, or opens the one that is named. */
 #include "measure.h"
 #include "base/symbols.h"
 #include "next/next.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,25 @@ double clb_call_flops(clb_routine routine, size_t n)
     double order = (double)n;
     return (clb_precision_parts(info->precision) == 2 ? 8 : 2) *
            clb_work_of(info->row, order, order, order);
+}
+
+struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
+{
+    const struct clb_routine_info *info = &clb_routines[routine];
+    const struct clb_call call = {
+        .routine = routine, .m = (int64_t)n, .n = (int64_t)n, .k = (int64_t)n, .nrhs = (int64_t)n};
+    struct clb_call_bytes bytes = {0};
+    for (const char *name = "ABC"; *name != '\0'; name++) {
+        struct clb_shape shape;
+        if (!clb_call_shape(&call, *name, &shape))
+            continue;
+        double size = (double)n * (double)n * (double)clb_precision_size(info->precision) /
+                      (shape.triangle ? 2 : 1);
+        /* With beta = 0 the result is not read. */
+        bytes.read += shape.written && strchr(info->signature, '+') != NULL ? 0 : size;
+        bytes.written += shape.written ? size : 0;
+    }
+    return bytes;
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
@@ -176,36 +196,38 @@ static json_t *time_size(const struct clb_target *target, const struct reporter 
     return row;
 }
 
-static void use_library(const char *library)
-{
-    struct clb_text list = {0};
-    const char *next = getenv("CLBLAS_SHIM_NEXT");
-    unsetenv("LD_PRELOAD");
-    unsetenv("CLBLAS_SHIM_TRACE");
-    setenv("CLBLAS_SHIM", "always", 0);
-    setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 0);
-    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-    if (library == NULL)
-        return;
-    clb_text_addf(&list, "%s%s%s", library, next != NULL && *next != '\0' ? ":" : "",
-                  next != NULL ? next : "");
-    if (!list.failed)
-        setenv("CLBLAS_SHIM_NEXT", list.data, 1);
-    clb_text_free(&list);
-}
-
-static json_t *time_sizes(clb_routine routine, const size_t *sizes, size_t count)
+/* The shim's own search refuses copies of the shim, so a library that is named is opened here.
+ * False: it can't be, or has no such routine. */
+static bool find_target(const char *library, clb_routine routine, struct clb_target *target)
 {
     struct clb_next_symbol *symbol = &clb_symbol_at(routine, 0)->next;
-    const struct clb_target *target = clb_next_try(symbol, __builtin_return_address(0));
+    const struct clb_target *next = clb_next_try(symbol, __builtin_return_address(0));
+    void *handle = library != NULL ? dlopen(library, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *address = handle != NULL ? dlsym(handle, symbol->name) : NULL,
+         *probe = handle != NULL ? dlsym(handle, symbol->probe) : NULL;
+    *target = (struct clb_target){.ilp64 = next != NULL && next->ilp64};
+    if (library == NULL && next != NULL)
+        target->function = next->function;
+    memcpy(&target->function, &address, library != NULL ? sizeof address : 0);
+    void (*function)(void);
+    memcpy(&function, &probe, sizeof function);
+    if (probe != NULL) /* the shim has none: its integers are the next library's */
+        target->ilp64 = clb_next_probe_ilp64(function, symbol->probe, CLB_ABI_FORTRAN);
+    return target->function != NULL;
+}
+
+static json_t *time_sizes(const char *library, clb_routine routine, const size_t *sizes,
+                          size_t count)
+{
+    struct clb_target target;
     struct reporter reporter = {0};
     json_t *rows = json_array();
-    if (target == NULL)
+    if (!find_target(library, routine, &target))
         return rows;
-    memcpy(&reporter.function, &target->function, sizeof reporter.function);
+    memcpy(&reporter.function, &target.function, sizeof reporter.function);
     clb_objects_visit(find_reporter, &reporter);
     for (size_t i = 0; i < count; i++) {
-        json_t *row = time_size(target, &reporter, routine, sizes[i]);
+        json_t *row = time_size(&target, &reporter, routine, sizes[i]);
         if (row != NULL)
             json_array_append_new(rows, row);
     }
@@ -224,8 +246,12 @@ struct calls {
 static json_t *answer_calls(void *argument)
 {
     const struct calls *calls = argument;
-    use_library(calls->library);
-    return time_sizes(calls->routine, calls->sizes, calls->count);
+    unsetenv("LD_PRELOAD");
+    unsetenv("CLBLAS_SHIM_TRACE");
+    setenv("CLBLAS_SHIM", "always", 0);
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 0);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    return time_sizes(calls->library, calls->routine, calls->sizes, calls->count);
 }
 
 json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *sizes, size_t count)

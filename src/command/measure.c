@@ -203,3 +203,76 @@ void clb_measure_product_close(struct clb_measure_product *product)
     clb_buffer_put(product->measure->runtime, product->packed[1]);
     clb_buffer_put(product->measure->runtime, product->flag);
 }
+
+/* Any operands will do. */
+double clb_measure_product_rate(struct clb_measure *measure, size_t n)
+{
+    struct clb_measure_product product;
+    struct clb_buffer *operand[3] = {NULL};
+    size_t bytes = n * n * clb_precision_size(measure->precision);
+    void *zeros = calloc(1, bytes);
+    clb_status status = clb_measure_product_open(&product, measure, n);
+    for (int i = 0; i < 3 && status == CLB_OK; i++) {
+        status = zeros == NULL
+                     ? CLB_ERR_NOMEM
+                     : clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, bytes, &operand[i]);
+        if (status == CLB_OK)
+            status =
+                clb_queue_write_now(measure->queue_set->queue, operand[i]->mem, 0, bytes, zeros);
+    }
+    double seconds = NAN;
+    if (status == CLB_OK) {
+        product.a = operand[0]->mem;
+        product.b = operand[1]->mem;
+        product.c = operand[2]->mem;
+        seconds = clb_measure_seconds(clb_measure_product_run, &product, true);
+    }
+    clb_measure_product_close(&product);
+    for (int i = 0; i < 3; i++)
+        clb_buffer_put(measure->runtime, operand[i]);
+    free(zeros);
+    double parts = clb_precision_parts(measure->precision) == 2 ? 4 : 1;
+    if (!isfinite(seconds))
+        clb_fail(0, "the device's product can't be measured");
+    return isfinite(seconds) ? 2 * parts * (double)n * (double)n * (double)n / seconds : 0;
+}
+
+/* ---- the link -------------------------------------------------------------------------------- */
+
+#define LINK_BYTES ((size_t)1 << 26)
+
+struct transfer {
+    struct clb_queue *queue;
+    struct clb_buffer *device, *host;
+    bool down;
+};
+
+static clb_status run_transfer(void *argument)
+{
+    const struct transfer *t = argument;
+    return t->down ? clb_queue_read_now(t->queue, t->device->mem, 0, LINK_BYTES, t->host->host)
+                   : clb_queue_write_now(t->queue, t->device->mem, 0, LINK_BYTES, t->host->host);
+}
+
+bool clb_measure_link(struct clb_measure *measure, struct clb_link *link)
+{
+    struct transfer transfer = {.queue = measure->queue_set->queue};
+    *link = (struct clb_link){INFINITY, INFINITY};
+    if (measure->runtime->device.unified)
+        return true;
+    clb_status status =
+        clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, LINK_BYTES, &transfer.device);
+    if (status == CLB_OK)
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, LINK_BYTES, &transfer.host);
+    double up = status == CLB_OK ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
+    transfer.down = true;
+    double down = isfinite(up) ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
+    clb_buffer_put(measure->runtime, transfer.device);
+    clb_buffer_put(measure->runtime, transfer.host);
+    if (!isfinite(down)) {
+        clb_fail(0, "the link can't be measured");
+        return false;
+    }
+    *link = (struct clb_link){(double)LINK_BYTES / up, (double)LINK_BYTES / down};
+    return true;
+}

@@ -40,6 +40,13 @@ struct clb_kernel_launch {
 clb_status clb_measure_launch(struct clb_measure *measure,
                               const struct clb_kernel_launch *launch) CLB_MUST_CHECK;
 
+/* Bytes per second from pinned memory to the device's and back; infinite where the device uses the
+ * host's memory. False after a message. */
+struct clb_link {
+    double up, down;
+};
+bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
+
 /* Operations per second of fused multiply-adds in registers; 0 after a message. */
 double clb_measure_peak(struct clb_measure *measure);
 
@@ -52,6 +59,7 @@ struct clb_measure_product {
     cl_mem a, b, c;
     struct clb_buffer *packed[2], *flag;
 };
+double clb_measure_product_rate(struct clb_measure *measure, size_t n); /* 0 after a message */
 clb_status clb_measure_product_open(struct clb_measure_product *product,
                                     struct clb_measure *measure, size_t n) CLB_MUST_CHECK;
 clb_status clb_measure_product_run(void *product) CLB_MUST_CHECK;
@@ -62,6 +70,12 @@ void clb_measure_product_close(struct clb_measure_product *product);
 /* Real operations that a call with matrices of order n does. */
 double clb_call_flops(clb_routine routine, size_t n);
 
+/* Bytes that a call reads and writes. */
+struct clb_call_bytes {
+    double read, written;
+};
+struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n);
+
 /* Time calls with matrices of some orders in a child process. `library` is a path, or NULL: the
  * next BLAS as the shim finds it; the shim's own calls are sent to its device unless CLBLAS_SHIM
  * says otherwise. An array of {n, seconds, device}: the median, and whether the shim's device
@@ -70,5 +84,10 @@ json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *s
 
 /* The routine of this name, with or without an underscore; CLB_ROUTINES: none. */
 clb_routine clb_find_routine(const char *name);
+
+/* ---- bench_plot.c ---------------------------------------------------------------------------- */
+
+/* Draw the rows of clblas-shim bench in a file. False after a message. */
+bool clb_bench_plot(const json_t *bench, const char *file);
 
 #endif

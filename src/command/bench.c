@@ -1,0 +1,320 @@
+/* clblas-shim bench: whole calls with the shim and without, and what bounds them. */
+#include "measure.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_SIZES    32
+#define MOST_ROUTINES 32
+#define LARGEST       65536
+#define RATE_ON_CPU   1024 /* the order at which the device's kernels are measured */
+#define RATE_ON_GPU   4096
+
+struct bench {
+    const char *other; /* the third library, NULL: none */
+    const char *plot;
+    clb_routine routines[MOST_ROUTINES];
+    size_t sizes[MOST_SIZES], routine_count, size_count;
+    bool json, csv;
+};
+
+/* ---- what bounds calls ----------------------------------------------------------------------- */
+
+/* In a child: the libraries that are timed start OpenCL in children, too, and no child may inherit
+ * it. {device, driver, up, down, compute: by precision}; `up` and `down` are 0 without a link. */
+static json_t *measure_bounds(void *argument)
+{
+    const struct bench *bench = argument;
+    json_t *result = json_pack("{s:{}}", "compute"), *compute = json_object_get(result, "compute");
+    for (size_t i = 0; i < bench->routine_count; i++) {
+        clb_precision precision = clb_routines[bench->routines[i]].precision;
+        char letter[] = {"sdcz"[precision], '\0'};
+        struct clb_measure measure;
+        struct clb_link link;
+        if (json_object_get(compute, letter) != NULL)
+            continue;
+        if (!clb_measure_start(&measure, precision) || !clb_measure_link(&measure, &link))
+            return json_object();
+        const struct clb_device *device = &measure.runtime->device;
+        double rate = clb_measure_product_rate(
+            &measure, device->type == CL_DEVICE_TYPE_CPU ? RATE_ON_CPU : RATE_ON_GPU);
+        if (rate <= 0)
+            return json_object();
+        json_object_set_new(compute, letter, json_real(rate));
+        json_object_set_new(result, "up", json_real(isfinite(link.up) ? link.up : 0));
+        json_object_set_new(result, "down", json_real(isfinite(link.down) ? link.down : 0));
+        json_object_set_new(result, "device", json_string(device->name));
+        json_object_set_new(result, "driver", json_string(device->driver));
+        clb_measure_end(&measure);
+    }
+    return result;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* Milliseconds that the link and the device's kernels need at least. */
+static json_t *find_bound(const json_t *bounds, clb_routine routine, size_t n)
+{
+    const struct clb_call_bytes bytes = clb_call_traffic(routine, n);
+    char letter[] = {"sdcz"[clb_routines[routine].precision], '\0'};
+    double up = number_of(bounds, "up"), down = number_of(bounds, "down"), link = 0;
+    if (up > 0 && down > 0)
+        link = fmax(bytes.read / up, bytes.written / down);
+    double compute =
+        clb_call_flops(routine, n) / number_of(json_object_get(bounds, "compute"), letter);
+    return json_pack("{s:f,s:f,s:f}", "ms", 1e3 * fmax(link, compute), "link_ms", 1e3 * link,
+                     "compute_ms", 1e3 * compute);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void add_library(json_t *rows, const char *name, const char *library, clb_routine routine,
+                        const struct bench *bench)
+{
+    json_t *timed = clb_time_calls(library, routine, bench->sizes, bench->size_count), *time;
+    size_t i;
+    if (timed == NULL)
+        clb_fail(0, "%s of %s: it ended the process", clb_routines[routine].name, name);
+    json_array_foreach(timed, i, time)
+    {
+        double seconds = number_of(time, "seconds");
+        size_t n = (size_t)number_of(time, "n");
+        for (size_t k = 0; k < json_array_size(rows); k++) {
+            json_t *row = json_array_get(rows, k);
+            if ((size_t)number_of(row, "n") != n)
+                continue;
+            json_t *cell = json_pack("{s:f,s:f}", "ms", 1e3 * seconds, "gflops",
+                                     1e-9 * clb_call_flops(routine, n) / seconds);
+            if (strcmp(name, "shim") == 0)
+                json_object_set(cell, "device", json_object_get(time, "device"));
+            json_object_set_new(row, name, cell);
+        }
+    }
+    json_decref(timed);
+}
+
+/* The rows of one routine; false when the shim has not computed one. The next BLAS may lack it. */
+static bool measure_routine(json_t *all, const struct bench *bench, clb_routine routine,
+                            const json_t *bounds, const char *shim)
+{
+    json_t *rows = json_array();
+    bool complete = true;
+    for (size_t i = 0; i < bench->size_count; i++)
+        json_array_append_new(rows,
+                              json_pack("{s:s,s:I,s:o}", "routine", clb_routines[routine].name, "n",
+                                        (json_int_t)bench->sizes[i], "bound",
+                                        find_bound(bounds, routine, bench->sizes[i])));
+    add_library(rows, "shim", shim, routine, bench);
+    add_library(rows, "next", NULL, routine, bench);
+    if (bench->other != NULL)
+        add_library(rows, "other", bench->other, routine, bench);
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        complete = complete && json_object_get(json_array_get(rows, i), "shim") != NULL;
+    json_array_extend(all, rows);
+    json_decref(rows);
+    return complete;
+}
+
+/* The least order from which on the shim is faster at all that were measured; 0: none. */
+static json_int_t find_crossover(const json_t *rows, const char *routine)
+{
+    json_int_t from = 0;
+    for (size_t i = json_array_size(rows); i-- > 0;) {
+        const json_t *row = json_array_get(rows, i);
+        if (strcmp(json_string_value(json_object_get(row, "routine")), routine) != 0)
+            continue;
+        double shim = number_of(json_object_get(row, "shim"), "ms"),
+               next = number_of(json_object_get(row, "next"), "ms");
+        if (!(shim > 0 && next > 0 && shim < next))
+            break;
+        from = json_integer_value(json_object_get(row, "n"));
+    }
+    return from;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_cell(const json_t *row, const char *name, const char *format, const char *none)
+{
+    const json_t *cell = json_object_get(row, name);
+    if (cell == NULL)
+        printf("%s", none);
+    else
+        printf(format, number_of(cell, "ms"), number_of(cell, "gflops"));
+}
+
+static void print_csv(const json_t *bench)
+{
+    const json_t *rows = json_object_get(bench, "rows");
+    printf("routine,n,shim_ms,shim_gflops,next_ms,next_gflops,other_ms,other_gflops,bound_ms,"
+           "link_ms,compute_ms,device\n");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
+                     *shim = json_object_get(row, "shim");
+        printf("%s,%.0f,", json_string_value(json_object_get(row, "routine")), number_of(row, "n"));
+        print_cell(row, "shim", "%.6g,%.6g,", ",,");
+        print_cell(row, "next", "%.6g,%.6g,", ",,");
+        print_cell(row, "other", "%.6g,%.6g,", ",,");
+        printf("%.6g,%.6g,%.6g,%d\n", number_of(bound, "ms"), number_of(bound, "link_ms"),
+               number_of(bound, "compute_ms"), json_is_true(json_object_get(shim, "device")));
+    }
+}
+
+static void print_table(const struct bench *bench, const json_t *result)
+{
+    const json_t *rows = json_object_get(result, "rows");
+    printf("device %s, driver %s\n", json_string_value(json_object_get(result, "device")),
+           json_string_value(json_object_get(result, "driver")));
+    printf("%s%-8s %6s %12s %9s %12s %9s%s %12s %-8s %7s%s\n", clb_style(stdout, CLB_BOLD),
+           "routine", "n", "shim ms", "GFLOP/s", "next ms", "GFLOP/s",
+           bench->other != NULL ? "     other ms   GFLOP/s" : "", "bound ms", "of", "faster",
+           clb_style(stdout, CLB_PLAIN));
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
+                     *shim = json_object_get(row, "shim");
+        double ours = number_of(shim, "ms"), theirs = number_of(json_object_get(row, "next"), "ms");
+        printf("%-8s %6.0f ", json_string_value(json_object_get(row, "routine")),
+               number_of(row, "n"));
+        print_cell(row, "shim", "%12.3f %9.2f ", "           -         - ");
+        print_cell(row, "next", "%12.3f %9.2f", "           -         -");
+        if (bench->other != NULL)
+            print_cell(row, "other", " %12.3f %9.2f", "            -         -");
+        printf(" %12.3f %-8s", number_of(bound, "ms"),
+               number_of(bound, "link_ms") > number_of(bound, "compute_ms") ? "link" : "compute");
+        if (ours > 0 && theirs > 0)
+            printf(" %6.2fx", theirs / ours);
+        printf("%s\n",
+               json_is_true(json_object_get(shim, "device")) ? "" : "  (not on the device)");
+    }
+    const char *routine;
+    json_t *order;
+    json_object_foreach(json_object_get(result, "crossover"), routine, order)
+    {
+        if (json_integer_value(order) > 0)
+            printf("%s: the shim is faster from n = %lld on\n", routine,
+                   (long long)json_integer_value(order));
+        else
+            printf("%s: the shim is not faster at the largest order\n", routine);
+    }
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static bool parse_sizes(struct bench *bench, const char *text)
+{
+    bench->size_count = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        unsigned long n = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
+        size_t last = bench->size_count > 0 ? bench->sizes[bench->size_count - 1] : 0;
+        if (n <= last || n > LARGEST || bench->size_count == MOST_SIZES ||
+            (*end != ',' && *end != '\0'))
+            return false;
+        bench->sizes[bench->size_count++] = n;
+        at = end;
+        if (*at == '\0')
+            return true;
+    }
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+    size_t length = strlen(text), size = strlen(ending);
+    return length > size && strcmp(text + length - size, ending) == 0;
+}
+
+static int run_bench(const struct bench *bench)
+{
+    const char *shim = clb_find_library();
+    if (shim == NULL)
+        return CLB_EXIT_FAILED;
+    json_t *result = clb_ask_child(measure_bounds, (void *)(uintptr_t)bench);
+    if (json_object_size(result) == 0)
+        return result != NULL
+                   ? CLB_EXIT_FAILED
+                   : clb_fail(CLB_EXIT_FAILED, "the driver ended the process that measures");
+    json_t *rows = json_array(), *crossover = json_object();
+    bool complete = true;
+    for (size_t i = 0; i < bench->routine_count; i++) {
+        const char *name = clb_routines[bench->routines[i]].name;
+        if (isatty(STDERR_FILENO))
+            fprintf(stderr, "\r%-40s\r%s ...", "", name);
+        complete = measure_routine(rows, bench, bench->routines[i], result, shim) && complete;
+        json_object_set_new(crossover, name, json_integer(find_crossover(rows, name)));
+    }
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%-40s\r", "");
+    json_object_set_new(result, "rows", rows);
+    json_object_set_new(result, "crossover", crossover);
+    if (bench->json) {
+        json_dumpf(result, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else if (bench->csv) {
+        print_csv(result);
+    } else {
+        print_table(bench, result);
+    }
+    bool drawn = bench->plot == NULL || clb_bench_plot(result, bench->plot);
+    json_decref(result);
+    if (!complete)
+        clb_fail(
+            0, "some calls can't be measured: the library has no such routine, or memory is short");
+    return complete && drawn ? EXIT_SUCCESS : CLB_EXIT_FAILED;
+}
+
+int clb_command_bench(int argc, char **argv)
+{
+    struct bench bench = {.routines = {CLB_ROUTINE_dgemm, CLB_ROUTINE_dgetrf}, .routine_count = 2};
+    const char *sizes = "256,512,1024,2048";
+    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
+        switch (letter) {
+        case 's':
+            sizes = optarg;
+            break;
+        case 'l':
+            bench.other = optarg;
+            break;
+        case 'o':
+            bench.plot = optarg;
+            break;
+        case 'd':
+            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
+            break;
+        case 'c':
+            bench.csv = true;
+            break;
+        default:
+            bench.json = true;
+        }
+    }
+    if (!parse_sizes(&bench, sizes))
+        return clb_fail(CLB_EXIT_USAGE, "%s is no list of ascending orders", sizes);
+    if (bench.plot != NULL && !ends_with(bench.plot, ".svg") && !ends_with(bench.plot, ".png"))
+        return clb_fail(CLB_EXIT_USAGE, "%s ends neither in .svg nor in .png", bench.plot);
+    if (bench.other != NULL && access(bench.other, R_OK) != 0)
+        return clb_fail(CLB_EXIT_FAILED, "%s: %s", bench.other, strerror(errno));
+    if (argc - optind > MOST_ROUTINES)
+        return clb_fail(CLB_EXIT_USAGE, "more than %d routines", MOST_ROUTINES);
+    if (optind < argc)
+        bench.routine_count = 0;
+    for (int i = optind; i < argc; i++) {
+        clb_routine routine = clb_find_routine(argv[i]);
+        if (routine == CLB_ROUTINES)
+            return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
+        bench.routines[bench.routine_count++] = routine;
+    }
+    json_t *list = clb_devices_list();
+    const char *problem = json_string_value(json_object_get(list, "problem"));
+    int status = list == NULL      ? CLB_EXIT_FAILED
+                 : problem != NULL ? clb_fail(CLB_EXIT_FAILED, "%s", problem)
+                                   : EXIT_SUCCESS;
+    json_decref(list);
+    return status == EXIT_SUCCESS ? run_bench(&bench) : status;
+}
