@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes what is installed for the command from commands.def, config.def and docs/report.md:
 #
-#   documents.sh command-manual | library-manual | bash-completion
+#   documents.sh command-manual | library-manual | bash-completion | zsh-completion
 #
 # Environment: srcdir CC VERSION.
 set -eu
@@ -117,6 +117,13 @@ has compiled kernels, and what has become of their checks.
 END
 }
 
+list_routines()
+{
+    expand_table '#define NAME(name, ...) @ #name "\t"
+#define CLB_ROUTINE(stem, letters, ...) CLB_NAMES_##letters(NAME, stem)
+#include "blas/names.h"' "$srcdir/src/blas/routines.def" | tr -d '\t' | tr '\n' ' '
+}
+
 # Where a command takes a program the words behind it are completed as that program's.
 print_completion()
 {
@@ -128,9 +135,7 @@ print_completion()
     for name in $names; do
         printf '    *:%s:-*) words="%s--help" ;;\n' "$name" "$(list_options "$name" | awk -F '\t' '{ printf "--%s ", $3 }')"
     done
-    printf '    *:warm:*) words="%s" ;;\n' "$(expand_table '#define NAME(name, ...) @ #name "\t"
-#define CLB_ROUTINE(stem, letters, ...) CLB_NAMES_##letters(NAME, stem)
-#include "blas/names.h"' "$srcdir/src/blas/routines.def" | tr -d '\t' | tr '\n' ' ')"
+    printf '    *:warm:* | *:bench:*) words="%s" ;;\n    *:ladder:*) words="gemm lu" ;;\n' "$(list_routines)"
     cat <<'END'
     *:run:* | *:doctor:*)
         while [ $at -lt $COMP_CWORD ]; do
@@ -155,9 +160,36 @@ complete -o default -F _clblas_shim clblas-shim
 END
 }
 
+# Descriptions as zsh's _arguments has them: no bracket or colon ends them early, no quote the word.
+print_zsh_completion()
+{
+    printf '#compdef clblas-shim\n# zsh completion of clblas-shim. Made by src/command/documents.sh; do not edit.\n'
+    printf '_clblas-shim()\n{\n    local -a commands=(\n'
+    list_commands | sed "s/'/'\\\\''/g" | awk -F '\t' "{ printf \"        '%s:%s'\\n\", \$1, \$3 }"
+    printf '    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n        return\n    fi\n'
+    printf '    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $command in\n'
+    for name in $(list_commands | cut -f 1); do
+        printf "    %s) _arguments -S -A '-*'" "$name"
+        list_options "$name" | sed -e 's/[]:[]/\\&/g' -e "s/'/'\\\\''/g" | awk -F '\t' '{
+            action = $4 ~ /FILE/ ? "_files" : " "
+            printf " \\\n        '"'(-%s --%s)'{-%s%s,--%s%s}'[%s]%s'"'", $2, $3, $2, $4 == "" ? "" : "+", $3,
+                $4 == "" ? "" : "=", $5, $4 == "" ? "" : ":" $4 ":" action }'
+        case $name in
+        run | doctor) words='*::program:_normal' ;;
+        warm | bench) words="*:routine:($(list_routines))" ;;
+        ladder) words='1:ladder:(gemm lu)' ;;
+        report) words='*:report:_files' ;;
+        *) words= ;;
+        esac
+        printf ' \\\n        %s%s ;;\n' "'(-h --help)'{-h,--help}'[print help]'" "${words:+ '$words'}"
+    done
+    printf '    esac\n}\n[ "${funcstack[1]}" != _clblas-shim ] || _clblas-shim "$@"\n'
+}
+
 case ${1-} in
 command-manual) print_command_manual ;;
 library-manual) print_library_manual ;;
 bash-completion) print_completion ;;
+zsh-completion) print_zsh_completion ;;
 *) exit 2 ;;
 esac
