@@ -17,7 +17,7 @@
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WARP_M) * (CLB_NR/CLB_WARP_N),
- *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
+ *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR) * parts
  *
  * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  */
@@ -145,26 +145,26 @@ static inline void multiply_panels(global const uchar *pa, global const uchar *p
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
                               global const uchar *pa, ulong pa_off, global const uchar *pb,
                               ulong pb_off, global float *c, ulong c_off,
-                              ulong ldc CLB_LAUNCH_PARAMETERS)
+                              ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
     local uchar la[CLB_STAGES * CLB_BYTES_A] __attribute__((aligned(128)));
     local uchar lb[CLB_STAGES * CLB_BYTES_B] __attribute__((aligned(128)));
     CLB_EXCHANGE(uint, 6);
-    uint2 tile = tile_of_group(m, n);
-    uint steps = (k - 1) / CLB_KU + 1;
+    struct share share = share_of_group(m, n, k, part, part_stride);
+    uint2 tile = share.tile;
     uint lane = get_local_id(0) % 32;
     uint row = get_local_id(0) / 32 % (CLB_MR / CLB_WARP_M) * CLB_WARP_M;
     uint col = get_local_id(0) / 32 / (CLB_MR / CLB_WARP_M) * CLB_WARP_N;
     float sum[CLB_ACC];
 
-    pa += pa_off + (ulong)tile.x * steps * CLB_BYTES_A;
-    pb += pb_off + (ulong)tile.y * steps * CLB_BYTES_B;
-    c += c_off;
+    pa += pa_off + ((ulong)tile.x * share.total + share.first) * CLB_BYTES_A;
+    pb += pb_off + ((ulong)tile.y * share.total + share.first) * CLB_BYTES_B;
+    c += c_off + share.c_offset;
     if (beta != 0.0f)
         prefetch_tile(c, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
-    multiply_panels(pa, pb, steps, la, lb, row * CLB_ROW + lane * 16, col * CLB_ROW + lane * 16,
-                    sum, exchange);
+    multiply_panels(pa, pb, share.steps, la, lb, row * CLB_ROW + lane * 16,
+                    col * CLB_ROW + lane * 16, sum, exchange);
     store_tile(sum, m, n, alpha, beta, c, ldc, tile.x * CLB_MR + row + lane / 4,
                tile.y * CLB_NR + col + lane % 4 * 2);
 }

@@ -19,7 +19,7 @@
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local CLB_WG = 32 * (CLB_MR/CLB_WARP_M) * (CLB_NR/CLB_WARP_N),
- *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
+ *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR) * parts
  *
  * With CLB_COMPLEX the packing kernels read complex operands: see operand.h.
  */
@@ -328,15 +328,15 @@ static inline void multiply_panels(global const double *pa, global const double 
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
                               global const double *pa, ulong pa_off, global const double *pb,
                               ulong pb_off, global double *c, ulong c_off,
-                              ulong ldc CLB_LAUNCH_PARAMETERS)
+                              ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
     local double la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
     local double lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
     local ulong barriers[2 * CLB_STAGES];
     CLB_EXCHANGE(double, 2);
-    uint2 tile = tile_of_group(m, n);
-    uint steps = (k - 1) / CLB_KU + 1;
+    struct share share = share_of_group(m, n, k, part, part_stride);
+    uint2 tile = share.tile;
     uint lane = get_local_id(0) % 32;
     uint wm = get_local_id(0) / 32 % CLB_WARPS_M;
     uint wn = get_local_id(0) / 32 / CLB_WARPS_M;
@@ -345,17 +345,267 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, double alpha, double beta,
 #pragma unroll
     for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++)
         acc[e / (CLB_FN * 4)][e / 4 % CLB_FN][e % 4] = 0.0;
-    pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
-    pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
+    pa += pa_off + ((ulong)tile.x * share.total + share.first) * (CLB_MR * CLB_KU);
+    pb += pb_off + ((ulong)tile.y * share.total + share.first) * (CLB_NR * CLB_KU);
+    c += c_off + share.c_offset;
     if (beta == CLB_IN_ORDER) {
-        load_tile(acc, m, n, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WARP_M + lane / 4,
+        load_tile(acc, m, n, c, ldc, tile.x * CLB_MR + wm * CLB_WARP_M + lane / 4,
                   tile.y * CLB_NR + wn * CLB_WARP_N + lane % 4 * 2);
         beta = 0.0;
     }
     if (beta != 0.0)
-        prefetch_tile(c + c_off, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
-    multiply_panels(pa, pb, steps, la, lb, wm * (CLB_FM * 128) + lane, wn * (CLB_FN * 64) + lane,
-                    barriers, acc, exchange);
-    store_tile(acc, m, n, alpha, beta, c + c_off, ldc, tile.x * CLB_MR + wm * CLB_WARP_M + lane / 4,
+        prefetch_tile(c, ldc, m, n, tile.x * CLB_MR, tile.y * CLB_NR);
+    multiply_panels(pa, pb, share.steps, la, lb, wm * (CLB_FM * 128) + lane,
+                    wn * (CLB_FN * 64) + lane, barriers, acc, exchange);
+    store_tile(acc, m, n, alpha, beta, c, ldc, tile.x * CLB_MR + wm * CLB_WARP_M + lane / 4,
                tile.y * CLB_NR + wn * CLB_WARP_N + lane % 4 * 2);
 }
+
+#if CLB_RAW
+
+/*
+ * clb_gemm_nn, _nt, _tn and _tt, for double precision: C = alpha*A*B + beta*C with A and B as BLAS
+ * has them, in place of packing where an element is multiplied with few others. Same launch, same
+ * sums, same bits as clb_gemm. A is `n` when its rows are contiguous, B when its depths are.
+ *
+ * In local memory element (i, p) of an operand is at i + p*(W + 4), or at p + i*(CLB_KU + 4) where
+ * depths are contiguous: so copies are conflict-free, and so are the reads of a half-warp, whose
+ * lanes have 4 rows and 4 depths.
+ */
+#if CLB_COMPLEX
+#error "complex operands are packed"
+#endif
+
+#define CLB_RAW_PITCH(width, turned) ((turned) ? CLB_KU + 4 : (width) + 4)
+#define CLB_RAW_SIZE(width, turned)  (CLB_RAW_PITCH(width, turned) * ((turned) ? (width) : CLB_KU))
+
+/* The depths of one step of a tile's operand: rows below w and depths below k exist. `pairs`: all
+ * columns begin at multiples of 16 bytes. */
+CLB_INLINE void fetch_raw(global const double *from, ulong ld, uint width, bool turned, bool pairs,
+                          uint w, uint k, local double *to)
+{
+    const uint pitch = CLB_RAW_PITCH(width, turned);
+    const uint line = turned ? CLB_KU : width; /* what is contiguous of a tile */
+    const uint along = turned ? k : w, across = turned ? w : k;
+
+    if (pairs) {
+#pragma unroll
+        for (uint e0 = 0; e0 < width * CLB_KU / 2; e0 += CLB_WG) {
+            uint e = (e0 + get_local_id(0)) * 2;
+            uint x = e % line, y = e / line;
+
+            if (e0 + CLB_WG <= width * CLB_KU / 2 || e < width * CLB_KU)
+                copy_pair(to + x + y * pitch, from + x + y * ld,
+                          y < across && x < along ? min(along - x, 2u) : 0);
+        }
+    } else {
+#pragma unroll
+        for (uint e0 = 0; e0 < width * CLB_KU; e0 += CLB_WG) {
+            uint e = e0 + get_local_id(0);
+            uint x = e % line, y = e / line;
+
+            if (e0 + CLB_WG <= width * CLB_KU || e < width * CLB_KU)
+                copy_number(to + x + y * pitch, from + x + y * ld, y < across && x < along);
+        }
+    }
+}
+
+CLB_INLINE bool in_pairs(global const double *x, ulong ld)
+{
+    return ((ulong)x & 15) == 0 && (ld & 1) == 0;
+}
+
+CLB_INLINE void multiply_raw(local const double *la, local const double *lb, bool a_turned,
+                             bool b_turned, double acc[CLB_FM][CLB_FN][4], local double *exchange)
+{
+    const uint ai = a_turned ? CLB_KU + 4 : 1, ap = a_turned ? 1 : CLB_MR + 4;
+    const uint bi = b_turned ? CLB_KU + 4 : 1, bp = b_turned ? 1 : CLB_NR + 4;
+
+#pragma unroll
+    for (uint d = 0; d < CLB_KU; d += 16) {
+        double b[CLB_FN][4];
+
+#pragma unroll
+        for (uint e = 0; e < CLB_FN * 4; e++)
+            b[e / 4][e % 4] = lb[e / 4 * 8 * bi + (d + e % 4 * 4) * bp];
+#pragma unroll
+        for (uint i = 0; i < CLB_FM; i++) {
+            double a[8];
+
+#pragma unroll
+            for (uint e = 0; e < 8; e++)
+                a[e] = la[(i * 16 + e % 2 * 8) * ai + (d + e / 2 * 4) * ap];
+            multiply_row(a, b, acc[i], exchange);
+        }
+    }
+}
+
+/* What a work-group reads: both operands from its tile's first element and its part's first depth
+ * on, `steps` of them, up to rows w_a, w_b and depth k. */
+struct raw_operands {
+    global const double *a, *b;
+    ulong lda, ldb;
+    bool a_turned, b_turned, a_pairs, b_pairs;
+    uint w_a, w_b, k, steps;
+};
+
+CLB_INLINE void fetch_raw_step(const struct raw_operands *x, uint step, local double *la,
+                               local double *lb)
+{
+    const uint p = step * CLB_KU;
+
+    fetch_raw(x->a + (x->a_turned ? p : p * x->lda), x->lda, CLB_MR, x->a_turned, x->a_pairs,
+              x->w_a, x->k - p, la);
+    fetch_raw(x->b + (x->b_turned ? p : p * x->ldb), x->ldb, CLB_NR, x->b_turned, x->b_pairs,
+              x->w_b, x->k - p, lb);
+}
+
+#if CLB_COPY == 1
+
+/* As multiply_panels: barriers per stage, of which `full` counts the work-items whose copies have
+ * arrived. */
+CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *la,
+                                    local double *lb, uint from_a, uint from_b,
+                                    local ulong *barriers, double acc[CLB_FM][CLB_FN][4],
+                                    local double *exchange)
+{
+    const uint size_a = CLB_RAW_SIZE(CLB_MR, x->a_turned);
+    const uint size_b = CLB_RAW_SIZE(CLB_NR, x->b_turned);
+    uint full = (uint)barriers;
+    uint empty = full + 8 * CLB_STAGES;
+    uint stage = 0;
+    uint parity = 0;
+
+    if (get_local_id(0) == 0) {
+        for (uint i = 0; i < CLB_STAGES; i++) {
+            init_barrier(full + 8 * i, CLB_WG);
+            init_barrier(empty + 8 * i, CLB_WARPS);
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = 0; i < CLB_STAGES - CLB_LAG && i < x->steps; i++) {
+        fetch_raw_step(x, i, la + i * size_a, lb + i * size_b);
+        arrive_copied(full + 8 * i);
+    }
+    for (uint s = 0; s < x->steps; s++) {
+        uint next = s + CLB_STAGES - CLB_LAG;
+
+        if (next < x->steps) {
+            uint wraps = stage >= CLB_LAG;
+            uint refill = wraps ? stage - CLB_LAG : stage + CLB_STAGES - CLB_LAG;
+
+            if (s >= CLB_LAG)
+                wait_barrier(empty + 8 * refill, wraps ? parity : parity ^ 1);
+            fetch_raw_step(x, next, la + refill * size_a, lb + refill * size_b);
+            arrive_copied(full + 8 * refill);
+        }
+        wait_barrier(full + 8 * stage, parity);
+        multiply_raw(la + stage * size_a + from_a, lb + stage * size_b + from_b, x->a_turned,
+                     x->b_turned, acc, exchange);
+        release_stage(empty + 8 * stage);
+        if (++stage == CLB_STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+}
+
+#else
+
+CLB_INLINE void multiply_raw_panels(const struct raw_operands *x, local double *la,
+                                    local double *lb, uint from_a, uint from_b,
+                                    local ulong *barriers, double acc[CLB_FM][CLB_FN][4],
+                                    local double *exchange)
+{
+    const uint size_a = CLB_RAW_SIZE(CLB_MR, x->a_turned);
+    const uint size_b = CLB_RAW_SIZE(CLB_NR, x->b_turned);
+    uint stage = 0, next = 0;
+
+    for (uint s = 0; s < x->steps + CLB_STAGES - 1; s++) {
+        if (s >= CLB_STAGES - 1) {
+            wait_step();
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (s < x->steps)
+            fetch_raw_step(x, s, la + next * size_a, lb + next * size_b);
+        end_step();
+        next = next + 1 == CLB_STAGES ? 0 : next + 1;
+        if (s >= CLB_STAGES - 1) {
+            multiply_raw(la + stage * size_a + from_a, lb + stage * size_b + from_b, x->a_turned,
+                         x->b_turned, acc, exchange);
+            stage = stage + 1 == CLB_STAGES ? 0 : stage + 1;
+        }
+    }
+}
+
+#endif
+
+/* la, lb: CLB_STAGES stages of each operand. */
+CLB_INLINE void raw_product(uint m, uint n, uint k, double alpha, double beta,
+                            global const double *a, ulong lda, global const double *b, ulong ldb,
+                            global double *c, ulong ldc, uint part, ulong part_stride,
+                            bool a_turned, bool b_turned, local double *la, local double *lb,
+                            local ulong *barriers, local double *exchange)
+{
+    const struct share share = share_of_group(m, n, k, part, part_stride);
+    const uint row = share.tile.x * CLB_MR, col = share.tile.y * CLB_NR;
+    const uint first = share.first * CLB_KU;
+    const uint lane = get_local_id(0) % 32;
+    const uint wm = get_local_id(0) / 32 % CLB_WARPS_M * CLB_WARP_M;
+    const uint wn = get_local_id(0) / 32 / CLB_WARPS_M * CLB_WARP_N;
+    const struct raw_operands x = {.a = a + (a_turned ? first + row * lda : row + first * lda),
+                                   .b = b + (b_turned ? first + col * ldb : col + first * ldb),
+                                   .lda = lda,
+                                   .ldb = ldb,
+                                   .a_turned = a_turned,
+                                   .b_turned = b_turned,
+                                   .a_pairs = in_pairs(a, lda),
+                                   .b_pairs = in_pairs(b, ldb),
+                                   .w_a = m - row,
+                                   .w_b = n - col,
+                                   .k = min(share.steps * CLB_KU, k - first),
+                                   .steps = share.steps};
+    double acc[CLB_FM][CLB_FN][4];
+
+    c += share.c_offset;
+#pragma unroll
+    for (uint e = 0; e < CLB_FM * CLB_FN * 4; e++)
+        acc[e / (CLB_FN * 4)][e / 4 % CLB_FN][e % 4] = 0.0;
+    if (beta == CLB_IN_ORDER) {
+        load_tile(acc, m, n, c, ldc, row + wm + lane / 4, col + wn + lane % 4 * 2);
+        beta = 0.0;
+    }
+    if (beta != 0.0)
+        prefetch_tile(c, ldc, m, n, row, col);
+    multiply_raw_panels(
+        &x, la, lb,
+        (wm + lane / 4) * (a_turned ? CLB_KU + 4 : 1) + lane % 4 * (a_turned ? 1 : CLB_MR + 4),
+        (wn + lane / 4) * (b_turned ? CLB_KU + 4 : 1) + lane % 4 * (b_turned ? 1 : CLB_NR + 4),
+        barriers, acc, exchange);
+    store_tile(acc, m, n, alpha, beta, c, ldc, row + wm + lane / 4, col + wn + lane % 4 * 2);
+}
+
+#define CLB_RAW_KERNEL(name, a_turned, b_turned)                                                   \
+    CLB_GEMM_KERNEL void name(uint m, uint n, uint k, double alpha, double beta,                   \
+                              global const double *a, ulong a_off, ulong lda,                      \
+                              global const double *b, ulong b_off, ulong ldb, global double *c,    \
+                              ulong c_off, ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)    \
+    {                                                                                              \
+        CLB_NOTE_LAUNCH();                                                                         \
+        local double la[CLB_STAGES * CLB_RAW_SIZE(CLB_MR, a_turned)]                               \
+            __attribute__((aligned(128)));                                                         \
+        local double lb[CLB_STAGES * CLB_RAW_SIZE(CLB_NR, b_turned)]                               \
+            __attribute__((aligned(128)));                                                         \
+        local ulong barriers[2 * CLB_STAGES];                                                      \
+        CLB_EXCHANGE(double, 2);                                                                   \
+                                                                                                   \
+        raw_product(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc, part,    \
+                    part_stride, a_turned, b_turned, la, lb, barriers, exchange);                  \
+    }
+
+CLB_RAW_KERNEL(clb_gemm_nn, false, true)
+CLB_RAW_KERNEL(clb_gemm_nt, false, false)
+CLB_RAW_KERNEL(clb_gemm_tn, true, true)
+CLB_RAW_KERNEL(clb_gemm_tt, true, false)
+
+#endif

@@ -16,7 +16,7 @@
  * Launch, all sizes at least 1:
  *   clb_pack_*: local (CLB_PACK_WG, 1), global (CLB_PACK_WG * ceil(w/W), KP / CLB_KU)
  *   clb_gemm:   local CLB_WG = (CLB_MR/CLB_WM) * (CLB_NR/CLB_WN),
- *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR)
+ *               global CLB_WG * ceil(m/CLB_MR) * ceil(n/CLB_NR) * parts
  *
  * Every entry of C is one chain of fused multiply-adds in ascending depth, whatever the tile.
  *
@@ -399,13 +399,13 @@ static inline void multiply_panels(global const real *pa, global const real *pb,
 
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
                               ulong pa_off, global const real *pb, ulong pb_off, global real *c,
-                              ulong c_off, ulong ldc CLB_LAUNCH_PARAMETERS)
+                              ulong c_off, ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
     local real la[CLB_STAGES * CLB_MR * CLB_KU] __attribute__((aligned(128)));
     local real lb[CLB_STAGES * CLB_NR * CLB_KU] __attribute__((aligned(128)));
-    uint2 tile = tile_of_group(m, n);
-    uint steps = (k - 1) / CLB_KU + 1;
+    struct share share = share_of_group(m, n, k, part, part_stride);
+    uint2 tile = share.tile;
     uint id = get_local_id(0);
     uint block = id / (CLB_LX * CLB_LY);
     uint x = block % (CLB_WX / CLB_LX) * CLB_LX + id % CLB_LX;
@@ -416,20 +416,20 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, glo
         for (uint i = 0; i < CLB_WM; i++)
             acc[j][i] = (real)0;
     }
+    c += c_off + share.c_offset;
     if (beta == (real)CLB_IN_ORDER) {
-        load_tile(acc, m, n, c + c_off, ldc, tile.x * CLB_MR + x * CLB_VW,
-                  tile.y * CLB_NR + y * CLB_VW);
+        load_tile(acc, m, n, c, ldc, tile.x * CLB_MR + x * CLB_VW, tile.y * CLB_NR + y * CLB_VW);
         beta = (real)0;
     }
-    pa += pa_off + (ulong)tile.x * steps * (CLB_MR * CLB_KU);
-    pb += pb_off + (ulong)tile.y * steps * (CLB_NR * CLB_KU);
+    pa += pa_off + ((ulong)tile.x * share.total + share.first) * (CLB_MR * CLB_KU);
+    pb += pb_off + ((ulong)tile.y * share.total + share.first) * (CLB_NR * CLB_KU);
 #if CLB_COPY == 0
-    multiply_panels(pa, pb, steps, x, y, la, lb, acc);
+    multiply_panels(pa, pb, share.steps, x, y, la, lb, acc);
 #else
     local ulong full[CLB_STAGES];
 
-    multiply_panels(pa, pb, steps, x, y, la, lb, full, acc);
+    multiply_panels(pa, pb, share.steps, x, y, la, lb, full, acc);
 #endif
-    store_tile(acc, m, n, alpha, beta, c + c_off, ldc, tile.x * CLB_MR + x * CLB_VW,
+    store_tile(acc, m, n, alpha, beta, c, ldc, tile.x * CLB_MR + x * CLB_VW,
                tile.y * CLB_NR + y * CLB_VW);
 }

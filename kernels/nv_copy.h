@@ -11,6 +11,10 @@
 #ifndef CLB_EMULATE
 #define CLB_EMULATE 0
 #endif
+/* 1: numbers one by one too, in double precision, with either kind of copies. */
+#ifndef CLB_RAW
+#define CLB_RAW 0
+#endif
 
 #if CLB_EMULATE
 
@@ -27,6 +31,19 @@ static inline void end_step(void)
 static inline void wait_step(void)
 {
 }
+
+#if CLB_RAW
+static inline void copy_number(local double *to, global const double *from, bool inside)
+{
+    *to = inside ? *from : 0.0;
+}
+
+static inline void copy_pair(local double *to, global const double *from, uint inside)
+{
+    copy_number(to, from, inside > 0);
+    copy_number(to + 1, from + 1, inside > 1);
+}
+#endif
 
 #elif CLB_COPY == 1
 
@@ -73,12 +90,39 @@ static inline void release_stage(uint empty)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
 }
 
-#else
+#endif
+
+#if !CLB_EMULATE && (CLB_COPY == 2 || CLB_RAW)
 
 static inline void copy_16(local uchar *to, global const uchar *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint)to), "l"(from) : "memory");
 }
+
+#if CLB_RAW
+/* A number, or zero where `inside` is false: nothing is read there. */
+static inline void copy_number(local double *to, global const double *from, bool inside)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"((uint)to), "l"(from),
+                 "r"(inside ? 8 : 0)
+                 : "memory");
+}
+
+/* Two numbers, of which the first `inside` exist; both addresses are multiples of 16. */
+static inline void copy_pair(local double *to, global const double *from, uint inside)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint)to), "l"(from),
+                 "r"(inside * 8)
+                 : "memory");
+}
+#if CLB_COPY == 1
+/* One arrival of the work-item when all that it has copied so far has arrived. */
+static inline void arrive_copied(uint full)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
+}
+#endif
+#endif
 
 /* What the work-item has copied since the last end_step() is one step's. */
 static inline void end_step(void)

@@ -76,7 +76,7 @@ static inline void multiply_panels(global const uchar *pa, global const uchar *p
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
                               global const uchar *pa, ulong pa_off, global const uchar *pb,
                               ulong pb_off, global float *c, ulong c_off,
-                              ulong ldc CLB_LAUNCH_PARAMETERS)
+                              ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
     local uchar la[CLB_BYTES_A] __attribute__((aligned(128)));
@@ -84,16 +84,16 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
     /* Not constants for the compiler: see CLB_EXCHANGE. */
     local uchar *volatile to_a = la;
     local uchar *volatile to_b = lb;
-    uint2 tile = tile_of_group(m, n);
-    uint steps = (k - 1) / CLB_KU + 1;
+    struct share share = share_of_group(m, n, k, part, part_stride);
+    uint2 tile = share.tile;
     uint id = get_local_id(0);
     float sum[CLB_ACC];
 
-    pa += pa_off + (ulong)tile.x * steps * CLB_BYTES_A;
-    pb += pb_off + (ulong)tile.y * steps * CLB_BYTES_B;
-    multiply_panels(pa, pb, steps, to_a, to_b, sum);
+    pa += pa_off + ((ulong)tile.x * share.total + share.first) * CLB_BYTES_A;
+    pb += pb_off + ((ulong)tile.y * share.total + share.first) * CLB_BYTES_B;
+    multiply_panels(pa, pb, share.steps, to_a, to_b, sum);
     if (id < 256)
-        store_tile(sum, m, n, alpha, beta, c + c_off, ldc,
+        store_tile(sum, m, n, alpha, beta, c + c_off + share.c_offset, ldc,
                    tile.x * CLB_MR + id / 32 * 16 + id % 32 / 4, tile.y * CLB_NR + id % 4 * 2);
 }
 
@@ -229,23 +229,23 @@ static inline void fetch_panels(global const uchar *pa, global const uchar *pb, 
 CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
                               global const uchar *pa, ulong pa_off, global const uchar *pb,
                               ulong pb_off, global float *c, ulong c_off,
-                              ulong ldc CLB_LAUNCH_PARAMETERS)
+                              ulong ldc CLB_PART_PARAMETERS CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
     local uchar la[CLB_STAGES * CLB_BYTES_A] __attribute__((aligned(128)));
     local uchar lb[CLB_STAGES * CLB_BYTES_B] __attribute__((aligned(128)));
     local ulong barriers[2 * CLB_STAGES];
-    uint2 tile = tile_of_group(m, n);
-    uint steps = (k - 1) / CLB_KU + 1;
+    struct share share = share_of_group(m, n, k, part, part_stride);
+    uint2 tile = share.tile;
     uint id = get_local_id(0);
     uint full = (uint)barriers;
     uint empty = full + 8 * CLB_STAGES;
     uint row = tile.x * CLB_MR;
     uint col = tile.y * CLB_NR;
 
-    pa += pa_off + (ulong)tile.x * steps * CLB_BYTES_A;
-    pb += pb_off + (ulong)tile.y * steps * CLB_BYTES_B;
-    c += c_off;
+    pa += pa_off + ((ulong)tile.x * share.total + share.first) * CLB_BYTES_A;
+    pb += pb_off + ((ulong)tile.y * share.total + share.first) * CLB_BYTES_B;
+    c += c_off + share.c_offset;
     if (id == 0) {
         for (uint i = 0; i < CLB_STAGES; i++) {
             init_barrier(full + 8 * i, 1);
@@ -260,12 +260,12 @@ CLB_GEMM_KERNEL void clb_gemm(uint m, uint n, uint k, float alpha, float beta,
     if (id >= 256) {
         asm volatile("//@ setmaxnreg.dec.sync.aligned.u32 24;" ::: "memory");
         if (id == 256)
-            fetch_panels(pa, pb, steps, (uint)la, (uint)lb, full, empty);
+            fetch_panels(pa, pb, share.steps, (uint)la, (uint)lb, full, empty);
     } else {
         float sum[CLB_ACC];
 
         asm volatile("//@ setmaxnreg.inc.sync.aligned.u32 240;" ::: "memory");
-        multiply_panels(steps, la, lb, full, empty, sum);
+        multiply_panels(share.steps, la, lb, full, empty, sum);
         store_tile(sum, m, n, alpha, beta, c, ldc, row + id / 32 * 16 + id % 32 / 4,
                    col + id % 4 * 2);
     }

@@ -54,6 +54,7 @@ struct clb_workspace {
      * part of the device to another queue. */
     size_t small_launches, most_tiles;
     struct clb_buffer *packed_a, *packed_b, *kept_a, *triangles, *moves, *moves_host;
+    struct clb_buffer *parts; /* for clb_product, or NULL */
 };
 
 /* Build and check the workspace's kernels, once. Callers do this before they prepare anything else,

@@ -87,47 +87,89 @@ static bool keeps_order(const struct clb_workspace *workspace)
            clb_precision_parts(workspace->variant->precision) > 1;
 }
 
-/* Multiply one slab of the depth, from p0 on, for the part of C at `part`. The packed columns of B
- * begin with column j0. `direct`: B in memory from there on; NULL where B is packed. */
-static clb_status multiply_part(struct clb_workspace *workspace,
-                                const struct clb_dmat_update *update,
-                                const struct clb_chunk *direct, const struct clb_rect *part,
-                                size_t j0, size_t p0, size_t depth)
+/* How an update is computed. */
+struct way {
+    bool direct; /* B is read unpacked: packing pays when many rows of A are multiplied with it */
+    bool raw;    /* both operands are, by the second variant */
+    size_t part; /* see clb_part_depth */
+};
+
+/* What leaves units to another queue is not divided, and what is packed for later is packed. */
+static struct way choose_way(const struct clb_workspace *workspace,
+                             const struct clb_dmat_update *update, size_t depth)
 {
-    const struct clb_product product = {
+    const struct clb_gemm_variant *variant = workspace->variant;
+    const size_t m = update->c.rows, n = update->c.cols;
+    struct way way = {.direct = dmat_is_direct(workspace, update)};
+    if (update->cut.kind != 0)
+        return way;
+    const size_t units = workspace->runtime->device.units;
+    if (!update->keep && !update->kept && clb_gemm_for(variant, units, m, n, depth) != variant &&
+        clb_gemm_reads_raw(variant->second)) {
+        way.raw = true;
+        variant = variant->second;
+    }
+    if (workspace->small_launches == 0 && workspace->parts != NULL)
+        way.part = clb_part_depth(variant, units, m, n, depth);
+    return way;
+}
+
+/* Multiply one slab of the depth, from p0 on, for the part of C at `part`. The packed columns of B
+ * begin with column j0; where B is not packed, it is `b` from there on, and with way->raw A is `a`.
+ */
+static clb_status multiply_part(struct clb_workspace *workspace,
+                                const struct clb_dmat_update *update, const struct way *way,
+                                const struct clb_chunk *b, const struct clb_rect *part, size_t j0,
+                                size_t p0, size_t depth)
+{
+    const struct clb_gemm_variant *variant = workspace->variant;
+    const struct clb_chunk a = chunk_of(&update->a, CLB_OPERAND_A, update->op_a, part->row, p0);
+    struct clb_product product = {
         .m = part->rows,
         .n = part->cols,
         .k = depth,
         .a = packed_a(workspace, update),
-        .b = direct != NULL ? direct->mem : workspace->packed_b->mem,
+        .b = workspace->packed_b->mem,
         .c = update->c.mem,
-        .a_offset = clb_packed_offset(workspace->variant, CLB_OPERAND_A, part->row, depth),
-        .b_offset = direct != NULL
-                        ? direct->offset + part->col * direct->ld
-                        : clb_packed_offset(workspace->variant, CLB_OPERAND_B, part->col, depth),
-        .ldb = direct != NULL ? direct->ld : 0,
+        .a_offset = clb_packed_offset(variant, CLB_OPERAND_A, part->row, depth),
+        .b_offset = clb_packed_offset(variant, CLB_OPERAND_B, part->col, depth),
         .c_offset = update->c.offset + part->row + (j0 + part->col) * update->c.ld,
         .ldc = update->c.ld,
         .add = update->assign && p0 > 0,
         .subtract = !update->assign,
         .in_order = update->in_order && keeps_order(workspace),
         .negate = update->negate,
+        .part = way->part,
+        .parts = way->part != 0 ? workspace->parts->mem : NULL,
         .cut = cut_from(update, part->row, j0 + part->col, p0)};
-    return clb_gemm_multiply(workspace->queue_set, workspace->variant, &product,
+    if (way->direct || way->raw) {
+        product.b = b->mem;
+        product.b_offset = b->offset + part->col * (b->depth_contiguous ? b->ld : 1);
+        product.ldb = b->ld;
+    }
+    if (way->raw) {
+        variant = variant->second;
+        product.raw = true;
+        product.a = a.mem;
+        product.a_offset = a.offset;
+        product.lda = a.ld;
+        product.a_depth_contiguous = a.depth_contiguous;
+        product.b_depth_contiguous = b->depth_contiguous;
+    }
+    return clb_gemm_multiply(workspace->queue_set, variant, &product,
                              (struct clb_order){.queue = workspace->queue});
 }
 
 /* Multiply one slab of the depth for columns [j0, j0 + cols). */
 static clb_status dmat_multiply(struct clb_workspace *workspace,
-                                const struct clb_dmat_update *update, size_t j0, size_t cols,
-                                size_t p0, size_t depth)
+                                const struct clb_dmat_update *update, const struct way *way,
+                                size_t j0, size_t cols, size_t p0, size_t depth)
 {
     const struct clb_order order = {.queue = workspace->queue};
     struct clb_chunk chunk = chunk_of(&update->b, CLB_OPERAND_B, update->op_b, j0, p0);
-    bool direct = dmat_is_direct(workspace, update);
     size_t m = update->c.rows, some_rows = 0, some_cols = 0;
     clb_status status = CLB_OK;
-    if (!direct)
+    if (!way->direct && !way->raw)
         status = clb_gemm_pack(workspace->queue_set, workspace->variant, CLB_OPERAND_B, &chunk,
                                cols, depth, workspace->packed_b->mem, 0, NULL, order);
     if (workspace->small_launches > 0)
@@ -139,7 +181,7 @@ static clb_status dmat_multiply(struct clb_workspace *workspace,
             rows = clb_min(small ? some_rows : workspace->max_m, m - i);
             workspace->small_launches -= small;
             const struct clb_rect part = {i, j, rows, wide};
-            status = multiply_part(workspace, update, direct ? &chunk : NULL, &part, j0, p0, depth);
+            status = multiply_part(workspace, update, way, &chunk, &part, j0, p0, depth);
         }
     }
     return status;
@@ -148,17 +190,18 @@ static clb_status dmat_multiply(struct clb_workspace *workspace,
 clb_status clb_dmat_update(struct clb_workspace *workspace, const struct clb_dmat_update *update)
 {
     size_t k = update->op_a == CLB_OP_N ? update->a.cols : update->a.rows;
-    size_t most = clb_min(workspace->max_k, update->depth != 0 ? update->depth : k);
+    size_t most = clb_min(clb_min(workspace->max_k, update->depth != 0 ? update->depth : k), k);
     clb_status status = CLB_OK;
     if (update->c.rows == 0 || update->c.cols == 0)
         return CLB_OK;
+    const struct way way = choose_way(workspace, update, most);
     for (size_t p0 = 0; p0 < k && status == CLB_OK;) {
         size_t depth = clb_min(most, k - p0);
-        if (!update->kept || depth < k)
+        if (!way.raw && (!update->kept || depth < k))
             status = pack_a(workspace, update, p0, depth);
         for (size_t j0 = 0; j0 < update->c.cols && status == CLB_OK;) {
             size_t cols = clb_min(workspace->max_n, update->c.cols - j0);
-            status = dmat_multiply(workspace, update, j0, cols, p0, depth);
+            status = dmat_multiply(workspace, update, &way, j0, cols, p0, depth);
             j0 += cols;
         }
         p0 += depth;

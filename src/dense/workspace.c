@@ -121,6 +121,11 @@ static clb_status get_operands(struct clb_workspace *workspace,
         clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, a, &workspace->packed_a);
     if (status == CLB_OK)
         status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, b, &workspace->packed_b);
+    size_t parts = clb_part_most(workspace->variant, workspace->runtime->device.units,
+                                 clb_max(limits->m, limits->other_m),
+                                 clb_min(clb_max(limits->n, limits->other_n), workspace->max_n));
+    if (status == CLB_OK && parts != 0)
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, parts, &workspace->parts);
     return status;
 }
 
@@ -221,9 +226,9 @@ bool clb_workspace_finish(struct clb_workspace *workspace)
 
 void clb_workspace_close(struct clb_workspace *workspace, bool idle)
 {
-    struct clb_buffer *const buffers[] = {workspace->packed_a, workspace->packed_b,
-                                          workspace->kept_a,   workspace->triangles,
-                                          workspace->moves,    workspace->moves_host};
+    struct clb_buffer *const buffers[] = {
+        workspace->packed_a, workspace->packed_b,   workspace->kept_a, workspace->triangles,
+        workspace->moves,    workspace->moves_host, workspace->parts};
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
         clb_buffer_end(workspace->runtime, buffers[i], idle);
     if (workspace->queue_set != NULL && idle)

@@ -23,6 +23,7 @@ struct stream {
     struct clb_queue_set *queue_set[QUEUE_SETS]; /* the first packs */
     struct clb_operand a[CLB_MAX_TERMS], b[CLB_MAX_TERMS];
     struct clb_buffer **packed_a, **packed_b, **raw, **strip_buffer;
+    struct clb_buffer **parts;   /* of each queue of strips, for clb_product; or none */
     struct clb_buffer **buffers; /* all of the above, one array */
     size_t buffer_count;
     bool whole;                      /* one strip buffer holds all of C */
@@ -190,6 +191,19 @@ static clb_status make_in_one_part(struct stream *stream)
                              &stream->schedule);
 }
 
+/* Of the largest strip. */
+static size_t bytes_in_parts(const struct stream *stream)
+{
+    const struct clb_discrete_plan *plan = &stream->plan;
+    size_t most = 1;
+    for (size_t i = 0; i < stream->schedule.strips; i++) {
+        const struct clb_rect *rect = &stream->schedule.strip[i].rect;
+        most = clb_max(
+            most, clb_part_bytes(stream->variant, plan->part, rect->rows, rect->cols, plan->slab));
+    }
+    return most;
+}
+
 static clb_status get_buffers(struct stream *stream)
 {
     struct clb_discrete_plan *plan = &stream->plan;
@@ -198,7 +212,8 @@ static clb_status get_buffers(struct stream *stream)
     clb_status status = stream->whole ? CLB_OK : make_in_one_part(stream);
     plan->raw_slots = clb_min(plan->raw_slots, stream->schedule.loads);
     plan->strip_slots = stream->whole ? 1 : clb_min(plan->strip_slots, stream->schedule.strips);
-    stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots;
+    stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots +
+                           (plan->part != 0 ? CLB_STRIP_QUEUES : 0);
     stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
     if (status != CLB_OK || stream->buffers == NULL) {
         clb_buffer_put(stream->runtime, whole);
@@ -209,6 +224,7 @@ static clb_status get_buffers(struct stream *stream)
     stream->raw = stream->packed_b + plan->slabs;
     stream->strip_buffer = stream->raw + plan->raw_slots;
     stream->strip_buffer[0] = whole;
+    stream->parts = stream->strip_buffer + plan->strip_slots;
     status = get_some(stream, stream->packed_a, plan->slabs, plan->a_bytes);
     if (status == CLB_OK)
         status = get_some(stream, stream->packed_b, plan->slabs, plan->b_bytes);
@@ -216,6 +232,8 @@ static clb_status get_buffers(struct stream *stream)
         status = get_some(stream, stream->raw, plan->raw_slots, plan->raw_bytes);
     if (status == CLB_OK && !stream->whole)
         status = get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
+    if (status == CLB_OK && plan->part != 0)
+        status = get_some(stream, stream->parts, CLB_STRIP_QUEUES, bytes_in_parts(stream));
     if (status == CLB_OK && stream->variant->split)
         status = get_some(stream, &stream->flag, 1, sizeof(cl_uint));
     if (status == CLB_OK && stream->flag != NULL)
@@ -490,6 +508,8 @@ static clb_status multiply_slab(struct stream *stream, size_t number, size_t sla
                     (rect->col - strip->rect.col) * strip->ldc,
         .ldc = strip->ldc,
         .add = slab > 0,
+        .part = plan->part,
+        .parts = plan->part != 0 ? stream->parts[strip->queue]->mem : NULL,
         .cut = clb_gemm_skip(stream->variant, stream->problem, &pass, rect)};
     return clb_gemm_multiply(stream->queue_set[1 + strip->queue], stream->variant, &product, order);
 }

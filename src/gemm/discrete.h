@@ -53,6 +53,7 @@ struct clb_discrete_plan {
     size_t block_m, block_n; /* of C */
     size_t band_m, band_n, slab;
     size_t slabs;            /* of all terms */
+    size_t part;             /* of a slab, of one work-group: see clb_part_depth; or 0 */
     size_t first_slabs;      /* slabs that are loaded for all bands before the others */
     size_t square;           /* order of the squares on a triangular region's diagonal; or 0 */
     size_t strip_m, strip_n; /* size of strips that are whole columns or rows; or 0 */

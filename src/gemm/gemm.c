@@ -56,6 +56,10 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     *progress = (struct clb_gemm_progress){0};
     if (variant->split && problem->k < variant->tuning.value[CLB_PARAM_MIN_K])
         variant = variant->plain;
+    if (problem->level3 == NULL)
+        variant =
+            clb_gemm_for(variant, runtime->device.units, problem->m, problem->n,
+                         clb_min(problem->k, clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1)));
     for (;;) {
         bool discrete = resumes || !runtime->device.unified ||
                         variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split ||

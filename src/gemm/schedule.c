@@ -122,6 +122,9 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
     uint64_t fixed = (uint64_t)plan->staging_threads * 4 * clb_buffer_rounded(plan->piece_bytes) +
                      (uint64_t)plan->slabs * packed;
+    if (plan->part != 0)
+        fixed += CLB_STRIP_QUEUES *
+                 clb_buffer_rounded(clb_div_up(plan->slab, plan->part) * plan->strip_bytes);
     if (variant->split) /* the flag and its words; with thousands of steps they take more */
         fixed += 2 * clb_buffer_rounded(1);
     plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
@@ -283,6 +286,7 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
         .available = available};
     plan.piece_bytes = piece(problem, available, plan.staging_threads, value[CLB_PARAM_PIECE]);
     plan.slabs = clb_gemm_passes(problem, plan.slab);
+    plan.part = clb_part_depth(variant, units, problem->m, problem->n, plan.slab);
     search_blocks(variant, problem, &limits, plan, &least, best);
     if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n) {
         best->shared = is_shared(problem);

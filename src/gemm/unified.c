@@ -287,10 +287,12 @@ struct unified_run {
     struct unified_tile *tile;
     size_t tiles;
     struct clb_buffer *c[2];
-    cl_event event[2];      /* the tile in the slot is readable, at results */
-    const void *results[2]; /* where the CPU reads the tile */
-    void *mapped[2];        /* NULL: the slot is not mapped, the device may use it */
-    bool out_of_range;      /* some parts were not written, see clb_part_is_exact */
+    size_t part;                 /* see clb_part_depth; 0: the depth is not divided */
+    struct clb_buffer *parts[2]; /* for that, of each queue */
+    cl_event event[2];           /* the tile in the slot is readable, at results */
+    const void *results[2];      /* where the CPU reads the tile */
+    void *mapped[2];             /* NULL: the slot is not mapped, the device may use it */
+    bool out_of_range;           /* some parts were not written, see clb_part_is_exact */
 };
 
 /* Tile t runs on queue t % queues. */
@@ -548,7 +550,7 @@ static struct clb_rect unified_find_support(const struct unified_run *run,
  * clb_gemm_widest. */
 static clb_status unified_multiply(struct unified_run *run, const struct unified_tile *tile,
                                    const struct clb_pass *pass, const struct clb_rect *rect,
-                                   struct clb_product product, struct clb_order order)
+                                   size_t turn, struct clb_product product, struct clb_order order)
 {
     const struct clb_gemm_variant *variant = run->variant;
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
@@ -560,6 +562,8 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
             size_t row = rect->row + i, col = rect->col + j;
             product.m = clb_min(most_m, rect->rows - i);
             product.n = clb_min(most_n, rect->cols - j);
+            product.part = run->part;
+            product.parts = run->part != 0 ? run->parts[turn]->mem : NULL;
             product.a_offset =
                 clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
             if (product.b_op_of_a != CLB_OP_N)
@@ -627,7 +631,7 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
         product.a = packed[CLB_OPERAND_A]->buffer->mem;
         if (!plan->direct)
             product.b = (transposed ? of_other_term : packed[CLB_OPERAND_B])->buffer->mem;
-        status = unified_multiply(run, tile, &pass, &rect, product,
+        status = unified_multiply(run, tile, &pass, &rect, turn, product,
                                   (struct clb_order){.queue = queue,
                                                      .waits = waits,
                                                      .wait_list = waits ? &kept->ready : NULL});
@@ -733,7 +737,7 @@ static clb_status make_tiles(struct unified_run *run, struct clb_gemm_progress *
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
 /* One of the run's buffers, in this order: the slots of A, of B, the tiles, the expanded pieces of
- * structured operands. */
+ * structured operands, parts of tiles. */
 struct need {
     clb_memory_kind kind;
     size_t bytes;
@@ -751,7 +755,14 @@ static struct need get_need(struct unified_run *run, size_t i)
     }
     if (i < plan->c_slots)
         return (struct need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i]};
-    return (struct need){CLB_MEMORY_DEVICE, plan->mixed_bytes, &run->mixed[i - plan->c_slots]};
+    i -= plan->c_slots;
+    if (plan->mixed_bytes > 0 && i < plan->queues)
+        return (struct need){CLB_MEMORY_DEVICE, plan->mixed_bytes, &run->mixed[i]};
+    i -= plan->mixed_bytes > 0 ? plan->queues : 0;
+    size_t parts = clb_part_bytes(run->variant, run->part, clb_min(plan->tile_m, run->problem->m),
+                                  clb_min(plan->tile_n, run->problem->n),
+                                  clb_min(plan->slab, run->problem->k));
+    return (struct need){CLB_MEMORY_DEVICE, parts, &run->parts[i]};
 }
 
 static clb_status unified_get_memory(struct unified_run *run)
@@ -766,6 +777,7 @@ static clb_status unified_get_memory(struct unified_run *run)
     run->slot[1] = run->slot[0] + run->slots[0];
     size_t count = run->slots[0] + run->slots[1] + plan->c_slots;
     count += plan->mixed_bytes > 0 ? plan->queues : 0;
+    count += run->part != 0 ? plan->queues : 0;
     for (size_t i = 0; i < count; i++) {
         struct need need = get_need(run, i);
         *need.buffer = clb_buffer_find(run->runtime, need.kind, need.bytes);
@@ -825,6 +837,7 @@ static bool unified_end_run(struct unified_run *run, bool enqueued)
         clb_buffer_end(run->runtime, run->raw[i], idle);
         clb_buffer_end(run->runtime, run->c[i], idle);
         clb_buffer_end(run->runtime, run->mixed[i], idle);
+        clb_buffer_end(run->runtime, run->parts[i], idle);
     }
     free(run->slot[0]);
     free(run->tile);
@@ -847,6 +860,8 @@ clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_ge
                                            runtime->device.max_alloc, &run.plan);
     if (status != CLB_OK)
         return status;
+    run.part = clb_part_depth(variant, runtime->device.units, problem->m, problem->n,
+                              clb_min(run.plan.slab, problem->k));
     status = begin_run(&run, progress);
     bool enqueued = status == CLB_OK;
     size_t ahead = run.plan.c_slots - 1;

@@ -29,7 +29,15 @@ struct full_check {
     double *a, *b; /* values that both precisions represent: op(A)(i, p) at a + parts*(i + p*m) */
     double *sum, *size;                /* the entries of C; sums of their terms' absolute values */
     void *a_typed, *b_typed, *c_typed; /* as they are in device memory */
-    struct clb_buffer *a_source, *b_source, *a_packed, *b_packed, *c, *flag;
+    struct clb_buffer *a_source, *b_source, *a_packed, *b_packed, *c, *parts_of_c, *flag;
+};
+
+/* How a product is computed: the ops of the operands, whether both are read unpacked, and the depth
+ * of the parts that are summed, 0 for undivided products. */
+struct way {
+    clb_op op_a, op_b;
+    bool raw;
+    size_t part;
 };
 
 /* Store a random element of an operand; `typed` gets its conjugate if the device reads the operand
@@ -45,17 +53,17 @@ static void set_element(const struct full_check *check, double *value, void *typ
 }
 
 /* The values are the same for every op; only where they are stored differs. */
-static void set_operands(const struct full_check *check, clb_op op)
+static void set_operands(const struct full_check *check, const struct way *way)
 {
-    bool plain = op == CLB_OP_N;
+    bool plain_a = way->op_a == CLB_OP_N, plain_b = way->op_b == CLB_OP_N;
     uint64_t state = 20261120;
     for (size_t p = 0; p < check->k; p++) {
         for (size_t i = 0; i < check->m; i++)
             set_element(check, check->a + check->parts * (i + p * check->m), check->a_typed,
-                        plain ? i + p * check->m : p + i * check->k, op, &state);
+                        plain_a ? i + p * check->m : p + i * check->k, way->op_a, &state);
         for (size_t j = 0; j < check->n; j++)
             set_element(check, check->b + check->parts * (p + j * check->k), check->b_typed,
-                        plain ? p + j * check->k : j + p * check->n, op, &state);
+                        plain_b ? p + j * check->k : j + p * check->n, way->op_b, &state);
     }
 }
 
@@ -119,32 +127,43 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
 
 /* C = op(A)*op(B) or C += op(A)*op(B) in launches of at most most_m x most_n, as wide and as deep
  * as the callers of the kernels make them at most. */
-static clb_status full_multiply(const struct full_check *check, clb_op op, bool add, size_t most_m,
-                                size_t most_n)
+static clb_status full_multiply(const struct full_check *check, const struct way *way, bool add,
+                                size_t most_m, size_t most_n)
 {
-    const bool direct = check->direct;
     const struct clb_gemm_variant *variant = check->variant;
+    const bool raw = way->raw, direct = check->direct, along_a = way->op_a != CLB_OP_N,
+               along_b = way->op_b == CLB_OP_N;
+    const size_t ld_a = along_a ? check->k : check->m, ld_b = along_b ? check->k : check->n;
     size_t slab = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
                                clb_gemm_depth_unit(variant));
-    struct clb_product product = {.a = check->a_packed->mem,
-                                  .b = direct ? check->b_source->mem : check->b_packed->mem,
+    struct clb_product product = {.a = (raw ? check->a_source : check->a_packed)->mem,
+                                  .b = (raw || direct ? check->b_source : check->b_packed)->mem,
                                   .c = check->c->mem,
-                                  .ldb = direct ? check->k : 0,
+                                  .raw = raw,
+                                  .a_depth_contiguous = along_a,
+                                  .b_depth_contiguous = along_b,
+                                  .lda = raw ? ld_a : 0,
+                                  .ldb = raw || direct ? ld_b : 0,
+                                  .part = way->part,
+                                  .parts = way->part != 0 ? check->parts_of_c->mem : NULL,
                                   .ldc = check->ldc};
     clb_status status = CLB_OK;
     for (size_t p0 = 0; p0 < check->k && status == CLB_OK; p0 += product.k) {
         product.k = clb_min(slab, check->k - p0);
         product.add = add || p0 > 0;
-        status = full_pack(check, CLB_OPERAND_A, op, p0, product.k, most_m);
-        if (status == CLB_OK && !direct)
-            status = full_pack(check, CLB_OPERAND_B, op, p0, product.k, most_n);
+        if (!raw)
+            status = full_pack(check, CLB_OPERAND_A, way->op_a, p0, product.k, most_m);
+        if (status == CLB_OK && !raw && !direct)
+            status = full_pack(check, CLB_OPERAND_B, way->op_b, p0, product.k, most_n);
         for (size_t j = 0; j < check->n && status == CLB_OK; j += product.n) {
             product.n = clb_min(most_n, check->n - j);
-            product.b_offset = direct ? BEGIN + p0 + j * check->k
-                                      : clb_packed_offset(variant, CLB_OPERAND_B, j, product.k);
+            product.b_offset = raw || direct
+                                   ? BEGIN + (along_b ? p0 + j * ld_b : j + p0 * ld_b)
+                                   : clb_packed_offset(variant, CLB_OPERAND_B, j, product.k);
             for (size_t i = 0; i < check->m && status == CLB_OK; i += product.m) {
                 product.m = clb_min(most_m, check->m - i);
-                product.a_offset = clb_packed_offset(variant, CLB_OPERAND_A, i, product.k);
+                product.a_offset = raw ? BEGIN + (along_a ? p0 + i * ld_a : i + p0 * ld_a)
+                                       : clb_packed_offset(variant, CLB_OPERAND_A, i, product.k);
                 product.c_offset = i + j * check->ldc;
                 status =
                     clb_gemm_multiply(check->queue_set, variant, &product, (struct clb_order){0});
@@ -168,9 +187,18 @@ static clb_status full_compare(const struct full_check *check, double times)
     return status;
 }
 
+/* The depth of the parts with which a product is checked, two or three where its depth has so many
+ * steps; 0: it has one. */
+static size_t part_of(const struct full_check *check)
+{
+    size_t unit = clb_gemm_depth_unit(check->variant);
+    size_t part = clb_round_up(clb_div_up(check->k, 3), unit);
+    return check->variant->family->has_parts && part < check->k ? part : 0;
+}
+
 /* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
  * launches for halves of C, which begin behind the first element of what they read and write. */
-static clb_status check_op(const struct full_check *check, clb_op op)
+static clb_status check_way(const struct full_check *check, const struct way *way)
 {
     const struct clb_gemm_variant *variant = check->variant;
     struct clb_queue *queue = check->queue_set->queue;
@@ -180,7 +208,7 @@ static clb_status check_op(const struct full_check *check, clb_op op)
     size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
     size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
-    set_operands(check, op);
+    set_operands(check, way);
     memset(check->c_typed, 0xff, bytes);
     clb_status status = clb_queue_write_now(
         queue, check->a_source->mem, 0, (BEGIN + check->m * check->k) * element, check->a_typed);
@@ -190,34 +218,53 @@ static clb_status check_op(const struct full_check *check, clb_op op)
     if (status == CLB_OK)
         status = clb_queue_write_now(queue, check->c->mem, 0, bytes, check->c_typed);
     if (status == CLB_OK)
-        status = full_multiply(check, op, false, most_m, most_n);
+        status = full_multiply(check, way, false, most_m, most_n);
     if (status == CLB_OK)
         status = full_compare(check, 1);
     if (status == CLB_OK)
-        status = full_multiply(check, op, true,
+        status = full_multiply(check, way, true,
                                clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m)),
                                clb_min(most_n, clb_round_up(clb_div_up(check->n, 2), unit_n)));
     return status == CLB_OK ? full_compare(check, 2) : status;
 }
 
-/* Every way to pack the operands; B that is read unpacked has one. */
+/* Both operands unpacked, as they may be stored. */
+static clb_status check_raw(const struct full_check *check)
+{
+    clb_status status = CLB_OK;
+    for (int ops = 0; ops < 4 && status == CLB_OK; ops++) {
+        const struct way way = {.op_a = (clb_op)(ops / 2), .op_b = (clb_op)(ops % 2), .raw = true};
+        status = check_way(check, &way);
+    }
+    return status;
+}
+
+/* Every way to pack the operands; B that is read unpacked has one. Also the depth in parts, and
+ * both operands unpacked, if the variant has kernels for that. */
 static clb_status check_ops(const struct full_check *check)
 {
     static const cl_uint clean = 0;
     const clb_op last = check->direct ? CLB_OP_N : check->parts > 1 ? CLB_OP_C : CLB_OP_T;
+    const struct way plain = {.op_a = CLB_OP_N}, in_parts = {.part = part_of(check)};
     clb_status status = CLB_OK;
     if (check->flag != NULL)
         status =
             clb_queue_write_now(check->queue_set->queue, check->flag->mem, 0, sizeof clean, &clean);
-    set_operands(check, CLB_OP_N);
+    set_operands(check, &plain);
     sum_entries(check);
-    for (int op = CLB_OP_N; op <= (int)last && status == CLB_OK; op++)
-        status = check_op(check, (clb_op)op);
+    for (int op = CLB_OP_N; op <= (int)last && status == CLB_OK; op++) {
+        const struct way way = {.op_a = (clb_op)op, .op_b = (clb_op)op};
+        status = check_way(check, &way);
+    }
+    if (status == CLB_OK && in_parts.part != 0)
+        status = check_way(check, &in_parts);
+    if (status == CLB_OK && clb_gemm_reads_raw(check->variant))
+        status = check_raw(check);
     return status;
 }
 
 /* Device memory for all operands. */
-enum { FULL_BUFFERS = 6 };
+enum { FULL_BUFFERS = 7 };
 
 static clb_status get_buffers(struct full_check *check)
 {
@@ -233,6 +280,7 @@ static clb_status get_buffers(struct full_check *check)
         {&check->b_packed, clb_packed_bytes(variant, CLB_OPERAND_B, check->n, check->k)},
         {&check->c, check->ldc * check->n * element},
         {&check->flag, variant->split ? sizeof(cl_uint) : 0},
+        {&check->parts_of_c, clb_part_bytes(variant, part_of(check), check->m, check->n, check->k)},
     };
     clb_status status = CLB_OK;
     for (size_t i = 0; i < FULL_BUFFERS && status == CLB_OK; i++) {
@@ -247,7 +295,8 @@ static clb_status get_buffers(struct full_check *check)
 static bool end_buffers(const struct full_check *check)
 {
     struct clb_buffer *const buffers[FULL_BUFFERS] = {
-        check->a_source, check->b_source, check->a_packed, check->b_packed, check->c, check->flag};
+        check->a_source, check->b_source, check->a_packed,  check->b_packed,
+        check->c,        check->flag,     check->parts_of_c};
     bool idle = clb_queue_set_settle(check->queue_set);
     for (size_t i = 0; i < FULL_BUFFERS; i++)
         clb_buffer_end(check->queue_set->runtime, buffers[i], idle);
@@ -319,7 +368,7 @@ static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm
                                       {rows + 1, cols + 1, step + 1},
                                       {m + 3, 2 * n + 1, deep + step + 1}};
     const struct clb_check_programs programs = {
-        direct ? "products in place 2" : "products 2", runtime, {variant->program}};
+        direct ? "products in place 2" : "products 3", runtime, {variant->program}};
     bool all = clb_check_tries_all(&programs), idle = true;
     struct clb_queue_set *queue_set;
     clb_status status = clb_queue_set_acquire(runtime, &queue_set);
@@ -395,13 +444,14 @@ static clb_status time_products(const struct full_check *check, double *seconds,
 {
     const struct clb_gemm_variant *variant = check->variant;
     const struct clb_device *device = &check->queue_set->runtime->device;
+    const struct way plain = {.op_a = CLB_OP_N};
     double least_wall = INFINITY;
     clb_status status = write_random(check);
     *seconds = INFINITY;
     *enough = false;
     for (int i = 0; i < REPETITIONS && status == CLB_OK; i++) {
         double begin = read_clock(device), wall = clb_now();
-        status = full_multiply(check, CLB_OP_N, false, clb_gemm_widest(variant, CLB_OPERAND_A),
+        status = full_multiply(check, &plain, false, clb_gemm_widest(variant, CLB_OPERAND_A),
                                clb_gemm_widest(variant, CLB_OPERAND_B));
         if (status == CLB_OK)
             status = clb_queue_finish(check->queue_set->queue);

@@ -32,6 +32,8 @@ struct clb_gemm_family {
      * A's packed panels. */
     bool has_skip;
     bool packs_once; /* packs A as B: see below, launch.c */
+    bool has_parts;  /* divides the depth over work-groups: see clb_part_depth */
+    bool has_raw;    /* kernels of variants with RAW read both operands unpacked */
 };
 
 const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
@@ -54,6 +56,9 @@ struct clb_gemm_variant {
     double rate;   /* GFLOP/s as clb_gemm_measure has them; 0: not known */
     /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
+    /* Another variant of the same family, for products that it computes faster: see clb_gemm_for.
+     * NULL where the tables have none or the device refuses it. */
+    const struct clb_gemm_variant *second;
 };
 
 /* The variant for a precision on the runtime's device: chosen, built and self-checked by the first
@@ -62,6 +67,11 @@ struct clb_gemm_variant {
  * CLB_ERR_UNSUPPORTED when none is left. */
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+
+/* The variant itself or its `second` one, whichever is expected to need less time for an m x n
+ * product with launches that are k deep, on a device with so many units. */
+const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
+                                            size_t m, size_t n, size_t k);
 
 /* `auto` leaves a device to others that does less than a plain loop on one core of any CPU, which
  * is about this many GFLOP/s in any precision; a CPU device for each of its cores. */
@@ -253,15 +263,42 @@ struct clb_skip {
     ptrdiff_t a, b, c;
 };
 
+/* How much of the depth one work-group computes. Where C has fewer tiles than half of the device's
+ * units, the depth is divided into parts, whose products are added up in their order. This depends
+ * on nothing but the arguments, which must be those of a whole problem and not of one of its
+ * launches, so that each entry has the same bits whatever the launches.
+ *
+ * clb_part_depth: the depth of a part, a multiple of clb_gemm_depth_unit, for an m x n product of
+ * launches that are k deep on so many units; 0: undivided. clb_part_bytes: of the memory that a
+ * launch of m x n x k with such parts needs; 0: none. clb_part_most: the most that launches with up
+ * to m rows and n columns need, whatever their depth. */
+size_t clb_part_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
+                      size_t k);
+size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
+                      size_t k);
+
+size_t clb_part_most(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n);
+
+/* True when the variant has kernels that read both operands unpacked, with the same sums. */
+bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant);
+
 /* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
  * c_offset of its buffer. If ldb is not 0, B is not packed: element (p, j) is at b_offset + p +
- * j*ldb, counted in elements of the problem. If b_op_of_a is not CLB_OP_N, `b` holds a matrix
- * packed as A, and B is its transpose or adjoint: columns of B are rows of that matrix. */
+ * j*ldb, counted in elements of the problem. With `raw` neither is, and both have their offset,
+ * their leading dimension and the contiguous direction. If b_op_of_a is not CLB_OP_N, `b` holds a
+ * matrix packed as A, and B is its transpose or adjoint: columns of B are rows of that matrix. */
 struct clb_product {
     size_t m, n, k;
     cl_mem a, b, c;
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
+    bool raw; /* only where clb_gemm_reads_raw */
+    bool a_depth_contiguous, b_depth_contiguous;
+    cl_ulong lda;
+    /* clb_part_depth and memory of clb_part_bytes, which no other launch that may run at the same
+     * time uses. Ignored with in_order, cut and b_op_of_a. */
+    size_t part;
+    cl_mem parts;
     clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where clb_gemm_shares_panels; else CLB_OP_N */
     bool add, subtract;
     /* With subtract: products of elements are subtracted from C one after the other. Not for split

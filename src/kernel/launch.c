@@ -4,6 +4,8 @@
 
 #include "kernels.h"
 
+#include <math.h>
+
 /* ---- cpu: one work-item a group -------------------------------------------------------------- */
 
 static bool cpu_fits(const size_t *value, const struct clb_device *device, size_t element)
@@ -158,17 +160,17 @@ const struct clb_gemm_family *clb_gemm_family_get(clb_family family)
 {
     static const struct clb_gemm_family families[CLB_FAMILIES] = {
         [CLB_FAMILY_PORTABLE] = {&clb_kernel_gemm_portable, portable_fits, portable_pack,
-                                 portable_gemm, NULL, false, false, false},
-        [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, NULL, true, true,
-                            true},
+                                 portable_gemm, .has_parts = true},
+        [CLB_FAMILY_CPU] = {&clb_kernel_gemm_cpu, cpu_fits, cpu_pack, cpu_gemm, .has_direct = true,
+                            .has_skip = true, .packs_once = true},
         [CLB_FAMILY_NV_DMMA] = {&clb_kernel_gemm_nv_dmma, dmma_fits, portable_pack, warps_gemm,
-                                NULL, false, false, false},
+                                .has_parts = true, .has_raw = true},
         [CLB_FAMILY_NV_BF16X6] = {&clb_kernel_gemm_nv_bf16x6, split_fits, portable_pack, split_gemm,
-                                  bf16x6_block, false, false, false},
+                                  bf16x6_block, .has_parts = true},
         [CLB_FAMILY_NV_FP16X3] = {&clb_kernel_gemm_nv_fp16x3, split_fits, portable_pack, split_gemm,
-                                  fp16x3_block, false, false, false},
+                                  fp16x3_block, .has_parts = true},
         [CLB_FAMILY_NV_BF16_SYNC] = {&clb_kernel_gemm_nv_bf16_sync, bf16_sync_fits, portable_pack,
-                                     warps_gemm, bf16_block, false, false, false},
+                                     warps_gemm, bf16_block, .has_parts = true},
     };
     return &families[family];
 }
@@ -303,19 +305,178 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
                             order.waits, order.wait_list, order.event);
 }
 
+/* ---- parts of the depth ---------------------------------------------------------------------- */
+
+/* A part is so deep at least: its product is written and read once more, which takes about as long
+ * as reading the operands of a hundred depths. */
+#define LEAST_PART ((size_t)256)
+
+static size_t count_tiles(const struct clb_gemm_variant *variant, size_t m, size_t n)
+{
+    const size_t *value = variant->tuning.value;
+    return clb_div_up(m * parts(variant), value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
+}
+
+size_t clb_part_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
+                      size_t k)
+{
+    const size_t *value = variant->tuning.value;
+    size_t wanted = value[CLB_PARAM_PARTS], unit = clb_gemm_depth_unit(variant);
+    if (!variant->family->has_parts || m == 0 || n == 0 || k == 0)
+        return 0;
+    if (wanted == 0) {
+        size_t least = clb_max(LEAST_PART / parts(variant), value[CLB_PARAM_MIN_K]);
+        wanted = clb_min(units / count_tiles(variant, m, n), k / least);
+    }
+    size_t part = wanted < 2 ? k : clb_round_up(clb_div_up(k, wanted), unit);
+    part = clb_max(part, clb_round_up(value[CLB_PARAM_MIN_K], unit));
+    return part < k ? part : 0;
+}
+
+/* Elements of one part's product, in whole columns of cache lines. */
+static size_t part_ld(const struct clb_gemm_variant *variant, size_t m)
+{
+    return clb_round_up(m, 128 / clb_precision_size(variant->precision));
+}
+
+size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
+                      size_t k)
+{
+    return part == 0 || part >= k ? 0
+                                  : clb_div_up(k, part) * part_ld(variant, m) * n *
+                                        clb_precision_size(variant->precision);
+}
+
+/* Time is counted in elements of C that a unit computes, in k depths each. A launch whose tiles
+ * fill the units once takes one tile; the last time they may be filled in part. Packing an element
+ * and writing one of a part take as long as OF_MEMORY and OF_MEMORY / k elements; each launch more
+ * than one costs as much as LAUNCH products of an element. (H200, 2026-11: estimates within 10 % of
+ * what dgemm took from n = 1500 on.) */
+#define OF_MEMORY 1.0
+#define LAUNCH    1e6
+
+static double expected_time(const struct clb_gemm_variant *variant, size_t percent, size_t units,
+                            size_t m, size_t n, size_t k)
+{
+    const size_t *value = variant->tuning.value;
+    size_t part = clb_part_depth(variant, units, m, n, k);
+    double count = part != 0 ? (double)clb_div_up(k, part) : 1, depth = (double)k;
+    double rounds = ceil((double)count_tiles(variant, m, n) * count / (double)units);
+    double tile = (double)(value[CLB_PARAM_MR] * value[CLB_PARAM_NR]);
+    double time = rounds * tile / count * (double)percent / 100;
+    if (!clb_gemm_reads_raw(variant))
+        time += OF_MEMORY * (double)(m + n) + 2 * LAUNCH / depth;
+    if (part != 0)
+        time += (OF_MEMORY * count * (double)m * (double)n + LAUNCH) / depth;
+    return time;
+}
+
+const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
+                                            size_t m, size_t n, size_t k)
+{
+    const struct clb_gemm_variant *second = variant->second;
+    if (second == NULL || m == 0 || n == 0 || k == 0)
+        return variant;
+    size_t percent = second->tuning.value[CLB_PARAM_SECOND];
+    return expected_time(second, percent, units, m, n, k) <
+                   expected_time(variant, 100, units, m, n, k)
+               ? second
+               : variant;
+}
+
+/* Without a number from the tuning, parts and tiles are no more than units. */
+size_t clb_part_most(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n)
+{
+    const size_t *value = variant->tuning.value;
+    size_t real = clb_precision_real_size(variant->precision);
+    if (!variant->family->has_parts)
+        return 0;
+    if (value[CLB_PARAM_PARTS] != 0)
+        return value[CLB_PARAM_PARTS] * part_ld(variant, m) * n *
+               clb_precision_size(variant->precision);
+    return units < 2
+               ? 0
+               : units * clb_round_up(value[CLB_PARAM_MR], 128 / real) * value[CLB_PARAM_NR] * real;
+}
+
+bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant)
+{
+    return variant->family->has_raw && variant->tuning.value[CLB_PARAM_RAW] != 0;
+}
+
+/* Work-groups that add parts, always the same number (see prelaunch.c). */
+#define SUM_GROUPS 1024
+
+static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
+                            const struct clb_product *product, struct clb_order order)
+{
+    size_t each = parts(variant), group = variant->tuning.value[CLB_PARAM_PACK_WG];
+    const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
+    const cl_uint count = (cl_uint)clb_div_up(product->k, product->part);
+    const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
+    const cl_double beta_d = product->add || product->subtract;
+    const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
+    bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
+    const cl_ulong ld = each * part_ld(variant, product->m), stride = ld * product->n;
+    const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
+    const struct clb_argument arguments[] = {CLB_ARG(m),
+                                             CLB_ARG(n),
+                                             CLB_ARG(count),
+                                             single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d),
+                                             single ? CLB_ARG(beta_s) : CLB_ARG(beta_d),
+                                             CLB_ARG(product->parts),
+                                             CLB_ARG(stride),
+                                             CLB_ARG(ld),
+                                             CLB_ARG(product->c),
+                                             CLB_ARG(start),
+                                             CLB_ARG(ldc)};
+    const size_t global = group * SUM_GROUPS;
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(queue_set, variant->program, "clb_gemm_sum", &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel,
+                            "clb_gemm_sum", arguments, CLB_COUNT_OF(arguments), 1, &global, &group,
+                            order.waits, order.wait_list, order.event);
+}
+
+/* ---- launches of products -------------------------------------------------------------------- */
+
 /* A value of the kernels' argument beta, CLB_IN_ORDER there: with alpha = -1, products of elements
  * are subtracted one after the other. */
 #define IN_ORDER 2
 
-clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
-                             const struct clb_gemm_variant *variant,
-                             const struct clb_product *product, struct clb_order order)
+static bool is_in_parts(const struct clb_product *product)
+{
+    return product->part != 0 && product->part < product->k && !product->in_order &&
+           product->cut.kind == 0 && product->b_op_of_a == CLB_OP_N;
+}
+
+static const char *product_kernel(const struct clb_product *product)
+{
+    static const char *const raw[2][2] = {{"clb_gemm_nt", "clb_gemm_nn"},
+                                          {"clb_gemm_tt", "clb_gemm_tn"}};
+    static const char *const cut[] = {"clb_gemm_skip", "clb_gemm_syrk", "clb_gemm_herk"};
+    if (product->raw)
+        return raw[product->a_depth_contiguous][product->b_depth_contiguous];
+    if (product->ldb != 0)
+        return "clb_gemm_direct";
+    return product->cut.kind != 0 || product->b_op_of_a != CLB_OP_N ? cut[product->b_op_of_a]
+                                                                    : "clb_gemm";
+}
+
+/* With parts of `part` depths, less than k, C is a matrix for each of them, one behind the
+ * other. */
+static clb_status launch_product(struct clb_queue_set *queue_set,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_product *product, size_t depth_of_part,
+                                 struct clb_order order)
 {
     size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint k = (cl_uint)(each * product->k);
     const cl_ulong start = each * product->c_offset;
-    const cl_ulong ldc = each * product->ldc, ldb = each * product->ldb;
+    const cl_ulong ldc = each * product->ldc, lda = product->lda, ldb = each * product->ldb;
     const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
     const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
     const cl_double beta_d = product->in_order ? IN_ORDER : product->add || product->subtract;
@@ -326,34 +487,43 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
     const cl_int a_cut = (cl_int)((ptrdiff_t)each * cut->a);
     const cl_int b_cut = (cl_int)((ptrdiff_t)each * cut->b);
     const cl_int c_cut = (cl_int)((ptrdiff_t)each * cut->c);
-    struct clb_argument arguments[16] = {CLB_ARG(m),
-                                         CLB_ARG(n),
-                                         CLB_ARG(k),
-                                         single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d),
-                                         single ? CLB_ARG(beta_s) : CLB_ARG(beta_d),
-                                         CLB_ARG(product->a),
-                                         CLB_ARG(product->a_offset),
-                                         CLB_ARG(product->b),
-                                         CLB_ARG(b_offset),
-                                         CLB_ARG(product->c),
-                                         CLB_ARG(start),
-                                         CLB_ARG(ldc)};
-    size_t count = 12;
-    const char *name = "clb_gemm";
-    struct clb_program *program = variant->program;
-    if (product->ldb != 0) {
+    const size_t depth = clb_round_up(depth_of_part, clb_gemm_depth_unit(variant));
+    const cl_uint part = (cl_uint)(each * depth);
+    const cl_ulong part_stride = ldc * product->n;
+    struct clb_argument arguments[20];
+    size_t count = 0;
+    arguments[count++] = CLB_ARG(m);
+    arguments[count++] = CLB_ARG(n);
+    arguments[count++] = CLB_ARG(k);
+    arguments[count++] = single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d);
+    arguments[count++] = single ? CLB_ARG(beta_s) : CLB_ARG(beta_d);
+    arguments[count++] = CLB_ARG(product->a);
+    arguments[count++] = CLB_ARG(product->a_offset);
+    if (product->raw)
+        arguments[count++] = CLB_ARG(lda);
+    arguments[count++] = CLB_ARG(product->b);
+    arguments[count++] = CLB_ARG(b_offset);
+    if (product->raw)
         arguments[count++] = CLB_ARG(ldb);
-        name = "clb_gemm_direct";
+    arguments[count++] = CLB_ARG(product->c);
+    arguments[count++] = CLB_ARG(start);
+    arguments[count++] = CLB_ARG(ldc);
+    struct clb_program *program = variant->program;
+    if (variant->family->has_parts) {
+        arguments[count++] = CLB_ARG(part);
+        arguments[count++] = CLB_ARG(part_stride);
+    } else if (product->ldb != 0) {
+        arguments[count++] = CLB_ARG(ldb);
     } else if (kind != 0 || product->b_op_of_a != CLB_OP_N) {
-        static const char *const names[] = {"clb_gemm_skip", "clb_gemm_syrk", "clb_gemm_herk"};
         arguments[count++] = CLB_ARG(kind);
         arguments[count++] = CLB_ARG(a_cut);
         arguments[count++] = CLB_ARG(b_cut);
         arguments[count++] = CLB_ARG(c_cut);
-        name = names[product->b_op_of_a];
         program = *variant->shapes;
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
+    geometry.global[0] *= variant->family->has_parts ? clb_div_up(product->k, depth) : 1;
+    const char *name = product_kernel(product);
     cl_kernel kernel;
     clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
     if (status != CLB_OK)
@@ -361,4 +531,28 @@ clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
     return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
                             arguments, count, geometry.dimensions, geometry.global, geometry.local,
                             order.waits, order.wait_list, order.event);
+}
+
+/* The products of the parts, then their sum. */
+static clb_status multiply_in_parts(struct clb_queue_set *queue_set,
+                                    const struct clb_gemm_variant *variant,
+                                    const struct clb_product *product, struct clb_order order)
+{
+    struct clb_product each = *product;
+    const struct clb_order first = {order.queue, order.waits, order.wait_list, NULL};
+    const struct clb_order last = {.queue = order.queue, .event = order.event};
+    each.c = product->parts;
+    each.c_offset = 0;
+    each.ldc = part_ld(variant, product->m);
+    each.add = each.subtract = each.negate = false;
+    clb_status status = launch_product(queue_set, variant, &each, product->part, first);
+    return status == CLB_OK ? sum_parts(queue_set, variant, product, last) : status;
+}
+
+clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
+                             const struct clb_gemm_variant *variant,
+                             const struct clb_product *product, struct clb_order order)
+{
+    return is_in_parts(product) ? multiply_in_parts(queue_set, variant, product, order)
+                                : launch_product(queue_set, variant, product, product->k, order);
 }

@@ -129,7 +129,12 @@ static clb_status prelaunch_product(struct clb_queue_set *queue_set,
     clb_operand_role role = product.b_op_of_a != CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
     struct shape shape = widest_product(queue_set->runtime, variant);
     size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
-    struct clb_buffer *a = NULL, *b = NULL, *c = NULL;
+    struct clb_buffer *a = NULL, *b = NULL, *c = NULL, *in_parts = NULL;
+    /* Parts make launches wider. The self-check has up to three. */
+    if (variant->family->has_parts) {
+        product.part = k;
+        k *= clb_max(variant->tuning.value[CLB_PARAM_PARTS], 3);
+    }
     clb_status status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                                        clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k), &a);
     if (status == CLB_OK)
@@ -138,7 +143,12 @@ static clb_status prelaunch_product(struct clb_queue_set *queue_set,
     if (status == CLB_OK)
         status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
                                 shape.rows * shape.cols * element, &c);
+    if (status == CLB_OK && product.part != 0)
+        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
+                                clb_part_bytes(variant, product.part, shape.rows, shape.cols, k),
+                                &in_parts);
     if (status == CLB_OK) {
+        product.parts = in_parts != NULL ? in_parts->mem : NULL;
         product.m = product.ldc = shape.rows;
         product.n = shape.cols;
         product.k = k;
@@ -149,6 +159,7 @@ static clb_status prelaunch_product(struct clb_queue_set *queue_set,
         if (clb_queue_set_finish(queue_set) != CLB_OK)
             return CLB_ERR_OPENCL;
     }
+    clb_buffer_put(queue_set->runtime, in_parts);
     clb_buffer_put(queue_set->runtime, c);
     clb_buffer_put(queue_set->runtime, b);
     clb_buffer_put(queue_set->runtime, a);
@@ -196,6 +207,13 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
     status = prelaunch_packs(queue_set, variant, 0);
     if (status == CLB_OK)
         status = prelaunch_product(queue_set, variant, (struct clb_product){0});
+    for (int ops = 0; ops < 4 && status == CLB_OK && clb_gemm_reads_raw(variant); ops++)
+        status = prelaunch_product(queue_set, variant,
+                                   (struct clb_product){.raw = true,
+                                                        .a_depth_contiguous = ops / 2 != 0,
+                                                        .b_depth_contiguous = ops % 2 != 0,
+                                                        .lda = 1,
+                                                        .ldb = 1});
     return prelaunch_end(queue_set, status);
 }
 

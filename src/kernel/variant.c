@@ -101,7 +101,7 @@ struct clb_direct {
 struct kernel_state {
     struct selection {
         struct clb_check check;
-        struct clb_gemm_variant variant, plain;
+        struct clb_gemm_variant variant, plain, second, plain_second;
         struct clb_program *shapes;
         struct clb_check skip_check;
         struct clb_direct direct;
@@ -287,6 +287,30 @@ struct choice {
     struct selection *selection;
 };
 
+/* Give a variant its second one, if the tables have one that works. */
+static clb_status choose_second(const struct choice *choice, struct clb_gemm_variant *first,
+                                struct clb_gemm_variant *second)
+{
+    struct clb_gemm_tuning tuning;
+    clb_status status =
+        clb_tuning_second(&choice->runtime->device, choice->precision, &first->tuning, &tuning);
+    if (status == CLB_ERR_UNSUPPORTED)
+        return CLB_OK;
+    if (status == CLB_OK)
+        status = clb_gemm_variant_make(choice->runtime, choice->precision, &tuning, second);
+    if (status == CLB_ERR_NOMEM)
+        return status;
+    if (status != CLB_OK) {
+        clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", second->name,
+                choice->runtime->device.name, clb_status_name(status));
+        return CLB_OK;
+    }
+    second->shapes = first->shapes;
+    second->plain = first->plain;
+    first->second = second;
+    return CLB_OK;
+}
+
 /* Choose a precision's variant; for a split family also the plain one for what it can't compute.
  * Run by clb_check_once. */
 static clb_status select_variant(void *argument)
@@ -304,13 +328,16 @@ static clb_status select_variant(void *argument)
     selection->variant.shapes = &selection->shapes;
     if (status == CLB_OK)
         note_least(runtime, &selection->variant);
-    if (status != CLB_OK || !selection->variant.split)
-        return status;
-    selection->variant.plain = &selection->plain;
-    status =
-        variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->direct, &selection->plain);
-    selection->plain.shapes = &selection->shapes; /* split families have none themselves */
-    return status;
+    if (status == CLB_OK && selection->variant.split) {
+        selection->variant.plain = &selection->plain;
+        status = variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->direct,
+                                &selection->plain);
+        selection->plain.shapes = &selection->shapes; /* split families have none themselves */
+        if (status == CLB_OK)
+            status = choose_second(choice, &selection->plain, &selection->plain_second);
+    }
+    return status == CLB_OK ? choose_second(choice, &selection->variant, &selection->second)
+                            : status;
 }
 
 static clb_status build_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)

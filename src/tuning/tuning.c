@@ -213,18 +213,26 @@ void clb_tuning_check_config(const struct clb_config *config)
     }
 }
 
+/* Rows that stand beside one of the same class and family. */
+static bool is_second(const struct row *row)
+{
+    return row->tuning.value[CLB_PARAM_SECOND] != 0;
+}
+
 /* Overrides first, then the defaults of what has no value yet. */
 static void complete(const struct clb_device *device, clb_precision precision,
                      struct clb_gemm_tuning *tuning)
 {
     const struct clb_config *config = clb_config_get();
+    const bool second = tuning->value[CLB_PARAM_SECOND] != 0;
     clb_param param;
     size_t value;
     for (size_t i = 0; i < config->override_count; i++) {
         for (size_t r = 0; is_tile_min(&config->overrides[i]) && r < CLB_COUNT_OF(smallest_rows);
              r++) {
             const struct row *row = &smallest_rows[r];
-            if (row->precision == precision && row->tuning.family == tuning->family)
+            if (row->precision == precision && row->tuning.family == tuning->family &&
+                is_second(row) == second)
                 memcpy(tuning->value, row->tuning.value, sizeof tuning->value);
         }
         if (parse_override(&config->overrides[i], &param, &value))
@@ -254,7 +262,8 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
     for (int pass = 0; pass < (forced != CLB_FAMILIES ? 2 : 1); pass++) {
         for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
             const struct row *row = &rows[i];
-            if (row->precision != precision || families[row->tuning.family].math > math ||
+            if (row->precision != precision || is_second(row) ||
+                families[row->tuning.family].math > math ||
                 (forced != CLB_FAMILIES && row->tuning.family != forced) ||
                 has_class(device, row->class) != (pass == 0) || skip-- > 0)
                 continue;
@@ -262,6 +271,21 @@ clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precis
             complete(device, precision, tuning);
             return CLB_OK;
         }
+    }
+    return CLB_ERR_UNSUPPORTED;
+}
+
+clb_status clb_tuning_second(const struct clb_device *device, clb_precision precision,
+                             const struct clb_gemm_tuning *first, struct clb_gemm_tuning *tuning)
+{
+    for (size_t i = 0; i < CLB_COUNT_OF(rows); i++) {
+        if (rows[i].precision != precision || !is_second(&rows[i]) ||
+            rows[i].tuning.family != first->family)
+            continue;
+        *tuning = rows[i].tuning;
+        complete(device, precision, tuning);
+        if (tuning->value[CLB_PARAM_COPY] == first->value[CLB_PARAM_COPY])
+            return CLB_OK;
     }
     return CLB_ERR_UNSUPPORTED;
 }

@@ -60,6 +60,12 @@ struct clb_gemm_tuning {
 clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
                            size_t skip, struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
+/* The second row (gemm.second) of the same family and kind of copies as `first`, which
+ * clb_tuning_gemm has chosen. CLB_ERR_UNSUPPORTED when there is none. */
+clb_status clb_tuning_second(const struct clb_device *device, clb_precision precision,
+                             const struct clb_gemm_tuning *first,
+                             struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
+
 /* The kinds of work that have thresholds of their own. */
 typedef enum clb_work {
     CLB_WORK_PRODUCT,

@@ -1,11 +1,12 @@
 /* The kernels alone, on operands that are on the device: packing of A and of B, and the product.
  *
- * usage: bench-kernel [--sizes N,N,...] [--precisions s,d,c,z] [--reps N]
+ * usage: bench-kernel [--sizes N|MxNxK,...] [--precisions s,d,c,z] [--reps N]
  *
  * It differs from bench-gemm in that nothing crosses the host's memory. Each time is from the
- * enqueue to the end of the queue, over as many launches as take a while. CLBLAS_SHIM_DEVICE,
- * _KERNEL and _PARAMS choose what is measured. 256 entries of C are compared with sums in
- * extended precision.
+ * enqueue to the end of the queue, over as many launches as take a while. Behind the kernel's name:
+ * "raw" where it reads the operands unpacked, and the number of parts that the depth is divided
+ * into. CLBLAS_SHIM_DEVICE, _KERNEL and _PARAMS choose what is measured. 256 entries of C are
+ * compared with sums in extended precision.
  */
 #include "resident.h"
 #include "start.h"
@@ -16,18 +17,48 @@
 
 #define MAX_REPS 101
 
-static bool measure(struct clb_runtime *runtime, clb_precision precision, size_t n, size_t reps)
+struct size {
+    size_t m, n, k;
+};
+
+/* The next of a list of N and MxNxK; false at its end. */
+static bool next_size(const char **list, struct size *size)
+{
+    size_t *const extent[] = {&size->m, &size->n, &size->k};
+    int count = 0;
+    char *end = NULL;
+    if (**list == '\0')
+        return false;
+    for (; count < 3; *list = end + 1) {
+        *extent[count++] = strtoul(*list, &end, 10);
+        if (*end != 'x')
+            break;
+    }
+    if (count == 1)
+        size->n = size->k = size->m;
+    if ((count != 1 && count != 3) || size->m * size->n * size->k == 0 ||
+        (*end != ',' && *end != '\0'))
+        bench_fail("%s is no list of sizes", *list);
+    *list = end + (*end == ',');
+    return true;
+}
+
+static bool measure(struct clb_runtime *runtime, clb_precision precision, struct size size,
+                    size_t reps)
 {
     const struct clb_gemm_variant *variant;
     struct resident r;
+    char shape[64], name[64];
     double product[MAX_REPS], whole[MAX_REPS], parts = bench_parts((int)precision);
-    double work = 2e-9 * parts * parts * (double)n * (double)n * (double)n;
+    double work = 2e-9 * parts * parts * (double)size.m * (double)size.n * (double)size.k;
     size_t launches = 1, launches_whole = 1;
+    snprintf(shape, sizeof shape, "%zux%zux%zu", size.m, size.n, size.k);
     if (clb_gemm_variant_get(runtime, precision, &variant) != CLB_OK) {
-        printf("%c %6zu  no kernel for this precision\n", BENCH_PRECISIONS[precision], n);
+        printf("%c %s  no kernel for this precision\n", BENCH_PRECISIONS[precision], shape);
         return true;
     }
-    resident_open(&r, runtime, precision, n, n, n);
+    variant = clb_gemm_for(variant, runtime->device.units, size.m, size.n, size.k);
+    resident_open(&r, runtime, precision, size.m, size.n, size.k);
     resident_need(resident_use(&r, variant), "packing");
     resident_need(resident_enqueue(&r, false, true), "product");
     resident_need(clb_queue_set_finish(r.queue_set), "queue");
@@ -38,8 +69,10 @@ static bool measure(struct clb_runtime *runtime, clb_precision precision, size_t
     bool good = resident_right(&r, false);
     double best = bench_best(product, reps), best_whole = bench_best(whole, reps);
     double median = bench_median(product, reps), median_whole = bench_median(whole, reps);
-    printf("%c %6zu %-24s %10.3f %10.1f %10.1f %10.3f %10.1f %10.1f%s\n",
-           BENCH_PRECISIONS[precision], n, variant->name, 1e3 * median, work / median, work / best,
+    snprintf(name, sizeof name, "%s%s/%zu", variant->name, r.raw ? "-raw" : "",
+             r.part != 0 ? clb_div_up(size.k, r.part) : 1);
+    printf("%c %18s %-28s %10.3f %10.1f %10.1f %10.3f %10.1f %10.1f%s\n",
+           BENCH_PRECISIONS[precision], shape, name, 1e3 * median, work / median, work / best,
            1e3 * median_whole, work / median_whole, work / best_whole, good ? "" : "  WRONG");
     fflush(stdout);
     resident_close(&r);
@@ -59,25 +92,22 @@ int main(int count, char **arguments)
         else if (strcmp(arguments[i], "--reps") == 0)
             reps = strtoul(arguments[i + 1], NULL, 10);
         else
-            bench_fail("usage: bench-kernel [--sizes N,...] [--precisions s,d,c,z] [--reps N]");
+            bench_fail(
+                "usage: bench-kernel [--sizes N|MxNxK,...] [--precisions s,d,c,z] [--reps N]");
     }
     reps = reps < 1 ? 1 : reps > MAX_REPS ? MAX_REPS : reps;
     struct clb_runtime *runtime = bench_start_device();
     printf("# device %s, driver %s\n", runtime->device.name, runtime->device.driver);
-    printf("%s %6s %-24s %10s %10s %10s %10s %10s %10s\n", "p", "n", "kernel", "product ms",
+    printf("%s %18s %-28s %10s %10s %10s %10s %10s %10s\n", "p", "n", "kernel", "product ms",
            "GF median", "GF best", "all ms", "GF median", "GF best");
     for (const char *precision = precisions; *precision != '\0'; precision++) {
         int index = bench_precision(*precision);
         if (index < 0 && *precision != ',')
             bench_fail("%s is no list of precisions", precisions);
-        for (const char *size = sizes; index >= 0 && *size != '\0';) {
-            char *end;
-            size_t n = strtoul(size, &end, 10);
-            if (n == 0)
-                bench_fail("%s is no list of sizes", sizes);
-            good &= measure(runtime, (clb_precision)index, n, reps);
-            size = end + (*end == ',');
-        }
+        const char *list = sizes;
+        struct size size;
+        while (index >= 0 && next_size(&list, &size))
+            good &= measure(runtime, (clb_precision)index, size, reps);
     }
     return good ? 0 : 1;
 }

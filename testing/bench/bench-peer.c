@@ -181,6 +181,7 @@ static void open_resident(const struct task *task)
     resident_need(clb_gemm_variant_get(runtime, (clb_precision)task->precision, &variant),
                   "kernel");
     open_operands(task);
+    variant = clb_gemm_for(variant, runtime->device.units, task->m, task->n, task->k);
     resident_need(resident_use(&resident, variant), "packing");
     run_resident(task);
     if (!resident_right(&resident, false))
@@ -220,8 +221,8 @@ static void start_clblast(void)
 
 #define CLBLAST_CALL(type, one, zero)                                                              \
     ((type *)function)(CLBLAST_COLUMNS, CLBLAST_NO_TRANSPOSE, CLBLAST_NO_TRANSPOSE, r->m, r->n,    \
-                       r->k, one, r->raw[0]->mem, 0, r->m, r->raw[1]->mem, 0, r->k, zero,          \
-                       r->c->mem, 0, r->m, &queue, NULL)
+                       r->k, one, r->raw_operand[0]->mem, 0, r->m, r->raw_operand[1]->mem, 0,      \
+                       r->k, zero, r->c->mem, 0, r->m, &queue, NULL)
 
 static void enqueue_clblast(void *argument)
 {

@@ -17,7 +17,7 @@ void resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
     resident_need(clb_queue_set_acquire(runtime, &r->queue_set), "queue");
     for (int i = 0; i < 3; i++) {
         size_t bytes = elements[i] * clb_precision_size(precision);
-        struct clb_buffer **buffer = i < 2 ? &r->raw[i] : &r->c;
+        struct clb_buffer **buffer = i < 2 ? &r->raw_operand[i] : &r->c;
         r->host[i] = malloc(bytes);
         if (r->host[i] == NULL)
             bench_fail("out of memory");
@@ -31,7 +31,7 @@ void resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
 
 static void put_packed(struct resident *r)
 {
-    struct clb_buffer **buffers[] = {&r->packed[0], &r->packed[1], &r->flag};
+    struct clb_buffer **buffers[] = {&r->packed[0], &r->packed[1], &r->flag, &r->parts};
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++) {
         clb_buffer_put(r->runtime, *buffers[i]);
         *buffers[i] = NULL;
@@ -41,8 +41,8 @@ static void put_packed(struct resident *r)
 void resident_close(struct resident *r)
 {
     put_packed(r);
-    clb_buffer_put(r->runtime, r->raw[0]);
-    clb_buffer_put(r->runtime, r->raw[1]);
+    clb_buffer_put(r->runtime, r->raw_operand[0]);
+    clb_buffer_put(r->runtime, r->raw_operand[1]);
     clb_buffer_put(r->runtime, r->c);
     for (int i = 0; i < 3; i++)
         free(r->host[i]);
@@ -53,9 +53,18 @@ clb_status resident_use(struct resident *r, const struct clb_gemm_variant *varia
 {
     put_packed(r);
     r->variant = variant;
-    clb_status status =
-        clb_buffer_get(r->runtime, CLB_MEMORY_DEVICE,
-                       clb_packed_bytes(variant, CLB_OPERAND_A, r->m, r->k), &r->packed[0]);
+    r->raw = clb_gemm_reads_raw(variant);
+    r->part = clb_part_depth(variant, r->runtime->device.units, r->m, r->n, r->k);
+    size_t parts = clb_part_bytes(variant, r->part, r->m, r->n, r->k);
+    clb_status status = CLB_OK;
+    if (parts != 0)
+        status = clb_buffer_get(r->runtime, CLB_MEMORY_DEVICE, parts, &r->parts);
+    if (status == CLB_OK && r->raw)
+        return CLB_OK;
+    if (status == CLB_OK)
+        status =
+            clb_buffer_get(r->runtime, CLB_MEMORY_DEVICE,
+                           clb_packed_bytes(variant, CLB_OPERAND_A, r->m, r->k), &r->packed[0]);
     if (status == CLB_OK)
         status =
             clb_buffer_get(r->runtime, CLB_MEMORY_DEVICE,
@@ -74,8 +83,14 @@ static clb_status multiply(struct resident *r, bool add)
     struct clb_product product = {.m = r->m,
                                   .n = r->n,
                                   .k = r->k,
-                                  .a = r->packed[0]->mem,
-                                  .b = r->packed[1]->mem,
+                                  .a = (r->raw ? r->raw_operand : r->packed)[0]->mem,
+                                  .b = (r->raw ? r->raw_operand : r->packed)[1]->mem,
+                                  .raw = r->raw,
+                                  .b_depth_contiguous = true,
+                                  .lda = r->raw ? r->m : 0,
+                                  .ldb = r->raw ? r->k : 0,
+                                  .part = r->part,
+                                  .parts = r->parts != NULL ? r->parts->mem : NULL,
                                   .c = r->c->mem,
                                   .ldc = r->m,
                                   .add = add};
@@ -86,9 +101,9 @@ static clb_status multiply(struct resident *r, bool add)
 clb_status resident_enqueue(struct resident *r, bool pack, bool product)
 {
     clb_status status = CLB_OK;
-    for (int i = 0; i < 2 && pack && status == CLB_OK; i++) {
+    for (int i = 0; i < 2 && pack && !r->raw && status == CLB_OK; i++) {
         struct clb_chunk chunk = {
-            .mem = r->raw[i]->mem, .ld = i == 0 ? r->m : r->k, .depth_contiguous = i == 1};
+            .mem = r->raw_operand[i]->mem, .ld = i == 0 ? r->m : r->k, .depth_contiguous = i == 1};
         status = clb_gemm_pack(r->queue_set, r->variant, i == 0 ? CLB_OPERAND_A : CLB_OPERAND_B,
                                &chunk, i == 0 ? r->m : r->n, r->k, r->packed[i]->mem, 0,
                                r->flag != NULL ? r->flag->mem : NULL, (struct clb_order){0});

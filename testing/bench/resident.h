@@ -10,9 +10,12 @@ struct resident {
     const struct clb_gemm_variant *variant;
     struct clb_queue_set *queue_set;
     size_t m, n, k;
-    void *host[3];                       /* A, B and C, column-major without gaps */
-    struct clb_buffer *raw[2], *c;       /* the same on the device */
-    struct clb_buffer *packed[2], *flag; /* of the variant */
+    void *host[3];                         /* A, B and C, column-major without gaps */
+    struct clb_buffer *raw_operand[2], *c; /* the same on the device */
+    struct clb_buffer *packed[2], *flag;   /* of the variant */
+    struct clb_buffer *parts;              /* of C, where the depth is divided */
+    size_t part;
+    bool raw; /* the operands are not packed */
 };
 
 /* Print what failed to stderr and exit unless the status is CLB_OK. */
@@ -23,8 +26,8 @@ void resident_open(struct resident *r, struct clb_runtime *runtime, clb_precisio
                    size_t m, size_t n, size_t k);
 void resident_close(struct resident *r);
 
-/* Make room for the packed operands of a variant and pack them; what an earlier variant had is
- * given back. */
+/* Make room for the packed operands of a variant and pack them, unless it reads them as they are;
+ * what an earlier variant had is given back. The depth is divided as the library would. */
 clb_status resident_use(struct resident *r, const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* Enqueue the packing, the product, or both. */

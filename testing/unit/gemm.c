@@ -46,6 +46,67 @@ static struct clb_gemm_variant random_variant(uint64_t *seed)
     return variant;
 }
 
+/* Parts of the depth: whole steps, no more work-groups than units, room for their products. */
+static void parts_of_depth(void *seed)
+{
+    long divided = 0;
+    for (int i = 0; i < SHAPES; i++) {
+        struct clb_gemm_variant variant = random_variant(seed);
+        size_t *value = variant.tuning.value,
+               forced = random_below(seed, 2) * random_below(seed, 9);
+        size_t m = random_extent(seed, 2000), n = random_extent(seed, 2000);
+        size_t k = random_extent(seed, 300000), units = random_below(seed, 200);
+        variant.family = clb_gemm_family_get(CLB_FAMILY_PORTABLE);
+        value[CLB_PARAM_PARTS] = forced;
+        value[CLB_PARAM_MIN_K] = random_below(seed, 2) * random_below(seed, 400);
+        size_t tiles = clb_div_up(m, value[CLB_PARAM_MR]) * clb_div_up(n, value[CLB_PARAM_NR]);
+        size_t part = clb_part_depth(&variant, units, m, n, k);
+        size_t count = part != 0 ? clb_div_up(k, part) : 1;
+        divided += part != 0;
+        expect(part == 0 ||
+                   (part < k && part % value[CLB_PARAM_KU] == 0 && part >= value[CLB_PARAM_MIN_K]),
+               "%zu of %zu depths is no part", part, k);
+        expect(forced != 0 ? count <= forced : count == 1 || count * tiles <= units,
+               "%zu parts of %zu tiles for %zu units", count, tiles, units);
+        expect(forced != 0 || count > 1 || units < 2 * tiles || k < 1024 + value[CLB_PARAM_KU],
+               "%zu tiles leave most of %zu units idle", tiles, units);
+        expect(clb_part_bytes(&variant, part, m, n, k) <= clb_part_most(&variant, units, m, n),
+               "no room for %zu parts of %zu x %zu", count, m, n);
+    }
+    expect(divided > SHAPES / 20, "only %ld were divided", divided);
+}
+
+/* An H200's rows in double precision. */
+static void second_rows(void *argument)
+{
+    static const struct {
+        size_t m, n, k;
+        bool second;
+    } cases[] = {{1000, 1000, 1000, true},
+                 {1500, 1500, 1500, true},
+                 {2048, 2048, 2048, false},
+                 {8192, 8192, 8192, false},
+                 {128, 128, 65536, true},
+                 {256, 256, 200000, true},
+                 {16384, 128, 16384, true},
+                 {128, 16384, 16384, true},
+                 {16384, 16384, 64, false},
+                 {8192, 8192, 512, false},
+                 {1, 1, 1, true}};
+    struct clb_gemm_variant first = {.precision = CLB_D}, second = {.precision = CLB_D};
+    const struct clb_device device = {.type = CL_DEVICE_TYPE_GPU, .vendor = CLB_VENDOR_NVIDIA};
+    (void)argument;
+    first.second = &second;
+    expect(clb_tuning_gemm(&device, CLB_D, CLB_MATH_DEFAULT, 0, &first.tuning) == CLB_OK &&
+               clb_tuning_second(&device, CLB_D, &first.tuning, &second.tuning) == CLB_OK,
+           "no rows");
+    first.family = second.family = clb_gemm_family_get(first.tuning.family);
+    for (size_t i = 0; i < CLB_COUNT_OF(cases); i++)
+        expect(clb_gemm_for(&first, 132, cases[i].m, cases[i].n, cases[i].k) ==
+                   (cases[i].second ? &second : &first),
+               "the wrong row for %zu x %zu x %zu", cases[i].m, cases[i].n, cases[i].k);
+}
+
 static struct clb_gemm shape(clb_precision precision, size_t m, size_t n, size_t k)
 {
     return (struct clb_gemm){.precision = precision, .m = m, .n = n, .k = k};
@@ -487,9 +548,13 @@ int main(void)
         {"in place under shrinking limits, larger tiles", "cpu",
          "gemm.tile=min,gemm.tm=64,gemm.tn=32,gemm.slab=64", false, 0},
         {"own memory under shrinking limits", "portable", "gemm.tile=min", true, 0},
+        {"own memory under shrinking limits, depth in parts", "portable",
+         "gemm.tile=min,gemm.slab=40,gemm.parts=4", true, 0},
     };
     tap_child("plans in place", 60, plans_in_place, &seed);
     tap_child("plans for streaming", 60, plans_streamed, &seed);
+    tap_child("parts of the depth", 60, parts_of_depth, &seed);
+    tap_child("second rows", 60, second_rows, NULL);
     tap_child("merge", 60, merges, &seed);
     tap_child("packed sizes", 60, packed_sizes, NULL);
     for (size_t i = 0; i < CLB_COUNT_OF(runs); i++) {

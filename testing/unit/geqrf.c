@@ -286,7 +286,8 @@ int main(void)
         {"in place, blocks of one", "cpu", "gemm.tile=min,geqrf.nb=1", false, 20, 32, 0},
         {"streamed, cpu family", "cpu", "gemm.tile=min,geqrf.nb=8,gemm.stream=1,gemm.threads=3",
          false, 70, 96, 0},
-        {"own memory, portable family", "portable", "gemm.tile=min,geqrf.nb=24", true, 60, 32, 0},
+        {"own memory, portable family", "portable", "gemm.tile=min,gemm.parts=3,geqrf.nb=24", true,
+         60, 32, 0},
         {"own memory, larger blocks", "cpu", "geqrf.nb=48", true, 200, 12, 0},
     };
     tap_child("a factorisation is resumed", 120, resumptions, &rest);

@@ -365,8 +365,8 @@ int main(void)
         {"in place, the device's values", "cpu", "trsm.part=100", false, 300, 15, 0, 0},
         {"streamed, cpu family", "cpu",
          "gemm.tile=min,trsm.nb=8,trsm.part=24,gemm.stream=1,gemm.threads=3", false, 70, 200, 0, 0},
-        {"own memory, portable family", "portable", "gemm.tile=min,trsm.nb=8,trsm.part=24", true,
-         70, 60, 0, 0},
+        {"own memory, portable family", "portable",
+         "gemm.tile=min,gemm.parts=3,trsm.nb=8,trsm.part=24", true, 70, 60, 0, 0},
     };
     tap_child(loops.name, 60, plain, &loops);
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
