@@ -2,7 +2,11 @@
 # Every kernel family for NVIDIA devices, and the portable one, in under a minute: results and accuracy,
 # then rates at n = 4096 of operands that are on the device.
 #
-# usage: device-kernels.sh [BUILD-FOLDER]        (default: the current folder)
+# usage: device-kernels.sh [BUILD-FOLDER]            (default: the current folder)
+#        device-kernels.sh --shapes [BUILD-FOLDER]
+#
+# With --shapes only rates, of the products in SHAPES (small, narrow and deep ones unless it is set), beside
+# cuBLAS where PyTorch is: one process after the other, medians, with the kernel that the tables choose.
 #
 # Half of the time is for the results, which are judged side by side, the rest for the rates. A built
 # tree needs its programs only (`make bench` and `make check TESTS=` made them). The device is
@@ -13,6 +17,8 @@
 # too long, unseen one that had no time, none a family that the device does not build. The last lines
 # are a short table; the exit status is 1 when a result is wrong or missing.
 set -u -o pipefail
+only_shapes=
+[ "${1:-}" != --shapes ] || { only_shapes=yes; shift; }
 build=$(readlink -f "${1:-.}")
 size=${SIZE:-4096}
 limit=${SECONDS_IN_ALL:-57}
@@ -29,10 +35,13 @@ mkdir -p "$XDG_CACHE_HOME"
 async=gemm.copy=2,gemm.ku=16
 families="
 s nv-bf16x6    accuracy
+s nv-bf16x6    public   gemm.parts=3
 s nv-bf16-sync accuracy
 s nv-fp16x3    public
 s portable     accuracy
+s portable     accuracy gemm.parts=5
 d nv-dmma      accuracy
+d nv-dmma      public   gemm.parts=3
 d nv-dmma      accuracy $async
 d portable     accuracy
 c nv-bf16x6    complex
@@ -92,11 +101,46 @@ measure()
              $9 / 1000, $8 / 1000 }' "$work/rate.$1"
 }
 
-[ -x "$(test_program public)" ] || die "make check TESTS= first"
+# cublas_rates PRECISION SIZES: PRECISION MxNxK and TFLOP/s in lines.
+cublas_rates()
+{
+    local size
+    for size in ${2//,/ }; do
+        [ "$size" != "${size#*x}" ] || size=${size}x${size}x$size
+        echo "run $1 ${size//x/ } warm"
+    done >"$work/tasks"
+    timeout 60 python3 "$here/peer-cublas.py" <"$work/tasks" 2>/dev/null | paste -d ' ' "$work/tasks" - |
+        awk 'NF == 7 && $7 > 0 { print $2, $3 "x" $4 "x" $5, 2e-12 * $3 * $4 * $5 / $7 }'
+}
+
+# The products of SHAPES beside cuBLAS; fails when a result is wrong.
+measure_shapes()
+{
+    local sizes=${SHAPES:-512,1000,1024,1500,2048,128x128x65536,256x256x200000,16384x128x16384,128x16384x16384}
+    local precision
+    for precision in d s; do
+        cublas_rates $precision "$sizes" >"$work/cublas.$precision"
+        "$build/testing/bench/bench-kernel" --sizes "$sizes" --precisions $precision --reps 7 |
+            tee "$work/shapes.$precision" | grep '^# device' | sort -u
+    done
+    printf '%s %-20s %-30s %8s %8s %8s %6s\n' p shape kernel alone packed cuBLAS ratio
+    awk 'FILENAME ~ /cublas/ { peer[$1 " " $2] = $3; next }
+        /^[sdcz] +[0-9]/ {
+            other = peer[$1 " " $2]
+            printf "%s %-20s %-30s %8.1f %8.1f %8s %6s%s\n", $1, $2, $3, $5 / 1000, $8 / 1000,
+                other ? sprintf("%.1f", other) : "-", other ? sprintf("%.2f", $8 / 1000 / other) : "-",
+                /WRONG/ ? " WRONG" : ""
+        }' "$work"/cublas.[ds] "$work"/shapes.[ds]
+    ! grep -q WRONG "$work"/shapes.[ds]
+}
+
 [ -x "$build/testing/bench/bench-kernel" ] || die "make bench first"
+[ -n "$only_shapes" ] || [ -x "$(test_program public)" ] || die "make check TESTS= first"
+here=$(cd "$(dirname "$0")" && pwd)
 cd "$work" || exit 1
 register_nvidia
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader 2>/dev/null
+[ -z "$only_shapes" ] || { measure_shapes; exit; }
 
 number=0
 checks=()
