@@ -489,6 +489,8 @@ int main(int count, char **arguments)
             judge_kernel((struct run){kernels[i], "", &precisions[p], 8192, random_bits(&seed)});
     }
     judge_kernel(
+        (struct run){"portable", "gemm.parts=8", &precisions[CLB_S], 8192, random_bits(&seed)});
+    judge_kernel(
         (struct run){"nv-bf16-sync", emulated, &precisions[CLB_S], 8192, random_bits(&seed)});
     /* Mostly to see that it takes all products where they count. */
     judge_kernel((struct run){"nv-bf16x6", emulated, &precisions[CLB_S], 600, random_bits(&seed)});
