@@ -293,6 +293,9 @@ static struct clb_transfer download_of(const struct stream *stream, size_t numbe
                                  .slot_ld = strip->ldc};
 }
 
+/* (H200, 2026-11, virtual machine with 16 CPUs: dgemm of n = 1024 takes 1.3 instead of 1.7 ms.) */
+#define AWAKE_SECONDS 100e-6
+
 /* With fewer than two staging threads the calling thread moves everything itself. */
 static clb_status open_transfers(struct stream *stream)
 {
@@ -317,6 +320,7 @@ static clb_status open_transfers(struct stream *stream)
         .wanted_threads = value[CLB_PARAM_THREADS],
         .least_threads = 2,
         .most_threads = stream->plan.staging_threads,
+        .awake = AWAKE_SECONDS,
         .copy_in = copy_columns_in,
         .write = write_part,
         .context = stream,

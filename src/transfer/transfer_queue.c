@@ -178,6 +178,33 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
     transfers->runtime = NULL;
 }
 
+/* ---- waiting for one another ----------------------------------------------------------------- */
+
+/* Wake so many of the threads that wait for this; all with SIZE_MAX. */
+static void wake(struct clb_transfer_queue *transfers, pthread_cond_t *condition, size_t threads)
+{
+    atomic_fetch_add(&transfers->wakes, 1);
+    if (threads == SIZE_MAX)
+        pthread_cond_broadcast(condition);
+    for (size_t i = 0; i < threads && threads != SIZE_MAX; i++)
+        pthread_cond_signal(condition);
+}
+
+/* Wait, with the lock held, until somebody is woken; the caller looks what has changed. */
+static void wait_awhile(struct clb_transfer_queue *transfers, pthread_cond_t *condition)
+{
+    const unsigned seen = atomic_load(&transfers->wakes);
+    if (transfers->awake > 0) {
+        pthread_mutex_unlock(&transfers->lock);
+        const double end = clb_now() + transfers->awake;
+        while (atomic_load(&transfers->wakes) == seen && clb_now() < end)
+            sched_yield();
+        pthread_mutex_lock(&transfers->lock);
+    }
+    if (atomic_load(&transfers->wakes) == seen)
+        pthread_cond_wait(condition, &transfers->lock);
+}
+
 /* ---- one piece ------------------------------------------------------------------------------- */
 
 /* Record the first failure and wake all threads. */
@@ -186,8 +213,8 @@ static void fail(struct clb_transfer_queue *transfers, clb_status status)
     pthread_mutex_lock(&transfers->lock);
     if (transfers->status == CLB_OK)
         transfers->status = status;
-    pthread_cond_broadcast(&transfers->work);
-    pthread_cond_broadcast(&transfers->advance);
+    wake(transfers, &transfers->work, SIZE_MAX);
+    wake(transfers, &transfers->advance, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
 }
 
@@ -331,7 +358,7 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
     transfer->done += status == CLB_OK;
     pthread_mutex_unlock(&transfers->lock);
     if (all)
-        pthread_cond_broadcast(&transfers->advance);
+        wake(transfers, &transfers->advance, SIZE_MAX);
     note(thread, "enqueue");
     return status;
 }
@@ -351,9 +378,9 @@ static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer
     while (transfers->status == CLB_OK && transfers->arrived < transfers->pieces[CLB_DOWN] &&
            transfers->has_arrived[transfers->arrived])
         transfers->arrived++;
-    pthread_cond_broadcast(&transfers->advance);
+    wake(transfers, &transfers->advance, SIZE_MAX);
     while (transfers->arrived <= piece && transfers->status == CLB_OK)
-        pthread_cond_wait(&transfers->advance, &transfers->lock);
+        wait_awhile(transfers, &transfers->advance);
     bool go = transfers->arrived > piece;
     pthread_mutex_unlock(&transfers->lock);
     return go;
@@ -378,7 +405,7 @@ static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_tra
     bool all = ++transfer->written == transfer->pieces;
     pthread_mutex_unlock(&transfers->lock);
     if (all)
-        pthread_cond_broadcast(&transfers->advance);
+        wake(transfers, &transfers->advance, SIZE_MAX);
     return CLB_OK;
 }
 
@@ -469,7 +496,7 @@ static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
         } else if (thread->pending != 0) {
             job = JOB_WRITE;
         } else if (!transfers->complete) {
-            pthread_cond_wait(&transfers->work, &transfers->lock);
+            wait_awhile(transfers, &transfers->work);
             continue;
         }
         break;
@@ -548,7 +575,7 @@ static clb_status await_count(struct clb_transfer_queue *transfers,
                                : transfer->first_piece + transfer->pieces);
     pthread_mutex_lock(&transfers->lock);
     while (*count < transfer->pieces && transfers->status == CLB_OK && !transfers->stopped)
-        pthread_cond_wait(&transfers->advance, &transfers->lock);
+        wait_awhile(transfers, &transfers->advance);
     clb_status status =
         transfers->status == CLB_OK && transfers->stopped ? CLB_ERR_RANGE : transfers->status;
     pthread_mutex_unlock(&transfers->lock);
@@ -595,7 +622,7 @@ clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers
 
 void clb_transfer_queue_announce(struct clb_transfer_queue *transfers)
 {
-    pthread_cond_broadcast(&transfers->work);
+    wake(transfers, &transfers->work, SIZE_MAX);
 }
 
 void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t index)
@@ -604,8 +631,7 @@ void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t
     pthread_mutex_lock(&transfers->lock);
     transfers->released[transfer->down] = transfer->first_piece + transfer->pieces;
     pthread_mutex_unlock(&transfers->lock);
-    for (size_t i = 0; i < clb_min(transfer->pieces, transfers->workers.count); i++)
-        pthread_cond_signal(&transfers->work);
+    wake(transfers, &transfers->work, clb_min(transfer->pieces, transfers->workers.count));
 }
 
 clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t index,
@@ -628,7 +654,7 @@ void clb_transfer_queue_stop(struct clb_transfer_queue *transfers)
 {
     pthread_mutex_lock(&transfers->lock);
     transfers->stopped = transfers->left_out = true;
-    pthread_cond_broadcast(&transfers->advance);
+    wake(transfers, &transfers->advance, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
 }
 
@@ -644,7 +670,7 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
     carry_alone(transfers, true, transfers->released[CLB_DOWN]);
     pthread_mutex_lock(&transfers->lock);
     transfers->complete = true;
-    pthread_cond_broadcast(&transfers->work);
+    wake(transfers, &transfers->work, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
     clb_workers_return(&transfers->workers);
     return transfers->status == CLB_OK && transfers->left_out ? CLB_ERR_RANGE : transfers->status;

@@ -114,6 +114,9 @@ struct clb_transfer_queue {
      * slots. So whatever fails, in the end the first pieces up to some number are written, each
      * completely, and no others. */
     bool in_order;
+    /* Seconds for which a thread that has to wait for another stays awake before it sleeps: in
+     * virtual machines one that sleeps takes some 0.1 ms to wake. */
+    double awake;
     bool marks; /* clb_transfer_queue_await is used, and not clb_transfer_queue_await_events */
     /* How pieces are copied; NULL: as the transfer says. Any thread may call these. copy_in copies
      * the columns `rect` of an upload to `slot`; they are a share of a piece. `write` writes a
@@ -141,6 +144,7 @@ struct clb_transfer_queue {
     pthread_mutex_t lock;
     pthread_cond_t work;    /* staging threads wait for something to do */
     pthread_cond_t advance; /* the calling thread waits for transfers, threads for their turn */
+    atomic_uint wakes;      /* how often either has been signalled */
     size_t next[2];         /* pieces handed out */
     size_t released[2];     /* pieces that may be moved */
     cl_event *moved;        /* of each upload piece that has been enqueued */
@@ -186,8 +190,7 @@ bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfe
  * array. */
 clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t transfer,
                                       struct clb_queue *queue) CLB_MUST_CHECK;
-/* Wake the threads that wait for a release, which will come soon: in virtual machines a thread that
- * sleeps takes some 0.1 ms to wake. */
+/* Wake the threads that wait for a release, which will come soon. */
 void clb_transfer_queue_announce(struct clb_transfer_queue *transfers);
 
 /* The same after the event `before`, which the caller has set and the queue releases. */
