@@ -145,6 +145,7 @@ struct clb_config {
     clb_math math;
     const char *kernel; /* NULL: by device */
     bool reproducible;
+    bool learn;
     double verify; /* the share of calls; < 0: first uses */
     struct clb_param_override overrides[CLB_MAX_OVERRIDES];
     size_t override_count;

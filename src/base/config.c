@@ -79,10 +79,20 @@ static bool parse_kernel(struct clb_config *config, const char *value)
     return true;
 }
 
+static bool parse_switch(bool *on, const char *value)
+{
+    *on = strcmp(value, "1") == 0;
+    return *on || strcmp(value, "0") == 0;
+}
+
 static bool parse_reproducible(struct clb_config *config, const char *value)
 {
-    config->reproducible = strcmp(value, "1") == 0;
-    return config->reproducible || strcmp(value, "0") == 0;
+    return parse_switch(&config->reproducible, value);
+}
+
+static bool parse_learn(struct clb_config *config, const char *value)
+{
+    return parse_switch(&config->learn, value);
 }
 
 static bool parse_log_file(struct clb_config *config, const char *value)

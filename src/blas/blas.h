@@ -217,7 +217,8 @@ struct clb_blas3 {
 struct clb_host_blas {
     const void *context; /* for the functions */
     bool optimised;      /* the routine called is one of an optimised library */
-    int threads;         /* of that library; 0: not known */
+    const char *library; /* that library's file name, kept for good; NULL: not known */
+    int threads;         /* that it uses; 0: not known */
     void *work;          /* the caller's workspace of lwork elements, for QR and xGETRI */
     int64_t lwork;       /* -1: they only set the workspace's first element to its best size */
 

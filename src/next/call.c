@@ -616,6 +616,7 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
     next->host = (struct clb_host_blas){
         .context = next,
         .optimised = next->main != NULL && next->main->optimised,
+        .library = next->main != NULL ? next->main->library : NULL,
         .threads =
             next->main != NULL && next->main->get_threads != NULL ? next->main->get_threads() : 0,
 #define CLB_HOST_FOUND(function, member)                                                           \

@@ -323,6 +323,9 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
             seconds[i] = by_table(machine, side, call->family, call->precision, call->work);
         prediction.measured = prediction.measured && near;
     }
+    /* A machine of which one side was measured says nothing beside the tables' other side. */
+    if (!prediction.measured && !clb_cost_has(machine->device))
+        seconds[CLB_SIDE_NEXT] = NAN;
     prediction.device = seconds[CLB_SIDE_DEVICE] + shape_seconds(machine->device, call);
     prediction.next = seconds[CLB_SIDE_NEXT];
     return prediction;
@@ -347,27 +350,64 @@ bool clb_cost_has(const struct clb_device *device)
     return find_machine(device) < MACHINES;
 }
 
+/* PoCL's (docs/performance.md); other devices' is not known. */
+#define USUAL_START 0.2
+
 double clb_cost_of_start(const struct clb_device *device)
 {
     const int id = find_machine(device);
-    return id < MACHINES ? machines[id].start : 0;
+    return id < MACHINES ? machines[id].start : USUAL_START;
 }
 
 /* Calls most of whose time is their shape's say little of square ones. */
 #define LARGEST_SHARE 0.3
 
-void clb_cost_learn(struct clb_profile *profile, clb_side side,
-                    const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                    double seconds)
+/* Seconds of the square call of the class's own work; NAN: the call says nothing of it. */
+static double square_seconds(clb_side side, const struct clb_cost_machine *machine,
+                             const struct clb_cost_call *call, double seconds)
 {
     const int class = clb_cost_class_of(call->work);
     const double shape = side == CLB_SIDE_DEVICE ? shape_seconds(machine->device, call) : 0;
     if (class < 0 || !(seconds > 0) || shape > LARGEST_SHARE * seconds)
+        return NAN;
+    return (seconds - shape) * growth(machine, side, call->family, call->precision, call->work,
+                                      clb_cost_class_work(class));
+}
+
+bool clb_cost_measure(struct clb_profile *profile, clb_side side,
+                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      double seconds)
+{
+    const double square = square_seconds(side, machine, call, seconds);
+    if (isnan(square))
+        return false;
+    struct clb_time *time =
+        &profile->side[side].of[call->family][call->precision][clb_cost_class_of(call->work)];
+    if (time->count == 0 || square < (double)time->seconds)
+        time->seconds = (float)square;
+    time->count += time->count < UINT16_MAX;
+    return true;
+}
+
+#define REMEMBERED 8   /* calls of which an average is taken */
+#define MOST_WRONG 2.0 /* a call that took more times as long was disturbed */
+
+void clb_cost_adjust(struct clb_profile *profile, clb_side side,
+                     const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                     double seconds)
+{
+    const double square = square_seconds(side, machine, call, seconds);
+    const int class = clb_cost_class_of(call->work);
+    if (isnan(square))
+        return;
+    bool near;
+    const double work = clb_cost_class_work(class);
+    double now = by_profile(machine, side, call->family, call->precision, work, &near);
+    if (isnan(now))
+        now = by_table(machine, side, call->family, call->precision, work);
+    if (isnan(now))
         return;
     struct clb_time *time = &profile->side[side].of[call->family][call->precision][class];
-    const double square = (seconds - shape) * growth(machine, side, call->family, call->precision,
-                                                     call->work, clb_cost_class_work(class));
-    const double weight = 1.0 / (time->count < REMEMBERED ? time->count + 1 : REMEMBERED);
-    time->seconds = (float)((1 - weight) * (double)time->seconds + weight * square);
+    time->seconds = (float)(now + (fmin(square, MOST_WRONG * now) - now) / REMEMBERED);
     time->count += time->count < UINT16_MAX;
 }

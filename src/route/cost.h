@@ -108,12 +108,18 @@ bool clb_cost_is_known(const struct clb_prediction *prediction);
 /* Whether there are times of such a device in cost.def. */
 bool clb_cost_has(const struct clb_device *device);
 
-/* Seconds that a process loses by starting the device; 0: not known. */
+/* Seconds that a process loses by starting the device. */
 double clb_cost_of_start(const struct clb_device *device);
 
-/* Add that a call took so many seconds on a side. */
-void clb_cost_learn(struct clb_profile *profile, clb_side side,
-                    const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                    double seconds);
+/* The duration of a call on a side. measure: the shortest of the calls of a class counts; false
+ * when the call says nothing of square ones. adjust: what is predicted for the class comes nearer
+ * to the duration, by an eighth, and by twice the prediction at most; nothing where nothing is
+ * predicted. */
+bool clb_cost_measure(struct clb_profile *profile, clb_side side,
+                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      double seconds);
+void clb_cost_adjust(struct clb_profile *profile, clb_side side,
+                     const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                     double seconds);
 
 #endif

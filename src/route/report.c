@@ -1,4 +1,5 @@
 /* Writes the report at exit, without OpenCL calls and without locks. */
+#include "profile.h"
 #include "route.h"
 
 #include <errno.h>
@@ -54,7 +55,9 @@ __attribute__((destructor)) static void write_report_at_exit(void)
 {
     struct clb_text report = {0};
     const char *name = "-";
-    if (clb_stats_wanted && clb_stats_any()) {
+    if (clb_stats_wanted)
+        clb_profile_write();
+    if (clb_stats_wanted && clb_stats_any() && clb_config_get()->stats != NULL) {
         name = clb_config_get()->stats;
         if (strcmp(name, "-") == 0)
             clb_stats_format_table(&report);

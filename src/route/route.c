@@ -2,6 +2,7 @@
  * log.
  */
 #include "dense/dense.h"
+#include "profile.h"
 #include "run.h"
 
 #include <math.h>
@@ -167,12 +168,12 @@ static void set_min_work(void)
 #define SMALLEST_CROSSOVER 250.0
 
 /* Where nothing is known of the device's costs (NULL: nor of the device), no call below the tables'
- * thresholds needs it. */
-static void settle_lowest(const struct clb_device *device)
+ * thresholds needs it. Once there is something for any next library, all calls are asked about. */
+static void settle_lowest(const struct clb_profile_owner *owner)
 {
     static _Atomic int settled = -1;
-    const bool known = device != NULL && clb_cost_has(device);
-    if (atomic_exchange(&settled, known) == known)
+    const bool known = owner != NULL && clb_profile_has(owner);
+    if (atomic_load(&settled) == true || atomic_exchange(&settled, known) == known)
         return;
     for (int w = 0; w < CLB_WORKS; w++) {
         const double table = clb_tuning_lowest_threshold((clb_work)w);
@@ -263,8 +264,7 @@ struct question {
     const struct clb_ops *ops;
     double work;
     size_t smallest;
-    bool optimised; /* the next library is */
-    int threads;    /* that it uses */
+    struct clb_profile_owner owner; /* its device is the one that is asked about */
     struct clb_cost_call cost;
 };
 
@@ -282,12 +282,19 @@ static size_t smallest_of(const struct clb_run *run)
     }
 }
 
+static struct clb_profile_owner owner_of(const struct clb_host_blas *host)
+{
+    return (struct clb_profile_owner){.library = host->library != NULL ? host->library : "",
+                                      .optimised = host->optimised,
+                                      .threads = host->threads > 0 ? host->threads : (int)cpus};
+}
+
 static struct clb_prediction predict(const struct clb_device *device,
                                      const struct question *question)
 {
-    const struct clb_cost_machine machine = {
-        .device = device, .optimised = question->optimised, .threads = question->threads};
-    return clb_cost_predict(&machine, &question->cost);
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    return clb_profile_predict(&owner, &question->cost);
 }
 
 /* Whether the call is one for such a device. Where the times of both sides are known they decide,
@@ -301,13 +308,17 @@ static clb_reason decide_for_device(const struct clb_device *device,
         return CLB_REASON_NOFP64;
     if (thresholds[question->routine] >= 0)
         return CLB_REASONS;
-    const struct clb_prediction prediction = predict(device, question);
-    if (clb_cost_is_known(&prediction))
-        return clb_cost_is_for_device(&prediction) ? CLB_REASONS : CLB_REASON_COST;
     if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
         return CLB_REASON_NODEVICE;
-    double edge = clb_tuning_offload(device, precision, &tuning,
-                                     clb_routine_work(question->routine), question->optimised);
+    const struct clb_prediction prediction = predict(device, question);
+    /* Shapes are known for devices with memory of their own. */
+    if (clb_cost_is_known(&prediction) &&
+        (!device->unified || question->smallest >= tuning.smallest))
+        return clb_cost_is_for_device(&prediction) ? CLB_REASONS : CLB_REASON_COST;
+    if (question->work < lowest_work(question->routine))
+        return CLB_REASON_SMALL;
+    double edge = clb_tuning_offload(
+        device, precision, &tuning, clb_routine_work(question->routine), question->owner.optimised);
     if (question->work < cube(edge))
         return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
     return question->smallest < tuning.smallest ? CLB_REASON_COST : CLB_REASONS;
@@ -525,6 +536,13 @@ static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *r
     return CLB_REASONS;
 }
 
+static void settle_for(const struct clb_device *device, const struct question *question)
+{
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    settle_lowest(device != NULL ? &owner : NULL);
+}
+
 /* Whether the device would have saved what its start costs, had it been there for the calls that it
  * was wanted for so far and for this one. */
 static bool start_pays(const struct clb_device *device, const struct clb_prediction *prediction)
@@ -550,7 +568,7 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
     *reason = CLB_REASONS;
     if (clb_run_is_auto(run) && clb_runtime_peek() == NULL) {
         const struct clb_device *expected = clb_device_expected();
-        settle_lowest(expected);
+        settle_for(expected, question);
         if (expected != NULL) {
             run->prediction = predict(expected, question);
             *reason = decide_for_device(expected, question);
@@ -582,6 +600,21 @@ static double longest_standstill(const struct clb_run *run, const struct clb_dev
     return fmax(30, 100 * clb_tuning_seconds(device, run->precision, flops));
 }
 
+/* Whether the call's duration on the device says something. */
+static bool learns_of(const struct clb_run *run)
+{
+    const struct clb_config *config = clb_config_get();
+    return config->learn ||
+           (!config->reproducible && clb_run_is_auto(run) && clb_cost_is_known(&run->prediction));
+}
+
+static void learn(const struct clb_device *device, const struct question *question, double seconds)
+{
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
+}
+
 /* All code that may enter the driver. */
 static struct outcome run_on_device(struct clb_run *run, double work)
 {
@@ -590,9 +623,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                                       .ops = run->ops,
                                       .work = work,
                                       .smallest = smallest_of(run),
-                                      .optimised = run->host->optimised,
-                                      .threads =
-                                          run->host->threads > 0 ? run->host->threads : (int)cpus,
+                                      .owner = owner_of(run->host),
                                       .cost = clb_cost_describe(run->call, run->m, run->n, run->k)};
     const struct clb_gemm_variant *variant;
     struct clb_host_state host_state;
@@ -602,7 +633,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     const double patience = clb_driver_set_patience(patience_of(run, work));
     struct clb_runtime *runtime = start_device(run, &question, &outcome.reason);
     if (runtime != NULL) {
-        settle_lowest(&runtime->device);
+        settle_for(&runtime->device, &question);
         run->prediction = predict(&runtime->device, &question);
         outcome.reason = decide_on_device(runtime, &question, &variant);
     }
@@ -613,7 +644,9 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                 run->call->symbol->next.name);
         outcome.reason = CLB_REASON_COST;
     }
-    const double begin = runs_are_timed() ? clb_now() : 0;
+    const bool learns = learns_of(run);
+    const bool timed = runs_are_timed() || learns;
+    const double begin = timed ? clb_now() : 0;
     if (outcome.reason == CLB_REASONS && is_lapacke(run))
         outcome.reason = clb_lapacke_open(run);
     if (outcome.reason == CLB_REASONS)
@@ -626,7 +659,9 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         outcome.status = run->ops->run(run, runtime, variant);
         outcome.reason = reason_of_run(run, runtime, outcome.status);
         outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;
-        outcome.seconds = runs_are_timed() ? clb_now() - begin : 0;
+        outcome.seconds = timed ? clb_now() - begin : 0;
+        if (learns && outcome.reason == CLB_REASONS && outcome.status == CLB_OK && run->share > 0)
+            learn(&runtime->device, &question, outcome.seconds);
         if (clb_trace_wanted())
             clb_trace_since(run->call->symbol->next.name, begin);
     }
@@ -650,8 +685,43 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
             detail, 1e3 * seconds, predicted);
 }
 
+/* The call that was declined last, where the next library's time for it is wanted. Only values are
+ * stored, so nothing leaks when an error handler jumps out of the call. */
+static CLB_THREAD struct {
+    const struct clb_symbol *symbol; /* NULL: none */
+    struct clb_profile_owner owner;
+    struct clb_cost_call cost;
+} timed_next;
+
+static void note_for_next(const struct clb_run *run)
+{
+    const struct clb_target *target = run->call->target;
+    const struct clb_device *device = clb_device_expected();
+    timed_next.symbol = NULL;
+    if (device == NULL || target == NULL || clb_call_first_wrong(run->call) != 0 || is_query(run) ||
+        clb_call_is_quick(run->call) || clb_thread_inside)
+        return;
+    const struct clb_host_blas host = {.library = target->library,
+                                       .optimised = target->optimised,
+                                       .threads =
+                                           target->get_threads != NULL ? target->get_threads() : 0};
+    timed_next.owner = owner_of(&host);
+    timed_next.owner.device = device;
+    timed_next.cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    timed_next.symbol = run->call->symbol;
+}
+
+void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
+{
+    if (timed_next.symbol == symbol)
+        clb_profile_learn(&timed_next.owner, CLB_SIDE_NEXT, &timed_next.cost, seconds);
+    timed_next.symbol = NULL;
+}
+
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
+    if (clb_config_get()->learn)
+        note_for_next(run);
     if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);
     if (clb_log_wanted(CLB_LOG_DEBUG))

@@ -35,6 +35,10 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host);
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
 
+/* Called with the seconds that the next library has taken for the call that was declined last in
+ * this thread; with CLBLAS_SHIM_LEARN=1 they go to the profile. */
+void clb_route_learn_next(const struct clb_symbol *symbol, double seconds);
+
 /* ---- level3.c -------------------------------------------------------------------------------- */
 
 /* Compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When an argument is
@@ -43,7 +47,8 @@ int clb_route_compose_gemmtr(struct clb_call *call, struct clb_host_blas *host);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
-/* Calls are to be counted and timed. Constant once clb_route_configure has run. */
+/* Calls are to be counted and timed, for a report or to learn. Constant once clb_route_configure
+ * has run. */
 extern bool clb_stats_wanted;
 void clb_stats_configure(void);
 /* True when any call was counted. */

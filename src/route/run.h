@@ -4,8 +4,8 @@
 #ifndef CLB_ROUTE_RUN_H
 #define CLB_ROUTE_RUN_H
 
-#include "cost.h"
 #include "lapack/lapack.h"
+#include "profile.h"
 #include "route.h"
 
 struct clb_run;

@@ -105,8 +105,9 @@ static void stats_add(_Atomic double *sum, double value)
 
 void clb_stats_configure(void)
 {
-    clb_stats_wanted =
-        clb_config_get()->stats != NULL && pthread_key_create(&thread_end, give_block) == 0;
+    const struct clb_config *config = clb_config_get();
+    clb_stats_wanted = (config->stats != NULL || config->learn) &&
+                       pthread_key_create(&thread_end, give_block) == 0;
     if (clb_stats_wanted)
         clb_fork_on_child(stats_reset_in_child);
 }
@@ -151,8 +152,10 @@ double clb_next_begin(void)
 void clb_next_end(const struct clb_symbol *symbol, double begin)
 {
     struct counters *counters = counters_of(symbol);
+    const double seconds = clb_now() - begin;
     if (counters != NULL)
-        stats_add(&counters->seconds_next, clb_now() - begin);
+        stats_add(&counters->seconds_next, seconds);
+    clb_route_learn_next(symbol, seconds);
 }
 
 /* ---- summing --------------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /* Predictions of both sides: their tables, shapes, and what has been measured. */
-#include "route/cost.h"
+#include "route/profile.h"
 #include "tap.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct clb_device h200 = {.name = "NVIDIA H200", .type = CL_DEVICE_TYPE_GPU};
@@ -86,7 +87,9 @@ static void crossovers(void *unused)
     } known[] = {{CLB_ROUTINE_dgemm, 500, 800},   {CLB_ROUTINE_sgemm, 600, 1000},
                  {CLB_ROUTINE_zgemm, 250, 500},   {CLB_ROUTINE_cgemm, 250, 500},
                  {CLB_ROUTINE_dsyrk, 700, 1200},  {CLB_ROUTINE_dtrsm, 600, 1000},
-                 {CLB_ROUTINE_dgetrf, 400, 1000}, {CLB_ROUTINE_dtrmm, 1200, 2000}};
+                 {CLB_ROUTINE_dgetrf, 400, 1000}, {CLB_ROUTINE_dtrmm, 1200, 2000},
+                 {CLB_ROUTINE_dpotrf, 800, 1200}, {CLB_ROUTINE_dgetri, 500, 800},
+                 {CLB_ROUTINE_dpotri, 700, 1200}, {CLB_ROUTINE_dgeqrf, 1000, 1600}};
     (void)unused;
     const struct clb_cost_machine machine = machine_of(&h200, 16);
     for (size_t i = 0; i < CLB_COUNT_OF(known); i++) {
@@ -134,6 +137,7 @@ static void shapes(void *unused)
     expect(!is_for(&machine, CLB_ROUTINE_dgemm, 100000, 64, 64), "100000 x 64 x 64");
     expect(is_for(&machine, CLB_ROUTINE_dgemm, 8192, 8192, 512), "a deep update");
     expect(!is_for(&machine, CLB_ROUTINE_dgetrf, 100000, 128, 0), "a panel of 100000 x 128");
+    expect(!is_for(&machine, CLB_ROUTINE_dgeqrf, 20000, 500, 0), "QR of 20000 x 500");
     const struct clb_cost_call square = make_call(CLB_ROUTINE_dtrsm, 2000, 2000, 0);
     const struct clb_cost_call few = make_call(CLB_ROUTINE_dtrsm, 8000, 125, 0);
     const struct clb_prediction a = clb_cost_predict(&machine, &square);
@@ -162,8 +166,8 @@ static void learn_both(struct clb_profile *profile, const struct clb_cost_machin
                        int64_t n, double device, double next)
 {
     const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, n, n, n);
-    clb_cost_learn(profile, CLB_SIDE_DEVICE, machine, &call, device);
-    clb_cost_learn(profile, CLB_SIDE_NEXT, machine, &call, next);
+    clb_cost_measure(profile, CLB_SIDE_DEVICE, machine, &call, device);
+    clb_cost_measure(profile, CLB_SIDE_NEXT, machine, &call, next);
 }
 
 /* What is measured comes before the tables, for the sizes around it. */
@@ -191,12 +195,67 @@ static void measured(void *unused)
     p = clb_cost_predict(&machine, &call);
     expect(!clb_cost_is_known(&p), "another routine");
     /* A device that has become slower is noticed after some calls. */
-    for (int i = 0; i < 12; i++)
-        learn_both(&profile, &machine, 1024, 40e-3, 22e-3);
+    call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
+    clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 21e-3);
+    expect(is_for(&machine, CLB_ROUTINE_dgemm, 1024, 1024, 1024), "one call decides");
+    for (int i = 0; i < 8; i++)
+        clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 40e-3);
     expect(!is_for(&machine, CLB_ROUTINE_dgemm, 1024, 1024, 1024), "nothing is learnt");
+    for (int i = 0; i < 50; i++)
+        clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 20e-3);
+    expect(is_for(&machine, CLB_ROUTINE_dgemm, 1024, 1024, 1024), "nothing is forgotten");
+    call = make_call(CLB_ROUTINE_dgetri, 1024, 1024, 1024);
+    clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 40e-3);
+    p = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_is_known(&p), "what is not predicted is adjusted");
+    call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
+    clb_cost_measure(&profile, CLB_SIDE_DEVICE, &machine, &call, 10e-3);
+    clb_cost_measure(&profile, CLB_SIDE_DEVICE, &machine, &call, 90e-3);
+    p = clb_cost_predict(&machine, &call);
+    expect(fabs(p.device - 10e-3) < 1e-5, "%g s are not the shortest", p.device);
     for (int i = 0; i < CLB_COST_CLASSES; i++)
         expect(clb_cost_class_of(clb_cost_class_work(i)) == i, "class %d", i);
     expect(clb_cost_class_of(1e30) == -1 && clb_cost_class_of(10) == -1, "no class");
+}
+
+/* The text of a profile is read back; what is damaged, or another's, is empty. */
+static void text(void *unused)
+{
+    static struct clb_profile profile, back;
+    static char line[1 << 16];
+    struct clb_text text = {0};
+    (void)unused;
+    const struct clb_profile_owner owner = {
+        .device = &h200, .library = "libopenblas.so.0", .optimised = true, .threads = 16};
+    struct clb_profile_owner another = owner;
+    another.threads = 4;
+    char *key = clb_profile_key(&owner), *other_key = clb_profile_key(&another);
+    struct clb_cost_machine machine = machine_of(&h200, 16);
+    learn_both(&profile, &machine, 1024, 2e-3, 5e-3);
+    clb_profile_format(&text, key, &profile);
+    expect(clb_profile_parse(text.data, key, &back), "it is not read");
+    for (int side = 0; side < CLB_SIDES; side++) {
+        const struct clb_time *a = profile.side[side].of[CLB_COST_GEMM][CLB_D];
+        const struct clb_time *b = back.side[side].of[CLB_COST_GEMM][CLB_D];
+        for (int c = 0; c < CLB_COST_CLASSES; c++)
+            expect(fabsf(a[c].seconds - b[c].seconds) < 1e-8F && a[c].count == b[c].count,
+                   "class %d is another", c);
+    }
+    expect(strcmp(key, other_key) != 0 && !clb_profile_parse(text.data, other_key, &back),
+           "another's is read");
+    for (size_t i = 0; i < text.length; i++) {
+        memcpy(line, text.data, text.length + 1);
+        line[i] ^= 1;
+        expect(!clb_profile_parse(line, key, &back), "byte %zu is damaged", i);
+        memcpy(line, text.data, text.length + 1);
+        line[i] = '\0';
+        expect(i + 1 == text.length || !clb_profile_parse(line, key, &back), "%zu bytes are read",
+               i);
+    }
+    expect(!clb_profile_parse("", key, &back), "no text is read");
+    clb_text_free(&text);
+    free(key);
+    free(other_key);
 }
 
 int main(void)
@@ -213,5 +272,6 @@ int main(void)
     learn_both(&profile, &machine, 2048, 5e-3, 30e-3);
     tap_child("predictions grow with the order where some are measured", 20, order, &profile);
     tap_child("what has been measured", 20, measured, NULL);
+    tap_child("a profile's text", 20, text, NULL);
     return tap_done();
 }

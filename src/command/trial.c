@@ -1,0 +1,259 @@
+/* Calls of routines by their public names, on matrices that are made up: for tune, and for the
+ * benchmark of decisions. */
+#include "trial.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { MATRICES = 3, ARGUMENTS = 20 };
+
+/* Memory is kept from case to case. Its first `dirty` bytes have been written to. */
+static struct arena {
+    char *data;
+    size_t bytes, dirty;
+} arenas[MATRICES], pristine, workspace, pivots, taus;
+
+static char *get_memory(size_t bytes)
+{
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+        fputs("out of memory\n", stderr);
+        exit(EXIT_FAILURE);
+    }
+    return data;
+}
+
+static void make_room(struct arena *arena, size_t bytes)
+{
+    if (arena->bytes >= bytes)
+        return;
+    if (arena->data != NULL)
+        munmap(arena->data, arena->bytes);
+    arena->data = get_memory(bytes);
+    arena->bytes = arena->dirty = bytes;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+/* No column length divides it, so that columns differ. */
+#define BLOCK ((size_t)8 * 524287)
+
+/* Small numbers, so that triangles with a diagonal of ones are well conditioned. */
+static const char *random_block(size_t real)
+{
+    static char *blocks[2];
+    char **block = &blocks[real == sizeof(double)];
+    uint32_t state = 1;
+    if (*block != NULL)
+        return *block;
+    *block = get_memory(BLOCK);
+    for (size_t i = 0; i < BLOCK / real; i++) {
+        state = state * 1664525 + 1013904223;
+        const double value = ((double)state - 0x1p31) * 0x1p-46;
+        if (real == sizeof(double))
+            ((double *)(void *)*block)[i] = value;
+        else
+            ((float *)(void *)*block)[i] = (float)value;
+    }
+    return *block;
+}
+
+static void fill(struct arena *arena, size_t bytes, size_t real)
+{
+    const char *block = random_block(real);
+    for (size_t at = 0; at < bytes; at += BLOCK)
+        memcpy(arena->data + at, block, clb_min(BLOCK, bytes - at));
+}
+
+static void put_ones(char *data, size_t count, size_t step, clb_precision precision)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (clb_precision_real_size(precision) == sizeof(double))
+            memcpy(data + i * step, &(double){1}, sizeof(double));
+        else
+            memcpy(data + i * step, &(float){1}, sizeof(float));
+    }
+}
+
+static bool needs_diagonal(const struct clb_call *call)
+{
+    struct clb_shape shape;
+    const char *stem = clb_routines[call->routine].stem;
+    return (clb_call_shape(call, 'A', &shape) && shape.triangle) || strcmp(stem, "getrs") == 0 ||
+           strcmp(stem, "getri") == 0;
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+typedef void any_function(const void *, ...);
+
+static void invoke(any_function *function, const struct clb_call *call)
+{
+    static const char letters[] = "NTC";
+    const int sizes[] = {(int)call->m,   (int)call->n,   (int)call->k,   (int)call->nrhs,
+                         (int)call->lda, (int)call->ldb, (int)call->ldc, (int)call->lwork};
+    const void *x[ARGUMENTS] = {0};
+    int info = 0;
+    size_t count = 0;
+    for (const char *s = clb_routines[call->routine].signature; *s != '\0'; s++) {
+        switch (*s) {
+        case 's':
+        case 'u':
+            x[count++] = "L";
+            break;
+        case 'd':
+            x[count++] = "N";
+            break;
+        case 't':
+            x[count++] = &letters[call->transa];
+            break;
+        case 'T':
+            x[count++] = &letters[call->transb];
+            break;
+        case '*':
+            x[count++] = call->alpha;
+            break;
+        case '+':
+            x[count++] = call->beta;
+            break;
+        case 'A':
+        case 'B':
+        case 'C':
+            x[count++] = arenas[*s - 'A'].data;
+            x[count++] = &sizes[4 + *s - 'A'];
+            break;
+        case 'p':
+            x[count++] = pivots.data;
+            break;
+        case 'q':
+            x[count++] = taus.data;
+            break;
+        case 'w':
+            x[count++] = workspace.data;
+            x[count++] = &sizes[7];
+            break;
+        case 'i':
+            x[count++] = &info;
+            break;
+        default:
+            x[count++] = &sizes[*s == 'm' ? 0 : *s == 'n' ? 1 : *s == 'k' ? 2 : 3];
+        }
+    }
+    function(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11], x[12], x[13],
+             x[14], x[15], x[16], x[17], x[18], x[19]);
+}
+
+static double cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static size_t largest_size(const struct clb_call *call)
+{
+    const int64_t sizes[] = {call->m, call->n, call->k, call->nrhs};
+    size_t most = 1;
+    for (size_t i = 0; i < CLB_COUNT_OF(sizes); i++)
+        most = clb_max(most, (size_t)sizes[i]);
+    return most;
+}
+
+static void make_operands(struct clb_call *call)
+{
+    static size_t last_real;
+    const clb_precision precision = call->precision;
+    const size_t size = clb_precision_size(precision), real = clb_precision_real_size(precision);
+    const size_t most = largest_size(call);
+    for (int i = 0; i < MATRICES; i++) {
+        struct clb_shape shape;
+        struct arena *arena = &arenas[i];
+        if (!clb_call_shape(call, (char)('A' + i), &shape))
+            continue;
+        const size_t rows = clb_max((size_t)shape.rows, 1);
+        const size_t bytes = rows * clb_max((size_t)shape.cols, 1) * size;
+        make_room(arena, bytes);
+        if (last_real != real)
+            arena->dirty = arena->bytes;
+        fill(arena, clb_min(arena->dirty, arena->bytes), real);
+        arena->dirty = shape.written ? bytes : 0;
+        *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = (int64_t)rows;
+        if (i == 0 && needs_diagonal(call)) {
+            put_ones(arena->data, clb_min(rows, (size_t)shape.cols), (rows + 1) * size, precision);
+            arena->dirty = bytes;
+        }
+    }
+    last_real = real;
+    call->lwork = (int64_t)(128 * most);
+    make_room(&workspace, 128 * most * size);
+    make_room(&pivots, most * sizeof(int));
+    make_room(&taus, most * size);
+    for (size_t i = 0; i < most; i++)
+        ((int *)(void *)pivots.data)[i] = (int)i + 1;
+    put_ones(taus.data, most, size, precision);
+}
+
+/* Products leave nothing behind that the next call reads. */
+static bool is_overwritten(const struct clb_call *call, int i)
+{
+    struct clb_shape shape;
+    return clb_call_shape(call, (char)('A' + i), &shape) && shape.written &&
+           !(i == 2 && clb_signature_has(call, '+'));
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs)
+{
+    return (struct clb_call){.routine = routine,
+                             .precision = clb_routines[routine].precision,
+                             .symbol = clb_symbol_at(routine, 0),
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .nrhs = nrhs};
+}
+
+struct clb_trial_time clb_trial_run(struct clb_call *call, void (*function)(void), size_t calls)
+{
+    static double seconds[CLB_TRIAL_CALLS], cpu[CLB_TRIAL_CALLS];
+    static const double one_d[2] = {1}, zero[2];
+    static const float one_s[2] = {1};
+    any_function *routine;
+    memcpy(&routine, &function, sizeof routine);
+    const bool single = clb_precision_real_size(call->precision) == sizeof(float);
+    call->alpha = single ? (const void *)one_s : one_d;
+    call->beta = zero;
+    make_operands(call);
+    int saved = 0;
+    while (saved < MATRICES && !is_overwritten(call, saved))
+        saved++;
+    const size_t bytes = saved < MATRICES ? arenas[saved].dirty : 0;
+    make_room(&pristine, bytes + 1);
+    if (saved < MATRICES)
+        memcpy(pristine.data, arenas[saved].data, bytes);
+    calls = clb_min(clb_max(calls, 1), CLB_TRIAL_CALLS);
+    for (size_t i = 0; i < calls; i++) {
+        if (saved < MATRICES && i > 0)
+            memcpy(arenas[saved].data, pristine.data, bytes);
+        const double cpu_begin = cpu_now(), begin = clb_now();
+        invoke(routine, call);
+        seconds[i] = clb_now() - begin;
+        cpu[i] = cpu_now() - cpu_begin;
+    }
+    const double median = median_of(seconds, calls);
+    return (struct clb_trial_time){median, seconds[0], median_of(cpu, calls)};
+}

@@ -1,0 +1,20 @@
+/* trial: calls of any routine by a public name. Contents of matrices are as good as random and
+ * well conditioned, and are the same before every call. */
+#ifndef CLB_TRIAL_H
+#define CLB_TRIAL_H
+
+#include "next/next.h"
+
+/* Without options, transposes or leading dimensions beyond the rows; sizes that the routine has not
+ * are ignored. */
+struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs);
+
+/* Make so many calls of the function, by Fortran's conventions with 32-bit integers, and time them.
+ * Memory is kept for the next time; ends the process where there is none. */
+enum { CLB_TRIAL_CALLS = 1000 };
+struct clb_trial_time {
+    double median, best, cpu; /* seconds of a call; the median of the process's CPU time */
+};
+struct clb_trial_time clb_trial_run(struct clb_call *call, void (*function)(void), size_t calls);
+
+#endif

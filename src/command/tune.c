@@ -1,0 +1,133 @@
+/* clblas-shim tune: measures calls on the device and in the next library, for `auto` to decide by.
+ *
+ * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes calls of
+ * growing size: the library writes the profile when the child ends. */
+#include "trial.h"
+#include "command.h"
+#include "route/profile.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CALLS         3 /* of a size; the shortest counts */
+#define FIRST_CLASS   2
+#define LAST_CLASS    12
+#define SECONDS       55  /* of a side */
+#define SECONDS_QUICK 5   /* with --quick */
+#define LONGEST       1.0 /* a family whose calls take longer gets no larger ones; */
+#define LONGEST_QUICK 0.1
+
+/* What --quick measures. */
+static const clb_routine quick_routines[] = {
+    CLB_ROUTINE_dgemm, CLB_ROUTINE_sgemm,  CLB_ROUTINE_zgemm,  CLB_ROUTINE_dsyrk,
+    CLB_ROUTINE_dtrsm, CLB_ROUTINE_dgetrf, CLB_ROUTINE_dpotrf, CLB_ROUTINE_dgeqrf};
+
+static bool is_quick(clb_routine routine)
+{
+    for (size_t i = 0; i < CLB_COUNT_OF(quick_routines); i++) {
+        if (quick_routines[i] == routine)
+            return true;
+    }
+    return false;
+}
+
+/* The first routine of its family in its precision. */
+static bool stands_for_family(clb_routine routine)
+{
+    for (int r = 0; r < (int)routine; r++) {
+        if (clb_routines[r].precision == clb_routines[routine].precision &&
+            clb_cost_family_of((clb_routine)r) == clb_cost_family_of(routine))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the library has no device. */
+static bool lacks_device(void *handle)
+{
+    typedef size_t report_function(char *, size_t);
+    static char text[1 << 16];
+    report_function *report;
+    void *symbol = dlsym(handle, "clblas_shim_report");
+    memcpy(&report, &symbol, sizeof report);
+    return report == NULL || report(text, sizeof text) == 0 ||
+           strstr(text, "\"device\":\"none\"") != NULL;
+}
+
+/* In a child process: calls of all families, small ones first. */
+static void measure_side(const char *library, bool quick, const char *side)
+{
+    static bool is_slow[CLB_ROUTINES];
+    double end = INFINITY; /* the first calls of a kind may wait for kernels */
+    void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    size_t count = 0;
+    for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
+        for (int r = 0; handle != NULL && r < CLB_ROUTINES; r++) {
+            char name[32];
+            const clb_routine routine = (clb_routine)r;
+            snprintf(name, sizeof name, "%s_", clb_routines[r].name);
+            void *symbol = dlsym(handle, name);
+            if (symbol == NULL || is_slow[r] || clb_now() > end || !stands_for_family(routine) ||
+                (quick && !is_quick(routine)))
+                continue;
+            const int64_t n =
+                (int64_t)(clb_cost_order(clb_cost_family_of(routine), clb_cost_class_work(class)) +
+                          0.5);
+            struct clb_call call = clb_trial_make(routine, n, n, n, n);
+            void (*function)(void);
+            memcpy(&function, &symbol, sizeof function);
+            const double best = clb_trial_run(&call, function, CALLS).best;
+            is_slow[r] = best > (quick ? LONGEST_QUICK : LONGEST);
+            printf("%-6s %-8s %6lld %10.3f ms\n", side, clb_routines[r].name, (long long)n,
+                   1e3 * best);
+            count++;
+        }
+        if (class == FIRST_CLASS)
+            end = clb_now() + (quick ? SECONDS_QUICK : SECONDS);
+    }
+    fflush(stdout);
+    const bool failed = count == 0 || (strcmp(side, "device") == 0 && lacks_device(handle));
+    exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+static bool measure(const char *library, bool quick, const char *side, const char *mode)
+{
+    int status;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("CLBLAS_SHIM", mode, 1);
+        setenv("CLBLAS_SHIM_LEARN", "1", 1);
+        unsetenv("CLBLAS_SHIM_STATS");
+        measure_side(library, quick, side);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == EXIT_SUCCESS;
+}
+
+int clb_command_tune(int argc, char **argv)
+{
+    bool quick = false;
+    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
+        if (letter == 'd')
+            setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
+        else if (letter == 'n')
+            setenv("CLBLAS_SHIM_NEXT", optarg, 1);
+        else
+            quick = true;
+    }
+    const char *library = clb_find_library();
+    if (library == NULL)
+        return CLB_EXIT_FAILED;
+    if (optind < argc)
+        return clb_fail(CLB_EXIT_USAGE, "there is nothing to do with %s", argv[optind]);
+    unsetenv("LD_PRELOAD");
+    /* The device first: the cache then knows it, and so does the process that does not start it. */
+    if (!measure(library, quick, "device", "always") || !measure(library, quick, "next", "off"))
+        return clb_fail(CLB_EXIT_FAILED, "the measurement has failed, or there is no device");
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,310 @@
+/* Profiles: files of times.
+ *
+ * A file is text: a line with the version, the key's lines, a line for each time (side, family,
+ * precision, class, nanoseconds, number of calls) and a checksum of all that. It is written under a
+ * temporary name and renamed, while the cache folder is locked; a file that is damaged or of
+ * another key is ignored, with one warning, and replaced by the next that is written. */
+#include "profile.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define VERSION_LINE "clblas-shim profile 1\n"
+#define LARGEST_FILE (1 << 20)
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static const char *const side_names[CLB_SIDES] = {"device", "next"};
+static const char letters[] = "sdcz";
+
+/* The name of the CPU, for those that share a home folder. */
+static void read_cpu(char *name, size_t size)
+{
+    char line[256];
+    FILE *file = clb_file_read("/proc/cpuinfo");
+    snprintf(name, size, "unknown");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || colon == NULL)
+            continue;
+        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+char *clb_profile_key(const struct clb_profile_owner *owner)
+{
+    char cpu[128];
+    struct clb_text key = {0};
+    const struct clb_device *device = owner->device;
+    read_cpu(cpu, sizeof cpu);
+    clb_text_addf(&key, "device: %s, %s, %s\n", device->name, device->driver,
+                  device->platform_version);
+    clb_text_addf(&key, "next: %s, %d threads\n", owner->library, owner->threads);
+    clb_text_addf(&key, "cpu: %s, %ld\n", cpu, sysconf(_SC_NPROCESSORS_ONLN));
+    clb_text_addf(&key, "math: %d\n", (int)clb_config_get()->math);
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+void clb_profile_format(struct clb_text *text, const char *key, const struct clb_profile *profile)
+{
+    clb_text_add(text, VERSION_LINE);
+    clb_text_add(text, key);
+    for (int s = 0; s < CLB_SIDES; s++) {
+        for (int f = 0; f < CLB_COST_FAMILIES_COUNT; f++) {
+            for (int i = 0; i < CLB_PRECISIONS * CLB_COST_CLASSES; i++) {
+                const int p = i / CLB_COST_CLASSES, class = i % CLB_COST_CLASSES;
+                const struct clb_time *time = &profile->side[s].of[f][p][class];
+                if (time->count > 0)
+                    clb_text_addf(text, "%s %s %c %d %.0f %u\n", side_names[s],
+                                  clb_cost_family_name((clb_cost_family)f), letters[p], class,
+                                  1e9 * (double)time->seconds, time->count);
+            }
+        }
+    }
+    if (text->data != NULL)
+        clb_text_addf(text, "checksum %016llx\n",
+                      (unsigned long long)clb_cache_hash(text->data, text->length));
+}
+
+static bool parse_line(const char *line, struct clb_profile *profile)
+{
+    char side[8], family[8], letter;
+    int class, s = 0, f = 0;
+    unsigned long long nanos;
+    unsigned count;
+    if (sscanf(line, "%7s %7s %c %d %llu %u", side, family, &letter, &class, &nanos, &count) != 6)
+        return false;
+    while (s < CLB_SIDES && strcmp(side, side_names[s]) != 0)
+        s++;
+    while (f < CLB_COST_FAMILIES_COUNT &&
+           strcmp(family, clb_cost_family_name((clb_cost_family)f)) != 0)
+        f++;
+    const char *found = strchr(letters, letter);
+    if (s == CLB_SIDES || f == CLB_COST_FAMILIES_COUNT || found == NULL || class < 0 ||
+        class >= CLB_COST_CLASSES || nanos == 0 || count == 0)
+        return false;
+    profile->side[s].of[f][found - letters][class] =
+        (struct clb_time){.seconds = 1e-9F * (float)nanos, .count = count};
+    return true;
+}
+
+bool clb_profile_parse(const char *text, const char *key, struct clb_profile *profile)
+{
+    static const char last[] = "checksum ";
+    const size_t head = strlen(VERSION_LINE), key_size = strlen(key), size = strlen(text);
+    *profile = (struct clb_profile){0};
+    const char *end = size > 0 && text[size - 1] == '\n' ? memrchr(text, '\n', size - 1) : NULL;
+    if (end == NULL || strncmp(text, VERSION_LINE, head) != 0 ||
+        strncmp(text + head, key, key_size) != 0 || strncmp(end + 1, last, strlen(last)) != 0 ||
+        (size_t)(end + 1 - text) < head + key_size ||
+        strtoull(end + 1 + strlen(last), NULL, 16) !=
+            clb_cache_hash(text, (size_t)(end + 1 - text)))
+        return false;
+    for (const char *line = text + head + key_size; line <= end; line = strchr(line, '\n') + 1) {
+        if (!parse_line(line, profile)) {
+            *profile = (struct clb_profile){0};
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* False: there is no cache folder. */
+static bool make_path(char path[PATH_MAX], const char *key)
+{
+    const char *folder = clb_cache_directory();
+    const int length = folder != NULL
+                           ? snprintf(path, PATH_MAX, "%s/%016llx.profile", folder,
+                                      (unsigned long long)clb_cache_hash(key, strlen(key)))
+                           : -1;
+    return length > 0 && length < PATH_MAX;
+}
+
+/* Empty when there is none. */
+static void read_profile(const char *path, const char *key, struct clb_profile *profile)
+{
+    FILE *file = clb_file_read(path);
+    char *text = file != NULL ? malloc(LARGEST_FILE) : NULL;
+    *profile = (struct clb_profile){0};
+    if (text != NULL) {
+        text[fread(text, 1, LARGEST_FILE - 1, file)] = '\0';
+        if (!clb_profile_parse(text, key, profile))
+            clb_log(CLB_LOG_WARN, "%s is damaged or of another version, it is ignored", path);
+    }
+    free(text);
+    if (file != NULL)
+        fclose(file);
+}
+
+static void replace_file(const char *path, const struct clb_text *text)
+{
+    char temporary[PATH_MAX];
+    const int fd = clb_file_temporary(temporary, sizeof temporary, path, 0600);
+    if (fd < 0)
+        return;
+    const bool good = write(fd, text->data, text->length) == (ssize_t)text->length;
+    if (close(fd) != 0 || !good || rename(temporary, path) != 0)
+        unlink(temporary);
+}
+
+/* ---- the profiles of this process ------------------------------------------------------------ */
+
+enum { MOST_OWNERS = 8 };
+
+static struct known {
+    struct clb_profile_owner owner;
+    char *key;
+    bool learnt;                 /* `own` has times */
+    struct clb_profile now, own; /* what counts; what this process has measured */
+} * known[MOST_OWNERS];          /* under the lock, as what they point to */
+static size_t known_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void forget_lock_in_child(void)
+{
+    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    lock = fresh;
+}
+
+static void watch_forks(void)
+{
+    clb_fork_on_child(forget_lock_in_child);
+}
+
+static bool is_any(const struct clb_profile *profile)
+{
+    static const struct clb_profile empty;
+    return memcmp(profile, &empty, sizeof empty) != 0;
+}
+
+static struct known *open_profile(const struct clb_profile_owner *owner)
+{
+    char path[PATH_MAX];
+    struct known *new = calloc(1, sizeof *new);
+    if (new == NULL)
+        return NULL;
+    new->owner = *owner;
+    new->key = clb_profile_key(owner);
+    if (new->key != NULL && make_path(path, new->key))
+        read_profile(path, new->key, &new->now);
+    return new;
+}
+
+/* With the lock held. NULL when memory has run out, or for the ninth owner. */
+static struct known *find(const struct clb_profile_owner *owner)
+{
+    for (size_t i = 0; i < known_count; i++) {
+        const struct clb_profile_owner *o = &known[i]->owner;
+        if (strcmp(o->library, owner->library) == 0 && o->threads == owner->threads &&
+            o->optimised == owner->optimised && strcmp(o->device->name, owner->device->name) == 0)
+            return known[i];
+    }
+    struct known *new = known_count < MOST_OWNERS ? open_profile(owner) : NULL;
+    if (new != NULL)
+        known[known_count++] = new;
+    return new;
+}
+
+static struct known *take(const struct clb_profile_owner *owner)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    return find(owner);
+}
+
+static struct clb_cost_machine machine_of(const struct clb_profile_owner *owner,
+                                          const struct clb_profile *profile)
+{
+    return (struct clb_cost_machine){.device = owner->device,
+                                     .optimised = owner->optimised,
+                                     .threads = owner->threads,
+                                     .profile = profile};
+}
+
+struct clb_prediction clb_profile_predict(const struct clb_profile_owner *owner,
+                                          const struct clb_cost_call *call)
+{
+    const struct known *of = take(owner);
+    const struct clb_cost_machine machine = machine_of(owner, of != NULL ? &of->now : NULL);
+    const struct clb_prediction prediction = clb_cost_predict(&machine, call);
+    pthread_mutex_unlock(&lock);
+    return prediction;
+}
+
+bool clb_profile_has(const struct clb_profile_owner *owner)
+{
+    const struct known *of = take(owner);
+    const bool has = clb_cost_has(owner->device) || (of != NULL && is_any(&of->now));
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
+void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
+                       const struct clb_cost_call *call, double seconds)
+{
+    struct known *of = take(owner);
+    if (of != NULL) {
+        const struct clb_cost_machine machine = machine_of(owner, &of->now);
+        if (clb_config_get()->learn)
+            of->learnt = clb_cost_measure(&of->own, side, &machine, call, seconds) || of->learnt;
+        else
+            clb_cost_adjust(&of->now, side, &machine, call, seconds);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Times of this process replace those of the file. */
+static void merge(struct clb_profile *into, const struct clb_profile *own)
+{
+    struct clb_time *to = &into->side[0].of[0][0][0];
+    const struct clb_time *from = &own->side[0].of[0][0][0];
+    for (size_t i = 0; i < sizeof *own / sizeof *from; i++) {
+        if (from[i].count > 0)
+            to[i] = from[i];
+    }
+}
+
+static void write_one(const struct known *of)
+{
+    static struct clb_profile merged;
+    char path[PATH_MAX];
+    struct clb_text text = {0};
+    if (!of->learnt || of->key == NULL || !make_path(path, of->key))
+        return;
+    const int folder = open(clb_cache_directory(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool locked = folder >= 0 && flock(folder, LOCK_EX) == 0;
+    read_profile(path, of->key, &merged);
+    merge(&merged, &of->own);
+    clb_profile_format(&text, of->key, &merged);
+    if (!text.failed && text.data != NULL)
+        replace_file(path, &text);
+    clb_text_free(&text);
+    if (locked)
+        flock(folder, LOCK_UN);
+    if (folder >= 0)
+        close(folder);
+}
+
+void clb_profile_write(void)
+{
+    if (pthread_mutex_trylock(&lock) != 0)
+        return;
+    for (size_t i = 0; i < known_count; i++)
+        write_one(known[i]);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,43 @@
+/* profile: what calls have taken on this machine, in a file in the cache folder for each device
+ * beside each next library with a number of threads.
+ *
+ * A profile is read when the first call asks for its prediction, and changes in this process alone
+ * unless CLBLAS_SHIM_LEARN=1: then it is written when the process ends. */
+#ifndef CLB_PROFILE_H
+#define CLB_PROFILE_H
+
+#include "cost.h"
+
+/* What a profile belongs to. */
+struct clb_profile_owner {
+    const struct clb_device *device;
+    const char *library; /* the next library's file name, kept by the caller for good */
+    bool optimised;
+    int threads;
+};
+
+/* The prediction for a call, from the owner's profile and the tables. */
+struct clb_prediction clb_profile_predict(const struct clb_profile_owner *owner,
+                                          const struct clb_cost_call *call);
+
+/* Whether there are any times of the device: in the tables, or in the owner's profile. */
+bool clb_profile_has(const struct clb_profile_owner *owner);
+
+/* Add the duration of a call. With CLBLAS_SHIM_LEARN=1 the shortest one of a kind counts; otherwise
+ * only what is predicted already is changed, and slowly. */
+void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
+                       const struct clb_cost_call *call, double seconds);
+
+/* Write what this process has learnt; what other processes have written meanwhile is kept. Called
+ * at the end of a process. */
+void clb_profile_write(void);
+
+/* ---- the file, for tests --------------------------------------------------------------------- */
+
+/* The text that names an owner. NULL when memory has run out. */
+char *clb_profile_key(const struct clb_profile_owner *owner);
+void clb_profile_format(struct clb_text *text, const char *key, const struct clb_profile *profile);
+/* False: the text is damaged, or of another version or another key; the profile is empty then. */
+bool clb_profile_parse(const char *text, const char *key, struct clb_profile *profile);
+
+#endif
