@@ -144,7 +144,7 @@ struct clb_config {
     struct clb_memory_limit memory;
     clb_math math;
     const char *kernel; /* NULL: by device */
-    bool reproducible;
+    bool reproducible, progress;
     bool learn;
     double verify; /* the share of calls; < 0: first uses */
     struct clb_param_override overrides[CLB_MAX_OVERRIDES];
@@ -208,6 +208,36 @@ void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
 
 /* Open the log file and take the level from the configuration. Called once, by clb_config_get. */
 void clb_log_open(clb_log_level level, const char *file);
+
+/* ---- progress (progress.c): how far a long call is, on a terminal -----------------------------
+ */
+
+struct clb_progress {
+    const char *name;
+    double flops, begin, shown; /* by clb_now(); `shown` is 0 before the first line */
+};
+/* The calling thread's; NULL: not wanted, or it is in no call. */
+extern CLB_THREAD struct clb_progress *clb_progress_now;
+
+/* Called by the thread that makes a call of so many operations, around it. */
+void clb_progress_begin(struct clb_progress *progress, const char *name, double flops);
+void clb_progress_end(struct clb_progress *progress);
+void clb_progress_show(double share);
+
+/* Called by that thread where it has waited for results: the share of the operations that are done.
+ * Does nothing on other threads. */
+static inline void clb_progress_note(double share)
+{
+    if (CLB_UNLIKELY(clb_progress_now != NULL))
+        clb_progress_show(share);
+}
+
+/* The same for a factorisation that has done k of n columns: its work is about that of a cube. */
+static inline void clb_progress_note_columns(size_t k, size_t n)
+{
+    double rest = 1 - (double)k / (double)n;
+    clb_progress_note(1 - rest * rest * rest);
+}
 
 /* ---- files (file.c): files of the shim in the program's process ------------------------------ */
 

@@ -95,6 +95,11 @@ static bool parse_learn(struct clb_config *config, const char *value)
     return parse_switch(&config->learn, value);
 }
 
+static bool parse_progress(struct clb_config *config, const char *value)
+{
+    return parse_switch(&config->progress, value);
+}
+
 static bool parse_log_file(struct clb_config *config, const char *value)
 {
     config->log_file = value;

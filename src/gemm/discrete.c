@@ -468,6 +468,7 @@ static clb_status stream_wait_for_slot(struct stream *stream, size_t number)
     size_t slots = stream->plan.strip_slots;
     if (stream->whole || number < slots)
         return CLB_OK;
+    clb_progress_note((double)(number - slots + 1) / (double)stream->schedule.strips);
     return clb_transfer_queue_await_written(&stream->transfers,
                                             stream->schedule.loads + number - slots);
 }

@@ -681,6 +681,7 @@ static clb_status write_tile(struct unified_run *run, size_t index,
         clb_merge_part(run->problem, part, from, plan->ldc);
         progress->written[p] = true;
     }
+    clb_progress_note((double)(tile->first_part + tile->parts) / (double)progress->parts);
     return unmap_slot(run, slot);
 }
 

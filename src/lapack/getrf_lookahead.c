@@ -201,6 +201,7 @@ static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)
         /* Group s + 1 belongs to the queue "ahead". */
         if (status == CLB_OK)
             status = getrf_lookahead_update(run, last ? s + 1 : s + 2, s + 1, last);
+        clb_progress_note_columns(s + 1, run->steps);
     }
     return status;
 }

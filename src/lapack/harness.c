@@ -459,6 +459,7 @@ clb_status clb_panels_run(struct clb_panels *panels)
                                       : clb_panels_factor_mapped(panels, k, width);
         if (status == CLB_OK)
             status = apply_step(panels, k, width);
+        clb_progress_note_columns(k + width, panels->cols);
     }
     clb_status waited = await_panel(panels); /* after a failure one may still be on its way */
     return status != CLB_OK ? status : waited;

@@ -291,6 +291,7 @@ static clb_status potrf_steps(struct potrf_run *chol)
         if (status == CLB_OK)
             status = there ? step_there(chol, k, width) : step_here(chol, k, width);
         k += width;
+        clb_progress_note_columns(k, chol->n);
     }
     if (status == CLB_OK)
         status = clb_run_complete(&chol->run);

@@ -656,7 +656,10 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         run->solution = CLB_ERR_UNSUPPORTED;
         clb_runtime_expect(
             runtime, longest_standstill(run, &runtime->device, variant, count_flops(run, work)));
+        struct clb_progress progress;
+        clb_progress_begin(&progress, run->call->symbol->next.name, count_flops(run, work));
         outcome.status = run->ops->run(run, runtime, variant);
+        clb_progress_end(&progress);
         outcome.reason = reason_of_run(run, runtime, outcome.status);
         outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;
         outcome.seconds = timed ? clb_now() - begin : 0;
