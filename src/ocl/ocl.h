@@ -223,7 +223,8 @@ bool clb_record_load(const char *key, struct clb_record *record);
 void clb_record_store(const char *key, struct clb_record record);
 bool clb_record_is_older(const struct clb_record *record, double seconds);
 
-/* Mark a program, by its key, that a helper has died of. A mark is found for a week. */
+/* Mark a program, by its key, that a helper has died of, or a device. A mark is found for a week.
+ */
 void clb_mark_set(const char *what, const char *reason);
 bool clb_mark_find(const char *what, struct clb_record *record);
 
@@ -627,7 +628,8 @@ cl_program clb_program_handle(const struct clb_program *program);
 
 /* ---- cache.c: files of compiled programs ----------------------------------------------------- */
 
-/* The directory for compiled programs, tested to be writable, or NULL. Constant once found. */
+/* The directory for compiled programs, or NULL; constant once found. One that the user has named
+ * may be read-only: what is there is used, and nothing is stored. */
 const char *clb_cache_directory(void);
 
 /* True when there is any entry. */

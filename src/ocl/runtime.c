@@ -112,6 +112,44 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     clb_pocl_describe(device);
 }
 
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+/* NULL: nothing is marked. Tests' drivers come and go. */
+static char *device_mark_key(const struct clb_device *device)
+{
+    struct clb_text key = {0};
+    if (clb_cl_loaded_hook != NULL || clb_cache_directory() == NULL)
+        return NULL;
+    clb_text_addf(&key, "device\n%s\n%s\n%s\n%s\n%s\n%s", CLB_VERSION, device->name,
+                  device->vendor_name, device->driver, device->platform_name,
+                  device->platform_version);
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+/* Other processes do without the device for a week, or until it has another driver. */
+static void mark_device(const struct clb_device *device, const char *reason)
+{
+    char *key = device_mark_key(device);
+    if (key != NULL)
+        clb_mark_set(key, reason);
+    free(key);
+}
+
+/* NULL, or why a process has marked the device. The text belongs to the list that has this index
+ * next: devices are listed by one thread at a time. */
+static const char *find_mark(const struct clb_device *device, size_t index)
+{
+    static struct clb_record marks[CLB_MAX_DEVICES];
+    char *key = device_mark_key(device);
+    const bool found = key != NULL && index < CLB_MAX_DEVICES && clb_mark_find(key, &marks[index]);
+    free(key);
+    return found ? marks[index].text : NULL;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
 size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
 {
     /* A driver may report more than it gives. */
@@ -149,6 +187,12 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
                                                                : !compiler ? "it has no compiler"
                                                                            : NULL};
             device_describe(platforms[p], ids[d], &list[count].device);
+            if (list[count].defect == NULL &&
+                (reason = find_mark(&list[count].device, count)) != NULL) {
+                clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", list[count].device.name,
+                        reason);
+                list[count].defect = reason;
+            }
             clb_log(CLB_LOG_INFO, "device %u:%u: %s (%s, %s)", p, d, list[count].device.name,
                     list[count].device.platform_name, list[count].device.driver);
             count++;
@@ -306,6 +350,16 @@ static const struct clb_listed_device *best_match(const struct clb_listed_device
     return choose(found, number);
 }
 
+/* Of these the log tells. */
+static bool has_defects(const struct clb_listed_device *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].defect != NULL)
+            return true;
+    }
+    return false;
+}
+
 clb_status clb_device_select(const char *wanted, struct clb_device *device)
 {
     struct clb_listed_device *list = calloc(CLB_MAX_DEVICES, sizeof *list);
@@ -322,7 +376,7 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
             item += length;
             item += *item == ',';
         }
-        if (chosen == NULL)
+        if (chosen == NULL && !has_defects(list, count))
             clb_complain("CLBLAS_SHIM_DEVICE=%s matches none of %zu OpenCL devices, the next BLAS "
                          "is used",
                          wanted, count);
@@ -526,9 +580,11 @@ static bool quarantine(void)
 
 void clb_runtime_quarantine(struct clb_runtime *used)
 {
-    if (quarantine())
-        clb_log(CLB_LOG_ERROR, "%s has computed a wrong result, it is not used any more",
-                used->device.name);
+    if (!quarantine())
+        return;
+    clb_log(CLB_LOG_ERROR, "%s has computed a wrong result, it is not used any more",
+            used->device.name);
+    mark_device(&used->device, "it has computed a wrong result");
 }
 
 /* Until a call has said more: checks of kernels take less. */
@@ -553,11 +609,13 @@ double clb_runtime_patience(const struct clb_runtime *used)
 void clb_runtime_abandon(struct clb_runtime *used, double seconds)
 {
     atomic_store(&used->abandoned, true);
-    if (quarantine())
-        clb_log(CLB_LOG_ERROR,
-                "%s has completed nothing for %.1f s, it is not used any more and its memory is "
-                "left as it is",
-                used->device.name, seconds);
+    if (!quarantine())
+        return;
+    clb_log(CLB_LOG_ERROR,
+            "%s has completed nothing for %.1f s, it is not used any more and its memory is left "
+            "as it is",
+            used->device.name, seconds);
+    mark_device(&used->device, "it hung");
 }
 
 void clb_runtime_report(struct clb_runtime *used, bool succeeded)

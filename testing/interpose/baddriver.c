@@ -1,12 +1,17 @@
-/* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit, slow, wrong.
+/* OpenCL drivers that do harm, where BAD says how: crash, hang, memory, cpu, exit, slow, wrong,
+ * stall, flip.
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
  * BAD_BUILD; where it is slow, each work-group of a kernel takes 2 ms of CPU time instead; where it
- * is wrong, the first byte of what is read in ten KiB or more at a time is another one. */
+ * is wrong, the first byte of what is read in ten KiB or more at a time is another one; where it
+ * stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a bit
+ * flipped. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl_layer.h>
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +70,7 @@ static __typeof__(table.clBuildProgram) real_build;
 
 static __typeof__(table.clEnqueueNDRangeKernel) real_launch;
 static __typeof__(table.clEnqueueReadBuffer) real_read;
+static __typeof__(table.clGetDeviceInfo) real_device;
 
 static double cpu_seconds(void)
 {
@@ -94,6 +100,39 @@ static cl_int CL_API_CALL read_wrongly(cl_command_queue queue, cl_mem memory, cl
     (void)blocking;
     if (size >= 10240)
         ((unsigned char *)host)[3] ^= 0x40; /* the exponent of a little-endian float */
+    return status;
+}
+
+/* The shim's checks of kernels read fewer times. */
+#define GOOD_READS 200
+
+static cl_int CL_API_CALL read_badly(cl_command_queue queue, cl_mem memory, cl_bool blocking,
+                                     size_t offset, size_t size, void *host, cl_uint waits,
+                                     const cl_event *wait_list, cl_event *event)
+{
+    static atomic_int reads;
+    const bool later = event != NULL && atomic_fetch_add(&reads, 1) >= GOOD_READS;
+    cl_context context;
+    if (later && strcmp(getenv("BAD"), "stall") == 0) {
+        table.clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(cl_context), &context, NULL);
+        *event = table.clCreateUserEvent(context, NULL);
+        return CL_SUCCESS;
+    }
+    cl_int status = real_read(queue, memory, later ? CL_TRUE : blocking, offset, size, host, waits,
+                              wait_list, event);
+    if (later)
+        ((unsigned char *)host)[7] ^= 0x40; /* the exponent of a little-endian double */
+    return status;
+}
+
+static cl_int CL_API_CALL get_gpu(cl_device_id device, cl_device_info name, size_t size,
+                                  void *value, size_t *needed)
+{
+    cl_int status = real_device(device, name, size, value, needed);
+    if (name == CL_DEVICE_TYPE && value != NULL)
+        *(cl_device_type *)value = CL_DEVICE_TYPE_GPU;
+    if (name == CL_DEVICE_HOST_UNIFIED_MEMORY && value != NULL)
+        *(cl_bool *)value = CL_FALSE;
     return status;
 }
 
@@ -131,6 +170,11 @@ cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *tar
     real_read = table.clEnqueueReadBuffer;
     if (strcmp(getenv("BAD"), "wrong") == 0)
         table.clEnqueueReadBuffer = read_wrongly;
+    real_device = table.clGetDeviceInfo;
+    if (strcmp(getenv("BAD"), "stall") == 0 || strcmp(getenv("BAD"), "flip") == 0) {
+        table.clEnqueueReadBuffer = read_badly;
+        table.clGetDeviceInfo = get_gpu;
+    }
     *here = &table;
     *count_here = count;
     return CL_SUCCESS;
