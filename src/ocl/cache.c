@@ -118,13 +118,13 @@ static void cache_find_directory(void)
         if (strcmp(wanted, "none") == 0)
             return;
         directory_found = format_path(directory, sizeof directory, "%s%s", wanted, "") &&
-                          clb_cache_usable(directory);
+                          make_directories(directory) && access(directory, R_OK | X_OK) == 0;
     } else {
         directory_found = clb_cache_user_path(directory, sizeof directory, "clblas-shim") &&
                           clb_cache_usable(directory) && private_to_us(directory);
     }
     if (!directory_found)
-        clb_log(CLB_LOG_INFO, "no writable cache directory, compiled kernels are not kept");
+        clb_log(CLB_LOG_INFO, "no cache directory, compiled kernels are not kept");
 }
 
 const char *clb_cache_directory(void)

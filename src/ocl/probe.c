@@ -60,7 +60,10 @@ static bool find_beside_library(void)
     size_t length = strlen(folder);
     if (length > 6 && strcmp(folder + length - 6, "/.libs") == 0 && can_run("%s/../%s", folder))
         return true;
-    return can_run("%s/../libexec/clblas-shim/%s", folder) || can_run("%s/%s", CLB_PKGLIBEXECDIR);
+    /* Also where the folder is lib/x86_64-linux-gnu. */
+    return can_run("%s/../libexec/clblas-shim/%s", folder) ||
+           can_run("%s/../../libexec/clblas-shim/%s", folder) ||
+           can_run("%s/%s", CLB_PKGLIBEXECDIR);
 }
 
 static const char *find_obstacle(void)

@@ -188,10 +188,9 @@ static clb_status load_or_build(struct clb_runtime *runtime, struct clb_program 
     clb_status status = build_from_cache(runtime, program, key);
     if (status == CLB_OK || role == CLB_PROBE_LOADER)
         return status;
-    if (role == CLB_PROBE_USER && clb_probe_request_again()) {
+    if (role == CLB_PROBE_USER && clb_probe_request_again())
         status = build_from_cache(runtime, program, key);
-        role = clb_probe_get_role();
-    }
+    role = clb_probe_get_role(); /* another one where the cache can't be locked */
     if (status == CLB_OK || role == CLB_PROBE_USER)
         return status == CLB_OK ? status : CLB_ERR_BUILD;
     *origin = "source";

@@ -58,7 +58,7 @@ static int take_lock(void)
     int fd = length < 0 || (size_t)length >= sizeof path
                  ? -1
                  : clb_file_open(path, O_RDWR | O_CREAT, 0600);
-    if (fd < 0)
+    if (fd < 0 || access(folder, W_OK) != 0)
         return CLB_PROBE_EXIT_NO_LOCK;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -473,7 +473,7 @@ static int list_drivers(void)
     const char *cache = clb_cache_directory();
     size_t count = clb_icd_list(icd);
     clb_text_add(&text, "{\"cache\":");
-    clb_text_add_quoted(&text, cache != NULL ? cache : "");
+    clb_text_add_quoted(&text, cache != NULL && access(cache, W_OK) == 0 ? cache : "");
     clb_text_addf(&text, ",\"room\":%s,\"all\":", clb_cache_has_room(cache) ? "true" : "false");
     add_drivers(&text, "");
     clb_text_add(&text, ",\"drivers\":[");
