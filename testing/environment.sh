@@ -18,4 +18,11 @@ case ${SEED:-} in
 '') SEED=1 ;;
 random) SEED=$(date +%s) ;;
 esac
+# Programs that many tests build are kept as binaries (testing/lib/programs.c).
+if [ -e "$builddir/testing/lib/.libs/programs.so" ]; then
+    PROGRAMS=$builddir/testing/cache/programs
+    OPENCL_LAYERS=$builddir/testing/lib/.libs/programs.so
+    mkdir -p "$PROGRAMS"
+    export PROGRAMS OPENCL_LAYERS
+fi
 export SEED builddir XDG_CACHE_HOME OPENBLAS_NUM_THREADS CLBLAS_SHIM_DEVICE

@@ -13,6 +13,7 @@
 # A driver that can't be had here is skipped with the reason. Logs and caches of compiled kernels are in
 # testing/drivers.work. The systems are entered in a mount namespace of their own: no mount stays behind.
 set -u
+unset OPENCL_LAYERS # programs start as those of users do
 case $0 in /*) self=$0 ;; *) self=$(pwd)/$0 ;; esac
 here=$(cd "$(dirname "$self")" && pwd)
 source_dir=$(cd "$here/../.." && pwd)

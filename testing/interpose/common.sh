@@ -11,6 +11,8 @@ seed=${SEED:-1}
 test_name=$(basename "$0" .test)
 work=$builddir/testing/interpose/$test_name.work
 count=0
+layer=${OPENCL_LAYERS:-}
+unset OPENCL_LAYERS
 
 skip_all()
 {
@@ -58,6 +60,12 @@ skip()
 full()
 {
     [ -n "${FULL-yes}" ]
+}
+
+# For tests of results, not of how a program starts: they take the programs that tests keep.
+keep_programs()
+{
+    [ -z "$layer" ] || export OPENCL_LAYERS="$layer"
 }
 
 # few_threads WHAT: PoCL's threads for netlib's BLAS program or LAPACK's precision, VARIABLE=VALUE for env,

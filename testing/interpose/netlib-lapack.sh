@@ -5,6 +5,7 @@
 # Products stay on the CPU: netlib-blas3.test has them, and here they would take minutes.
 programs=$(dirname "$(ls /usr/lib/*-linux-gnu*/lapack/xlintstd 2>/dev/null | head -1)")
 [ -x "$programs/xlintstd" ] || skip_all "LAPACK's programs are missing (Debian: liblapack-test)"
+keep_programs
 
 # The sizes are as they are; one block size of the reference's is enough, and two numbers of columns.
 prepare()

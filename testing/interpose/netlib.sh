@@ -2,6 +2,7 @@
 # $parts set to the routines, gemm or more of them: what else they test is switched off.
 programs=$(dirname "$(ls /usr/lib/*-linux-gnu*/blas/xblat3d 2>/dev/null | head -1)")
 [ -x "$programs/xdcblat3" ] || skip_all "netlib's programs are missing (Debian: libblas-test)"
+keep_programs
 
 # OpenBLAS lacks two variables of the reference's CBLAS, to which the C programs are linked.
 echo 'int RowMajorStrg, CBLAS_CallFromC;' >variables.c

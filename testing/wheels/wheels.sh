@@ -5,6 +5,7 @@
 # does not answer. Packages are installed into testing/wheels of the build folder and stay there; their
 # newest versions are taken when FRESH is set.
 set -u
+unset OPENCL_LAYERS # programs start as those of users do
 srcdir=$(cd "${srcdir:-..}" && pwd)
 builddir=$PWD
 . "$srcdir/testing/environment.sh"
