@@ -184,6 +184,12 @@ bool tap_full(void)
     return amount() == ALL;
 }
 
+void tap_few_threads(void)
+{
+    if (!tap_full())
+        setenv("POCL_MAX_PTHREAD_COUNT", "1", 1);
+}
+
 long tap_step(long series)
 {
     static const long steps[] = {1, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 97, 199};

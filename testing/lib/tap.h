@@ -52,6 +52,9 @@ uint64_t tap_seed(void);
 /* How much is done. FULL in the environment is empty in `make check`, where what takes long is
  * sampled; "few" stands for still less. `make check-full`, and a test that is run by hand: all. */
 bool tap_full(void);
+/* For tests of many small launches, before anything starts: in a sample PoCL has one thread, as it
+ * takes longer to wake more than to compute. */
+void tap_few_threads(void);
 /* The distance of those that are tried of a series of failures, 1 or such that they are a hundred
  * at most, or ten. It is prime to whatever a test chooses by the failure's number. */
 long tap_step(long series);

@@ -579,6 +579,7 @@ static const struct setting settings[] = {
 int main(void)
 {
     uint64_t seed = tap_seed();
+    tap_few_threads();
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 1;

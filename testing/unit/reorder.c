@@ -141,6 +141,7 @@ int main(int count, char **arguments)
     folder = slash != NULL ? path : ".";
     setenv("REORDER", seed, 1);
     setenv("SEED", seed, 1);
+    tap_few_threads(); /* commands are carried out one at a time */
     setenv("FULL", tap_full() ? "" : "few", 1);
     tap_child("what waits is in order, what does not is not", 60, keeps_order, NULL);
     tap_child("a queue is in order", 60, keeps_queues, NULL);
