@@ -150,6 +150,13 @@ void tap_children(unsigned seconds, const struct tap_test *tests, size_t tests_c
         tap_child(tests[i].name, seconds, tests[i].body, tests[i].argument);
 }
 
+bool tap_folder(char *path, size_t size)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(path, size, "%s/clb-test-XXXXXX", parent != NULL && *parent != '\0' ? parent : "/tmp");
+    return mkdtemp(path) != NULL;
+}
+
 void run_threads(size_t threads, void *(*body)(void *), void *array, size_t size)
 {
     pthread_t thread[64];

@@ -42,6 +42,9 @@ void tap_children(unsigned seconds, const struct tap_test *tests, size_t count);
 int run_child(unsigned seconds, void (*body)(void *), void *argument, char *error_text,
               size_t size);
 
+/* Make a folder below TMPDIR, or /tmp; *path is its name. */
+bool tap_folder(char *path, size_t size);
+
 /* Run a body in `count` threads at once, each with its part of an array, and wait for them. */
 void run_threads(size_t count, void *(*body)(void *), void *array, size_t size);
 

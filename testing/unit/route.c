@@ -531,7 +531,7 @@ static struct routed_failing failing[] = {
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-static char directory[] = "/tmp/clb-route-XXXXXX";
+static char directory[200];
 
 static void report_calls(void)
 {
@@ -571,7 +571,7 @@ static void write_reports(void *unused)
 static void write_report_twice(void *unused)
 {
     (void)unused;
-    char path[64];
+    char path[240];
     snprintf(path, sizeof path, "%s/same.json", directory);
     setenv("CLBLAS_SHIM_STATS", path, 1);
     set_up("off");
@@ -582,7 +582,7 @@ static void write_report_twice(void *unused)
 static void write_no_report(void *unused)
 {
     (void)unused;
-    char path[64];
+    char path[240];
     snprintf(path, sizeof path, "%s/none.json", directory);
     setenv("CLBLAS_SHIM_STATS", path, 1);
     set_up("always");
@@ -601,7 +601,7 @@ static void write_table(void *unused)
 
 static int count_files(const char *pattern)
 {
-    char command[200];
+    char command[300];
     int count = -1;
     snprintf(command, sizeof command, "ls %s/%s 2>/dev/null | wc -l", directory, pattern);
     FILE *list = popen(command, "r");
@@ -615,7 +615,7 @@ static int count_files(const char *pattern)
 /* Every report through a parser that knows the keys; 77 without one. */
 static void check_reports(void)
 {
-    char command[400];
+    char command[600];
     const char *python = getenv("PYTHON3"), *source = getenv("srcdir");
     if (python == NULL || *python == '\0' || source == NULL) {
         tap_skip("no python3", "reports have exactly the keys that are documented");
@@ -629,8 +629,8 @@ static void check_reports(void)
 
 static void test_reports(void)
 {
-    char text[4096], remove[64];
-    if (mkdtemp(directory) == NULL) {
+    char text[4096], remove[240];
+    if (!tap_folder(directory, sizeof directory)) {
         tap_ok(false, "a folder for reports");
         return;
     }

@@ -201,8 +201,8 @@ static void wrong_results_reach_the_caller(void *unused)
 static void test_first_uses(void)
 {
     static const long once = 1, never = 0;
-    char folder[] = "/tmp/verify-XXXXXX", command[100];
-    if (mkdtemp(folder) == NULL) {
+    char folder[200], command[240];
+    if (!tap_folder(folder, sizeof folder)) {
         tap_ok(false, "a folder for a cache");
         return;
     }
