@@ -99,11 +99,12 @@ static void columns(void *unused)
 
 int main(void)
 {
-    const struct tap_test tests[] = {{"a long call shows its line and removes it", long_call, NULL},
-                                     {"a short one nothing", nothing, "short"},
-                                     {"nor one that is not asked to", nothing, "off"},
-                                     {"nor one without a terminal", nothing, "pipe"},
-                                     {"columns of a factorisation", columns, NULL}};
+    const struct tap_test tests[] = {
+        {"a long call shows its line and removes it", long_call, NULL},
+        {"a short one nothing", nothing, (void *)(uintptr_t) "short"},
+        {"nor one that is not asked to", nothing, (void *)(uintptr_t) "off"},
+        {"nor one without a terminal", nothing, (void *)(uintptr_t) "pipe"},
+        {"columns of a factorisation", columns, NULL}};
     tap_children(5, tests, CLB_COUNT_OF(tests));
     return tap_done();
 }
