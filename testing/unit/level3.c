@@ -200,11 +200,13 @@ static void fail_once(struct clb_runtime *runtime, struct level3_case *x,
 static const struct fake_failure none;
 static const level3_routine failing[] = {LEVEL3_HEMM, LEVEL3_HER2K, LEVEL3_TRMM, LEVEL3_SYRK};
 
+/* So large that some parts are written before a later one fails, in every run. */
 static void make_failing(struct level3_case *x, size_t index, uint64_t *seed)
 {
+    const size_t largest = index < 2 ? 40 : 64;
     for (;;) {
-        level3_make(x, failing[index], index == 3 ? CLB_D : CLB_C, 40, seed);
-        if (x->problem.m > 20 && x->problem.n > 20 && x->problem.k > 12)
+        level3_make(x, failing[index], index == 3 ? CLB_D : CLB_C, largest, seed);
+        if (x->problem.m > largest / 2 && x->problem.n > largest / 2 && x->problem.k > 12)
             return;
         level3_free(x);
     }
