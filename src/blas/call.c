@@ -145,6 +145,16 @@ bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *
     return false;
 }
 
+bool clb_call_reads_c(const struct clb_call *call)
+{
+    const clb_routine routine = call->routine;
+    if (!clb_signature_has(call, '+') || call->beta == NULL)
+        return true;
+    const clb_scalar beta =
+        clb_scalar_get(call->precision, clb_routine_has_flag(routine, '+'), call->beta);
+    return !clb_scalar_is_zero(call->precision, &beta);
+}
+
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 static char letter_of_op(clb_op op)

@@ -84,6 +84,10 @@ struct clb_shape {
 };
 bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape);
 
+/* False when beta is zero, so that C is only written; routines without a beta read what they write.
+ */
+bool clb_call_reads_c(const struct clb_call *call);
+
 /* The position of the first wrong argument in Fortran's list, from 1, by the checks of reference
  * BLAS and LAPACK; 0 when all are right. */
 int clb_call_first_wrong(const struct clb_call *call);

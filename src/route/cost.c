@@ -60,8 +60,7 @@ struct clb_cost_call clb_cost_describe(const struct clb_call *call, int64_t m, i
                                  .m = (double)m,
                                  .n = (double)n,
                                  .k = (double)k};
-    const bool reads_c = !clb_signature_has(call, '+') || call->beta == NULL ||
-                         !clb_scalar_is_zero(call->precision, call->beta);
+    const bool reads_c = clb_call_reads_c(call);
     cost.work = clb_work_of(clb_routines[call->routine].row, cost.m, cost.n, cost.k);
     for (char matrix = 'A'; matrix <= 'C'; matrix++) {
         struct clb_shape shape;

@@ -89,13 +89,6 @@ static bool matrix_of(const struct clb_run *run, size_t i, struct verify_matrix 
     return true;
 }
 
-static bool reads_c(const struct clb_run *run)
-{
-    const clb_scalar beta = clb_scalar_get(
-        run->precision, clb_routine_has_flag(run->call->routine, '+'), run->call->beta);
-    return !clb_scalar_is_zero(run->precision, &beta);
-}
-
 static void copy_part(const struct clb_run *run, const struct verify_matrix *matrix,
                       const void *from, size_t ld_from, void *to, size_t ld_to)
 {
@@ -113,8 +106,7 @@ static clb_status copy_outputs(struct clb_run *run)
     for (size_t i = 0; i < CLB_VERIFY_MATRICES; i++) {
         struct clb_verify_copy *copy = &run->verify.copy[i];
         struct verify_matrix matrix;
-        if (!matrix_of(run, i, &matrix) || !matrix.shape.written ||
-            (clb_signature_has(run->call, '+') && !reads_c(run)))
+        if (!matrix_of(run, i, &matrix) || !matrix.shape.written || !clb_call_reads_c(run->call))
             continue;
         copy->ld = (size_t)matrix.shape.rows;
         clb_status status = clb_extent_bytes(copy->ld, (size_t)matrix.shape.cols, copy->ld,

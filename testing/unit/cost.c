@@ -76,6 +76,11 @@ static void bytes(void *unused)
         .routine = CLB_ROUTINE_dgemm, .precision = CLB_D, .m = 10, .n = 20, .k = 30, .beta = &one};
     expect(clb_cost_describe(&call, 10, 20, 30).bytes == 8 * (10 * 30 + 30 * 20 + 2 * 10 * 20),
            "C is read");
+    /* A Hermitian product's beta is one real number; what is behind it is not beta's. */
+    const float real[2] = {0, 1};
+    const struct clb_call herk = {
+        .routine = CLB_ROUTINE_cherk, .precision = CLB_C, .n = 20, .k = 30, .beta = real};
+    expect(clb_cost_describe(&herk, 20, 20, 30).bytes == 8 * (20 * 30 + 20 * 20), "real beta");
 }
 
 /* The crossovers that were measured beside OpenBLAS with 16 threads. */
