@@ -127,6 +127,8 @@ static void test_first(const struct setting *setting, uint64_t *seed, long step)
 {
     long failed = 0, tried = 0;
     *shared = (struct shared){.setting = *setting, .seed = random_bits(seed)};
+    /* What this compiles and checks the others find in the cache: they have fewer calls. */
+    (void)run_child(60, first_gemm, NULL, NULL, 0);
     tap_child(setting->name, 60, first_gemm, NULL);
     long calls = shared->calls;
     step *= tap_step(calls);
