@@ -299,11 +299,11 @@ static double shape_seconds(const struct clb_device *device, const struct clb_co
         family->matrices * order * order * (double)clb_precision_size(call->precision);
     const double steps = call->family == CLB_COST_TRSM ? call->k : fmin(call->m, call->n);
     const int id = find_machine(device);
-    double seconds = family->chain * fmax(0, steps - order) + panel_seconds(call, order);
     if (device->unified)
         return 0;
-    seconds += fmax(0, call->bytes - square) / (id < MACHINES ? machines[id].link : LINK_UNKNOWN);
-    return seconds + tile_seconds(call);
+    return family->chain * fmax(0, steps - order) + panel_seconds(call, order) +
+           fmax(0, call->bytes - square) / (id < MACHINES ? machines[id].link : LINK_UNKNOWN) +
+           tile_seconds(call);
 }
 
 /* ---- predictions ----------------------------------------------------------------------------- */

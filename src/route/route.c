@@ -300,7 +300,8 @@ static struct clb_prediction predict(const struct clb_device *device,
 /* Whether the call is one for such a device. Where the times of both sides are known they decide,
  * else the table's threshold; neither where the user has set a threshold. */
 static clb_reason decide_for_device(const struct clb_device *device,
-                                    const struct question *question)
+                                    const struct question *question,
+                                    const struct clb_prediction *prediction)
 {
     clb_precision precision = clb_routines[question->routine].precision;
     struct clb_gemm_tuning tuning;
@@ -310,11 +311,10 @@ static clb_reason decide_for_device(const struct clb_device *device,
         return CLB_REASONS;
     if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
         return CLB_REASON_NODEVICE;
-    const struct clb_prediction prediction = predict(device, question);
     /* Shapes are known for devices with memory of their own. */
-    if (clb_cost_is_known(&prediction) &&
+    if (clb_cost_is_known(prediction) &&
         (!device->unified || question->smallest >= tuning.smallest))
-        return clb_cost_is_for_device(&prediction) ? CLB_REASONS : CLB_REASON_COST;
+        return clb_cost_is_for_device(prediction) ? CLB_REASONS : CLB_REASON_COST;
     if (question->work < lowest_work(question->routine))
         return CLB_REASON_SMALL;
     double edge = clb_tuning_offload(
@@ -326,10 +326,11 @@ static clb_reason decide_for_device(const struct clb_device *device,
 
 /* The checks that need the device. */
 static clb_reason decide_on_device(struct clb_runtime *runtime, const struct question *question,
+                                   const struct clb_prediction *prediction,
                                    const struct clb_gemm_variant **variant)
 {
     clb_precision precision = clb_routines[question->routine].precision;
-    const clb_reason reason = decide_for_device(&runtime->device, question);
+    const clb_reason reason = decide_for_device(&runtime->device, question, prediction);
     if (reason != CLB_REASONS)
         return reason;
     switch (clb_gemm_variant_get(runtime, precision, variant)) {
@@ -385,7 +386,10 @@ static clb_status prepare(void *argument)
     const struct clb_gemm_variant *variant;
     clb_runtime_state state;
     struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (runtime == NULL || decide_on_device(runtime, question, &variant) != CLB_REASONS)
+    if (runtime == NULL)
+        return CLB_OK;
+    const struct clb_prediction prediction = predict(&runtime->device, question);
+    if (decide_on_device(runtime, question, &prediction, &variant) != CLB_REASONS)
         return CLB_OK;
     switch (question->ops->main) {
     case CLB_HOST_GEMM:
@@ -571,7 +575,7 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
         settle_for(expected, question);
         if (expected != NULL) {
             run->prediction = predict(expected, question);
-            *reason = decide_for_device(expected, question);
+            *reason = decide_for_device(expected, question, &run->prediction);
         } else if (question->work < lowest_work(question->routine)) {
             *reason = CLB_REASON_SMALL;
         }
@@ -635,7 +639,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     if (runtime != NULL) {
         settle_for(&runtime->device, &question);
         run->prediction = predict(&runtime->device, &question);
-        outcome.reason = decide_on_device(runtime, &question, &variant);
+        outcome.reason = decide_on_device(runtime, &question, &run->prediction, &variant);
     }
     if (outcome.reason == CLB_REASON_STARTING)
         request_preparation(&question);
