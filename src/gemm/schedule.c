@@ -46,11 +46,6 @@ static size_t band(const size_t *value, size_t extent, size_t other, size_t fill
     return clb_round_up(clb_div_up(extent, count), unit);
 }
 
-/* The staging threads' slots take at most a quarter of the available memory. Pieces of 4 MiB move
- * at the link's full rate, pieces of 1 MiB at three quarters of it (H200, 2026-11), because the
- * link idles between two pieces. Where there are few pieces a late one costs more than that, so
- * there are some hundreds if possible (2 MiB for n = 8192 in single precision: 3 to 10 %
- * faster), and in the smallest products one for each staging thread. */
 #define PIECE        ((size_t)4 << 20)
 #define PIECE_SMALL  ((size_t)2 << 20)
 #define PIECE_TINY   ((size_t)1 << 20)
@@ -77,6 +72,12 @@ static size_t staging_threads(const size_t *value, double bytes)
     return clb_min(clb_max(value[CLB_PARAM_THREADS], few), CLB_MAX_WORKERS);
 }
 
+/* The staging threads' slots take at most a quarter of the available memory. Pieces of 4 MiB move
+ * at the link's full rate, pieces of 1 MiB at three quarters of it (H200, 2026-11), because the
+ * link idles between two pieces. Where there are few pieces a late one costs more than that, so
+ * there are some hundreds if possible (2 MiB for n = 8192 in single precision: 3 to 10 %
+ * faster). Products of less than 64 MiB have pieces of 1 MiB, so that no thread copies for long
+ * before the first transfer. */
 static size_t piece(double all, uint64_t available, size_t staging_threads, size_t override)
 {
     size_t bytes = all < (double)(PIECES_SMALL * PIECE_SMALL) ? PIECE_TINY
