@@ -35,15 +35,22 @@ static bool is_quick(clb_routine routine)
     return false;
 }
 
-/* The first routine of its family in its precision. */
+/* The routine that a family is called after, else the first of it, in each precision. Others of the
+ * family may be missing in the next library, as xGEMMTR is. */
 static bool stands_for_family(clb_routine routine)
 {
-    for (int r = 0; r < (int)routine; r++) {
-        if (clb_routines[r].precision == clb_routines[routine].precision &&
-            clb_cost_family_of((clb_routine)r) == clb_cost_family_of(routine))
-            return false;
+    const clb_cost_family family = clb_cost_family_of(routine);
+    int first = -1;
+    for (int r = 0; r < CLB_ROUTINES; r++) {
+        if (clb_routines[r].precision != clb_routines[routine].precision ||
+            clb_cost_family_of((clb_routine)r) != family)
+            continue;
+        if (strcmp(clb_routines[r].stem, clb_cost_family_name(family)) == 0)
+            return r == (int)routine;
+        if (first < 0)
+            first = r;
     }
-    return true;
+    return first == (int)routine;
 }
 
 /* Whether the library has no device. */

@@ -137,7 +137,7 @@ static const char *routine_name(size_t index)
     return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
 }
 
-/* Where predictions decide, no device is faster below this. */
+/* Where a device's costs are known, no smaller call is faster on any. */
 #define SMALLEST_CROSSOVER 250.0
 
 static double cube(double edge)
@@ -163,9 +163,6 @@ static void set_min_work(void)
             continue;
     }
 }
-
-/* Where a device's costs are known, no smaller call is faster on any. */
-#define SMALLEST_CROSSOVER 250.0
 
 /* Where nothing is known of the device's costs (NULL: nor of the device), no call below the tables'
  * thresholds needs it. Once there is something for any next library, all calls are asked about. */
@@ -692,19 +689,28 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
             detail, 1e3 * seconds, predicted);
 }
 
-/* The call that was declined last, where the next library's time for it is wanted. Only values are
- * stored, so nothing leaks when an error handler jumps out of the call. */
+/* Declined calls whose time in the next library is wanted, the innermost last: the next library's
+ * function may call others by their names. Only values are stored, so nothing leaks when an error
+ * handler jumps out of a call; what it leaves here is dropped or overwritten. */
+enum { NOTES = 8 };
 static CLB_THREAD struct {
-    const struct clb_symbol *symbol; /* NULL: none */
-    struct clb_profile_owner owner;
-    struct clb_cost_call cost;
-} timed_next;
+    unsigned count;
+    struct note {
+        const struct clb_symbol *symbol; /* NULL: nothing is wanted */
+        struct clb_profile_owner owner;
+        struct clb_cost_call cost;
+    } of[NOTES];
+} notes;
+
+static struct note *note_at(unsigned place)
+{
+    return &notes.of[place % NOTES];
+}
 
 static void note_for_next(const struct clb_run *run)
 {
     const struct clb_target *target = run->call->target;
     const struct clb_device *device = clb_device_expected();
-    timed_next.symbol = NULL;
     if (device == NULL || target == NULL || clb_call_first_wrong(run->call) != 0 || is_query(run) ||
         clb_call_is_quick(run->call) || clb_thread_inside)
         return;
@@ -712,17 +718,24 @@ static void note_for_next(const struct clb_run *run)
                                        .optimised = target->optimised,
                                        .threads =
                                            target->get_threads != NULL ? target->get_threads() : 0};
-    timed_next.owner = owner_of(&host);
-    timed_next.owner.device = device;
-    timed_next.cost = clb_cost_describe(run->call, run->m, run->n, run->k);
-    timed_next.symbol = run->call->symbol;
+    struct note *note = note_at(notes.count++);
+    note->owner = owner_of(&host);
+    note->owner.device = device;
+    note->cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    note->symbol = run->call->symbol;
 }
 
 void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
 {
-    if (timed_next.symbol == symbol)
-        clb_profile_learn(&timed_next.owner, CLB_SIDE_NEXT, &timed_next.cost, seconds);
-    timed_next.symbol = NULL;
+    unsigned depth = 1;
+    while (depth <= NOTES && note_at(notes.count - depth)->symbol != symbol)
+        depth++;
+    if (depth > NOTES)
+        return;
+    const struct note *note = note_at(notes.count - depth);
+    clb_profile_learn(&note->owner, CLB_SIDE_NEXT, &note->cost, seconds);
+    for (; depth > 0; depth--)
+        note_at(--notes.count)->symbol = NULL;
 }
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)

@@ -35,8 +35,8 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host);
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
 
-/* Called with the seconds that the next library has taken for the call that was declined last in
- * this thread; with CLBLAS_SHIM_LEARN=1 they go to the profile. */
+/* Called with the seconds that the next library has taken for the declined call of this name that
+ * this thread has begun last; with CLBLAS_SHIM_LEARN=1 they go to the profile. */
 void clb_route_learn_next(const struct clb_symbol *symbol, double seconds);
 
 /* ---- level3.c -------------------------------------------------------------------------------- */
