@@ -4,8 +4,10 @@
 usage: bench-regret.py [options] [BUILD-FOLDER]     (default: the current folder, after `make bench`)
 
 Each mode is a process of its own (bench-regret.c) under the preloaded library; in every round they make
-the same call one after the other, forwards and backwards. The result is the median of a mode's times. Where
-auto is slower than off by more than a twentieth, the case is measured three times more. A mode whose first
+the same call one after the other, in every order in turn: threads of OpenBLAS and of a driver spin for a
+while after a call, into the next mode's. The result is the median of a mode's times. Where
+auto is slower than the better side by more than a twentieth, the case is measured three times more; calls
+that stayed on the CPU are measured once more, last, without always. A mode whose first
 call takes longer than --slow makes no second one. Rows are appended to the table as they are measured, and
 cases that are in it already are not measured again, so that a run that was ended goes on.
 
@@ -20,6 +22,7 @@ twentieth longer than without; a miss one below nine tenths of the speed of the 
 """
 import argparse
 import csv
+import itertools
 import math
 import os
 import shutil
@@ -96,6 +99,7 @@ class Regret:
         self.program = os.path.join(options.build, "testing/bench/bench-regret")
         self.library = os.path.join(options.build, ".libs/libclblas_shim.so.0")
         self.rows, self.processes = {}, {}
+        self.orders = itertools.cycle(itertools.permutations(options.modes))
 
     def left(self):
         return self.options.seconds - (time.time() - self.began)
@@ -144,13 +148,14 @@ class Regret:
                     first = self.ask(mode, case, 1) or first
                     if first[1] > before[1]:
                         break
+                self.last_device = first[1]
             if first[0] > self.options.slow:
                 times[mode].append(first[0])
                 slow.add(mode)
         quick = min((t[0] for t in times.values() if t), default=0)
         calls = 1 if quick > 0.02 else 3
         for turn in range(reps):
-            for mode in self.options.modes[::1 if turn % 2 == 0 else -1]:
+            for mode in next(self.orders):
                 if mode in slow:
                     continue
                 before = self.last_device if mode == "auto" else 0
@@ -163,7 +168,7 @@ class Regret:
                     self.last_device = answer[1]
         return {mode: median(t) if t else math.nan for mode, t in times.items()}, side
 
-    last_device = 0
+    last_device = 0  # how many calls of the last routine auto has made there
 
     def read_table(self):
         try:
@@ -181,22 +186,43 @@ class Regret:
             for _ in range(3):  # enough work for a start
                 self.ask("auto", ("dgemm", "NN", 6000, 6000, 6000, 0), 1)
                 time.sleep(1)
+        measured = []
         for case in cases:
             if case in self.rows:
                 continue
             if self.left() < 2:
                 say(f"# the time is over; {len(cases) - len(self.rows)} cases are left for another run")
                 break
-            self.last_device = -1
             times, side = self.measure(case, self.options.reps)
-            if times["auto"] > 1.05 * times["off"]:
-                again = self.measure(case, 3 * self.options.reps)
-                times, side = again
+            if times["auto"] > 1.05 * min(times["off"], times["always"]):
+                times, side = self.measure(case, 3 * self.options.reps)
             self.rows[case] = times, side
-            with open(self.options.csv, "a", newline="") as file:
-                csv.writer(file).writerow((*case, *(f"{times[mode]:.6g}" for mode in MODES), side))
+            self.write_row(case)
+            measured.append(case)
+        self.measure_alone([case for case in measured if self.rows[case][1] == "cpu"])
         for peer in self.processes.values():
             peer.close()
+
+    def write_row(self, case):
+        times, side = self.rows[case]
+        with open(self.options.csv, "a", newline="") as file:
+            csv.writer(file).writerow((*case, *(f"{times[mode]:.6g}" for mode in MODES), side))
+
+    def measure_alone(self, cases):
+        """Calls that stayed on the CPU, off beside auto, when no driver's thread spins after calls of always.
+        These rows replace those before them."""
+        if not {"off", "auto"} <= set(self.options.modes):
+            return
+        modes, self.orders = self.options.modes, itertools.cycle((("off", "auto"), ("auto", "off")))
+        self.options.modes = ["off", "auto"]
+        for case in cases:
+            if self.left() < 2 - self.options.alone:
+                break
+            times, side = self.measure(case, 2 * self.options.reps)
+            if side == "cpu":
+                self.rows[case] = {**times, "always": self.rows[case][0]["always"]}, side
+                self.write_row(case)
+        self.options.modes = modes
 
     # ---- whole processes ----
 
@@ -322,6 +348,8 @@ def main():
     parser.add_argument("--csv", default="regret.csv")
     parser.add_argument("--svg", default="regret.svg")
     parser.add_argument("--modes", default=",".join(MODES), help="of off, auto, always")
+    parser.add_argument("--alone", type=float, default=30,
+                        help="seconds beyond those for calls that stayed on the CPU")
     parser.add_argument("--lives", action="store_true")
     options = parser.parse_args()
     options.modes = options.modes.split(",")
