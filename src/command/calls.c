@@ -3,12 +3,15 @@
 #include "measure.h"
 #include "base/symbols.h"
 #include "next/next.h"
+#include "trial.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WORK_COLUMNS 256 /* of a workspace: what LAPACK asks for at most is half of that */
+/* A size is timed by so many calls, fewer when they take long: seconds. */
+#define MOST_CALLS  15
+#define LONG_ENOUGH 0.5
 
 clb_routine clb_find_routine(const char *name)
 {
@@ -47,101 +50,6 @@ struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
     return bytes;
 }
 
-/* ---- a call ---------------------------------------------------------------------------------- */
-
-/* Square matrices, as far as the routine has them. `pristine` is what those that it writes to are
- * set to before each call. */
-struct operands {
-    struct clb_call call;
-    size_t n, bytes;
-    void *matrix[3], *pristine[3];
-};
-
-/* Entries are about 1/n, the diagonal 2: a triangle of it is well conditioned, all of it positive
- * definite, and as reflectors they are harmless. */
-static void fill(clb_precision precision, size_t n, unsigned char *matrix)
-{
-    size_t parts = clb_precision_parts(precision), count = n * n * parts;
-    uint64_t state = 1;
-    for (size_t i = 0; i < count; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        double value = (double)(int64_t)(state >> 11) * 0x1p-52 - 1;
-        value = i % (parts * (n + 1)) == 0 ? 2 : value / (double)n;
-        if (clb_precision_real_size(precision) == sizeof(float))
-            ((float *)(void *)matrix)[i] = (float)value;
-        else
-            ((double *)(void *)matrix)[i] = value;
-    }
-}
-
-static bool open_operands(struct operands *x, clb_routine routine, size_t n)
-{
-    static const clb_scalar one = {.d = {1, 0}}, one_single = {.s = {1, 0}}, zero;
-    const clb_precision precision = clb_routines[routine].precision;
-    bool single = clb_precision_real_size(precision) == sizeof(float), all = true;
-    int64_t order = (int64_t)n;
-    *x = (struct operands){.n = n, .bytes = n * n * clb_precision_size(precision)};
-    for (int i = 0; i < 3; i++) {
-        struct clb_shape shape;
-        if (!clb_call_shape(&(struct clb_call){.routine = routine}, "ABC"[i], &shape))
-            continue;
-        x->matrix[i] = malloc(x->bytes);
-        x->pristine[i] = shape.written ? malloc(x->bytes) : NULL;
-        if (x->matrix[i] == NULL || (shape.written && x->pristine[i] == NULL))
-            return false;
-        fill(precision, n, shape.written ? x->pristine[i] : x->matrix[i]);
-    }
-    x->call = (struct clb_call){.routine = routine,
-                                .precision = precision,
-                                .transa = CLB_OP_N,
-                                .transb = CLB_OP_N,
-                                .m = order,
-                                .n = order,
-                                .k = order,
-                                .nrhs = order,
-                                .lda = order,
-                                .ldb = order,
-                                .ldc = order,
-                                .alpha = single ? &one_single : &one,
-                                .beta = &zero,
-                                .a = x->matrix[0],
-                                .b = x->matrix[1],
-                                .c = x->matrix[2],
-                                .lwork = WORK_COLUMNS * order};
-    x->call.ipiv = calloc(n, sizeof(int64_t));
-    x->call.tau = calloc(n, clb_precision_size(precision));
-    if (strchr(clb_routines[routine].signature, 'w') != NULL)
-        x->call.work = malloc(WORK_COLUMNS * n * clb_precision_size(precision));
-    all = x->call.ipiv != NULL && x->call.tau != NULL &&
-          (x->call.work != NULL || strchr(clb_routines[routine].signature, 'w') == NULL);
-    return all;
-}
-
-static void close_operands(struct operands *x)
-{
-    for (int i = 0; i < 3; i++) {
-        free(x->matrix[i]);
-        free(x->pristine[i]);
-    }
-    free(x->call.ipiv);
-    free(x->call.tau);
-    free(x->call.work);
-}
-
-static double time_once(struct operands *x, const struct clb_target *target)
-{
-    for (int i = 0; i < 3; i++) {
-        if (x->pristine[i] != NULL)
-            memcpy(x->matrix[i], x->pristine[i], x->bytes);
-    }
-    /* Pivots that a routine reads: no interchanges. */
-    for (size_t i = 0; i < x->n; i++)
-        clb_integer_set(x->call.ipiv, i, target->ilp64, (int64_t)i + 1);
-    double begin = clb_now();
-    clb_next_call(target, CLB_ABI_FORTRAN, &x->call);
-    return clb_now() - begin;
-}
-
 /* ---- whether the shim's device did it -------------------------------------------------------- */
 
 struct reporter {
@@ -177,23 +85,13 @@ static json_int_t count_device_calls(const struct reporter *reporter)
 static json_t *time_size(const struct clb_target *target, const struct reporter *reporter,
                          clb_routine routine, size_t n)
 {
-    struct operands operands;
-    double seconds[15];
-    size_t count = 0;
-    json_t *row = NULL;
-    if (open_operands(&operands, routine, n)) {
-        time_once(&operands, target);
-        json_int_t before = count_device_calls(reporter);
-        double begun = clb_now();
-        do
-            seconds[count++] = time_once(&operands, target);
-        while (count < CLB_COUNT_OF(seconds) && clb_now() - begun < 0.5);
-        bool device = count_device_calls(reporter) == before + (json_int_t)count;
-        row = json_pack("{s:I,s:f,s:b}", "n", (json_int_t)n, "seconds", clb_median(seconds, count),
-                        "device", device);
-    }
-    close_operands(&operands);
-    return row;
+    const int64_t order = (int64_t)n;
+    struct clb_call call = clb_trial_make(routine, order, order, order, order);
+    clb_trial_run(&call, target, 1, 0);
+    json_int_t before = count_device_calls(reporter);
+    const struct clb_trial_time time = clb_trial_run(&call, target, MOST_CALLS, LONG_ENOUGH);
+    bool device = count_device_calls(reporter) == before + (json_int_t)time.calls;
+    return json_pack("{s:I,s:f,s:b}", "n", (json_int_t)n, "seconds", time.median, "device", device);
 }
 
 /* The shim's own search refuses copies of the shim, so a library that is named is opened here.
@@ -226,11 +124,8 @@ static json_t *time_sizes(const char *library, clb_routine routine, const size_t
         return rows;
     memcpy(&reporter.function, &target.function, sizeof reporter.function);
     clb_objects_visit(find_reporter, &reporter);
-    for (size_t i = 0; i < count; i++) {
-        json_t *row = time_size(&target, &reporter, routine, sizes[i]);
-        if (row != NULL)
-            json_array_append_new(rows, row);
-    }
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(rows, time_size(&target, &reporter, routine, sizes[i]));
     return rows;
 }
 

@@ -8,7 +8,10 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { MATRICES = 3, ARGUMENTS = 20 };
+enum { MATRICES = 3 };
+
+/* Of a workspace: what the shim or LAPACK asks for at most. */
+#define WORK_COLUMNS 256
 
 /* Memory is kept from case to case. Its first `dirty` bytes have been written to. */
 static struct arena {
@@ -88,64 +91,6 @@ static bool needs_diagonal(const struct clb_call *call)
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-typedef void any_function(const void *, ...);
-
-static void invoke(any_function *function, const struct clb_call *call)
-{
-    static const char letters[] = "NTC";
-    const int sizes[] = {(int)call->m,   (int)call->n,   (int)call->k,   (int)call->nrhs,
-                         (int)call->lda, (int)call->ldb, (int)call->ldc, (int)call->lwork};
-    const void *x[ARGUMENTS] = {0};
-    int info = 0;
-    size_t count = 0;
-    for (const char *s = clb_routines[call->routine].signature; *s != '\0'; s++) {
-        switch (*s) {
-        case 's':
-        case 'u':
-            x[count++] = "L";
-            break;
-        case 'd':
-            x[count++] = "N";
-            break;
-        case 't':
-            x[count++] = &letters[call->transa];
-            break;
-        case 'T':
-            x[count++] = &letters[call->transb];
-            break;
-        case '*':
-            x[count++] = call->alpha;
-            break;
-        case '+':
-            x[count++] = call->beta;
-            break;
-        case 'A':
-        case 'B':
-        case 'C':
-            x[count++] = arenas[*s - 'A'].data;
-            x[count++] = &sizes[4 + *s - 'A'];
-            break;
-        case 'p':
-            x[count++] = pivots.data;
-            break;
-        case 'q':
-            x[count++] = taus.data;
-            break;
-        case 'w':
-            x[count++] = workspace.data;
-            x[count++] = &sizes[7];
-            break;
-        case 'i':
-            x[count++] = &info;
-            break;
-        default:
-            x[count++] = &sizes[*s == 'm' ? 0 : *s == 'n' ? 1 : *s == 'k' ? 2 : 3];
-        }
-    }
-    function(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11], x[12], x[13],
-             x[14], x[15], x[16], x[17], x[18], x[19]);
-}
-
 static double cpu_now(void)
 {
     struct timespec now;
@@ -162,7 +107,7 @@ static size_t largest_size(const struct clb_call *call)
     return most;
 }
 
-static void make_operands(struct clb_call *call)
+static void make_operands(struct clb_call *call, bool ilp64)
 {
     static size_t last_real;
     const clb_precision precision = call->precision;
@@ -181,18 +126,22 @@ static void make_operands(struct clb_call *call)
         fill(arena, clb_min(arena->dirty, arena->bytes), real);
         arena->dirty = shape.written ? bytes : 0;
         *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = (int64_t)rows;
+        *(i == 0 ? &call->a : i == 1 ? &call->b : &call->c) = arena->data;
         if (i == 0 && needs_diagonal(call)) {
             put_ones(arena->data, clb_min(rows, (size_t)shape.cols), (rows + 1) * size, precision);
             arena->dirty = bytes;
         }
     }
     last_real = real;
-    call->lwork = (int64_t)(128 * most);
-    make_room(&workspace, 128 * most * size);
-    make_room(&pivots, most * sizeof(int));
+    call->lwork = (int64_t)(WORK_COLUMNS * most);
+    make_room(&workspace, WORK_COLUMNS * most * size);
+    make_room(&pivots, most * sizeof(int64_t));
     make_room(&taus, most * size);
+    call->work = workspace.data;
+    call->ipiv = pivots.data;
+    call->tau = taus.data;
     for (size_t i = 0; i < most; i++)
-        ((int *)(void *)pivots.data)[i] = (int)i + 1;
+        clb_integer_set(pivots.data, i, ilp64, (int64_t)i + 1);
     put_ones(taus.data, most, size, precision);
 }
 
@@ -227,17 +176,16 @@ struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_
                              .nrhs = nrhs};
 }
 
-struct clb_trial_time clb_trial_run(struct clb_call *call, void (*function)(void), size_t calls)
+struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_target *target,
+                                    size_t calls, double limit)
 {
     static double seconds[CLB_TRIAL_CALLS], cpu[CLB_TRIAL_CALLS];
     static const double one_d[2] = {1}, zero[2];
     static const float one_s[2] = {1};
-    any_function *routine;
-    memcpy(&routine, &function, sizeof routine);
     const bool single = clb_precision_real_size(call->precision) == sizeof(float);
     call->alpha = single ? (const void *)one_s : one_d;
     call->beta = zero;
-    make_operands(call);
+    make_operands(call, target->ilp64);
     int saved = 0;
     while (saved < MATRICES && !is_overwritten(call, saved))
         saved++;
@@ -246,14 +194,16 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, void (*function)(void
     if (saved < MATRICES)
         memcpy(pristine.data, arenas[saved].data, bytes);
     calls = clb_min(clb_max(calls, 1), CLB_TRIAL_CALLS);
-    for (size_t i = 0; i < calls; i++) {
-        if (saved < MATRICES && i > 0)
+    const double end = clb_now() + limit;
+    size_t done = 0;
+    do {
+        if (saved < MATRICES && done > 0)
             memcpy(arenas[saved].data, pristine.data, bytes);
         const double cpu_begin = cpu_now(), begin = clb_now();
-        invoke(routine, call);
-        seconds[i] = clb_now() - begin;
-        cpu[i] = cpu_now() - cpu_begin;
-    }
-    const double median = median_of(seconds, calls);
-    return (struct clb_trial_time){median, seconds[0], median_of(cpu, calls)};
+        clb_next_call(target, CLB_ABI_FORTRAN, call);
+        seconds[done] = clb_now() - begin;
+        cpu[done++] = cpu_now() - cpu_begin;
+    } while (done < calls && clb_now() < end);
+    const double median = median_of(seconds, done);
+    return (struct clb_trial_time){median, seconds[0], median_of(cpu, done), done};
 }

@@ -85,9 +85,9 @@ static void measure_side(const char *library, bool quick, const char *side)
                 (int64_t)(clb_cost_order(clb_cost_family_of(routine), clb_cost_class_work(class)) +
                           0.5);
             struct clb_call call = clb_trial_make(routine, n, n, n, n);
-            void (*function)(void);
-            memcpy(&function, &symbol, sizeof function);
-            const double best = clb_trial_run(&call, function, CALLS).best;
+            struct clb_target target = {.ilp64 = false};
+            memcpy(&target.function, &symbol, sizeof target.function);
+            const double best = clb_trial_run(&call, &target, CALLS, INFINITY).best;
             is_slow[r] = best > (quick ? LONGEST_QUICK : LONGEST);
             printf("%-6s %-8s %6lld %10.3f ms\n", side, clb_routines[r].name, (long long)n,
                    1e3 * best);

@@ -14,6 +14,7 @@
 #include "command/trial.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +46,8 @@ static void do_task(struct task *task, FILE *answers)
 {
     char name[32];
     snprintf(name, sizeof name, "%s_", clb_routines[task->call.routine].name);
-    const struct clb_trial_time time =
-        clb_trial_run(&task->call, bench_symbol(names, name), task->calls);
+    const struct clb_target target = {.function = bench_symbol(names, name)};
+    const struct clb_trial_time time = clb_trial_run(&task->call, &target, task->calls, INFINITY);
     fprintf(answers, "%.9g %.9g %.9g %g\n", time.median, time.best, time.cpu,
             device_calls(&task->call));
     fflush(answers);
