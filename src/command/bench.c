@@ -16,7 +16,7 @@
 
 struct bench {
     const char *other; /* the third library, NULL: none */
-    const char *plot;
+    const char *plot, *from;
     clb_routine routines[MOST_ROUTINES];
     size_t sizes[MOST_SIZES], routine_count, size_count;
     bool json, csv;
@@ -75,10 +75,13 @@ static json_t *find_bound(const json_t *bounds, clb_routine routine, size_t n)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void add_library(json_t *rows, const char *name, const char *library, clb_routine routine,
-                        const struct bench *bench)
+/* Libraries that are timed where they are there. */
+static const char *const peers[] = {"clblast", "cublas", "nvblas"};
+
+/* Add what a library was timed at; takes `timed`. */
+static void add_times(json_t *rows, const char *name, json_t *timed, clb_routine routine)
 {
-    json_t *timed = clb_time_calls(library, routine, bench->sizes, bench->size_count), *time;
+    json_t *time;
     size_t i;
     if (timed == NULL)
         clb_fail(0, "%s of %s: it ended the process", clb_routines[routine].name, name);
@@ -111,10 +114,17 @@ static bool measure_routine(json_t *all, const struct bench *bench, clb_routine 
                               json_pack("{s:s,s:I,s:o}", "routine", clb_routines[routine].name, "n",
                                         (json_int_t)bench->sizes[i], "bound",
                                         find_bound(bounds, routine, bench->sizes[i])));
-    add_library(rows, "shim", shim, routine, bench);
-    add_library(rows, "next", NULL, routine, bench);
+    add_times(rows, "shim", clb_time_calls(shim, routine, bench->sizes, bench->size_count),
+              routine);
+    add_times(rows, "next", clb_time_calls(NULL, routine, bench->sizes, bench->size_count),
+              routine);
     if (bench->other != NULL)
-        add_library(rows, "other", bench->other, routine, bench);
+        add_times(rows, "other",
+                  clb_time_calls(bench->other, routine, bench->sizes, bench->size_count), routine);
+    for (size_t i = 0; i < CLB_COUNT_OF(peers); i++)
+        add_times(rows, peers[i],
+                  clb_time_peer(peers[i], routine, bench->sizes, bench->size_count, false),
+                  routine);
     for (size_t i = 0; i < json_array_size(rows); i++)
         complete = complete && json_object_get(json_array_get(rows, i), "shim") != NULL;
     json_array_extend(all, rows);
@@ -153,39 +163,42 @@ static void print_cell(const json_t *row, const char *name, const char *format, 
 static void print_csv(const json_t *bench)
 {
     const json_t *rows = json_object_get(bench, "rows");
-    printf("routine,n,shim_ms,shim_gflops,next_ms,next_gflops,other_ms,other_gflops,bound_ms,"
-           "link_ms,compute_ms,device\n");
+    printf("routine,n,");
+    for (size_t i = 0; i < CLB_BENCH_LIBRARIES; i++)
+        printf("%s_ms,%s_gflops,", clb_bench_libraries[i], clb_bench_libraries[i]);
+    printf("bound_ms,link_ms,compute_ms,device\n");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
                      *shim = json_object_get(row, "shim");
         printf("%s,%.0f,", json_string_value(json_object_get(row, "routine")), number_of(row, "n"));
-        print_cell(row, "shim", "%.6g,%.6g,", ",,");
-        print_cell(row, "next", "%.6g,%.6g,", ",,");
-        print_cell(row, "other", "%.6g,%.6g,", ",,");
+        for (size_t k = 0; k < CLB_BENCH_LIBRARIES; k++)
+            print_cell(row, clb_bench_libraries[k], "%.6g,%.6g,", ",,");
         printf("%.6g,%.6g,%.6g,%d\n", number_of(bound, "ms"), number_of(bound, "link_ms"),
                number_of(bound, "compute_ms"), json_is_true(json_object_get(shim, "device")));
     }
 }
 
-static void print_table(const struct bench *bench, const json_t *result)
+static void print_table(const json_t *result)
 {
     const json_t *rows = json_object_get(result, "rows");
-    printf("device %s, driver %s\n", json_string_value(json_object_get(result, "device")),
-           json_string_value(json_object_get(result, "driver")));
-    printf("%s%-8s %6s %12s %9s %12s %9s%s %12s %-8s %7s%s\n", clb_style(stdout, CLB_BOLD),
-           "routine", "n", "shim ms", "GFLOP/s", "next ms", "GFLOP/s",
-           bench->other != NULL ? "     other ms   GFLOP/s" : "", "bound ms", "of", "faster",
-           clb_style(stdout, CLB_PLAIN));
+    printf("device %s, driver %s\n%s%-8s %6s", json_string_value(json_object_get(result, "device")),
+           json_string_value(json_object_get(result, "driver")), clb_style(stdout, CLB_BOLD),
+           "routine", "n");
+    for (size_t i = 0; i < CLB_BENCH_LIBRARIES; i++) {
+        if (clb_bench_has(result, clb_bench_libraries[i]))
+            printf(" %9s ms %9s", clb_bench_libraries[i], "GFLOP/s");
+    }
+    printf(" %12s %-8s %7s%s\n", "bound ms", "of", "faster", clb_style(stdout, CLB_PLAIN));
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
                      *shim = json_object_get(row, "shim");
         double ours = number_of(shim, "ms"), theirs = number_of(json_object_get(row, "next"), "ms");
-        printf("%-8s %6.0f ", json_string_value(json_object_get(row, "routine")),
+        printf("%-8s %6.0f", json_string_value(json_object_get(row, "routine")),
                number_of(row, "n"));
-        print_cell(row, "shim", "%12.3f %9.2f ", "           -         - ");
-        print_cell(row, "next", "%12.3f %9.2f", "           -         -");
-        if (bench->other != NULL)
-            print_cell(row, "other", " %12.3f %9.2f", "            -         -");
+        for (size_t k = 0; k < CLB_BENCH_LIBRARIES; k++) {
+            if (clb_bench_has(result, clb_bench_libraries[k]))
+                print_cell(row, clb_bench_libraries[k], " %12.3f %9.2f", "            -         -");
+        }
         printf(" %12.3f %-8s", number_of(bound, "ms"),
                number_of(bound, "link_ms") > number_of(bound, "compute_ms") ? "link" : "compute");
         if (ours > 0 && theirs > 0)
@@ -224,44 +237,50 @@ static bool parse_sizes(struct bench *bench, const char *text)
     }
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t length = strlen(text), size = strlen(ending);
-    return length > size && strcmp(text + length - size, ending) == 0;
-}
-
-static int run_bench(const struct bench *bench)
+/* NULL after a message. */
+static json_t *measure_all(const struct bench *bench, bool *complete)
 {
     const char *shim = clb_find_library();
     if (shim == NULL)
-        return CLB_EXIT_FAILED;
+        return NULL;
     json_t *result = clb_ask_child(measure_bounds, (void *)(uintptr_t)bench);
-    if (json_object_size(result) == 0)
-        return result != NULL
-                   ? CLB_EXIT_FAILED
-                   : clb_fail(CLB_EXIT_FAILED, "the driver ended the process that measures");
+    if (result == NULL)
+        clb_fail(0, "the driver ended the process that measures");
+    if (json_object_size(result) == 0) {
+        json_decref(result);
+        return NULL;
+    }
     json_t *rows = json_array(), *crossover = json_object();
-    bool complete = true;
     for (size_t i = 0; i < bench->routine_count; i++) {
         const char *name = clb_routines[bench->routines[i]].name;
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\r%-40s\r%s ...", "", name);
-        complete = measure_routine(rows, bench, bench->routines[i], result, shim) && complete;
+        *complete = measure_routine(rows, bench, bench->routines[i], result, shim) && *complete;
         json_object_set_new(crossover, name, json_integer(find_crossover(rows, name)));
     }
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r%-40s\r", "");
     json_object_set_new(result, "rows", rows);
     json_object_set_new(result, "crossover", crossover);
+    return result;
+}
+
+static int run_bench(const struct bench *bench)
+{
+    bool complete = true;
+    json_t *result =
+        bench->from != NULL ? clb_result_load(bench->from, "rows") : measure_all(bench, &complete);
+    if (result == NULL)
+        return CLB_EXIT_FAILED;
     if (bench->json) {
         json_dumpf(result, stdout, JSON_COMPACT);
         putchar('\n');
     } else if (bench->csv) {
         print_csv(result);
     } else {
-        print_table(bench, result);
+        print_table(result);
     }
-    bool drawn = bench->plot == NULL || clb_bench_plot(result, bench->plot);
+    bool drawn = bench->plot == NULL || clb_plot_bench(result, bench->plot);
     json_decref(result);
     if (!complete)
         clb_fail(
@@ -287,6 +306,9 @@ int clb_command_bench(int argc, char **argv)
         case 'd':
             setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
             break;
+        case 'f':
+            bench.from = optarg;
+            break;
         case 'c':
             bench.csv = true;
             break;
@@ -296,8 +318,8 @@ int clb_command_bench(int argc, char **argv)
     }
     if (!parse_sizes(&bench, sizes))
         return clb_fail(CLB_EXIT_USAGE, "%s is no list of ascending orders", sizes);
-    if (bench.plot != NULL && !ends_with(bench.plot, ".svg") && !ends_with(bench.plot, ".png"))
-        return clb_fail(CLB_EXIT_USAGE, "%s ends neither in .svg nor in .png", bench.plot);
+    if (bench.plot != NULL && !clb_plot_name(bench.plot))
+        return CLB_EXIT_USAGE;
     if (bench.other != NULL && access(bench.other, R_OK) != 0)
         return clb_fail(CLB_EXIT_FAILED, "%s: %s", bench.other, strerror(errno));
     if (argc - optind > MOST_ROUTINES)
@@ -310,6 +332,8 @@ int clb_command_bench(int argc, char **argv)
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
         bench.routines[bench.routine_count++] = routine;
     }
+    if (bench.from != NULL)
+        return run_bench(&bench);
     json_t *list = clb_devices_list();
     const char *problem = json_string_value(json_object_get(list, "problem"));
     int status = list == NULL      ? CLB_EXIT_FAILED

@@ -59,31 +59,44 @@ long double *clb_ladder_signs(const struct clb_ladder *ladder)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void print_header(const struct clb_ladder *ladder)
+static const char *text_of(const json_t *object, const char *key)
 {
-    const struct clb_device *device = &ladder->measure.runtime->device;
-    printf("%s, %s precision, n = %zu, on %s (driver %s)\n"
-           "bound: %.1f GFLOP/s, fused multiply-adds in registers\n\n%s%-30s %12s %10s %8s %8s  "
-           "%s%s\n",
-           ladder->title, ladder->measure.precision == CLB_S ? "single" : "double", ladder->n,
-           device->name, device->driver, ladder->bound * 1e-9, clb_style(stdout, CLB_BOLD), "rung",
-           "ms", "GFLOP/s", "of bound", "error", "adds", clb_style(stdout, CLB_PLAIN));
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
 }
 
-static void print_rung(const struct clb_ladder *ladder, const struct clb_rung *rung, bool wrong)
+static double number_of(const json_t *object, const char *key)
 {
+    return json_number_value(json_object_get(object, key));
+}
+
+static void print_header(const json_t *result)
+{
+    printf("%s, %s precision, n = %.0f, on %s (driver %s)\n"
+           "bound: %.1f GFLOP/s, fused multiply-adds in registers\n\n%s%-30s %12s %10s %8s %8s  "
+           "%s%s\n",
+           text_of(result, "ladder"),
+           strcmp(text_of(result, "precision"), "s") == 0 ? "single" : "double",
+           number_of(result, "n"), text_of(result, "device"), text_of(result, "driver"),
+           number_of(result, "bound_gflops"), clb_style(stdout, CLB_BOLD), "rung", "ms", "GFLOP/s",
+           "of bound", "error", "adds", clb_style(stdout, CLB_PLAIN));
+}
+
+static void print_rung(const json_t *rung)
+{
+    const bool wrong = json_is_false(json_object_get(rung, "right"));
     char error[16] = "";
-    double rate = ladder->flops / rung->seconds;
-    if (!isfinite(rung->seconds)) {
-        printf("%-30s %12s %10s %8s %8s  %s\n", rung->name, "-", "-", "-", "",
+    if (json_object_get(rung, "ms") == NULL) {
+        printf("%-30s %12s %10s %8s %8s  %s\n", text_of(rung, "name"), "-", "-", "-", "",
                "not on this device");
         return;
     }
-    if (!isnan(rung->error))
-        snprintf(error, sizeof error, "%.2g", rung->error);
-    printf("%-30s %12.3f %10.2f %7.1f%% %8s  %s%s%s%s\n", rung->name, 1e3 * rung->seconds,
-           1e-9 * rate, 100 * rate / ladder->bound, error, wrong ? clb_style(stdout, CLB_RED) : "",
-           wrong ? "WRONG: " : "", rung->adds, wrong ? clb_style(stdout, CLB_PLAIN) : "");
+    if (json_object_get(rung, "error") != NULL)
+        snprintf(error, sizeof error, "%.2g", number_of(rung, "error"));
+    printf("%-30s %12.3f %10.2f %7.1f%% %8s  %s%s%s%s\n", text_of(rung, "name"),
+           number_of(rung, "ms"), number_of(rung, "gflops"), 100 * number_of(rung, "share"), error,
+           wrong ? clb_style(stdout, CLB_RED) : "", wrong ? "WRONG: " : "", text_of(rung, "adds"),
+           wrong ? clb_style(stdout, CLB_PLAIN) : "");
     fflush(stdout);
 }
 
@@ -103,34 +116,50 @@ void clb_ladder_add(struct clb_ladder *ladder, const struct clb_rung *rung)
         if (isfinite(rung->error))
             json_object_set_new(row, "error", json_real(rung->error));
     }
-    json_array_append_new(ladder->rungs, row);
+    json_array_append_new(json_object_get(ladder->result, "rungs"), row);
     if (!ladder->as_json)
-        print_rung(ladder, rung, wrong);
+        print_rung(row);
 }
 
-static void print_json(const struct clb_ladder *ladder)
+static void start_result(struct clb_ladder *ladder)
 {
     const struct clb_device *device = &ladder->measure.runtime->device;
-    json_t *whole = json_pack(
-        "{s:s,s:s,s:s,s:s,s:I,s:f,s:O}", "ladder", ladder->title, "device", device->name, "driver",
+    ladder->result = json_pack(
+        "{s:s,s:s,s:s,s:s,s:I,s:f,s:[]}", "ladder", ladder->title, "device", device->name, "driver",
         device->driver, "precision", ladder->measure.precision == CLB_S ? "s" : "d", "n",
-        (json_int_t)ladder->n, "bound_gflops", ladder->bound * 1e-9, "rungs", ladder->rungs);
-    json_dumpf(whole, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(whole);
+        (json_int_t)ladder->n, "bound_gflops", ladder->bound * 1e-9, "rungs");
+    if (!ladder->as_json)
+        print_header(ladder->result);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
+
+/* Of the only row; NAN where there is none. */
+static double seconds_of(json_t *rows)
+{
+    const json_t *row = json_array_get(rows, 0);
+    double seconds = row != NULL ? number_of(row, "seconds") : (double)NAN;
+    json_decref(rows);
+    return seconds;
+}
 
 /* Whole calls of a library, from and to ordinary memory; measured before this process starts the
  * device. */
 static double time_library(const char *library, clb_routine routine, size_t n)
 {
-    json_t *rows = clb_time_calls(library, routine, &n, 1);
-    const json_t *row = json_array_get(rows, 0);
-    double seconds = row != NULL ? json_number_value(json_object_get(row, "seconds")) : (double)NAN;
-    json_decref(rows);
-    return seconds;
+    return seconds_of(clb_time_calls(library, routine, &n, 1));
+}
+
+/* Products in the device's memory, as the rungs are. */
+static void time_peers(struct clb_ladder *ladder, clb_routine routine)
+{
+    static const char *const peers[][2] = {{"clblast", "CLBlast"}, {"cublas", "cuBLAS"}};
+    ladder->peers = json_object();
+    for (size_t i = 0; i < CLB_COUNT_OF(peers); i++) {
+        double seconds = seconds_of(clb_time_peer(peers[i][0], routine, &ladder->n, 1, true));
+        if (isfinite(seconds))
+            json_object_set_new(ladder->peers, peers[i][1], json_real(seconds));
+    }
 }
 
 static bool make_operands(struct clb_ladder *ladder)
@@ -152,6 +181,12 @@ static bool make_operands(struct clb_ladder *ladder)
     return ladder->a != NULL && ladder->b != NULL && ladder->c != NULL;
 }
 
+static void print_json(const json_t *result)
+{
+    json_dumpf(result, stdout, JSON_COMPACT);
+    putchar('\n');
+}
+
 static int climb(struct clb_ladder *ladder, clb_routine routine,
                  clb_status (*rungs)(struct clb_ladder *ladder))
 {
@@ -162,6 +197,7 @@ static int climb(struct clb_ladder *ladder, clb_routine routine,
     ladder->flops = clb_call_flops(routine, ladder->n);
     const double shim = time_library(library, routine, ladder->n),
                  next = time_library(NULL, routine, ladder->n);
+    time_peers(ladder, routine);
     if (!clb_measure_start(&ladder->measure, precision))
         return CLB_EXIT_FAILED;
     ladder->bound = clb_measure_peak(&ladder->measure);
@@ -169,8 +205,7 @@ static int climb(struct clb_ladder *ladder, clb_routine routine,
         return CLB_EXIT_FAILED;
     if (!make_operands(ladder))
         return clb_fail(CLB_EXIT_FAILED, "there is no memory for matrices of order %zu", ladder->n);
-    if (!ladder->as_json)
-        print_header(ladder);
+    start_result(ladder);
     clb_status status = rungs(ladder);
     if (status != CLB_OK)
         return clb_fail(CLB_EXIT_FAILED, "the device fails: %s", clb_status_name(status));
@@ -179,7 +214,7 @@ static int climb(struct clb_ladder *ladder, clb_routine routine,
     clb_ladder_add(ladder, &(struct clb_rung){"the next BLAS", "on the CPU", next, NAN, NAN});
     clb_measure_end(&ladder->measure);
     if (ladder->as_json)
-        print_json(ladder);
+        print_json(ladder->result);
     return ladder->wrong ? clb_fail(CLB_EXIT_FAILED, "a kernel's result is wrong") : EXIT_SUCCESS;
 }
 
@@ -215,10 +250,27 @@ static size_t find_order(void)
     return order;
 }
 
+/* What --json has written once. */
+static int show(struct clb_ladder *ladder, const char *from)
+{
+    size_t i;
+    json_t *rung;
+    ladder->result = clb_result_load(from, "rungs");
+    if (ladder->result == NULL)
+        return CLB_EXIT_FAILED;
+    if (ladder->as_json) {
+        print_json(ladder->result);
+        return EXIT_SUCCESS;
+    }
+    print_header(ladder->result);
+    json_array_foreach(json_object_get(ladder->result, "rungs"), i, rung) print_rung(rung);
+    return EXIT_SUCCESS;
+}
+
 int clb_command_ladder(int argc, char **argv)
 {
     struct clb_ladder ladder = {.title = "gemm"};
-    const char *wanted = NULL, *precision = "s";
+    const char *wanted = NULL, *precision = "s", *plot = NULL, *from = NULL;
     for (int letter; (letter = clb_option_next(argc, argv)) >= 0 || optind < argc;) {
         if (letter < 0) /* options may follow */
             ladder.title = argv[optind++];
@@ -228,6 +280,10 @@ int clb_command_ladder(int argc, char **argv)
             precision = optarg;
         else if (letter == 'd')
             setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
+        else if (letter == 'o')
+            plot = optarg;
+        else if (letter == 'f')
+            from = optarg;
         else
             ladder.as_json = true;
     }
@@ -238,16 +294,22 @@ int clb_command_ladder(int argc, char **argv)
         return clb_fail(CLB_EXIT_USAGE, "%s is no precision: s or d", precision);
     if (wanted != NULL && choose_order(wanted) == 0)
         return CLB_EXIT_USAGE;
-    size_t usual = find_order();
-    if (usual == 0)
+    if (plot != NULL && !clb_plot_name(plot))
+        return CLB_EXIT_USAGE;
+    size_t usual = from == NULL ? find_order() : 0;
+    if (from == NULL && usual == 0)
         return CLB_EXIT_FAILED;
     ladder.n = wanted != NULL ? choose_order(wanted) : usual;
-    ladder.rungs = json_array();
     const clb_routine routine = precision[0] == 's' ? lu ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_sgemm
                                 : lu                ? CLB_ROUTINE_dgetrf
                                                     : CLB_ROUTINE_dgemm;
-    int status = climb(&ladder, routine, lu ? clb_ladder_climb_lu : clb_ladder_climb_gemm);
-    json_decref(ladder.rungs);
+    int status = from != NULL
+                     ? show(&ladder, from)
+                     : climb(&ladder, routine, lu ? clb_ladder_climb_lu : clb_ladder_climb_gemm);
+    if (plot != NULL && ladder.result != NULL && !clb_plot_ladder(ladder.result, plot))
+        status = CLB_EXIT_FAILED;
+    json_decref(ladder.result);
+    json_decref(ladder.peers);
     free(ladder.a);
     free(ladder.b);
     free(ladder.c);

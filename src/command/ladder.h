@@ -10,7 +10,8 @@ struct clb_ladder {
     size_t n;
     double flops, bound; /* operations of the problem; the device's most per second */
     bool as_json, wrong; /* `wrong`: a result was */
-    json_t *rungs;
+    json_t *result;      /* what --json prints, the rungs last */
+    json_t *peers;       /* seconds of other libraries' products, by name */
     /* In host memory, column-major without gaps: operands, the result. LU has no B. */
     void *a, *b, *c;
 };

@@ -238,6 +238,11 @@ clb_status clb_ladder_climb_gemm(struct clb_ladder *ladder)
         status = climb_rung(&climb, &rungs[i]);
     if (status == CLB_OK)
         status = climb_production(&climb);
+    const char *name;
+    json_t *seconds;
+    json_object_foreach(ladder->peers, name, seconds)
+        clb_ladder_add(ladder, &(struct clb_rung){name, "in the device's memory",
+                                                  json_number_value(seconds), NAN, NAN});
     bool idle = clb_queue_set_settle(measure->queue_set);
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
         clb_buffer_end(measure->runtime, *buffers[i], idle);

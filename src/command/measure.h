@@ -85,9 +85,33 @@ json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *s
 /* The routine of this name, with or without an underscore; CLB_ROUTINES: none. */
 clb_routine clb_find_routine(const char *name);
 
-/* ---- bench_plot.c ---------------------------------------------------------------------------- */
+/* ---- peers.c: other libraries for products on a device ----------------------------------------
+ */
 
-/* Draw the rows of clblas-shim bench in a file. False after a message. */
-bool clb_bench_plot(const json_t *bench, const char *file);
+/* Time calls in a child process, as clb_time_calls: by "clblast" on the shim's device, by "cublas"
+ * or "nvblas" on NVIDIA's first one. `resident`: operands and result are in the device's memory;
+ * otherwise from and to ordinary memory, which NVBLAS does always. An array of {n, seconds}, empty
+ * where the library or its device is not there or it has no such routine; NULL where the child has
+ * died. */
+json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes, size_t count,
+                      bool resident);
+
+/* ---- plot.c: pictures of results, drawn by gnuplot --------------------------------------------
+ */
+
+/* The libraries that bench times: the keys of its rows' cells. */
+enum { CLB_BENCH_LIBRARIES = 6 };
+extern const char *const clb_bench_libraries[CLB_BENCH_LIBRARIES];
+/* Whether a row has a cell of the library. */
+bool clb_bench_has(const json_t *bench, const char *library);
+
+/* Whether a file's name is that of a picture; a message where it is not. */
+bool clb_plot_name(const char *file);
+/* Draw what bench or ladder prints with --json in a file. False after a message. */
+bool clb_plot_bench(const json_t *bench, const char *file);
+bool clb_plot_ladder(const json_t *ladder, const char *file);
+
+/* What --json has written to a file, an object with the array `key`. NULL after a message. */
+json_t *clb_result_load(const char *file, const char *key);
 
 #endif
