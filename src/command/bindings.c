@@ -210,6 +210,12 @@ static void add_row(struct clb_bindings *bindings, const char *state, const char
     json_object_set_new(json_object_get(row, "names"), name, json_true());
 }
 
+/* A package's own copy of a BLAS, in the folder where the tools that make wheels put it. */
+static bool is_bundled(const char *path)
+{
+    return strstr(path, "/site-packages/") != NULL || strstr(path, ".libs/") != NULL;
+}
+
 static void judge(const struct process *process, const char *name, const char *from, const char *to)
 {
     struct clb_bindings *bindings = process->bindings;
@@ -221,7 +227,10 @@ static void judge(const struct process *process, const char *name, const char *f
         add_row(bindings, "missed", name, from, to, why_not_caught(process, from, to));
         bindings->missed++;
     } else if (kind == CLB_NAME_DECORATED) {
-        add_row(bindings, "missed", name, from, to, "the shim has no name of this form");
+        add_row(bindings, "missed", name, from, to,
+                is_bundled(to) ? "the shim has no name of this form, which is that of a BLAS that "
+                                 "the package brings; take the system's package instead"
+                               : "the shim has no name of this form");
         bindings->missed++;
     } else if (count_definitions(to) > 0 && count_definitions(from) == 0) {
         add_row(bindings, "not covered", name, from, to,

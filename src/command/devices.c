@@ -88,14 +88,17 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
         return NULL;
     if (wanted != NULL && strcmp(wanted, "none") == 0)
         return "CLBLAS_SHIM_DEVICE is none";
-    if (used == NULL)
-        return "no OpenCL driver works";
+    json_t *device = json_array_get(devices, 0);
+    if (used == NULL) {
+        snprintf(text, sizeof text, "no OpenCL driver works: %s: %s", text_of(device, "platform"),
+                 text_of(device, "why"));
+        return text;
+    }
     if (!is_true(used, "loaded"))
         return "there is no OpenCL loader (libOpenCL.so.1; in Debian ocl-icd-libopencl1)";
     if (drivers == 0 && json_array_size(devices) == 0)
         return "no OpenCL driver is installed: /etc/OpenCL/vendors names none";
     size_t i, usable = 0;
-    json_t *device;
     json_array_foreach((json_t *)(uintptr_t)devices, i, device) usable +=
         strcmp(text_of(device, "why"), "it does not start") == 0 ||
         strcmp(text_of(device, "why"), "CLBLAS_SHIM_DEVICE names another") == 0;

@@ -1,11 +1,13 @@
 /* clblas-shim doctor: whether the shim works here, for a program or a running process, and if not,
  * why. Everything it finds is a finding with a severity; the verdict is the worst one. */
-#include "command.h"
+#include "measure.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <link.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +63,7 @@ static void judge_devices(const json_t *list)
     json_t *device;
     json_array_foreach(json_object_get(list, "devices"), i, device)
     {
-        if (number_of(device, "memory") == 0)
+        if (number_of(device, "memory") == 0 && *problem == '\0')
             find(NOTE, "%s: %s", text_of(device, "platform"), text_of(device, "why"));
     }
     if (*problem != '\0')
@@ -78,6 +80,76 @@ static void judge_devices(const json_t *list)
     else if (!json_is_true(json_object_get(cache, "room")))
         find(NO_GAIN, "the disk of the cache %s is full, so that kernels can't be compiled or kept",
              text_of(cache, "folder"));
+}
+
+/* The rates of the link to the device's memory, of all of them; an empty object: unknown, or the
+ * device uses the host's memory. The child is what a driver may harm. */
+static json_t *answer_link(void *unused)
+{
+    struct clb_measure measure;
+    struct clb_link link;
+    (void)unused;
+    if (!clb_measure_start(&measure, CLB_S) || !clb_measure_link(&measure, &link) ||
+        !isfinite(link.up))
+        return json_object();
+    return json_pack("{s:f,s:f}", "up", link.up, "down", link.down);
+}
+
+/* The next libraries of which there is a profile for the device; first lines of the files of
+ * route/profile.c. */
+static json_t *list_profiles(const char *folder, const char *device)
+{
+    json_t *next = json_array();
+    DIR *files = *folder != '\0' ? opendir(folder) : NULL;
+    const struct dirent *entry;
+    while (files != NULL && (entry = readdir(files)) != NULL) {
+        char path[PATH_MAX], line[3][256] = {"", "", ""};
+        const char *ending = strrchr(entry->d_name, '.');
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        FILE *file = ending != NULL && strcmp(ending, ".profile") == 0 && length > 0 &&
+                             (size_t)length < sizeof path
+                         ? fopen(path, "re")
+                         : NULL;
+        for (int i = 0; i < 3 && file != NULL && fgets(line[i], sizeof line[i], file) != NULL; i++)
+            line[i][strcspn(line[i], "\n")] = '\0';
+        if (file != NULL)
+            fclose(file);
+        if (strncmp(line[1], "device: ", 8) == 0 && strncmp(line[2], "next: ", 6) == 0 &&
+            strncmp(line[1] + 8, device, strlen(device)) == 0)
+            json_array_append_new(next, json_string(line[2] + 6));
+    }
+    if (files != NULL)
+        closedir(files);
+    return next;
+}
+
+/* Link and profiles of the device that is taken. */
+static void add_state(json_t *devices, bool as_json)
+{
+    const json_t *taken = find_taken(devices);
+    if (taken == NULL)
+        return;
+    json_t *link = json_is_true(json_object_get(taken, "unified"))
+                       ? json_object()
+                       : clb_ask_child(answer_link, NULL);
+    json_t *profiles = list_profiles(text_of(json_object_get(devices, "cache"), "folder"),
+                                     text_of(taken, "name")),
+           *next;
+    size_t i;
+    json_object_set_new(devices, "link", link != NULL ? link : json_object());
+    json_object_set_new(devices, "profiles", profiles);
+    if (as_json)
+        return;
+    if (json_is_true(json_object_get(taken, "unified")))
+        printf("Link: none, the device uses the host's memory.\n");
+    else if (json_object_size(link) == 0)
+        printf("Link: not measured.\n");
+    else
+        printf("Link: %.1f GB/s up, %.1f GB/s down (pinned memory).\n",
+               1e-9 * number_of(link, "up"), 1e-9 * number_of(link, "down"));
+    if (json_array_size(profiles) == 0)
+        printf("Profile: none; clblas-shim tune measures one.\n");
+    json_array_foreach(profiles, i, next) printf("Profile: for %s.\n", json_string_value(next));
 }
 
 /* OpenBLAS's kernels for CPUs that it does not know, or without AVX2. */
@@ -612,6 +684,7 @@ static int examine(char **program, bool as_json)
     judge_devices(devices);
     if (!as_json)
         clb_devices_print(stdout, devices);
+    add_state(devices, as_json);
     if (*program != NULL) {
         status = examine_program(program, devices, result, as_json);
     } else {

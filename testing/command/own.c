@@ -1,5 +1,5 @@
 /* A library or program with a function of BLAS under the name of DGEMM, and a program that calls
- * it: with CALLS the program, with DEFINES the function. */
+ * it: with CALLS the program, with RUNS a plugin that calls it, with DEFINES the function. */
 #include <stdio.h>
 
 int DGEMM(int n);
@@ -16,5 +16,13 @@ int main(int argc, char **argv)
 {
     (void)argv;
     return DGEMM(argc) == 0;
+}
+#endif
+
+#ifdef RUNS
+size_t plugin_run(void);
+size_t plugin_run(void)
+{
+    return DGEMM(1) != 2;
 }
 #endif
