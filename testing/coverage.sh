@@ -52,6 +52,7 @@ struct coverage_object {
     void (*reset)(void);
 };
 __attribute__((weak)) void coverage_register(void (*dump)(void), void (*reset)(void));
+__attribute__((weak)) void coverage_forget(void (*dump)(void)); /* an object that is unloaded */
 #ifndef PIC /* of a program */
 extern void _exit(int status) __attribute__((noreturn));
 extern long syscall(long number, ...);
@@ -63,6 +64,18 @@ __attribute__((weak)) void coverage_register(void (*dump)(void), void (*reset)(v
         i++;
     coverage_objects[i].dump = dump;
     coverage_objects[i].reset = reset;
+}
+__attribute__((weak)) void coverage_forget(void (*dump)(void))
+{
+    int i = 0, last = 0;
+    while (i < 8 && coverage_objects[i].dump != dump)
+        i++;
+    while (last < 8 && coverage_objects[last].dump)
+        last++;
+    if (i < last) {
+        coverage_objects[i] = coverage_objects[last - 1];
+        coverage_objects[last - 1].dump = 0;
+    }
 }
 /* A child of vfork() shares its counters with the parent: they begin anew, or the parent would write none. */
 __attribute__((weak)) void _exit(int status)
@@ -81,6 +94,11 @@ __attribute__((constructor)) static void coverage_of_this_object(void)
     if (coverage_register)
         coverage_register(__gcov_dump, __gcov_reset);
 }
+__attribute__((destructor)) static void coverage_of_no_object(void)
+{
+    if (coverage_forget)
+        coverage_forget(__gcov_dump);
+}
 #endif
 END
     number=$(echo '#include <sys/syscall.h>
@@ -92,7 +110,7 @@ __NR_exit_group' | gcc -E -P - | tail -1)
         rm -f lines.txt
         [ -e config.status ] || "$source/configure" -q CC=gcc CFLAGS='-O1 -g'
     fi
-    exports='-Wl,--export-dynamic-symbol=_exit -Wl,--export-dynamic-symbol=coverage_register'
+    exports='-Wl,--export-dynamic-symbol=_exit -Wl,--export-dynamic-symbol=coverage_*'
     build=(make -k -j2 CFLAGS="-O1 -g --coverage -include $PWD/coverage.h" LDFLAGS="--coverage $exports")
     "${build[@]}" >build.log 2>&1 || { tail build.log; exit 1; }
     limited=$(cd "$source" && grep -l 'ulimit -f' testing/*/*.test | xargs)
