@@ -73,9 +73,7 @@ clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision preci
 const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
                                             size_t m, size_t n, size_t k);
 
-/* `auto` leaves a device to others that does less than a plain loop on one core of any CPU, which
- * is about this many GFLOP/s in any precision; a CPU device for each of its cores. */
-#define CLB_LEAST_RATE 1.0
+/* `auto` leaves a device to others that does less than CLB_LEAST_RATE. */
 bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant);
 
 /* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant

@@ -270,15 +270,17 @@ bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant)
     return variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
 }
 
-/* For the log and the report. */
+/* For the log, the report and later processes. */
 static void note_least(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct clb_rate_decision decision = {
-        .dropped_rate = variant->rate, .used = "a core's plain loop", .used_rate = CLB_LEAST_RATE};
+        .dropped_rate = variant->rate, .used = CLB_LEAST_NAME, .used_rate = CLB_LEAST_RATE};
     snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", variant->name,
              "sdcz"[variant->precision], runtime -> device.name);
-    if (clb_gemm_is_too_slow(variant))
+    if (clb_gemm_is_too_slow(variant)) {
         clb_rate_note(&decision);
+        clb_rate_remember_slow(&runtime->device, variant->precision, &decision);
+    }
 }
 
 struct choice {

@@ -256,6 +256,11 @@ char *clb_drivers_key(const struct clb_icd *icd, size_t count);
 
 #define CLB_RATE_LASTS 604800 /* seconds after which a rate is measured again */
 
+/* A plain loop on one core of any CPU does about so many GFLOP/s in any precision; a device that
+ * does less, a CPU device for each of its cores, is too slow. */
+#define CLB_LEAST_RATE 1.0
+#define CLB_LEAST_NAME "a core's plain loop"
+
 /* True where the user leaves it to rates which kernels are used, and whether. */
 bool clb_rates_decide(void);
 
@@ -277,6 +282,14 @@ struct clb_rate_decision {
     double dropped_rate, used_rate;
 };
 void clb_rate_note(const struct clb_rate_decision *decision);
+
+/* A device was found too slow in a precision: it need not be started for that to find out again.
+ * `was_slow` is true for a week, and notes the decision when it is first asked. */
+void clb_rate_remember_slow(const struct clb_device *device, clb_precision precision,
+                            const struct clb_rate_decision *decision);
+bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision);
+/* The key of the record about that, malloc'ed. */
+char *clb_rate_slow_key(const struct clb_device *device, clb_precision precision);
 /* Returns their number. */
 size_t clb_rate_decisions(const struct clb_rate_decision **list);
 

@@ -68,3 +68,62 @@ size_t clb_rate_decisions(const struct clb_rate_decision **list)
     pthread_mutex_unlock(&lock);
     return now;
 }
+
+/* ---- devices that are too slow --------------------------------------------------------------- */
+
+char *clb_rate_slow_key(const struct clb_device *device, clb_precision precision)
+{
+    struct clb_text key = {0};
+    char *rate_key = clb_device_rate_key(device);
+    clb_text_addf(&key, "too slow in %c\n%s", "sdcz"[precision], rate_key != NULL ? rate_key : "");
+    key.failed = key.failed || rate_key == NULL;
+    free(rate_key);
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+void clb_rate_remember_slow(const struct clb_device *device, clb_precision precision,
+                            const struct clb_rate_decision *decision)
+{
+    struct clb_record record = {.word = CLB_WORD_FAILED, .rate = decision->dropped_rate};
+    char *key = clb_rate_slow_key(device, precision);
+    snprintf(record.text, sizeof record.text, "%s", decision->dropped);
+    if (key != NULL)
+        clb_record_store(key, record);
+    free(key);
+}
+
+/* False: the record is missing, damaged or old. */
+static bool recall_slow(const struct clb_device *device, clb_precision precision,
+                        struct clb_rate_decision *decision)
+{
+    struct clb_record record;
+    char *key = clb_rate_slow_key(device, precision);
+    const bool slow = key != NULL && clb_record_load(key, &record) &&
+                      record.rate < CLB_LEAST_RATE && !clb_record_is_older(&record, CLB_RATE_LASTS);
+    free(key);
+    if (slow) {
+        *decision = (struct clb_rate_decision){
+            .dropped_rate = record.rate, .used = CLB_LEAST_NAME, .used_rate = CLB_LEAST_RATE};
+        snprintf(decision->dropped, sizeof decision->dropped, "%.*s",
+                 (int)sizeof decision->dropped - 1, record.text);
+    }
+    return slow;
+}
+
+bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
+{
+    enum { UNKNOWN, NO, YES };
+    static _Atomic int known[CLB_PRECISIONS];
+    struct clb_rate_decision decision;
+    int now = atomic_load(&known[precision]);
+    if (!clb_rates_decide())
+        return false;
+    if (now == UNKNOWN) {
+        now = recall_slow(device, precision, &decision) ? YES : NO;
+        if (atomic_exchange(&known[precision], now) == UNKNOWN && now == YES)
+            clb_rate_note(&decision);
+    }
+    return now == YES;
+}

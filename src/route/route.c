@@ -560,6 +560,16 @@ static bool start_pays(const struct clb_device *device, const struct clb_predict
     return pays;
 }
 
+/* Why the device is not started for a call that is one for it; CLB_REASONS: it is. */
+static clb_reason refuse_start(const struct clb_run *run, const struct clb_device *expected)
+{
+    if (clb_rate_was_slow(expected, run->precision))
+        return CLB_REASON_SLOW;
+    if (clb_config_get()->mode == CLB_MODE_DRY_RUN)
+        return CLB_REASON_DRY_RUN;
+    return start_pays(expected, &run->prediction) ? CLB_REASONS : CLB_REASON_COST;
+}
+
 /* The device, started; NULL with the reason why not. Calls that are not for the device that is
  * remembered don't start it. */
 static struct clb_runtime *start_device(struct clb_run *run, const struct question *question,
@@ -576,8 +586,8 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
         } else if (question->work < lowest_work(question->routine)) {
             *reason = CLB_REASON_SMALL;
         }
-        if (*reason == CLB_REASONS && expected != NULL && !start_pays(expected, &run->prediction))
-            *reason = CLB_REASON_COST;
+        if (*reason == CLB_REASONS && expected != NULL)
+            *reason = refuse_start(run, expected);
     }
     if (*reason != CLB_REASONS)
         return NULL;

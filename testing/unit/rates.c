@@ -96,6 +96,16 @@ static void age_rate(void *argument)
     expect(rate.gflops == 0.01 && rate.fresh == (days < 7), "of %g days: %g, %s", days, rate.gflops,
            rate.fresh ? "fresh" : "old");
     free(key);
+    /* What was found too slow. */
+    const struct clb_rate_decision slow = {.dropped = "gemm", .dropped_rate = 0.5};
+    clb_rate_remember_slow(&runtime->device, CLB_D, &slow);
+    key = clb_rate_slow_key(&runtime->device, CLB_D);
+    expect(clb_record_load(key, &record) && record.rate == 0.5, "that is not kept");
+    record.time -= (int64_t)(days * 86400e9);
+    clb_record_store(key, record);
+    free(key);
+    expect(clb_rate_was_slow(&runtime->device, CLB_D) == (days < 7), "of %g days", days);
+    expect(!clb_rate_was_slow(&runtime->device, CLB_S), "in single precision");
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
