@@ -106,17 +106,20 @@ static const struct {
 struct row {
     int key; /* the machine, or the number of threads */
     clb_cost_family family;
+    double factor[CLB_PRECISIONS]; /* of the times in double precision */
     double micros[ORDERS];
 };
 
 static const struct row device_rows[] = {
-#define CLB_COST_DEVICE_TIMES(id, family, ...) {MACHINE_##id, CLB_COST_##family, {__VA_ARGS__}},
+#define CLB_COST_DEVICE_TIMES(id, family, s, c, z, ...)                                            \
+    {MACHINE_##id, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
 #undef CLB_COST_DEVICE_TIMES
 };
 
 static const struct row next_rows[] = {
-#define CLB_COST_NEXT_TIMES(threads, family, ...) {threads, CLB_COST_##family, {__VA_ARGS__}},
+#define CLB_COST_NEXT_TIMES(threads, family, s, c, z, ...)                                         \
+    {threads, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
 #include "cost.def"
 #undef CLB_COST_NEXT_TIMES
 };
@@ -135,10 +138,10 @@ static double on_line(double x, double x0, double y0, double x1, double y1)
     return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
 }
 
-/* Seconds at an order, in double precision; NAN without a row. Below the table's orders a call
- * takes as long as at the lowest, above them time grows as work. */
+/* Seconds of a call of an order; NAN without a row. Below the table's orders a device's call takes
+ * as long as at the lowest, above them time grows as work. */
 static double look_up(const struct row *rows, size_t count, int key, clb_cost_family family,
-                      double order)
+                      clb_precision precision, double order)
 {
     const bool constant = rows == device_rows;
     const struct row *row = NULL;
@@ -148,32 +151,22 @@ static double look_up(const struct row *rows, size_t count, int key, clb_cost_fa
     }
     if (row == NULL)
         return NAN;
-    const double *micros = row->micros;
+    const double *micros = row->micros, unit = 1e-6 * row->factor[precision];
     if (order <= orders[0])
-        return 1e-6 * micros[0] * (constant ? 1 : pow(order / orders[0], 3));
+        return unit * micros[0] * (constant ? 1 : pow(order / orders[0], 3));
     if (order >= orders[ORDERS - 1])
-        return 1e-6 * micros[ORDERS - 1] * pow(order / orders[ORDERS - 1], 3);
+        return unit * micros[ORDERS - 1] * pow(order / orders[ORDERS - 1], 3);
     size_t i = 0;
     while (order > orders[i + 1])
         i++;
-    return 1e-6 * on_line(order, orders[i], micros[i], orders[i + 1], micros[i + 1]);
+    return unit * on_line(order, orders[i], micros[i], orders[i + 1], micros[i + 1]);
 }
-
-/* The times of the other precisions, by those of double. From host to host a device moves half, the
- * same and twice as many bytes; the crossovers beside OpenBLAS (600 for d, 750 for s, 400 for c and
- * z) say the rest. */
-static const double device_factor[CLB_PRECISIONS] = {
-    [CLB_S] = 0.8, [CLB_D] = 1, [CLB_C] = 1.35, [CLB_Z] = 2.6};
-static const double next_factor[CLB_PRECISIONS] = {
-    [CLB_S] = 0.5, [CLB_D] = 1, [CLB_C] = 2, [CLB_Z] = 4};
 
 static double device_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
                               clb_precision precision, double work)
 {
-    const int id = find_machine(machine->device);
-    const double order = clb_cost_order(family, work);
-    return device_factor[precision] *
-           look_up(device_rows, CLB_COUNT_OF(device_rows), id, family, order);
+    return look_up(device_rows, CLB_COUNT_OF(device_rows), find_machine(machine->device), family,
+                   precision, clb_cost_order(family, work));
 }
 
 /* Flops in a second that the reference library does not reach (it does 1.5e9 to 3e9). */
@@ -187,13 +180,12 @@ static double next_by_table(const struct clb_cost_machine *machine, clb_cost_fam
     const double order = clb_cost_order(family, work);
     if (!machine->optimised)
         return work * (clb_precision_parts(precision) == 2 ? 8 : 2) / PLAIN_RATE;
-    const double one = look_up(next_rows, CLB_COUNT_OF(next_rows), 1, family, order);
-    const double many = look_up(next_rows, CLB_COUNT_OF(next_rows), MOST_THREADS, family, order);
+    const double one = look_up(next_rows, CLB_COUNT_OF(next_rows), 1, family, precision, order);
+    const double many =
+        look_up(next_rows, CLB_COUNT_OF(next_rows), MOST_THREADS, family, precision, order);
     /* More threads than were measured are taken to be as much faster. */
-    const double seconds = threads >= MOST_THREADS
-                               ? many * MOST_THREADS / threads
-                               : one * pow(many / one, log(threads) / log(MOST_THREADS));
-    return next_factor[precision] * seconds;
+    return threads >= MOST_THREADS ? many * MOST_THREADS / threads
+                                   : one * pow(many / one, log(threads) / log(MOST_THREADS));
 }
 
 static double by_table(const struct clb_cost_machine *machine, clb_side side,
@@ -270,7 +262,7 @@ static double by_profile(const struct clb_cost_machine *machine, clb_side side,
  * device's panel can have; QR). */
 #define PANEL_DEVICE 0.1e-9
 #define PANEL_LU     1.3e-9
-#define PANEL_QR     6e-9
+#define PANEL_QR     20e-9
 #define PANEL_HEIGHT 16384
 
 static double panel_seconds(const struct clb_cost_call *call, double order)
@@ -388,7 +380,6 @@ bool clb_cost_measure(struct clb_profile *profile, clb_side side,
     return true;
 }
 
-#define REMEMBERED 8   /* calls of which an average is taken */
 #define MOST_WRONG 2.0 /* a call that took more times as long was disturbed */
 
 void clb_cost_adjust(struct clb_profile *profile, clb_side side,

@@ -89,12 +89,15 @@ static void crossovers(void *unused)
     static const struct {
         clb_routine routine;
         int64_t below, above;
-    } known[] = {{CLB_ROUTINE_dgemm, 500, 800},   {CLB_ROUTINE_sgemm, 600, 1000},
-                 {CLB_ROUTINE_zgemm, 250, 500},   {CLB_ROUTINE_cgemm, 250, 500},
-                 {CLB_ROUTINE_dsyrk, 700, 1200},  {CLB_ROUTINE_dtrsm, 600, 1000},
-                 {CLB_ROUTINE_dgetrf, 400, 1000}, {CLB_ROUTINE_dtrmm, 1200, 2000},
-                 {CLB_ROUTINE_dpotrf, 800, 1200}, {CLB_ROUTINE_dgetri, 500, 800},
-                 {CLB_ROUTINE_dpotri, 700, 1200}, {CLB_ROUTINE_dgeqrf, 1000, 1600}};
+    } known[] = {{CLB_ROUTINE_dgemm, 500, 800},    {CLB_ROUTINE_sgemm, 600, 1000},
+                 {CLB_ROUTINE_zgemm, 250, 500},    {CLB_ROUTINE_cgemm, 250, 500},
+                 {CLB_ROUTINE_dsyrk, 700, 1200},   {CLB_ROUTINE_dtrsm, 600, 1000},
+                 {CLB_ROUTINE_dgetrf, 300, 1000},  {CLB_ROUTINE_dtrmm, 1000, 2000},
+                 {CLB_ROUTINE_dpotrf, 600, 1200},  {CLB_ROUTINE_dgetri, 250, 800},
+                 {CLB_ROUTINE_dpotri, 500, 1200},  {CLB_ROUTINE_dgeqrf, 1000, 2000},
+                 {CLB_ROUTINE_dtrtri, 1000, 2000}, {CLB_ROUTINE_dlauum, 700, 1500},
+                 {CLB_ROUTINE_dormqr, 600, 2000},  {CLB_ROUTINE_dorgqr, 300, 800},
+                 {CLB_ROUTINE_sgesv, 300, 1000},   {CLB_ROUTINE_zposv, 250, 1500}};
     (void)unused;
     const struct clb_cost_machine machine = machine_of(&h200, 16);
     for (size_t i = 0; i < CLB_COUNT_OF(known); i++) {
