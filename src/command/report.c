@@ -231,6 +231,27 @@ static void print_rates(FILE *stream, const struct row *total)
     fprintf(stream, "%s\n", total->flops > 0 ? "." : "");
 }
 
+/* What the predictions say, and whether their times are from this machine. */
+static void print_saved(FILE *stream, const struct row *total)
+{
+    const double calls = number_of(total->json, "predicted");
+    const double measured = number_of(total->json, "measured");
+    const bool dry = number_of(total->json, "device") + number_of(total->json, "recovered") == 0;
+    if (calls == 0)
+        return;
+    fprintf(stream,
+            "The device %s about %.3f s, of %.3f s that the next library is predicted to take\n",
+            dry ? "would save" : "has saved", number_of(total->json, "seconds_saved"),
+            number_of(total->json, "predicted_next"));
+    if (measured == calls)
+        fputs("(both sides measured on this machine).\n", stream);
+    else if (measured == 0)
+        fputs("(estimated: clblas-shim tune measures both sides).\n", stream);
+    else
+        fprintf(stream, "(%.0f of %.0f calls by times measured on this machine: %.3f s).\n",
+                measured, calls, number_of(total->json, "seconds_saved_measured"));
+}
+
 static void print_hints(FILE *stream, const struct row *total)
 {
     const json_t *declined = json_object_get(total->json, "declined");
@@ -289,6 +310,7 @@ void clb_report_print(FILE *stream, const json_t *sum)
     if (used != 1)
         print_row(stream, &total);
     print_rates(stream, &total);
+    print_saved(stream, &total);
     print_hints(stream, &total);
     print_rates_decided(stream, sum);
     free(rows);

@@ -685,6 +685,12 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     return outcome;
 }
 
+/* False also for calls that were declined before they were asked about. */
+static bool is_predicted(const struct clb_run *run)
+{
+    return clb_cost_is_known(&run->prediction) && run->prediction.next > 0;
+}
+
 static void log_call(const struct clb_run *run, const char *where, const char *detail,
                      double seconds)
 {
@@ -692,7 +698,7 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
     char predicted[80] = "";
     const struct clb_prediction *p = &run->prediction;
     clb_call_describe(run->call, text, sizeof text);
-    if (clb_cost_is_known(p) && p->next > 0)
+    if (is_predicted(run))
         snprintf(predicted, sizeof predicted, "; %s: device %.3f, next %.3f ms",
                  p->measured ? "measured" : "estimated", 1e3 * p->device, 1e3 * p->next);
     clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms%s", run->call->symbol->next.name, text, where,
@@ -754,6 +760,10 @@ static void decline(const struct clb_run *run, clb_reason reason, double flops)
         note_for_next(run);
     if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);
+    if (clb_stats_wanted && is_predicted(run))
+        clb_stats_predicted(
+            run->call->symbol, &run->prediction,
+            reason == CLB_REASON_DRY_RUN ? run->prediction.next - run->prediction.device : 0);
     if (clb_log_wanted(CLB_LOG_DEBUG))
         log_call(run, "next", clb_reason_name(reason), 0);
 }
@@ -790,6 +800,9 @@ static bool route_finish(struct clb_run *run, const struct outcome *outcome, dou
     if (clb_stats_wanted)
         clb_stats_computed(symbol, outcome->kernel, recovered, flops, flops * run->share,
                            outcome->seconds, seconds_next);
+    if (clb_stats_wanted && is_predicted(run))
+        clb_stats_predicted(symbol, &run->prediction,
+                            run->prediction.next - outcome->seconds - seconds_next);
     if (clb_log_wanted(CLB_LOG_DEBUG))
         log_call(run, recovered ? "recovered" : "device", outcome->kernel,
                  outcome->seconds + seconds_next);

@@ -6,6 +6,7 @@
 #define CLB_ROUTE_H
 
 #include "blas/routines.h"
+#include "cost.h"
 #include "next/next.h"
 #include "tuning/tuning.h"
 
@@ -58,6 +59,11 @@ void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, doub
 void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, bool recovered,
                         double flops, double flops_device, double seconds_device,
                         double seconds_next);
+
+/* The prediction for a call that is counted, both sides of which are known, and the seconds that
+ * the device has saved, or would have in a dry run. */
+void clb_stats_predicted(const struct clb_symbol *symbol, const struct clb_prediction *prediction,
+                         double saved);
 
 /* Called before and after a declined call if clb_stats_wanted. Only a time is kept meanwhile,
  * so nothing leaks when the next library's xerbla_ jumps out of the call. */

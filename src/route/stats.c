@@ -13,6 +13,8 @@
 struct counters {
     _Atomic uint64_t device, recovered, declined[CLB_REASONS];
     _Atomic double flops, flops_device, seconds_device, seconds_next;
+    _Atomic uint64_t predicted, measured;
+    _Atomic double predicted_device, predicted_next, saved, saved_measured;
     struct {
         _Atomic(const char *) name;
         _Atomic uint64_t calls;
@@ -144,6 +146,22 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
     }
 }
 
+void clb_stats_predicted(const struct clb_symbol *symbol, const struct clb_prediction *prediction,
+                         double saved)
+{
+    struct counters *counters = counters_of(symbol);
+    if (counters == NULL)
+        return;
+    count(&counters->predicted);
+    stats_add(&counters->predicted_device, prediction->device);
+    stats_add(&counters->predicted_next, prediction->next);
+    stats_add(&counters->saved, saved);
+    if (!prediction->measured)
+        return;
+    count(&counters->measured);
+    stats_add(&counters->saved_measured, saved);
+}
+
 double clb_next_begin(void)
 {
     return clb_now();
@@ -163,6 +181,8 @@ void clb_next_end(const struct clb_symbol *symbol, double begin)
 struct totals {
     uint64_t calls, device, next, recovered, declined[CLB_REASONS];
     double flops, flops_device, seconds_device, seconds_next;
+    uint64_t predicted, measured;
+    double predicted_device, predicted_next, saved, saved_measured;
     struct {
         const char *name;
         uint64_t calls;
@@ -193,6 +213,12 @@ static void add_counters(struct totals *totals, struct counters *counters)
     totals->flops_device += atomic_load(&counters->flops_device);
     totals->seconds_device += atomic_load(&counters->seconds_device);
     totals->seconds_next += atomic_load(&counters->seconds_next);
+    totals->predicted += atomic_load(&counters->predicted);
+    totals->measured += atomic_load(&counters->measured);
+    totals->predicted_device += atomic_load(&counters->predicted_device);
+    totals->predicted_next += atomic_load(&counters->predicted_next);
+    totals->saved += atomic_load(&counters->saved);
+    totals->saved_measured += atomic_load(&counters->saved_measured);
     for (int i = 0; i < MAX_KERNELS; i++) {
         const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_acquire);
         if (name != NULL)
@@ -243,6 +269,21 @@ static void add_number(struct clb_text *text, const char *name, double value)
     clb_text_add_double(text, value);
 }
 
+/* Left out where nothing was predicted. */
+static void format_predictions(struct clb_text *text, const struct totals *totals)
+{
+    if (totals->predicted == 0)
+        return;
+    clb_text_add(text, ",");
+    add_count(text, "predicted", totals->predicted);
+    clb_text_add(text, ",");
+    add_count(text, "measured", totals->measured);
+    add_number(text, "predicted_device", totals->predicted_device);
+    add_number(text, "predicted_next", totals->predicted_next);
+    add_number(text, "seconds_saved", totals->saved);
+    add_number(text, "seconds_saved_measured", totals->saved_measured);
+}
+
 static void format_routine(struct clb_text *text, const struct totals *totals)
 {
     clb_text_add(text, "{");
@@ -257,6 +298,7 @@ static void format_routine(struct clb_text *text, const struct totals *totals)
     add_number(text, "flops_device", totals->flops_device);
     add_number(text, "seconds_device", totals->seconds_device);
     add_number(text, "seconds_next", totals->seconds_next);
+    format_predictions(text, totals);
     clb_text_add(text, ",\"kernels\":{");
     bool first = true;
     for (size_t i = 0; i < CLB_COUNT_OF(totals->kernels); i++) {

@@ -8,6 +8,8 @@ TOP = {"version", "device", "next", "routines"}
 RATE = {"dropped", "gflops", "used", "gflops_used"}  # of the optional key "rates"
 ROUTINE = {"calls", "device", "next", "recovered", "flops", "flops_device", "seconds_device",
            "seconds_next", "kernels", "declined"}
+PREDICTED = {"predicted", "measured", "predicted_device", "predicted_next", "seconds_saved",
+             "seconds_saved_measured"}  # optional, all or none
 
 
 def check(report):
@@ -15,7 +17,9 @@ def check(report):
     assert all(set(rate) == RATE for rate in report.get("rates", [])), report["rates"]
     assert set(report["next"]) == set(report["routines"]), report["next"]
     for name, routine in report["routines"].items():
-        assert set(routine) == ROUTINE, (name, set(routine))
+        assert set(routine) - PREDICTED == ROUTINE, (name, set(routine))
+        assert PREDICTED <= set(routine) or not PREDICTED & set(routine), (name, set(routine))
+        assert routine.get("measured", 0) <= routine.get("predicted", 0) <= routine["calls"], name
         assert routine["calls"] == routine["device"] + routine["next"] + routine["recovered"], name
         assert set(routine["declined"]) <= REASONS, routine["declined"]
         assert sum(routine["declined"].values()) == routine["next"], name

@@ -259,6 +259,13 @@ static void by_cost(void *unused)
     expect(run_worthy() && run_one(0, CLB_D, 300, 300, 300), "declined beside a slow library");
     expect(!clb_route(&call, &fast), "taken beside a fast library");
     expect(reported("dgemm_", "cost") == 1, "not for its cost");
+    /* What was taken: the report has what the next library was predicted to take besides. */
+    const double predicted = reported("dgemm_", "predicted_next");
+    expect(reported("dgemm_", "predicted") == 3 && reported("dgemm_", "measured") == 0,
+           "%g calls are predicted", reported("dgemm_", "predicted"));
+    expect(predicted > 0.02 && reported("dgemm_", "predicted_device") > 0.001, "%g s are predicted",
+           predicted);
+    expect(reported("dgemm_", "seconds_saved") < predicted, "all is saved");
     expect(!run_one(0, CLB_D, 200, 200, 200), "taken below any crossover");
     expect(reported("dgemm_", "small") == 2, "below any crossover");
     expect_sums("dgemm_");
