@@ -180,7 +180,8 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
 
 /* ---- waiting for one another ----------------------------------------------------------------- */
 
-/* Wake so many of the threads that wait for this; all with SIZE_MAX. */
+/* Wake so many of the threads that wait for this; all with SIZE_MAX. With the lock held, or a
+ * thread that has just seen that nobody was woken would sleep all the same. */
 static void wake(struct clb_transfer_queue *transfers, pthread_cond_t *condition, size_t threads)
 {
     atomic_fetch_add(&transfers->wakes, 1);
@@ -356,9 +357,9 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
     if (all && transfers->marks)
         status = clb_queue_mark(transfers->queue_set[0]->upload, &transfer->ready);
     transfer->done += status == CLB_OK;
-    pthread_mutex_unlock(&transfers->lock);
     if (all)
         wake(transfers, &transfers->advance, SIZE_MAX);
+    pthread_mutex_unlock(&transfers->lock);
     note(thread, "enqueue");
     return status;
 }
@@ -402,10 +403,9 @@ static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_tra
     if (transfers->written != NULL)
         transfers->written[piece] = status == CLB_OK;
     transfers->left_out = transfers->left_out || status != CLB_OK;
-    bool all = ++transfer->written == transfer->pieces;
-    pthread_mutex_unlock(&transfers->lock);
-    if (all)
+    if (++transfer->written == transfer->pieces)
         wake(transfers, &transfers->advance, SIZE_MAX);
+    pthread_mutex_unlock(&transfers->lock);
     return CLB_OK;
 }
 
@@ -622,7 +622,9 @@ clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers
 
 void clb_transfer_queue_announce(struct clb_transfer_queue *transfers)
 {
+    pthread_mutex_lock(&transfers->lock);
     wake(transfers, &transfers->work, SIZE_MAX);
+    pthread_mutex_unlock(&transfers->lock);
 }
 
 void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t index)
@@ -630,8 +632,8 @@ void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t
     const struct clb_transfer *transfer = &transfers->transfer[index];
     pthread_mutex_lock(&transfers->lock);
     transfers->released[transfer->down] = transfer->first_piece + transfer->pieces;
-    pthread_mutex_unlock(&transfers->lock);
     wake(transfers, &transfers->work, clb_min(transfer->pieces, transfers->workers.count));
+    pthread_mutex_unlock(&transfers->lock);
 }
 
 clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t index,
