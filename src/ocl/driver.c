@@ -299,6 +299,8 @@ static void driver_stop(void)
     pthread_mutex_unlock(&lock);
     if (stops)
         stop_threads();
+    else
+        clb_enqueuer_await_idle(LONGEST_STEP_SECONDS);
     pthread_setcancelstate(cancel, NULL);
 }
 

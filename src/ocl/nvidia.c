@@ -14,7 +14,7 @@ void clb_nvidia_describe(struct clb_device *device)
         return;
     device->vendor = CLB_VENDOR_NVIDIA;
     device->quirks |= CLB_QUIRK_FAILS_FOR_GOOD | CLB_QUIRK_UNDERSTATES_LIMITS |
-                      CLB_QUIRK_GROUPS_PROGRESS | CLB_QUIRK_WAITS_IN_DRIVER;
+                      CLB_QUIRK_GROUPS_PROGRESS | CLB_QUIRK_ONE_ENQUEUER;
 }
 
 /* ---- patched PTX -----------------------------------------------------------------------------

@@ -86,9 +86,10 @@ typedef enum clb_quirk {
     /* pocl.c: the driver keeps compiled programs itself, and compiles every kernel once more when
      * it is asked for binaries. So programs are built from source in each process. */
     CLB_QUIRK_KEEPS_PROGRAMS = 1 << 5,
-    /* nvidia.c: waits are the driver's own and have no end, unless gemm.hang says so: what it costs
-     * there to ask for the status of events instead has not been measured. */
-    CLB_QUIRK_WAITS_IN_DRIVER = 1 << 6
+    /* nvidia.c: a thread of the driver spins for a while after calls when more than one thread of
+     * the process has enqueued, and threads that ask it for events delay each other. So one thread
+     * does both for all (enqueuer.c). */
+    CLB_QUIRK_ONE_ENQUEUER = 1 << 6
 } clb_quirk;
 
 struct clb_device {
@@ -523,6 +524,9 @@ struct clb_queue;
 clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
 clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
 
+/* False also when the driver does not say. */
+bool clb_cl_event_is_pending(cl_event event);
+
 /* Wait for one command. CLB_ERR_OPENCL when it has failed, or the device has been abandoned. */
 clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event) CLB_MUST_CHECK;
 /* True when the command has not ended yet; false also when the driver does not say. */
@@ -638,6 +642,55 @@ clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_prog
                                 const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 
 cl_program clb_program_handle(const struct clb_program *program);
+
+/* ---- enqueuer.c: the thread that enqueues, for queue.c alone ----------------------------------
+ */
+
+/* Called when the device starts: make the thread if the device is one where it does all
+ * (CLB_QUIRK_ONE_ENQUEUER). Tests may have it on every device with its own memory. */
+clb_status clb_enqueuer_start(const struct clb_device *device) CLB_MUST_CHECK;
+extern bool clb_enqueuer_always;
+/* True when there is the thread, so that all commands are to be left to it. */
+bool clb_enqueuer_exists(void);
+bool clb_enqueuer_is_self(void);
+
+/* What the thread is to do: first member of a larger struct, which `run` frees. */
+struct clb_request {
+    void (*run)(struct clb_request *request);
+    struct clb_request *next;
+};
+
+/* Leave a request; it is carried out after all that were left before. */
+void clb_enqueuer_leave(struct clb_request *request);
+
+/* What becomes of a command, or of another request. Threads hold it as a cl_event. */
+struct clb_promise {
+    struct clb_request request, watch; /* the thread's */
+    struct clb_runtime *runtime;
+    _Atomic unsigned references;
+    atomic_bool is_watched, ended;
+    clb_status status;        /* these two are known when it has ended */
+    void *mapped;             /* the memory that a command has mapped */
+    cl_event event;           /* the thread's: NULL when the command was not enqueued */
+    struct clb_promise *next; /* the thread's */
+    struct clb_queue *queue;  /* of the command */
+    /* What the thread does when the command has ended; NULL: nothing. */
+    clb_status (*then)(struct clb_queue *queue);
+};
+
+/* NULL when there is no memory. */
+struct clb_promise *clb_promise_new(struct clb_runtime *runtime);
+void clb_promise_retain(struct clb_promise *promise);
+void clb_promise_release(struct clb_promise *promise);
+/* The thread says that the request has ended. */
+void clb_promise_end(struct clb_promise *promise, clb_status status);
+/* Has the thread ask for it from now on. */
+bool clb_promise_has_ended(struct clb_promise *promise);
+/* The thread flushes a queue, unless nothing has been enqueued since it did. */
+void clb_queue_flush_now(struct clb_queue *queue);
+
+/* Wait until the thread has nothing to do, but no longer than this: the process ends. */
+void clb_enqueuer_await_idle(double seconds);
 
 /* ---- cache.c: files of compiled programs ----------------------------------------------------- */
 

@@ -18,13 +18,17 @@
  * one before it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored when a launch has
  * ended is smaller than its own exactly if that launch or one before it was dropped. Where events
  * are kept, a launch's number is compared when its event is removed from the list; elsewhere when
- * the queue is finished. */
+ * the queue is finished.
+ *
+ * Where one thread enqueues for all (enqueuer.c), the functions leave it copies of their commands.
+ * What can't be enqueued then fails the queue: the next function that uses it says so. */
 #include "ocl.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -46,8 +50,10 @@ struct clb_queue {
     size_t first, count, capacity, look_at;
     bool keeps;         /* keep the events of commands */
     atomic_bool failed; /* a command or clFinish has failed; never reset */
+    _Atomic int error;  /* the clb_status of the first command that could not be enqueued */
     atomic_bool stuck;  /* clFinish has failed: commands may be outstanding for ever */
     atomic_bool busy;   /* there were commands since it was finished */
+    bool unflushed;     /* the enqueuing thread's */
     bool asked;         /* has asked for a counter */
     struct clb_launch_counters *counters; /* NULL: its launches are not counted */
     cl_uint counter;                      /* the place of its counter */
@@ -64,7 +70,19 @@ clb_status clb_cl_check_launch(cl_int status, const char *name)
     return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_launch_failed(status, name);
 }
 
+/* With an enqueuing thread, what callers hold is not the driver's event. */
+static struct clb_promise *promise_of(cl_event event)
+{
+    return clb_enqueuer_exists() ? (struct clb_promise *)(void *)event : NULL;
+}
+
 bool clb_event_is_pending(cl_event event)
+{
+    struct clb_promise *promise = promise_of(event);
+    return promise != NULL ? !clb_promise_has_ended(promise) : clb_cl_event_is_pending(event);
+}
+
+bool clb_cl_event_is_pending(cl_event event)
 {
     cl_int state = CL_COMPLETE;
     return clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
@@ -140,9 +158,23 @@ static bool event_has_ended(void *event)
     return !clb_event_is_pending(*(cl_event *)event);
 }
 
+static bool promise_has_ended(void *promise)
+{
+    return clb_promise_has_ended(promise);
+}
+
+static clb_status promise_wait(struct clb_promise *promise)
+{
+    return wait_until(promise->runtime, promise_has_ended, promise) ? promise->status
+                                                                    : CLB_ERR_OPENCL;
+}
+
 clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event)
 {
     cl_command_queue queue = NULL;
+    struct clb_promise *promise = promise_of(event);
+    if (promise != NULL)
+        return promise_wait(promise);
     if (is_bounded(runtime)) {
         /* As clWaitForEvents does. */
         if (clb_cl.GetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof(cl_command_queue), &queue,
@@ -157,7 +189,11 @@ clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event)
 
 void clb_event_release(cl_event event)
 {
-    clb_cl.ReleaseEvent(event);
+    struct clb_promise *promise = promise_of(event);
+    if (promise != NULL)
+        clb_promise_release(promise);
+    else
+        clb_cl.ReleaseEvent(event);
 }
 
 void clb_event_drop(cl_event *event)
@@ -335,11 +371,26 @@ static clb_status queue_make_room(struct clb_queue *queue)
     return CLB_OK;
 }
 
+/* Called by the enqueuing thread: whoever uses the queue next is told. */
+static void queue_fail(struct clb_queue *queue, clb_status status)
+{
+    int none = CLB_OK;
+    atomic_compare_exchange_strong(&queue->error, &none, status);
+    queue->failed = true;
+}
+
+static clb_status queue_error(struct clb_queue *queue)
+{
+    const clb_status error = (clb_status)atomic_load(&queue->error);
+    return error == CLB_OK && queue->failed ? CLB_ERR_OPENCL : error;
+}
+
 static clb_status queue_begin(struct clb_queue *queue)
 {
     if (is_abandoned(queue->runtime))
         return CLB_ERR_OPENCL;
-    atomic_store_explicit(&queue->busy, true, memory_order_relaxed);
+    if (!clb_enqueuer_is_self())
+        atomic_store_explicit(&queue->busy, true, memory_order_relaxed);
     if (!queue->keeps)
         return CLB_OK;
     pthread_mutex_lock(&queue->lock);
@@ -357,8 +408,8 @@ static cl_event *event_of(const struct clb_queue *queue, cl_event *own, const cl
 
 /* Called after a command was enqueued with `status`; releases the lock that queue_begin took. Adds
  * the event to the list and returns it in *callers, if not NULL, with a reference of its own. */
-static clb_status queue_end_launch(struct clb_queue *queue, clb_status status, cl_event event,
-                                   cl_uint launch, cl_event *callers)
+static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event event,
+                            cl_uint launch, cl_event *callers)
 {
     if (queue->keeps) {
         if (status == CLB_OK) {
@@ -373,32 +424,341 @@ static clb_status queue_end_launch(struct clb_queue *queue, clb_status status, c
     return status;
 }
 
-static clb_status queue_end(struct clb_queue *queue, clb_status status, cl_event event,
-                            cl_event *callers)
+/* ---- commands -------------------------------------------------------------------------------- */
+
+enum verb { LAUNCH, WRITE, WRITE_NOW, READ, WRITE_RECT, READ_RECT, BARRIER, MAP, UNMAP };
+
+/* What is to be enqueued. The members of a launch, and those of all others. */
+struct order {
+    enum verb verb;
+    cl_kernel kernel;
+    const char *name;
+    const struct clb_argument *arguments;
+    size_t count;
+    cl_uint dimensions;
+    const size_t *global, *local;
+
+    cl_mem mem;
+    size_t offset, size;
+    const struct clb_box *box;
+    cl_map_flags flags;
+    void *host; /* also what has been mapped */
+
+    cl_uint waits;
+    const cl_event *wait_list;
+};
+
+static clb_status set_arguments(cl_kernel kernel, const char *name, size_t first,
+                                const struct clb_argument *arguments, size_t count)
 {
-    return queue_end_launch(queue, status, event, 0, callers);
+    for (size_t i = 0; i < count; i++) {
+        clb_status status = clb_cl_check(clb_cl.SetKernelArg(kernel, (cl_uint)(first + i),
+                                                             arguments[i].size, arguments[i].value),
+                                         name);
+        if (status != CLB_OK)
+            return status;
+    }
+    return CLB_OK;
+}
+
+static clb_status launch(struct clb_queue *queue, const struct order *order, const cl_event *waits,
+                         cl_uint *number, cl_event *event)
+{
+    const struct clb_launch_counters *counters = queue->counters;
+    const cl_mem chain = counters != NULL ? counters->chain->mem : NULL;
+    const cl_mem report = counters != NULL ? counters->report->mem : NULL;
+    const cl_uint next = counters != NULL ? queue->launches + 1 : 0;
+    const struct clb_argument counting[] = {CLB_ARG(chain), CLB_ARG(report),
+                                            CLB_ARG(queue->counter), CLB_ARG(next)};
+    clb_status status =
+        set_arguments(order->kernel, order->name, 0, order->arguments, order->count);
+    if (status == CLB_OK)
+        status = set_arguments(order->kernel, order->name, order->count, counting,
+                               CLB_COUNT_OF(counting));
+    if (status == CLB_OK)
+        status = clb_cl_check_launch(
+            clb_cl.EnqueueNDRangeKernel(queue->handle, order->kernel, order->dimensions, NULL,
+                                        order->global, order->local, order->waits, waits, event),
+            order->name);
+    if (status == CLB_OK)
+        queue->launches = *number = next;
+    return status;
+}
+
+/* Enqueue by the driver's function. An empty wait list must be NULL: drivers refuse anything else.
+ */
+static clb_status enqueue(struct clb_queue *queue, struct order *order, cl_uint *number,
+                          cl_event *event)
+{
+    const cl_event *waits = order->waits > 0 ? order->wait_list : NULL;
+    const struct clb_box *box = order->box;
+    cl_int error;
+    switch (order->verb) {
+    case LAUNCH:
+        return launch(queue, order, waits, number, event);
+    case WRITE:
+    case WRITE_NOW:
+        error = clb_cl.EnqueueWriteBuffer(queue->handle, order->mem, order->verb == WRITE_NOW,
+                                          order->offset, order->size, order->host, order->waits,
+                                          waits, event);
+        return clb_cl_check(error, "clEnqueueWriteBuffer");
+    case READ:
+        error = clb_cl.EnqueueReadBuffer(queue->handle, order->mem, CL_FALSE, order->offset,
+                                         order->size, order->host, order->waits, waits, event);
+        return clb_cl_check(error, "clEnqueueReadBuffer");
+    case WRITE_RECT:
+        error = clb_cl.EnqueueWriteBufferRect(queue->handle, order->mem, CL_FALSE, box->origin,
+                                              box->host, box->size, box->pitch, 0, box->host_pitch,
+                                              0, order->host, order->waits, waits, event);
+        return clb_cl_check(error, "clEnqueueWriteBufferRect");
+    case READ_RECT:
+        error = clb_cl.EnqueueReadBufferRect(queue->handle, order->mem, CL_FALSE, box->origin,
+                                             box->host, box->size, box->pitch, 0, box->host_pitch,
+                                             0, order->host, order->waits, waits, event);
+        return clb_cl_check(error, "clEnqueueReadBufferRect");
+    case BARRIER:
+        error = clb_cl.EnqueueBarrierWithWaitList(queue->handle, order->waits, waits, event);
+        return clb_cl_check(error, "clEnqueueBarrierWithWaitList");
+    case MAP:
+        order->host = clb_cl.EnqueueMapBuffer(queue->handle, order->mem, CL_FALSE, order->flags,
+                                              order->offset, order->size, 0, NULL, event, &error);
+        return clb_cl_check(error, "clEnqueueMapBuffer");
+    default:
+        error =
+            clb_cl.EnqueueUnmapMemObject(queue->handle, order->mem, order->host, 0, NULL, event);
+        return clb_cl_check(error, "clEnqueueUnmapMemObject");
+    }
+}
+
+/* Enqueue by this thread. */
+static clb_status enqueue_here(struct clb_queue *queue, struct order *order, cl_event *event)
+{
+    cl_event own = NULL;
+    cl_uint number = 0;
+    clb_status status = queue_begin(queue);
+    if (status != CLB_OK)
+        return status;
+    status = enqueue(queue, order, &number, event_of(queue, &own, event));
+    return queue_end(queue, status, own, number, event);
+}
+
+/* ---- commands by the enqueuing thread ---------------------------------------------------------
+ */
+
+/* A copy of an order with all that it refers to; in `memory` the promises that it waits for. */
+struct posted {
+    struct clb_request request;
+    struct clb_queue *queue;
+    struct clb_promise *promise; /* NULL where nobody waits */
+    struct order order;
+    struct clb_box box;
+    size_t global[3], local[3];
+    char name[32];
+    _Alignas(max_align_t) char memory[];
+};
+
+/* The events of the promises, or why there are none. */
+static clb_status resolve(struct posted *posted, cl_event *events)
+{
+    clb_status status = CLB_OK;
+    for (cl_uint i = 0; i < posted->order.waits && status == CLB_OK; i++) {
+        const struct clb_promise *promise = promise_of(posted->order.wait_list[i]);
+        events[i] = promise->event;
+        if (promise->event == NULL)
+            status = promise->status != CLB_OK ? promise->status : CLB_ERR_OPENCL;
+    }
+    return status;
+}
+
+static void run_posted(struct clb_request *request)
+{
+    struct posted *posted = (struct posted *)(void *)request;
+    struct clb_queue *queue = posted->queue;
+    struct clb_promise *promise = posted->promise;
+    struct order order = posted->order;
+    order.wait_list = (cl_event *)(void *)posted->memory + order.waits;
+    clb_status status = queue_error(queue);
+    if (status == CLB_OK)
+        status = resolve(posted, (cl_event *)(void *)posted->memory + order.waits);
+    if (status == CLB_OK)
+        status = enqueue_here(queue, &order, promise != NULL ? &promise->event : NULL);
+    atomic_fetch_add(&queue->runtime->ended, 1);
+    queue->unflushed = true;
+    if (status != CLB_OK)
+        queue_fail(queue, status);
+    if (promise != NULL) {
+        promise->mapped = order.host;
+        if (status != CLB_OK)
+            clb_promise_end(promise, status);
+        clb_promise_release(promise);
+    }
+    for (cl_uint i = 0; i < order.waits; i++)
+        clb_promise_release(promise_of(posted->order.wait_list[i]));
+    free(posted);
+}
+
+/* Copy `size` bytes to *end, which is aligned for any kernel argument. */
+static void *copy_to(char **end, const void *from, size_t size)
+{
+    void *to = *end;
+    if (size > 0)
+        memcpy(to, from, size);
+    *end += clb_round_up(size, _Alignof(max_align_t));
+    return to;
+}
+
+static size_t copied(size_t size)
+{
+    return clb_round_up(size, _Alignof(max_align_t));
+}
+
+static size_t extra_bytes(const struct order *order)
+{
+    size_t bytes = copied(2 * order->waits * sizeof(cl_event)) +
+                   copied(order->count * sizeof *order->arguments) +
+                   copied(order->verb == WRITE_NOW ? order->size : 0);
+    for (size_t i = 0; i < order->count; i++)
+        bytes += copied(order->arguments[i].size);
+    return bytes;
+}
+
+static struct posted *copy_order(struct clb_queue *queue, const struct order *order)
+{
+    struct posted *posted = malloc(sizeof *posted + extra_bytes(order));
+    if (posted == NULL)
+        return NULL;
+    char *end = posted->memory + copied(2 * order->waits * sizeof(cl_event));
+    struct order *copy = &posted->order;
+    *copy = *order;
+    posted->queue = queue;
+    if (order->waits > 0)
+        memcpy(posted->memory, order->wait_list, order->waits * sizeof(cl_event));
+    copy->wait_list = (cl_event *)(void *)posted->memory;
+    for (cl_uint i = 0; i < order->waits; i++)
+        clb_promise_retain(promise_of(order->wait_list[i]));
+    if (order->box != NULL)
+        posted->box = *order->box;
+    copy->box = &posted->box;
+    if (order->verb == WRITE_NOW)
+        copy->host = copy_to(&end, order->host, order->size);
+    if (order->verb != LAUNCH)
+        return posted;
+    struct clb_argument *arguments =
+        copy_to(&end, order->arguments, order->count * sizeof *arguments);
+    for (size_t i = 0; i < order->count; i++) {
+        if (arguments[i].value != NULL) /* or so much local memory is asked for */
+            arguments[i].value = copy_to(&end, arguments[i].value, arguments[i].size);
+    }
+    memcpy(posted->global, order->global, order->dimensions * sizeof(size_t));
+    memcpy(posted->local, order->local, order->dimensions * sizeof(size_t));
+    snprintf(posted->name, sizeof posted->name, "%s", order->name);
+    copy->arguments = arguments;
+    copy->global = posted->global;
+    copy->local = posted->local;
+    copy->name = posted->name;
+    return posted;
+}
+
+/* Leave a command to the thread. `promise` may be NULL; the thread keeps a reference of its own. */
+static clb_status post(struct clb_queue *queue, const struct order *order,
+                       struct clb_promise *promise)
+{
+    if (is_abandoned(queue->runtime))
+        return CLB_ERR_OPENCL;
+    struct posted *posted = copy_order(queue, order);
+    if (posted == NULL)
+        return CLB_ERR_NOMEM;
+    if (promise != NULL) {
+        clb_promise_retain(promise);
+        promise->queue = queue;
+    }
+    posted->promise = promise;
+    posted->request.run = run_posted;
+    clb_enqueuer_leave(&posted->request);
+    return CLB_OK;
+}
+
+static clb_status post_order(struct clb_queue *queue, const struct order *order, cl_event *event)
+{
+    struct clb_promise *promise = event != NULL ? clb_promise_new(queue->runtime) : NULL;
+    clb_status status = event != NULL && promise == NULL ? CLB_ERR_NOMEM : queue_error(queue);
+    if (status == CLB_OK) {
+        atomic_store_explicit(&queue->busy, true, memory_order_relaxed);
+        status = post(queue, order, promise);
+    }
+    if (status == CLB_OK && event != NULL)
+        *event = (cl_event)(void *)promise;
+    else
+        clb_promise_release(promise);
+    return status;
 }
 
 /* ---- waiting and checking -------------------------------------------------------------------- */
 
-/* An error when a command that has ended has failed. Does not wait. */
-static clb_status queue_check(struct clb_queue *queue)
+/* What the enqueuing thread is asked about a queue, and who asks. */
+struct question {
+    struct clb_request request;
+    clb_status (*ask)(struct clb_queue *queue);
+    struct clb_queue *queue;
+    struct clb_promise *promise;
+};
+
+static void run_question(struct clb_request *request)
 {
-    if (!queue->keeps)
-        return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
+    struct question *question = (struct question *)(void *)request;
+    clb_promise_end(question->promise, question->ask(question->queue));
+    clb_promise_release(question->promise);
+    free(question);
+}
+
+/* Ask by the thread that enters the driver. */
+static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct clb_queue *queue))
+{
+    if (!clb_enqueuer_exists() || clb_enqueuer_is_self())
+        return ask(queue);
+    struct clb_promise *promise =
+        is_abandoned(queue->runtime) ? NULL : clb_promise_new(queue->runtime);
+    struct question *question = promise == NULL ? NULL : malloc(sizeof *question);
+    if (question == NULL) {
+        clb_promise_release(promise);
+        return CLB_ERR_OPENCL;
+    }
+    *question = (struct question){{run_question, NULL}, ask, queue, promise};
+    atomic_store(&promise->is_watched, true);
+    clb_promise_retain(promise);
+    clb_enqueuer_leave(&question->request);
+    clb_status status = promise_wait(promise);
+    clb_promise_release(promise);
+    return status;
+}
+
+static clb_status check_kept(struct clb_queue *queue)
+{
     pthread_mutex_lock(&queue->lock);
     clb_status status = queue->failed ? CLB_ERR_OPENCL : queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
     return status;
 }
 
-/* True when no command is outstanding and none has failed. */
-static bool queue_is_clean(struct clb_queue *queue)
+/* An error when a command that has ended has failed. Does not wait. */
+static clb_status queue_check(struct clb_queue *queue)
+{
+    const clb_status error = queue_error(queue);
+    return !queue->keeps || error != CLB_OK ? error : queue_ask(queue, check_kept);
+}
+
+static clb_status check_clean(struct clb_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
     bool clean = !queue->failed && queue_look(queue) == CLB_OK && queue->count == 0;
     pthread_mutex_unlock(&queue->lock);
-    return clean;
+    return clean ? CLB_OK : CLB_ERR_OPENCL;
+}
+
+/* True when no command is outstanding and none has failed. */
+static bool queue_is_clean(struct clb_queue *queue)
+{
+    return queue_ask(queue, check_clean) == CLB_OK;
 }
 
 static bool queue_has_ended(void *argument)
@@ -436,8 +796,60 @@ static bool wait_for_all(struct clb_queue *queue)
 
 /* An error of clFinish may belong to any earlier command, and drivers report it only once: so it is
  * stored in the queue. */
+static clb_status finish_now(struct clb_queue *queue)
+{
+    clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
+    pthread_mutex_lock(&queue->lock);
+    queue->stuck = queue->stuck || status != CLB_OK;
+    queue->failed = queue->failed || queue->stuck || !have_all_run(queue);
+    clb_status looked = queue_look(queue);
+    pthread_mutex_unlock(&queue->lock);
+    return status != CLB_OK ? status : looked;
+}
+
+/* Begin to finish a queue by the enqueuing thread: behind its last command there is a barrier,
+ * after whose end clFinish does not wait. *promise is NULL where there is nothing to wait for. */
+static clb_status finish_begin(struct clb_queue *queue, struct clb_promise **promise)
+{
+    const struct order barrier = {.verb = BARRIER};
+    *promise = NULL;
+    if (!queue->keeps && !atomic_exchange(&queue->busy, false))
+        return CLB_OK;
+    *promise = clb_promise_new(queue->runtime);
+    if (*promise == NULL)
+        return CLB_ERR_NOMEM;
+    (*promise)->then = finish_now;
+    clb_status status = post(queue, &barrier, *promise);
+    if (status == CLB_OK)
+        status = clb_queue_flush(queue);
+    return status;
+}
+
+static clb_status finish_end(struct clb_queue *queue, clb_status begun, struct clb_promise *promise)
+{
+    clb_status status = begun;
+    if (status == CLB_OK && promise != NULL) {
+        status = promise_wait(promise);
+        if (!atomic_load(&promise->ended))
+            queue->stuck = queue->failed = true;
+    }
+    if (begun != CLB_OK)
+        queue->stuck = queue->failed = true;
+    clb_promise_release(promise);
+    const clb_status error = queue_error(queue);
+    return error != CLB_OK ? error : status;
+}
+
 clb_status clb_queue_finish(struct clb_queue *queue)
 {
+    clb_status status;
+    if (clb_enqueuer_exists()) {
+        struct clb_promise *promise;
+        status = finish_begin(queue, &promise);
+        status = finish_end(queue, status, promise);
+        clb_driver_gate();
+        return status;
+    }
     if (is_bounded(queue->runtime)) {
         if (!wait_for_all(queue)) {
             queue->stuck = queue->failed = true;
@@ -447,14 +859,9 @@ clb_status clb_queue_finish(struct clb_queue *queue)
         /* Nothing has been enqueued since. */
         return queue->failed ? CLB_ERR_OPENCL : CLB_OK;
     }
-    clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
-    pthread_mutex_lock(&queue->lock);
-    queue->stuck = queue->stuck || status != CLB_OK;
-    queue->failed = queue->failed || queue->stuck || !have_all_run(queue);
-    clb_status looked = queue_look(queue);
-    pthread_mutex_unlock(&queue->lock);
+    status = finish_now(queue);
     clb_driver_gate();
-    return status != CLB_OK ? status : looked;
+    return status;
 }
 
 clb_status clb_queue_confirm(struct clb_queue *queue)
@@ -462,11 +869,41 @@ clb_status clb_queue_confirm(struct clb_queue *queue)
     return queue->keeps ? clb_queue_finish(queue) : CLB_OK;
 }
 
+/* What an enqueuing thread is to flush. */
+struct flush {
+    struct clb_request request;
+    struct clb_queue *queue;
+};
+
+static void run_flush(struct clb_request *request)
+{
+    struct flush *flush = (struct flush *)(void *)request;
+    clb_queue_flush_now(flush->queue);
+    free(flush);
+}
+
+void clb_queue_flush_now(struct clb_queue *queue)
+{
+    if (!queue->unflushed)
+        return;
+    queue->unflushed = false;
+    clb_status status = clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
+    if (status != CLB_OK)
+        queue_fail(queue, status);
+}
+
 clb_status clb_queue_flush(struct clb_queue *queue)
 {
     if (is_abandoned(queue->runtime))
         return CLB_ERR_OPENCL;
-    return clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
+    if (!clb_enqueuer_exists() || clb_enqueuer_is_self())
+        return clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
+    struct flush *flush = malloc(sizeof *flush);
+    if (flush == NULL)
+        return CLB_ERR_NOMEM;
+    *flush = (struct flush){{run_flush, NULL}, queue};
+    clb_enqueuer_leave(&flush->request);
+    return CLB_OK;
 }
 
 /* Wait for a command and release its event. When this returns, the command no longer uses the host
@@ -474,7 +911,7 @@ clb_status clb_queue_flush(struct clb_queue *queue)
 static clb_status wait_for(struct clb_queue *queue, cl_event event)
 {
     clb_status status = clb_event_wait(queue->runtime, event);
-    clb_cl.ReleaseEvent(event);
+    clb_event_release(event);
     if (status != CLB_OK) {
         (void)!clb_queue_finish(queue);
         return status;
@@ -482,25 +919,13 @@ static clb_status wait_for(struct clb_queue *queue, cl_event event)
     return queue_check(queue);
 }
 
-/* ---- commands -------------------------------------------------------------------------------- */
+/* ---- the commands' functions -------------------------------------------------------------------
+ */
 
-/* An empty wait list must be NULL: drivers refuse anything else. */
-static const cl_event *list(cl_uint waits, const cl_event *wait_list)
+static clb_status queue_do(struct clb_queue *queue, struct order *order, cl_event *event)
 {
-    return waits > 0 ? wait_list : NULL;
-}
-
-static clb_status set_arguments(cl_kernel kernel, const char *name, size_t first,
-                                const struct clb_argument *arguments, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        clb_status status = clb_cl_check(clb_cl.SetKernelArg(kernel, (cl_uint)(first + i),
-                                                             arguments[i].size, arguments[i].value),
-                                         name);
-        if (status != CLB_OK)
-            return status;
-    }
-    return CLB_OK;
+    return clb_enqueuer_exists() && !clb_enqueuer_is_self() ? post_order(queue, order, event)
+                                                            : enqueue_here(queue, order, event);
 }
 
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
@@ -508,57 +933,46 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                             const size_t *global, const size_t *local, cl_uint waits,
                             const cl_event *wait_list, cl_event *event)
 {
-    cl_event own = NULL;
-    clb_status status = set_arguments(kernel, name, 0, arguments, count);
-    if (status != CLB_OK)
-        return status;
+    struct order order = {.verb = LAUNCH,
+                          .kernel = kernel,
+                          .name = name,
+                          .arguments = arguments,
+                          .count = count,
+                          .dimensions = dimensions,
+                          .global = global,
+                          .local = local,
+                          .waits = waits,
+                          .wait_list = wait_list};
     if (!queue->asked)
         counter_get(queue);
-    status = queue_begin(queue);
-    if (status != CLB_OK)
-        return status;
-    const struct clb_launch_counters *counters = queue->counters;
-    const cl_mem chain = counters != NULL ? counters->chain->mem : NULL;
-    const cl_mem report = counters != NULL ? counters->report->mem : NULL;
-    const cl_uint launch = counters != NULL ? queue->launches + 1 : 0;
-    const struct clb_argument counting[] = {CLB_ARG(chain), CLB_ARG(report),
-                                            CLB_ARG(queue->counter), CLB_ARG(launch)};
-    status = set_arguments(kernel, name, count, counting, CLB_COUNT_OF(counting));
-    if (status == CLB_OK)
-        status = clb_cl_check_launch(clb_cl.EnqueueNDRangeKernel(queue->handle, kernel, dimensions,
-                                                                 NULL, global, local, waits,
-                                                                 list(waits, wait_list),
-                                                                 event_of(queue, &own, event)),
-                                     name);
-    if (status == CLB_OK)
-        queue->launches = launch;
-    return queue_end_launch(queue, status, own, launch, event);
+    return queue_do(queue, &order, event);
 }
 
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                            const void *host, cl_uint waits, const cl_event *wait_list,
                            cl_event *event)
 {
-    cl_event own = NULL;
-    clb_status status = queue_begin(queue);
-    if (status != CLB_OK)
-        return status;
-    cl_int error =
-        clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_FALSE, offset, size, host, waits,
-                                  list(waits, wait_list), event_of(queue, &own, event));
-    return queue_end(queue, clb_cl_check(error, "clEnqueueWriteBuffer"), own, event);
+    struct order order = {.verb = WRITE,
+                          .mem = mem,
+                          .offset = offset,
+                          .size = size,
+                          .host = (void *)(uintptr_t)host,
+                          .waits = waits,
+                          .wait_list = wait_list};
+    return queue_do(queue, &order, event);
 }
 
 clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                           void *host, cl_uint waits, const cl_event *wait_list, cl_event *event)
 {
-    cl_event own = NULL;
-    clb_status status = queue_begin(queue);
-    if (status != CLB_OK)
-        return status;
-    cl_int error = clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_FALSE, offset, size, host, waits,
-                                            list(waits, wait_list), event_of(queue, &own, event));
-    return queue_end(queue, clb_cl_check(error, "clEnqueueReadBuffer"), own, event);
+    struct order order = {.verb = READ,
+                          .mem = mem,
+                          .offset = offset,
+                          .size = size,
+                          .host = host,
+                          .waits = waits,
+                          .wait_list = wait_list};
+    return queue_do(queue, &order, event);
 }
 
 /* A transfer that is waited for. An abandoned device may still carry it out, so there the memory is
@@ -586,84 +1000,87 @@ static clb_status transfer_now(struct clb_queue *queue, bool down, cl_mem mem, s
     return status;
 }
 
+/* The most bytes that a request of the enqueuing thread has a copy of. */
+#define MOST_COPIED ((size_t)4096)
+
 /* A blocking write of a few bytes may return before the commands ahead of it have ended, which
  * waiting for its event would not. */
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                                const void *host)
 {
-    if (queue->keeps)
+    struct order order = {.verb = WRITE_NOW,
+                          .mem = mem,
+                          .offset = offset,
+                          .size = size,
+                          .host = (void *)(uintptr_t)host};
+    if (queue->keeps || (clb_enqueuer_exists() && size > MOST_COPIED))
         return transfer_now(queue, false, mem, offset, size, (void *)(uintptr_t)host);
-    if (is_abandoned(queue->runtime))
-        return CLB_ERR_OPENCL;
-    return clb_cl_check(
-        clb_cl.EnqueueWriteBuffer(queue->handle, mem, CL_TRUE, offset, size, host, 0, NULL, NULL),
-        "clEnqueueWriteBuffer");
+    return queue_do(queue, &order, NULL);
 }
 
 clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                               void *host)
 {
-    if (queue->keeps || is_bounded(queue->runtime))
+    if (queue->keeps || is_bounded(queue->runtime) || clb_enqueuer_exists())
         return transfer_now(queue, true, mem, offset, size, host);
     return clb_cl_check(
         clb_cl.EnqueueReadBuffer(queue->handle, mem, CL_TRUE, offset, size, host, 0, NULL, NULL),
         "clEnqueueReadBuffer");
 }
 
+static clb_status transfer_rect(struct clb_queue *queue, enum verb verb, cl_mem mem,
+                                const struct clb_box *box, void *host, cl_uint waits,
+                                const cl_event *wait_list, cl_event *event)
+{
+    struct order order = {
+        .verb = verb, .mem = mem, .box = box, .host = host, .waits = waits, .wait_list = wait_list};
+    return queue_do(queue, &order, event);
+}
+
 clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
                                 const void *host, cl_uint waits, const cl_event *wait_list,
                                 cl_event *event)
 {
-    cl_event own = NULL;
-    clb_status status = queue_begin(queue);
-    if (status != CLB_OK)
-        return status;
-    cl_int error = clb_cl.EnqueueWriteBufferRect(
-        queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
-        box->host_pitch, 0, host, waits, list(waits, wait_list), event_of(queue, &own, event));
-    return queue_end(queue, clb_cl_check(error, "clEnqueueWriteBufferRect"), own, event);
+    return transfer_rect(queue, WRITE_RECT, mem, box, (void *)(uintptr_t)host, waits, wait_list,
+                         event);
 }
 
 clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
                                void *host, cl_uint waits, const cl_event *wait_list,
                                cl_event *event)
 {
-    cl_event own = NULL;
-    clb_status status = queue_begin(queue);
-    if (status != CLB_OK)
-        return status;
-    cl_int error = clb_cl.EnqueueReadBufferRect(
-        queue->handle, mem, CL_FALSE, box->origin, box->host, box->size, box->pitch, 0,
-        box->host_pitch, 0, host, waits, list(waits, wait_list), event_of(queue, &own, event));
-    return queue_end(queue, clb_cl_check(error, "clEnqueueReadBufferRect"), own, event);
+    return transfer_rect(queue, READ_RECT, mem, box, host, waits, wait_list, event);
 }
 
 clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
                              cl_event *event)
 {
-    cl_event own = NULL;
-    clb_status status = queue_begin(queue);
-    if (status != CLB_OK)
-        return status;
-    cl_int error = clb_cl.EnqueueBarrierWithWaitList(queue->handle, waits, list(waits, wait_list),
-                                                     event_of(queue, &own, event));
-    return queue_end(queue, clb_cl_check(error, "clEnqueueBarrierWithWaitList"), own, event);
+    struct order order = {.verb = BARRIER, .waits = waits, .wait_list = wait_list};
+    return queue_do(queue, &order, event);
 }
 
+/* What has been mapped is known when the thread has enqueued the command. */
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
                          size_t size, void **mapped, cl_event *event)
 {
-    cl_event own = NULL, now = NULL;
-    cl_int error;
-    clb_status status = queue_begin(queue);
+    cl_event now = NULL;
+    struct order order = {.verb = MAP, .mem = mem, .flags = flags, .offset = offset, .size = size};
     *mapped = NULL;
+    clb_status status = queue_do(queue, &order, &now);
     if (status != CLB_OK)
         return status;
-    *mapped = clb_cl.EnqueueMapBuffer(queue->handle, mem, CL_FALSE, flags, offset, size, 0, NULL,
-                                      &own, &error);
-    status = queue_end(queue, clb_cl_check(error, "clEnqueueMapBuffer"), own,
-                       event != NULL ? event : &now);
-    return status == CLB_OK && event == NULL ? wait_for(queue, now) : status;
+    *mapped = order.host;
+    struct clb_promise *promise = promise_of(now);
+    if (promise != NULL) {
+        status = clb_event_wait(queue->runtime, now);
+        *mapped = status == CLB_OK ? promise->mapped : NULL;
+    }
+    if (status == CLB_OK && event != NULL) {
+        *event = now;
+        return CLB_OK;
+    }
+    clb_status waited = wait_for(queue, now);
+    return status != CLB_OK ? status : waited;
 }
 
 /* The event of the last command in the list, with a reference; NULL where there is none. */
@@ -698,13 +1115,8 @@ clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffe
 
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped)
 {
-    cl_event own = NULL;
-    clb_status status = queue_begin(queue);
-    if (status != CLB_OK)
-        return status;
-    cl_int error = clb_cl.EnqueueUnmapMemObject(queue->handle, mem, mapped, 0, NULL,
-                                                event_of(queue, &own, NULL));
-    return queue_end(queue, clb_cl_check(error, "clEnqueueUnmapMemObject"), own, NULL);
+    struct order order = {.verb = UNMAP, .mem = mem, .host = mapped};
+    return queue_do(queue, &order, NULL);
 }
 
 /* ---- queue sets ------------------------------------------------------------------------------ */
@@ -778,12 +1190,21 @@ void clb_queue_set_release(struct clb_queue_set *queue_set)
 clb_status clb_queue_set_finish(struct clb_queue_set *queue_set)
 {
     struct clb_queue *const queues[] = {queue_set->upload, queue_set->queue, queue_set->download};
-    clb_status result = CLB_OK;
+    struct clb_promise *promise[CLB_COUNT_OF(queues)];
+    clb_status begun[CLB_COUNT_OF(queues)], result = CLB_OK;
+    const bool at_once = clb_enqueuer_exists();
+    for (size_t i = 0; i < CLB_COUNT_OF(queues) && at_once; i++)
+        begun[i] = queues[i] == NULL ? CLB_OK : finish_begin(queues[i], &promise[i]);
     for (size_t i = 0; i < CLB_COUNT_OF(queues); i++) {
-        clb_status status = queues[i] == NULL ? CLB_OK : clb_queue_finish(queues[i]);
+        clb_status status = CLB_OK;
+        if (queues[i] != NULL)
+            status =
+                at_once ? finish_end(queues[i], begun[i], promise[i]) : clb_queue_finish(queues[i]);
         if (status != CLB_OK)
             result = status;
     }
+    if (at_once)
+        clb_driver_gate();
     return result;
 }
 
@@ -813,8 +1234,7 @@ clb_status clb_queue_set_check(struct clb_queue_set *queue_set)
 clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event)
 {
     clb_status status = clb_event_wait(queue_set->runtime, *event);
-    clb_cl.ReleaseEvent(*event);
-    *event = NULL;
+    clb_event_drop(event);
     return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
 }
 

@@ -504,6 +504,8 @@ static clb_status start(const struct clb_config *config)
                                   (cl_context_properties)runtime.device.platform, 0},
         1, &runtime.device.id, NULL, NULL, &error);
     status = clb_cl_check(error, "clCreateContext");
+    if (status == CLB_OK)
+        status = clb_enqueuer_start(&runtime.device);
     if (status != CLB_OK)
         return status;
     for (size_t i = 0; i < CLB_STATES; i++)
@@ -602,7 +604,7 @@ double clb_runtime_patience(const struct clb_runtime *used)
 {
     const unsigned millis = atomic_load_explicit(&used->patience_millis, memory_order_relaxed);
     if (millis == 0)
-        return clb_device_has(&used->device, CLB_QUIRK_WAITS_IN_DRIVER) ? INFINITY : LEAST_PATIENCE;
+        return LEAST_PATIENCE;
     return millis == UINT_MAX ? INFINITY : 1e-3 * millis;
 }
 

@@ -606,8 +606,6 @@ static double longest_standstill(const struct clb_run *run, const struct clb_dev
     const size_t millis = variant->tuning.value[CLB_PARAM_HANG];
     if (millis != 0)
         return millis == 1 ? INFINITY : 1e-3 * (double)millis;
-    if (clb_device_has(device, CLB_QUIRK_WAITS_IN_DRIVER))
-        return INFINITY;
     return fmax(30, 100 * clb_tuning_seconds(device, run->precision, flops));
 }
 

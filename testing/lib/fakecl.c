@@ -305,6 +305,7 @@ static void install(struct clb_cl *table)
 void fake_cl_install(void)
 {
     clb_cl_loaded_hook = install;
+    clb_enqueuer_always = getenv("ENQUEUER") != NULL;
 }
 
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete)

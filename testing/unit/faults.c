@@ -367,6 +367,8 @@ static void start(uint64_t *seed)
     fake_cl.breaches_wanted = cell->fault->place == QUERY;
     if (cell->fault->reordered)
         setenv("REORDER", text, 1);
+    if (cell->memory->discrete && random_below(seed, 2) == 0)
+        setenv("ENQUEUER", "1", 1);
     setenv("CLBLAS_SHIM_VERIFY", cell->fault->verified ? "1" : "0", 1);
     setenv("CLBLAS_SHIM_KERNEL", cell->memory->kernel, 1);
     setenv("CLBLAS_SHIM_MEMORY", "256M", 1);
