@@ -96,6 +96,12 @@ clb_routine clb_find_routine(const char *name);
 json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes, size_t count,
                       bool resident);
 
+/* ---- tune_kernels.c -------------------------------------------------------------------------- */
+
+/* Search the parameters of a precision's kernels for so many seconds, print the best and keep it.
+ * Returns an exit status. */
+int clb_tune_kernels(clb_precision precision, double seconds);
+
 /* ---- plot.c: pictures of results, drawn by gnuplot --------------------------------------------
  */
 

@@ -2,8 +2,8 @@
  *
  * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes calls of
  * growing size: the library writes the profile when the child ends. */
+#include "measure.h"
 #include "trial.h"
-#include "command.h"
 #include "route/profile.h"
 
 #include <dlfcn.h>
@@ -13,13 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CALLS         3 /* of a size; the shortest counts */
-#define FIRST_CLASS   2
-#define LAST_CLASS    12
-#define SECONDS       55  /* of a side */
-#define SECONDS_QUICK 5   /* with --quick */
-#define LONGEST       1.0 /* a family whose calls take longer gets no larger ones; */
-#define LONGEST_QUICK 0.1
+#define CALLS           3 /* of a size; the shortest counts */
+#define FIRST_CLASS     2
+#define LAST_CLASS      12
+#define SECONDS         55  /* of a side */
+#define SECONDS_QUICK   5   /* with --quick */
+#define SECONDS_KERNELS 120 /* with --kernels */
+#define LONGEST         1.0 /* a family whose calls take longer gets no larger ones; */
+#define LONGEST_QUICK   0.1
 
 /* What --quick measures. */
 static const clb_routine quick_routines[] = {
@@ -116,23 +117,46 @@ static bool measure(const char *library, bool quick, const char *side, const cha
            WEXITSTATUS(status) == EXIT_SUCCESS;
 }
 
+/* The seconds of --seconds; 0: no number. */
+static double parse_seconds(const char *text)
+{
+    char *end;
+    const double seconds = strtod(text, &end);
+    return *end == '\0' && seconds >= 1 && seconds <= 1e6 ? seconds : 0;
+}
+
 int clb_command_tune(int argc, char **argv)
 {
-    bool quick = false;
+    static const char letters[] = "sdcz";
+    bool quick = false, kernels = false;
+    const char *precision = "d", *seconds = NULL;
     for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
         if (letter == 'd')
             setenv("CLBLAS_SHIM_DEVICE", optarg, 1);
         else if (letter == 'n')
             setenv("CLBLAS_SHIM_NEXT", optarg, 1);
+        else if (letter == 'p')
+            precision = optarg;
+        else if (letter == 't')
+            seconds = optarg;
+        else if (letter == 'k')
+            kernels = true;
         else
             quick = true;
     }
+    if (strlen(precision) != 1 || strchr(letters, precision[0]) == NULL)
+        return clb_fail(CLB_EXIT_USAGE, "%s is no precision: s, d, c or z", precision);
+    if (seconds != NULL && parse_seconds(seconds) <= 0)
+        return clb_fail(CLB_EXIT_USAGE, "%s is no number of seconds", seconds);
     const char *library = clb_find_library();
     if (library == NULL)
         return CLB_EXIT_FAILED;
     if (optind < argc)
         return clb_fail(CLB_EXIT_USAGE, "there is nothing to do with %s", argv[optind]);
     unsetenv("LD_PRELOAD");
+    if (kernels)
+        return clb_tune_kernels((clb_precision)(strchr(letters, precision[0]) - letters),
+                                seconds != NULL ? parse_seconds(seconds) : SECONDS_KERNELS);
     /* The device first: the cache then knows it, and so does the process that does not start it. */
     if (!measure(library, quick, "device", "always") || !measure(library, quick, "next", "off"))
         return clb_fail(CLB_EXIT_FAILED, "the measurement has failed, or there is no device");

@@ -75,6 +75,9 @@ static char *step_key(const struct clb_runtime *runtime, const char *name)
         clb_text_addf(&key, "%.*s=%.*s\n", (int)item->key_length, item->key,
                       (int)item->value_length, item->value);
     }
+    const uint64_t kept = clb_tuning_kept_mark(device);
+    if (kept != 0)
+        clb_text_addf(&key, "kept row %016llx\n", (unsigned long long)kept);
     if (key.failed)
         clb_text_free(&key);
     return key.data;

@@ -231,7 +231,19 @@ static void note_slower(const struct clb_gemm_variant *slow, const struct clb_ge
     clb_rate_note(&decision);
 }
 
-/* Choose the first row of the table, with families of at most `math`, that works on the device and
+/* The row that this machine has kept, then those of the table. */
+static clb_status find_row(const struct clb_device *device, clb_precision precision, clb_math math,
+                           size_t skip, struct clb_gemm_tuning *tuning)
+{
+    const bool kept = clb_tuning_kept(device, precision, math, tuning) == CLB_OK;
+    if (kept && skip == 0) {
+        clb_log(CLB_LOG_INFO, "products: the row that clblas-shim tune --kernels has kept");
+        return CLB_OK;
+    }
+    return clb_tuning_gemm(device, precision, math, kept ? skip - 1 : skip, tuning);
+}
+
+/* Choose the first row, with families of at most `math`, that works on the device and
  * is not much slower than the next. The next one is looked at only behind one that is slower than
  * such devices are: it takes as long to compile. */
 static clb_status variant_choose(struct clb_runtime *runtime, clb_precision precision,
@@ -243,7 +255,7 @@ static clb_status variant_choose(struct clb_runtime *runtime, clb_precision prec
     struct clb_gemm_variant row, *slow = NULL;
     for (size_t skip = 0;; skip++) {
         struct clb_gemm_tuning tuning;
-        clb_status status = clb_tuning_gemm(&runtime->device, precision, math, skip, &tuning);
+        clb_status status = find_row(&runtime->device, precision, math, skip, &tuning);
         if (status != CLB_OK)
             return slow != NULL ? CLB_OK : status;
         status = make_variant(runtime, precision, &tuning, direct, &row);

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- device classes -------------------------------------------------------------------------- */
@@ -288,6 +289,102 @@ clb_status clb_tuning_second(const struct clb_device *device, clb_precision prec
             return CLB_OK;
     }
     return CLB_ERR_UNSUPPORTED;
+}
+
+/* ---- rows of this machine -------------------------------------------------------------------- */
+
+static char *kept_key(const struct clb_device *device, clb_precision precision)
+{
+    struct clb_text key = {0};
+    clb_text_addf(&key, CLB_CACHE_RECORD "row %c\n%s\n%s\n%s\n%s\n%s", "sdcz"[precision],
+                  device -> name, device -> vendor_name, device -> driver, device -> platform_name,
+                  device -> platform_version);
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+/* "family NAME=VALUE NAME=VALUE...", to be freed; NULL: none. */
+static char *load_kept(const struct clb_device *device, clb_precision precision)
+{
+    unsigned char *data = NULL;
+    size_t size;
+    char *text = NULL, *key = kept_key(device, precision);
+    if (key != NULL && clb_cache_load(key, &data, &size) == CLB_OK)
+        text = strndup((const char *)data, size);
+    free(data);
+    free(key);
+    return text;
+}
+
+/* False: a name that this version does not know, or no value. */
+static bool read_kept(const char *item, struct clb_gemm_tuning *tuning)
+{
+    const size_t length = strcspn(item, "=");
+    for (int i = 0; i < CLB_PARAMS; i++) {
+        if (!same_text(item, length, params[i].name))
+            continue;
+        const unsigned long value = item[length] == '=' ? strtoul(item + length + 1, NULL, 10) : 0;
+        tuning->value[i] = value;
+        return value >= 1 && value <= 1000000000;
+    }
+    return false;
+}
+
+clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precision, clb_math math,
+                           struct clb_gemm_tuning *tuning)
+{
+    clb_status status = CLB_ERR_UNSUPPORTED;
+    clb_family family;
+    char *rest = NULL, *text = load_kept(device, precision),
+         *item = text != NULL ? strtok_r(text, " ", &rest) : NULL;
+    bool known = item != NULL && find_family(item, &family);
+    for (size_t skip = 0; known && status != CLB_OK; skip++) {
+        if (clb_tuning_gemm(device, precision, math, skip, tuning) != CLB_OK)
+            break;
+        status = tuning->family == family ? CLB_OK : CLB_ERR_UNSUPPORTED;
+    }
+    while (status == CLB_OK && (item = strtok_r(NULL, " ", &rest)) != NULL) {
+        if (!read_kept(item, tuning))
+            status = CLB_ERR_UNSUPPORTED;
+    }
+    free(text);
+    if (status == CLB_OK)
+        complete(device, precision, tuning);
+    return status;
+}
+
+bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
+                     const struct clb_gemm_tuning *tuning, const clb_param *kept, size_t count)
+{
+    struct clb_text text = {0};
+    char *key = kept_key(device, precision), *stored = NULL;
+    clb_text_add(&text, clb_family_name(tuning->family));
+    for (size_t i = 0; i < count; i++) {
+        if (tuning->value[kept[i]] > 0)
+            clb_text_addf(&text, " %s=%zu", params[kept[i]].name, tuning->value[kept[i]]);
+    }
+    if (key != NULL && !text.failed && clb_cache_directory() != NULL) {
+        clb_cache_store(key, (const unsigned char *)text.data, strlen(text.data));
+        stored = load_kept(device, precision);
+    }
+    const bool good = stored != NULL && strcmp(stored, text.data) == 0;
+    free(stored);
+    free(key);
+    clb_text_free(&text);
+    return good;
+}
+
+uint64_t clb_tuning_kept_mark(const struct clb_device *device)
+{
+    uint64_t mark = 0;
+    for (int p = 0; p < CLB_PRECISIONS; p++) {
+        char *text = load_kept(device, (clb_precision)p);
+        if (text != NULL)
+            mark += clb_cache_hash(text, strlen(text)) * (uint64_t)(p + 1);
+        free(text);
+    }
+    return mark;
 }
 
 /* The last class fits any device. */

@@ -66,6 +66,19 @@ clb_status clb_tuning_second(const struct clb_device *device, clb_precision prec
                              const struct clb_gemm_tuning *first,
                              struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
 
+/* The row that `clblas-shim tune --kernels` has kept for this device: the first one of its family
+ * with the values kept, overrides applied. CLB_ERR_UNSUPPORTED: there is none, or its family is not
+ * what clb_tuning_gemm would allow. Reads a file. */
+clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precision, clb_math math,
+                           struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
+
+/* Keep these values of `tuning` for the device in the cache. False: there is none to write to. */
+bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
+                     const struct clb_gemm_tuning *tuning, const clb_param *params, size_t count);
+
+/* A number that is another one when another row is kept for the device; 0: none is. */
+uint64_t clb_tuning_kept_mark(const struct clb_device *device);
+
 /* The kinds of work that have thresholds of their own. */
 typedef enum clb_work {
     CLB_WORK_PRODUCT,

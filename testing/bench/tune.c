@@ -200,7 +200,7 @@ static void print_changes(const size_t *from, const size_t *to)
 /* True when the changed values are the best now. */
 static bool consider(char **arguments, struct point point)
 {
-    const struct tune_space *space = tune_space_of(options.family);
+    const struct clb_tune_space *space = clb_tune_space_of(options.family);
     size_t real = clb_precision_real_size(options.task.precision);
     char what[512];
     if (space->repair != NULL)
@@ -236,7 +236,7 @@ static bool time_is_left(void)
 /* Every value of every parameter, the others kept; whether anything became better. */
 static bool sweep(char **arguments)
 {
-    const struct tune_space *space = tune_space_of(options.family);
+    const struct clb_tune_space *space = clb_tune_space_of(options.family);
     bool better = false;
     for (size_t a = 0; a < space->count; a++) {
         for (size_t v = 0; v < space->axes[a].count && time_is_left(); v++) {
@@ -255,12 +255,12 @@ static size_t pick(size_t count)
 
 static void wander(char **arguments)
 {
-    const struct tune_space *space = tune_space_of(options.family);
+    const struct clb_tune_space *space = clb_tune_space_of(options.family);
     /* In a small space everything may have been seen. */
     for (size_t misses = 0; time_is_left() && misses < 10000; misses++) {
         struct point point = search.now;
         for (size_t changes = 2 + pick(2); changes > 0; changes--) {
-            const struct tune_axis *axis = &space->axes[pick(space->count)];
+            const struct clb_tune_axis *axis = &space->axes[pick(space->count)];
             point.value[axis->param] = axis->values[pick(axis->count)];
         }
         size_t tried = search.tried;
@@ -271,29 +271,6 @@ static void wander(char **arguments)
 }
 
 /* ---- the result ---- */
-
-static void print_row(const size_t *value)
-{
-    char family[32], line[128];
-    snprintf(family, sizeof family, "%s", clb_family_name(options.family));
-    for (char *c = family; *c != '\0'; c++)
-        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-    int column = printf("CLB_GEMM(%s, %c, %s, %.0f, %zu,",
-                        options.class != NULL ? options.class : search.class,
-                        toupper(BENCH_PRECISIONS[options.task.precision]), family, search.threshold,
-                        search.smallest);
-    for (int i = 0; i < CLB_PARAMS; i++) {
-        if (value[i] == clb_param_default((clb_param)i, true) ||
-            value[i] == clb_param_default((clb_param)i, false))
-            continue;
-        int length =
-            snprintf(line, sizeof line, " V(%s, %zu)", clb_param_name((clb_param)i), value[i]);
-        if (column + length > 98)
-            column = printf("\n        ") - 1;
-        column += printf("%s", line);
-    }
-    printf(")\n");
-}
 
 /* The best take turns with the row that the search began from. */
 static void finish(char **arguments)
@@ -324,7 +301,10 @@ static void finish(char **arguments)
         fprintf(stderr, "# nothing is clearly better than the row in the table\n");
     else
         fprintf(stderr, "# %.1f %% less time than with the row in the table\n", 100 * (1 - least));
-    print_row(winner->value);
+    struct clb_gemm_tuning row = {options.family, search.threshold, search.smallest, {0}};
+    memcpy(row.value, winner->value, sizeof row.value);
+    clb_tune_print_row(options.class != NULL ? options.class : search.class, options.task.precision,
+                       &row);
 }
 
 static void begin(void)

@@ -1,26 +1,10 @@
-/* The tuner's parts: what may be tried (tune_space.c), how it is measured (tune_worker.c) and the
- * search (tune.c). */
+/* The tuner's parts: what may be tried (src/command/tune_space.h), how it is measured
+ * (tune_worker.c) and the search (tune.c). */
 #ifndef TUNE_H
 #define TUNE_H
 
+#include "command/tune_space.h"
 #include "resident.h"
-
-struct tune_axis {
-    clb_param param;
-    size_t count;
-    const size_t *values;
-};
-
-/* The values of a family that the tuner varies. Values that decide on accuracy are not among them.
- */
-struct tune_space {
-    const struct tune_axis *axes;
-    size_t count;
-    void (*repair)(size_t *value);                      /* after one was changed; may be NULL */
-    bool (*sensible)(const size_t *value, size_t real); /* worth a build */
-};
-
-const struct tune_space *tune_space_of(clb_family family);
 
 /* What is tuned, in the worker's terms. */
 struct tune_task {

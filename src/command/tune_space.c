@@ -1,5 +1,8 @@
 /* What the tuner tries: bounds as in the kernel files' checks and clb_gemm_family's fits(). */
-#include "tune.h"
+#include "tune_space.h"
+
+#include <ctype.h>
+#include <stdio.h>
 
 /* Local memory of a work-group that large tiles are worth a try with: compute capability 9.0. */
 #define LOCAL_MAX ((size_t)227 * 1024)
@@ -19,7 +22,7 @@ static size_t at_least_multiple(size_t value, size_t unit)
 
 /* ---- cpu ---- */
 
-static const struct tune_axis cpu_axes[] = {
+static const struct clb_tune_axis cpu_axes[] = {
     AXIS(MR, 8, 16, 24, 32, 48, 64),     AXIS(NR, 2, 4, 6, 8, 10, 12, 14),
     AXIS(KC, 128, 192, 256, 384, 512),   AXIS(NC, 64, 128, 256, 384, 512, 1024),
     AXIS(MC, 32, 64, 96, 128, 192, 256), AXIS(KU, 1, 2, 4),
@@ -46,7 +49,7 @@ static bool cpu_sensible(const size_t *value, size_t real)
 
 /* ---- portable ---- */
 
-static const struct tune_axis portable_axes[] = {
+static const struct clb_tune_axis portable_axes[] = {
     AXIS(MR, 32, 64, 96, 128, 192, 256),
     AXIS(NR, 32, 64, 96, 128, 192, 256),
     AXIS(WM, 2, 4, 6, 8, 12, 16),
@@ -96,7 +99,7 @@ static bool portable_sensible(const size_t *value, size_t real)
 
 /* ---- nv-dmma ---- */
 
-static const struct tune_axis dmma_axes[] = {
+static const struct clb_tune_axis dmma_axes[] = {
     AXIS(MR, 64, 96, 128, 192, 256),
     AXIS(NR, 64, 96, 128, 192, 256),
     AXIS(WARP_M, 16, 32, 64, 96),
@@ -125,7 +128,7 @@ static bool dmma_sensible(const size_t *value, size_t real)
 
 /* Accuracy depends on how many depths are added up in the tensor core and on which products are
  * taken, so KU and PRODUCTS are not for the tuner. */
-static const struct tune_axis split_axes[] = {
+static const struct clb_tune_axis split_axes[] = {
     AXIS(NR, 128, 192),
     AXIS(STAGES, 2, 3, 4, 5, 6, 8),
     AXIS(GROUP, 1, 2, 4, 6, 8, 12, 16, 32),
@@ -153,7 +156,7 @@ static bool fp16x3_sensible(const size_t *value, size_t real)
 
 /* ---- nv-bf16-sync ---- */
 
-static const struct tune_axis bf16_sync_axes[] = {
+static const struct clb_tune_axis bf16_sync_axes[] = {
     AXIS(MR, 64, 128, 192, 256),
     AXIS(NR, 64, 96, 128, 192, 256),
     AXIS(WARP_M, 32, 64),
@@ -176,9 +179,9 @@ static bool bf16_sync_sensible(const size_t *value, size_t real)
            warps * 32 * (wm * wn / 16) <= 48 * 1024 && split_sensible(value, 6);
 }
 
-const struct tune_space *tune_space_of(clb_family family)
+const struct clb_tune_space *clb_tune_space_of(clb_family family)
 {
-    static const struct tune_space spaces[CLB_FAMILIES] = {
+    static const struct clb_tune_space spaces[CLB_FAMILIES] = {
         [CLB_FAMILY_CPU] = {cpu_axes, CLB_COUNT_OF(cpu_axes), cpu_repair, cpu_sensible},
         [CLB_FAMILY_PORTABLE] = {portable_axes, CLB_COUNT_OF(portable_axes), portable_repair,
                                  portable_sensible},
@@ -189,4 +192,27 @@ const struct tune_space *tune_space_of(clb_family family)
                                      bf16_sync_sensible},
     };
     return &spaces[family];
+}
+
+void clb_tune_print_row(const char *class, clb_precision precision,
+                        const struct clb_gemm_tuning *tuning)
+{
+    char family[32], line[128];
+    snprintf(family, sizeof family, "%s", clb_family_name(tuning->family));
+    for (char *c = family; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    int column = printf("CLB_GEMM(%s, %c, %s, %.0f, %zu,", class, "SDCZ"[precision], family,
+                        tuning -> threshold, tuning -> smallest);
+    for (int i = 0; i < CLB_PARAMS; i++) {
+        const size_t value = tuning->value[i];
+        if (value == clb_param_default((clb_param)i, true) ||
+            value == clb_param_default((clb_param)i, false))
+            continue;
+        int length =
+            snprintf(line, sizeof line, " V(%s, %zu)", clb_param_name((clb_param)i), value);
+        if (column + length > 98)
+            column = printf("\n        ") - 1;
+        column += printf("%s", line);
+    }
+    printf(")\n");
 }
