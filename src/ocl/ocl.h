@@ -374,6 +374,7 @@ struct clb_runtime {
     struct clb_device device;
     cl_context context;
     uint64_t memory_limit; /* bytes of device memory that the pool may hold */
+    double start_seconds;  /* that the start has taken */
     struct clb_pool pool;
     struct {
         pthread_mutex_t lock;

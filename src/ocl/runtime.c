@@ -539,9 +539,10 @@ static clb_status start_once(void *unused)
         clb_threads_pin(&runtime.device, &threads);
     clb_load_end();
     clb_driver_note_start(false);
+    runtime.start_seconds = clb_now() - begin;
     atomic_store(&state, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
     clb_log(CLB_LOG_INFO, "device start: %s, %.0f ms", clb_status_name(status),
-            1e3 * (clb_now() - begin));
+            1e3 * runtime.start_seconds);
     return status;
 }
 

@@ -344,10 +344,29 @@ bool clb_cost_has(const struct clb_device *device)
 /* PoCL's (docs/performance.md); other devices' is not known. */
 #define USUAL_START 0.2
 
-double clb_cost_of_start(const struct clb_device *device)
+/* A process's end with NVIDIA's driver takes half as long as its start; the rest is what calls
+ * beside it lose. */
+#define START_AND_END 2
+
+double clb_cost_of_start(const struct clb_cost_machine *machine)
 {
-    const int id = find_machine(device);
+    const int id = find_machine(machine->device);
+    if (machine->profile != NULL && machine->profile->start.count > 0)
+        return START_AND_END * (double)machine->profile->start.seconds;
     return id < MACHINES ? machines[id].start : USUAL_START;
+}
+
+static void keep_shortest(struct clb_time *time, double seconds)
+{
+    if (time->count == 0 || seconds < (double)time->seconds)
+        time->seconds = (float)seconds;
+    time->count += time->count < UINT16_MAX;
+}
+
+void clb_cost_measure_start(struct clb_profile *profile, double seconds)
+{
+    if (seconds > 0)
+        keep_shortest(&profile->start, seconds);
 }
 
 /* Calls most of whose time is their shape's say little of square ones. */
@@ -372,11 +391,8 @@ bool clb_cost_measure(struct clb_profile *profile, clb_side side,
     const double square = square_seconds(side, machine, call, seconds);
     if (isnan(square))
         return false;
-    struct clb_time *time =
-        &profile->side[side].of[call->family][call->precision][clb_cost_class_of(call->work)];
-    if (time->count == 0 || square < (double)time->seconds)
-        time->seconds = (float)square;
-    time->count += time->count < UINT16_MAX;
+    const int class = clb_cost_class_of(call->work);
+    keep_shortest(&profile->side[side].of[call->family][call->precision][class], square);
     return true;
 }
 

@@ -77,6 +77,7 @@ typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
 /* Of one device beside one next library with one number of threads. */
 struct clb_profile {
     struct clb_times side[CLB_SIDES];
+    struct clb_time start; /* of the device */
 };
 
 /* The work of a class, and the class of a work; -1 when it is too small, or too large. */
@@ -108,8 +109,12 @@ bool clb_cost_is_known(const struct clb_prediction *prediction);
 /* Whether there are times of such a device in cost.def. */
 bool clb_cost_has(const struct clb_device *device);
 
-/* Seconds that a process loses by starting the device. */
-double clb_cost_of_start(const struct clb_device *device);
+/* Seconds that a process loses by starting the device and by ending with it: from the profile's
+ * start, else from cost.def. */
+double clb_cost_of_start(const struct clb_cost_machine *machine);
+
+/* The shortest start of the device counts. */
+void clb_cost_measure_start(struct clb_profile *profile, double seconds);
 
 /* The duration of a call on a side. measure: the shortest of the calls of a class counts; false
  * when the call says nothing of square ones. adjust: what is predicted for the class comes nearer

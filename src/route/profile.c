@@ -1,9 +1,10 @@
 /* Profiles: files of times.
  *
  * A file is text: a line with the version, the key's lines, a line for each time (side, family,
- * precision, class, nanoseconds, number of calls) and a checksum of all that. It is written under a
- * temporary name and renamed, while the cache folder is locked; a file that is damaged or of
- * another key is ignored, with one warning, and replaced by the next that is written. */
+ * precision, class, nanoseconds, number of calls), one for the device's start and a checksum of all
+ * that. It is written under a temporary name and renamed, while the cache folder is locked; a file
+ * that is damaged or of another key is ignored, with one warning, and replaced by the next that is
+ * written. */
 #include "profile.h"
 
 #include <fcntl.h>
@@ -73,9 +74,22 @@ void clb_profile_format(struct clb_text *text, const char *key, const struct clb
             }
         }
     }
+    if (profile->start.count > 0)
+        clb_text_addf(text, "start %.0f %u\n", 1e9 * (double)profile->start.seconds,
+                      profile->start.count);
     if (text->data != NULL)
         clb_text_addf(text, "checksum %016llx\n",
                       (unsigned long long)clb_cache_hash(text->data, text->length));
+}
+
+static bool parse_start(const char *line, struct clb_time *start)
+{
+    unsigned long long nanos;
+    if (sscanf(line, "start %llu %u\n", &nanos, &start->count) != 2 || nanos == 0 ||
+        start->count == 0)
+        return false;
+    start->seconds = 1e-9F * (float)nanos;
+    return true;
 }
 
 static bool parse_line(const char *line, struct clb_profile *profile)
@@ -84,6 +98,8 @@ static bool parse_line(const char *line, struct clb_profile *profile)
     int class, s = 0, f = 0;
     unsigned long long nanos;
     unsigned count;
+    if (strncmp(line, "start ", 6) == 0)
+        return parse_start(line, &profile->start);
     if (sscanf(line, "%7s %7s %c %d %llu %u", side, family, &letter, &class, &nanos, &count) != 6)
         return false;
     while (s < CLB_SIDES && strcmp(side, side_names[s]) != 0)
@@ -185,10 +201,11 @@ static void watch_forks(void)
     clb_fork_on_child(forget_lock_in_child);
 }
 
+/* Whether it has times of calls. */
 static bool is_any(const struct clb_profile *profile)
 {
     static const struct clb_profile empty;
-    return memcmp(profile, &empty, sizeof empty) != 0;
+    return memcmp(profile->side, empty.side, sizeof empty.side) != 0;
 }
 
 static struct known *open_profile(const struct clb_profile_owner *owner)
@@ -252,6 +269,23 @@ bool clb_profile_has(const struct clb_profile_owner *owner)
     const bool has = clb_cost_has(owner->device) || (of != NULL && is_any(&of->now));
     pthread_mutex_unlock(&lock);
     return has;
+}
+
+double clb_profile_start_cost(const struct clb_profile_owner *owner)
+{
+    const struct known *of = take(owner);
+    const struct clb_cost_machine machine = machine_of(owner, of != NULL ? &of->now : NULL);
+    const double seconds = clb_cost_of_start(&machine);
+    pthread_mutex_unlock(&lock);
+    return seconds;
+}
+
+void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds)
+{
+    struct known *of = take(owner);
+    if (of != NULL && clb_config_get()->learn)
+        clb_cost_measure_start(&of->own, seconds);
+    pthread_mutex_unlock(&lock);
 }
 
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,

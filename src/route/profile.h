@@ -23,6 +23,10 @@ struct clb_prediction clb_profile_predict(const struct clb_profile_owner *owner,
 /* Whether there are any times of the device: in the tables, or in the owner's profile. */
 bool clb_profile_has(const struct clb_profile_owner *owner);
 
+/* Seconds that a start costs, and the duration of one, which counts with CLBLAS_SHIM_LEARN=1. */
+double clb_profile_start_cost(const struct clb_profile_owner *owner);
+void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds);
+
 /* Add the duration of a call. With CLBLAS_SHIM_LEARN=1 the shortest one of a kind counts; otherwise
  * only what is predicted already is changed, and slowly. */
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,

@@ -546,28 +546,33 @@ static void settle_for(const struct clb_device *device, const struct question *q
 
 /* Whether the device would have saved what its start costs, had it been there for the calls that it
  * was wanted for so far and for this one. */
-static bool start_pays(const struct clb_device *device, const struct clb_prediction *prediction)
+static bool start_pays(const struct clb_device *device, const struct question *question,
+                       const struct clb_prediction *prediction)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static double saved;
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
     if (clb_config_get()->mode != CLB_MODE_AUTO || clb_config_get()->reproducible ||
         !clb_cost_is_known(prediction))
         return true;
+    const double price = clb_profile_start_cost(&owner);
     pthread_mutex_lock(&lock);
     saved += prediction->next - prediction->device;
-    const bool pays = saved >= clb_cost_of_start(device);
+    const bool pays = saved >= price;
     pthread_mutex_unlock(&lock);
     return pays;
 }
 
 /* Why the device is not started for a call that is one for it; CLB_REASONS: it is. */
-static clb_reason refuse_start(const struct clb_run *run, const struct clb_device *expected)
+static clb_reason refuse_start(const struct clb_run *run, const struct question *question,
+                               const struct clb_device *expected)
 {
     if (clb_rate_was_slow(expected, run->precision))
         return CLB_REASON_SLOW;
     if (clb_config_get()->mode == CLB_MODE_DRY_RUN)
         return CLB_REASON_DRY_RUN;
-    return start_pays(expected, &run->prediction) ? CLB_REASONS : CLB_REASON_COST;
+    return start_pays(expected, question, &run->prediction) ? CLB_REASONS : CLB_REASON_COST;
 }
 
 /* The device, started; NULL with the reason why not. Calls that are not for the device that is
@@ -587,7 +592,7 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
             *reason = CLB_REASON_SMALL;
         }
         if (*reason == CLB_REASONS && expected != NULL)
-            *reason = refuse_start(run, expected);
+            *reason = refuse_start(run, question, expected);
     }
     if (*reason != CLB_REASONS)
         return NULL;
@@ -617,10 +622,14 @@ static bool learns_of(const struct clb_run *run)
            (!config->reproducible && clb_run_is_auto(run) && clb_cost_is_known(&run->prediction));
 }
 
-static void learn(const struct clb_device *device, const struct question *question, double seconds)
+static void learn(const struct clb_runtime *runtime, const struct question *question,
+                  double seconds)
 {
+    static atomic_bool start_is_known;
     struct clb_profile_owner owner = question->owner;
-    owner.device = device;
+    owner.device = &runtime->device;
+    if (!atomic_exchange(&start_is_known, true))
+        clb_profile_learn_start(&owner, runtime->start_seconds);
     clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
 }
 
@@ -673,7 +682,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;
         outcome.seconds = timed ? clb_now() - begin : 0;
         if (learns && outcome.reason == CLB_REASONS && outcome.status == CLB_OK && run->share > 0)
-            learn(&runtime->device, &question, outcome.seconds);
+            learn(runtime, &question, outcome.seconds);
         if (clb_trace_wanted())
             clb_trace_since(run->call->symbol->next.name, begin);
     }

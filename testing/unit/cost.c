@@ -240,8 +240,14 @@ static void text(void *unused)
     char *key = clb_profile_key(&owner), *other_key = clb_profile_key(&another);
     struct clb_cost_machine machine = machine_of(&h200, 16);
     learn_both(&profile, &machine, 1024, 2e-3, 5e-3);
+    expect(clb_cost_of_start(&machine) == 0.5, "an H200's start");
+    clb_cost_measure_start(&profile, 0.25);
+    clb_cost_measure_start(&profile, 0.125);
+    clb_cost_measure_start(&profile, 0.5);
     clb_profile_format(&text, key, &profile);
     expect(clb_profile_parse(text.data, key, &back), "it is not read");
+    machine.profile = &back;
+    expect(back.start.count == 3 && clb_cost_of_start(&machine) == 0.25, "of the shortest start");
     for (int side = 0; side < CLB_SIDES; side++) {
         const struct clb_time *a = profile.side[side].of[CLB_COST_GEMM][CLB_D];
         const struct clb_time *b = back.side[side].of[CLB_COST_GEMM][CLB_D];
