@@ -44,6 +44,11 @@ const char *clb_style(FILE *stream, const char *code);
 #define CLB_YELLOW "33"
 #define CLB_PLAIN  "0"
 
+/* On a terminal, a bar on stderr with `share` of it full and a text behind; otherwise nothing. It
+ * is cleared before anything else is printed. */
+void clb_bar_draw(double share, const char *format, ...) CLB_PRINTF(2, 3);
+void clb_bar_clear(void);
+
 /* ---- launch.c: files of the installation, programs under the shim ---------------------------- */
 
 /* The library. NULL after a message: it is not where it was installed. Kept until the process ends.

@@ -61,6 +61,27 @@ const char *clb_style(FILE *stream, const char *code)
     return sequence;
 }
 
+void clb_bar_draw(double share, const char *format, ...)
+{
+    static const char full[] = "########################", empty[] = "------------------------";
+    const int width = (int)sizeof full - 1;
+    const int length = share > 0 ? (int)(share < 1 ? share * width : width) : 0;
+    va_list arguments;
+    if (!isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r[%.*s%.*s] ", length, full, width - length, empty);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\033[K");
+}
+
+void clb_bar_clear(void)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+}
+
 /* ---- help ------------------------------------------------------------------------------------ */
 
 /* Print text in lines of at most 80 characters. */

@@ -113,9 +113,10 @@ bool clb_bench_has(const json_t *bench, const char *library);
 
 /* Whether a file's name is that of a picture; a message where it is not. */
 bool clb_plot_name(const char *file);
-/* Draw what bench or ladder prints with --json in a file. False after a message. */
+/* Draw what bench, ladder or report prints with --json in a file. False after a message. */
 bool clb_plot_bench(const json_t *bench, const char *file);
 bool clb_plot_ladder(const json_t *ladder, const char *file);
+bool clb_plot_report(const json_t *report, const char *file);
 
 /* What --json has written to a file, an object with the array `key`. NULL after a message. */
 json_t *clb_result_load(const char *file, const char *key);

@@ -1,5 +1,6 @@
-/* Pictures of what bench and ladder measure, drawn by gnuplot. */
+/* Pictures of what bench, ladder and report print, drawn by gnuplot. */
 #include "measure.h"
+#include "next/next.h"
 
 #include <errno.h>
 #include <math.h>
@@ -47,7 +48,7 @@ bool clb_plot_name(const char *file)
 
 static void write_terminal(FILE *script, const char *file, size_t width, size_t height)
 {
-    fprintf(script, "set terminal %s size %zu,%zu%s\nset output ",
+    fprintf(script, "set terminal %s noenhanced size %zu,%zu%s\nset output ",
             ends_with(file, ".svg") ? "svg" : "png", width, height,
             ends_with(file, ".svg") ? " background 'white'" : "");
     write_quoted(script, file);
@@ -216,4 +217,80 @@ static void write_ladder(FILE *script, const json_t *ladder, const char *file)
 bool clb_plot_ladder(const json_t *ladder, const char *file)
 {
     return draw(file, write_ladder, ladder);
+}
+
+/* ---- report ---------------------------------------------------------------------------------- */
+
+#define MOST_BARS 24
+
+static double seconds_of(const json_t *row)
+{
+    return number_of(row, "seconds_device") + number_of(row, "seconds_next");
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    const double p = seconds_of(*(json_t *const *)a), q = seconds_of(*(json_t *const *)b);
+    return (p < q) - (p > q);
+}
+
+/* What stands behind a bar: how many calls were on the device, and why the others were not. */
+static void write_counts(FILE *script, const json_t *row)
+{
+    const char *reason;
+    json_t *count;
+    fprintf(script, " %.0f of %.0f calls on the device", number_of(row, "device"),
+            number_of(row, "calls"));
+    json_object_foreach(json_object_get(row, "declined"), reason, count)
+        fprintf(script, ", %s %.0f", reason, json_number_value(count));
+}
+
+/* A bar for each routine, those that took longest first: seconds on the device, then in the next
+ * library. */
+static void write_report(FILE *script, const json_t *report, const char *file)
+{
+    json_t *routines = json_object_get(report, "routines"), *row, *rows[CLB_SYMBOLS];
+    struct clb_text title = {0};
+    const char *name;
+    size_t count = 0;
+    json_object_foreach(routines, name, row)
+    {
+        if (count < CLB_COUNT_OF(rows))
+            rows[count++] = row;
+    }
+    qsort(rows, count, sizeof *rows, compare_seconds);
+    count = clb_min(count, (size_t)MOST_BARS);
+    fprintf(script, "$routines << END\n");
+    for (size_t i = 0; i < count; i++) {
+        json_object_foreach(routines, name, row)
+        {
+            if (row != rows[i])
+                continue;
+            fprintf(script, "%zu %g %g \"%s\" \"", i, number_of(row, "seconds_device"),
+                    seconds_of(row), name);
+            write_counts(script, row);
+            fprintf(script, "\"\n");
+        }
+    }
+    fprintf(script, "END\n");
+    write_terminal(script, file, 1000, 130 + 28 * count);
+    clb_text_addf(&title, "%s, processes: %.0f", text_of(report, "device"),
+                  number_of(report, "processes"));
+    fprintf(script, "set title ");
+    write_quoted(script, title.failed ? "" : title.data);
+    clb_text_free(&title);
+    fprintf(
+        script,
+        "\nset yrange [%zu - 0.5:-0.5]\nset xrange [0:%g]\nset xlabel 'seconds'\nset grid "
+        "xtics\nset key below\nset style fill solid 0.7\n"
+        "plot $routines using 2:1:(0):2:($1-0.4):($1+0.4):ytic(4) with boxxyerror title 'on the "
+        "device', "
+        "$routines using 3:1:2:3:($1-0.4):($1+0.4) with boxxyerror title 'in the next library', "
+        "$routines using 3:1:5 with labels left notitle\n",
+        count, count > 0 ? fmax(1.6 * seconds_of(rows[0]), 1e-6) : 1);
+}
+
+bool clb_plot_report(const json_t *report, const char *file)
+{
+    return draw(file, write_report, report);
 }

@@ -2,7 +2,7 @@
  *
  * A sum has the format of a report (docs/report.md) and the number of processes besides, so it can
  * be added to another sum. */
-#include "command.h"
+#include "measure.h"
 #include "route/route.h"
 
 #include <errno.h>
@@ -321,12 +321,19 @@ void clb_report_print(FILE *stream, const json_t *sum)
 
 int clb_command_report(int argc, char **argv)
 {
+    const char *plot = NULL;
     bool as_json = false;
     int status = EXIT_SUCCESS;
-    while (clb_option_next(argc, argv) >= 0)
-        as_json = true;
+    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
+        if (letter == 'o')
+            plot = optarg;
+        else
+            as_json = true;
+    }
     if (optind == argc)
         return clb_fail(CLB_EXIT_USAGE, "no file, see --help");
+    if (plot != NULL && !clb_plot_name(plot))
+        return CLB_EXIT_USAGE;
     json_t *sum = json_object();
     for (int i = optind; i < argc; i++) {
         if (!clb_report_add(sum, argv[i]))
@@ -338,6 +345,8 @@ int clb_command_report(int argc, char **argv)
     } else if (json_object_size(sum) > 0) {
         clb_report_print(stdout, sum);
     }
+    if (json_object_size(sum) > 0 && plot != NULL && !clb_plot_report(sum, plot))
+        status = CLB_EXIT_FAILED;
     json_decref(sum);
     return status;
 }

@@ -70,6 +70,7 @@ static bool lacks_device(void *handle)
 static void measure_side(const char *library, bool quick, const char *side)
 {
     static bool is_slow[CLB_ROUTINES];
+    const double longest = quick ? SECONDS_QUICK : SECONDS;
     double end = INFINITY; /* the first calls of a kind may wait for kernels */
     void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
     size_t count = 0;
@@ -89,14 +90,20 @@ static void measure_side(const char *library, bool quick, const char *side)
             struct clb_target target = {.ilp64 = false};
             memcpy(&target.function, &symbol, sizeof target.function);
             const double best = clb_trial_run(&call, &target, CALLS, INFINITY).best;
+            clb_bar_clear();
             is_slow[r] = best > (quick ? LONGEST_QUICK : LONGEST);
             printf("%-6s %-8s %6lld %10.3f ms\n", side, clb_routines[r].name, (long long)n,
                    1e3 * best);
             count++;
+            fflush(stdout);
+            const double left = fmin(end - clb_now(), longest);
+            clb_bar_draw(1 - left / longest, "%s: %.1f GFLOP/s, at most %.0f s left", side,
+                         1e-9 * clb_call_flops(routine, (size_t)n) / best, left);
         }
         if (class == FIRST_CLASS)
-            end = clb_now() + (quick ? SECONDS_QUICK : SECONDS);
+            end = clb_now() + longest;
     }
+    clb_bar_clear();
     fflush(stdout);
     const bool failed = count == 0 || (strcmp(side, "device") == 0 && lacks_device(handle));
     exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);

@@ -149,16 +149,6 @@ static bool was_seen(const size_t *value)
     return false;
 }
 
-static void draw_bar(void)
-{
-    const double share = (clb_now() - search.begun) / (search.end - search.begun);
-    const int marks = (int)(30 * fmin(fmax(share, 0), 1));
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r[%.*s%*s] %zu tried, best %.1f GFLOP/s, %.0f s left ", marks,
-                "##############################", 30 - marks, "", search.tried, 1e-9 * search.rate,
-                fmax(search.end - clb_now(), 0));
-}
-
 static void print_changes(const struct candidate *candidate)
 {
     for (size_t i = 0; i < search.space->count; i++) {
@@ -185,11 +175,12 @@ static bool consider(struct candidate candidate)
         rate = rate_of(&candidate);
         better = rate > IS_BETTER * other && rate > search.rate;
     }
-    draw_bar();
+    clb_bar_draw((clb_now() - search.begun) / (search.end - search.begun),
+                 "%zu tried, best %.1f GFLOP/s, %.0f s left", search.tried, 1e-9 * search.rate,
+                 fmax(search.end - clb_now(), 0));
     if (!better || stopped)
         return false;
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%78s\r", "");
+    clb_bar_clear();
     printf("%10.1f GFLOP/s", 1e-9 * rate);
     print_changes(&candidate);
     printf("\n");
@@ -235,8 +226,7 @@ static json_t *answer_keep(void *unused)
 
 static int conclude(double before)
 {
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%78s\r", "");
+    clb_bar_clear();
     printf("%zu tried, %zu of them don't work%s\n", search.tried, search.failed,
            stopped ? ", interrupted" : "");
     if (memcmp(&search.now.tuning, &search.start.tuning, sizeof search.now.tuning) == 0) {

@@ -79,24 +79,6 @@ struct progress {
     double begin;
 };
 
-/* A bar on a terminal, otherwise nothing. */
-static void draw(const struct progress *progress, const char *step)
-{
-    char bar[] = "------------------------";
-    if (!isatty(STDERR_FILENO))
-        return;
-    int length = (int)(sizeof bar - 1) * progress->done / (progress->all > 0 ? progress->all : 1);
-    memset(bar, '#', (size_t)length);
-    fprintf(stderr, "\r[%s] %d of %d, %.0f s%s%-14s", bar, progress->done, progress->all,
-            clb_now() - progress->begin, *step != '\0' ? ": " : "", step);
-}
-
-static void clear(void)
-{
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%70s\r", "");
-}
-
 /* False when the helper can't be had. */
 static bool do_step(struct progress *progress, const char *step)
 {
@@ -106,11 +88,12 @@ static bool do_step(struct progress *progress, const char *step)
     if (child < 0)
         return false;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
-        draw(progress, step);
+        clb_bar_draw((double)progress->done / progress->all, "%d of %d, %.0f s: %s", progress->done,
+                     progress->all, clb_now() - progress->begin, step);
         usleep(LOOK_US);
     }
     progress->done++;
-    clear();
+    clb_bar_clear();
     printf("%-12s %6.1f s%s\n", step, clb_now() - begin,
            ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "  (failed)");
     fflush(stdout);
