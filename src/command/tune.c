@@ -117,6 +117,7 @@ static bool measure(const char *library, bool quick, const char *side, const cha
     if (child == 0) {
         setenv("CLBLAS_SHIM", mode, 1);
         setenv("CLBLAS_SHIM_LEARN", "1", 1);
+        unsetenv("CLBLAS_SHIM_REPRODUCIBLE"); /* which would write nothing */
         unsetenv("CLBLAS_SHIM_STATS");
         measure_side(library, quick, side);
     }

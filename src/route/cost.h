@@ -127,4 +127,17 @@ void clb_cost_adjust(struct clb_profile *profile, clb_side side,
                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                      double seconds);
 
+/* ---- trying the other side ------------------------------------------------------------------- */
+
+/* Seconds of the calls whose durations were learnt, and what trials may have cost at most. */
+struct clb_trials {
+    double seconds, spent;
+};
+
+/* Whether the call should go to the side on which it is not predicted to be faster, for its
+ * duration there: the predictions are close, the class has seldom been measured on that side, and
+ * trials stay below a hundredth of the time. What it may cost is spent then. */
+bool clb_cost_tries(const struct clb_profile *profile, const struct clb_cost_call *call,
+                    const struct clb_prediction *prediction, struct clb_trials *trials);
+
 #endif

@@ -186,7 +186,8 @@ static struct known {
     char *key;
     bool learnt;                 /* `own` has times */
     struct clb_profile now, own; /* what counts; what this process has measured */
-} * known[MOST_OWNERS];          /* under the lock, as what they point to */
+    struct clb_trials trials;
+} * known[MOST_OWNERS]; /* under the lock, as what they point to */
 static size_t known_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -288,6 +289,28 @@ void clb_profile_learn_start(const struct clb_profile_owner *owner, double secon
     pthread_mutex_unlock(&lock);
 }
 
+bool clb_profile_tries(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
+                       const struct clb_prediction *prediction)
+{
+    struct known *of = take(owner);
+    const bool tries = of != NULL && clb_cost_tries(&of->now, call, prediction, &of->trials);
+    pthread_mutex_unlock(&lock);
+    return tries;
+}
+
+/* What this process has measured of a class counts at once. */
+static void measure(struct known *of, clb_side side, const struct clb_cost_machine *machine,
+                    const struct clb_cost_call *call, double seconds)
+{
+    const int class = clb_cost_class_of(call->work);
+    of->trials.seconds += seconds;
+    if (!clb_cost_measure(&of->own, side, machine, call, seconds))
+        return;
+    of->learnt = true;
+    of->now.side[side].of[call->family][call->precision][class] =
+        of->own.side[side].of[call->family][call->precision][class];
+}
+
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds)
 {
@@ -295,7 +318,7 @@ void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
     if (of != NULL) {
         const struct clb_cost_machine machine = machine_of(owner, &of->now);
         if (clb_config_get()->learn)
-            of->learnt = clb_cost_measure(&of->own, side, &machine, call, seconds) || of->learnt;
+            measure(of, side, &machine, call, seconds);
         else
             clb_cost_adjust(&of->now, side, &machine, call, seconds);
     }

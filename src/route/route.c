@@ -263,6 +263,7 @@ struct question {
     size_t smallest;
     struct clb_profile_owner owner; /* its device is the one that is asked about */
     struct clb_cost_call cost;
+    bool turned; /* it goes to the other side, to be measured there */
 };
 
 static size_t smallest_of(const struct clb_run *run)
@@ -311,7 +312,8 @@ static clb_reason decide_for_device(const struct clb_device *device,
     /* Shapes are known for devices with memory of their own. */
     if (clb_cost_is_known(prediction) &&
         (!device->unified || question->smallest >= tuning.smallest))
-        return clb_cost_is_for_device(prediction) ? CLB_REASONS : CLB_REASON_COST;
+        return clb_cost_is_for_device(prediction) != question->turned ? CLB_REASONS
+                                                                      : CLB_REASON_COST;
     if (question->work < lowest_work(question->routine))
         return CLB_REASON_SMALL;
     double edge = clb_tuning_offload(
@@ -614,12 +616,25 @@ static double longest_standstill(const struct clb_run *run, const struct clb_dev
     return fmax(30, 100 * clb_tuning_seconds(device, run->precision, flops));
 }
 
+static bool writes_profile(void)
+{
+    return clb_config_get()->learn && !clb_config_get()->reproducible;
+}
+
 /* Whether the call's duration on the device says something. */
 static bool learns_of(const struct clb_run *run)
 {
-    const struct clb_config *config = clb_config_get();
-    return config->learn ||
-           (!config->reproducible && clb_run_is_auto(run) && clb_cost_is_known(&run->prediction));
+    return writes_profile() || (!clb_config_get()->reproducible && clb_run_is_auto(run) &&
+                                clb_cost_is_known(&run->prediction));
+}
+
+static bool tries_other_side(const struct clb_run *run, const struct clb_device *device,
+                             const struct question *question)
+{
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    return writes_profile() && clb_config_get()->mode == CLB_MODE_AUTO && clb_run_is_auto(run) &&
+           clb_profile_tries(&owner, &question->cost, &run->prediction);
 }
 
 static void learn(const struct clb_runtime *runtime, const struct question *question,
@@ -637,12 +652,12 @@ static void learn(const struct clb_runtime *runtime, const struct question *ques
 static struct outcome run_on_device(struct clb_run *run, double work)
 {
     struct outcome outcome = {0};
-    const struct question question = {.routine = run->call->symbol->routine,
-                                      .ops = run->ops,
-                                      .work = work,
-                                      .smallest = smallest_of(run),
-                                      .owner = owner_of(run->host),
-                                      .cost = clb_cost_describe(run->call, run->m, run->n, run->k)};
+    struct question question = {.routine = run->call->symbol->routine,
+                                .ops = run->ops,
+                                .work = work,
+                                .smallest = smallest_of(run),
+                                .owner = owner_of(run->host),
+                                .cost = clb_cost_describe(run->call, run->m, run->n, run->k)};
     const struct clb_gemm_variant *variant;
     struct clb_host_state host_state;
     clb_host_state_save(&host_state);
@@ -653,6 +668,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     if (runtime != NULL) {
         settle_for(&runtime->device, &question);
         run->prediction = predict(&runtime->device, &question);
+        question.turned = tries_other_side(run, &runtime->device, &question);
         outcome.reason = decide_on_device(runtime, &question, &run->prediction, &variant);
     }
     if (outcome.reason == CLB_REASON_STARTING)
@@ -763,7 +779,7 @@ void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
-    if (clb_config_get()->learn)
+    if (writes_profile())
         note_for_next(run);
     if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);

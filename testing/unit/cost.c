@@ -272,6 +272,39 @@ static void text(void *unused)
     free(other_key);
 }
 
+/* The other side is tried where predictions are close, seldom, and within a hundredth of the time.
+ */
+static void trials(void *unused)
+{
+    static struct clb_profile profile;
+    struct clb_cost_machine machine = machine_of(&other, 16);
+    struct clb_trials trials = {.seconds = 100};
+    (void)unused;
+    machine.profile = &profile;
+    const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
+    learn_both(&profile, &machine, 1024, 10e-3, 12e-3);
+    const struct clb_prediction close = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_tries(&profile, &call, &close, &trials) && trials.spent == 0,
+           "tried at the second call");
+    for (int i = 0; i < 63; i++)
+        clb_cost_measure(&profile, CLB_SIDE_DEVICE, &machine, &call, 10e-3);
+    expect(clb_cost_tries(&profile, &call, &close, &trials), "never tried");
+    expect(fabs(trials.spent - 2 * 12e-3) < 1e-4, "%g s are spent", trials.spent);
+    const struct clb_prediction far = {.device = 10e-3, .next = 16e-3, .measured = true};
+    expect(!clb_cost_tries(&profile, &call, &far, &trials), "a side that is far behind is tried");
+    int tries = 1;
+    while (tries < 1000 && clb_cost_tries(&profile, &call, &close, &trials))
+        tries++;
+    expect(tries > 30 && trials.spent <= 0.01 * trials.seconds, "%d trials cost %g s", tries,
+           trials.spent);
+    /* It was the better one: the class goes there, and now the device is the other side. */
+    clb_cost_measure(&profile, CLB_SIDE_NEXT, &machine, &call, 8e-3);
+    const struct clb_prediction better = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_is_for_device(&better), "a class that loses stays");
+    trials.seconds = 200;
+    expect(!clb_cost_tries(&profile, &call, &better, &trials), "it goes back at once");
+}
+
 int main(void)
 {
     static struct clb_profile profile;
@@ -287,5 +320,6 @@ int main(void)
     tap_child("predictions grow with the order where some are measured", 20, order, &profile);
     tap_child("what has been measured", 20, measured, NULL);
     tap_child("a profile's text", 20, text, NULL);
+    tap_child("trials of the other side", 20, trials, NULL);
     return tap_done();
 }

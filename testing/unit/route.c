@@ -1,6 +1,7 @@
 /* The route layer: every reason for which a call is declined, counters that add up, the report. */
 #include "dense.h"
 #include "fakecl.h"
+#include "route/profile.h"
 #include "routed.h"
 #include "tap.h"
 
@@ -269,6 +270,39 @@ static void by_cost(void *unused)
     expect(!run_one(0, CLB_D, 200, 200, 200), "taken below any crossover");
     expect(reported("dgemm_", "small") == 2, "below any crossover");
     expect_sums("dgemm_");
+}
+
+/* With CLBLAS_SHIM_LEARN=1 a call that is nearly as fast in the next library goes there once; never
+ * where routing is frozen. */
+static void tries_the_other_side(void *frozen)
+{
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", frozen != NULL ? "1" : "0", 1);
+    setenv("CLBLAS_SHIM_THRESHOLD_SGEMM", "20", 1); /* waits for the device */
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    setenv("CLBLAS_SHIM_LEARN", "1", 1);
+    set_up("auto");
+    expect(run_one(0, CLB_S, 30, 30, 30), "no device");
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    const struct clb_profile_owner owner = {
+        .device = &runtime->device, .library = "", .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    const struct clb_cost_call cost = {
+        .family = CLB_COST_GEMM, .precision = CLB_D, .work = 1500.0 * 1500 * 64};
+    const struct clb_cost_call large = {.family = CLB_COST_GEMM, .precision = CLB_D, .work = 1e11};
+    for (int i = 0; i < 100; i++)
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 10e-3);
+    clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 12e-3);
+    clb_profile_learn(&owner, CLB_SIDE_DEVICE, &large, 3);
+    int taken = 0;
+    for (int i = 0; i < 5 && taken == i; i++)
+        taken += run_worthy();
+    expect(taken == (frozen != NULL ? 5 : 0), "%d calls were taken before one was tried", taken);
+    expect(reported("dgemm_", "cost") == (frozen == NULL), "declined otherwise");
+    int declined = 0;
+    while (!run_worthy() && declined++ < 300)
+        usleep(100000);
+    expect(reported("dgemm_", "cost") == (frozen == NULL) && reported("dgemm_", "device") > 0,
+           "the next calls, for which no time is left, are not the device's");
 }
 
 /* A mode, threshold or family that the user has set, and CLBLAS_SHIM_REPRODUCIBLE, wait. */
@@ -663,6 +697,8 @@ int main(void)
         {"small", reason_small, NULL},
         {"small and cost by the device's table", reason_small_and_cost_by_table, NULL},
         {"by the times of both sides", by_cost, NULL},
+        {"the other side is tried", tries_the_other_side, NULL},
+        {"but not where routing is frozen", tries_the_other_side, &seed},
         {"invalid", reason_invalid, NULL},
         {"quarantined", reason_quarantined, NULL},
         {"dry-run", reason_dry_run, NULL},
