@@ -285,6 +285,57 @@ static int count_lines(const char *text)
     return count;
 }
 
+/* Rows that tune --kernels has kept: for this device and precision alone, of a family that is
+ * allowed; overrides come first; a value that is none makes a row worthless. */
+static void kept(void *unused)
+{
+    static const clb_param params[] = {CLB_PARAM_MR, CLB_PARAM_NR, CLB_PARAM_UNROLL};
+    char folder[] = "/tmp/clblas-shim-test-XXXXXX", command[64];
+    (void)unused;
+    expect(mkdtemp(folder) != NULL, "no folder");
+    setenv("CLBLAS_SHIM_CACHE_DIR", folder, 1);
+    set("", "gemm.nr=6");
+    struct clb_gemm_tuning row = look_up(&cpu_512, CLB_D), found;
+    const size_t kc = row.value[CLB_PARAM_KC];
+    row.value[CLB_PARAM_MR] = 24;
+    row.value[CLB_PARAM_NR] = 4;
+    row.value[CLB_PARAM_KC] = 1; /* not among those that are kept */
+    expect(clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK &&
+               clb_tuning_kept_mark(&cpu_512) == 0,
+           "a row was kept before");
+    expect(clb_tuning_keep(&cpu_512, CLB_D, &row, params, CLB_COUNT_OF(params)), "it is not kept");
+    expect(clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_STRICT, &found) == CLB_OK &&
+               found.family == CLB_FAMILY_CPU && found.value[CLB_PARAM_MR] == 24 &&
+               found.value[CLB_PARAM_NR] == 6 && found.value[CLB_PARAM_KC] == kc,
+           "it is another one");
+    expect(clb_tuning_kept(&cpu_512, CLB_S, CLB_MATH_DEFAULT, &found) != CLB_OK &&
+               clb_tuning_kept(&cpu_small, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK,
+           "it is also another precision's or device's");
+    const uint64_t mark = clb_tuning_kept_mark(&cpu_512);
+    row.value[CLB_PARAM_MR] = 2000000000;
+    expect(clb_tuning_keep(&cpu_512, CLB_D, &row, params, CLB_COUNT_OF(params)) &&
+               clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK,
+           "a bad value is taken");
+    expect(mark != 0 && clb_tuning_kept_mark(&cpu_512) != mark &&
+               clb_tuning_kept_mark(&cpu_small) == 0,
+           "marks don't tell rows from each other");
+    row.family = CLB_FAMILY_NV_DMMA;
+    expect(clb_tuning_keep(&cpu_512, CLB_D, &row, params, 0) &&
+               clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK,
+           "a family that the device has no row of is taken");
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    expect(system(command) == 0, "the folder stays");
+}
+
+static void kept_without_cache(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
+    set("", "");
+    const struct clb_gemm_tuning row = look_up(&cpu_512, CLB_D);
+    expect(!clb_tuning_keep(&cpu_512, CLB_D, &row, NULL, 0), "it is kept nowhere");
+}
+
 int main(void)
 {
     char text[4096];
@@ -298,6 +349,8 @@ int main(void)
     tap_child("a family forced on a device without a row of it", 30, forced_cpu, NULL);
     tap_child("overrides", 30, overridden, NULL);
     tap_child("gemm.tile=min", 30, smallest, NULL);
+    tap_child("a row that was kept", 30, kept, NULL);
+    tap_child("none without a cache", 30, kept_without_cache, NULL);
     tap_ok(run_child(30, every_key, NULL, text, sizeof text) == 0 && count_lines(text) == 0,
            "every key is known");
     int status = run_child(30, bad_values, NULL, text, sizeof text);
