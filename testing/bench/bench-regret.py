@@ -4,8 +4,8 @@
 usage: bench-regret.py [options] [BUILD-FOLDER]     (default: the current folder, after `make bench`)
 
 Each mode is a process of its own (bench-regret.c) under the preloaded library; in every round they make
-the same call one after the other, in every order in turn: threads of OpenBLAS and of a driver spin for a
-while after a call, into the next mode's. The result is the median of a mode's times. Where
+the same call one after the other, in every order in turn and with a pause: threads of OpenBLAS spin for some
+30 ms after a call, those of a driver up to 200 ms, into the next mode's. The result is the median of a mode's times. Where
 auto is slower than the better side by more than a twentieth, the case is measured three times more; calls
 that stayed on the CPU are measured once more, last, without always. A mode whose first
 call takes longer than --slow makes no second one. Rows are appended to the table as they are measured, and
@@ -122,6 +122,9 @@ class Regret:
         peer = self.start(mode)
         if peer.lost is not None:
             return None
+        if mode != self.last_mode:
+            time.sleep(self.options.pause)
+        self.last_mode = mode
         peer.send(" ".join(str(x) for x in case) + f" {calls}")
         answer = self.receive(peer)
         return answer
@@ -168,6 +171,7 @@ class Regret:
                     self.last_device = answer[1]
         return {mode: median(t) if t else math.nan for mode, t in times.items()}, side
 
+    last_mode = None
     last_device = 0  # how many calls of the last routine auto has made there
 
     def read_table(self):
@@ -348,12 +352,15 @@ def main():
     parser.add_argument("--csv", default="regret.csv")
     parser.add_argument("--svg", default="regret.svg")
     parser.add_argument("--modes", default=",".join(MODES), help="of off, auto, always")
+    parser.add_argument("--pause", type=float, help="seconds between calls of two modes [0.03 on a GPU, else 0]")
     parser.add_argument("--alone", type=float, default=30,
                         help="seconds beyond those for calls that stayed on the CPU")
     parser.add_argument("--lives", action="store_true")
     options = parser.parse_args()
     options.modes = options.modes.split(",")
     options.clock = options.clock or ("cpu" if options.kind == "cpu" else "wall")
+    if options.pause is None:
+        options.pause = 0.03 if options.kind == "gpu" else 0
     options.seconds = options.seconds or (480 if options.kind == "gpu" else 3600)
     regret = Regret(options)
     if options.lives:
