@@ -16,7 +16,8 @@
  * Where all of C is kept on the device and the depth is large, the first slabs (first_slabs of the
  * plan) are loaded for all bands and multiplied before any other slab is loaded. So the device has
  * work earlier: with s the share of the first slabs in the depth, after a fraction t <= s of the
- * operands (t/s)^2 of the share s of the work can be computed, and not t^2 of all work.
+ * operands (t/s)^2 of the share s of the work can be computed, and not t^2 of all work. Where C has
+ * few tiles, every slab is multiplied before the next one is loaded.
  *
  * When the packed operands don't fit into device memory, C is divided into blocks, which one run
  * computes one after the other. Their order is a serpentine, so that only one operand of the next
@@ -55,6 +56,7 @@ struct clb_discrete_plan {
     size_t slabs;            /* of all terms */
     size_t part;             /* of a slab, of one work-group: see clb_part_depth; or 0 */
     size_t first_slabs;      /* slabs that are loaded for all bands before the others */
+    bool slab_by_slab;       /* then as many again, and so on */
     size_t square;           /* order of the squares on a triangular region's diagonal; or 0 */
     size_t strip_m, strip_n; /* size of strips that are whole columns or rows; or 0 */
     bool shared;             /* both operands are the same matrices: each load is packed for both */

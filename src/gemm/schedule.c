@@ -179,7 +179,9 @@ static bool plan_squares(const struct clb_gemm_variant *variant, const struct cl
 {
     size_t unit = clb_gemm_square_unit(variant), element = clb_precision_size(variant->precision);
     plan->band_m = plan->band_n = clb_round_up(plan->band_m, unit);
-    plan->square = clb_min(clb_round_up(clb_div_up(problem->n, SQUARES), unit), plan->band_m);
+    /* Where the depth is divided, launches take longer than the work of the other triangle. */
+    size_t squares = plan->part != 0 ? 1 : SQUARES;
+    plan->square = clb_min(clb_round_up(clb_div_up(problem->n, squares), unit), plan->band_m);
     for (; plan->square > 0; plan->square -= unit) {
         size_t tiles = plan->square / plan->unit_m * (plan->square / plan->unit_n);
         bool narrow = plan->strip_tiles == 0 || tiles <= plan->strip_tiles || plan->square == unit;
@@ -270,9 +272,12 @@ static bool is_shared(const struct clb_gemm *problem)
 
 /* The number of first slabs (discrete.h): one, for plain products that have at least two other
  * slabs. Results come down only while the others are multiplied; with fewer of these the downloads
- * would take longest. */
+ * would take longest. C of few tiles comes down in no time, and its products are many launches:
+ * with slab after slab only the last one's are left to do after the last load. */
 static size_t first_slabs_of(const struct clb_gemm *problem, const struct clb_discrete_plan *plan)
 {
+    if (plan->slab_by_slab)
+        return 1;
     return problem->level3 == NULL && plan->slabs > 2 ? 1 : 0;
 }
 
@@ -307,6 +312,8 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
     search_blocks(variant, problem, &limits, plan, &least, best);
     if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n) {
         best->shared = is_shared(problem);
+        best->slab_by_slab = best->part != 0 && best->slabs > 1 && clb_gemm_terms(problem) == 1 &&
+                             (problem->level3 == NULL || best->shared);
         best->first_slabs = first_slabs_of(problem, best);
         return CLB_OK;
     }
@@ -596,15 +603,14 @@ static void add_squares(struct builder *builder)
 
 static void add_square_steps(struct builder *builder)
 {
-    size_t first_slabs = builder->plan->first_slabs;
-    if (first_slabs > 0) {
-        builder->end_slab = first_slabs;
-        add_squares(builder);
-        builder->slab = first_slabs;
-        builder->end_slab = builder->plan->slabs;
+    const struct clb_discrete_plan *plan = builder->plan;
+    for (size_t slab = 0; slab < plan->slabs; slab = builder->end_slab) {
+        bool some = plan->first_slabs > 0 && (slab == 0 || plan->slab_by_slab);
+        builder->slab = slab;
+        builder->end_slab = some ? clb_min(slab + plan->first_slabs, plan->slabs) : plan->slabs;
         builder->first_strip = builder->schedule->strips;
+        add_squares(builder);
     }
-    add_squares(builder);
 }
 
 /* Only A has to be loaded for this block. */
