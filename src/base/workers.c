@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A caller waits so long for the last threads without sleeping: one that sleeps takes some 0.1 ms
+ * to wake in virtual machines. */
+#define AWAKE_SECONDS 50e-6
+
 struct worker {
     pthread_cond_t wake;
     void (*task)(void *); /* NULL while idle */
@@ -109,6 +113,11 @@ void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void
 void clb_workers_return(struct clb_workers *team)
 {
     pthread_mutex_lock(&lock);
+    for (const double end = clb_now() + AWAKE_SECONDS; team->running > 0 && clb_now() < end;) {
+        pthread_mutex_unlock(&lock);
+        sched_yield();
+        pthread_mutex_lock(&lock);
+    }
     while (team->running > 0)
         pthread_cond_wait(&done, &lock);
     for (size_t i = 0; i < team->count; i++)

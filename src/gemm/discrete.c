@@ -62,9 +62,11 @@ static void look_for_infinite(const struct stream *stream, const struct clb_load
                               memory_order_relaxed);
 }
 
-/* Copy columns of a load with ordinary stores, unless the tuning says otherwise: the device then
- * reads them from the cache. Where the link and the CPUs are busy in both directions this is a
- * little faster than non-temporal stores. (H200, 2026-11, n = 8192, double precision.) */
+/* Copy columns of a load with ordinary stores: where the link and the CPUs are busy in both
+ * directions this is a little faster than non-temporal stores (H200, 2026-11, n = 8192, double
+ * precision). But what several CPUs have just written a device reads from their caches at 33 to 40
+ * GB/s, and from memory at 54, so small matrices, whose transfers the device waits for, are copied
+ * past the caches. */
 static void copy_columns_in(void *context, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
@@ -76,6 +78,10 @@ static void copy_columns_in(void *context, const struct clb_transfer *transfer,
     if (load->kind == CLB_PIECE_EXPANDED) {
         clb_operand_make(stream->problem->precision, operand, load->i0, load->p0, load->w, load->k,
                          columns->col, columns->cols, slot);
+        return;
+    }
+    if (stream->transfers.gathered != NULL && !clb_gemm_adds_zeros(stream->problem)) {
+        clb_copy_nontemporal(slot, bytes, from, step, bytes, columns->cols);
         return;
     }
     for (size_t j = 0; j < columns->cols; j++) {
@@ -320,6 +326,7 @@ static clb_status open_transfers(struct stream *stream)
         .wanted_threads = value[CLB_PARAM_THREADS],
         .least_threads = 2,
         .most_threads = stream->plan.staging_threads,
+        .gathers = stream->plan.gathers && schedule->loads <= stream->plan.raw_slots,
         .awake = AWAKE_SECONDS,
         .copy_in = copy_columns_in,
         .write = write_part,
@@ -409,10 +416,11 @@ static clb_status stream_pack(struct stream *stream, size_t index, const cl_even
                               size_t count)
 {
     struct clb_load *load = &stream->schedule.load[index];
-    size_t pieces = stream->transfer[index].pieces;
+    size_t pieces = 0;
     size_t next = index + stream->plan.raw_slots; /* the load that gets the raw buffer */
     const cl_event *uploaded;
-    clb_status status = clb_transfer_queue_await_events(&stream->transfers, index, &uploaded);
+    clb_status status =
+        clb_transfer_queue_await_events(&stream->transfers, index, &uploaded, &pieces);
     cl_event *waits = calloc(pieces + count, sizeof(cl_event));
     if (status != CLB_OK || waits == NULL) {
         free(waits);

@@ -60,6 +60,7 @@ struct clb_discrete_plan {
     size_t square;           /* order of the squares on a triangular region's diagonal; or 0 */
     size_t strip_m, strip_n; /* size of strips that are whole columns or rows; or 0 */
     bool shared;             /* both operands are the same matrices: each load is packed for both */
+    bool gathers;            /* uploads are small enough to be gathered (transfer_queue.h) */
     bool down_first; /* the serpentine goes down the columns of blocks, else along the rows */
     size_t a_bytes, b_bytes;     /* a block's packed operands, one buffer for each slab */
     size_t raw_bytes, raw_slots; /* buffers of loads that are not packed yet */

@@ -15,6 +15,9 @@ struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t p
     return (struct clb_rect){0, first, x->rows, clb_min(transfer->extent, x->cols - first)};
 }
 
+/* Gathered transfers begin at multiples of this. */
+#define PLACE_UNIT ((size_t)4096)
+
 /* Divide a transfer into pieces. A piece has at least one row or column; slots are as large as the
  * largest piece. */
 static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_transfer *transfer)
@@ -30,6 +33,8 @@ static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_
         transfer->slot_ld = transfer->by_rows ? transfer->extent : x->rows;
     transfer->pieces = clb_div_up(all, transfer->extent);
     transfer->first_piece = *pieces;
+    transfer->at = transfers->gathered_bytes;
+    transfers->gathered_bytes += clb_round_up(transfer->slot_ld * element * all, PLACE_UNIT);
     *pieces += transfer->pieces;
     for (size_t p = transfer->first_piece;
          transfer->down && transfers->written != NULL && p < *pieces; p++)
@@ -96,6 +101,17 @@ static clb_status write_matrix(void *context, const struct clb_transfer *transfe
 
 /* ---- open, close ----------------------------------------------------------------------------- */
 
+/* The buffer for gathered pieces is of one of few sizes, so that calls find one that is kept. */
+#define GATHERED_LEAST ((size_t)2 << 20)
+
+static clb_status get_gathered(struct clb_transfer_queue *transfers)
+{
+    size_t bytes = GATHERED_LEAST;
+    while (bytes < transfers->gathered_bytes)
+        bytes *= 2;
+    return clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, bytes, &transfers->gathered);
+}
+
 static clb_status get_slots(struct clb_transfer_queue *transfers)
 {
     size_t wanted = transfers->wanted_threads;
@@ -106,10 +122,14 @@ static clb_status get_slots(struct clb_transfer_queue *transfers)
     if (transfers->workers.count < transfers->least_threads)
         clb_workers_return(&transfers->workers);
     transfers->threads = clb_max(transfers->workers.count, 1);
+    for (size_t i = 0; i < transfers->threads; i++)
+        transfers->thread[i].transfers = transfers;
+    /* Slots may fit where that much memory does not. */
+    if (transfers->gathers && transfers->workers.count > 0 && get_gathered(transfers) == CLB_OK)
+        return CLB_OK;
     clb_status status = CLB_OK;
     for (size_t i = 0; i < transfers->threads; i++) {
         struct clb_transfer_thread *thread = &transfers->thread[i];
-        thread->transfers = transfers;
         for (size_t s = 0; s < (transfers->in_order ? 2 : 4) && status == CLB_OK; s++)
             status = clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, transfers->slot_bytes,
                                     &thread->slot[s]);
@@ -137,10 +157,13 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
     transfers->released[CLB_UP] = held < transfers->uploads ? transfers->transfer[held].first_piece
                                                             : transfers->pieces[CLB_UP];
     transfers->moved = calloc(transfers->pieces[CLB_UP] + 1, sizeof *transfers->moved);
+    transfers->copied = calloc(transfers->pieces[CLB_UP] + 1, sizeof *transfers->copied);
+    transfers->arriving = calloc(transfers->pieces[CLB_DOWN] + 1, sizeof *transfers->arriving);
     transfers->has_arrived =
         calloc(transfers->pieces[CLB_DOWN] + 1, sizeof *transfers->has_arrived);
     clb_status status = CLB_OK;
-    if (transfers->moved == NULL || transfers->has_arrived == NULL)
+    if (transfers->moved == NULL || transfers->has_arrived == NULL || transfers->copied == NULL ||
+        transfers->arriving == NULL)
         status = CLB_ERR_NOMEM;
     for (size_t i = 0; i < transfers->queues && status == CLB_OK; i++)
         status = clb_queue_set_open_queues(transfers->queue_set[i]);
@@ -170,7 +193,12 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
         for (size_t s = 0; s < CLB_COUNT_OF(transfers->thread[i].slot); s++)
             clb_buffer_end(transfers->runtime, transfers->thread[i].slot[s], idle);
     }
+    clb_buffer_end(transfers->runtime, transfers->gathered, idle);
     free(transfers->moved);
+    free(transfers->copied);
+    for (size_t i = 0; transfers->arriving != NULL && i < transfers->pieces[CLB_DOWN]; i++)
+        clb_event_drop(&transfers->arriving[i]);
+    free(transfers->arriving);
     free(transfers->has_arrived);
     pthread_mutex_destroy(&transfers->lock);
     pthread_cond_destroy(&transfers->work);
@@ -208,14 +236,19 @@ static void wait_awhile(struct clb_transfer_queue *transfers, pthread_cond_t *co
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
-/* Record the first failure and wake all threads. */
-static void fail(struct clb_transfer_queue *transfers, clb_status status)
+/* Record the first failure and wake all threads; with the lock held. */
+static void fail_locked(struct clb_transfer_queue *transfers, clb_status status)
 {
-    pthread_mutex_lock(&transfers->lock);
     if (transfers->status == CLB_OK)
         transfers->status = status;
     wake(transfers, &transfers->work, SIZE_MAX);
     wake(transfers, &transfers->advance, SIZE_MAX);
+}
+
+static void fail(struct clb_transfer_queue *transfers, clb_status status)
+{
+    pthread_mutex_lock(&transfers->lock);
+    fail_locked(transfers, status);
     pthread_mutex_unlock(&transfers->lock);
 }
 
@@ -275,6 +308,109 @@ static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
     cl_event busy = thread->busy[slot];
     thread->busy[slot] = NULL;
     return busy != NULL ? clb_event_wait(thread->transfers->runtime, busy) : CLB_OK;
+}
+
+/* ---- gathered transfers ---------------------------------------------------------------------- */
+
+/* Where the first column of a rectangle is in the buffer for all pieces. */
+static char *place_of(const struct clb_transfer_queue *transfers,
+                      const struct clb_transfer *transfer, const struct clb_rect *rect)
+{
+    return (char *)transfers->gathered->host + transfer->at +
+           rect->col * transfer->slot_ld * transfers->element;
+}
+
+static void gather(struct clb_transfer_queue *transfers, size_t piece)
+{
+    const struct clb_transfer *transfer = transfer_of(transfers, false, piece);
+    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    transfers->copy_in(transfers->context, transfer, &rect, place_of(transfers, transfer, &rect));
+    pthread_mutex_lock(&transfers->lock);
+    transfers->copied[piece] = true;
+    pthread_mutex_unlock(&transfers->lock);
+    wake(transfers, &transfers->advance, SIZE_MAX);
+}
+
+/* Enqueue the next pieces that have been gathered, as far as they are of one transfer. False when
+ * there are none. This and the following: the calling thread, with the lock held. */
+static bool send_gathered(struct clb_transfer_queue *transfers)
+{
+    const size_t first = transfers->sent;
+    if (first == transfers->pieces[CLB_UP] || !transfers->copied[first] || transfers->stopped)
+        return false;
+    struct clb_transfer *transfer = transfer_of(transfers, false, first);
+    struct clb_rect rect = clb_transfer_piece(transfer, first - transfer->first_piece);
+    size_t end = first + 1;
+    for (; end < transfer->first_piece + transfer->pieces && transfers->copied[end]; end++)
+        rect.cols += clb_transfer_piece(transfer, end - transfer->first_piece).cols;
+    pthread_mutex_unlock(&transfers->lock);
+    cl_event moved = NULL;
+    clb_status status =
+        enqueue(transfers, transfer, 0, &rect, place_of(transfers, transfer, &rect), &moved);
+    pthread_mutex_lock(&transfers->lock);
+    transfers->moved[end - 1] = moved;
+    transfers->sent = end;
+    transfer->done += status == CLB_OK ? end - first : 0;
+    if (status != CLB_OK)
+        fail_locked(transfers, status);
+    return true;
+}
+
+/* Hand out the oldest download piece that has been enqueued, when it has arrived or after waiting
+ * for it. False when there is none. */
+static bool receive_gathered(struct clb_transfer_queue *transfers, bool waits)
+{
+    const size_t piece = transfers->released[CLB_DOWN];
+    clb_status status = CLB_OK;
+    if (piece == transfers->asked)
+        return false;
+    cl_event *event = &transfers->arriving[piece];
+    if (*event != NULL && !waits && clb_event_is_pending(*event))
+        return false;
+    pthread_mutex_unlock(&transfers->lock);
+    if (*event != NULL)
+        status = clb_event_wait(transfers->runtime, *event);
+    for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
+        status = clb_queue_set_check(transfers->queue_set[i]);
+    clb_event_drop(event);
+    pthread_mutex_lock(&transfers->lock);
+    transfers->released[CLB_DOWN] += status == CLB_OK;
+    if (status == CLB_OK)
+        wake(transfers, &transfers->work, 1);
+    else
+        fail_locked(transfers, status);
+    return true;
+}
+
+/* Do what is there to do; where that is nothing, copy a piece, or wait for a download if that is
+ * what the thread needs. False when there is nothing of these either. */
+static bool advance_gathered(struct clb_transfer_queue *transfers, bool down)
+{
+    if (send_gathered(transfers) || receive_gathered(transfers, false))
+        return true;
+    if (transfers->next[CLB_UP] == transfers->pieces[CLB_UP] || transfers->stopped)
+        return down && receive_gathered(transfers, true);
+    const size_t piece = transfers->next[CLB_UP]++;
+    pthread_mutex_unlock(&transfers->lock);
+    gather(transfers, piece);
+    pthread_mutex_lock(&transfers->lock);
+    return true;
+}
+
+/* Enqueue the download of all pieces of a transfer. */
+static clb_status ask_gathered(struct clb_transfer_queue *transfers,
+                               const struct clb_transfer *transfer)
+{
+    clb_status status = CLB_OK;
+    for (size_t p = 0; p < transfer->pieces && status == CLB_OK; p++) {
+        const size_t piece = transfer->first_piece + p;
+        const struct clb_rect rect = clb_transfer_piece(transfer, p);
+        if (transfers->written == NULL || !transfers->written[piece])
+            status = enqueue(transfers, transfer, 0, &rect, place_of(transfers, transfer, &rect),
+                             &transfers->arriving[piece]);
+        transfers->asked += status == CLB_OK;
+    }
+    return status;
 }
 
 /* ---- uploads --------------------------------------------------------------------------------- */
@@ -338,6 +474,12 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
     struct clb_transfer_queue *transfers = thread->transfers;
     struct clb_transfer *transfer = transfer_of(transfers, false, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    if (transfers->gathered != NULL) {
+        note(thread, "idle");
+        gather(transfers, piece);
+        note(thread, "copy in");
+        return CLB_OK;
+    }
     size_t slot = next_slot(thread, false);
     cl_event moved = NULL;
     help_others(transfers, piece);
@@ -390,12 +532,11 @@ static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer
 /* The only place from which results get into the caller's memory. All commands that the piece
  * depends on have ended without an error. */
 static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_transfer *transfer,
-                              size_t piece)
+                              size_t piece, char *slot)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    clb_status status = transfers->write(transfers->context, transfer, &rect,
-                                         thread->slot[thread->pending_slot]->host);
+    clb_status status = transfers->write(transfers->context, transfer, &rect, slot);
     note(thread, "copy out");
     if (status != CLB_OK && status != CLB_ERR_RANGE)
         return status;
@@ -422,7 +563,8 @@ static clb_status end_download(struct clb_transfer_thread *thread)
         status = clb_queue_set_check(transfers->queue_set[i]);
     bool go = status == CLB_OK && (!transfers->in_order || await_turn(transfers, transfer, piece));
     note(thread, "wait for results");
-    return go ? write_piece(thread, transfer, piece) : status;
+    return go ? write_piece(thread, transfer, piece, thread->slot[thread->pending_slot]->host)
+              : status;
 }
 
 /* Start the download of a piece; then write the one before it, or, in order, this one. */
@@ -431,8 +573,10 @@ static clb_status download(struct clb_transfer_thread *thread, size_t piece)
     struct clb_transfer_queue *transfers = thread->transfers;
     if (transfers->written != NULL && transfers->written[piece])
         return CLB_OK;
-    const struct clb_transfer *transfer = transfer_of(transfers, true, piece);
+    struct clb_transfer *transfer = transfer_of(transfers, true, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
+    if (transfers->gathered != NULL)
+        return write_piece(thread, transfer, piece, place_of(transfers, transfer, &rect));
     size_t slot = next_slot(thread, true);
     cl_event moved = NULL;
     clb_status status = await_slot(thread, slot);
@@ -574,8 +718,13 @@ static clb_status await_count(struct clb_transfer_queue *transfers,
                 transfer->down ? transfers->released[CLB_DOWN]
                                : transfer->first_piece + transfer->pieces);
     pthread_mutex_lock(&transfers->lock);
-    while (*count < transfer->pieces && transfers->status == CLB_OK && !transfers->stopped)
-        wait_awhile(transfers, &transfers->advance);
+    while (*count < transfer->pieces && transfers->status == CLB_OK && !transfers->stopped) {
+        if (transfers->gathered == NULL || !advance_gathered(transfers, transfer->down))
+            wait_awhile(transfers, &transfers->advance);
+    }
+    /* What comes next takes the calling thread some time. */
+    while (transfers->gathered != NULL && transfers->status == CLB_OK && send_gathered(transfers))
+        ;
     clb_status status =
         transfers->status == CLB_OK && transfers->stopped ? CLB_ERR_RANGE : transfers->status;
     pthread_mutex_unlock(&transfers->lock);
@@ -591,10 +740,12 @@ clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t
 }
 
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t index,
-                                           const cl_event **events)
+                                           const cl_event **events, size_t *count)
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];
-    *events = transfers->moved + transfer->first_piece;
+    /* One queue carries all that is gathered, in order. */
+    *count = transfers->gathered != NULL ? 1 : transfer->pieces;
+    *events = transfers->moved + transfer->first_piece + transfer->pieces - *count;
     return await_count(transfers, transfer, &transfer->done);
 }
 
@@ -630,6 +781,12 @@ void clb_transfer_queue_announce(struct clb_transfer_queue *transfers)
 void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t index)
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];
+    if (transfers->gathered != NULL && transfer->down) {
+        clb_status status = ask_gathered(transfers, transfer);
+        if (status != CLB_OK)
+            fail(transfers, status);
+        return;
+    }
     pthread_mutex_lock(&transfers->lock);
     transfers->released[transfer->down] = transfer->first_piece + transfer->pieces;
     wake(transfers, &transfers->work, clb_min(transfer->pieces, transfers->workers.count));
@@ -671,6 +828,9 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
         fail(transfers, status);
     carry_alone(transfers, true, transfers->released[CLB_DOWN]);
     pthread_mutex_lock(&transfers->lock);
+    while (transfers->gathered != NULL && transfers->status == CLB_OK &&
+           receive_gathered(transfers, true))
+        ;
     transfers->complete = true;
     wake(transfers, &transfers->work, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);

@@ -24,6 +24,7 @@
  *   the device waits for   an event behind all pieces,   the events of the pieces, which are on
  *     an upload by         on the one upload queue       several queues
  *   idle threads           wait                          fault in the pages of C
+ *   small matrices         the same                      gathered, see `gathers`
  *   a piece is copied by   alpha, order and shape        functions that know the operands, and
  *                                                        C = alpha*P + beta*C */
 #ifndef CLB_TRANSFER_QUEUE_H
@@ -73,6 +74,7 @@ struct clb_transfer {
 
     /* Set by the transfer queue. */
     size_t first_piece, pieces;
+    size_t at;       /* where gathered pieces begin in the buffer */
     size_t done;     /* uploads: pieces enqueued; downloads in order: pieces arrived */
     size_t written;  /* downloads: pieces in the caller's memory */
     cl_event before; /* the transfer waits for this: from then on x may be overwritten, or read */
@@ -117,6 +119,11 @@ struct clb_transfer_queue {
     /* Seconds for which a thread that has to wait for another stays awake before it sleeps: in
      * virtual machines one that sleeps takes some 0.1 ms to wake. */
     double awake;
+    /* For small matrices, nothing of which is held, in pieces without a stride: all pieces have
+     * places of their own in one pinned buffer, and the calling thread alone enqueues and waits for
+     * their transfers while the staging threads copy. What has been copied of an upload is one
+     * command. So there are few of them, and threads don't wait for each other in the driver. */
+    bool gathers;
     bool marks; /* clb_transfer_queue_await is used, and not clb_transfer_queue_await_events */
     /* How pieces are copied; NULL: as the transfer says. Any thread may call these. copy_in copies
      * the columns `rect` of an upload to `slot`; they are a share of a piece. `write` writes a
@@ -148,7 +155,13 @@ struct clb_transfer_queue {
     size_t next[2];         /* pieces handed out */
     size_t released[2];     /* pieces that may be moved */
     cl_event *moved;        /* of each upload piece that has been enqueued */
-    bool *has_arrived;      /* in order: for each download piece */
+    struct clb_buffer *gathered; /* or NULL */
+    size_t gathered_bytes;
+    bool *copied;       /* gathered uploads: pieces that are in the buffer */
+    size_t sent;        /* gathered uploads: pieces that have been enqueued */
+    size_t asked;       /* gathered downloads: pieces released; `released` have arrived */
+    cl_event *arriving; /* gathered downloads: of each piece that has been enqueued */
+    bool *has_arrived;  /* in order: for each download piece */
     /* In order: the first so many download pieces are in their slots and will be written. */
     size_t arrived;
     bool complete;     /* nothing more will be released */
@@ -178,9 +191,10 @@ void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploa
  * `queue` from now on wait until it is complete. CLB_ERR_RANGE, here and below: it is stopped. */
 clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
                                     struct clb_queue *queue) CLB_MUST_CHECK;
-/* The same, without a queue: *events are those of the pieces. They belong to the queue. */
+/* The same, without a queue: the upload is complete after the *count events at *events. They belong
+ * to the queue. */
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t transfer,
-                                           const cl_event **events) CLB_MUST_CHECK;
+                                           const cl_event **events, size_t *count) CLB_MUST_CHECK;
 /* True when all pieces of an upload have been enqueued, or a transfer has failed:
  * clb_transfer_queue_await would not block. */
 bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfer);

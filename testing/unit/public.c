@@ -126,8 +126,8 @@ static const struct setting settings[] = {
      "libblas.so.3", small_sizes, 6, true, 0},
     {"cpu, default tiles", "cpu", "", "libopenblas.so.0", large_sizes, 2, true, 0},
     {"portable, default tiles", "portable", "", "libblas.so.3", large_sizes, 1, false, 0},
-    {"cpu, default tiles, streamed", "cpu", "gemm.stream=1,gemm.threads=3", "libblas.so.3",
-     large_sizes, 1, false, 0},
+    {"cpu, default tiles, streamed", "cpu", "gemm.stream=1,gemm.threads=3,gemm.gather=128M",
+     "libblas.so.3", large_sizes, 1, false, 0},
     {"odd parameters", "cpu",
      "gemm.tile=min,gemm.mr=6,gemm.nr=3,gemm.mc=12,gemm.nc=9,gemm.ku=3,"
      "gemm.kc=6,gemm.pack_k=9,gemm.tm=7,gemm.tn=5,gemm.slab=5",

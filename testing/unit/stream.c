@@ -7,6 +7,8 @@
 
 #include "gemm/gemm.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -57,6 +59,8 @@ static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant 
     gemm_free(&g);
 }
 
+#define BLOCKS "gemm.stream=1,gemm.band_m=32,gemm.band_n=32,gemm.slab=64,gemm.kc=64,gemm.threads="
+
 static void body(void *argument)
 {
     uint64_t seed = *(const uint64_t *)argument;
@@ -72,19 +76,74 @@ static void body(void *argument)
     }
 }
 
+/* ---- gathered transfers ---------------------------------------------------------------------- */
+
+static pthread_t caller;
+static atomic_int commands, elsewhere;
+
+static void note_command(void)
+{
+    atomic_fetch_add(&commands, 1);
+    if (!pthread_equal(pthread_self(), caller))
+        atomic_fetch_add(&elsewhere, 1);
+}
+
+static struct clb_cl real;
+
+static cl_int CL_API_CALL noted_write(cl_command_queue queue, cl_mem mem, cl_bool blocking,
+                                      size_t offset, size_t size, const void *host, cl_uint waits,
+                                      const cl_event *wait_list, cl_event *event)
+{
+    note_command();
+    return real.EnqueueWriteBuffer(queue, mem, blocking, offset, size, host, waits, wait_list,
+                                   event);
+}
+
+static cl_int CL_API_CALL noted_read(cl_command_queue queue, cl_mem mem, cl_bool blocking,
+                                     size_t offset, size_t size, void *host, cl_uint waits,
+                                     const cl_event *wait_list, cl_event *event)
+{
+    note_command();
+    return real.EnqueueReadBuffer(queue, mem, blocking, offset, size, host, waits, wait_list,
+                                  event);
+}
+
+/* Small matrices: only the calling thread enqueues; the results come although it also waits. */
+static void gathered(void *argument)
+{
+    uint64_t seed = *(const uint64_t *)argument;
+    clb_runtime_state state;
+    const struct clb_gemm_variant *variant;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (runtime == NULL ||
+        !expect(clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK, "no variant"))
+        return;
+    caller = pthread_self();
+    real = clb_cl;
+    clb_cl.EnqueueWriteBuffer = noted_write;
+    clb_cl.EnqueueReadBuffer = noted_read;
+    for (int i = 0; i < 12; i++)
+        run_once(runtime, variant, i == 0, &seed);
+    expect(commands > 12 * 3 && elsewhere == 0, "%d of %d transfers are from other threads",
+           elsewhere, commands);
+    clb_cl = real;
+}
+
 int main(void)
 {
     uint64_t seed = tap_seed();
     setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
     for (int threads = 2; threads <= 6; threads += 2) {
         char params[128], name[64];
-        snprintf(
-            params, sizeof params,
-            "gemm.stream=1,gemm.band_m=32,gemm.band_n=32,gemm.slab=64,gemm.kc=64,gemm.threads=%d",
-            threads);
+        snprintf(params, sizeof params, BLOCKS "%d", threads);
         snprintf(name, sizeof name, "blocks by %d threads", threads);
         setenv("CLBLAS_SHIM_PARAMS", params, 1);
         tap_child(name, 120, body, &seed);
     }
+    setenv("CLBLAS_SHIM_PARAMS",
+           "gemm.stream=1,gemm.gather=128M,gemm.band_m=96,gemm.band_n=96,gemm.threads=3", 1);
+    tap_child("gathered", 120, gathered, &seed);
+    setenv("CLBLAS_SHIM_PARAMS", BLOCKS "3,gemm.gather=128M", 1);
+    tap_child("gathered where there is room", 120, body, &seed);
     return tap_done();
 }
