@@ -1,5 +1,6 @@
 /* Libraries that multiply matrices on a GPU, too, where they are: CLBlast, NVIDIA's cuBLAS and its
  * NVBLAS. They are loaded at run time, in children; no header of theirs is needed. */
+#include "clblast.h"
 #include "kernel/kernel.h"
 #include "measure.h"
 
@@ -41,17 +42,6 @@ struct peer {
 
 /* ---- CLBlast, on the shim's device ----------------------------------------------------------- */
 
-enum { CLBLAST_COLUMNS = 102, CLBLAST_PLAIN = 111 };
-
-#define CLBLAST_GEMM(name, scalar)                                                                 \
-    typedef int name(int, int, int, size_t, size_t, size_t, scalar, cl_mem, size_t, size_t,        \
-                     cl_mem, size_t, size_t, scalar, cl_mem, size_t, size_t, cl_command_queue *,   \
-                     cl_event *)
-CLBLAST_GEMM(clblast_s, cl_float);
-CLBLAST_GEMM(clblast_d, cl_double);
-CLBLAST_GEMM(clblast_c, cl_float2);
-CLBLAST_GEMM(clblast_z, cl_double2);
-
 static struct {
     struct clb_measure measure;
     struct clb_buffer *matrix[3];
@@ -61,8 +51,8 @@ static struct {
 static bool open_clblast(clb_precision precision)
 {
     static const char *const names[] = {"libclblast.so.1", NULL};
-    char gemm[] = "CLBlast?gemm";
-    gemm[7] = "SDCZ"[precision];
+    char gemm[16];
+    clb_clblast_name(gemm, precision);
     return find_function(open_library(names), gemm, &clblast.gemm) &&
            clb_measure_start(&clblast.measure, precision);
 }
@@ -86,26 +76,12 @@ static bool write_clblast(int matrix, const void *data, size_t bytes)
                                bytes, data) == CLB_OK;
 }
 
-#define CLBLAST_CALL(type, one, zero)                                                              \
-    ((type *)clblast.gemm)(CLBLAST_COLUMNS, CLBLAST_PLAIN, CLBLAST_PLAIN, n, n, n, one,            \
-                           clblast.matrix[0]->mem, 0, n, clblast.matrix[1]->mem, 0, n, zero,       \
-                           clblast.matrix[2]->mem, 0, n, &queue, NULL)
-
 static bool multiply_clblast(size_t n)
 {
-    const cl_float2 one_c = {{1, 0}}, zero_c = {{0, 0}};
-    const cl_double2 one_z = {{1, 0}}, zero_z = {{0, 0}};
-    cl_command_queue queue = clb_queue_handle(clblast.measure.queue_set->queue);
-    switch (clblast.measure.precision) {
-    case CLB_S:
-        return CLBLAST_CALL(clblast_s, 1, 0) == 0;
-    case CLB_D:
-        return CLBLAST_CALL(clblast_d, 1, 0) == 0;
-    case CLB_C:
-        return CLBLAST_CALL(clblast_c, one_c, zero_c) == 0;
-    default:
-        return CLBLAST_CALL(clblast_z, one_z, zero_z) == 0;
-    }
+    const cl_mem matrix[] = {clblast.matrix[0]->mem, clblast.matrix[1]->mem,
+                             clblast.matrix[2]->mem};
+    return clb_clblast_multiply(clblast.gemm, clblast.measure.precision, n, n, n, matrix,
+                                clb_queue_handle(clblast.measure.queue_set->queue)) == 0;
 }
 
 static bool read_clblast(void *data, size_t bytes)

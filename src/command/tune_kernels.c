@@ -15,7 +15,6 @@
 #define RATE_ON_CPU 1024 /* the order of the product */
 #define RATE_ON_GPU 4096
 #define PATIENCE    90 /* seconds; a candidate that takes longer hangs */
-#define MOST_SEEN   4096
 /* Gains below are noise: of a first look, and of two rates that were measured one after the other.
  */
 #define LOOKS_BETTER 1.02
@@ -32,8 +31,8 @@ static struct search {
     struct candidate start, now;
     char class[32];
     double rate; /* of `now`, operations per second */
-    size_t (*seen)[CLB_PARAMS];
-    size_t seen_count, tried, failed;
+    struct clb_tune_seen seen;
+    size_t tried, failed;
     double begun, end;
 } search;
 
@@ -138,17 +137,6 @@ static bool find_start(clb_precision precision)
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-static bool was_seen(const size_t *value)
-{
-    for (size_t i = 0; i < search.seen_count; i++) {
-        if (memcmp(search.seen[i], value, sizeof search.seen[i]) == 0)
-            return true;
-    }
-    if (search.seen_count < MOST_SEEN)
-        memcpy(search.seen[search.seen_count++], value, sizeof search.seen[0]);
-    return false;
-}
-
 static void print_changes(const struct candidate *candidate)
 {
     for (size_t i = 0; i < search.space->count; i++) {
@@ -166,7 +154,7 @@ static bool consider(struct candidate candidate)
     if (search.space->repair != NULL)
         search.space->repair(value);
     if (!search.space->sensible(value, clb_precision_real_size(candidate.precision)) ||
-        was_seen(value))
+        clb_tune_was_seen(&search.seen, value))
         return false;
     double rate = rate_of(&candidate);
     bool better = rate > LOOKS_BETTER * search.rate;
@@ -249,9 +237,6 @@ static int conclude(double before)
 int clb_tune_kernels(clb_precision precision, double seconds)
 {
     const struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND};
-    search.seen = calloc(MOST_SEEN, sizeof *search.seen);
-    if (search.seen == NULL)
-        return clb_fail(CLB_EXIT_FAILED, "there is no memory");
     if (!find_start(precision))
         return CLB_EXIT_FAILED;
     const double before = search.rate;
@@ -262,10 +247,10 @@ int clb_tune_kernels(clb_precision precision, double seconds)
     sigaction(SIGTERM, &action, NULL);
     search.begun = clb_now();
     search.end = search.begun + seconds;
-    was_seen(search.start.tuning.value);
+    clb_tune_was_seen(&search.seen, search.start.tuning.value);
     while (!stopped && clb_now() < search.end && sweep()) {
     }
     int status = conclude(before);
-    free(search.seen);
+    free(search.seen.value);
     return status;
 }

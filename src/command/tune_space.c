@@ -3,6 +3,8 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Local memory of a work-group that large tiles are worth a try with: compute capability 9.0. */
 #define LOCAL_MAX ((size_t)227 * 1024)
@@ -192,6 +194,19 @@ const struct clb_tune_space *clb_tune_space_of(clb_family family)
                                      bf16_sync_sensible},
     };
     return &spaces[family];
+}
+
+bool clb_tune_was_seen(struct clb_tune_seen *seen, const size_t *value)
+{
+    if (seen->value == NULL)
+        seen->value = calloc(CLB_TUNE_MOST, sizeof *seen->value);
+    for (size_t i = 0; i < seen->count; i++) {
+        if (memcmp(seen->value[i], value, sizeof seen->value[i]) == 0)
+            return true;
+    }
+    if (seen->value != NULL && seen->count < CLB_TUNE_MOST)
+        memcpy(seen->value[seen->count++], value, sizeof seen->value[0]);
+    return false;
 }
 
 void clb_tune_print_row(const char *class, clb_precision precision,

@@ -16,6 +16,7 @@
  *   clblast    CLBlast on such operands
  *   link       `run` answers with the seconds that M MiB of pinned memory take up, `fresh`: down
  *   where      prints the paths of the shim and OpenBLAS and ends */
+#include "command/clblast.h"
 #include "resident.h"
 #include "start.h"
 
@@ -193,59 +194,30 @@ static void close_resident(void)
     resident_close(&resident);
 }
 
-/* ---- CLBlast: the few declarations of its C interface that are needed ---- */
-
-enum { CLBLAST_COLUMNS = 102, CLBLAST_NO_TRANSPOSE = 111 };
-
-#define CLBLAST_GEMM(name, scalar)                                                                 \
-    typedef int name(int, int, int, size_t, size_t, size_t, scalar, cl_mem, size_t, size_t,        \
-                     cl_mem, size_t, size_t, scalar, cl_mem, size_t, size_t, cl_command_queue *,   \
-                     cl_event *)
-CLBLAST_GEMM(clblast_s, cl_float);
-CLBLAST_GEMM(clblast_d, cl_double);
-CLBLAST_GEMM(clblast_c, cl_float2);
-CLBLAST_GEMM(clblast_z, cl_double2);
+/* ---- CLBlast ---- */
 
 static void (*clblast_gemm[4])(void);
 
 static void start_clblast(void)
 {
-    static const char *const names[4] = {"CLBlastSgemm", "CLBlastDgemm", "CLBlastCgemm",
-                                         "CLBlastZgemm"};
     const char *path = getenv("BENCH_CLBLAST");
     void *handle = bench_open(path != NULL ? path : "libclblast.so.1");
-    for (int i = 0; i < 4; i++)
-        clblast_gemm[i] = bench_symbol(handle, names[i]);
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        clb_clblast_name(name, (clb_precision)i);
+        clblast_gemm[i] = bench_symbol(handle, name);
+    }
     start_device();
 }
-
-#define CLBLAST_CALL(type, one, zero)                                                              \
-    ((type *)function)(CLBLAST_COLUMNS, CLBLAST_NO_TRANSPOSE, CLBLAST_NO_TRANSPOSE, r->m, r->n,    \
-                       r->k, one, r->raw_operand[0]->mem, 0, r->m, r->raw_operand[1]->mem, 0,      \
-                       r->k, zero, r->c->mem, 0, r->m, &queue, NULL)
 
 static void enqueue_clblast(void *argument)
 {
     const struct task *task = argument;
     const struct resident *r = &resident;
-    const cl_float2 one_c = {{1, 0}}, zero_c = {{0, 0}};
-    cl_command_queue queue = clb_queue_handle(r->queue_set->queue);
-    const cl_double2 one_z = {{1, 0}}, zero_z = {{0, 0}};
-    void (*function)(void) = clblast_gemm[task->precision];
-    int status = 0;
-    switch (task->precision) {
-    case CLB_S:
-        status = CLBLAST_CALL(clblast_s, 1, 0);
-        break;
-    case CLB_D:
-        status = CLBLAST_CALL(clblast_d, 1, 0);
-        break;
-    case CLB_C:
-        status = CLBLAST_CALL(clblast_c, one_c, zero_c);
-        break;
-    default:
-        status = CLBLAST_CALL(clblast_z, one_z, zero_z);
-    }
+    const cl_mem matrix[] = {r->raw_operand[0]->mem, r->raw_operand[1]->mem, r->c->mem};
+    const int status =
+        clb_clblast_multiply(clblast_gemm[task->precision], (clb_precision)task->precision, r->m,
+                             r->n, r->k, matrix, clb_queue_handle(r->queue_set->queue));
     if (status != 0)
         bench_fail("CLBlast returns %d", status);
 }

@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #define MAX_SIZES 8
-#define MAX_SEEN  4096
 #define BEST      5
 
 /* A candidate takes no longer, or it hangs. */
@@ -68,8 +67,8 @@ static struct {
     struct point start, now;
     struct point best[BEST];
     size_t best_count;
-    size_t (*seen)[CLB_PARAMS];
-    size_t seen_count, tried, bad;
+    struct clb_tune_seen seen;
+    size_t tried, bad;
     double end;
 } search;
 
@@ -160,17 +159,6 @@ static double try_values(char **arguments, struct effort effort, const size_t *v
 
 /* ---- the search ---- */
 
-static bool was_seen(const size_t *value)
-{
-    for (size_t i = 0; i < search.seen_count; i++) {
-        if (memcmp(search.seen[i], value, sizeof search.seen[i]) == 0)
-            return true;
-    }
-    if (search.seen_count < MAX_SEEN)
-        memcpy(search.seen[search.seen_count++], value, sizeof search.seen[0]);
-    return false;
-}
-
 /* Keep the best, sorted. */
 static void note_point(const struct point *point)
 {
@@ -205,7 +193,7 @@ static bool consider(char **arguments, struct point point)
     char what[512];
     if (space->repair != NULL)
         space->repair(point.value);
-    if (!space->sensible(point.value, real) || was_seen(point.value))
+    if (!space->sensible(point.value, real) || clb_tune_was_seen(&search.seen, point.value))
         return false;
     double ratio = try_values(arguments, look, point.value, search.now.value, what, sizeof what);
     bool better = ratio > 0 && ratio < CLEAR;
@@ -322,10 +310,7 @@ static void begin(void)
         search.start.value[i] = strtoull(text, &text, 10);
     search.start.ratio = 1;
     search.now = search.start;
-    search.seen = calloc(MAX_SEEN, sizeof *search.seen);
-    if (search.seen == NULL)
-        bench_fail("out of memory");
-    was_seen(search.start.value);
+    clb_tune_was_seen(&search.seen, search.start.value);
     search.end = bench_now() + options.seconds;
 }
 
