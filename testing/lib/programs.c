@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WORTH = 60, MAX_PATH = 4096 };
+enum { WORTH = 20, MAX_PATH = 4096 };
 
 static struct _cl_icd_dispatch table, real;
 static const char *folder;
