@@ -349,6 +349,8 @@ int work_once(const struct settings *settings, const struct fuzz_case *c, struct
     show_crashes();
     for (int i = 0; i < 3 && !atomic_load(&shared->has_failed); i++)
         run_one(&crew, 0, c, 0);
+    if (settings->report != NULL)
+        write_report(&crew);
     atomic_store(&shared->ended, true);
     return atomic_load(&shared->has_failed);
 }

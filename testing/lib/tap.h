@@ -58,12 +58,14 @@ bool tap_full(void);
 /* For tests of many small launches, before anything starts: in a sample PoCL has one thread, as it
  * takes longer to wake more than to compute. */
 void tap_few_threads(void);
-/* The distance of those that are tried of a series of failures, 1 or such that they are a hundred
+/* The distance of those that are tried of a series of failures, 1 or such that they are forty
  * at most, or ten. It is prime to whatever a test chooses by the failure's number. */
 long tap_step(long series);
-/* How many of a number of random problems are tried: all, or a quarter but at least twelve, or a
+/* How many of a number of random problems are tried: all, or an eighth but at least eight, or a
  * sixteenth but at least four. */
 int tap_runs(int runs);
+/* How many of a number of rounds, each over all kinds of case: all, or a third. */
+int tap_rounds(int rounds);
 
 /* Uniform numbers, reproducible from *state. */
 uint64_t random_bits(uint64_t *state);

@@ -631,7 +631,7 @@ static void work(double end)
         if (results->cell[index].done || !is_wanted(index))
             continue;
         uint64_t seed = options.seed + index;
-        run_cell(&cells[index], tap_full() || fault->runs < 4 ? fault->runs : 4,
+        run_cell(&cells[index], tap_full() || fault->runs < 2 ? fault->runs : 2,
                  random_bits(&seed));
         results->cell[index].counts = shared->counts;
         results->cell[index].done = true;

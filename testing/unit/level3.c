@@ -74,7 +74,7 @@ static void all_routines(void *argument)
 {
     struct setting *setting = argument;
     struct clb_runtime *runtime = start(setting);
-    int rounds = tap_full() ? setting->rounds : (setting->rounds + 2) / 3;
+    int rounds = tap_rounds(setting->rounds);
     for (int i = 0; i < rounds * LEVEL3_ROUTINES * CLB_PRECISIONS; i++) {
         level3_routine routine = (level3_routine)(i % LEVEL3_ROUTINES);
         clb_precision precision = (clb_precision)(i / LEVEL3_ROUTINES % CLB_PRECISIONS);

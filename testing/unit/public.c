@@ -348,7 +348,7 @@ static void run_setting(void *argument)
     setenv("CLBLAS_SHIM_NEXT", setting->next, 1);
     setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
     setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-    for (int round = 0; round < setting->repeats; round++)
+    for (int round = 0; round < tap_rounds(setting->repeats); round++)
         one_of_each(setting, round, &run->seed);
     /* One precision has two of them. */
     size_t skip = setting->only == 'd' ? 2 : 0;
