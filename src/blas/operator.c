@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 256, BLOCK = 64 };
+enum { PIECE = 512, BLOCK = 64 };
 
 /* ---- vectors --------------------------------------------------------------------------------- */
 
@@ -242,14 +242,15 @@ static void add_sums(struct clb_sample *y, size_t row, size_t rows, struct parti
     memset(sums, 0, sizeof *sums);
 }
 
-static void add_stored(const struct application *a)
+/* The stored rows of every `step`-th piece, from the given one on. */
+static void add_pieces(const struct application *a, size_t first, size_t step)
 {
     const struct clb_operator *m = a->m;
     const bool columns = !m->transposed || m->mirrored, rows = m->transposed || m->mirrored;
     struct partial_sums sums;
     struct piece piece;
     memset(&sums, 0, sizeof sums);
-    for (size_t row = 0; row < m->rows; row += PIECE) {
+    for (size_t row = first * PIECE; row < m->rows; row += step * PIECE) {
         const size_t behind = clb_min(m->rows, row + PIECE);
         for (size_t col = 0; col < m->cols; col++) {
             rows_of(m, col, &piece.begin, &piece.end);
@@ -265,6 +266,73 @@ static void add_stored(const struct application *a)
             if (columns && (col % BLOCK == BLOCK - 1 || col + 1 == m->cols))
                 add_sums(a->y, row, behind - row, &sums);
         }
+    }
+}
+
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+/* Large matrices are shared out between the calling thread and worker threads that are free. */
+enum { SHARES = 8 };
+#define SHARE_BYTES ((size_t)8 << 20)
+
+struct share {
+    size_t index, count;
+    struct application application;
+    struct clb_sample sums; /* of all but the first */
+    double *largest;
+};
+
+/* The number of shares; `team` has a thread for each but the first. */
+static size_t lend_workers(struct clb_workers *team, const struct clb_operator *m, size_t most)
+{
+    const size_t bytes = m->rows * m->cols * clb_precision_size(m->precision);
+    const size_t shares = clb_min(clb_min(bytes / SHARE_BYTES, most), SHARES);
+    clb_workers_lend(team, shares > 1 ? shares - 1 : 0, false);
+    return team->count + 1;
+}
+
+static void run_shares(struct clb_workers *team, void (*run)(void *), struct share *share,
+                       size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        share[i].index = i;
+        share[i].count = count;
+        if (i > 0)
+            clb_workers_start(team, i - 1, run, &share[i]);
+    }
+    run(&share[0]);
+    clb_workers_return(team);
+}
+
+static void add_share(void *argument)
+{
+    const struct share *share = argument;
+    add_pieces(&share->application, share->index, share->count);
+}
+
+/* The sums of each share are added in the order of shares. */
+static void add_stored(const struct application *a)
+{
+    struct share share[SHARES];
+    struct clb_workers team;
+    struct clb_sample *y = a->y;
+    size_t count = lend_workers(&team, a->m, clb_div_up(a->m->rows, PIECE));
+    share[0].application = *a;
+    for (size_t i = 1; i < count; i++) {
+        share[i].application = *a;
+        share[i].application.y = &share[i].sums;
+        if (clb_sample_make(&share[i].sums, y->n) != CLB_OK)
+            count = i;
+    }
+    run_shares(&team, add_share, share, count);
+    for (size_t i = 1; i < count; i++) {
+        const struct clb_sample *sums = &share[i].sums;
+        for (size_t j = 0; j < y->n; j++) {
+            y->re[j] += sums->re[j];
+            y->im[j] += sums->im[j];
+            y->size[j] += sums->size[j];
+        }
+        clb_sample_free(&share[i].sums);
     }
 }
 
@@ -296,26 +364,59 @@ void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x
                      y->least * (double)(first ? 1 : x->n) * y->norm;
 }
 
-void clb_operator_columns(const struct clb_operator *m, double *largest)
+static inline double magnitude(const struct piece *piece, size_t i)
 {
+    const double size = fabs(piece->re[i]) + (piece->im != NULL ? fabs(piece->im[i]) : 0);
+    return size <= DBL_MAX ? size : INFINITY;
+}
+
+/* A share of the columns of the matrix as it is applied. */
+static void find_largest(void *argument)
+{
+    const struct share *share = argument;
+    const struct clb_operator *m = share->application.m;
+    const size_t cols = clb_operator_cols(m), first = cols * share->index / share->count,
+                 last = cols * (share->index + 1) / share->count;
+    double *largest = share->largest;
     struct piece piece;
-    for (size_t i = 0; i < clb_operator_cols(m); i++)
-        largest[i] = is_unit(m) ? 1 : 0;
-    for (size_t col = 0; col < m->cols; col++) {
+    for (size_t col = m->transposed ? 0 : first; col < (m->transposed ? m->cols : last); col++) {
         size_t begin, end;
         rows_of(m, col, &begin, &end);
+        if (m->transposed) {
+            begin = clb_max(begin, first);
+            end = clb_min(end, last);
+        }
         for (size_t row = begin; row < end; row += PIECE) {
             piece.begin = row;
             piece.end = clb_min(end, row + PIECE);
             load(m, col, &piece);
-            for (size_t i = 0; i < piece.end - row; i++) {
-                double *at = &largest[m->transposed ? row + i : col];
-                double size = fabs(piece.re[i]) + (piece.im != NULL ? fabs(piece.im[i]) : 0);
-                size = size <= DBL_MAX ? size : INFINITY;
-                *at = size > *at ? size : *at;
+            double most = largest[col];
+            for (size_t i = 0; m->transposed && i < piece.end - row; i++) {
+                const double size = magnitude(&piece, i);
+                largest[row + i] = size > largest[row + i] ? size : largest[row + i];
             }
+            if (m->transposed)
+                continue;
+#pragma omp simd reduction(max : most)
+            for (size_t i = 0; i < piece.end - row; i++) {
+                const double size = magnitude(&piece, i);
+                most = size > most ? size : most;
+            }
+            largest[col] = most;
         }
     }
+}
+
+void clb_operator_columns(const struct clb_operator *m, double *largest)
+{
+    struct share share[SHARES];
+    struct clb_workers team;
+    const size_t count = lend_workers(&team, m, clb_operator_cols(m));
+    for (size_t i = 0; i < clb_operator_cols(m); i++)
+        largest[i] = is_unit(m) ? 1 : 0;
+    for (size_t i = 0; i < count; i++)
+        share[i] = (struct share){.application = {.m = m}, .largest = largest};
+    run_shares(&team, find_largest, share, count);
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */

@@ -3,11 +3,13 @@
  * reaches the caller: the next library computes it, and after a flip the device is quarantined;
  * that a kernel was not run is noticed before. First uses are verified once. */
 #include "any_call.h"
+#include "blas/operator.h"
 #include "fakecl.h"
 #include "route/run.h"
 #include "routed.h"
 #include "tap.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +217,69 @@ static void test_first_uses(void)
         tap_note("%s is left", folder);
 }
 
+/* ---- matrices that several threads apply -------------------------------------------------------
+ */
+
+/* One random matrix in each way of applying it, against plain loops. It is large enough for as many
+ * shares as the machine has CPUs. */
+static void apply_in_shares(void *unused)
+{
+    enum { ROWS = 2100, COLS = 2050, LD = 2111 };
+    double *const data = malloc((size_t)COLS * LD * sizeof *data);
+    double *const largest = malloc(ROWS * sizeof *largest);
+    struct clb_sample x, y;
+    uint64_t state = shared->seed;
+    (void)unused;
+    if (data == NULL || largest == NULL || clb_sample_make(&x, ROWS) != CLB_OK ||
+        clb_sample_make(&y, ROWS) != CLB_OK)
+        abort();
+    for (size_t i = 0; i < (size_t)COLS * LD; i++)
+        data[i] = random_uniform(&state);
+    for (int way = 0; way < 4; way++) {
+        const bool square = way >= 2;
+        const struct clb_operator m = {.precision = CLB_D,
+                                       .data = data,
+                                       .rows = square ? COLS : ROWS,
+                                       .cols = COLS,
+                                       .ld = LD,
+                                       .part = square ? 'L' : 0,
+                                       .mirrored = square,
+                                       .transposed = way == 1 || way == 3};
+        const size_t rows = clb_operator_rows(&m), cols = clb_operator_cols(&m);
+        x.n = cols;
+        y.n = rows;
+        for (size_t j = 0; j < cols; j++) {
+            x.re[j] = random_uniform(&state);
+            x.im[j] = 0;
+            x.size[j] = fabs(x.re[j]);
+        }
+        clb_operator_apply(&m, &x, &y, true);
+        if (!square)
+            clb_operator_columns(&m, largest);
+        for (size_t i = 0; i < rows; i++) {
+            double sum = 0, size = 0;
+            for (size_t j = 0; j < cols; j++) {
+                const bool swap = square ? i < j : m.transposed;
+                const double a = data[(swap ? j : i) + (swap ? i : j) * LD];
+                sum += a * x.re[j];
+                size += a * x.re[j] * a * x.re[j];
+            }
+            expect(fabs(y.re[i] - sum) <= 1e-12 * sqrt(size), "way %d: entry %zu is %g, not %g",
+                   way, i, y.re[i], sum);
+            expect(fabs(y.size[i] - sqrt(size)) <= 1e-12 * sqrt(size),
+                   "way %d: size %zu is %g, not %g", way, i, y.size[i], sqrt(size));
+        }
+        for (size_t j = 0; j < cols && !square; j++) {
+            double most = 0;
+            for (size_t i = 0; i < rows; i++)
+                most = fmax(most, fabs(data[m.transposed ? j + i * LD : i + j * LD]));
+            expect(largest[j] == most, "way %d: column %zu has %g, not %g", way, j, largest[j],
+                   most);
+        }
+    }
+    exit(expect_failures() != 0);
+}
+
 int main(void)
 {
     uint64_t seed = tap_seed();
@@ -229,5 +294,6 @@ int main(void)
     shared->verify = "0";
     shared->routine = CLB_ROUTINE_dgemm;
     tap_child("without checks faults reach the caller", 60, wrong_results_reach_the_caller, NULL);
+    tap_child("matrices that several threads apply", 60, apply_in_shares, NULL);
     return tap_done();
 }
