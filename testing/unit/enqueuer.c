@@ -61,10 +61,11 @@ static void enqueue_by_one(void *unused)
 }
 
 static fake_function blocking;
+static atomic_bool blocks;
 
 static void block(fake_function function)
 {
-    while (function == blocking && (pid_t)syscall(SYS_gettid) == enqueuer)
+    while (blocks && function == blocking && (pid_t)syscall(SYS_gettid) == enqueuer)
         pause();
     note_thread(function);
 }
@@ -72,7 +73,7 @@ static void block(fake_function function)
 static void block_in_call(bool begins)
 {
     leaves_memory = true;
-    fake_cl.enter = begins ? block : note_thread;
+    blocks = begins;
 }
 
 /* The driver does not return: the thread is left there, and the next library computes. */
@@ -81,7 +82,7 @@ static void leave_in_driver(void *function)
     uint64_t problem = 1;
     clb_runtime_state state;
     blocking = *(fake_function *)function;
-    fake_cl.enter = note_thread;
+    fake_cl.enter = block;
     set_up_enqueuer(PARAMS ",gemm.hang=500");
     expect(any_call_run(CLB_ROUTINE_dgemm, &problem) < 1e-7, "a wrong result");
     any_call_routes = block_in_call;
