@@ -7,6 +7,7 @@
  * Source: System V ABI, dynamic linking; the GNU hash table as the GNU linker writes it. */
 #include "base/symbols.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <pthread.h>
 #include <signal.h>
@@ -520,4 +521,9 @@ const void *clb_loaded_symbol(const char *name)
     struct symbols_wanted wanted = {.name = name};
     clb_objects_visit(find_in_startup, &wanted);
     return clb_found_address(&wanted.found);
+}
+
+const void *clb_next_symbol(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
 }

@@ -97,4 +97,7 @@ const void *clb_found_address(const struct clb_found *found);
  * loaded later may not be ready to be called. */
 const void *clb_loaded_symbol(const char *name);
 
+/* The function of that name in the objects after the shim, by dlsym; NULL: none. */
+const void *clb_next_symbol(const char *name);
+
 #endif

@@ -10,6 +10,7 @@ global:
     clblas_shim_version;
     clblas_shim_report;
     exit;
+    __libc_start_main;
 local:
     *;
 };

@@ -1,9 +1,9 @@
 /* What drivers need of the process: a thread on which they start and compile, resource limits that
  * let them, and a CPU for each of their worker threads. */
 #include "ocl.h"
+#include "base/symbols.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -309,7 +309,7 @@ _Noreturn void clb_driver_exit(int status)
     void (*next)(int status);
     driver_stop();
     /* The linker's lock, which this takes, is taken by the C library's exit too. */
-    const void *address = dlsym(RTLD_NEXT, "exit");
+    const void *address = clb_next_symbol("exit");
     memcpy(&next, &address, sizeof next);
     if (next != NULL)
         next(status);
