@@ -236,7 +236,7 @@ bool clb_probe_should_stop(void);
 
 /* Called on the driver thread before the programs of a step are wanted: CLB_OK when they may be
  * loaded, or built here. The helper does the step when there is no record under `key`, and again
- * when that is older than `lasts` seconds. */
+ * when that is older than `lasts` seconds, or says that the step failed an hour ago. */
 clb_status clb_probe_need(const char *step, const char *key, double lasts) CLB_MUST_CHECK;
 /* Have the helper measure the rate of device "P:D", which it stores under `key`; on the driver
  * thread. */

@@ -18,6 +18,8 @@
 
 /* Seconds for which a mark and the verdict of a step that has failed are believed. */
 #define MARK_LASTS 604800
+/* A step that has failed without harm may have wanted what another process had: memory, a disk. */
+#define VERDICT_LASTS 3600
 
 /* Longer than the helper's own limits: it waits for other helpers, and for each step. */
 #define PATIENCE 3600.0
@@ -231,7 +233,7 @@ clb_status clb_probe_need(const char *step, const char *key, double lasts)
         bool passed = found && record.word == CLB_WORD_PASSED;
         if (passed && (attempt > 0 || !clb_record_is_older(&record, lasts)))
             return CLB_OK;
-        if (found && !passed && !clb_record_is_older(&record, MARK_LASTS)) {
+        if (found && !passed && !clb_record_is_older(&record, VERDICT_LASTS)) {
             clb_log(CLB_LOG_WARN, "%s: %s", step, record.text);
             return CLB_ERR_UNSUPPORTED;
         }

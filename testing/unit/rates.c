@@ -4,6 +4,7 @@
 #include "kernel/kernel.h"
 #include "tap.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,35 @@ static void age_rate(void *argument)
     free(key);
     expect(clb_rate_was_slow(&runtime->device, CLB_D) == (days < 7), "of %g days", days);
     expect(!clb_rate_was_slow(&runtime->device, CLB_S), "in single precision");
+}
+
+/* Where a step failed so many minutes ago: the helper, which there is none of, is asked after an
+ * hour.
+ */
+static clb_status need_step(void *argument)
+{
+    const double minutes = *(const double *)argument;
+    struct clb_record record = {.word = CLB_WORD_FAILED};
+    clb_record_store("now", record);
+    if (!clb_record_load("now", &record))
+        return CLB_ERR_IO;
+    record.time -= (int64_t)(minutes * 60e9);
+    clb_record_store("step", record);
+    clb_spawn_note_environment();
+    return clb_probe_need("gemm:d", "step", INFINITY);
+}
+
+static void believe_failure(void *unused)
+{
+    (void)unused;
+    setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
+    clb_probe_become(CLB_PROBE_USER, NULL);
+    static double ages[] = {50, 70};
+    for (size_t i = 0; i < CLB_COUNT_OF(ages); i++) {
+        const clb_status status = clb_driver_call(need_step, &ages[i]);
+        expect(status == (ages[i] < 60 ? CLB_ERR_UNSUPPORTED : CLB_ERR_BUILD), "%g minutes ago: %s",
+               ages[i], clb_status_name(status));
+    }
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -250,6 +280,7 @@ int main(void)
         tap_child(rows[i].name, 300, choose_row, (void *)(uintptr_t)&rows[i]);
     for (size_t i = 0; i < CLB_COUNT_OF(ages); i++)
         tap_child(ages[i] < 7 ? "a rate of this week" : "an old rate", 120, age_rate, &ages[i]);
+    tap_child("a step that has failed is tried again after an hour", 60, believe_failure, NULL);
     clear();
     for (size_t i = 0; i < CLB_COUNT_OF(slow_rows); i++)
         tap_child(slow_rows[i].name, 300, choose_row, (void *)(uintptr_t)&slow_rows[i]);
