@@ -327,8 +327,8 @@ static void gather(struct clb_transfer_queue *transfers, size_t piece)
     transfers->copy_in(transfers->context, transfer, &rect, place_of(transfers, transfer, &rect));
     pthread_mutex_lock(&transfers->lock);
     transfers->copied[piece] = true;
-    pthread_mutex_unlock(&transfers->lock);
     wake(transfers, &transfers->advance, SIZE_MAX);
+    pthread_mutex_unlock(&transfers->lock);
 }
 
 /* Enqueue the next pieces that have been gathered, as far as they are of one transfer. False when
