@@ -10,16 +10,28 @@
 #include "base.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MAX_HOOKS 8
 
 /* The longest that a fork waits. That is reached when loading itself waits for a lock that the
  * forking thread holds, when a helper thread of a driver forks, and when a driver compiles in this
- * process. */
+ * process. Where other programs keep the CPUs busy it is the CPU time that a loading thread gets,
+ * within the second limit. */
 #define LONGEST_WAIT_SECONDS 0.05
+#define LONGEST_BUSY_SECONDS 2
+
+/* How often it looks at threads that load, and after how long without running one counts as
+ * waiting for something. */
+#define LOOK_SECONDS 0.01
+#define IDLE_SECONDS 0.02
 
 static void (*hooks[MAX_HOOKS])(void);
 static _Atomic int hook_count;
@@ -27,23 +39,75 @@ static pthread_once_t registered = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int loading;                   /* threads between clb_load_begin and clb_load_end */
-static int forking;                   /* forks in progress, for which clb_load_begin waits */
+static int loading; /* threads between clb_load_begin and clb_load_end */
+static int forking; /* forks in progress, for which clb_load_begin waits */
+static struct loader {
+    pid_t id;
+    clockid_t clock;  /* its CPU time, */
+    double used;      /* what that was when the fork began to wait, */
+    double was_ready; /* and when it was last seen to run or to wait for a CPU or a disk */
+} loaders[16];        /* threads between these; those that find no room are waited for briefly */
 static CLB_THREAD int depth;          /* nesting of clb_load_begin in this thread */
 static CLB_THREAD bool fork_is_noted; /* this thread's fork is counted in `forking` */
+
+static double cpu_time_of(const struct loader *loader)
+{
+    struct timespec time;
+    return clock_gettime(loader->clock, &time) == 0
+               ? (double)time.tv_sec + 1e-9 * (double)time.tv_nsec
+               : 0;
+}
+
+static bool is_ready(const struct loader *loader)
+{
+    char file[64], line[256];
+    snprintf(file, sizeof file, "/proc/self/task/%d/stat", (int)loader->id);
+    const int fd = clb_file_open(file, O_RDONLY, 0);
+    const ssize_t length = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (fd >= 0)
+        close(fd);
+    line[length > 0 ? length : 0] = '\0';
+    const char *state = strrchr(line, ')');
+    return state != NULL && (strncmp(state, ") R", 3) == 0 || strncmp(state, ") D", 3) == 0);
+}
+
+/* With the lock held: whether a thread loads that has got too little of a CPU until now. */
+static bool is_held_up(double now)
+{
+    bool any = false;
+    for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
+        struct loader *loader = &loaders[i];
+        if (loader->id == 0)
+            continue;
+        if (is_ready(loader))
+            loader->was_ready = now;
+        any = any || (now < loader->was_ready + IDLE_SECONDS &&
+                      cpu_time_of(loader) < loader->used + LONGEST_WAIT_SECONDS);
+    }
+    return any;
+}
 
 /* Wait until no thread loads a library. A thread that forks while it loads one itself does not
  * wait: drivers start compilers so. */
 static void before_fork(void)
 {
-    const struct timespec until = clb_time_of(clb_now() + LONGEST_WAIT_SECONDS);
+    const double begin = clb_now();
     if (depth > 0)
         return;
     pthread_mutex_lock(&lock);
     forking++; /* no thread begins to load, and who does so already stops at the next chance */
     fork_is_noted = true;
-    while (loading > 0 && pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) == 0)
-        ;
+    for (size_t i = 0; i < CLB_COUNT_OF(loaders) && loading > 0; i++) {
+        if (loaders[i].id != 0)
+            loaders[i].used = cpu_time_of(&loaders[i]);
+    }
+    for (double now = begin; loading > 0; now = clb_now()) {
+        const bool held_up = is_held_up(now);
+        if (now >= begin + (held_up ? LONGEST_BUSY_SECONDS : LONGEST_WAIT_SECONDS))
+            break;
+        const struct timespec until = clb_time_of(now + LOOK_SECONDS);
+        pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until);
+    }
     bool loads = loading > 0;
     pthread_mutex_unlock(&lock);
     /* It may only compile: this waits until the dynamic linker is free. */
@@ -70,6 +134,7 @@ static void in_child(void)
     lock = unlocked;
     changed = unwaited;
     loading = depth > 0;
+    memset(loaders, 0, sizeof loaders);
     forking = 0;
     fork_is_noted = false;
     int count = atomic_load(&hook_count);
@@ -82,9 +147,16 @@ static void register_handlers(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-void clb_fork_on_child(void (*child)(void))
+/* When the shim is loaded: a fork that had begun before the first call registered them would not
+ * wait for it. A constructor of another library may call first. */
+__attribute__((constructor)) static void watch_forks(void)
 {
     pthread_once(&registered, register_handlers);
+}
+
+void clb_fork_on_child(void (*child)(void))
+{
+    watch_forks();
     int count = atomic_load(&hook_count);
     if (count < MAX_HOOKS) {
         hooks[count] = child;
@@ -98,20 +170,32 @@ static void load_enter(void)
     while (forking > 0)
         pthread_cond_wait(&changed, &lock);
     loading++;
+    for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
+        if (loaders[i].id != 0)
+            continue;
+        if (pthread_getcpuclockid(pthread_self(), &loaders[i].clock) == 0)
+            loaders[i].id = (pid_t)syscall(SYS_gettid);
+        break;
+    }
     pthread_mutex_unlock(&lock);
 }
 
 static void load_leave(void)
 {
+    const pid_t self = (pid_t)syscall(SYS_gettid);
     pthread_mutex_lock(&lock);
     loading--;
+    for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
+        if (loaders[i].id == self)
+            loaders[i].id = 0;
+    }
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
 void clb_load_begin(void)
 {
-    pthread_once(&registered, register_handlers);
+    watch_forks();
     if (depth++ == 0)
         load_enter();
 }

@@ -161,6 +161,14 @@ static bool is_default(const struct sigaction *action)
     return (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == SIG_DFL;
 }
 
+/* Forks wait meanwhile: in a child forked now the linker's lock would stay held for ever. */
+static void iterate_objects(int (*callback)(struct dl_phdr_info *, size_t, void *), void *argument)
+{
+    clb_load_begin();
+    dl_iterate_phdr(callback, argument);
+    clb_load_end();
+}
+
 /* True for a handler of a driver. One outside of all objects counts as the program's: a
  * just-in-time compiler has made it. */
 static bool signals_is_drivers(const struct sigaction *action)
@@ -170,7 +178,7 @@ static bool signals_is_drivers(const struct sigaction *action)
                                          : (uintptr_t)action->sa_handler};
     if (!has_handler(action) || programs.failed)
         return false;
-    dl_iterate_phdr(find_owner, &owner);
+    iterate_objects(find_owner, &owner);
     return owner.is_driver;
 }
 
@@ -219,7 +227,7 @@ void clb_signals_begin_task(void)
     pthread_mutex_lock(&task_lock);
     programs.count = 0;
     programs.failed = false;
-    dl_iterate_phdr(note_program, NULL);
+    iterate_objects(note_program, NULL);
     for (int number = 1; number <= SIGNALS; number++)
         known[number] = sigaction(number, NULL, &program[number]) == 0;
     pthread_mutex_unlock(&task_lock);
@@ -235,7 +243,7 @@ void clb_signals_end_task(void)
         return;
     atomic_store(&task_runs, false);
     pthread_mutex_lock(&task_lock);
-    dl_iterate_phdr(note_driver, NULL);
+    iterate_objects(note_driver, NULL);
     look_at_dispositions();
     pthread_mutex_unlock(&task_lock);
 }
