@@ -364,9 +364,19 @@ void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x
                      y->least * (double)(first ? 1 : x->n) * y->norm;
 }
 
-static inline double magnitude(const struct piece *piece, size_t i)
+/* |re| + |im| as bits, which are ordered as the numbers are, with infinity and NaN above all. */
+static inline int64_t magnitude(const struct piece *piece, size_t i)
 {
     const double size = fabs(piece->re[i]) + (piece->im != NULL ? fabs(piece->im[i]) : 0);
+    int64_t bits;
+    memcpy(&bits, &size, sizeof bits);
+    return bits & INT64_MAX;
+}
+
+static double size_of(int64_t magnitude)
+{
+    double size;
+    memcpy(&size, &magnitude, sizeof size);
     return size <= DBL_MAX ? size : INFINITY;
 }
 
@@ -390,19 +400,18 @@ static void find_largest(void *argument)
             piece.begin = row;
             piece.end = clb_min(end, row + PIECE);
             load(m, col, &piece);
-            double most = largest[col];
-            for (size_t i = 0; m->transposed && i < piece.end - row; i++) {
-                const double size = magnitude(&piece, i);
-                largest[row + i] = size > largest[row + i] ? size : largest[row + i];
-            }
-            if (m->transposed)
+            if (m->transposed) {
+                for (size_t i = 0; i < piece.end - row; i++)
+                    largest[row + i] = fmax(largest[row + i], size_of(magnitude(&piece, i)));
                 continue;
+            }
+            int64_t most = 0;
 #pragma omp simd reduction(max : most)
             for (size_t i = 0; i < piece.end - row; i++) {
-                const double size = magnitude(&piece, i);
-                most = size > most ? size : most;
+                const int64_t bits = magnitude(&piece, i);
+                most = bits > most ? bits : most;
             }
-            largest[col] = most;
+            largest[col] = fmax(largest[col], size_of(most));
         }
     }
 }
