@@ -147,16 +147,9 @@ static void register_handlers(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/* When the shim is loaded: a fork that had begun before the first call registered them would not
- * wait for it. A constructor of another library may call first. */
-__attribute__((constructor)) static void watch_forks(void)
-{
-    pthread_once(&registered, register_handlers);
-}
-
 void clb_fork_on_child(void (*child)(void))
 {
-    watch_forks();
+    pthread_once(&registered, register_handlers);
     int count = atomic_load(&hook_count);
     if (count < MAX_HOOKS) {
         hooks[count] = child;
@@ -195,7 +188,7 @@ static void load_leave(void)
 
 void clb_load_begin(void)
 {
-    watch_forks();
+    pthread_once(&registered, register_handlers);
     if (depth++ == 0)
         load_enter();
 }
