@@ -64,7 +64,9 @@ static void eliminate(struct model *x, bool *rounded, long k)
         const real re = x->re[i + k * m], other = im != NULL ? im[i + k * m] : none;
         const real l_re = (re * x->re[pivot] + other * pivot_im) / size;
         const real l_im = (other * x->re[pivot] - re * pivot_im) / size;
-        for (long j = k + 1; (l_re != 0 || l_im != 0) && j < x->cols; j++) {
+        /* What rounding has reached may be a zero here only. */
+        const bool none_of_row = l_re == 0 && l_im == 0 && !rounded[i + k * m];
+        for (long j = k + 1; !none_of_row && j < x->cols; j++) {
             const long at = i + j * m, above = k + j * m;
             const real u_im = im != NULL ? im[above] : none;
             rounded[at] |= x->re[above] != 0 || u_im != 0 || rounded[above];
