@@ -43,11 +43,11 @@ static int loading; /* threads between clb_load_begin and clb_load_end */
 static int forking; /* forks in progress, for which clb_load_begin waits */
 static struct loader {
     pid_t id;
-    clockid_t clock;  /* its CPU time, */
-    double used;      /* what that was when the fork began to wait, */
-    double was_ready; /* and when it was last seen to run or to wait for a CPU or a disk */
-} loaders[16];        /* threads between these; those that find no room are waited for briefly */
-static CLB_THREAD int depth;          /* nesting of clb_load_begin in this thread */
+    clockid_t clock;         /* its CPU time, */
+    double used;             /* what that was when the fork began to wait, */
+    double was_ready;        /* and when it was last seen to run or to wait for a CPU or a disk */
+} loaders[16];               /* the threads that load; others, if more do, are waited for briefly */
+static CLB_THREAD int depth; /* nesting of clb_load_begin in this thread */
 static CLB_THREAD bool fork_is_noted; /* this thread's fork is counted in `forking` */
 
 static double cpu_time_of(const struct loader *loader)
