@@ -59,16 +59,25 @@ static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant 
     gemm_free(&g);
 }
 
+/* NULL: there is no device, or no variant. */
+static struct clb_runtime *start(const struct clb_gemm_variant **variant)
+{
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    return runtime != NULL &&
+                   expect(clb_gemm_variant_get(runtime, CLB_D, variant) == CLB_OK, "no variant")
+               ? runtime
+               : NULL;
+}
+
 #define BLOCKS "gemm.stream=1,gemm.band_m=32,gemm.band_n=32,gemm.slab=64,gemm.kc=64,gemm.threads="
 
 static void body(void *argument)
 {
     uint64_t seed = *(const uint64_t *)argument;
-    clb_runtime_state state;
     const struct clb_gemm_variant *variant;
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (runtime == NULL ||
-        !expect(clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK, "no variant"))
+    struct clb_runtime *runtime = start(&variant);
+    if (runtime == NULL)
         return;
     for (int i = 0; i < 24; i++) {
         runtime->memory_limit = (uint64_t)(5 + i % 4) << 20;
@@ -112,11 +121,9 @@ static cl_int CL_API_CALL noted_read(cl_command_queue queue, cl_mem mem, cl_bool
 static void gathered(void *argument)
 {
     uint64_t seed = *(const uint64_t *)argument;
-    clb_runtime_state state;
     const struct clb_gemm_variant *variant;
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (runtime == NULL ||
-        !expect(clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK, "no variant"))
+    struct clb_runtime *runtime = start(&variant);
+    if (runtime == NULL)
         return;
     caller = pthread_self();
     real = clb_cl;
