@@ -64,10 +64,8 @@ static struct clb_runtime *start(const struct clb_gemm_variant **variant)
 {
     clb_runtime_state state;
     struct clb_runtime *runtime = clb_runtime_get(&state);
-    return runtime != NULL &&
-                   expect(clb_gemm_variant_get(runtime, CLB_D, variant) == CLB_OK, "no variant")
-               ? runtime
-               : NULL;
+    const bool found = runtime != NULL && clb_gemm_variant_get(runtime, CLB_D, variant) == CLB_OK;
+    return expect(found, "no device, or no variant") ? runtime : NULL;
 }
 
 #define BLOCKS "gemm.stream=1,gemm.band_m=32,gemm.band_n=32,gemm.slab=64,gemm.kc=64,gemm.threads="
