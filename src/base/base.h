@@ -220,8 +220,18 @@ struct clb_progress {
 extern CLB_THREAD struct clb_progress *clb_progress_now;
 
 /* Called by the thread that makes a call of so many operations, around it. */
-void clb_progress_begin(struct clb_progress *progress, const char *name, double flops);
-void clb_progress_end(struct clb_progress *progress);
+void clb_progress_open(struct clb_progress *progress, const char *name, double flops);
+void clb_progress_close(void);
+static inline void clb_progress_begin(struct clb_progress *progress, const char *name, double flops)
+{
+    if (CLB_UNLIKELY(clb_config_get()->progress))
+        clb_progress_open(progress, name, flops);
+}
+static inline void clb_progress_end(const struct clb_progress *progress)
+{
+    if (CLB_UNLIKELY(clb_progress_now == progress))
+        clb_progress_close();
+}
 void clb_progress_show(double share);
 
 /* Called by that thread where it has waited for results: the share of the operations that are done.

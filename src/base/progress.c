@@ -9,9 +9,9 @@
 
 CLB_THREAD struct clb_progress *clb_progress_now;
 
-void clb_progress_begin(struct clb_progress *progress, const char *name, double flops)
+void clb_progress_open(struct clb_progress *progress, const char *name, double flops)
 {
-    if (!clb_config_get()->progress || !isatty(STDERR_FILENO))
+    if (!isatty(STDERR_FILENO))
         return;
     *progress = (struct clb_progress){.name = name, .flops = flops, .begin = clb_now()};
     clb_progress_now = progress;
@@ -23,11 +23,10 @@ static void put(const char *text, int length)
         (void)clb_file_write(STDERR_FILENO, text, (size_t)length, 0);
 }
 
-void clb_progress_end(struct clb_progress *progress)
+void clb_progress_close(void)
 {
     static const char blank[] = "\r                                                            \r";
-    if (clb_progress_now != progress)
-        return;
+    const struct clb_progress *progress = clb_progress_now;
     clb_progress_now = NULL;
     if (progress->shown > 0)
         put(blank, sizeof blank - 1);

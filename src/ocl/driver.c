@@ -53,8 +53,8 @@ static bool starts;             /* the task is the driver's start */
 static bool closing;            /* the process ends: the driver thread must not enter the driver */
 static bool stopped;            /* and has not left it in time: its threads were stopped */
 
-static CLB_THREAD bool is_driver_thread;
-static CLB_THREAD double patience = INFINITY; /* until when this thread may wait for others */
+CLB_THREAD bool clb_driver_is_self;
+CLB_THREAD double clb_driver_patience = INFINITY;
 
 /* ---- threads of the process ------------------------------------------------------------------ */
 
@@ -288,7 +288,7 @@ static bool lock_within(double seconds)
 static void driver_stop(void)
 {
     int cancel;
-    if (is_driver_thread || atomic_load(&owner) != getpid() || !lock_within(LONGEST_STEP_SECONDS))
+    if (clb_driver_is_self || atomic_load(&owner) != getpid() || !lock_within(LONGEST_STEP_SECONDS))
         return;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     closing = exists;
@@ -350,7 +350,7 @@ static void driver_watch_exit(void)
 
 int clb_driver_leave(void)
 {
-    if (!is_driver_thread)
+    if (!clb_driver_is_self)
         return 0;
     pthread_mutex_lock(&lock);
     in_driver = false;
@@ -361,7 +361,7 @@ int clb_driver_leave(void)
 
 void clb_driver_enter(int loads)
 {
-    if (!is_driver_thread)
+    if (!clb_driver_is_self)
         return;
     clb_load_resume(loads);
     pthread_mutex_lock(&lock);
@@ -379,7 +379,7 @@ void clb_driver_enter(int loads)
 static void *run_tasks(void *unused)
 {
     (void)unused;
-    is_driver_thread = true;
+    clb_driver_is_self = true;
     atomic_store(&driver_id, (pid_t)syscall(SYS_gettid));
     pthread_setname_np(pthread_self(), "clblas-shim");
     atexit(driver_stop);
@@ -452,8 +452,9 @@ static clb_status driver_wait(const struct driver_task *task)
 {
     double begin = clb_now();
     bool tells = true;
-    while (!task->done && clb_now() < patience) {
-        double until = tells ? fmin(patience, begin + SECONDS_BEFORE_TELLING) : patience;
+    while (!task->done && clb_now() < clb_driver_patience) {
+        double until =
+            tells ? fmin(clb_driver_patience, begin + SECONDS_BEFORE_TELLING) : clb_driver_patience;
         const struct timespec at = clb_time_of(until < INFINITY ? until : 0);
         if (until < INFINITY)
             pthread_cond_clockwait(&ended, &lock, CLOCK_MONOTONIC, &at);
@@ -480,7 +481,7 @@ static clb_status driver_prepare(void)
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument)
 {
     struct driver_task task = {.run = run, .argument = argument};
-    if (is_driver_thread)
+    if (clb_driver_is_self)
         return run(argument);
     double mine = clb_driver_set_patience(INFINITY);
     clb_status status = driver_prepare();
@@ -506,8 +507,8 @@ clb_status clb_driver_request(clb_status (*run)(void *argument), const void *arg
     if (size > 0)
         memcpy(request->argument, argument, size);
     *task = (struct driver_task){.run = run, .argument = request->argument};
-    clb_status status = is_driver_thread ? CLB_OK : driver_prepare();
-    if (is_driver_thread) {
+    clb_status status = clb_driver_is_self ? CLB_OK : driver_prepare();
+    if (clb_driver_is_self) {
         status = run(task->argument);
         free(request);
         return status;
@@ -525,16 +526,9 @@ clb_status clb_driver_request(clb_status (*run)(void *argument), const void *arg
     return status;
 }
 
-double clb_driver_set_patience(double until)
-{
-    double before = patience;
-    patience = until;
-    return before;
-}
-
 bool clb_driver_may_wait(void)
 {
-    return patience == INFINITY || clb_now() < patience;
+    return clb_driver_patience == INFINITY || clb_now() < clb_driver_patience;
 }
 
 /* ---- limits: may a driver start, or compile, in this process? -------------------------------- */

@@ -28,23 +28,13 @@
 static _Atomic(struct clb_request *) left; /* the latest first */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
-static atomic_bool exists;
+atomic_bool clb_enqueuer_made;
 static atomic_bool sleeps;          /* it waits for `arrived`, or is about to */
 static struct clb_promise *watched; /* its own: the oldest first */
 
-static CLB_THREAD bool is_enqueuer;
+CLB_THREAD bool clb_enqueuer_is_self;
 
 bool clb_enqueuer_always;
-
-bool clb_enqueuer_exists(void)
-{
-    return atomic_load_explicit(&exists, memory_order_relaxed);
-}
-
-bool clb_enqueuer_is_self(void)
-{
-    return is_enqueuer;
-}
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -68,7 +58,7 @@ static struct clb_request *take_requests(void)
 
 void clb_enqueuer_leave(struct clb_request *request)
 {
-    if (is_enqueuer) {
+    if (clb_enqueuer_is_self) {
         request->run(request);
         return;
     }
@@ -220,7 +210,7 @@ static void *enqueue_for_all(void *unused)
 {
     double busy = clb_now(), looked = busy;
     (void)unused;
-    is_enqueuer = true;
+    clb_enqueuer_is_self = true;
     pthread_setname_np(pthread_self(), "clblas-queue");
     for (;;) {
         const bool any = work(&looked);
@@ -243,7 +233,7 @@ static void forget_in_child(void)
     static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
     lock = unlocked;
     arrived = unwaited;
-    atomic_store(&exists, false);
+    atomic_store(&clb_enqueuer_made, false);
     atomic_store(&left, NULL);
 }
 
@@ -253,7 +243,7 @@ clb_status clb_enqueuer_start(const struct clb_device *device)
         return CLB_OK;
     clb_status status = clb_thread_start(STACK, enqueue_for_all, NULL);
     if (status == CLB_OK) {
-        atomic_store(&exists, true);
+        atomic_store(&clb_enqueuer_made, true);
         clb_fork_on_child(forget_in_child);
     }
     return status;
@@ -265,7 +255,7 @@ void clb_enqueuer_await_idle(double seconds)
 {
     static atomic_bool in_vain;
     const double end = clb_now() + seconds;
-    while (clb_enqueuer_exists() && !is_enqueuer && !atomic_load(&in_vain) &&
+    while (clb_enqueuer_exists() && !clb_enqueuer_is_self && !atomic_load(&in_vain) &&
            !(atomic_load(&sleeps) && atomic_load(&left) == NULL)) {
         if (clb_now() >= end)
             atomic_store(&in_vain, true);

@@ -10,6 +10,7 @@
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -113,7 +114,10 @@ struct clb_device {
     size_t max_group; /* most work-items of a work-group, all in the first dimension */
 };
 
-bool clb_device_has(const struct clb_device *device, clb_quirk quirk);
+static inline bool clb_device_has(const struct clb_device *device, clb_quirk quirk)
+{
+    return (device->quirks & (unsigned)quirk) != 0;
+}
 
 /* A device with its indices in CLBLAS_SHIM_DEVICE. `defect` is NULL or why it can't be used; a
  * platform that can't be asked for its devices is listed as one without an id. */
@@ -306,8 +310,15 @@ const char *clb_limits_on_build(void);
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
 
 /* Until when, by clb_now(), this thread may wait in clb_driver_request; INFINITY, the default: for
- * ever. Returns the time before. */
-double clb_driver_set_patience(double until);
+ * ever. */
+extern CLB_THREAD double clb_driver_patience;
+/* Returns the time before. */
+static inline double clb_driver_set_patience(double until)
+{
+    const double before = clb_driver_patience;
+    clb_driver_patience = until;
+    return before;
+}
 /* False when that time has come. */
 bool clb_driver_may_wait(void);
 
@@ -322,9 +333,11 @@ clb_status clb_driver_request(clb_status (*run)(void *argument), const void *arg
  * threads. */
 int clb_driver_leave(void);
 void clb_driver_enter(int left);
+extern CLB_THREAD bool clb_driver_is_self; /* this is the driver thread */
 static inline void clb_driver_gate(void)
 {
-    clb_driver_enter(clb_driver_leave());
+    if (CLB_UNLIKELY(clb_driver_is_self))
+        clb_driver_enter(clb_driver_leave());
 }
 
 /* Called by any thread: wait until the driver thread is outside of the driver and will not enter
@@ -411,22 +424,50 @@ typedef enum clb_runtime_state {
     CLB_RUNTIME_STARTING     /* another thread starts it, and the caller may not wait */
 } clb_runtime_state;
 
+/* runtime.c's alone, as is the slow path of clb_runtime_get. */
+extern struct clb_runtime clb_runtime_started;
+extern _Atomic int clb_runtime_now; /* of clb_runtime_state */
+struct clb_runtime *clb_runtime_start(clb_runtime_state *state);
+
 /* The runtime, started by the first caller. NULL when there is none: *state says why. The caller
  * waits for the start as long as its patience lasts. */
-struct clb_runtime *clb_runtime_get(clb_runtime_state *state);
+static inline struct clb_runtime *clb_runtime_get(clb_runtime_state *state)
+{
+    *state = CLB_RUNTIME_READY;
+    return CLB_LIKELY(atomic_load_explicit(&clb_runtime_now, memory_order_acquire) ==
+                      CLB_RUNTIME_READY)
+               ? &clb_runtime_started
+               : clb_runtime_start(state);
+}
 
 /* The runtime if it has been started, otherwise NULL: for reports. */
-const struct clb_runtime *clb_runtime_peek(void);
+static inline const struct clb_runtime *clb_runtime_peek(void)
+{
+    const int now = atomic_load(&clb_runtime_now);
+    return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED ? &clb_runtime_started : NULL;
+}
 
-/* Report the outcome of a call that used the device. Repeated failures quarantine the device. */
-void clb_runtime_report(struct clb_runtime *runtime, bool succeeded);
+/* Report a call that has failed on the device, or one that has not. Repeated failures quarantine
+ * the device. */
+void clb_runtime_report_failure(struct clb_runtime *runtime);
+static inline void clb_runtime_report_success(struct clb_runtime *runtime)
+{
+    if (CLB_UNLIKELY(atomic_load_explicit(&runtime->failures, memory_order_relaxed) != 0))
+        atomic_store(&runtime->failures, 0);
+}
 
 /* Never use the device again in this process: its result was wrong. */
 void clb_runtime_quarantine(struct clb_runtime *runtime);
 
 /* Called before a call is computed: how long a device with its own memory may complete no command
  * before it is abandoned, INFINITY for ever. The longest of all calls' so far holds. */
-void clb_runtime_expect(struct clb_runtime *runtime, double seconds);
+static inline void clb_runtime_expect(struct clb_runtime *runtime, double seconds)
+{
+    const unsigned millis = seconds < UINT_MAX / 1000 ? (unsigned)(1000 * seconds) : UINT_MAX;
+    unsigned now = atomic_load_explicit(&runtime->patience_millis, memory_order_relaxed);
+    while (now < millis && !atomic_compare_exchange_weak(&runtime->patience_millis, &now, millis))
+        continue;
+}
 double clb_runtime_patience(const struct clb_runtime *runtime);
 
 /* Called when no command has ended for so long: never use the device again, and don't wait for it.
@@ -652,8 +693,12 @@ cl_program clb_program_handle(const struct clb_program *program);
 clb_status clb_enqueuer_start(const struct clb_device *device) CLB_MUST_CHECK;
 extern bool clb_enqueuer_always;
 /* True when there is the thread, so that all commands are to be left to it. */
-bool clb_enqueuer_exists(void);
-bool clb_enqueuer_is_self(void);
+extern atomic_bool clb_enqueuer_made;
+static inline bool clb_enqueuer_exists(void)
+{
+    return atomic_load_explicit(&clb_enqueuer_made, memory_order_relaxed);
+}
+extern CLB_THREAD bool clb_enqueuer_is_self; /* this is the thread */
 
 /* What the thread is to do: first member of a larger struct, which `run` frees. */
 struct clb_request {

@@ -389,7 +389,7 @@ static clb_status queue_begin(struct clb_queue *queue)
 {
     if (is_abandoned(queue->runtime))
         return CLB_ERR_OPENCL;
-    if (!clb_enqueuer_is_self())
+    if (!clb_enqueuer_is_self)
         atomic_store_explicit(&queue->busy, true, memory_order_relaxed);
     if (!queue->keeps)
         return CLB_OK;
@@ -714,7 +714,7 @@ static void run_question(struct clb_request *request)
 /* Ask by the thread that enters the driver. */
 static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct clb_queue *queue))
 {
-    if (!clb_enqueuer_exists() || clb_enqueuer_is_self())
+    if (!clb_enqueuer_exists() || clb_enqueuer_is_self)
         return ask(queue);
     struct clb_promise *promise =
         is_abandoned(queue->runtime) ? NULL : clb_promise_new(queue->runtime);
@@ -896,7 +896,7 @@ clb_status clb_queue_flush(struct clb_queue *queue)
 {
     if (is_abandoned(queue->runtime))
         return CLB_ERR_OPENCL;
-    if (!clb_enqueuer_exists() || clb_enqueuer_is_self())
+    if (!clb_enqueuer_exists() || clb_enqueuer_is_self)
         return clb_cl_check(clb_cl.Flush(queue->handle), "clFlush");
     struct flush *flush = malloc(sizeof *flush);
     if (flush == NULL)
@@ -924,8 +924,8 @@ static clb_status wait_for(struct clb_queue *queue, cl_event event)
 
 static clb_status queue_do(struct clb_queue *queue, struct order *order, cl_event *event)
 {
-    return clb_enqueuer_exists() && !clb_enqueuer_is_self() ? post_order(queue, order, event)
-                                                            : enqueue_here(queue, order, event);
+    return clb_enqueuer_exists() && !clb_enqueuer_is_self ? post_order(queue, order, event)
+                                                          : enqueue_here(queue, order, event);
 }
 
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,

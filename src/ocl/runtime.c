@@ -455,14 +455,14 @@ const struct clb_device *clb_device_expected(void)
 /* After so many consecutive calls that failed on the device, all calls go to the next BLAS. */
 #define FAILURES_BEFORE_QUARANTINE 3
 
-static struct clb_runtime runtime;
-static _Atomic int state = CLB_RUNTIME_IDLE;
+struct clb_runtime clb_runtime_started;
+_Atomic int clb_runtime_now = CLB_RUNTIME_IDLE;
 
 static void abandon_in_child(void)
 {
-    int now = atomic_load(&state);
+    int now = atomic_load(&clb_runtime_now);
     if (now == CLB_RUNTIME_READY || now == CLB_RUNTIME_STARTING || now == CLB_RUNTIME_QUARANTINED)
-        atomic_store(&state, CLB_RUNTIME_ABANDONED);
+        atomic_store(&clb_runtime_now, CLB_RUNTIME_ABANDONED);
 }
 
 static void runtime_watch_forks(void)
@@ -473,9 +473,10 @@ static void runtime_watch_forks(void)
 
 static void set_memory_limit(const struct clb_memory_limit *limit)
 {
-    double bytes = limit->percent > 0 ? (double)runtime.device.memory * limit->percent / 100
-                                      : (double)limit->bytes;
-    runtime.memory_limit = (uint64_t)bytes;
+    double bytes = limit->percent > 0
+                       ? (double)clb_runtime_started.device.memory * limit->percent / 100
+                       : (double)limit->bytes;
+    clb_runtime_started.memory_limit = (uint64_t)bytes;
 }
 
 static clb_status start(const struct clb_config *config)
@@ -494,30 +495,31 @@ static clb_status start(const struct clb_config *config)
     clb_driver_gate();
     if (status == CLB_OK)
         status = clb_device_select(clb_probe_device() != NULL ? clb_probe_device() : config->device,
-                                   &runtime.device);
+                                   &clb_runtime_started.device);
     if (status != CLB_OK)
         return status;
     clb_driver_gate();
     cl_int error;
-    runtime.context = clb_cl.CreateContext(
+    clb_runtime_started.context = clb_cl.CreateContext(
         (cl_context_properties[]){CL_CONTEXT_PLATFORM,
-                                  (cl_context_properties)runtime.device.platform, 0},
-        1, &runtime.device.id, NULL, NULL, &error);
+                                  (cl_context_properties)clb_runtime_started.device.platform, 0},
+        1, &clb_runtime_started.device.id, NULL, NULL, &error);
     status = clb_cl_check(error, "clCreateContext");
     if (status == CLB_OK)
-        status = clb_enqueuer_start(&runtime.device);
+        status = clb_enqueuer_start(&clb_runtime_started.device);
     if (status != CLB_OK)
         return status;
     for (size_t i = 0; i < CLB_STATES; i++)
-        pthread_mutex_init(&runtime.state[i].lock, NULL);
-    pthread_mutex_init(&runtime.pool.lock, NULL);
-    pthread_mutex_init(&runtime.sets.lock, NULL);
-    pthread_mutex_init(&runtime.programs.lock, NULL);
+        pthread_mutex_init(&clb_runtime_started.state[i].lock, NULL);
+    pthread_mutex_init(&clb_runtime_started.pool.lock, NULL);
+    pthread_mutex_init(&clb_runtime_started.sets.lock, NULL);
+    pthread_mutex_init(&clb_runtime_started.programs.lock, NULL);
     set_memory_limit(&config->memory);
     if (clb_probe_device() == NULL)
-        remember(&runtime.device);
-    clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", runtime.device.name,
-            runtime.device.platform_name, (double)runtime.memory_limit / (1 << 30));
+        remember(&clb_runtime_started.device);
+    clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", clb_runtime_started.device.name,
+            clb_runtime_started.device.platform_name,
+            (double)clb_runtime_started.memory_limit / (1 << 30));
     return CLB_OK;
 }
 
@@ -526,7 +528,7 @@ static clb_status start_once(void *unused)
 {
     static struct clb_thread_list threads;
     (void)unused;
-    if (atomic_load(&state) != CLB_RUNTIME_STARTING)
+    if (atomic_load(&clb_runtime_now) != CLB_RUNTIME_STARTING)
         return CLB_OK;
     char *environment = clb_pocl_save_environment();
     double begin = clb_now();
@@ -536,49 +538,38 @@ static clb_status start_once(void *unused)
     clb_status status = start(clb_config_get());
     clb_pocl_restore_environment(environment);
     if (status == CLB_OK)
-        clb_threads_pin(&runtime.device, &threads);
+        clb_threads_pin(&clb_runtime_started.device, &threads);
     clb_load_end();
     clb_driver_note_start(false);
-    runtime.start_seconds = clb_now() - begin;
-    atomic_store(&state, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
+    clb_runtime_started.start_seconds = clb_now() - begin;
+    atomic_store(&clb_runtime_now, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
     clb_log(CLB_LOG_INFO, "device start: %s, %.0f ms", clb_status_name(status),
-            1e3 * runtime.start_seconds);
+            1e3 * clb_runtime_started.start_seconds);
     return status;
 }
 
-struct clb_runtime *clb_runtime_get(clb_runtime_state *why)
+struct clb_runtime *clb_runtime_start(clb_runtime_state *why)
 {
-    int now = atomic_load_explicit(&state, memory_order_acquire);
+    int now = atomic_load_explicit(&clb_runtime_now, memory_order_acquire);
     if (now == CLB_RUNTIME_IDLE || (now == CLB_RUNTIME_STARTING && clb_driver_may_wait())) {
         static pthread_once_t watching = PTHREAD_ONCE_INIT;
         pthread_once(&watching, runtime_watch_forks);
         int idle = CLB_RUNTIME_IDLE, starting = CLB_RUNTIME_STARTING;
-        atomic_compare_exchange_strong(&state, &idle, starting);
+        atomic_compare_exchange_strong(&clb_runtime_now, &idle, starting);
         /* Not even the driver thread may be had. */
         if (clb_driver_request(start_once, NULL, 0) == CLB_ERR_NOMEM)
-            atomic_compare_exchange_strong(&state, &starting, CLB_RUNTIME_FAILED);
-        now = atomic_load(&state);
+            atomic_compare_exchange_strong(&clb_runtime_now, &starting, CLB_RUNTIME_FAILED);
+        now = atomic_load(&clb_runtime_now);
     }
     *why = (clb_runtime_state)now;
-    return now == CLB_RUNTIME_READY ? &runtime : NULL;
-}
-
-bool clb_device_has(const struct clb_device *device, clb_quirk quirk)
-{
-    return (device->quirks & (unsigned)quirk) != 0;
-}
-
-const struct clb_runtime *clb_runtime_peek(void)
-{
-    int now = atomic_load(&state);
-    return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED ? &runtime : NULL;
+    return now == CLB_RUNTIME_READY ? &clb_runtime_started : NULL;
 }
 
 /* True for the first caller. */
 static bool quarantine(void)
 {
     int ready = CLB_RUNTIME_READY;
-    return atomic_compare_exchange_strong(&state, &ready, CLB_RUNTIME_QUARANTINED);
+    return atomic_compare_exchange_strong(&clb_runtime_now, &ready, CLB_RUNTIME_QUARANTINED);
 }
 
 void clb_runtime_quarantine(struct clb_runtime *used)
@@ -592,14 +583,6 @@ void clb_runtime_quarantine(struct clb_runtime *used)
 
 /* Until a call has said more: checks of kernels take less. */
 #define LEAST_PATIENCE 30.0
-
-void clb_runtime_expect(struct clb_runtime *used, double seconds)
-{
-    const unsigned millis = seconds < UINT_MAX / 1000 ? (unsigned)(1000 * seconds) : UINT_MAX;
-    unsigned now = atomic_load_explicit(&used->patience_millis, memory_order_relaxed);
-    while (now < millis && !atomic_compare_exchange_weak(&used->patience_millis, &now, millis))
-        continue;
-}
 
 double clb_runtime_patience(const struct clb_runtime *used)
 {
@@ -621,13 +604,8 @@ void clb_runtime_abandon(struct clb_runtime *used, double seconds)
     mark_device(&used->device, "it hung");
 }
 
-void clb_runtime_report(struct clb_runtime *used, bool succeeded)
+void clb_runtime_report_failure(struct clb_runtime *used)
 {
-    if (succeeded) {
-        if (CLB_UNLIKELY(atomic_load_explicit(&used->failures, memory_order_relaxed) != 0))
-            atomic_store(&used->failures, 0);
-        return;
-    }
     if (atomic_fetch_add(&used->failures, 1) + 1 < FAILURES_BEFORE_QUARANTINE)
         return;
     if (quarantine())

@@ -534,8 +534,10 @@ static clb_reason reason_of_run(const struct clb_run *run, struct clb_runtime *r
         return CLB_REASON_STARTING;
     if (status == CLB_ERR_UNSUPPORTED && run->parts == 0)
         return CLB_REASON_COST;
-    if (status == CLB_OK || status == CLB_ERR_OPENCL || status == CLB_ERR_LAUNCH)
-        clb_runtime_report(runtime, status == CLB_OK);
+    if (status == CLB_OK)
+        clb_runtime_report_success(runtime);
+    else if (status == CLB_ERR_OPENCL || status == CLB_ERR_LAUNCH)
+        clb_runtime_report_failure(runtime);
     return CLB_REASONS;
 }
 
