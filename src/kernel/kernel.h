@@ -51,9 +51,10 @@ struct clb_gemm_variant {
     /* Families with has_direct: whether that kernel may be used, for clb_direct_prepare. NULL in
      * variants from clb_gemm_variant_make, which have been checked with it. */
     struct clb_direct *direct;
-    char name[32]; /* "gemm-cpu-32x8", for reports */
-    bool split;    /* of a split family: see block_bytes */
-    double rate;   /* GFLOP/s as clb_gemm_measure has them; 0: not known */
+    char name[32];       /* "gemm-cpu-32x8", for reports */
+    bool split;          /* of a split family: see block_bytes */
+    double rate;         /* GFLOP/s as clb_gemm_measure has them; 0: not known */
+    double flop_seconds; /* that such a device is expected to need for an operation */
     /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
     /* Another variant of the same family, for products that it computes faster: see clb_gemm_for.

@@ -208,8 +208,11 @@ static clb_status make_variant(struct clb_runtime *runtime, clb_precision precis
                                struct clb_gemm_variant *variant)
 {
     struct variant_task task = {runtime, variant, direct};
-    *variant =
-        (struct clb_gemm_variant){.precision = precision, .tuning = *tuning, .direct = direct};
+    *variant = (struct clb_gemm_variant){.precision = precision,
+                                         .tuning = *tuning,
+                                         .direct = direct,
+                                         .flop_seconds =
+                                             clb_tuning_seconds(&runtime->device, precision, 1)};
     return clb_check_run(variant_make, &task);
 }
 

@@ -262,8 +262,9 @@ struct question {
     double work;
     size_t smallest;
     struct clb_profile_owner owner; /* its device is the one that is asked about */
-    struct clb_cost_call cost;
-    bool turned; /* it goes to the other side, to be measured there */
+    bool predicted;                 /* the durations on both sides are asked for, */
+    struct clb_cost_call cost;      /* of this */
+    bool turned;                    /* it goes to the other side, to be measured there */
 };
 
 static size_t smallest_of(const struct clb_run *run)
@@ -387,7 +388,9 @@ static clb_status prepare(void *argument)
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (runtime == NULL)
         return CLB_OK;
-    const struct clb_prediction prediction = predict(&runtime->device, question);
+    struct clb_prediction prediction = {0};
+    if (question->predicted)
+        prediction = predict(&runtime->device, question);
     if (decide_on_device(runtime, question, &prediction, &variant) != CLB_REASONS)
         return CLB_OK;
     switch (question->ops->main) {
@@ -609,18 +612,23 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
 }
 
 /* How long the device may complete no command. */
-static double longest_standstill(const struct clb_run *run, const struct clb_device *device,
-                                 const struct clb_gemm_variant *variant, double flops)
+static double longest_standstill(const struct clb_gemm_variant *variant, double flops)
 {
     const size_t millis = variant->tuning.value[CLB_PARAM_HANG];
     if (millis != 0)
         return millis == 1 ? INFINITY : 1e-3 * (double)millis;
-    return fmax(30, 100 * clb_tuning_seconds(device, run->precision, flops));
+    return fmax(30, 100 * variant->flop_seconds * flops);
 }
 
 static bool writes_profile(void)
 {
     return clb_config_get()->learn && !clb_config_get()->reproducible;
+}
+
+/* Whether durations are asked for: to decide, for reports, or to learn. */
+static bool wants_prediction(const struct clb_run *run)
+{
+    return clb_run_is_auto(run) || calls_are_observed() || writes_profile();
 }
 
 /* Whether the call's duration on the device says something. */
@@ -650,6 +658,28 @@ static void learn(const struct clb_runtime *runtime, const struct question *ques
     clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
 }
 
+/* By powers of two of the edge. */
+static int size_class_of(double work)
+{
+    int exponent = 0;
+    (void)frexp(work, &exponent);
+    const int edge = exponent < 0 ? 0 : exponent / 3;
+    return edge < CLB_VERIFY_CLASSES ? edge : CLB_VERIFY_CLASSES - 1;
+}
+
+/* Results of a routine and a size whose first use has passed are not verified again. */
+static clb_reason begin_verification(struct clb_run *run, double work, struct clb_runtime *runtime,
+                                     const struct clb_gemm_variant *variant)
+{
+    const double share = clb_config_get()->verify;
+    run->verify.size_class = size_class_of(work);
+    const atomic_bool *passed = &clb_verify_passed[run->call->routine][run->verify.size_class];
+    if (share == 0 || run->ops->verify == CLB_VERIFY_NOTHING ||
+        (share < 0 && atomic_load_explicit(passed, memory_order_relaxed)))
+        return CLB_REASONS;
+    return clb_verify_begin(run, runtime, variant);
+}
+
 /* All code that may enter the driver. */
 static struct outcome run_on_device(struct clb_run *run, double work)
 {
@@ -659,20 +689,23 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                                 .work = work,
                                 .smallest = smallest_of(run),
                                 .owner = owner_of(run->host),
-                                .cost = clb_cost_describe(run->call, run->m, run->n, run->k)};
+                                .predicted = wants_prediction(run)};
     const struct clb_gemm_variant *variant;
     struct clb_host_state host_state;
+    if (question.predicted)
+        question.cost = clb_cost_describe(run->call, run->m, run->n, run->k);
     clb_host_state_save(&host_state);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
     const double patience = clb_driver_set_patience(patience_of(run, work));
     struct clb_runtime *runtime = start_device(run, &question, &outcome.reason);
-    if (runtime != NULL) {
+    if (runtime != NULL && question.predicted) {
         settle_for(&runtime->device, &question);
         run->prediction = predict(&runtime->device, &question);
         question.turned = tries_other_side(run, &runtime->device, &question);
-        outcome.reason = decide_on_device(runtime, &question, &run->prediction, &variant);
     }
+    if (runtime != NULL)
+        outcome.reason = decide_on_device(runtime, &question, &run->prediction, &variant);
     if (outcome.reason == CLB_REASON_STARTING)
         request_preparation(&question);
     if (outcome.reason == CLB_REASONS && !is_host_complete(run)) {
@@ -686,12 +719,11 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     if (outcome.reason == CLB_REASONS && is_lapacke(run))
         outcome.reason = clb_lapacke_open(run);
     if (outcome.reason == CLB_REASONS)
-        outcome.reason = clb_verify_begin(run, runtime, variant);
+        outcome.reason = begin_verification(run, work, runtime, variant);
     if (outcome.reason == CLB_REASONS) {
         run->declined = CLB_REASONS;
         run->solution = CLB_ERR_UNSUPPORTED;
-        clb_runtime_expect(
-            runtime, longest_standstill(run, &runtime->device, variant, count_flops(run, work)));
+        clb_runtime_expect(runtime, longest_standstill(variant, count_flops(run, work)));
         struct clb_progress progress;
         clb_progress_begin(&progress, run->call->symbol->next.name, count_flops(run, work));
         outcome.status = run->ops->run(run, runtime, variant);
@@ -813,7 +845,7 @@ static bool route_finish(struct clb_run *run, const struct outcome *outcome, dou
                 symbol->next.name, clb_status_name(outcome->status), run->written, run->parts);
     double begin = calls_are_observed() ? clb_now() : 0;
     bool next_used = run->ops->complete(run, outcome->status);
-    if (!clb_verify_end(run, outcome->status))
+    if (run->verify.wanted && !clb_verify_end(run, outcome->status))
         return false;
     close_lapacke(run, true);
     double seconds_next = next_used && calls_are_observed() ? clb_now() - begin : 0;
@@ -877,7 +909,8 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
         clb_next_declined = &symbol->next;
         decline(&run, outcome.reason, flops);
     }
-    clb_verify_free(&run);
+    if (run.verify.wanted)
+        clb_verify_free(&run);
     clb_gemm_progress_free(&run.progress);
     free(run.qr.tau);
     free(run.pivots);

@@ -63,9 +63,14 @@ struct clb_lapacke {
     void *work; /* owned; where the caller passes none */
 };
 
+/* Routines and classes of size whose results have passed at their first use. */
+enum { CLB_VERIFY_CLASSES = 16 };
+extern atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
+
 /* A call that is to be verified: copies of the matrices that it overwrites, A, B and C. */
 enum { CLB_VERIFY_MATRICES = 3 };
 struct clb_verify {
+    int size_class; /* of the call */
     bool wanted;
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
@@ -145,10 +150,11 @@ void clb_lapacke_decode(struct clb_run *run);
 clb_reason clb_lapacke_open(struct clb_run *run);
 void clb_lapacke_close(struct clb_run *run, bool computed);
 
-/* verify.c. begin: called before `run`; where the call is to be verified, copies what it
- * overwrites. Returns CLB_REASONS, or the reason to decline the call. end: called after `complete`,
- * with the status of `run`; false when the result is wrong: then the matrices of the call are as
- * they were, the device is quarantined, and the call must be declined. free: frees the copies. */
+/* verify.c. begin: called before `run` where the configuration asks for verification; where the
+ * call is to be verified, copies what it overwrites. Returns CLB_REASONS, or the reason to decline
+ * the call. The others are for a call that is to be verified. end: called after `complete`, with
+ * the status of `run`; false when the result is wrong: then the matrices of the call are as they
+ * were, the device is quarantined, and the call must be declined. free: frees the copies. */
 clb_reason clb_verify_begin(struct clb_run *run, struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant);
 bool clb_verify_end(struct clb_run *run, clb_status status);

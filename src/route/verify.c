@@ -18,42 +18,30 @@
 
 /* ---- which calls ----------------------------------------------------------------------------- */
 
-enum { CLASSES = 16 };
-
-/* What is known of first uses, by routine and class of size. */
-enum { UNKNOWN, PASSED };
-static _Atomic unsigned char first_uses[CLB_ROUTINES][CLASSES];
+atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
 
 struct clb_verify_counts clb_verify_counts;
-
-/* By powers of two of the edge. */
-static int class_of(const struct clb_run *run)
-{
-    int exponent = 0;
-    const double work = clb_work_of(clb_routines[run->call->routine].row, (double)run->m,
-                                    (double)run->n, (double)run->k);
-    (void)frexp(work, &exponent);
-    return exponent < 0 ? 0 : exponent / 3 < CLASSES ? exponent / 3 : CLASSES - 1;
-}
 
 static void name_first_use(const struct clb_run *run, char name[80])
 {
     snprintf(name, 80, "results of %s %d, version " CLB_VERSION,
-             clb_routines[run->call->routine].name, class_of(run));
+             clb_routines[run->call->routine].name, run->verify.size_class);
+}
+
+static void set_passed(const struct clb_run *run)
+{
+    atomic_store(&clb_verify_passed[run->call->routine][run->verify.size_class], true);
 }
 
 /* Whether this use of a kernel is the first one that is known of. */
 static bool is_first_use(const struct clb_run *run, const struct clb_runtime *runtime,
                          const struct clb_gemm_variant *variant)
 {
-    _Atomic unsigned char *known = &first_uses[run->call->routine][class_of(run)];
     char name[80];
-    if (atomic_load_explicit(known, memory_order_relaxed) == PASSED)
-        return false;
     name_first_use(run, name);
     if (!clb_program_is_checked(runtime, variant->program, name))
         return true;
-    atomic_store(known, PASSED);
+    set_passed(run);
     return false;
 }
 
@@ -143,8 +131,7 @@ clb_reason clb_verify_begin(struct clb_run *run, struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant)
 {
     const double share = clb_config_get()->verify;
-    if (share == 0 || run->ops->verify == CLB_VERIFY_NOTHING ||
-        !(share < 0 ? is_first_use(run, runtime, variant) : is_in_share(share)))
+    if (!(share < 0 ? is_first_use(run, runtime, variant) : is_in_share(share)))
         return CLB_REASONS;
     run->verify.wanted = true;
     run->verify.runtime = runtime;
@@ -1090,7 +1077,7 @@ static void note_passed(const struct clb_run *run)
         return;
     name_first_use(run, name);
     clb_program_set_checked(run->verify.runtime, run->verify.variant->program, name);
-    atomic_store(&first_uses[run->call->routine][class_of(run)], PASSED);
+    set_passed(run);
 }
 
 static bool end_verification(struct clb_run *run, const struct verification *v)
@@ -1124,7 +1111,7 @@ bool clb_verify_end(struct clb_run *run, clb_status status)
     struct clb_host_state host_state;
     struct verification v;
     bool right = true;
-    if (!run->verify.wanted || (status != CLB_OK && run->written == 0))
+    if (status != CLB_OK && run->written == 0)
         return true;
     clb_host_state_save(&host_state);
     if (verification_open(&v, run) == CLB_OK) {
