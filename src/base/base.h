@@ -375,6 +375,9 @@ void clb_load_end(void);
  * on; resume waits for their end. */
 int clb_load_suspend(void);
 void clb_load_resume(int suspended);
+/* True for a thread of this process that runs, or waits for a CPU or a disk, but for nothing else.
+ */
+bool clb_thread_is_ready(int id);
 
 /* ---- worker threads (workers.c) -------------------------------------------------------------- */
 

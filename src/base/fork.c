@@ -22,10 +22,10 @@
 #define MAX_HOOKS 8
 
 /* The longest that a fork waits. That is reached when loading itself waits for a lock that the
- * forking thread holds, when a helper thread of a driver forks, and when a driver compiles in this
- * process. Where other programs keep the CPUs busy it is the CPU time that a loading thread gets,
- * within the second limit. */
-#define LONGEST_WAIT_SECONDS 0.05
+ * forking thread holds, and when a helper thread of a driver forks. Where other programs keep the
+ * CPUs busy it is the CPU time that a loading thread gets, within the second limit. What has got as
+ * much CPU time since it began is not a step that loads but a compiler, and is not waited for. */
+#define LONGEST_WAIT_SECONDS 0.04
 #define LONGEST_BUSY_SECONDS 2
 
 /* How often it looks at threads that load, and after how long without running one counts as
@@ -44,7 +44,7 @@ static int forking; /* forks in progress, for which clb_load_begin waits */
 static struct loader {
     pid_t id;
     clockid_t clock;         /* its CPU time, */
-    double used;             /* what that was when the fork began to wait, */
+    double used;             /* what that was when it began, */
     double was_ready;        /* and when it was last seen to run or to wait for a CPU or a disk */
 } loaders[16];               /* the threads that load; others, if more do, are waited for briefly */
 static CLB_THREAD int depth; /* nesting of clb_load_begin in this thread */
@@ -58,10 +58,10 @@ static double cpu_time_of(const struct loader *loader)
                : 0;
 }
 
-static bool is_ready(const struct loader *loader)
+bool clb_thread_is_ready(int id)
 {
     char file[64], line[256];
-    snprintf(file, sizeof file, "/proc/self/task/%d/stat", (int)loader->id);
+    snprintf(file, sizeof file, "/proc/self/task/%d/stat", id);
     const int fd = clb_file_open(file, O_RDONLY, 0);
     const ssize_t length = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
     if (fd >= 0)
@@ -71,20 +71,25 @@ static bool is_ready(const struct loader *loader)
     return state != NULL && (strncmp(state, ") R", 3) == 0 || strncmp(state, ") D", 3) == 0);
 }
 
-/* With the lock held: whether a thread loads that has got too little of a CPU until now. */
-static bool is_held_up(double now)
+/* With the lock held: until when a fork that began to wait at `begin` waits for the threads that
+ * load now. */
+static double find_end(double begin, double now)
 {
-    bool any = false;
+    int compiling = 0;
+    bool held_up = false;
     for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
         struct loader *loader = &loaders[i];
         if (loader->id == 0)
             continue;
-        if (is_ready(loader))
+        if (clb_thread_is_ready((int)loader->id))
             loader->was_ready = now;
-        any = any || (now < loader->was_ready + IDLE_SECONDS &&
-                      cpu_time_of(loader) < loader->used + LONGEST_WAIT_SECONDS);
+        const bool compiles = cpu_time_of(loader) >= loader->used + LONGEST_WAIT_SECONDS;
+        compiling += compiles;
+        held_up = held_up || (!compiles && now < loader->was_ready + IDLE_SECONDS);
     }
-    return any;
+    if (compiling == loading)
+        return begin;
+    return begin + (held_up ? LONGEST_BUSY_SECONDS : LONGEST_WAIT_SECONDS);
 }
 
 /* Wait until no thread loads a library. A thread that forks while it loads one itself does not
@@ -97,14 +102,7 @@ static void before_fork(void)
     pthread_mutex_lock(&lock);
     forking++; /* no thread begins to load, and who does so already stops at the next chance */
     fork_is_noted = true;
-    for (size_t i = 0; i < CLB_COUNT_OF(loaders) && loading > 0; i++) {
-        if (loaders[i].id != 0)
-            loaders[i].used = cpu_time_of(&loaders[i]);
-    }
-    for (double now = begin; loading > 0; now = clb_now()) {
-        const bool held_up = is_held_up(now);
-        if (now >= begin + (held_up ? LONGEST_BUSY_SECONDS : LONGEST_WAIT_SECONDS))
-            break;
+    for (double now = begin; loading > 0 && now < find_end(begin, now); now = clb_now()) {
         const struct timespec until = clb_time_of(now + LOOK_SECONDS);
         pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until);
     }
@@ -166,8 +164,10 @@ static void load_enter(void)
     for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
         if (loaders[i].id != 0)
             continue;
-        if (pthread_getcpuclockid(pthread_self(), &loaders[i].clock) == 0)
+        if (pthread_getcpuclockid(pthread_self(), &loaders[i].clock) == 0) {
             loaders[i].id = (pid_t)syscall(SYS_gettid);
+            loaders[i].used = cpu_time_of(&loaders[i]);
+        }
         break;
     }
     pthread_mutex_unlock(&lock);

@@ -48,7 +48,8 @@ static struct driver_task *first, *last; /* waiting tasks */
 static bool exists;
 static _Atomic pid_t driver_id; /* the driver thread's */
 static _Atomic pid_t owner;     /* the process that has it; 0: none yet */
-static bool in_driver;          /* the driver thread runs a task, and may be inside the driver */
+static bool in_driver;          /* the driver thread runs a task, and may be inside the driver, */
+static double entered;          /* since then */
 static bool starts;             /* the task is the driver's start */
 static bool closing;            /* the process ends: the driver thread must not enter the driver */
 static bool stopped;            /* and has not left it in time: its threads were stopped */
@@ -109,15 +110,18 @@ void clb_threads_note(struct clb_thread_list *before)
  * before they run, the driver thread stops at the next gate, where nothing is outstanding. */
 
 /* The longest that the end of the process waits: for a gate between programs and launches, and for
- * the end of the driver's start, during which the dynamic linker is locked. */
-#define LONGEST_STEP_SECONDS  0.04
+ * the end of the driver's start, during which the dynamic linker is locked. What has taken longer
+ * than a step should is a compiler, for which it does not wait. */
+#define LONGEST_STEP_SECONDS  0.025
+#define STEP_SECONDS          0.05
 #define LONGEST_START_SECONDS 10
 
 /* A compiler in this process takes longer. Then the driver's threads are stopped where they are, by
  * a signal that they have not blocked, but not inside the C library or the dynamic linker, whose
  * locks exit needs. */
-#define STOP_SIGNAL SIGSYS
-#define STOP_ROUNDS 40
+#define STOP_SIGNAL  SIGSYS
+#define STOP_ROUNDS  40
+#define QUIET_ROUNDS 8
 
 static struct {
     struct clb_thread_list threads;
@@ -182,13 +186,14 @@ static void stop_here(int number, siginfo_t *info, void *context)
     errno = error;
 }
 
-/* A thread that is in the C library in all rounds waits there for another one. */
+/* Threads that wait are not asked: what they wait for is done by those that run. It ends when none
+ * has run for some rounds; a thread that is in the C library in all rounds goes on. */
 static void stop_threads(void)
 {
     const struct sigaction action = {.sa_sigaction = stop_here,
                                      .sa_flags = SA_SIGINFO | SA_RESTART};
     struct sigaction before;
-    size_t count = 0, asked = 0;
+    size_t count = 0, asked = 0, quiet = 0;
     const int self = (int)syscall(SYS_gettid);
     dl_iterate_phdr(note_system, NULL);
     clb_threads_note(&stop.threads);
@@ -198,16 +203,17 @@ static void stop_threads(void)
     }
     stop.threads.count = count;
     sigaction(STOP_SIGNAL, &action, &before);
-    for (int round = 0; round < STOP_ROUNDS; round++) {
+    for (int round = 0; round < STOP_ROUNDS && quiet < QUIET_ROUNDS; round++) {
         const size_t asked_before = asked;
         for (size_t i = 0; i < count; i++) {
-            if (!atomic_load(&stop.stopped[i]))
+            if (!atomic_load(&stop.stopped[i]) && clb_thread_is_ready(stop.threads.id[i]))
                 asked += syscall(SYS_tgkill, getpid(), stop.threads.id[i], STOP_SIGNAL) == 0;
         }
+        quiet = asked == asked_before ? quiet + 1 : 0;
+        if (quiet > 0)
+            usleep(250);
         for (int wait = 0; wait < 20 && atomic_load(&stop.answers) < asked; wait++)
             usleep(250);
-        if (asked == asked_before)
-            break;
     }
     /* A thread that has not had the time to answer would end the process. */
     if (atomic_load(&stop.answers) >= asked)
@@ -262,7 +268,8 @@ static void wait_for_gate(void)
     const double begin = clb_now();
     while (in_driver && !stopped) {
         const double now = clb_now(),
-                     end = begin + (starts ? LONGEST_START_SECONDS : LONGEST_STEP_SECONDS);
+                     end = starts ? begin + LONGEST_START_SECONDS
+                                  : fmin(begin + LONGEST_STEP_SECONDS, entered + STEP_SECONDS);
         if (now >= end || (starts && now > begin + LOOK_SECONDS && holds_linker()))
             break;
         const struct timespec until = clb_time_of(fmin(end, now + LOOK_SECONDS));
@@ -368,6 +375,7 @@ void clb_driver_enter(int loads)
     while (closing)
         pthread_cond_wait(&arrived, &lock);
     in_driver = true;
+    entered = clb_now();
     const bool loads_more = starts;
     pthread_mutex_unlock(&lock);
     if (loads_more)
@@ -390,6 +398,7 @@ static void *run_tasks(void *unused)
         struct driver_task *task = first;
         first = task->next;
         in_driver = true;
+        entered = clb_now();
         pthread_mutex_unlock(&lock);
         clb_signals_begin_task();
         clb_status status = task->run(task->argument);

@@ -231,7 +231,10 @@ const char *clb_pocl_refusal(const char *platform_name)
         return "the directory of its cache is not the user's alone";
     if (!clb_cache_has_room(path))
         return "the disk of its cache is full";
+    /* It takes a moment for each program, and uses no driver: nothing waits for it. */
+    const int left = clb_driver_leave();
     throw_away_damage(path);
+    clb_driver_enter(left);
     return NULL;
 }
 
