@@ -24,19 +24,15 @@
  * OpenBLAS runs its kernels for --core, SkylakeX where the CPU has AVX-512: an OpenBLAS that is
  * older than the CPU would take its slowest ones. BENCH_SHIM, BENCH_OPENBLAS and BENCH_REFERENCE
  * name the libraries. */
-#include "bench.h"
+#include "beside.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define MAX_REPS 101
 
 typedef void gemm(const char *, const char *, const int *, const int *, const int *, const void *,
                   const void *, const int *, const void *, const int *, const void *, void *,
@@ -46,13 +42,12 @@ typedef void gemm(const char *, const char *, const int *, const int *, const in
 
 static const char *const names[PRECISIONS] = {"sgemm_", "dgemm_", "cgemm_", "zgemm_"};
 
+static struct bench_common common = {"256,512,1024,2048", "s,d", "1,2", "both", NULL, 0, 3, -1};
 static struct {
-    const char *sizes, *precisions, *threads, *trans, *pin, *core, *json;
-    int reps, reference_max, pause;
-    double seconds;
+    const char *trans, *json;
+    int reference_max;
     clockid_t clock;
-} options = {"256,512,1024,2048", "s,d", "1,2", "NN", "both", NULL, NULL, 0, 1024, -1, 3,
-             CLOCK_MONOTONIC};
+} options = {"NN", NULL, 1024, CLOCK_MONOTONIC};
 
 enum { SHIM, OPENBLAS, REFERENCE, LIBRARIES };
 
@@ -67,6 +62,7 @@ struct problem {
     int n, precision;
     void *a, *b, *c[LIBRARIES];
     size_t bytes;
+    bool fresh; /* C is, before each call */
 };
 
 static bool is_single(int precision)
@@ -83,10 +79,10 @@ static double read_clock(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static double time_call(struct problem *p, int library, bool fresh)
+static double time_call(struct problem *p, int library)
 {
     const char *ta = options.trans, *tb = options.trans + 1;
-    if (fresh) {
+    if (p->fresh) {
         munmap(p->c[library], p->bytes);
         p->c[library] = bench_memory(p->bytes);
     }
@@ -95,12 +91,18 @@ static double time_call(struct problem *p, int library, bool fresh)
     bool single = is_single(p->precision);
     const void *alpha = single ? (const void *)one_s : one_d;
     const void *beta = single ? (const void *)zero_s : zero_d;
-    usleep((useconds_t)options.pause * 1000);
+    usleep((useconds_t)common.pause * 1000);
     double begin = read_clock();
     ((gemm *)libraries[library].gemm[p->precision])(ta, tb, &p->n, &p->n, &p->n, alpha, p->a, &p->n,
                                                     p->b, &p->n, beta, p->c[library], &p->n, 1, 1);
     shim_calls[p->precision] += library == SHIM;
     return read_clock() - begin;
+}
+
+static double take_turn(void *problem, bool shim, double *cpu)
+{
+    *cpu = NAN;
+    return time_call(problem, shim ? SHIM : OPENBLAS);
 }
 
 /* ---- one row --------------------------------------------------------------------------------- */
@@ -138,12 +140,13 @@ static void print_json(FILE *json, const struct problem *p, const char *threads,
 
 static bool measure(int n, int precision, bool fresh, const char *threads, FILE *json)
 {
-    double shim[MAX_REPS], openblas[MAX_REPS], ratios[MAX_REPS], reference = 0;
-    size_t elements = (size_t)n * (size_t)n, reps = 0;
+    double reference = 0;
+    size_t elements = (size_t)n * (size_t)n;
     struct problem p = {.n = n,
                         .precision = precision,
                         .bytes =
                             elements * (size_t)bench_parts(precision) * bench_real_size(precision)};
+    struct bench_turns turns = {.call = take_turn, .problem = &p};
     p.a = bench_memory(p.bytes);
     p.b = bench_memory(p.bytes);
     bench_fill(p.a, elements, precision, 1);
@@ -151,27 +154,17 @@ static bool measure(int n, int precision, bool fresh, const char *threads, FILE 
     for (int l = 0; l < LIBRARIES; l++) {
         p.c[l] = bench_memory(p.bytes);
         if (libraries[l].handle != NULL && (l != REFERENCE || n <= options.reference_max))
-            reference = time_call(&p, l, false);
+            reference = time_call(&p, l);
     }
-    /* The second call finds compiled kernels and warm threads. */
-    double each =
-        time_call(&p, SHIM, fresh) + time_call(&p, OPENBLAS, fresh) + 2e-3 * options.pause;
-    size_t wanted = options.reps > 0 ? (size_t)options.reps : (size_t)(options.seconds / each);
-    wanted = wanted < 5 ? 5 : wanted > MAX_REPS ? MAX_REPS : wanted;
-    for (; reps < wanted; reps++) {
-        bool first = reps % 2 == 0;
-        if (first)
-            shim[reps] = time_call(&p, SHIM, fresh);
-        openblas[reps] = time_call(&p, OPENBLAS, fresh);
-        if (!first)
-            shim[reps] = time_call(&p, SHIM, fresh);
-        ratios[reps] = openblas[reps] / shim[reps];
-    }
+    /* Further calls find compiled kernels and warm threads. */
+    p.fresh = fresh;
+    bench_take_turns(&common, &turns);
+    size_t reps = turns.count;
     double work = 2e-9 * n * n * n * bench_parts(precision) * bench_parts(precision);
-    double best[2] = {bench_best(shim, reps), bench_best(openblas, reps)};
-    double rate[4] = {work / bench_median(shim, reps), work / best[0],
-                      work / bench_median(openblas, reps), work / best[1]};
-    double ratio[2] = {bench_median(ratios, reps), best[1] / best[0]};
+    double best[2] = {bench_best(turns.shim, reps), bench_best(turns.other, reps)};
+    double rate[4] = {work / bench_median(turns.shim, reps), work / best[0],
+                      work / bench_median(turns.other, reps), work / best[1]};
+    double ratio[2] = {bench_median(turns.ratio, reps), best[1] / best[0]};
     bool has_reference = libraries[REFERENCE].handle != NULL && n <= options.reference_max;
     double reference_rate = has_reference ? work / reference : 0;
     double worst = deviation(&p, p.c[SHIM], p.c[OPENBLAS]);
@@ -214,17 +207,6 @@ static void open_libraries(void)
     }
 }
 
-static const char *check_core(void)
-{
-    typedef char *corename(void);
-    const char *core =
-        ((corename *)bench_symbol(libraries[OPENBLAS].handle, "openblas_get_corename"))();
-    const char *wanted = getenv("OPENBLAS_CORETYPE");
-    if (wanted != NULL && strcasecmp(core, wanted) != 0)
-        bench_fail("OpenBLAS runs its kernels for %s, not %s", core, wanted);
-    return core;
-}
-
 /* Every call of the shim ran on the device, says its own report. */
 static bool check_report(char *device, size_t size)
 {
@@ -248,86 +230,39 @@ static bool check_report(char *device, size_t size)
     return good;
 }
 
-/* The numbers of a comma list, one after the other. */
-static bool next_number(const char **list, int *number)
-{
-    char *end;
-    if (**list == '\0')
-        return false;
-    *number = (int)strtol(*list, &end, 10);
-    if (*number < 1)
-        bench_fail("%s is no list of numbers", *list);
-    *list = end + (*end == ',');
-    return true;
-}
-
 static int run_child(const char *threads)
 {
     FILE *json = options.json != NULL ? fopen(options.json, "a") : NULL;
     bool good = true;
     char device[256];
-    int n;
-    if (options.pause < 0)
-        options.pause = atoi(threads) > 1 ? 40 : 0;
+    int n, precision;
+    if (common.pause < 0)
+        common.pause = atoi(threads) > 1 ? 40 : 0;
     if (options.clock == CLOCK_PROCESS_CPUTIME_ID && atoi(threads) > 1)
         bench_fail("CPU time is for one thread");
     open_libraries();
-    printf("# %s threads, OpenBLAS core %s\n", threads, check_core());
-    for (const char *precision = options.precisions; *precision != '\0'; precision++) {
-        if (*precision == ',')
-            continue;
-        int index = bench_precision(*precision);
-        if (index < 0)
-            bench_fail("%s is no list of precisions", options.precisions);
-        for (const char *sizes = options.sizes; next_number(&sizes, &n);) {
-            good &= measure(n, index, false, threads, json);
-            good &= measure(n, index, true, threads, json);
+    printf("# %s threads, OpenBLAS core %s\n", threads, bench_core(libraries[OPENBLAS].handle));
+    for (const char *precisions = common.precisions;
+         bench_next_precision(&precisions, &precision);) {
+        for (const char *sizes = common.sizes; bench_next_number(&sizes, &n);) {
+            good &= measure(n, precision, false, threads, json);
+            good &= measure(n, precision, true, threads, json);
         }
     }
     good &= check_report(device, sizeof device);
     printf("# device %s\n", device);
     if (json != NULL) {
         fprintf(json, ",\n {\"threads\":\"%s\",\"device\":\"%s\",\"core\":\"%s\"}", threads, device,
-                check_core());
+                bench_core(libraries[OPENBLAS].handle));
         fclose(json);
     }
     return good ? 0 : 1;
-}
-
-static int start_child(char **arguments, int threads, bool pinned)
-{
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        char number[16], label[32];
-        cpu_set_t cpu;
-        snprintf(number, sizeof number, "%d", threads);
-        snprintf(label, sizeof label, "%d%s", threads, pinned ? "pin" : "");
-        setenv("BENCH_THREADS", label, 1);
-        setenv("POCL_MAX_PTHREAD_COUNT", number, 1);
-        setenv("OPENBLAS_NUM_THREADS", number, 1);
-        setenv("CLBLAS_SHIM", "always", 1);
-        setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
-        setenv("CLBLAS_SHIM_NEXT", bench_openblas(), 0);
-        unsetenv("OPENBLAS_L2_SIZE");
-        if (options.core != NULL)
-            setenv("OPENBLAS_CORETYPE", options.core, 1);
-        CPU_ZERO(&cpu);
-        CPU_SET((size_t)sched_getcpu(), &cpu);
-        if (pinned && sched_setaffinity(0, sizeof cpu, &cpu) != 0)
-            bench_fail("can't pin to one CPU");
-        execv("/proc/self/exe", arguments);
-        _exit(1);
-    }
-    int status;
-    return child < 0 || waitpid(child, &status, 0) < 0 || status != 0;
 }
 
 static int run_parent(char **arguments)
 {
     char date[32];
     time_t now = time(NULL);
-    int failed = 0, threads;
     if (bench_shim() == NULL || bench_openblas() == NULL)
         bench_fail("the shim or OpenBLAS is missing (BENCH_SHIM, BENCH_OPENBLAS)");
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
@@ -340,13 +275,11 @@ static int run_parent(char **arguments)
         fprintf(json, "[{\"date\":\"%s\",\"cpu\":\"%s\"}", date, bench_cpu());
         fclose(json);
     }
-    for (const char *list = options.threads; next_number(&list, &threads);) {
-        bool may_pin = threads == 1 && strcmp(options.pin, "0") != 0;
-        if (may_pin)
-            failed |= start_child(arguments, threads, true);
-        if (!may_pin || strcmp(options.pin, "both") == 0)
-            failed |= start_child(arguments, threads, false);
-    }
+    setenv("CLBLAS_SHIM", "always", 1);
+    setenv("CLBLAS_SHIM_STATS", "/dev/null", 1);
+    setenv("CLBLAS_SHIM_NEXT", bench_openblas(), 0);
+    unsetenv("OPENBLAS_L2_SIZE");
+    int failed = bench_run_processes(&common, arguments);
     json = options.json != NULL ? fopen(options.json, "a") : NULL;
     if (json != NULL) {
         fprintf(json, "\n]\n");
@@ -355,46 +288,26 @@ static int run_parent(char **arguments)
     return failed;
 }
 
-static void parse(int count, char **arguments)
+static void parse(char **arguments)
 {
-    for (int i = 1; i < count; i += 2) {
-        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
-        if (value == NULL)
-            bench_fail("see the head of bench-gemm.c for the options");
-        else if (strcmp(name, "--sizes") == 0)
-            options.sizes = value;
-        else if (strcmp(name, "--precisions") == 0)
-            options.precisions = value;
-        else if (strcmp(name, "--threads") == 0)
-            options.threads = value;
-        else if (strcmp(name, "--trans") == 0 && strlen(value) == 2)
-            options.trans = value;
-        else if (strcmp(name, "--pin") == 0)
-            options.pin = value;
-        else if (strcmp(name, "--pause") == 0)
-            options.pause = atoi(value);
-        else if (strcmp(name, "--clock") == 0)
-            options.clock = strcmp(value, "cpu") == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-        else if (strcmp(name, "--core") == 0)
-            options.core = value;
-        else if (strcmp(name, "--reps") == 0)
-            options.reps = atoi(value);
-        else if (strcmp(name, "--reference-max") == 0)
-            options.reference_max = atoi(value);
-        else if (strcmp(name, "--seconds") == 0)
-            options.seconds = strtod(value, NULL);
-        else if (strcmp(name, "--json") == 0)
-            options.json = value;
-        else
-            bench_fail("%s is no option; see the head of bench-gemm.c", name);
-    }
+    const char *clock = "wall";
+    const struct bench_option table[] = {
+        {"--trans", BENCH_TEXT, &options.trans},
+        {"--clock", BENCH_TEXT, &clock},
+        {"--reference-max", BENCH_NUMBER, &options.reference_max},
+        {"--json", BENCH_TEXT, &options.json},
+    };
+    bench_parse(&common, table, sizeof table / sizeof *table, "bench-gemm.c", arguments);
+    if (strcmp(clock, "cpu") == 0)
+        options.clock = CLOCK_PROCESS_CPUTIME_ID;
+    if (strlen(options.trans) != 2)
+        bench_fail("%s is not two letters", options.trans);
 }
 
 int main(int count, char **arguments)
 {
     const char *threads = getenv("BENCH_THREADS");
-    if (bench_has_avx512())
-        options.core = "SkylakeX";
-    parse(count, arguments);
+    (void)count;
+    parse(arguments);
     return threads != NULL ? run_child(threads) : run_parent(arguments);
 }

@@ -28,34 +28,31 @@
  * chooses what is measured; QR as lu_qr.c says. --ladder has another table instead, see
  * lu_ladder.c.
  */
+#include "beside.h"
 #include "lapack_peer.h"
 #include "lu.h"
 #include "lu_ladder.h"
 #include "start.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define MAX_REPS 101
 
 typedef void potrf_function(const char *, const int *, void *, const int *, int *, size_t);
 typedef void trsm_function(const char *, const char *, const char *, const char *, const int *,
                            const int *, const void *, const void *, const int *, void *,
                            const int *, size_t, size_t, size_t, size_t);
 
+static struct bench_common common = {"1000,2000,4000", "s,d", "1,2", "0", NULL, 0, 5, -1};
 static struct {
-    const char *routines, *sizes, *precisions, *threads, *pin, *core, *forms;
-    int rhs, reps, pause, panel_threads, alone, upper;
-    double seconds;
+    const char *routines, *forms;
+    int rhs, panel_threads, alone, upper;
     bool ladder;
-} options = {"getrf", "1000,2000,4000", "s,d", "1,2", "0", NULL, NULL, 0, 0, -1, 0, 0, 0, 5, false};
+} options = {.routines = "getrf"};
 
 static void *openblas;
 
@@ -198,7 +195,7 @@ static double cpu_now(void)
 static double time_call(const struct problem *p, int library, double *cpu)
 {
     memcpy(p->x[library], is_factored(p) ? p->a : p->b, p->bytes);
-    usleep((useconds_t)options.pause * 1000);
+    usleep((useconds_t)common.pause * 1000);
     double begin = bench_now(), cpu_begin = cpu_now();
     if (library == 0)
         call_shim(p, p->x[0]);
@@ -211,10 +208,10 @@ static double time_call(const struct problem *p, int library, double *cpu)
     return time;
 }
 
-static double time_other(const struct problem *p, double *cpu)
+static double take_turn(void *problem, bool shim, double *cpu)
 {
     *cpu = NAN;
-    return options.alone ? (double)NAN : time_call(p, 1, cpu);
+    return options.alone && !shim ? (double)NAN : time_call(problem, shim ? 0 : 1, cpu);
 }
 
 /* ---- is it right? ---------------------------------------------------------------------------- */
@@ -450,32 +447,22 @@ static bool measure(enum routine routine, const char *form, clb_precision precis
                         .precision = precision,
                         .n = n,
                         .rhs = options.rhs > 0 ? (size_t)options.rhs : n};
-    double shim[MAX_REPS], other[MAX_REPS], ratios[MAX_REPS], cpu_ratios[MAX_REPS], cpu[2];
+    struct bench_turns turns = {.call = take_turn, .problem = &p};
+    double cpu;
     make_problem(&p);
-    time_call(&p, 0, cpu);
-    double each = time_call(&p, 0, cpu) + time_other(&p, cpu) + 2e-3 * options.pause;
-    size_t reps = (size_t)(options.seconds / each);
-    reps = options.reps > 0 ? (size_t)options.reps : clb_max(reps, 5);
-    reps = clb_min(reps, MAX_REPS);
-    for (size_t i = 0; i < reps; i++) {
-        if (i % 2 == 0)
-            shim[i] = time_call(&p, 0, &cpu[0]);
-        other[i] = time_other(&p, &cpu[1]);
-        if (i % 2 != 0)
-            shim[i] = time_call(&p, 0, &cpu[0]);
-        ratios[i] = other[i] / shim[i];
-        cpu_ratios[i] = cpu[1] / cpu[0];
-    }
+    time_call(&p, 0, &cpu);
+    bench_take_turns(&common, &turns);
+    size_t reps = turns.count;
     double error[2], work = work_of(&p);
     find_errors(&p, error);
-    double best[2] = {bench_best(shim, reps), bench_best(other, reps)};
+    double best[2] = {bench_best(turns.shim, reps), bench_best(turns.other, reps)};
     bool good = error[0] < 1;
     char what[16];
     snprintf(what, sizeof what, "%c%s %s", BENCH_PRECISIONS[precision], names[routine], form);
     printf("%-10s %6zu %-5s %9.2f %9.2f %9.1f %9.1f %7.3f %7.3f %7.3f %9.2g %9.2g%s\n", what, n,
-           threads, 1e3 * bench_median(shim, reps), 1e3 * bench_median(other, reps), work / best[0],
-           work / best[1], bench_median(ratios, reps), best[1] / best[0],
-           bench_median(cpu_ratios, reps), error[0], error[1], good ? "" : "  WRONG");
+           threads, 1e3 * bench_median(turns.shim, reps), 1e3 * bench_median(turns.other, reps),
+           work / best[0], work / best[1], bench_median(turns.ratio, reps), best[1] / best[0],
+           bench_median(turns.cpu_ratio, reps), error[0], error[1], good ? "" : "  WRONG");
     fflush(stdout);
     munmap(p.a, n * n * clb_precision_size(precision));
     munmap(p.b, p.bytes);
@@ -484,13 +471,6 @@ static bool measure(enum routine routine, const char *form, clb_precision precis
     munmap(p.tau[0], n * clb_precision_size(precision));
     munmap(p.tau[1], n * clb_precision_size(precision));
     return good;
-}
-
-static bool is_listed(const char *list, const char *word)
-{
-    const char *at = strstr(list, word);
-    return at != NULL && (at == list || at[-1] == ',') &&
-           (at[strlen(word)] == ',' || at[strlen(word)] == '\0');
 }
 
 /* All forms of Level 3, or those that are asked for; others have one. */
@@ -504,7 +484,7 @@ static bool measure_forms(enum routine routine, clb_precision precision, size_t 
         size_t length = strcspn(form, ",");
         char name[8];
         snprintf(name, sizeof name, "%.*s", (int)length, form);
-        if (options.forms == NULL || is_listed(options.forms, name))
+        if (bench_is_listed(options.forms, name))
             good &= measure(routine, name, precision, n, threads);
         form += length + (form[length] == ',');
     }
@@ -513,73 +493,28 @@ static bool measure_forms(enum routine routine, clb_precision precision, size_t 
 
 /* ---- one process for each number of threads -------------------------------------------------- */
 
-static bool next_number(const char **list, int *number)
-{
-    char *end;
-    if (**list == '\0')
-        return false;
-    *number = (int)strtol(*list, &end, 10);
-    if (*number < 1)
-        bench_fail("%s is no list of numbers", *list);
-    *list = end + (*end == ',');
-    return true;
-}
-
 static int run_child(const char *threads)
 {
     bool good = true;
-    int n;
-    if (options.pause < 0)
-        options.pause = atoi(threads) > 1 ? 40 : 0;
+    int n, precision;
+    if (common.pause < 0)
+        common.pause = atoi(threads) > 1 ? 40 : 0;
     openblas = bench_open(bench_openblas());
-    typedef char *corename(void);
-    const char *core = ((corename *)bench_symbol(openblas, "openblas_get_corename"))();
-    if (options.core != NULL && strcasecmp(core, options.core) != 0)
-        bench_fail("OpenBLAS runs its kernels for %s, not %s", core, options.core);
+    const char *core = bench_core(openblas);
     runtime = bench_start_device();
     printf("# %s threads, OpenBLAS core %s, device %s\n", threads, core, runtime->device.name);
     if (options.ladder)
         return lu_ladder(runtime, openblas) ? 0 : 1;
     for (int routine = 0; routine < ROUTINES; routine++) {
-        if (!is_listed(options.routines, names[routine]))
+        if (!bench_is_listed(options.routines, names[routine]))
             continue;
-        for (const char *letter = options.precisions; *letter != '\0'; letter++) {
-            if (*letter == ',')
-                continue;
-            int precision = bench_precision(*letter);
-            if (precision < 0)
-                bench_fail("%s is no list of precisions", options.precisions);
-            for (const char *sizes = options.sizes; next_number(&sizes, &n);)
+        for (const char *list = common.precisions; bench_next_precision(&list, &precision);) {
+            for (const char *sizes = common.sizes; bench_next_number(&sizes, &n);)
                 good &= measure_forms((enum routine)routine, (clb_precision)precision, (size_t)n,
                                       threads);
         }
     }
     return good ? 0 : 1;
-}
-
-static int start_child(char **arguments, int threads, bool pinned)
-{
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        char number[16], label[32];
-        cpu_set_t cpu;
-        snprintf(number, sizeof number, "%d", threads);
-        snprintf(label, sizeof label, "%d%s", threads, pinned ? "pin" : "");
-        setenv("BENCH_THREADS", label, 1);
-        setenv("POCL_MAX_PTHREAD_COUNT", number, 1);
-        setenv("OPENBLAS_NUM_THREADS", number, 1);
-        if (options.core != NULL)
-            setenv("OPENBLAS_CORETYPE", options.core, 1);
-        CPU_ZERO(&cpu);
-        CPU_SET((size_t)sched_getcpu(), &cpu);
-        if (pinned && sched_setaffinity(0, sizeof cpu, &cpu) != 0)
-            bench_fail("can't pin to one CPU");
-        execv("/proc/self/exe", arguments);
-        _exit(1);
-    }
-    int status;
-    return child < 0 || waitpid(child, &status, 0) < 0 || status != 0;
 }
 
 static void print_head(void)
@@ -591,71 +526,32 @@ static void print_head(void)
 
 static int run_parent(char **arguments)
 {
-    int failed = 0, threads;
     if (bench_openblas() == NULL)
         bench_fail("OpenBLAS is missing (BENCH_OPENBLAS)");
     printf("# %s\n# OpenBLAS %s\n", bench_cpu(), bench_openblas());
     if (!options.ladder)
         print_head();
-    for (const char *list = options.threads; next_number(&list, &threads);) {
-        bool may_pin = threads == 1 && strcmp(options.pin, "0") != 0;
-        if (may_pin)
-            failed |= start_child(arguments, threads, true);
-        if (!may_pin || strcmp(options.pin, "both") == 0)
-            failed |= start_child(arguments, threads, false);
-    }
-    return failed;
+    return bench_run_processes(&common, arguments);
 }
 
-static void parse(int count, char **arguments)
+static void parse(char **arguments)
 {
-    for (int i = 1; i < count; i += 2) {
-        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
-        if (strcmp(name, "--ladder") == 0) {
-            options.ladder = true;
-            i--;
-            continue;
-        }
-        if (value == NULL)
-            bench_fail("see the head of bench-lu.c for the options");
-        else if (strcmp(name, "--routines") == 0)
-            options.routines = value;
-        else if (strcmp(name, "--sizes") == 0)
-            options.sizes = value;
-        else if (strcmp(name, "--precisions") == 0)
-            options.precisions = value;
-        else if (strcmp(name, "--threads") == 0)
-            options.threads = value;
-        else if (strcmp(name, "--forms") == 0)
-            options.forms = value;
-        else if (strcmp(name, "--pin") == 0)
-            options.pin = value;
-        else if (strcmp(name, "--rhs") == 0)
-            options.rhs = atoi(value);
-        else if (strcmp(name, "--reps") == 0)
-            options.reps = atoi(value);
-        else if (strcmp(name, "--seconds") == 0)
-            options.seconds = strtod(value, NULL);
-        else if (strcmp(name, "--panel-threads") == 0)
-            options.panel_threads = atoi(value);
-        else if (strcmp(name, "--pause") == 0)
-            options.pause = atoi(value);
-        else if (strcmp(name, "--alone") == 0)
-            options.alone = atoi(value);
-        else if (strcmp(name, "--upper") == 0)
-            options.upper = atoi(value);
-        else if (strcmp(name, "--core") == 0)
-            options.core = value;
-        else
-            bench_fail("%s is no option; see the head of bench-lu.c", name);
-    }
+    const struct bench_option table[] = {
+        {"--ladder", BENCH_FLAG, &options.ladder},
+        {"--routines", BENCH_TEXT, &options.routines},
+        {"--forms", BENCH_TEXT, &options.forms},
+        {"--rhs", BENCH_NUMBER, &options.rhs},
+        {"--panel-threads", BENCH_NUMBER, &options.panel_threads},
+        {"--alone", BENCH_NUMBER, &options.alone},
+        {"--upper", BENCH_NUMBER, &options.upper},
+    };
+    bench_parse(&common, table, sizeof table / sizeof *table, "bench-lu.c", arguments);
 }
 
 int main(int count, char **arguments)
 {
     const char *threads = getenv("BENCH_THREADS");
-    if (bench_has_avx512())
-        options.core = "SkylakeX";
-    parse(count, arguments);
+    (void)count;
+    parse(arguments);
     return threads != NULL ? run_child(threads) : run_parent(arguments);
 }

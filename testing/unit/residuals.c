@@ -22,7 +22,7 @@
  * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. With --threads the residuals and the
  * reference's products and triangular systems are computed by that many
  * (bench/reference_sliced.c), which makes it bearable to n = 16384. */
-#include "bench/bench.h"
+#include "bench/beside.h"
 #include "bench/lapack_peer.h"
 #include "bench/residual.h"
 #include "tap.h"
@@ -65,13 +65,6 @@ struct test {
     struct clb_runtime *runtime;
     size_t blocks; /* of the last factorisation */
 };
-
-static bool is_listed(const char *list, const char *word)
-{
-    const char *at = list == NULL ? word : strstr(list, word);
-    return list == NULL ||
-           (at != NULL && (at == list || at[-1] == ',') && strchr(",", at[strlen(word)]) != NULL);
-}
 
 /* ---- one matrix ------------------------------------------------------------------------------ */
 
@@ -246,23 +239,20 @@ static void run(void *argument)
     if (!start(test))
         return;
     bool cpu = (test->runtime->device.type & CL_DEVICE_TYPE_CPU) != 0;
+    int n;
     size_t most = cpu && test->setting->largest != 0 ? test->setting->largest : SIZE_MAX;
     tap_note("%-17s  %9s %9s %6s  %9s %9s %6s  blocks", test->setting->name, "LU",
              peer_names[test->peer], "ratio", "AX-B", peer_names[test->peer], "ratio");
     for (int p = 0; p < CLB_PRECISIONS; p++) {
         const char letter[2] = {BENCH_PRECISIONS[p], '\0'};
         for (int kind = 0; kind < RESIDUAL_KINDS; kind++) {
-            if (!is_listed(options.precisions, letter) ||
-                !is_listed(options.kinds, residual_kinds[kind]))
+            if (!bench_is_listed(options.precisions, letter) ||
+                !bench_is_listed(options.kinds, residual_kinds[kind]))
                 continue;
-            for (const char *at = options.sizes; *at != '\0';) {
-                char *end;
-                size_t n = strtoul(at, &end, 10);
-                at = end + (*end == ',');
-                if (n == 0)
-                    bench_fail("%s is no list of sizes", options.sizes);
-                if (n <= most)
-                    compare(test, (clb_precision)p, (enum residual_kind)kind, n, &test->seed);
+            for (const char *at = options.sizes; bench_next_number(&at, &n);) {
+                if ((size_t)n <= most)
+                    compare(test, (clb_precision)p, (enum residual_kind)kind, (size_t)n,
+                            &test->seed);
             }
         }
     }
@@ -377,29 +367,17 @@ static void parse(int count, char **arguments)
         options.params = "";
         options.peers = "reference,openblas";
     }
-    for (int i = 1; i < count; i += 2) {
-        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
-        if (value == NULL)
-            bench_fail("see the head of residuals.c for the options");
-        else if (strcmp(name, "--sizes") == 0)
-            options.sizes = value;
-        else if (strcmp(name, "--precisions") == 0)
-            options.precisions = value;
-        else if (strcmp(name, "--kinds") == 0)
-            options.kinds = value;
-        else if (strcmp(name, "--settings") == 0)
-            options.settings = value;
-        else if (strcmp(name, "--peers") == 0)
-            options.peers = value;
-        else if (strcmp(name, "--columns") == 0)
-            options.columns = strtoul(value, NULL, 10);
-        else if (strcmp(name, "--threads") == 0)
-            options.threads = value;
-        else if (strcmp(name, "--params") == 0)
-            options.params = value;
-        else
-            bench_fail("%s is no option; see the head of residuals.c", name);
-    }
+    const struct bench_option table[] = {
+        {"--sizes", BENCH_TEXT, &options.sizes},
+        {"--precisions", BENCH_TEXT, &options.precisions},
+        {"--kinds", BENCH_TEXT, &options.kinds},
+        {"--settings", BENCH_TEXT, &options.settings},
+        {"--peers", BENCH_TEXT, &options.peers},
+        {"--columns", BENCH_COUNT, &options.columns},
+        {"--threads", BENCH_TEXT, &options.threads},
+        {"--params", BENCH_TEXT, &options.params},
+    };
+    bench_parse(NULL, table, CLB_COUNT_OF(table), "residuals.c", arguments);
     if (options.threads != NULL && atoi(options.threads) > 1)
         residual_threads = (int)clb_min((size_t)atoi(options.threads), RESIDUAL_MOST_THREADS);
 }
@@ -414,7 +392,8 @@ int main(int count, char **arguments)
         for (int peer = 0; peer < PEERS; peer++) {
             struct test test = {.setting = &settings[i], .peer = (enum peer)peer};
             test.seed = random_bits(&seed);
-            if (!is_listed(options.settings, number) || !is_listed(options.peers, peer_names[peer]))
+            if (!bench_is_listed(options.settings, number) ||
+                !bench_is_listed(options.peers, peer_names[peer]))
                 continue;
             snprintf(name, sizeof name, "%s, next to %s", settings[i].name, peer_names[peer]);
             if (is_installed((enum peer)peer))
