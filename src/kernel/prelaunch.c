@@ -185,8 +185,19 @@ clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
                : CLB_OK;
 }
 
-static clb_status prelaunch_end(struct clb_queue_set *queue_set, clb_status status)
+/* The launches of `prelaunch`, on a queue set of their own. */
+static clb_status prelaunch_apart(struct clb_runtime *runtime,
+                                  const struct clb_gemm_variant *variant,
+                                  clb_status (*prelaunch)(struct clb_queue_set *queue_set,
+                                                          const struct clb_gemm_variant *variant))
 {
+    struct clb_queue_set *queue_set;
+    if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
+        return CLB_OK;
+    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+    if (status != CLB_OK)
+        return status;
+    status = prelaunch(queue_set, variant);
     if (status == CLB_ERR_OPENCL)
         clb_queue_set_discard(queue_set);
     else
@@ -196,15 +207,10 @@ static clb_status prelaunch_end(struct clb_queue_set *queue_set, clb_status stat
     return status == CLB_ERR_NOMEM ? CLB_OK : status;
 }
 
-clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+static clb_status prelaunch_usual(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant)
 {
-    struct clb_queue_set *queue_set;
-    if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
-        return CLB_OK;
-    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
-    if (status != CLB_OK)
-        return status;
-    status = prelaunch_packs(queue_set, variant, 0);
+    clb_status status = prelaunch_packs(queue_set, variant, 0);
     if (status == CLB_OK)
         status = prelaunch_product(queue_set, variant, (struct clb_product){0});
     for (int ops = 0; ops < 4 && status == CLB_OK && clb_gemm_reads_raw(variant); ops++)
@@ -214,18 +220,22 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
                                                         .b_depth_contiguous = ops % 2 != 0,
                                                         .lda = 1,
                                                         .ldb = 1});
-    return prelaunch_end(queue_set, status);
+    return status;
+}
+
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    return prelaunch_apart(runtime, variant, prelaunch_usual);
+}
+
+static clb_status prelaunch_direct(struct clb_queue_set *queue_set,
+                                   const struct clb_gemm_variant *variant)
+{
+    return prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
 }
 
 clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
                                      const struct clb_gemm_variant *variant)
 {
-    struct clb_queue_set *queue_set;
-    if (!clb_device_has(&runtime->device, CLB_QUIRK_WIDEST_LAUNCH_FIRST))
-        return CLB_OK;
-    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
-    if (status != CLB_OK)
-        return status;
-    status = prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
-    return prelaunch_end(queue_set, status);
+    return prelaunch_apart(runtime, variant, prelaunch_direct);
 }
