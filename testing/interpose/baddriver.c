@@ -7,8 +7,7 @@
  * is wrong, the first byte of what is read in ten KiB or more at a time is another one; where it
  * stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a bit
  * flipped. */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl_layer.h>
+#include "../lib/layer.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -65,12 +64,7 @@ void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
 
 /* ---- a layer --------------------------------------------------------------------------------- */
 
-static struct _cl_icd_dispatch table;
-static __typeof__(table.clBuildProgram) real_build;
-
-static __typeof__(table.clEnqueueNDRangeKernel) real_launch;
-static __typeof__(table.clEnqueueReadBuffer) real_read;
-static __typeof__(table.clGetDeviceInfo) real_device;
+static struct _cl_icd_dispatch real;
 
 static double cpu_seconds(void)
 {
@@ -89,14 +83,16 @@ static cl_int CL_API_CALL launch_slowly(cl_command_queue queue, cl_kernel kernel
         groups *= (double)(global[i] / local[i]);
     while (cpu_seconds() - begin < 0.002 * groups)
         continue;
-    return real_launch(queue, kernel, dimensions, offset, global, local, waits, wait_list, event);
+    return real.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
+                                       wait_list, event);
 }
 
 static cl_int CL_API_CALL read_wrongly(cl_command_queue queue, cl_mem memory, cl_bool blocking,
                                        size_t offset, size_t size, void *host, cl_uint waits,
                                        const cl_event *wait_list, cl_event *event)
 {
-    cl_int status = real_read(queue, memory, CL_TRUE, offset, size, host, waits, wait_list, event);
+    cl_int status = real.clEnqueueReadBuffer(queue, memory, CL_TRUE, offset, size, host, waits,
+                                             wait_list, event);
     (void)blocking;
     if (size >= 10240)
         ((unsigned char *)host)[3] ^= 0x40; /* the exponent of a little-endian float */
@@ -114,12 +110,12 @@ static cl_int CL_API_CALL read_badly(cl_command_queue queue, cl_mem memory, cl_b
     const bool later = event != NULL && atomic_fetch_add(&reads, 1) >= GOOD_READS;
     cl_context context;
     if (later && strcmp(getenv("BAD"), "stall") == 0) {
-        table.clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(cl_context), &context, NULL);
-        *event = table.clCreateUserEvent(context, NULL);
+        real.clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(cl_context), &context, NULL);
+        *event = real.clCreateUserEvent(context, NULL);
         return CL_SUCCESS;
     }
-    cl_int status = real_read(queue, memory, later ? CL_TRUE : blocking, offset, size, host, waits,
-                              wait_list, event);
+    cl_int status = real.clEnqueueReadBuffer(queue, memory, later ? CL_TRUE : blocking, offset,
+                                             size, host, waits, wait_list, event);
     if (later)
         ((unsigned char *)host)[7] ^= 0x40; /* the exponent of a little-endian double */
     return status;
@@ -128,7 +124,7 @@ static cl_int CL_API_CALL read_badly(cl_command_queue queue, cl_mem memory, cl_b
 static cl_int CL_API_CALL get_gpu(cl_device_id device, cl_device_info name, size_t size,
                                   void *value, size_t *needed)
 {
-    cl_int status = real_device(device, name, size, value, needed);
+    cl_int status = real.clGetDeviceInfo(device, name, size, value, needed);
     if (name == CL_DEVICE_TYPE && value != NULL)
         *(cl_device_type *)value = CL_DEVICE_TYPE_GPU;
     if (name == CL_DEVICE_HOST_UNIFIED_MEMORY && value != NULL)
@@ -143,39 +139,20 @@ static cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_devi
     if (options != NULL && getenv("BAD_BUILD") != NULL &&
         strstr(options, getenv("BAD_BUILD")) != NULL)
         do_harm();
-    return real_build(program, count, ids, options, notify, user);
+    return real.clBuildProgram(program, count, ids, options, notify, user);
 }
 
-cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value, size_t *needed)
+static void layer_init(struct _cl_icd_dispatch *table)
 {
-    static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-    (void)name;
-    if (needed != NULL)
-        *needed = sizeof version;
-    if (value != NULL && size >= sizeof version)
-        memcpy(value, &version, sizeof version);
-    return CL_SUCCESS;
-}
-
-cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *target,
-                               cl_uint *count_here, const struct _cl_icd_dispatch **here)
-{
-    size_t size = count * sizeof(void *);
-    memcpy(&table, target, size < sizeof table ? size : sizeof table);
-    real_build = table.clBuildProgram;
-    table.clBuildProgram = build;
-    real_launch = table.clEnqueueNDRangeKernel;
-    if (strcmp(getenv("BAD"), "slow") == 0)
-        table.clEnqueueNDRangeKernel = launch_slowly;
-    real_read = table.clEnqueueReadBuffer;
-    if (strcmp(getenv("BAD"), "wrong") == 0)
-        table.clEnqueueReadBuffer = read_wrongly;
-    real_device = table.clGetDeviceInfo;
-    if (strcmp(getenv("BAD"), "stall") == 0 || strcmp(getenv("BAD"), "flip") == 0) {
-        table.clEnqueueReadBuffer = read_badly;
-        table.clGetDeviceInfo = get_gpu;
+    const char *how = getenv("BAD");
+    real = *table;
+    table->clBuildProgram = build;
+    if (strcmp(how, "slow") == 0)
+        table->clEnqueueNDRangeKernel = launch_slowly;
+    if (strcmp(how, "wrong") == 0)
+        table->clEnqueueReadBuffer = read_wrongly;
+    if (strcmp(how, "stall") == 0 || strcmp(how, "flip") == 0) {
+        table->clEnqueueReadBuffer = read_badly;
+        table->clGetDeviceInfo = get_gpu;
     }
-    *here = &table;
-    *count_here = count;
-    return CL_SUCCESS;
 }

@@ -9,8 +9,7 @@
  *
  * A file has the key, whose length comes first, and the binary. */
 #if __has_include(<CL/cl_layer.h>) /* else no layer: the loader does without it */
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl_layer.h>
+#include "layer.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +24,7 @@
 
 enum { WORTH = 20, MAX_PATH = 4096 };
 
-static struct _cl_icd_dispatch table, real;
+static struct _cl_icd_dispatch real;
 static const char *folder;
 
 /* The program that stands for one of the caller's; its kernels are made of it. */
@@ -245,33 +244,16 @@ static cl_int CL_API_CALL release(cl_program program)
     return real.clReleaseProgram(program);
 }
 
-cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value, size_t *needed)
+static void layer_init(struct _cl_icd_dispatch *table)
 {
-    static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-    (void)name;
-    if (needed != NULL)
-        *needed = sizeof version;
-    if (value != NULL && size >= sizeof version)
-        memcpy(value, &version, sizeof version);
-    return CL_SUCCESS;
-}
-
-cl_int CL_API_CALL clInitLayer(cl_uint count, const struct _cl_icd_dispatch *target,
-                               cl_uint *count_here, const struct _cl_icd_dispatch **here)
-{
-    const size_t size = count * sizeof(void *);
-    memcpy(&real, target, size < sizeof real ? size : sizeof real);
-    table = real;
+    real = *table;
     folder = getenv("PROGRAMS");
-    if (folder != NULL) {
-        table.clBuildProgram = build;
-        table.clCreateKernel = create_kernel;
-        table.clGetProgramBuildInfo = get_build_info;
-        table.clReleaseProgram = release;
-    }
-    *here = &table;
-    *count_here = count;
-    return CL_SUCCESS;
+    if (folder == NULL)
+        return;
+    table->clBuildProgram = build;
+    table->clCreateKernel = create_kernel;
+    table->clGetProgramBuildInfo = get_build_info;
+    table->clReleaseProgram = release;
 }
 #else
 typedef int clb_no_layer;
