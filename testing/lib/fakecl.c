@@ -310,9 +310,14 @@ void fake_cl_install(void)
 
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete)
 {
-    clb_runtime_state state;
     setenv("CLBLAS_SHIM_KERNEL", kernel, 1);
     setenv("CLBLAS_SHIM_PARAMS", params, 1);
+    return fake_cl_start_device(discrete);
+}
+
+struct clb_runtime *fake_cl_start_device(bool discrete)
+{
+    clb_runtime_state state;
     setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
     fake_cl.discrete = discrete;
     fake_cl_install();

@@ -95,6 +95,8 @@ struct fake_setting {
 /* Configure this process, install and start, on a device with memory of its own where `discrete`;
  * NULL, and a failed expectation, when there is none. */
 struct clb_runtime *fake_cl_start(const char *kernel, const char *params, bool discrete);
+/* The same without a kernel and parameters. */
+struct clb_runtime *fake_cl_start_device(bool discrete);
 const char *fake_cl_name(fake_function function);
 
 /* Called by `launched`: when the kernel has ended, flip a bit of an element in one of the buffers

@@ -125,12 +125,33 @@ void gemm_make(struct gemm_case *g, uint64_t *seed, size_t pad)
                 clb_max(rows_b, 1) + random_below(seed, pad + 1), random_below(seed, 8));
     matrix_make(&g->c, g->precision, g->m, g->n, clb_max(g->m, 1) + random_below(seed, pad + 1),
                 random_below(seed, 8));
+    g->alpha_s = (float)g->alpha;
+    g->beta_s = (float)g->beta;
     matrix_fill(&g->a, seed);
     matrix_fill(&g->b, seed);
     matrix_fill(&g->c, seed);
     matrix_remember(&g->a);
     matrix_remember(&g->b);
     matrix_remember(&g->c);
+}
+
+struct clb_gemm gemm_problem(const struct gemm_case *g)
+{
+    const bool single = g->precision == CLB_S;
+    return (struct clb_gemm){.precision = g->precision,
+                             .transa = g->transa,
+                             .transb = g->transb,
+                             .m = g->m,
+                             .n = g->n,
+                             .k = g->k,
+                             .alpha = single ? (const void *)&g->alpha_s : &g->alpha,
+                             .beta = single ? (const void *)&g->beta_s : &g->beta,
+                             .a = matrix_data(&g->a),
+                             .b = matrix_data(&g->b),
+                             .c = matrix_data(&g->c),
+                             .lda = g->a.ld,
+                             .ldb = g->b.ld,
+                             .ldc = g->c.ld};
 }
 
 void gemm_free(struct gemm_case *g)

@@ -2,7 +2,7 @@
 #ifndef MATRIX_H
 #define MATRIX_H
 
-#include "base/base.h"
+#include "blas/blas.h"
 
 /* Column-major. Every byte that is not an element, before, between and behind the columns, is a NaN
  * of a pattern that is checked afterwards. */
@@ -40,13 +40,16 @@ struct gemm_case {
     clb_precision precision;
     clb_op transa, transb;
     size_t m, n, k;
-    double alpha, beta; /* values of `precision` */
+    double alpha, beta;    /* values of `precision` */
+    float alpha_s, beta_s; /* the same, by gemm_make */
     struct matrix a, b, c;
 };
 
 /* Matrices with leading dimensions padded by up to `pad` elements, random content, C remembered. */
 void gemm_make(struct gemm_case *g, uint64_t *seed, size_t pad);
 void gemm_free(struct gemm_case *g);
+/* The same for the shim; refers to `g`. */
+struct clb_gemm gemm_problem(const struct gemm_case *g);
 
 /* op(A)(i, p) and op(B)(p, j). */
 double gemm_a(const struct gemm_case *g, size_t i, size_t p);

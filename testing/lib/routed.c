@@ -26,8 +26,8 @@ static void fake_next(const struct clb_host_blas *host, const struct clb_gemm *p
 
 bool routed_gemm(const struct gemm_case *g)
 {
-    const float alpha_s = (float)g->alpha, beta_s = (float)g->beta;
-    bool single = g->precision == CLB_S;
+    const bool single = g->precision == CLB_S;
+    const struct clb_gemm problem = gemm_problem(g);
     struct clb_symbol *symbol =
         &clb_symbols[single ? CLB_SYMBOL_sgemm_plain : CLB_SYMBOL_dgemm_plain];
     struct clb_host_blas next = {.gemm = fake_next};
@@ -36,8 +36,8 @@ bool routed_gemm(const struct gemm_case *g)
         .precision = g->precision,
         .transa = g->transa,
         .transb = g->transb,
-        .alpha = single ? (const void *)&alpha_s : &g->alpha,
-        .beta = single ? (const void *)&beta_s : &g->beta,
+        .alpha = problem.alpha,
+        .beta = problem.beta,
         .a = matrix_data(&g->a),
         .b = matrix_data(&g->b),
         .c = matrix_data(&g->c),
@@ -50,20 +50,6 @@ bool routed_gemm(const struct gemm_case *g)
     };
     if (clb_route(&call, &next))
         return true;
-    const struct clb_gemm problem = {.precision = g->precision,
-                                     .transa = g->transa,
-                                     .transb = g->transb,
-                                     .m = g->m,
-                                     .n = g->n,
-                                     .k = g->k,
-                                     .alpha = call.alpha,
-                                     .a = call.a,
-                                     .lda = g->a.ld,
-                                     .b = call.b,
-                                     .ldb = g->b.ld,
-                                     .beta = call.beta,
-                                     .c = call.c,
-                                     .ldc = g->c.ld};
     fake_next(&next, &problem);
     return false;
 }

@@ -404,31 +404,10 @@ struct run_setting {
     uint64_t seed;
 };
 
-static struct clb_gemm problem_of(const struct gemm_case *g, const float *alpha_s,
-                                  const float *beta_s)
-{
-    bool single = g->precision == CLB_S;
-    return (struct clb_gemm){.precision = g->precision,
-                             .transa = g->transa,
-                             .transb = g->transb,
-                             .m = g->m,
-                             .n = g->n,
-                             .k = g->k,
-                             .alpha = single ? (const void *)alpha_s : &g->alpha,
-                             .beta = single ? (const void *)beta_s : &g->beta,
-                             .a = matrix_data(&g->a),
-                             .b = matrix_data(&g->b),
-                             .c = matrix_data(&g->c),
-                             .lda = g->a.ld,
-                             .ldb = g->b.ld,
-                             .ldc = g->c.ld};
-}
-
 /* Runs with less and less memory give the same bits, until one is declined without touching C. */
 static void shrink_memory(struct clb_runtime *runtime, struct gemm_case *g)
 {
     const struct clb_gemm_variant *variant;
-    const float alpha_s = (float)g->alpha, beta_s = (float)g->beta;
     unsigned char *first = malloc(g->c.bytes);
     int succeeded = 0;
     runtime->memory_limit = (uint64_t)64 << 20;
@@ -436,7 +415,7 @@ static void shrink_memory(struct clb_runtime *runtime, struct gemm_case *g)
         return;
     for (;; runtime->memory_limit /= 2) {
         struct clb_gemm_progress progress;
-        struct clb_gemm problem = problem_of(g, &alpha_s, &beta_s);
+        struct clb_gemm problem = gemm_problem(g);
         /* What the pool keeps from a higher limit is not this run's. */
         const long long before = (long long)fake_cl.live_bytes;
         const long maps = fake_cl.of[FAKE_EnqueueMapBuffer];
@@ -474,14 +453,9 @@ static void shrink_memory(struct clb_runtime *runtime, struct gemm_case *g)
 static void direct_runs(void *argument)
 {
     struct run_setting *setting = argument;
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    fake_cl.discrete = setting->discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (!expect(runtime != NULL, "no device"))
+    struct clb_runtime *runtime =
+        fake_cl_start(setting->kernel, setting->params, setting->discrete);
+    if (runtime == NULL)
         return;
     for (int i = 0; i < 6; i++) {
         struct gemm_case g = {.precision = i % 2 ? CLB_S : CLB_D,
@@ -504,21 +478,15 @@ static void in_place(void *argument)
 {
     struct run_setting *setting = argument;
     const struct clb_gemm_variant *variant;
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", "cpu", 1);
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (!expect(runtime != NULL, "no device"))
+    struct clb_runtime *runtime = fake_cl_start(setting->kernel, setting->params, false);
+    if (runtime == NULL)
         return;
     for (int p = CLB_S; p <= (int)CLB_D; p++) {
         struct gemm_case g = {
             .precision = (clb_precision)p, .m = 37, .n = 31, .k = 77, .alpha = 1, .beta = 0.5};
         struct clb_gemm_progress progress;
-        const float alpha_s = (float)g.alpha, beta_s = (float)g.beta;
         gemm_make(&g, &setting->seed, 7);
-        struct clb_gemm problem = problem_of(&g, &alpha_s, &beta_s);
+        struct clb_gemm problem = gemm_problem(&g);
         unsigned char *packed = malloc(g.c.bytes);
         expect(clb_gemm_variant_get(runtime, g.precision, &variant) == CLB_OK, "no variant");
         struct clb_gemm_variant packs = *variant;

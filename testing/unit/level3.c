@@ -21,17 +21,9 @@ struct setting {
 
 static struct clb_runtime *start(const struct setting *setting)
 {
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
     setenv("CLBLAS_SHIM_LOG_FILE", "/dev/null", 1);
-    fake_cl.discrete = setting->discrete;
     fake_cl.max_alloc = setting->max_alloc;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    expect(runtime != NULL, "no device");
-    return runtime;
+    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
 
 static const struct clb_gemm_variant *variant_of(struct clb_runtime *runtime,

@@ -216,14 +216,8 @@ static void concurrent_writers(void *unused)
 
 static struct clb_runtime *start_runtime(const char *limit, bool discrete)
 {
-    clb_runtime_state state;
     setenv("CLBLAS_SHIM_MEMORY", limit, 1);
-    setenv("CLBLAS_SHIM_DEVICE", discrete ? "gpu" : "cpu", 1);
-    fake_cl.discrete = discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    expect(runtime != NULL, "no device");
-    return runtime;
+    return fake_cl_start_device(discrete);
 }
 
 static void allowance(void *discrete)

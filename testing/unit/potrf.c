@@ -108,15 +108,7 @@ static void check(const struct factorisation *f, size_t columns, const char *wha
 
 static struct clb_runtime *start(const struct fake_setting *setting)
 {
-    clb_runtime_state state;
-    setenv("CLBLAS_SHIM_KERNEL", setting->kernel, 1);
-    setenv("CLBLAS_SHIM_PARAMS", setting->params, 1);
-    setenv("CLBLAS_SHIM_DEVICE", setting->discrete ? "gpu" : "cpu", 1);
-    fake_cl.discrete = setting->discrete;
-    fake_cl_install();
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    expect(runtime != NULL, "no device");
-    return runtime;
+    return fake_cl_start(setting->kernel, setting->params, setting->discrete);
 }
 
 static clb_status factor(struct clb_runtime *runtime, struct factorisation *f)

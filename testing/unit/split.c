@@ -177,30 +177,12 @@ static struct gemm_case make_case(uint64_t *seed, size_t extent, bool clean,
     return g;
 }
 
-static struct clb_gemm problem_of(const struct gemm_case *g)
-{
-    return (struct clb_gemm){.precision = g->precision,
-                             .transa = g->transa,
-                             .transb = g->transb,
-                             .m = g->m,
-                             .n = g->n,
-                             .k = g->k,
-                             .alpha = &g->alpha,
-                             .beta = &g->beta,
-                             .a = matrix_data(&g->a),
-                             .b = matrix_data(&g->b),
-                             .c = matrix_data(&g->c),
-                             .lda = g->a.ld,
-                             .ldb = g->b.ld,
-                             .ldc = g->c.ld};
-}
-
 static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant *split, bool clean,
                      uint64_t *seed)
 {
     struct spoiled spoiled;
     struct gemm_case g = make_case(seed, 40, clean, &spoiled);
-    struct clb_gemm problem = problem_of(&g);
+    struct clb_gemm problem = gemm_problem(&g);
     struct clb_gemm_progress progress;
     struct clb_discrete_plan plan;
     struct clb_schedule schedule = {0};
@@ -273,7 +255,7 @@ static void failing(void *argument)
         uint64_t same = seed;
         struct spoiled spoiled;
         struct gemm_case g = make_case(&same, 16, at % 3 == 0, &spoiled);
-        struct clb_gemm problem = problem_of(&g);
+        struct clb_gemm problem = gemm_problem(&g);
         struct clb_gemm_progress progress;
         size_t written = 0;
         fake_cl_arm(at, CL_OUT_OF_RESOURCES, false);
