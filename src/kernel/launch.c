@@ -270,20 +270,6 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
     return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
 }
 
-static clb_status launch_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
-                                const char *name, const struct clb_argument *arguments,
-                                size_t count, const struct clb_geometry *geometry,
-                                struct clb_order order)
-{
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            arguments, count, geometry->dimensions, geometry->global,
-                            geometry->local, order.waits, order.wait_list, order.event);
-}
-
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag, struct clb_order order)
@@ -310,7 +296,13 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
     const char *name = names[kind != 0][role][chunk->depth_contiguous];
     struct clb_program *program = kind != 0 ? *variant->shapes : variant->program;
     struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
-    return launch_kernel(queue_set, program, name, arguments, count, &geometry, order);
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                            arguments, count, geometry.dimensions, geometry.global, geometry.local,
+                            order.waits, order.wait_list, order.event);
 }
 
 /* ---- parts of the depth ---------------------------------------------------------------------- */
@@ -531,8 +523,14 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
     geometry.global[0] *= variant->family->has_parts ? clb_div_up(product->k, depth) : 1;
-    return launch_kernel(queue_set, program, product_kernel(product), arguments, count, &geometry,
-                         order);
+    const char *name = product_kernel(product);
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                            arguments, count, geometry.dimensions, geometry.global, geometry.local,
+                            order.waits, order.wait_list, order.event);
 }
 
 /* The products of the parts, then their sum. */
