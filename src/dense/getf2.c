@@ -133,10 +133,14 @@ clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *work
 clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                           size_t cols)
 {
+    struct clb_dense_state *state = CLB_DENSE_STATE(workspace->runtime);
+    clb_status status = CLB_OK;
     *panel = (struct clb_getf2){0};
-    getf2_set_shape(panel, workspace);
-    clb_status status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
-    *panel = (struct clb_getf2){0};
+    if (!clb_check_has_passed(&state->panels[workspace->variant->precision])) {
+        getf2_set_shape(panel, workspace);
+        status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
+        *panel = (struct clb_getf2){0};
+    }
     return status == CLB_OK ? clb_getf2_prepare(panel, workspace, rows, cols) : status;
 }
 
