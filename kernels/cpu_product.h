@@ -71,6 +71,8 @@ CLB_INLINE void multiply(vacc acc[CLB_NR][CLB_MV], global const real *a, global 
     }
 }
 
+#define CLB_HAS_HALVES (!CLB_COMPLEX && CLB_MV == 2)
+
 /* Where A is real and triangular in a micro-tile of two vectors a column: in [0, begin) the second
  * one's rows are zero still, in [end, kc) the first one's are zero again. */
 typedef struct {
@@ -92,13 +94,13 @@ CLB_INLINE void multiply_halves(vacc acc[CLB_NR][CLB_MV], global const real *a,
                  CLB_MV / 2, CLB_MV);
 }
 
-/* One element's depths: column j of B is at column[j]. */
+/* One element's depths, vectors 0 ... v1 - 1 of every column: column j of B is at column[j] + p. */
 CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
-                              global const real *const column[CLB_NR], uint p)
+                              global const real *const column[CLB_NR], uint p, const uint v1)
 {
     vacc x[CLB_MV];
 #pragma unroll
-    for (uint i = 0; i < CLB_MV; i++)
+    for (uint i = 0; i < v1; i++)
         x[i] = load_acc(a + i * CLB_VL);
 #pragma unroll
     for (uint part = 0; part < CLB_PARTS; part++) {
@@ -106,29 +108,45 @@ CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
         for (uint j = 0; j < CLB_NR; j++) {
             const vacc y = (vacc)(column[j][p + part]);
 #pragma unroll
-            for (uint i = 0; i < CLB_MV; i++)
+            for (uint i = 0; i < v1; i++)
                 acc[j][i] = multiply_part(x, y, acc[j][i], i, part, false);
         }
     }
 }
 
-/* The same for a B that is not packed: element (p, j) is b[p + j*ldb], of `columns` columns and
- * exactly kc rows.  Columns that don't exist are computed as the last one. */
-CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
-                                global const real *b, size_t ldb, uint columns, uint kc)
+/* The columns of a micro-tile's B.  Where it is not packed element (p, j) is b[p + j*ldb], and
+ * columns that don't exist are the last one. */
+CLB_INLINE void find_columns(global const real *column[CLB_NR], global const real *b, size_t ldb,
+                             uint columns, const uint source)
 {
-    global const real *column[CLB_NR];
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
-        column[j] = b + min(j, columns - 1) * ldb;
+        column[j] = b + (source == CLB_B_PLAIN ? min(j, columns - 1) * ldb : j);
+}
+
+/* The same for a B that is not packed, of exactly kc rows. */
+CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                                global const real *const column[CLB_NR], uint kc)
+{
     uint p = 0;
     for (; p + CLB_KU <= kc; p += CLB_KU)
 #pragma unroll
         for (uint u = 0; u < CLB_KU; u += CLB_PARTS)
-            multiply_step(acc, a + (p + u) * CLB_MW, column, p + u);
+            multiply_step(acc, a + (p + u) * CLB_MW, column, p + u, CLB_MV);
 #pragma unroll 1
     for (; p < kc; p += CLB_PARTS)
-        multiply_step(acc, a + p * CLB_MW, column, p);
+        multiply_step(acc, a + p * CLB_MW, column, p, CLB_MV);
+}
+
+/* The same where A is real and the rows of the second of a column's two vectors don't exist. An
+ * operand has one such panel at most: the loop is short for the compiler's sake. */
+CLB_INLINE void multiply_first(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                               global const real *const column[CLB_NR], uint kc, const uint source)
+{
+    const uint step = source == CLB_B_PLAIN ? 1 : b_step(source);
+#pragma unroll 1
+    for (uint p = 0; p < kc; p++)
+        multiply_step(acc, a + p * CLB_MW, column, p * step, 1);
 }
 
 /* Between the two parts of a column's numbers and pairs of them. */
@@ -229,8 +247,12 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, global c
 #pragma unroll
         for (uint i = 0; i < CLB_MR; i += CLB_LINE)
             CLB_PREFETCH_WRITE(soon + j * ldc + i);
-    if (source == CLB_B_PLAIN)
-        multiply_direct(acc, a, b, ldb, columns, kc);
+    global const real *column[CLB_NR];
+    find_columns(column, b, ldb, columns, source);
+    if (CLB_HAS_HALVES && rows <= CLB_VL)
+        multiply_first(acc, a, column, kc, source);
+    else if (source == CLB_B_PLAIN)
+        multiply_direct(acc, a, column, kc);
     else
         multiply_halves(acc, a, b, b_next, kc, ends, source);
 #pragma unroll
@@ -279,7 +301,7 @@ CLB_INLINE bool is_wanted(cuts cut, uint row, uint col)
 CLB_INLINE halves get_halves(cuts cut, uint row, uint first, uint last)
 {
     halves ends = {0, last - first};
-    if (CLB_MH == 2 && cut.kind & (CLB_SKIP_A_END | CLB_SKIP_A_BEGIN)) {
+    if (CLB_HAS_HALVES && cut.kind & (CLB_SKIP_A_END | CLB_SKIP_A_BEGIN)) {
         const int middle = (int)row + CLB_VL + cut.a, p0 = (int)first, p1 = (int)last;
         if (cut.kind & CLB_SKIP_A_BEGIN)
             ends.begin = down_to_step(middle, p0, p1) - first;
