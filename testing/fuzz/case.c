@@ -134,6 +134,16 @@ static long draw_size(uint64_t *state, long largest)
     return 1 + below(state, one_in(state, 2) ? smaller(largest, 12) : largest);
 }
 
+/* One product in 25 is skinny or deep: a size that no other operand has squared is long. */
+static void draw_long(struct fuzz_case *c, uint64_t *state, long largest)
+{
+    const struct routine *routine = routine_of(c);
+    if (routine->lapack || !signature_has(routine, 'k') || !one_in(state, 25))
+        return;
+    const bool any = signature_has(routine, 'm');
+    c->value[any ? FIELD_M + below(state, 3) : FIELD_K] = 1 + below(state, 5 * largest);
+}
+
 static long draw_pad(uint64_t *state, bool wide)
 {
     if (wide)
@@ -171,12 +181,14 @@ struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
     struct fuzz_case c = {{0}};
     uint64_t state = seed;
     long *value = c.value;
-    const bool large = one_in(&state, 1000), wide = limits->wide && one_in(&state, 3000);
+    const bool large = one_in(&state, limits->often), wide = limits->wide && one_in(&state, 3000);
     const long most = large ? limits->largest : wide ? 6 : 40;
     draw_routine(&c, &state, limits);
     value[FIELD_M] = draw_size(&state, most);
     value[FIELD_N] = draw_size(&state, most);
     value[FIELD_K] = draw_size(&state, most);
+    if (!large && !wide)
+        draw_long(&c, &state, limits->largest);
     for (int i = FIELD_SIDE; i <= FIELD_DIAG; i++)
         value[i] = below(&state, i == FIELD_TRANSA || i == FIELD_TRANSB ? 6 : 2);
     value[FIELD_ALPHA] = draw_seldom(&state, 5, SCALARS, 8);

@@ -1,7 +1,7 @@
 /* Random calls of all routines through a library's public names.
  *
  * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N]
- *             [--largest N] [--wide] [--flush] [--hang SECONDS] [--first N]
+ *             [--largest N] [--often N] [--wide] [--flush] [--hang SECONDS] [--first N]
  *             [--library FILE] [--next FILE[:FILE...]] [--run 'CASE'] [--reference FILE[:FILE]]
  *             [--forms fcw] [--report FILE]
  *
@@ -9,6 +9,9 @@
  * integers are as wide as the next library's, and with testing/lib/names.c those of 64-bit integers
  * and of Python's wheels; of Fortran (--forms f), CBLAS and LAPACKE (c), and LAPACKE's functions
  * with a workspace (w). FILE gets the library's report.
+ *
+ * One call in --often (1000) has sizes of up to --largest (200), the others of up to 40, and some
+ * products one of up to five times --largest.
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
  * what the judges make of it; --flush if it may take subnormal numbers for zero. A call that does
@@ -173,11 +176,12 @@ static void report_failure(const struct settings *settings, const char *program,
         return;
     }
     /* Only behind others, or beside them. */
-    printf("%s --library %s --seed %llu --count %ld --threads %ld --largest %ld%s%s%s%s\n", program,
-           settings->library, (unsigned long long)settings->seed, at, settings->threads,
-           settings->largest, settings->wide ? " --wide" : "", settings->flush ? " --flush" : "",
-           settings->routines != NULL ? " --routines " : "",
-           settings->routines != NULL ? settings->routines : "");
+    printf(
+        "%s --library %s --seed %llu --count %ld --threads %ld --largest %ld --often %ld%s%s%s%s\n",
+        program, settings->library, (unsigned long long)settings->seed, at, settings->threads,
+        settings->largest, settings->often, settings->wide ? " --wide" : "",
+        settings->flush ? " --flush" : "", settings->routines != NULL ? " --routines " : "",
+        settings->routines != NULL ? settings->routines : "");
 }
 
 /* ---- libraries ------------------------------------------------------------------------------- */
@@ -254,15 +258,25 @@ static char *add_names(const char *program, const char *next, const char *refere
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static const struct option options[] = {
-    {"seed", required_argument, NULL, 's'},      {"count", required_argument, NULL, 'c'},
-    {"seconds", required_argument, NULL, 't'},   {"routines", required_argument, NULL, 'r'},
-    {"threads", required_argument, NULL, 'j'},   {"largest", required_argument, NULL, 'l'},
-    {"hang", required_argument, NULL, 'H'},      {"wide", no_argument, NULL, 'w'},
-    {"flush", no_argument, NULL, 'F'},           {"first", required_argument, NULL, 'f'},
-    {"library", required_argument, NULL, 'L'},   {"next", required_argument, NULL, 'n'},
-    {"reference", required_argument, NULL, 'R'}, {"run", required_argument, NULL, 'x'},
-    {"forms", required_argument, NULL, 'o'},     {"report", required_argument, NULL, 'p'},
-    {"quiet", no_argument, NULL, 'q'},           {NULL, 0, NULL, 0},
+    {"seed", required_argument, NULL, 's'},
+    {"count", required_argument, NULL, 'c'},
+    {"seconds", required_argument, NULL, 't'},
+    {"routines", required_argument, NULL, 'r'},
+    {"threads", required_argument, NULL, 'j'},
+    {"largest", required_argument, NULL, 'l'},
+    {"hang", required_argument, NULL, 'H'},
+    {"wide", no_argument, NULL, 'w'},
+    {"flush", no_argument, NULL, 'F'},
+    {"first", required_argument, NULL, 'f'},
+    {"library", required_argument, NULL, 'L'},
+    {"next", required_argument, NULL, 'n'},
+    {"reference", required_argument, NULL, 'R'},
+    {"run", required_argument, NULL, 'x'},
+    {"forms", required_argument, NULL, 'o'},
+    {"report", required_argument, NULL, 'p'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"often", required_argument, NULL, 'O'},
+    {NULL, 0, NULL, 0},
 };
 
 static bool read_options(int count, char **arguments, struct settings *s, const char **one_case)
@@ -286,6 +300,9 @@ static bool read_options(int count, char **arguments, struct settings *s, const 
             break;
         case 'l':
             s->largest = strtol(optarg, NULL, 10);
+            break;
+        case 'O':
+            s->often = strtol(optarg, NULL, 10);
             break;
         case 'H':
             s->hang = strtol(optarg, NULL, 10);
@@ -324,7 +341,8 @@ static bool read_options(int count, char **arguments, struct settings *s, const 
             return false;
         }
     }
-    return optind == count && s->threads > 0 && s->threads <= MOST_THREADS && s->largest > 0;
+    return optind == count && s->threads > 0 && s->threads <= MOST_THREADS && s->largest > 0 &&
+           s->often > 0;
 }
 
 int main(int count, char **arguments)
@@ -341,6 +359,7 @@ int main(int count, char **arguments)
                                 .count = 10000,
                                 .threads = 1,
                                 .largest = 200,
+                                .often = 1000,
                                 .hang = 120,
                                 .seconds = 1e9};
     struct shared *shared =

@@ -61,7 +61,7 @@ static inline long group_of(long form)
 
 struct limits {
     const unsigned short (*allowed)[4]; /* name_bit()s by routine and precision */
-    long largest;                       /* of the few large calls */
+    long largest, often;                /* of the large calls, one in so many */
     bool wide;                          /* leading dimensions of gigabytes */
 };
 

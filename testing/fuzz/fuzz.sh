@@ -32,8 +32,8 @@ configurations()
 	--threads 3 | CLBLAS_SHIM_PARAMS=$small,$streamed CLBLAS_SHIM_MEMORY=4M
 	| CLBLAS_SHIM_PARAMS=$small CLBLAS_SHIM_KERNEL=portable $basic
 	| CLBLAS_SHIM_PARAMS=$small,$streamed CLBLAS_SHIM_KERNEL=portable
-	--largest 400 | CLBLAS_SHIM_PARAMS=getrf.nb=16,trsm.nb=16 $basic
-	--largest 400 --threads 2 | CLBLAS_SHIM_PARAMS=$streamed,getrf.nb=32
+	--largest 512 --often 50 | CLBLAS_SHIM_PARAMS=getrf.nb=16,trsm.nb=16 $basic
+	--largest 400 --often 100 --threads 2 | CLBLAS_SHIM_PARAMS=$streamed,getrf.nb=32
 	--wide | CLBLAS_SHIM_PARAMS=$small $basic
 	END
     [ -z "$openblas" ] || cat <<-END

@@ -167,7 +167,8 @@ static void *run_many(void *argument)
     const struct member *member = argument;
     struct crew *crew = member->crew;
     const struct settings *settings = crew->settings;
-    const struct limits limits = {crew->allowed, settings->largest, settings->wide};
+    const struct limits limits = {crew->allowed, settings->largest, settings->often,
+                                  settings->wide};
     while (!atomic_load(&crew->shared->has_failed) && !stopped &&
            elapsed(crew) < settings->seconds) {
         const long index = atomic_fetch_add(&crew->next, 1);

@@ -15,7 +15,7 @@ struct settings {
     const char *forms;    /* f Fortran, c C, w LAPACKE with a workspace; NULL: all */
     const char *report;   /* the file that gets the library's own */
     uint64_t seed;
-    long first, count, threads, largest;
+    long first, count, threads, largest, often;
     long hang; /* seconds without a call's end */
     double seconds;
     bool wide, quiet, flush;
