@@ -337,6 +337,50 @@ static void plans_streamed(void *seed)
            "the shapes are one-sided");
 }
 
+/* The plan for a product on an H200, and its schedule. */
+static struct clb_discrete_plan plan_large(const struct clb_gemm *problem,
+                                           struct clb_schedule *schedule)
+{
+    const struct clb_device device = {.type = CL_DEVICE_TYPE_GPU, .vendor = CLB_VENDOR_NVIDIA};
+    struct clb_gemm_variant variant = {.precision = problem->precision};
+    const struct clb_operand a = clb_operand_describe(problem, CLB_OPERAND_A);
+    const struct clb_operand b = clb_operand_describe(problem, CLB_OPERAND_B);
+    struct clb_discrete_plan plan = {0};
+    if (!expect(clb_tuning_gemm(&device, problem->precision, CLB_MATH_DEFAULT, 0,
+                                &variant.tuning) == CLB_OK,
+                "no row"))
+        return plan;
+    variant.family = clb_gemm_family_get(variant.tuning.family);
+    expect(clb_discrete_make_plan(&variant, problem, (uint64_t)100 << 30, (uint64_t)35 << 30, 132,
+                                  &plan) == CLB_OK &&
+               clb_schedule_make(&plan, problem, &a, &b, schedule) == CLB_OK,
+           "no plan");
+    return plan;
+}
+
+/* Bands of A are tall where the depth is small, so that strips have long columns. */
+static void tall_bands(void *unused)
+{
+    static const struct {
+        clb_precision precision;
+        size_t m, n, k, band_m, band_n;
+    } row[] = {{CLB_D, 8192, 8192, 64, 4096, 512},
+               {CLB_S, 8192, 8192, 64, 8192, 576},
+               {CLB_D, 5000, 8192, 64, 2560, 512},
+               {CLB_D, 8192, 8192, 512, 1024, 512},
+               {CLB_D, 8192, 8192, 8192, 896, 512}};
+    (void)unused;
+    for (size_t i = 0; i < CLB_COUNT_OF(row); i++) {
+        const struct clb_gemm problem = shape(row[i].precision, row[i].m, row[i].n, row[i].k);
+        struct clb_schedule schedule = {0};
+        const struct clb_discrete_plan plan = plan_large(&problem, &schedule);
+        expect(plan.band_m == row[i].band_m && plan.band_n == row[i].band_n,
+               "%zux%zux%zu: bands of %zu and %zu", row[i].m, row[i].n, row[i].k, plan.band_m,
+               plan.band_n);
+        clb_schedule_free(&schedule);
+    }
+}
+
 /* ---- merge ----------------------------------------------------------------------------------- */
 
 static void merges(void *seed)
@@ -528,6 +572,7 @@ int main(void)
     };
     tap_child("plans in place", 60, plans_in_place, &seed);
     tap_child("plans for streaming", 60, plans_streamed, &seed);
+    tap_child("tall bands where the depth is small", 60, tall_bands, NULL);
     tap_child("parts of the depth", 60, parts_of_depth, &seed);
     tap_child("second rows", 60, second_rows, NULL);
     tap_child("merge", 60, merges, &seed);
