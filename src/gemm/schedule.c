@@ -706,6 +706,31 @@ static void stream_schedule_add_block(struct builder *builder, size_t i, size_t 
         add_column_steps(builder);
 }
 
+/* While the last results are copied nothing else is left to do, so about so many bytes come down in
+ * smaller pieces. (H200, 2026-11: sgemm of n = 4096 takes 4.36 ms instead of 4.5; the other
+ * products that were tried gain 1 % or nothing.) */
+#define LAST_BYTES  ((size_t)8 << 20)
+#define LAST_PIECES 4
+
+static void cut_last_pieces(const struct builder *builder)
+{
+    const struct clb_discrete_plan *plan = builder->plan;
+    struct clb_schedule *schedule = builder->schedule;
+    size_t bytes = 0;
+    if (plan->gathers || plan->square != 0 || plan->strip_m != 0)
+        return;
+    for (size_t i = schedule->strips; i > 0 && bytes < LAST_BYTES; i--) {
+        struct clb_strip *strip = &schedule->strip[i - 1];
+        if (strip->pieces == 0)
+            continue;
+        bytes += strip->ldc * strip->rect.cols * builder->a->element;
+        schedule->strip_pieces -= strip->pieces;
+        strip->piece_cols = clb_max(strip->piece_cols / LAST_PIECES, 1);
+        strip->pieces = clb_div_up(strip->rect.cols, strip->piece_cols);
+        schedule->strip_pieces += strip->pieces;
+    }
+}
+
 clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct clb_gemm *problem,
                              const struct clb_operand *a, const struct clb_operand *b,
                              struct clb_schedule *schedule)
@@ -730,6 +755,8 @@ clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct 
                                       inner_changed == plan->down_first);
         }
     }
+    if (!builder.failed)
+        cut_last_pieces(&builder);
     return builder.failed ? CLB_ERR_NOMEM : CLB_OK;
 }
 

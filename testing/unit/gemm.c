@@ -381,6 +381,27 @@ static void tall_bands(void *unused)
     }
 }
 
+/* The last results come in smaller pieces than the others. */
+static void last_pieces(void *unused)
+{
+    const struct clb_gemm problem = shape(CLB_D, 4096, 4096, 4096);
+    struct clb_schedule schedule = {0};
+    const struct clb_discrete_plan plan = plan_large(&problem, &schedule);
+    size_t small = 0, pieces = 0;
+    (void)unused;
+    for (size_t i = 0; i < schedule.strips; i++) {
+        const struct clb_strip *strip = &schedule.strip[i];
+        const size_t bytes = strip->piece_cols * strip->ldc * sizeof(double);
+        const bool is_small = 4 * bytes <= plan.piece_bytes;
+        pieces += strip->pieces;
+        small += is_small ? strip->ldc * strip->rect.cols * sizeof(double) : 0;
+        expect(is_small || i + 1 < schedule.strips, "the last pieces have %zu bytes", bytes);
+    }
+    expect(pieces == schedule.strip_pieces && small > (size_t)4 << 20 && small < (size_t)32 << 20,
+           "%zu pieces, %zu bytes in small ones", pieces, small);
+    clb_schedule_free(&schedule);
+}
+
 /* ---- merge ----------------------------------------------------------------------------------- */
 
 static void merges(void *seed)
@@ -573,6 +594,7 @@ int main(void)
     tap_child("plans in place", 60, plans_in_place, &seed);
     tap_child("plans for streaming", 60, plans_streamed, &seed);
     tap_child("tall bands where the depth is small", 60, tall_bands, NULL);
+    tap_child("the last pieces are small", 60, last_pieces, NULL);
     tap_child("parts of the depth", 60, parts_of_depth, &seed);
     tap_child("second rows", 60, second_rows, NULL);
     tap_child("merge", 60, merges, &seed);
