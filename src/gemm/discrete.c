@@ -137,6 +137,14 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
                          rect->cols);
 }
 
+/* A launch that was left out fails a queue where the events of commands are kept. Elsewhere nothing
+ * but its number tells before the queues are finished, when parts have been written. */
+static bool has_run(const struct stream *stream, const struct clb_strip *strip)
+{
+    return clb_queue_has_run(stream->queue_set[0]->queue, strip->packing_launches) &&
+           clb_queue_has_run(stream->queue_set[1 + strip->queue]->queue, strip->launches);
+}
+
 /* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. */
 static clb_status write_part(void *context, const struct clb_transfer *transfer,
                              const struct clb_rect *columns, char *slot)
@@ -148,6 +156,8 @@ static clb_status write_part(void *context, const struct clb_transfer *transfer,
                                   columns->cols};
     bool clean;
     clb_status status = check_flag(stream, strip, &clean);
+    if (status == CLB_OK && !has_run(stream, strip))
+        status = CLB_ERR_OPENCL;
     if (status != CLB_OK)
         return status;
     if (!clean ||
@@ -559,6 +569,8 @@ static clb_status stream_multiply(struct stream *stream, size_t number, cl_event
         last = rect;
         last_slab = slab;
     }
+    strip->packing_launches = clb_queue_launches(stream->queue_set[0]->queue);
+    strip->launches = clb_queue_launches(stream->queue_set[1 + strip->queue]->queue);
     if (status == CLB_OK)
         status = clb_queue_flush(stream->queue_set[1 + strip->queue]->queue);
     return status;

@@ -598,6 +598,10 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
                             const size_t *global, const size_t *local, cl_uint waits,
                             const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;
+/* The launches that a queue has been given, where one thread launches. False when the device has
+ * not run all of the first so many, whose end has been waited for. */
+cl_uint clb_queue_launches(const struct clb_queue *queue);
+bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launches);
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                            const void *host, cl_uint waits, const cl_event *wait_list,
                            cl_event *event) CLB_MUST_CHECK;

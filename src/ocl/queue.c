@@ -18,7 +18,7 @@
  * one before it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored when a launch has
  * ended is smaller than its own exactly if that launch or one before it was dropped. Where events
  * are kept, a launch's number is compared when its event is removed from the list; elsewhere when
- * the queue is finished.
+ * the queue is finished, and before that by who asks with clb_queue_has_run.
  *
  * Where one thread enqueues for all (enqueuer.c), the functions leave it copies of their commands.
  * What can't be enqueued then fails the queue: the next function that uses it says so. */
@@ -57,7 +57,8 @@ struct clb_queue {
     bool asked;         /* has asked for a counter */
     struct clb_launch_counters *counters; /* NULL: its launches are not counted */
     cl_uint counter;                      /* the place of its counter */
-    cl_uint launches;                     /* counted launches so far */
+    cl_uint launches;                     /* counted launches so far, */
+    _Atomic cl_uint given;                /* those that the enqueuing thread has not come to too */
 };
 
 clb_status clb_cl_check(cl_int status, const char *what)
@@ -945,7 +946,20 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                           .wait_list = wait_list};
     if (!queue->asked)
         counter_get(queue);
-    return queue_do(queue, &order, event);
+    clb_status status = queue_do(queue, &order, event);
+    if (status == CLB_OK && queue->counters != NULL)
+        atomic_fetch_add_explicit(&queue->given, 1, memory_order_relaxed);
+    return status;
+}
+
+cl_uint clb_queue_launches(const struct clb_queue *queue)
+{
+    return atomic_load_explicit(&queue->given, memory_order_relaxed);
+}
+
+bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launches)
+{
+    return has_run(queue, launches);
 }
 
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
