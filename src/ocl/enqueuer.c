@@ -2,11 +2,13 @@
  * commands or ask and wait for them, for all threads of the process.
  *
  * Threads leave requests, which it carries out in their order: so a request may use what earlier
- * ones have made, whoever has left them. Nobody waits for a request as such; who wants to know what
- * has become of one waits for its promise, by looking at it. The thread asks the driver for the
- * commands of watched promises again and again, awake while there are any, because the driver could
- * not be called back from waiting. Where the driver does not return from a call, the thread stays
- * there: the device is abandoned by who waits, and no more requests are left. */
+ * ones have made, whoever has left them. Only those of queues for transfers overtake others, as
+ * soon as what they use has been made: enqueueing a kernel takes some microseconds, and the link
+ * would be idle while those of a whole step are enqueued. Nobody waits for a request as such; who
+ * wants to know what has become of one waits for its promise, by looking at it. The thread asks the
+ * driver for the commands of watched promises again and again, awake while there are any, because
+ * the driver could not be called back from waiting. Where the driver does not return from a call,
+ * the thread stays there: the device is abandoned by who waits, and no more requests are left. */
 #include "ocl.h"
 
 #include <math.h>
@@ -17,10 +19,9 @@
 
 #define STACK ((size_t)8 << 20) /* PoCL compiles kernels when they are enqueued */
 
-/* How long it is awake without anything to do; how often it asks for commands while there are
- * requests; after so long without an end of a command it sleeps between two questions. */
+/* How long it is awake without anything to do; after so long without an end of a command it sleeps
+ * between two questions. */
 #define AWAKE_SECONDS    50e-6
-#define LOOK_SECONDS     10e-6
 #define WATCH_SECONDS    10e-3
 #define SHORTEST_SECONDS 50e-6
 #define LONGEST_SECONDS  1e-3
@@ -31,6 +32,12 @@ static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 atomic_bool clb_enqueuer_made;
 static atomic_bool sleeps;          /* it waits for `arrived`, or is about to */
 static struct clb_promise *watched; /* its own: the oldest first */
+
+/* Its own: requests that it has taken, the earliest first. */
+struct line {
+    struct clb_request *first, *last;
+};
+static struct line ahead, others;
 
 CLB_THREAD bool clb_enqueuer_is_self;
 
@@ -43,17 +50,46 @@ static bool is_abandoned(const struct clb_runtime *runtime)
     return CLB_UNLIKELY(atomic_load_explicit(&runtime->abandoned, memory_order_relaxed));
 }
 
-/* All that have been left, the earliest first. */
-static struct clb_request *take_requests(void)
+static void line_add(struct line *line, struct clb_request *request)
 {
-    struct clb_request *latest = atomic_exchange(&left, NULL), *first = NULL;
-    while (latest != NULL) {
-        struct clb_request *earlier = latest->next;
+    request->next = NULL;
+    if (line->first == NULL)
+        line->first = request;
+    else
+        line->last->next = request;
+    line->last = request;
+}
+
+/* Put all that have been left in their lines. */
+static void take_requests(void)
+{
+    if (atomic_load_explicit(&left, memory_order_relaxed) == NULL)
+        return;
+    struct clb_request *latest = atomic_exchange(&left, NULL), *first = NULL, *next;
+    for (; latest != NULL; latest = next) {
+        next = latest->next;
         latest->next = first;
         first = latest;
-        latest = earlier;
     }
-    return first;
+    for (; first != NULL; first = next) {
+        next = first->next;
+        line_add(first->overtakes ? &ahead : &others, first);
+    }
+}
+
+/* The request that is to be carried out, NULL if there is none. The earliest of all is always
+ * ready, so where the first of one line is not, that of the other is. */
+static struct clb_request *next_request(void)
+{
+    take_requests();
+    struct clb_request *request = ahead.first;
+    const bool overtakes = request != NULL && (request->is_ready == NULL || others.first == NULL ||
+                                               request->is_ready(request));
+    struct line *line = overtakes ? &ahead : &others;
+    request = line->first;
+    if (request != NULL)
+        line->first = request->next;
+    return request;
 }
 
 void clb_enqueuer_leave(struct clb_request *request)
@@ -102,7 +138,7 @@ void clb_promise_release(struct clb_promise *promise)
 {
     if (promise == NULL || atomic_fetch_sub(&promise->references, 1) > 1)
         return;
-    promise->request.run = promise_destroy;
+    promise->request = (struct clb_request){.run = promise_destroy};
     if (promise->event == NULL)
         promise_destroy(&promise->request);
     else if (!is_abandoned(promise->runtime))
@@ -137,7 +173,8 @@ bool clb_promise_has_ended(struct clb_promise *promise)
         return true;
     if (!is_abandoned(promise->runtime) && !atomic_exchange(&promise->is_watched, true)) {
         clb_promise_retain(promise);
-        promise->watch.run = watch_promise;
+        promise->watch = (struct clb_request){
+            .run = watch_promise, .overtakes = clb_queue_is_for_transfers(promise->queue)};
         clb_enqueuer_leave(&promise->watch);
     }
     return atomic_load(&promise->ended);
@@ -150,17 +187,29 @@ static bool ask_for(struct clb_promise *promise)
         return true;
     if (promise->event == NULL || clb_cl_event_is_pending(promise->event))
         return false;
-    clb_promise_end(promise, clb_cl_check(clb_cl.WaitForEvents(1, &promise->event), "a command"));
+    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &promise->event), "a command");
+    clb_cl.ReleaseEvent(promise->event);
+    promise->event = NULL;
+    clb_promise_end(promise, status);
     return true;
 }
 
-/* Ask for all commands that somebody waits for. True when one has ended. */
+/* Queues are in order: a command can't end before an earlier one of its queue. */
+static bool is_behind_another(const struct clb_promise *promise)
+{
+    const struct clb_promise *other = watched;
+    while (other != promise && other->queue != promise->queue)
+        other = other->next;
+    return other != promise;
+}
+
+/* Ask for the commands that somebody waits for. True when one has ended. */
 static bool look(void)
 {
     bool any = false;
     for (struct clb_promise **at = &watched; *at != NULL;) {
         struct clb_promise *promise = *at;
-        if (!ask_for(promise)) {
+        if (is_behind_another(promise) || !ask_for(promise)) {
             at = &promise->next;
             continue;
         }
@@ -190,30 +239,24 @@ static void sleep_until_asked(double seconds)
 }
 
 /* Carry out all requests, and look for ends meanwhile. False when there was nothing to do. */
-static bool work(double *looked)
+static bool work(void)
 {
     bool any = false;
-    for (struct clb_request *request = take_requests(), *next; request != NULL; request = next) {
-        next = request->next;
+    for (struct clb_request *request; (request = next_request()) != NULL; any = true) {
         request->run(request);
-        any = true;
-        const double now = clb_now();
-        if (now - *looked > LOOK_SECONDS) {
-            look();
-            *looked = now;
-        }
+        look();
     }
     return look() || any;
 }
 
 static void *enqueue_for_all(void *unused)
 {
-    double busy = clb_now(), looked = busy;
+    double busy = clb_now();
     (void)unused;
     clb_enqueuer_is_self = true;
     pthread_setname_np(pthread_self(), "clblas-queue");
     for (;;) {
-        const bool any = work(&looked);
+        const bool any = work();
         const double now = clb_now(), elapsed = now - busy;
         if (any)
             busy = now;
@@ -235,6 +278,7 @@ static void forget_in_child(void)
     arrived = unwaited;
     atomic_store(&clb_enqueuer_made, false);
     atomic_store(&left, NULL);
+    ahead = others = (struct line){NULL, NULL};
 }
 
 clb_status clb_enqueuer_start(const struct clb_device *device)

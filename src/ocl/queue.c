@@ -54,7 +54,8 @@ struct clb_queue {
     atomic_bool stuck;  /* clFinish has failed: commands may be outstanding for ever */
     atomic_bool busy;   /* there were commands since it was finished */
     bool unflushed;     /* the enqueuing thread's */
-    bool asked;         /* has asked for a counter */
+    bool is_for_transfers;
+    bool asked;                           /* has asked for a counter */
     struct clb_launch_counters *counters; /* NULL: its launches are not counted */
     cl_uint counter;                      /* the place of its counter */
     cl_uint launches;                     /* counted launches so far, */
@@ -222,6 +223,11 @@ clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **out)
         *out = NULL;
     }
     return status;
+}
+
+bool clb_queue_is_for_transfers(const struct clb_queue *queue)
+{
+    return queue->is_for_transfers;
 }
 
 cl_command_queue clb_queue_handle(const struct clb_queue *queue)
@@ -558,17 +564,31 @@ struct posted {
     _Alignas(max_align_t) char memory[];
 };
 
-/* The events of the promises, or why there are none. */
-static clb_status resolve(struct posted *posted, cl_event *events)
+/* Whether all commands that it waits for are enqueued, or have ended. */
+static bool is_ready(const struct clb_request *request)
 {
-    clb_status status = CLB_OK;
-    for (cl_uint i = 0; i < posted->order.waits && status == CLB_OK; i++) {
+    const struct posted *posted = (const struct posted *)(const void *)request;
+    for (cl_uint i = 0; i < posted->order.waits; i++) {
         const struct clb_promise *promise = promise_of(posted->order.wait_list[i]);
-        events[i] = promise->event;
-        if (promise->event == NULL)
-            status = promise->status != CLB_OK ? promise->status : CLB_ERR_OPENCL;
+        if (promise->event == NULL && !atomic_load(&promise->ended))
+            return false;
     }
-    return status;
+    return true;
+}
+
+/* The events of the commands that it waits for and that have not ended, and their number; an error
+ * when one has failed. */
+static clb_status resolve(const struct posted *posted, cl_event *events, cl_uint *count)
+{
+    *count = 0;
+    for (cl_uint i = 0; i < posted->order.waits; i++) {
+        const struct clb_promise *promise = promise_of(posted->order.wait_list[i]);
+        if (promise->event != NULL)
+            events[(*count)++] = promise->event;
+        else if (!atomic_load(&promise->ended) || promise->status != CLB_OK)
+            return promise->status != CLB_OK ? promise->status : CLB_ERR_OPENCL;
+    }
+    return CLB_OK;
 }
 
 static void run_posted(struct clb_request *request)
@@ -577,10 +597,11 @@ static void run_posted(struct clb_request *request)
     struct clb_queue *queue = posted->queue;
     struct clb_promise *promise = posted->promise;
     struct order order = posted->order;
-    order.wait_list = (cl_event *)(void *)posted->memory + order.waits;
+    cl_event *events = (cl_event *)(void *)posted->memory + order.waits;
+    order.wait_list = events;
     clb_status status = queue_error(queue);
     if (status == CLB_OK)
-        status = resolve(posted, (cl_event *)(void *)posted->memory + order.waits);
+        status = resolve(posted, events, &order.waits);
     if (status == CLB_OK)
         status = enqueue_here(queue, &order, promise != NULL ? &promise->event : NULL);
     atomic_fetch_add(&queue->runtime->ended, 1);
@@ -593,7 +614,7 @@ static void run_posted(struct clb_request *request)
             clb_promise_end(promise, status);
         clb_promise_release(promise);
     }
-    for (cl_uint i = 0; i < order.waits; i++)
+    for (cl_uint i = 0; i < posted->order.waits; i++)
         clb_promise_release(promise_of(posted->order.wait_list[i]));
     free(posted);
 }
@@ -674,7 +695,8 @@ static clb_status post(struct clb_queue *queue, const struct order *order,
         promise->queue = queue;
     }
     posted->promise = promise;
-    posted->request.run = run_posted;
+    posted->request = (struct clb_request){
+        .run = run_posted, .is_ready = is_ready, .overtakes = queue->is_for_transfers};
     clb_enqueuer_leave(&posted->request);
     return CLB_OK;
 }
@@ -724,7 +746,8 @@ static clb_status queue_ask(struct clb_queue *queue, clb_status (*ask)(struct cl
         clb_promise_release(promise);
         return CLB_ERR_OPENCL;
     }
-    *question = (struct question){{run_question, NULL}, ask, queue, promise};
+    *question = (struct question){
+        {.run = run_question, .overtakes = queue->is_for_transfers}, ask, queue, promise};
     atomic_store(&promise->is_watched, true);
     clb_promise_retain(promise);
     clb_enqueuer_leave(&question->request);
@@ -902,7 +925,7 @@ clb_status clb_queue_flush(struct clb_queue *queue)
     struct flush *flush = malloc(sizeof *flush);
     if (flush == NULL)
         return CLB_ERR_NOMEM;
-    *flush = (struct flush){{run_flush, NULL}, queue};
+    *flush = (struct flush){{.run = run_flush, .overtakes = queue->is_for_transfers}, queue};
     clb_enqueuer_leave(&flush->request);
     return CLB_OK;
 }
@@ -1145,13 +1168,21 @@ struct clb_queue_set_kernel {
     struct clb_queue_set_kernel *next;
 };
 
+static clb_status open_for_transfers(struct clb_runtime *runtime, struct clb_queue **queue)
+{
+    clb_status status = clb_queue_open(runtime, queue);
+    if (status == CLB_OK)
+        (*queue)->is_for_transfers = true;
+    return status;
+}
+
 clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set)
 {
     clb_status status = CLB_OK;
     if (queue_set->upload == NULL)
-        status = clb_queue_open(queue_set->runtime, &queue_set->upload);
+        status = open_for_transfers(queue_set->runtime, &queue_set->upload);
     if (status == CLB_OK && queue_set->download == NULL)
-        status = clb_queue_open(queue_set->runtime, &queue_set->download);
+        status = open_for_transfers(queue_set->runtime, &queue_set->download);
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include "routed.h"
 #include "tap.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,11 +98,72 @@ static void leave_in_driver(void *function)
     exit(expect_failures() != 0);
 }
 
+/* ---- requests that overtake ------------------------------------------------------------------ */
+
+static atomic_bool held;
+static char entered[16];
+static atomic_uint entries;
+
+/* The first command is held in the driver until the others have been left. */
+static void note_command(fake_function function)
+{
+    const bool barrier = function == FAKE_EnqueueBarrierWithWaitList;
+    if (!barrier && function != FAKE_EnqueueWriteBuffer)
+        return;
+    const unsigned number = entries++;
+    if (number < sizeof entered)
+        entered[number] = barrier ? 'k' : 't';
+    while (held)
+        sched_yield();
+}
+
+/* A transfer is enqueued ahead of commands of the other queue that were left before, but not ahead
+ * of one that it waits for. */
+static void overtake(void *unused)
+{
+    static char bytes[64];
+    uint64_t problem = 1;
+    clb_runtime_state state;
+    struct clb_queue_set *set;
+    struct clb_buffer *buffer;
+    cl_event last = NULL;
+    (void)unused;
+    set_up_enqueuer(PARAMS);
+    expect(any_call_run(CLB_ROUTINE_dgemm, &problem) < 1e-7, "a wrong result");
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (runtime == NULL || clb_queue_set_acquire(runtime, &set) != CLB_OK ||
+        clb_queue_set_open_queues(set) != CLB_OK ||
+        clb_buffer_get(runtime, CLB_MEMORY_DEVICE, sizeof bytes, &buffer) != CLB_OK)
+        exit(2);
+    held = true;
+    fake_cl.enter = note_command;
+    clb_status status = clb_queue_barrier(set->queue, 0, NULL, NULL);
+    while (entries == 0)
+        sched_yield();
+    if (status == CLB_OK)
+        status = clb_queue_barrier(set->queue, 0, NULL, NULL);
+    if (status == CLB_OK)
+        status = clb_queue_barrier(set->queue, 0, NULL, &last);
+    if (status == CLB_OK)
+        status = clb_queue_write(set->upload, buffer->mem, 0, 32, bytes, 0, NULL, NULL);
+    if (status == CLB_OK)
+        status = clb_queue_write(set->upload, buffer->mem, 32, 32, bytes, 1, &last, NULL);
+    held = false;
+    expect(status == CLB_OK, "a command could not be left");
+    expect(clb_event_wait(runtime, last) == CLB_OK, "no end of a command");
+    clb_event_drop(&last);
+    expect(clb_queue_set_finish(set) == CLB_OK, "commands failed");
+    expect(strncmp(entered, "ktkkt", 5) == 0, "enqueued in the order %s", entered);
+    exit(expect_failures() != 0);
+}
+
 int main(void)
 {
     static fake_function functions[] = {FAKE_EnqueueNDRangeKernel, FAKE_EnqueueWriteBuffer,
                                         FAKE_Flush, FAKE_GetEventInfo, FAKE_Finish};
     tap_child("one thread enqueues for all", 60, enqueue_by_one, NULL);
+    tap_child("transfers overtake commands of other queues, except those they wait for", 60,
+              overtake, NULL);
     for (size_t i = 0; i < CLB_COUNT_OF(functions); i++) {
         char name[120];
         snprintf(name, sizeof name, "it is left in a driver that does not return from cl%s",
