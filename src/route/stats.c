@@ -258,8 +258,9 @@ static void separate(struct clb_text *text, bool *first)
     *first = false;
 }
 
-static void add_count(struct clb_text *text, const char *name, uint64_t value)
+static void add_count(struct clb_text *text, bool *first, const char *name, uint64_t value)
 {
+    separate(text, first);
     clb_text_addf(text, "\"%s\":%llu", name, (unsigned long long)value);
 }
 
@@ -272,12 +273,11 @@ static void add_number(struct clb_text *text, const char *name, double value)
 /* Left out where nothing was predicted. */
 static void format_predictions(struct clb_text *text, const struct totals *totals)
 {
+    bool first = false;
     if (totals->predicted == 0)
         return;
-    clb_text_add(text, ",");
-    add_count(text, "predicted", totals->predicted);
-    clb_text_add(text, ",");
-    add_count(text, "measured", totals->measured);
+    add_count(text, &first, "predicted", totals->predicted);
+    add_count(text, &first, "measured", totals->measured);
     add_number(text, "predicted_device", totals->predicted_device);
     add_number(text, "predicted_next", totals->predicted_next);
     add_number(text, "seconds_saved", totals->saved);
@@ -286,34 +286,28 @@ static void format_predictions(struct clb_text *text, const struct totals *total
 
 static void format_routine(struct clb_text *text, const struct totals *totals)
 {
+    bool first = true;
     clb_text_add(text, "{");
-    add_count(text, "calls", totals->calls);
-    clb_text_add(text, ",");
-    add_count(text, "device", totals->device);
-    clb_text_add(text, ",");
-    add_count(text, "next", totals->next);
-    clb_text_add(text, ",");
-    add_count(text, "recovered", totals->recovered);
+    add_count(text, &first, "calls", totals->calls);
+    add_count(text, &first, "device", totals->device);
+    add_count(text, &first, "next", totals->next);
+    add_count(text, &first, "recovered", totals->recovered);
     add_number(text, "flops", totals->flops);
     add_number(text, "flops_device", totals->flops_device);
     add_number(text, "seconds_device", totals->seconds_device);
     add_number(text, "seconds_next", totals->seconds_next);
     format_predictions(text, totals);
     clb_text_add(text, ",\"kernels\":{");
-    bool first = true;
+    first = true;
     for (size_t i = 0; i < CLB_COUNT_OF(totals->kernels); i++) {
-        if (totals->kernels[i].name != NULL) {
-            separate(text, &first);
-            add_count(text, totals->kernels[i].name, totals->kernels[i].calls);
-        }
+        if (totals->kernels[i].name != NULL)
+            add_count(text, &first, totals->kernels[i].name, totals->kernels[i].calls);
     }
     clb_text_add(text, "},\"declined\":{");
     first = true;
     for (int r = 0; r < CLB_REASONS; r++) {
-        if (totals->declined[r] != 0) {
-            separate(text, &first);
-            add_count(text, clb_reason_name((clb_reason)r), totals->declined[r]);
-        }
+        if (totals->declined[r] != 0)
+            add_count(text, &first, clb_reason_name((clb_reason)r), totals->declined[r]);
     }
     clb_text_add(text, "}}");
 }
