@@ -210,7 +210,7 @@ static size_t getrf(const struct clb_host_blas *host, const struct clb_getrf *pr
 }
 
 /* T(i, p) of T*X = B, T lower triangular in the order `at`; see src/algo/trsm.c. */
-static void trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
+void dense_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
 {
     const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
     const struct view b = {problem->precision, problem->b, problem->ldb};
@@ -246,7 +246,7 @@ static void trsm(const struct clb_host_blas *host, const struct clb_trsm *proble
     free(t);
 }
 
-static void gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
+void dense_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
 {
     const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
     const struct view b = {problem->precision, (void *)(uintptr_t)problem->b, problem->ldb};
@@ -299,12 +299,12 @@ void dense_potrs(const struct clb_potrs *problem)
                               .ldb = problem->ldb};
     for (int step = 0; step < 2; step++) {
         system.trans = (step == 0) == problem->upper ? CLB_OP_C : CLB_OP_N;
-        trsm(NULL, &system);
+        dense_trsm(NULL, &system);
     }
 }
 
 const struct clb_host_blas dense_next = {
-    .gemm = gemm, .trsm = trsm, .potrf = potrf, .getrf = getrf};
+    .gemm = dense_gemm, .trsm = dense_trsm, .potrf = potrf, .getrf = getrf};
 
 /* ---- positive definite matrices -------------------------------------------------------------- */
 

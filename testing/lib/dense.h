@@ -73,6 +73,9 @@ void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_
  * counts the elements that it was given. */
 extern _Atomic size_t dense_next_entries;
 extern const struct clb_host_blas dense_next;
+/* Its functions that others call too; `host` is not used. */
+void dense_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem);
+void dense_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem);
 
 /* Hermitian and positive definite, of order n: B*B^H/n with a random B, its rows scaled by powers
  * of two of up to `grading`, in one triangle; the other one and the imaginary parts of the diagonal

@@ -18,18 +18,6 @@ static size_t call_getrf(const struct clb_host_blas *host, const struct clb_getr
     return dense_next.getrf(&dense_next, p, ipiv);
 }
 
-static void call_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
-{
-    (void)host;
-    dense_next.trsm(&dense_next, problem);
-}
-
-static void call_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
-{
-    (void)host;
-    dense_next.gemm(&dense_next, problem);
-}
-
 static void swap_rows(const struct clb_getrs *p, size_t i, size_t other)
 {
     size_t element = clb_precision_size(p->precision);
@@ -125,26 +113,27 @@ static void invert(const struct clb_getri *p, const void *ipiv, bool wide)
     free(x);
 }
 
-static size_t call_getri_wide(const struct clb_host_blas *host, const struct clb_getri *problem,
-                              const void *ipiv)
+static size_t getri(const struct clb_host_blas *host, const struct clb_getri *problem,
+                    const void *ipiv, bool wide)
 {
     if (host->lwork == -1)
         memcpy(host->work, clb_scalar_one(problem->precision),
                clb_precision_size(problem->precision));
     else
-        invert(problem, ipiv, true);
+        invert(problem, ipiv, wide);
     return 0;
+}
+
+static size_t call_getri_wide(const struct clb_host_blas *host, const struct clb_getri *problem,
+                              const void *ipiv)
+{
+    return getri(host, problem, ipiv, true);
 }
 
 static size_t call_getri_narrow(const struct clb_host_blas *host, const struct clb_getri *problem,
                                 const void *ipiv)
 {
-    if (host->lwork == -1)
-        memcpy(host->work, clb_scalar_one(problem->precision),
-               clb_precision_size(problem->precision));
-    else
-        invert(problem, ipiv, false);
-    return 0;
+    return getri(host, problem, ipiv, false);
 }
 
 /* ---- triangles ------------------------------------------------------------------------------- */
@@ -215,6 +204,6 @@ struct clb_host_blas lapack_next_for(bool wide)
                                   .getrs = wide ? call_getrs_wide : call_getrs_narrow,
                                   .getri = wide ? call_getri_wide : call_getri_narrow,
                                   .inverse = call_inverse,
-                                  .trsm = call_trsm,
-                                  .gemm = call_gemm};
+                                  .trsm = dense_trsm,
+                                  .gemm = dense_gemm};
 }

@@ -260,6 +260,16 @@ static void every_kernel(void *argument)
 #define STREAMED ",gemm.stream=1"
 #define SMALL    "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.slab=32"
 
+static void run_settings(const struct setting *settings, size_t count, unsigned seconds,
+                         void (*body)(void *setting), uint64_t *seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct setting setting = settings[i];
+        setting.seed = random_bits(seed);
+        tap_child(setting.name, seconds, body, &setting);
+    }
+}
+
 int main(void)
 {
     uint64_t seed = tap_seed();
@@ -315,24 +325,11 @@ int main(void)
          .kernel = "cpu",
          .params = SMALL STREAMED ",gemm.threads=3"},
     };
-    struct setting setting;
-    for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
-        setting = settings[i];
-        setting.seed = random_bits(&seed);
-        tap_child(setting.name, 300, all_routines, &setting);
-    }
-    for (size_t i = 0; i < CLB_COUNT_OF(infinities); i++) {
-        setting = infinities[i];
-        setting.seed = random_bits(&seed);
-        tap_child(setting.name, 120, infinity_in_b, &setting);
-    }
-    for (size_t i = 0; i < CLB_COUNT_OF(memory); i++) {
-        setting = memory[i];
-        setting.seed = random_bits(&seed);
-        tap_child(setting.name, 120, little_memory, &setting);
-    }
+    run_settings(settings, CLB_COUNT_OF(settings), 300, all_routines, &seed);
+    run_settings(infinities, CLB_COUNT_OF(infinities), 120, infinity_in_b, &seed);
+    run_settings(memory, CLB_COUNT_OF(memory), 120, little_memory, &seed);
     for (size_t i = 0; i < CLB_COUNT_OF(failures); i++) {
-        setting = failures[i];
+        struct setting setting = failures[i];
         setting.seed = random_bits(&seed);
         tap_child(setting.name, 200, every_call, &setting);
         char name[80];

@@ -28,18 +28,6 @@ static size_t call_potrf(const struct clb_host_blas *host, const struct clb_potr
     return dense_next.potrf(&dense_next, problem);
 }
 
-static void call_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
-{
-    (void)host;
-    dense_next.trsm(&dense_next, problem);
-}
-
-static void call_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
-{
-    (void)host;
-    dense_next.gemm(&dense_next, problem);
-}
-
 static void call_potrs(const struct clb_host_blas *host, const struct clb_potrs *problem)
 {
     (void)host;
@@ -48,7 +36,7 @@ static void call_potrs(const struct clb_host_blas *host, const struct clb_potrs 
 }
 
 static const struct clb_host_blas all_of_next = {
-    .potrf = call_potrf, .potrs = call_potrs, .trsm = call_trsm, .gemm = call_gemm};
+    .potrf = call_potrf, .potrs = call_potrs, .trsm = dense_trsm, .gemm = dense_gemm};
 
 /* ---- systems --------------------------------------------------------------------------------- */
 
