@@ -461,7 +461,8 @@ static void note_device(char *driver)
 {
     const struct clb_runtime *runtime = clb_runtime_peek();
     if (runtime != NULL)
-        snprintf(driver, DRIVER_SIZE, "%s", runtime->device.platform_version);
+        snprintf(driver, DRIVER_SIZE, "%.*s", (int)sizeof runtime->device.platform_version,
+                 runtime->device.platform_version);
 }
 
 static void run_share(void *unused)
