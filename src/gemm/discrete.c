@@ -261,8 +261,7 @@ static clb_status get_buffers(struct stream *stream)
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
  * for a merge before the end, when all threads merge, and the operands should arrive as soon as
  * possible. But where strips are whole columns or rows (trmm), downloads move as many bytes as
- * uploads from the first strip on. Where pages of C are missing, more threads must make them beside
- * the uploads. (H200, 2026-11, dgemm, n = 8192: 38 ms instead of 45.) */
+ * uploads from the first strip on. */
 static size_t upload_first(const struct stream *stream)
 {
     size_t threads = stream->transfers.threads;
@@ -270,7 +269,7 @@ static size_t upload_first(const struct stream *stream)
     if (forced != 0)
         return forced;
     if (stream->transfers.prefault.units > 0)
-        return clb_div_up(7 * threads, 12);
+        return clb_div_up(4 * threads, 7);
     return stream->whole && stream->plan.strip_m == 0 ? clb_div_up(5 * threads, 6)
                                                       : clb_div_up(6 * threads, 10);
 }
@@ -315,6 +314,22 @@ static struct clb_transfer download_of(const struct stream *stream, size_t numbe
 /* (H200, 2026-11, virtual machine with 16 CPUs: dgemm of n = 1024 takes 1.3 instead of 1.7 ms.) */
 #define AWAKE_SECONDS 100e-6
 
+/* Where pages of C are missing, making them takes the threads nearly as long as copying the
+ * operands. So there are more of them, fewer upload, and half of the others begin to bring results
+ * down while the rest makes pages. (H200, 2026-11, dgemm, n = 8192: 45 ms with 10 of 12 uploading,
+ * 38 with 7 of 12, 36.3 with 8 of 14.) What is gathered was not tried so. */
+static void take_to_pages(struct stream *stream, struct clb_prefault prefault)
+{
+    struct clb_transfer_queue *transfers = &stream->transfers;
+    const size_t staging = stream->plan.staging_threads, more = staging / 6;
+    transfers->prefault = prefault;
+    if (prefault.units == 0)
+        return;
+    transfers->touchers = transfers->gathers ? staging : clb_max(staging / 4, 1);
+    if (!transfers->gathers && more * 4 * stream->plan.piece_bytes <= stream->plan.available / 16)
+        transfers->most_threads = clb_min(staging + more, CLB_MAX_WORKERS);
+}
+
 /* With fewer than two staging threads the calling thread moves everything itself. */
 static clb_status open_transfers(struct stream *stream)
 {
@@ -345,10 +360,8 @@ static clb_status open_transfers(struct stream *stream)
         .write = write_part,
         .context = stream,
         .written = stream->progress->written};
-    clb_status status = clb_transfer_queue_open(&stream->transfers);
-    if (status == CLB_OK)
-        stream->transfers.prefault = clb_prefault_begin(stream->problem, value[CLB_PARAM_FAULT]);
-    return status;
+    take_to_pages(stream, clb_prefault_begin(stream->problem, value[CLB_PARAM_FAULT]));
+    return clb_transfer_queue_open(&stream->transfers);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */

@@ -630,7 +630,8 @@ static enum job next_job(struct clb_transfer_thread *thread, size_t *piece)
         } else if (up && (thread->uploads_first || idle)) {
             *piece = transfers->next[CLB_UP]++;
             job = JOB_UPLOAD;
-        } else if (touch && (!thread->uploads_first || (idle && all_uploaded(transfers)))) {
+        } else if (touch && (thread->touches_first ||
+                             (idle && (!thread->uploads_first || all_uploaded(transfers))))) {
             *piece = prefault->next++;
             job = JOB_TOUCH;
         } else if (down) {
@@ -702,6 +703,7 @@ void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploa
 {
     for (size_t i = 0; i < transfers->threads; i++) {
         transfers->thread[i].uploads_first = i < uploaders;
+        transfers->thread[i].touches_first = i >= uploaders && i < uploaders + transfers->touchers;
         transfers->thread[i].since = clb_trace_wanted() ? clb_now() : 0;
     }
     for (size_t i = 0; i < transfers->workers.count; i++)

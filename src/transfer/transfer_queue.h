@@ -87,7 +87,8 @@ struct clb_transfer_queue;
 struct clb_transfer_thread {
     struct clb_transfer_queue *transfers;
     bool uploads_first;
-    bool helps; /* no piece is left to upload; set with a download piece */
+    bool touches_first; /* faults in all pages before it brings results down */
+    bool helps;         /* no piece is left to upload; set with a download piece */
     struct clb_buffer *slot[4];
     size_t turn[2];   /* pieces that went through slots 0 and 1, through 2 and 3 */
     cl_event busy[4]; /* uploads from the slots; events of `moved` */
@@ -138,6 +139,7 @@ struct clb_transfer_queue {
     /* The caller may set this before the start. Pages that threads without other work fault in; its
      * `next` is used under the lock. */
     struct clb_prefault prefault;
+    size_t touchers; /* threads that do so before they bring results down */
 
     /* Private, but for `pieces`. Arrays of two are for uploads and for downloads. */
     struct clb_runtime *runtime;
