@@ -4,11 +4,12 @@
 usage: shapes.py [--seconds S] [--shapes TASK,...] [--set NAME=[FOLDER,]KEY=VALUE,...]... [BUILD-FOLDER]
 
 A task is dgemm:N, dgemm:MxNxK or dsyrk:NxK (s, c, z likewise; syrk: the lower triangle of A*A^T), with
-/fresh behind it for C that was never touched. Each setting is a process with its CLBLAS_SHIM_PARAMS, and
-with its own build where it names one; all take turns, forwards and backwards, and a task has its share of
-the time. A process is stopped when it is not its turn: drivers have threads that go on spinning after a
-call. They start one after the other, because the first one compiles. What does not answer in time is left
-out. The table comes last, also where the run is ended: milliseconds, median and best of each setting.
+/tn, /nt or /tt behind it for transposed operands of a product, and then /fresh for C that was never touched.
+Each setting is a process with its CLBLAS_SHIM_PARAMS, and with its own build where it names one; all take
+turns, forwards and backwards, and a task has its share of the time. A process is stopped when it is not its
+turn: drivers have threads that go on spinning after a call. They start one after the other, because the first
+one compiles. What does not answer in time is left out. The table comes last, also where the run is ended:
+milliseconds, median and best of each setting.
 """
 import argparse
 import ctypes
@@ -27,10 +28,10 @@ REALS = {"s": (ctypes.c_float, 1), "d": (ctypes.c_double, 1), "c": (ctypes.c_flo
 
 
 def parse_task(text):
-    p, routine, sizes, fresh = re.fullmatch(r"([sdcz])(gemm|syrk):([0-9x]+)(/fresh)?", text).groups()
+    p, routine, sizes, forms, fresh = re.fullmatch(r"([sdcz])(gemm|syrk):([0-9x]+)(/[nt]{2})?(/fresh)?", text).groups()
     sizes = [int(size) for size in sizes.split("x")]
     m, n, k = sizes * 3 if len(sizes) == 1 else [sizes[0], *sizes] if len(sizes) == 2 else sizes
-    return p, routine, m, n, k, fresh is not None
+    return p, routine, (forms or "/nn")[1:].upper().encode(), m, n, k, fresh is not None
 
 
 class Server:
@@ -50,7 +51,7 @@ class Server:
         self.libc.munmap(memory[0], ctypes.c_size_t(memory[1]))
 
     def prepare(self, task):
-        p, _, m, n, k, _ = parse_task(task)
+        p, _, _, m, n, k, _ = parse_task(task)
         real, parts = REALS[p]
         for memory in self.memory:
             self.unmap(memory)
@@ -66,19 +67,20 @@ class Server:
     def measure(self, task):
         if self.task != task:
             self.prepare(task)
-        p, routine, m, n, k, fresh = parse_task(task)
+        p, routine, forms, m, n, k, fresh = parse_task(task)
         real, parts = REALS[p]
         if fresh:
             self.unmap(self.memory[2])
             self.memory[2] = (self.map(self.memory[2][1]), self.memory[2][1])
         a, b, c = (memory[0] for memory in self.memory)
         m, n, k = (ctypes.byref(ctypes.c_int(size)) for size in (m, n, k))
+        lda, ldb = (m if forms[:1] == b"N" else k), (k if forms[1:] == b"N" else n)
         one, zero = ((real * parts)(value) for value in (1, 0))
         function = getattr(self.shim, f"{p}{routine}_")
         length = ctypes.c_size_t(1)
         begin = time.perf_counter()
         if routine == "gemm":
-            function(b"N", b"N", m, n, k, one, a, m, b, k, zero, c, m, length, length)
+            function(forms[:1], forms[1:], m, n, k, one, a, lda, b, ldb, zero, c, m, length, length)
         else:
             function(b"L", b"N", n, k, one, a, n, zero, c, n, length, length)
         return time.perf_counter() - begin
