@@ -481,9 +481,9 @@ static bool is_finite(struct verification *v, struct clb_operator m)
 
 /* Columns of a solution were not read because they are not finite: that is wrong where a triangular
  * solve, or two, in double precision stays far from overflow. `right` NULL: columns of the
- * identity.
+ * identity. `swaps`: its rows are interchanged first.
  */
-static void judge_unread(struct verification *v, const struct clb_operator *right,
+static void judge_unread(struct verification *v, const struct clb_operator *right, bool swaps,
                          const double alpha[2], const struct clb_operator *solves, size_t count)
 {
     enum { MOST = 8 };
@@ -503,6 +503,8 @@ static void judge_unread(struct verification *v, const struct clb_operator *righ
                        ? fmax(most, fabs(v->held.re[i]) + fabs(v->held.im[i]))
                        : INFINITY;
         }
+        if (swaps)
+            clb_sample_swap(&v->held, v->call->ipiv, v->call->wide, solves[0].rows);
         tried += most <= DBL_MAX;
         for (size_t s = 0; s < count && most < v->huge / 1024; s++)
             most =
@@ -649,7 +651,7 @@ static void verify_trsm(struct verification *v)
     scale(&v->z, alpha);
     add(&v->y, -1, &v->z, true);
     judge(v, (double)a.rows + 16);
-    judge_unread(v, &b, alpha, &a, 1);
+    judge_unread(v, &b, false, alpha, &a, 1);
 }
 
 /* F*G*X = B; with pivots, of the rows of B or of X. */
@@ -670,8 +672,7 @@ static void verify_solution(struct verification *v, struct clb_operator f, struc
     add(&v->y, -1, &v->z, true);
     judge(v, (double)x.rows + 16);
     /* In which order rows are solved for does not matter for their being finite. */
-    if (!swaps_b)
-        judge_unread(v, &b, one, (const struct clb_operator[]){f, g}, 2);
+    judge_unread(v, &b, swaps_b, one, (const struct clb_operator[]){f, g}, 2);
 }
 
 static void verify_lu_solution(struct verification *v, clb_op op)
@@ -812,7 +813,7 @@ static void verify_getri(struct verification *v)
     apply_next(v, u, &v->y);
     add(&v->y, -1, &v->x, true);
     judge(v, 2 * (double)before.rows + 16);
-    judge_unread(v, NULL, one, (const struct clb_operator[]){u, l}, 2);
+    judge_unread(v, NULL, false, one, (const struct clb_operator[]){u, l}, 2);
 }
 
 /* ---- Cholesky -------------------------------------------------------------------------------- */
@@ -905,7 +906,7 @@ static void verify_trtri(struct verification *v)
     apply_next(v, t, &v->y);
     add(&v->y, -1, &v->x, true);
     judge(v, (double)t.rows + 16);
-    judge_unread(v, NULL, one, &t, 1);
+    judge_unread(v, NULL, false, one, &t, 1);
 }
 
 /* U*U^H or L^H*L. */
@@ -934,7 +935,7 @@ static void verify_potri(struct verification *v)
     if (!is_moderate(v, now)) {
         for (size_t j = 0; j < before.rows; j++)
             v->x.size[j] = v->largest[j] <= DBL_MAX;
-        judge_unread(v, NULL, one, (const struct clb_operator[]){f, other}, 2);
+        judge_unread(v, NULL, false, one, (const struct clb_operator[]){f, other}, 2);
         return;
     }
     if (!is_moderate(v, before))

@@ -184,13 +184,13 @@ static void call_next(const struct clb_call *call)
              list[17], list[18], list[19]);
 }
 
-/* The greater one: `worst`, or the deviation of an element. */
+/* The greater one: `worst`, or the deviation of an element; NaN is the greatest. */
 static double worse(const struct clb_call *call, double worst, const char *at, const char *expected)
 {
     for (size_t part = 0; part < clb_precision_parts(call->precision); part++) {
         const double wanted = element_at(call, expected, part);
         const double error = fabs(element_at(call, at, part) - wanted) / (1 + fabs(wanted));
-        worst = error <= worst ? worst : error;
+        worst = error <= worst || isnan(worst) ? worst : error;
     }
     return worst;
 }

@@ -51,7 +51,7 @@ struct fake_cl {
     _Atomic long reads, queries; /* maps for reading among the reads */
     long flip_at, lie_at;        /* the read, the query; 0: none */
     _Atomic long flipped, lies;
-    bool flip_single;
+    bool flip_single, flip_spoils; /* spoils: the element becomes a NaN */
     uint64_t flip_seed, lie_seed;
 
     /* Called first, in whatever thread calls; NULL by default. */

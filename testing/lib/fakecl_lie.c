@@ -38,6 +38,7 @@ void fake_cl_flip_read(long at, bool single, uint64_t seed)
     fake_cl.flip_at = at;
     fake_cl.flip_single = single;
     fake_cl.flip_seed = seed;
+    fake_cl.flip_spoils = false;
     fake_cl.flipped = 0;
     fake_cl.reads = 0;
 }
@@ -56,6 +57,9 @@ static void flip(char *host, size_t rows, size_t bytes, size_t pitch)
         char *at =
             host + random_below(seed, rows) * pitch + random_below(seed, bytes / element) * element;
         if (fake_cl_flip_bit(at, fake_cl.flip_single, random_below(seed, 5))) {
+            if (fake_cl.flip_spoils)
+                memcpy(at, fake_cl.flip_single ? (const void *)&(float){NAN} : &(double){NAN},
+                       element);
             fake_cl.flipped++;
             return;
         }

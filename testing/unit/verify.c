@@ -1,7 +1,8 @@
 /* CLBLAS_SHIM_VERIFY: in each family of routines bits are flipped in what kernels have computed,
  * and kernels are dropped although their events say that they ran. With VERIFY=1 no wrong result
  * reaches the caller: the next library computes it, and after a flip the device is quarantined;
- * that a kernel was not run is noticed before. First uses are verified once. */
+ * that a kernel was not run is noticed before. So it is where solves and inverses bring back NaNs.
+ * First uses are verified once. */
 #include "any_call.h"
 #include "blas/operator.h"
 #include "fakecl.h"
@@ -157,6 +158,51 @@ static void run_setting(size_t s, uint64_t *seed)
            failed, shared->checked);
 }
 
+/* ---- results that are not finite ------------------------------------------------------------- */
+
+/* A number that is read back becomes a NaN: no residual can be made of its column, and the check
+ * solves for it. */
+static void spoil(void *unused)
+{
+    const char *name = clb_symbol_at(shared->routine, 0)->next.name;
+    uint64_t seed = shared->seed, same;
+    (void)unused;
+    start();
+    for (int warm = 0; warm < 2; warm++) {
+        fake_cl_flip_read(0, false, 0);
+        same = shared->seed;
+        expect(any_call_run(shared->routine, &same) >= 0, "%s: not in the next library", name);
+    }
+    const long at = 1 + (long)random_below(&seed, (size_t)fake_cl.reads);
+    fake_cl_flip_read(at, false, seed);
+    fake_cl.flip_spoils = true;
+    same = shared->seed;
+    const double worst = any_call_run(shared->routine, &same);
+    expect(worst < any_call_tolerance(shared->routine), "%s: a NaN at read %ld: off by %g", name,
+           at, worst);
+    shared->injected[FLIP] += fake_cl.flipped;
+    shared->noticed[FLIP] += is_quarantined(name);
+}
+
+static void test_not_finite(uint64_t *seed)
+{
+    static const clb_routine solving[] = {CLB_ROUTINE_dtrsm,  CLB_ROUTINE_zgetrs,
+                                          CLB_ROUTINE_dpotrs, CLB_ROUTINE_ztrtri,
+                                          CLB_ROUTINE_dgetri, CLB_ROUTINE_dpotri};
+    const size_t children = (tap_full() ? 10 : 3) * CLB_COUNT_OF(solving);
+    long failed = 0;
+    *shared =
+        (struct shared){.verify = "1", .kernel = "portable", .params = STREAMED, .discrete = true};
+    for (size_t i = 0; i < children; i++) {
+        shared->routine = solving[i % CLB_COUNT_OF(solving)];
+        shared->seed = random_bits(seed);
+        failed += run_child(60, spoil, NULL, NULL, 0) != 0;
+    }
+    tap_ok(failed == 0 && shared->noticed[FLIP] > (long)children / 4,
+           "NaNs in what solves and inverses bring back: %ld made, %ld noticed, %ld failed",
+           shared->injected[FLIP], shared->noticed[FLIP], failed);
+}
+
 /* ---- which calls ----------------------------------------------------------------------------- */
 
 static long checks_of(const char *verify, int calls)
@@ -288,6 +334,7 @@ int main(void)
         return 1;
     for (size_t s = 0; s < CLB_COUNT_OF(settings); s++)
         run_setting(s, &seed);
+    test_not_finite(&seed);
     tap_child("a quarter of the calls", 60, share_is_kept, NULL);
     tap_child("none of the calls", 60, none_is_verified, NULL);
     test_first_uses();
