@@ -13,7 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CALLS           3 /* of a size; the shortest counts */
+#define CALLS           5 /* of a size; the median counts */
+#define CALLS_LONG      3 /* of calls that take longer than LONG */
+#define LONG            0.02
 #define FIRST_CLASS     2
 #define LAST_CLASS      12
 #define SECONDS         55  /* of a side */
@@ -69,8 +71,9 @@ static bool lacks_device(void *handle)
 /* In a child process: calls of all families, small ones first. */
 static void measure_side(const char *library, bool quick, const char *side)
 {
-    static bool is_slow[CLB_ROUTINES];
+    static double took[CLB_ROUTINES]; /* at the size before */
     const double longest = quick ? SECONDS_QUICK : SECONDS;
+    const double slow = quick ? LONGEST_QUICK : LONGEST;
     double end = INFINITY; /* the first calls of a kind may wait for kernels */
     void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
     size_t count = 0;
@@ -80,8 +83,8 @@ static void measure_side(const char *library, bool quick, const char *side)
             const clb_routine routine = (clb_routine)r;
             snprintf(name, sizeof name, "%s_", clb_routines[r].name);
             void *symbol = dlsym(handle, name);
-            if (symbol == NULL || is_slow[r] || clb_now() > end || !stands_for_family(routine) ||
-                (quick && !is_quick(routine)))
+            if (symbol == NULL || took[r] > slow || clb_now() > end ||
+                !stands_for_family(routine) || (quick && !is_quick(routine)))
                 continue;
             const int64_t n =
                 (int64_t)(clb_cost_order(clb_cost_family_of(routine), clb_cost_class_work(class)) +
@@ -89,16 +92,16 @@ static void measure_side(const char *library, bool quick, const char *side)
             struct clb_call call = clb_trial_make(routine, n, n, n, n);
             struct clb_target target = {.ilp64 = false};
             memcpy(&target.function, &symbol, sizeof target.function);
-            const double best = clb_trial_run(&call, &target, CALLS, INFINITY).best;
+            const size_t calls = took[r] > LONG ? CALLS_LONG : CALLS;
+            took[r] = clb_trial_run(&call, &target, calls, INFINITY).median;
             clb_bar_clear();
-            is_slow[r] = best > (quick ? LONGEST_QUICK : LONGEST);
             printf("%-6s %-8s %6lld %10.3f ms\n", side, clb_routines[r].name, (long long)n,
-                   1e3 * best);
+                   1e3 * took[r]);
             count++;
             fflush(stdout);
             const double left = fmin(end - clb_now(), longest);
             clb_bar_draw(1 - left / longest, "%s: %.1f GFLOP/s, at most %.0f s left", side,
-                         1e-9 * clb_call_flops(routine, (size_t)n) / best, left);
+                         1e-9 * clb_call_flops(routine, (size_t)n) / took[r], left);
         }
         if (class == FIRST_CLASS)
             end = clb_now() + longest;

@@ -356,17 +356,34 @@ double clb_cost_of_start(const struct clb_cost_machine *machine)
     return id < MACHINES ? machines[id].start : USUAL_START;
 }
 
-static void keep_shortest(struct clb_time *time, double seconds)
-{
-    if (time->count == 0 || seconds < (double)time->seconds)
-        time->seconds = (float)seconds;
-    time->count += time->count < UINT16_MAX;
-}
-
 void clb_cost_measure_start(struct clb_profile *profile, double seconds)
 {
-    if (seconds > 0)
-        keep_shortest(&profile->start, seconds);
+    struct clb_time *start = &profile->start;
+    if (!(seconds > 0))
+        return;
+    if (start->count == 0 || seconds < (double)start->seconds)
+        start->seconds = (float)seconds;
+    start->count += start->count < UINT16_MAX;
+}
+
+/* The shortest times are seldom reached again: a call of a library with 16 threads takes 1.2 to 1.5
+ * times its shortest time, a device's 1.1. */
+static void take_median(struct clb_time *time, double seconds)
+{
+    float sorted[CLB_COST_RECENT];
+    size_t count = 0;
+    time->recent[time->count % CLB_COST_RECENT] = (float)seconds;
+    for (size_t i = 0; i < CLB_COST_RECENT; i++) {
+        size_t place = count;
+        if (time->recent[i] <= 0)
+            continue;
+        for (; place > 0 && sorted[place - 1] > time->recent[i]; place--)
+            sorted[place] = sorted[place - 1];
+        sorted[place] = time->recent[i];
+        count++;
+    }
+    time->seconds = sorted[(count - 1) / 2];
+    time->count += time->count < UINT16_MAX;
 }
 
 /* Calls most of whose time is their shape's say little of square ones. */
@@ -392,7 +409,7 @@ bool clb_cost_measure(struct clb_profile *profile, clb_side side,
     if (isnan(square))
         return false;
     const int class = clb_cost_class_of(call->work);
-    keep_shortest(&profile->side[side].of[call->family][call->precision][class], square);
+    take_median(&profile->side[side].of[call->family][call->precision][class], square);
     return true;
 }
 

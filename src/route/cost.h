@@ -64,11 +64,12 @@ double clb_cost_order(clb_cost_family family, double work);
 
 /* Seconds of square calls, by the size of their work: two classes for each doubling of the cube
  * root. */
-enum { CLB_COST_CLASSES = 24 };
+enum { CLB_COST_CLASSES = 24, CLB_COST_RECENT = 5 };
 struct clb_times {
     struct clb_time {
         float seconds; /* at the class's own work; 0: not measured */
         unsigned count;
+        float recent[CLB_COST_RECENT]; /* that this process has measured; 0: none */
     } of[CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
 };
 
@@ -116,10 +117,11 @@ double clb_cost_of_start(const struct clb_cost_machine *machine);
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);
 
-/* The duration of a call on a side. measure: the shortest of the calls of a class counts; false
- * when the call says nothing of square ones. adjust: what is predicted for the class comes nearer
- * to the duration, by an eighth, and by twice the prediction at most; nothing where nothing is
- * predicted. */
+/* The duration of a call on a side. measure: the median of the last five of a class counts, and of
+ * an even number the shorter one in the middle, since a first call takes longer; false when the
+ * call says nothing of square ones. adjust: what is predicted for the class comes nearer to the
+ * duration, by an eighth, and by twice the prediction at most; nothing where nothing is predicted.
+ */
 bool clb_cost_measure(struct clb_profile *profile, clb_side side,
                       const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       double seconds);

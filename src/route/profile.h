@@ -27,8 +27,8 @@ bool clb_profile_has(const struct clb_profile_owner *owner);
 double clb_profile_start_cost(const struct clb_profile_owner *owner);
 void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds);
 
-/* Add the duration of a call. With CLBLAS_SHIM_LEARN=1 the shortest one of a kind in this process
- * counts; otherwise only what is predicted already is changed, and slowly. */
+/* Add the duration of a call. With CLBLAS_SHIM_LEARN=1 the median of a kind in this process counts;
+ * otherwise only what is predicted already is changed, and slowly. */
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
 

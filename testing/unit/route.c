@@ -290,9 +290,9 @@ static void tries_the_other_side(void *frozen)
         .family = CLB_COST_GEMM, .precision = CLB_D, .work = 1500.0 * 1500 * 64};
     const struct clb_cost_call large = {.family = CLB_COST_GEMM, .precision = CLB_D, .work = 1e11};
     for (int i = 0; i < 100; i++)
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 10e-3);
-    clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 12e-3);
-    clb_profile_learn(&owner, CLB_SIDE_DEVICE, &large, 3);
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 1);
+    clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1.2);
+    clb_profile_learn(&owner, CLB_SIDE_DEVICE, &large, 150);
     int taken = 0;
     for (int i = 0; i < 5 && taken == i; i++)
         taken += run_worthy();
