@@ -1,7 +1,9 @@
 /* clblas-shim tune: measures calls on the device and in the next library, for `auto` to decide by.
  *
  * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes calls of
- * growing size: the library writes the profile when the child ends. */
+ * growing size: the library writes the profile when the child ends. One before them makes a single
+ * call on the device: the first start on a machine takes several times as long as others, and those
+ * are what the profile's is for. */
 #include "measure.h"
 #include "trial.h"
 #include "route/profile.h"
@@ -68,6 +70,25 @@ static bool lacks_device(void *handle)
            strstr(text, "\"device\":\"none\"") != NULL;
 }
 
+/* The sides, and a start that is not measured. */
+static const char first_start[] = "start", device_side[] = "device", next_side[] = "next";
+
+/* In a child process. */
+static void start_device(const char *library)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    void *symbol = handle != NULL ? dlsym(handle, "dgemm_") : NULL;
+    if (symbol == NULL)
+        exit(EXIT_FAILURE);
+    const int64_t n = (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS));
+    struct clb_call call = clb_trial_make(CLB_ROUTINE_dgemm, n, n, n, n);
+    struct clb_target target = {.ilp64 = false};
+    memcpy(&target.function, &symbol, sizeof target.function);
+    clb_trial_run(&call, &target, 1, INFINITY);
+    fflush(stdout);
+    exit(lacks_device(handle) ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
 /* In a child process: calls of all families, small ones first. */
 static void measure_side(const char *library, bool quick, const char *side)
 {
@@ -108,7 +129,7 @@ static void measure_side(const char *library, bool quick, const char *side)
     }
     clb_bar_clear();
     fflush(stdout);
-    const bool failed = count == 0 || (strcmp(side, "device") == 0 && lacks_device(handle));
+    const bool failed = count == 0 || (side == device_side && lacks_device(handle));
     exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
@@ -119,9 +140,11 @@ static bool measure(const char *library, bool quick, const char *side, const cha
     const pid_t child = fork();
     if (child == 0) {
         setenv("CLBLAS_SHIM", mode, 1);
-        setenv("CLBLAS_SHIM_LEARN", "1", 1);
+        setenv("CLBLAS_SHIM_LEARN", side == first_start ? "0" : "1", 1);
         unsetenv("CLBLAS_SHIM_REPRODUCIBLE"); /* which would write nothing */
         unsetenv("CLBLAS_SHIM_STATS");
+        if (side == first_start)
+            start_device(library);
         measure_side(library, quick, side);
     }
     return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
@@ -169,7 +192,9 @@ int clb_command_tune(int argc, char **argv)
         return clb_tune_kernels((clb_precision)(strchr(letters, precision[0]) - letters),
                                 seconds != NULL ? parse_seconds(seconds) : SECONDS_KERNELS);
     /* The device first: the cache then knows it, and so does the process that does not start it. */
-    if (!measure(library, quick, "device", "always") || !measure(library, quick, "next", "off"))
+    if (!measure(library, quick, first_start, "always") ||
+        !measure(library, quick, device_side, "always") ||
+        !measure(library, quick, next_side, "off"))
         return clb_fail(CLB_EXIT_FAILED, "the measurement has failed, or there is no device");
     return EXIT_SUCCESS;
 }
