@@ -341,8 +341,9 @@ bool clb_cost_has(const struct clb_device *device)
     return find_machine(device) < MACHINES;
 }
 
-/* PoCL's (docs/performance.md); other devices' is not known. */
-#define USUAL_START 0.2
+#define CPU_START   0.2 /* PoCL's (docs/performance.md) */
+#define OTHER_START 0.5 /* not known, an H200's */
+#define COLD_START  2.0 /* with all kernels to be built */
 
 /* A process's end with NVIDIA's driver takes half as long as its start; the rest is what calls
  * beside it lose. */
@@ -350,10 +351,31 @@ bool clb_cost_has(const struct clb_device *device)
 
 double clb_cost_of_start(const struct clb_cost_machine *machine)
 {
+    if (machine->device == NULL)
+        return COLD_START;
     const int id = find_machine(machine->device);
     if (machine->profile != NULL && machine->profile->start.count > 0)
         return START_AND_END * (double)machine->profile->start.seconds;
-    return id < MACHINES ? machines[id].start : USUAL_START;
+    return id < MACHINES                                       ? machines[id].start
+           : (machine->device->type & CL_DEVICE_TYPE_CPU) != 0 ? CPU_START
+                                                               : OTHER_START;
+}
+
+/* Of the next library's time, where the device's is not known. A CPU device is hardly faster than
+ * an optimised library. */
+#define SAVED_BY_ANY 0.5
+#define SAVED_BY_CPU 0.1
+#define SAVED_PLAIN  0.9
+
+double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      const struct clb_prediction *prediction)
+{
+    if (clb_cost_is_known(prediction))
+        return prediction->next - prediction->device;
+    const bool is_cpu =
+        machine->device != NULL && (machine->device->type & CL_DEVICE_TYPE_CPU) != 0;
+    const double share = !machine->optimised ? SAVED_PLAIN : is_cpu ? SAVED_BY_CPU : SAVED_BY_ANY;
+    return share * next_by_table(machine, call->family, call->precision, call->work);
 }
 
 void clb_cost_measure_start(struct clb_profile *profile, double seconds)

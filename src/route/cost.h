@@ -111,8 +111,13 @@ bool clb_cost_is_known(const struct clb_prediction *prediction);
 bool clb_cost_has(const struct clb_device *device);
 
 /* Seconds that a process loses by starting the device and by ending with it: from the profile's
- * start, else from cost.def. */
+ * start, else from cost.def. Without a device: by starting one that no process has used before. */
 double clb_cost_of_start(const struct clb_cost_machine *machine);
+
+/* Seconds that a call for the device is expected to save, by the prediction, else as a share of the
+ * next library's time by the tables. The device may be NULL. */
+double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      const struct clb_prediction *prediction);
 
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);

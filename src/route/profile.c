@@ -242,7 +242,7 @@ static struct known *take(const struct clb_profile_owner *owner)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
-    return find(owner);
+    return owner->device != NULL ? find(owner) : NULL;
 }
 
 static struct clb_cost_machine machine_of(const struct clb_profile_owner *owner,
@@ -279,6 +279,13 @@ double clb_profile_start_cost(const struct clb_profile_owner *owner)
     const double seconds = clb_cost_of_start(&machine);
     pthread_mutex_unlock(&lock);
     return seconds;
+}
+
+double clb_profile_saved(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
+                         const struct clb_prediction *prediction)
+{
+    const struct clb_cost_machine machine = machine_of(owner, NULL);
+    return clb_cost_saved(&machine, call, prediction);
 }
 
 void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds)

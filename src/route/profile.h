@@ -23,8 +23,11 @@ struct clb_prediction clb_profile_predict(const struct clb_profile_owner *owner,
 /* Whether there are any times of the device: in the tables, or in the owner's profile. */
 bool clb_profile_has(const struct clb_profile_owner *owner);
 
-/* Seconds that a start costs, and the duration of one, which counts with CLBLAS_SHIM_LEARN=1. */
+/* Seconds that a start costs, and of them what a call would have saved; the owner's device is NULL
+ * where none is known. The duration of a start counts with CLBLAS_SHIM_LEARN=1. */
 double clb_profile_start_cost(const struct clb_profile_owner *owner);
+double clb_profile_saved(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
+                         const struct clb_prediction *prediction);
 void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds);
 
 /* Add the duration of a call. With CLBLAS_SHIM_LEARN=1 the median of a kind in this process counts;

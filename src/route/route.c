@@ -558,26 +558,27 @@ static bool start_pays(const struct clb_device *device, const struct question *q
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static double saved;
+    const struct clb_config *config = clb_config_get();
     struct clb_profile_owner owner = question->owner;
     owner.device = device;
-    if (clb_config_get()->mode != CLB_MODE_AUTO || clb_config_get()->reproducible ||
-        !clb_cost_is_known(prediction))
+    if (config->mode != CLB_MODE_AUTO || config->reproducible || config->kernel != NULL)
         return true;
     const double price = clb_profile_start_cost(&owner);
     pthread_mutex_lock(&lock);
-    saved += prediction->next - prediction->device;
+    saved += clb_profile_saved(&owner, &question->cost, prediction);
     const bool pays = saved >= price;
     pthread_mutex_unlock(&lock);
     return pays;
 }
 
-/* Why the device is not started for a call that is one for it; CLB_REASONS: it is. */
+/* Why the device, NULL: one that no process has used before, is not started for a call that may be
+ * one for it; CLB_REASONS: it is. */
 static clb_reason refuse_start(const struct clb_run *run, const struct question *question,
                                const struct clb_device *expected)
 {
-    if (clb_rate_was_slow(expected, run->precision))
+    if (expected != NULL && clb_rate_was_slow(expected, run->precision))
         return CLB_REASON_SLOW;
-    if (clb_config_get()->mode == CLB_MODE_DRY_RUN)
+    if (expected != NULL && clb_config_get()->mode == CLB_MODE_DRY_RUN)
         return CLB_REASON_DRY_RUN;
     return start_pays(expected, question, &run->prediction) ? CLB_REASONS : CLB_REASON_COST;
 }
@@ -595,10 +596,12 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
         if (expected != NULL) {
             run->prediction = predict(expected, question);
             *reason = decide_for_device(expected, question, &run->prediction);
-        } else if (question->work < lowest_work(question->routine)) {
-            *reason = CLB_REASON_SMALL;
+        } else {
+            run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
+            if (question->work < lowest_work(question->routine))
+                *reason = CLB_REASON_SMALL;
         }
-        if (*reason == CLB_REASONS && expected != NULL)
+        if (*reason == CLB_REASONS)
             *reason = refuse_start(run, question, expected);
     }
     if (*reason != CLB_REASONS)

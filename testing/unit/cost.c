@@ -222,6 +222,25 @@ static void measured(void *unused)
     expect(clb_cost_class_of(1e30) == -1 && clb_cost_class_of(10) == -1, "no class");
 }
 
+/* What calls would have saved, where the device's times are not known or it is not known at all. */
+static void starts(void *unused)
+{
+    (void)unused;
+    const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1000, 1000, 1000);
+    const struct clb_prediction unknown = {.device = NAN, .next = NAN};
+    const struct clb_prediction known = {.device = 1, .next = 3};
+    struct clb_cost_machine machine = machine_of(NULL, 16);
+    const double cold = clb_cost_of_start(&machine);
+    const double any = clb_cost_saved(&machine, &call, &unknown);
+    machine.device = &cpu;
+    const double by_cpu = clb_cost_saved(&machine, &call, &unknown);
+    expect(clb_cost_of_start(&machine) < cold, "a cold start is not longer");
+    expect(any > 0 && by_cpu > 0 && by_cpu < any, "a CPU device saves %g of %g s", by_cpu, any);
+    expect(clb_cost_saved(&machine, &call, &known) == 2, "not what is predicted");
+    machine.optimised = false;
+    expect(clb_cost_saved(&machine, &call, &unknown) > 10 * any, "beside the reference library");
+}
+
 /* The median of the last calls counts, without the first one's surplus or a call that was
  * disturbed.
  */
@@ -335,6 +354,7 @@ int main(void)
     learn_both(&profile, &machine, 2048, 5e-3, 30e-3);
     tap_child("predictions grow with the order where some are measured", 20, order, &profile);
     tap_child("what has been measured", 20, measured, NULL);
+    tap_child("what a start saves", 20, starts, NULL);
     tap_child("medians", 20, medians, NULL);
     tap_child("a profile's text", 20, text, NULL);
     tap_child("trials of the other side", 20, trials, NULL);

@@ -214,7 +214,11 @@ static void reason_starting(void *unused)
     fake_cl.enter = hold;
     run_one(0, CLB_D, 3, 3, 3);
     expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started for a small call");
-    for (int i = 0; i < 4; i++) {
+    expect(!run_worthy() && reported("dgemm_", "cost") == 1 && fake_cl.of[FAKE_GetPlatformIDs] == 0,
+           "one call has paid for the start of a device that is not known");
+    for (int i = 0; i < 100 && reported("dgemm_", "starting") == 0; i++)
+        expect(!run_worthy(), "taken before the device is started");
+    for (int i = 0; i < 3; i++) {
         expect(!run_worthy(), "taken before the device is ready");
         usleep(20000);
         if (i == 1) /* it starts, but the programs can't be built */
