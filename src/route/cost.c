@@ -2,10 +2,10 @@
  *
  * What is known are times of square calls, all sizes of which are the same: those of cost.def, and
  * those that were measured on this machine. Between them the logarithms of time and of work are
- * interpolated. Another shape takes as long as the square call of the same work; on a device with
- * memory of its own also what it moves over the link beyond that, what is lost at the edges of
- * kernels' tiles, and what a longer chain of panels takes. The next library is not expected to be
- * slower for a shape. */
+ * interpolated. Another shape takes as long as the square call of the same work, and what it moves
+ * beyond that; on a device with memory of its own also what is lost at the edges of kernels' tiles,
+ * and what a longer chain of panels takes. The next library is not expected to be slower for a
+ * shape, except for products whose result is too small for its threads. */
 #include "cost.h"
 
 #include <math.h>
@@ -195,6 +195,26 @@ static double by_table(const struct clb_cost_machine *machine, clb_side side,
                                                                        work);
 }
 
+/* An optimised library gives its threads parts of the result, so that small results of a great
+ * depth are the work of few: a part has this order at least. How many times as long as the square
+ * one of the same work a product takes then. */
+#define THREADS_PART 96.0
+
+static double ratio_of_depth(const struct clb_cost_machine *machine,
+                             const struct clb_cost_call *call)
+{
+    struct clb_cost_machine few = *machine, square = *machine;
+    const bool is_product = call->family == CLB_COST_GEMM;
+    const bool is_update = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
+    const double order = clb_cost_order(call->family, call->work);
+    if (!machine->optimised || (!is_product && !is_update))
+        return 1;
+    few.threads = (int)fmin(machine->threads, call->m * call->n / (THREADS_PART * THREADS_PART));
+    square.threads = (int)fmin(machine->threads, order * order / (THREADS_PART * THREADS_PART));
+    return fmax(1, next_by_table(&few, call->family, call->precision, call->work) /
+                       next_by_table(&square, call->family, call->precision, call->work));
+}
+
 /* ---- what has been measured ------------------------------------------------------------------ */
 
 #define LOWEST_ORDER 64.0
@@ -253,9 +273,33 @@ static double by_profile(const struct clb_cost_machine *machine, clb_side side,
            growth(machine, side, family, precision, clb_cost_class_work(class), work);
 }
 
+/* How many times as long as by the table products of the order take, where they were measured. */
+static double ratio_of_products(const struct clb_cost_machine *machine, clb_side side,
+                                clb_precision precision, double order)
+{
+    bool near;
+    const double work = clb_work_of(families[CLB_COST_GEMM].row, order, order, order);
+    const double ratio = by_profile(machine, side, CLB_COST_GEMM, precision, work, &near) /
+                         by_table(machine, side, CLB_COST_GEMM, precision, work);
+    return isfinite(ratio) ? ratio : 1;
+}
+
+/* Seconds of the square call of a work. NAN: not known. */
+static double of_square(const struct clb_cost_machine *machine, clb_side side,
+                        clb_cost_family family, clb_precision precision, double work, bool *near)
+{
+    *near = false;
+    const double seconds = by_profile(machine, side, family, precision, work, near);
+    if (!isnan(seconds))
+        return seconds;
+    return by_table(machine, side, family, precision, work) *
+           ratio_of_products(machine, side, precision, clb_cost_order(family, work));
+}
+
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 #define LINK_UNKNOWN 6e9   /* bytes in a second */
+#define HOST_COPIES  10e9  /* the same, by a device that has the host's memory */
 #define TILE         128.0 /* of a product's kernel */
 #define KERNEL_RATE  40e12 /* flops in a second, in double precision, for what is lost in tiles */
 /* Seconds of an element of a panel: on the device, and by the CPU (LU above the height that a
@@ -291,11 +335,11 @@ static double shape_seconds(const struct clb_device *device, const struct clb_co
         family->matrices * order * order * (double)clb_precision_size(call->precision);
     const double steps = call->family == CLB_COST_TRSM ? call->k : fmin(call->m, call->n);
     const int id = find_machine(device);
+    const double more = fmax(0, call->bytes - square);
     if (device->unified)
-        return 0;
+        return more / HOST_COPIES;
     return family->chain * fmax(0, steps - order) + panel_seconds(call, order) +
-           fmax(0, call->bytes - square) / (id < MACHINES ? machines[id].link : LINK_UNKNOWN) +
-           tile_seconds(call);
+           more / (id < MACHINES ? machines[id].link : LINK_UNKNOWN) + tile_seconds(call);
 }
 
 /* ---- predictions ----------------------------------------------------------------------------- */
@@ -308,17 +352,15 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
     prediction.measured = true;
     for (int i = 0; i < CLB_SIDES; i++) {
         const clb_side side = (clb_side)i;
-        bool near = false;
-        seconds[i] = by_profile(machine, side, call->family, call->precision, call->work, &near);
-        if (isnan(seconds[i]))
-            seconds[i] = by_table(machine, side, call->family, call->precision, call->work);
+        bool near;
+        seconds[i] = of_square(machine, side, call->family, call->precision, call->work, &near);
         prediction.measured = prediction.measured && near;
     }
     /* A machine of which one side was measured says nothing beside the tables' other side. */
     if (!prediction.measured && !clb_cost_has(machine->device))
         seconds[CLB_SIDE_NEXT] = NAN;
     prediction.device = seconds[CLB_SIDE_DEVICE] + shape_seconds(machine->device, call);
-    prediction.next = seconds[CLB_SIDE_NEXT];
+    prediction.next = seconds[CLB_SIDE_NEXT] * ratio_of_depth(machine, call);
     return prediction;
 }
 
@@ -447,9 +489,7 @@ void clb_cost_adjust(struct clb_profile *profile, clb_side side,
         return;
     bool near;
     const double work = clb_cost_class_work(class);
-    double now = by_profile(machine, side, call->family, call->precision, work, &near);
-    if (isnan(now))
-        now = by_table(machine, side, call->family, call->precision, work);
+    const double now = of_square(machine, side, call->family, call->precision, work, &near);
     if (isnan(now))
         return;
     struct clb_time *time = &profile->side[side].of[call->family][call->precision][class];

@@ -20,10 +20,10 @@
     X(TRMM, trmm, 3, 0)                                                                            \
     X(TRSM, trsm, 3, 1e-6)                                                                         \
     X(GETRF, getrf, 2, 4e-6)                                                                       \
-    X(GETRS, getrs, 3, 2e-6)                                                                       \
+    X(GETRS, getrs, 3, 1e-6)                                                                       \
     X(GETRI, getri, 2, 4e-6)                                                                       \
     X(POTRF, potrf, 2, 4e-6)                                                                       \
-    X(POTRS, potrs, 3, 2e-6)                                                                       \
+    X(POTRS, potrs, 3, 1e-6)                                                                       \
     X(TRTRI, trtri, 2, 2e-6)                                                                       \
     X(LAUUM, lauum, 2, 2e-6)                                                                       \
     X(POTRI, potri, 2, 4e-6)                                                                       \

@@ -91,12 +91,12 @@ static void crossovers(void *unused)
         int64_t below, above;
     } known[] = {{CLB_ROUTINE_dgemm, 500, 800},    {CLB_ROUTINE_sgemm, 600, 1000},
                  {CLB_ROUTINE_zgemm, 250, 500},    {CLB_ROUTINE_cgemm, 250, 500},
-                 {CLB_ROUTINE_dsyrk, 700, 1200},   {CLB_ROUTINE_dtrsm, 600, 1000},
-                 {CLB_ROUTINE_dgetrf, 300, 1000},  {CLB_ROUTINE_dtrmm, 1000, 2000},
+                 {CLB_ROUTINE_dsyrk, 500, 1200},   {CLB_ROUTINE_dtrsm, 600, 1000},
+                 {CLB_ROUTINE_dgetrf, 200, 1000},  {CLB_ROUTINE_dtrmm, 1000, 2000},
                  {CLB_ROUTINE_dpotrf, 600, 1200},  {CLB_ROUTINE_dgetri, 250, 800},
                  {CLB_ROUTINE_dpotri, 500, 1200},  {CLB_ROUTINE_dgeqrf, 1000, 2000},
                  {CLB_ROUTINE_dtrtri, 1000, 2000}, {CLB_ROUTINE_dlauum, 700, 1500},
-                 {CLB_ROUTINE_dormqr, 600, 2000},  {CLB_ROUTINE_dorgqr, 300, 800},
+                 {CLB_ROUTINE_dormqr, 300, 2000},  {CLB_ROUTINE_dorgqr, 300, 800},
                  {CLB_ROUTINE_sgesv, 300, 1000},   {CLB_ROUTINE_zposv, 250, 1500}};
     (void)unused;
     const struct clb_cost_machine machine = machine_of(&h200, 16);
@@ -142,6 +142,14 @@ static void shapes(void *unused)
     expect(is_for(&machine, CLB_ROUTINE_dgemm, 1500, 1500, 1500) &&
                !is_for(&machine, CLB_ROUTINE_dgemm, 32, 32, 1500 * 1500 * 3),
            "thin and deep");
+    /* Measured: 3.2 ms beside 0.66, and 0.11 beside 0.26. */
+    expect(is_for(&machine, CLB_ROUTINE_dsyrk, 0, 64, 20000), "a small result for 16 threads");
+    expect(!is_for(&machine, CLB_ROUTINE_dgemm, 64, 64, 1024), "a small one of little work");
+    const struct clb_cost_machine one = machine_of(&h200, 1);
+    const struct clb_cost_call deep = make_call(CLB_ROUTINE_dgemm, 32, 32, 125000);
+    const struct clb_cost_call same = make_call(CLB_ROUTINE_dgemm, 504, 504, 504);
+    const double ratio = clb_cost_predict(&one, &deep).next / clb_cost_predict(&one, &same).next;
+    expect(fabs(ratio - 1) < 0.02, "one thread takes %g times as long", ratio);
     expect(!is_for(&machine, CLB_ROUTINE_dgemm, 100000, 64, 64), "100000 x 64 x 64");
     expect(is_for(&machine, CLB_ROUTINE_dgemm, 8192, 8192, 512), "a deep update");
     expect(!is_for(&machine, CLB_ROUTINE_dgetrf, 100000, 128, 0), "a panel of 100000 x 128");
@@ -220,6 +228,40 @@ static void measured(void *unused)
     for (int i = 0; i < CLB_COST_CLASSES; i++)
         expect(clb_cost_class_of(clb_cost_class_work(i)) == i, "class %d", i);
     expect(clb_cost_class_of(1e30) == -1 && clb_cost_class_of(10) == -1, "no class");
+}
+
+/* Beside any number of threads all families are known, and a quicker CPU than the tables' is found
+ * by its products, for the families that were not measured, too. */
+static void threads(void *unused)
+{
+    static struct clb_profile profile;
+    static const clb_routine routines[] = {
+        CLB_ROUTINE_dgetrs, CLB_ROUTINE_dpotrs, CLB_ROUTINE_dtrtri, CLB_ROUTINE_dlauum,
+        CLB_ROUTINE_dormqr, CLB_ROUTINE_dorgqr, CLB_ROUTINE_dgesv,  CLB_ROUTINE_dposv};
+    (void)unused;
+    for (size_t i = 0; i < CLB_COUNT_OF(routines); i++) {
+        const struct clb_cost_call call = make_call(routines[i], 1000, 1000, 1000);
+        double last = INFINITY;
+        for (int count = 1; count <= 16; count *= 2) {
+            const struct clb_cost_machine machine = machine_of(&h200, count);
+            const struct clb_prediction p = clb_cost_predict(&machine, &call);
+            expect(clb_cost_is_known(&p) && p.next < last, "%s with %d threads: %g s",
+                   clb_routines[routines[i]].name, count, p.next);
+            last = p.next;
+        }
+    }
+    struct clb_cost_machine machine = machine_of(&h200, 4);
+    const struct clb_cost_call product = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
+    const struct clb_cost_call solve = make_call(CLB_ROUTINE_dgesv, 1024, 1024, 1024);
+    const struct clb_prediction before = clb_cost_predict(&machine, &solve);
+    const double seconds = clb_cost_predict(&machine, &product).next;
+    expect(clb_cost_is_for_device(&before), "dgesv beside 4 threads");
+    machine.profile = &profile;
+    clb_cost_measure(&profile, CLB_SIDE_NEXT, &machine, &product, seconds / 8);
+    const struct clb_prediction after = clb_cost_predict(&machine, &solve);
+    expect(fabs(after.next / before.next - 1.0 / 8) < 1e-3 && !after.measured &&
+               !clb_cost_is_for_device(&after),
+           "a CPU eight times as fast: %g s", after.next);
 }
 
 /* What calls would have saved, where the device's times are not known or it is not known at all. */
@@ -354,6 +396,7 @@ int main(void)
     learn_both(&profile, &machine, 2048, 5e-3, 30e-3);
     tap_child("predictions grow with the order where some are measured", 20, order, &profile);
     tap_child("what has been measured", 20, measured, NULL);
+    tap_child("numbers of threads", 20, threads, NULL);
     tap_child("what a start saves", 20, starts, NULL);
     tap_child("medians", 20, medians, NULL);
     tap_child("a profile's text", 20, text, NULL);
