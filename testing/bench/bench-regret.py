@@ -7,7 +7,8 @@ Each mode is a process of its own (bench-regret.c) under the preloaded library; 
 the same call one after the other, in every order in turn and with a pause: threads of OpenBLAS spin for some
 30 ms after a call, those of a driver up to 200 ms, into the next mode's. The result is the median of a mode's times. Where
 auto is slower than the better side by more than a twentieth, the case is measured three times more; calls
-that stayed on the CPU are measured once more, last, without always. A mode whose first
+that stayed on the CPU are measured once more, last, without always, and beside a second process without
+the library, the control: how far it is from the first is what the machine itself disturbs. A mode whose first
 call takes longer than --slow makes no second one. Rows are appended to the table as they are measured, and
 cases that are in it already are not measured again, so that a run that was ended goes on.
 
@@ -36,7 +37,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from peers import Peer, say  # noqa: E402
 
 MODES = ("off", "auto", "always")
-COLUMNS = ("routine", "trans", "m", "n", "k", "nrhs", "off", "auto", "always", "side")
+TIMES = (*MODES, "control")
+COLUMNS = ("routine", "trans", "m", "n", "k", "nrhs", *TIMES, "side")
 SQUARE = {"gpu": (100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 3000, 4096, 8192),
           "cpu": (100, 200, 300, 400, 512, 700, 1000, 1500, 2000)}
 FEW = {"gpu": (200, 400, 600, 800, 1000, 2000, 4096), "cpu": (200, 400, 512, 700, 1000, 1500)}
@@ -108,13 +110,14 @@ class Regret:
         extra = {"CLBLAS_SHIM": mode, "LD_PRELOAD": self.library, **more}
         if self.options.next:
             extra["CLBLAS_SHIM_NEXT"] = self.options.next
-        if mode == "auto":
-            extra.setdefault("CLBLAS_SHIM_STATS", "/dev/null")
         return extra
 
     def start(self, mode):
         if mode not in self.processes:
-            self.processes[mode] = Peer(mode, [self.program], self.environment(mode))
+            shim = "off" if mode == "control" else mode
+            # By the report auto's side is known; the others keep one too, since it takes a microsecond a call.
+            environment = self.environment(shim, CLBLAS_SHIM_STATS="/dev/null")
+            self.processes[mode] = Peer(mode, [self.program], environment)
         return self.processes[mode]
 
     def ask(self, mode, case, calls):
@@ -140,7 +143,7 @@ class Regret:
 
     def measure(self, case, reps):
         """Medians by mode, and the side of auto's last call."""
-        times, slow, side = {mode: [] for mode in MODES}, set(), "cpu"
+        times, slow, side = {mode: [] for mode in TIMES}, set(), "cpu"
         for mode in self.options.modes:
             first = self.ask(mode, case, 1)
             if first is None:
@@ -174,22 +177,29 @@ class Regret:
     last_mode = None
     last_device = 0  # how many calls of the last routine auto has made there
 
+    def warm_up(self):
+        """Enough work for a start, which this is not to judge."""
+        n = 6000 if self.options.kind == "gpu" else 1500
+        for _ in range(60):
+            answer = self.ask("auto", ("dgemm", "NN", n, n, n, 0), 1)
+            if answer is None or answer[1] > 0:
+                return
+        say("# the device has not been started")
+
     def read_table(self):
         try:
             with open(self.options.csv, newline="") as file:
                 for row in csv.DictReader(file):
                     case = (row["routine"], row["trans"], *(int(row[x]) for x in ("m", "n", "k", "nrhs")))
-                    self.rows[case] = ({mode: float(row[mode]) for mode in MODES}, row["side"])
+                    self.rows[case] = ({mode: float(row[mode]) for mode in TIMES}, row["side"])
         except FileNotFoundError:
             with open(self.options.csv, "w", newline="") as file:
                 csv.writer(file).writerow(COLUMNS)
 
     def run(self, cases):
         self.read_table()
-        if self.options.kind == "gpu" and "auto" in self.options.modes:
-            for _ in range(3):  # enough work for a start
-                self.ask("auto", ("dgemm", "NN", 6000, 6000, 6000, 0), 1)
-                time.sleep(1)
+        if "auto" in self.options.modes:
+            self.warm_up()
         measured = []
         for case in cases:
             if case in self.rows:
@@ -210,15 +220,15 @@ class Regret:
     def write_row(self, case):
         times, side = self.rows[case]
         with open(self.options.csv, "a", newline="") as file:
-            csv.writer(file).writerow((*case, *(f"{times[mode]:.6g}" for mode in MODES), side))
+            csv.writer(file).writerow((*case, *(f"{times[mode]:.6g}" for mode in TIMES), side))
 
     def measure_alone(self, cases):
-        """Calls that stayed on the CPU, off beside auto, when no driver's thread spins after calls of always.
-        These rows replace those before them."""
+        """Calls that stayed on the CPU, off beside auto and the control, when no driver's thread spins after
+        calls of always. These rows replace those before them."""
         if not {"off", "auto"} <= set(self.options.modes):
             return
-        modes, self.orders = self.options.modes, itertools.cycle((("off", "auto"), ("auto", "off")))
-        self.options.modes = ["off", "auto"]
+        modes, self.options.modes = self.options.modes, ["off", "auto", "control"]
+        self.orders = itertools.cycle(itertools.permutations(self.options.modes))
         for case in cases:
             if self.left() < 2 - self.options.alone:
                 break
@@ -232,7 +242,8 @@ class Regret:
 
     def life(self, case, calls, environment):
         command = [self.program, *(str(x) for x in case), str(calls)]
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("CLBLAS_SHIM")}
+        clean = {k: v for k, v in os.environ.items()
+                 if not k.startswith("CLBLAS_SHIM") or k == "CLBLAS_SHIM_CACHE_DIR"}
         begin = time.time()
         subprocess.run(command, env={**clean, **environment}, stdout=subprocess.DEVNULL, check=True)
         return time.time() - begin
@@ -264,7 +275,7 @@ class Regret:
     # ---- what comes of it ----
 
     def summary(self):
-        lost, missed, ratios, good = [], [], [], 0
+        lost, missed, ratios, noise, good = [], [], [], [], 0
         for case, (times, side) in self.rows.items():
             off, auto, always = (times[mode] for mode in MODES)
             if math.isnan(auto) or math.isnan(off):
@@ -272,6 +283,7 @@ class Regret:
             best = min(off, always) if not math.isnan(always) else off
             if side == "cpu":
                 ratios.append(auto / off)
+                noise += [times["control"] / off] if times["control"] > 0 else []
             good += best >= 0.9 * auto
             if side == "device" and auto > 1.05 * off:
                 lost.append((auto / off, case))
@@ -281,6 +293,8 @@ class Regret:
             "device")
         if ratios:
             say(f"auto / off where auto stays on the CPU: median {median(ratios):.3f}, worst {max(ratios):.2f}")
+        if noise:
+            say(f"control / off there: median {median(noise):.3f}, worst {max(noise):.2f}")
         say(f"speed of auto at least 0.9 of the better side: {100 * good / max(len(self.rows), 1):.1f} %")
         say(f"lost on the device, more than 5 %: {len(lost)}")
         for ratio, case in sorted(lost, reverse=True):
