@@ -561,7 +561,8 @@ static bool start_pays(const struct clb_device *device, const struct question *q
     const struct clb_config *config = clb_config_get();
     struct clb_profile_owner owner = question->owner;
     owner.device = device;
-    if (config->mode != CLB_MODE_AUTO || config->reproducible || config->kernel != NULL)
+    if (config->mode != CLB_MODE_AUTO || config->reproducible || config->kernel != NULL ||
+        clb_tuning_override(config, CLB_PARAM_START) != 0)
         return true;
     const double price = clb_profile_start_cost(&owner);
     pthread_mutex_lock(&lock);

@@ -195,6 +195,17 @@ static bool find_family(const char *name, clb_family *family)
     return false;
 }
 
+size_t clb_tuning_override(const struct clb_config *config, clb_param param)
+{
+    size_t last = 0, value;
+    clb_param found;
+    for (size_t i = 0; i < config->override_count; i++) {
+        if (parse_override(&config->overrides[i], &found, &value) && found == param)
+            last = value;
+    }
+    return last;
+}
+
 void clb_tuning_check_config(const struct clb_config *config)
 {
     clb_family family;

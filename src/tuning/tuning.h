@@ -121,6 +121,9 @@ const char *clb_tuning_class(const struct clb_device *device);
 /* The lowest threshold of all rows for a kind of work: a call below it needs no device. */
 double clb_tuning_lowest_threshold(clb_work work);
 
+/* The value that CLBLAS_SHIM_PARAMS has for the parameter, whatever the device; 0: none. */
+size_t clb_tuning_override(const struct clb_config *config, clb_param param);
+
 /* Check CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS. Each invalid value is reported by one line and
  * ignored. Called once, at the first intercepted call. */
 void clb_tuning_check_config(const struct clb_config *config);
