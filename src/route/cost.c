@@ -406,7 +406,7 @@ double clb_cost_of_start(const struct clb_cost_machine *machine)
 /* Of the next library's time, where the device's is not known. A CPU device is hardly faster than
  * an optimised library. */
 #define SAVED_BY_ANY 0.5
-#define SAVED_BY_CPU 0.1
+#define SAVED_BY_CPU 0.05
 #define SAVED_PLAIN  0.9
 
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
