@@ -5,11 +5,12 @@
 
 #include "bench.h"
 
+/* `value` is a const char **, int *, size_t *, double * or bool *, by the kind; nothing follows a
+ * flag. */
 struct bench_option {
     const char *name;
     enum { BENCH_TEXT, BENCH_NUMBER, BENCH_COUNT, BENCH_REAL, BENCH_FLAG } kind;
-    void *
-        value; /* const char **, int *, size_t *, double *, bool *: a flag has no value behind it */
+    void *value;
 };
 
 /* Options that programs have in common. */
