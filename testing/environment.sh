@@ -6,6 +6,8 @@ unset variable LD_PRELOAD
 builddir=$(pwd)
 XDG_CACHE_HOME=$builddir/testing/cache
 mkdir -p "$XDG_CACHE_HOME"
+# Tests compile in many more variants than programs do.
+CLBLAS_SHIM_CACHE_SIZE=1G
 # This CPU may be newer than the system's OpenBLAS knows; one thread keeps results repeatable.
 OPENBLAS_NUM_THREADS=1
 CLBLAS_SHIM_DEVICE=cpu
@@ -25,4 +27,4 @@ if [ -e "$builddir/testing/lib/.libs/programs.so" ]; then
     mkdir -p "$PROGRAMS"
     export PROGRAMS OPENCL_LAYERS
 fi
-export SEED builddir XDG_CACHE_HOME OPENBLAS_NUM_THREADS CLBLAS_SHIM_DEVICE
+export SEED builddir XDG_CACHE_HOME CLBLAS_SHIM_CACHE_SIZE OPENBLAS_NUM_THREADS CLBLAS_SHIM_DEVICE

@@ -154,6 +154,7 @@ struct clb_config {
     const char *stats;     /* NULL: no report */
     const char *trace;     /* NULL: none */
     const char *cache_dir; /* NULL: $XDG_CACHE_HOME/clblas-shim */
+    uint64_t cache_size;   /* bytes */
     const char *probe;     /* NULL: found beside the library; "none" */
 };
 

@@ -124,6 +124,17 @@ static bool parse_cache_dir(struct clb_config *config, const char *value)
     return true;
 }
 
+static bool parse_cache_size(struct clb_config *config, const char *value)
+{
+    double number;
+    bool percent;
+    if (!clb_parse_bytes(value, strlen(value), &number, &percent) || percent || number <= 0 ||
+        number > 9e18)
+        return false;
+    config->cache_size = (uint64_t)number;
+    return true;
+}
+
 static bool parse_probe(struct clb_config *config, const char *value)
 {
     if (value[0] != '/' && strcmp(value, "none") != 0)
@@ -197,6 +208,7 @@ void clb_config_parse(struct clb_config *config, const char *(*lookup)(const cha
                                   .verify = -1,
                                   .memory = {.percent = 80},
                                   .math = CLB_MATH_DEFAULT,
+                                  .cache_size = (uint64_t)64 << 20,
                                   .log = CLB_LOG_ERROR};
     for (size_t i = 0; i < CLB_COUNT_OF(variables); i++) {
         const char *value = lookup(variables[i].name);

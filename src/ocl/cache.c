@@ -20,7 +20,6 @@
 
 #define ROOM_FOR_BUILD ((uint64_t)32 << 20)
 #define LARGEST_ENTRY  ((uint64_t)256 << 20)
-#define LARGEST_CACHE  ((uint64_t)64 << 20)
 #define DAY            86400
 
 struct header {
@@ -273,8 +272,8 @@ static void trim(void)
 {
     char oldest[NAME_MAX + 1];
     DIR *folder = opendir(clb_cache_directory());
-    while (folder != NULL && measure(folder, oldest) > LARGEST_CACHE && oldest[0] != '\0' &&
-           unlinkat(dirfd(folder), oldest, 0) == 0)
+    while (folder != NULL && measure(folder, oldest) > clb_config_get()->cache_size &&
+           oldest[0] != '\0' && unlinkat(dirfd(folder), oldest, 0) == 0)
         clb_log(CLB_LOG_INFO, "%s is removed from the cache, which is full", oldest);
     if (folder != NULL)
         closedir(folder);

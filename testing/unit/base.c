@@ -101,7 +101,8 @@ static bool is_default(const struct clb_config *config)
            config->device == NULL && config->next == NULL && config->threshold < 0 &&
            config->memory.percent == 80 && config->memory.bytes == 0 && config->kernel == NULL &&
            config->override_count == 0 && config->log == CLB_LOG_ERROR &&
-           config->log_file == NULL && config->stats == NULL && config->cache_dir == NULL;
+           config->log_file == NULL && config->stats == NULL && config->cache_dir == NULL &&
+           config->cache_size == (uint64_t)64 << 20;
 }
 
 static void valid_values(void *unused)
@@ -149,6 +150,8 @@ static void valid_values(void *unused)
     expect(config.stats != NULL, "stats");
     parse_one(&config, "CLBLAS_SHIM_CACHE_DIR", "none");
     expect(config.cache_dir != NULL, "cache");
+    parse_one(&config, "CLBLAS_SHIM_CACHE_SIZE", "200M");
+    expect(config.cache_size == (uint64_t)200 << 20, "cache size");
     /* An empty value is none at all. */
     parse_one(&config, "CLBLAS_SHIM_MEMORY", "");
     expect(is_default(&config), "an empty value");
@@ -182,6 +185,8 @@ static void test_invalid_values(void)
         {"CLBLAS_SHIM_MEMORY", "101%"},
         {"CLBLAS_SHIM_MEMORY", "lots"},
         {"CLBLAS_SHIM_MEMORY", "1e300G"},
+        {"CLBLAS_SHIM_CACHE_SIZE", "0"},
+        {"CLBLAS_SHIM_CACHE_SIZE", "50%"},
         {"CLBLAS_SHIM_PARAMS", "gemm.kc"},
         {"CLBLAS_SHIM_PARAMS", "=5"},
         {"CLBLAS_SHIM_PARAMS", "gemm.kc=5,oops"},
