@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -323,14 +324,6 @@ _Noreturn void clb_driver_exit(int status)
     _exit(status);
 }
 
-void clb_driver_note_start(bool begins)
-{
-    pthread_mutex_lock(&lock);
-    starts = begins;
-    pthread_cond_broadcast(&ended);
-    pthread_mutex_unlock(&lock);
-}
-
 static void driver_stop_at_exit(void *unused)
 {
     (void)unused;
@@ -341,8 +334,8 @@ static void driver_stop_at_exit(void *unused)
  * destructors in the order opposite to that of their registration, but first those of the thread's
  * own objects: only these come before the destructors of a library that another thread is loading
  * just now. For other threads, driver_stop is registered before the first task, at each gate of
- * a start and after each task: what stays open are the constructors of a library, some milliseconds
- * of LLVM's. A main thread may end without an exit; so later tasks make the driver thread go on. */
+ * a start and after each task, and while constructors run (register_again). A main thread may end
+ * without an exit; so later tasks make the driver thread go on. */
 extern int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *dso)
     __attribute__((weak));
 extern void *__dso_handle;
@@ -353,6 +346,50 @@ static void driver_watch_exit(void)
     if (getpid() == (pid_t)syscall(SYS_gettid) && __cxa_thread_atexit_impl != NULL &&
         !atomic_exchange(&watched, true))
         __cxa_thread_atexit_impl(driver_stop_at_exit, NULL, &__dso_handle);
+}
+
+/* A child that is forked while another thread holds the lock of the exit handlers hangs at exit. */
+static bool register_stop(void)
+{
+    clb_load_begin();
+    const bool registered = atexit(driver_stop) == 0;
+    clb_load_end();
+    return registered;
+}
+
+/* Where the program's exit is the C library's, it first destroys what was made last. So while the
+ * start is inside the driver, whose libraries' constructors make objects, a thread registers
+ * driver_stop again and again: what exit destroys before that is what they have made in some
+ * microseconds. A start that takes longer than so many registrations is not in constructors. */
+#define AGAIN_NANOSECONDS 10000
+#define MOST_AGAIN        30000
+
+static void *register_again(void *unused)
+{
+    bool goes_on = true;
+    (void)unused;
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    for (int count = 0; goes_on && count < MOST_AGAIN;) {
+        pthread_mutex_lock(&lock);
+        const bool registers = in_driver && !closing;
+        goes_on = starts;
+        pthread_mutex_unlock(&lock);
+        count += registers && register_stop();
+        nanosleep(&(struct timespec){0, AGAIN_NANOSECONDS}, NULL);
+    }
+    return NULL;
+}
+
+void clb_driver_note_start(bool begins)
+{
+    pthread_mutex_lock(&lock);
+    starts = begins;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+    if (begins && clb_loaded_symbol("exit") == clb_next_symbol("exit") &&
+        clb_thread_start((size_t)256 << 10, register_again, NULL) != CLB_OK)
+        clb_log(CLB_LOG_INFO,
+                "nothing watches for an exit while the driver's libraries are loaded");
 }
 
 int clb_driver_leave(void)
@@ -379,7 +416,7 @@ void clb_driver_enter(int loads)
     const bool loads_more = starts;
     pthread_mutex_unlock(&lock);
     if (loads_more)
-        atexit(driver_stop);
+        (void)register_stop();
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -390,7 +427,7 @@ static void *run_tasks(void *unused)
     clb_driver_is_self = true;
     atomic_store(&driver_id, (pid_t)syscall(SYS_gettid));
     pthread_setname_np(pthread_self(), "clblas-shim");
-    atexit(driver_stop);
+    (void)register_stop();
     pthread_mutex_lock(&lock);
     for (;;) {
         while (first == NULL || closing)
@@ -403,7 +440,7 @@ static void *run_tasks(void *unused)
         clb_signals_begin_task();
         clb_status status = task->run(task->argument);
         clb_signals_end_task();
-        atexit(driver_stop); /* before the destructors of what the task has loaded */
+        (void)register_stop(); /* before the destructors of what the task has loaded */
         pthread_mutex_lock(&lock);
         in_driver = false;
         pthread_cond_broadcast(&ended);

@@ -21,7 +21,10 @@
  * dlopen       load a library
  * call         another DGEMM; the moment decides its size, 300 to 900
  * environment  200 times getenv, and setenv of a name that exists
- * interrupt    SIGINT at its default ends the process */
+ * interrupt    SIGINT at its default ends the process
+ *
+ * With PLUGIN the library of that name is loaded at the first call, and called. With AWAIT the
+ * moment begins when there is a file of that name. */
 #include "check.h"
 
 #include <dlfcn.h>
@@ -56,6 +59,18 @@ static struct {
     double begun, took; /* took: 0 until the action has ended; exits end with the process */
 } * action;
 
+static __typeof__(dgemm_) *find_dgemm(void)
+{
+    const char *plugin = getenv("PLUGIN");
+    __typeof__(dgemm_) *found = dgemm_;
+    if (plugin != NULL) {
+        const void *address = dlsym(dlopen(plugin, RTLD_NOW), "dgemm_");
+        memcpy(&found, &address, sizeof found);
+    }
+    REQUIRE(found != NULL);
+    return found;
+}
+
 /* A call that the tables give to the device; right? */
 static bool multiply(void)
 {
@@ -64,7 +79,7 @@ static bool multiply(void)
     const double one = 1, zero = 0;
     for (size_t i = 0; i < sizeof a / sizeof *a; i++)
         a[i] = b[i] = 1;
-    dgemm_("N", "N", &m, &m, &k, &one, a, &m, b, &k, &zero, c, &m);
+    find_dgemm()("N", "N", &m, &m, &k, &one, a, &m, b, &k, &zero, c, &m);
     return c[0] == 128 && c[1100 * 1100 - 1] == 128;
 }
 
@@ -195,6 +210,8 @@ static int run(const char *what, double moment)
         alarm(60); /* its default ends a process that hangs */
         signal(SIGINT, SIG_DFL);
         const bool right = returns ? multiply_elsewhere() : multiply();
+        while (getenv("AWAIT") != NULL && access(getenv("AWAIT"), F_OK) != 0)
+            sleep_ms(1);
         sleep_ms(interrupts ? 0 : moment);
         if (returns && right) {
             action->begun = now();
