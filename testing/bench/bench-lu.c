@@ -1,8 +1,8 @@
-/* Factorisations (LU, Cholesky, QR), triangular systems and what of Level 3 is not GEMM on the
- * device, next to OpenBLAS, in one process.
+/* Factorisations (LU, Cholesky, QR), triangular systems, inverses of triangles and what of Level 3
+ * is not GEMM on the device, next to OpenBLAS, in one process.
  *
  * usage: bench-lu [--routines getrf,trsm,getrs,potrf,geqrf,ormqr,orgqr,syrk,herk,syr2k,her2k,
- *                             symm,hemm,trmm]
+ *                             symm,hemm,trmm,trtri,lauum,potri]
  *                 [--sizes N,N,...]
  *                 [--precisions s,d,c,z] [--forms LN,LT,...]
  *                 [--threads 1,2] [--panel-threads N] [--pin 0|1|both] [--rhs N] [--reps N]
@@ -13,7 +13,7 @@
  * trsm is left, lower, not transposed, with as many right-hand sides as rows unless --rhs says
  * otherwise; ormqr is Q^H*C with as many columns, and --rhs is the columns of geqrf and orgqr too.
  * Level 3's have one line for each form (their letters: UPLO and TRANS, or SIDE and UPLO, and
- * TRANS), or for those that --forms lists; beta is 0.
+ * TRANS), or for those that --forms lists; beta is 0. The forms of inverses are UPLO.
  * --panel-threads has the panels of the shim's factorisations computed by so many
  * threads of OpenBLAS, whose idle threads spin for a while after each and take CPUs from the device
  * where that is the CPU. The calls alternate, and so does who is first; the ratio is the median of
@@ -100,9 +100,9 @@ static size_t next_potrf(const struct clb_host_blas *host, const struct clb_potr
 
 /* ---- a problem ------------------------------------------------------------------------------- */
 
-static const char *const names[ROUTINES] = {"getrf", "trsm",  "getrs", "potrf", "geqrf",
-                                            "ormqr", "orgqr", "syrk",  "herk",  "syr2k",
-                                            "her2k", "symm",  "hemm",  "trmm"};
+static const char *const names[ROUTINES] = {"getrf", "trsm", "getrs", "potrf", "geqrf", "ormqr",
+                                            "orgqr", "syrk", "herk",  "syr2k", "her2k", "symm",
+                                            "hemm",  "trmm", "trtri", "lauum", "potri"};
 
 static struct clb_runtime *runtime;
 
@@ -134,6 +134,10 @@ static void call_shim(const struct problem *p, void *x)
     }
     if (is_level3(p)) {
         need(level3_shim(p, runtime, variant, x), names[p->routine]);
+        return;
+    }
+    if (is_inverse(p)) {
+        need(inverse_shim(p, runtime, variant, x), names[p->routine]);
         return;
     }
     if (is_qr(p)) {
@@ -171,6 +175,8 @@ static void call_openblas(const struct problem *p, void *x)
     int info;
     if (is_level3(p))
         level3_openblas(p, names[p->routine], x);
+    else if (is_inverse(p))
+        inverse_openblas(p, names[p->routine], x);
     else if (is_qr(p))
         qr_openblas(p, x);
     else if (p->routine == GETRF)
@@ -355,6 +361,7 @@ static double work_of(const struct problem *p)
 {
     double n = (double)p->n, parts = bench_parts((int)p->precision);
     double real = is_level3(p)          ? level3_work(p)
+                  : is_inverse(p)       ? inverse_work(p)
                   : is_qr(p)            ? qr_work(p)
                   : p->routine == GETRF ? 2.0 / 3 * n * n * n
                   : p->routine == POTRF ? 1.0 / 3 * n * n * n
@@ -387,7 +394,9 @@ static void make_problem(struct problem *p)
 {
     size_t element = (size_t)bench_parts((int)p->precision) * bench_real_size((int)p->precision);
     size_t bytes = p->n * p->n * element;
-    p->bytes = p->routine == GETRF || p->routine == POTRF ? bytes : p->n * p->rhs * element;
+    p->bytes = p->routine == GETRF || p->routine == POTRF || is_inverse(p)
+                   ? bytes
+                   : p->n * p->rhs * element;
     p->tau[0] = bench_memory(p->n * element);
     p->tau[1] = bench_memory(p->n * element);
     p->a = bench_memory(bytes);
@@ -400,6 +409,8 @@ static void make_problem(struct problem *p)
     bench_fill(p->b, p->bytes / element, (int)p->precision, 2);
     if (p->routine == POTRF)
         make_definite(p);
+    if (is_inverse(p))
+        inverse_make(p);
     if (is_qr(p))
         qr_make(p);
     if (is_factored(p) || is_qr(p) || is_level3(p))
@@ -430,7 +441,7 @@ static void find_errors(const struct problem *p, double error[2])
                                                                      ? definite_error_of
                                                                      : error_of;
     error[1] = NAN;
-    if (is_level3(p)) {
+    if (is_level3(p) || is_inverse(p)) {
         error[0] = options.alone ? 0 : level3_error(p);
         return;
     }
@@ -473,14 +484,15 @@ static bool measure(enum routine routine, const char *form, clb_precision precis
     return good;
 }
 
-/* All forms of Level 3, or those that are asked for; others have one. */
+/* All forms of Level 3 and inverses, or those that are asked for; others have one. */
 static bool measure_forms(enum routine routine, clb_precision precision, size_t n,
                           const char *threads)
 {
     bool good = true;
     if (routine < SYRK)
         return measure(routine, "", precision, n, threads);
-    for (const char *form = level3_forms(routine, precision); *form != '\0';) {
+    for (const char *form = routine < TRTRI ? level3_forms(routine, precision) : "L,U";
+         *form != '\0';) {
         size_t length = strcspn(form, ",");
         char name[8];
         snprintf(name, sizeof name, "%.*s", (int)length, form);

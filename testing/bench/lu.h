@@ -21,6 +21,9 @@ enum routine {
     SYMM,
     HEMM,
     TRMM,
+    TRTRI,
+    LAUUM,
+    POTRI,
     ROUTINES
 };
 
@@ -43,13 +46,19 @@ static inline bool is_qr(const struct problem *p)
 
 static inline bool is_level3(const struct problem *p)
 {
-    return p->routine >= SYRK;
+    return p->routine >= SYRK && p->routine <= TRMM;
+}
+
+static inline bool is_inverse(const struct problem *p)
+{
+    return p->routine >= TRTRI;
 }
 
 /* A is overwritten, not B. */
 static inline bool is_factored(const struct problem *p)
 {
-    return p->routine == GETRF || p->routine == POTRF || p->routine == GEQRF || p->routine == ORGQR;
+    return p->routine == GETRF || p->routine == POTRF || p->routine == GEQRF ||
+           p->routine == ORGQR || is_inverse(p);
 }
 
 /* OpenBLAS's function of a precision ("getrf"), and its threads for the shim's panels. */
@@ -71,5 +80,12 @@ clb_status level3_shim(const struct problem *p, struct clb_runtime *runtime,
 void level3_openblas(const struct problem *p, const char *name, void *x);
 double level3_error(const struct problem *p); /* between the two results */
 double level3_work(const struct problem *p);
+
+/* lu_inverse.c: the forms are L and U. */
+void inverse_make(struct problem *p);
+clb_status inverse_shim(const struct problem *p, struct clb_runtime *runtime,
+                        const struct clb_gemm_variant *variant, void *x);
+void inverse_openblas(const struct problem *p, const char *name, void *x);
+double inverse_work(const struct problem *p);
 
 #endif
