@@ -12,14 +12,15 @@
  * 1992, method 2C; LAPACK xTRTRI); for U it is U*X - I. Solving on both sides would multiply the
  * error by the condition number. For diagonal blocks X*L = I is solved by substitution.
  *
- * The product L^H*L, or U*U^H, is computed by block rows: its rows [i, i + h) are L(i:n,
- * i:i+h)^H*L(i:n, 0:i+h), one product of depth n - i. The inverse of L*L^H is the inverse followed
- * by the product. Of the two residuals of L^-1 the small one matters more for that: L*L^H*X^H*X - I
- * is L*(R + R^H)*L^-1 where R = X*L - I.
+ * The product L^H*L, or U*U^H: where kernels skip zeros, L^H is packed as the triangle that it is,
+ * and multiplied with itself. Other kernels compute it by block rows: its rows [i, i + h) are
+ * L(i:n, i:i+h)^H*L(i:n, 0:i+h), one product of depth n - i. The inverse of L*L^H is the inverse
+ * followed by the product. Of the two residuals of L^-1 the small one matters more for that:
+ * L*L^H*X^H*X - I is L*(R + R^H)*L^-1 where R = X*L - I.
  *
- * Products are computed in strips. The zeros of triangles in them are multiplied or, by kernels
- * that can, skipped except for the width of a micro-tile. So X has zeros within `base` of its
- * diagonal in the other triangle, and is undefined beyond.
+ * Other products are computed in strips. The zeros of triangles in them are multiplied or, by
+ * kernels that can, skipped except for the width of a micro-tile. So X has zeros within `base` of
+ * its diagonal in the other triangle, and is undefined beyond.
  *
  * Nothing is written to the caller's matrix before the result is complete in host memory. Then the
  * CPU copies it, which can't fail; a failure before leaves the matrix intact for the next library.
@@ -31,6 +32,8 @@
 
 /* Columns of one transfer. */
 #define COLUMNS ((size_t)512)
+/* Columns of the product that a launch computes, at least. */
+#define LEAST_COLUMNS ((size_t)128)
 /* A strip, in blocks of triangles. */
 #define STRIP     ((size_t)4)
 #define MOST_ROWS (STRIP * CLB_MAX_BLOCK)
@@ -41,10 +44,10 @@ struct inverse_run {
     size_t n;
     size_t base;  /* order of the diagonal blocks */
     size_t strip; /* rows (or columns) of a product; at most base where zeros are multiplied */
-    bool cuts;    /* products skip zeros */
+    bool cuts;    /* products of the inverse skip zeros */
     const char *kernel;      /* of the products, for reports */
-    struct clb_dmat a, x, y; /* the given triangle; its inverse, or a copy of it; the product. n x
-                              * n, on the device */
+    struct clb_dmat a, x, y; /* the given triangle; its inverse, or a copy of it with zeros in the
+                              * other triangle; the product. n x n, on the device */
     void *host;              /* own memory: for the result, with the device's leading dimension */
     size_t bytes;            /* of that */
 };
@@ -67,15 +70,33 @@ static void choose_blocks(struct inverse_run *inverting)
         inverting->base = inverting->strip = STRIP * workspace->block;
 }
 
-/* Updates of the inverse are at most half as large as the matrix; those of the product have a
- * strip's rows (or columns). */
-static struct clb_workspace_limits inverse_limits_of(const struct clb_inverse *problem)
+/* The product is computed from a packed triangle. */
+static bool squares(const struct inverse_run *inverting)
 {
+    return inverting->problem->multiplies && inverting->run.variant->family->has_skip;
+}
+
+/* Columns of the product that one launch computes from a packed triangle: those of some
+ * work-groups, because work-groups in the other triangle cost time, too. */
+static size_t square_columns(const struct clb_gemm_variant *variant)
+{
+    size_t group = clb_max(variant->tuning.value[CLB_PARAM_NC], 1);
+    return clb_round_up(clb_round_up(LEAST_COLUMNS, group), clb_gemm_unit(variant, CLB_OPERAND_A));
+}
+
+/* Updates of the inverse are at most half as large as the matrix; those of the product have a
+ * strip's rows (or columns), or all rows of the packed triangle. */
+static struct clb_workspace_limits inverse_limits_of(const struct inverse_run *inverting)
+{
+    const struct clb_inverse *problem = inverting->problem;
     size_t n = problem->n, half = clb_min(n / 2 + MOST_ROWS, n), strip = clb_min(n, MOST_ROWS);
     struct clb_workspace_limits limits = {0};
     if (problem->inverts)
         limits = (struct clb_workspace_limits){.m = half, .n = half, .k = half, .triangle = n};
-    if (problem->multiplies) {
+    if (squares(inverting)) {
+        limits.other_m = limits.other_k = n;
+        limits.other_n = clb_min(n, square_columns(inverting->run.variant));
+    } else if (problem->multiplies) {
         limits.other_m = problem->upper ? n : strip;
         limits.other_n = problem->upper ? strip : n;
         limits.other_k = n;
@@ -85,6 +106,12 @@ static struct clb_workspace_limits inverse_limits_of(const struct clb_inverse *p
     return limits;
 }
 
+/* The product's factor. */
+static const struct clb_dmat *product_factor(const struct inverse_run *inverting)
+{
+    return squares(inverting) && !inverting->problem->inverts ? &inverting->a : &inverting->x;
+}
+
 /* The matrix with the result. */
 static struct clb_dmat *inverse_result(struct inverse_run *inverting)
 {
@@ -92,8 +119,8 @@ static struct clb_dmat *inverse_result(struct inverse_run *inverting)
 }
 
 /* Shared memory: the device reads the caller's matrix in place. Own memory: block columns of the
- * triangle are uploaded, and those of the result downloaded to host memory of the run; a product
- * overwrites the given matrix. */
+ * triangle are uploaded, and those of the result downloaded to host memory of the run. A product
+ * overwrites the given matrix where that is the device's and not the factor. */
 static clb_status open_matrices(struct inverse_run *inverting)
 {
     const struct clb_inverse *problem = inverting->problem;
@@ -105,14 +132,18 @@ static clb_status open_matrices(struct inverse_run *inverting)
         status = clb_run_matrix(run, &inverting->a);
     if (status == CLB_OK)
         status = clb_run_matrix(run, &inverting->x);
+    bool from_a = product_factor(inverting) == &inverting->a;
+    if (from_a)
+        inverting->y = inverting->x;
     if (!run->own) {
-        if (status == CLB_OK && problem->multiplies)
+        if (status == CLB_OK && problem->multiplies && !from_a)
             status = clb_run_matrix(run, &inverting->y);
         if (status == CLB_OK)
             status = clb_run_view(run, &inverting->a);
         return status;
     }
-    inverting->y = inverting->a;
+    if (!from_a)
+        inverting->y = inverting->a;
     inverting->bytes = inverting->x.ld * n * run->element;
     if (status == CLB_OK)
         inverting->host = clb_host_map(inverting->bytes);
@@ -133,7 +164,7 @@ static clb_status inverse_open(struct inverse_run *inverting)
 {
     const struct clb_inverse *problem = inverting->problem;
     struct clb_run *run = &inverting->run;
-    const struct clb_workspace_limits limits = inverse_limits_of(problem);
+    const struct clb_workspace_limits limits = inverse_limits_of(inverting);
     inverting->n = problem->n;
     inverting->a = inverting->x = inverting->y =
         (struct clb_dmat){.rows = problem->n, .cols = problem->n};
@@ -232,8 +263,95 @@ static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-/* Y = X^H*X or X*X^H: one triangle, and the elements of strips beside it. */
-static clb_status inverse_multiply(struct inverse_run *inverting)
+/* The rows of A = X^H, or X, from i0 on, and its depths from p0 on. */
+static struct clb_chunk triangle_chunk(const struct inverse_run *inverting, size_t i0, size_t p0)
+{
+    const struct clb_dmat *x = product_factor(inverting);
+    bool upper = inverting->problem->upper;
+    return (struct clb_chunk){.mem = x->mem,
+                              .offset = x->offset + (upper ? i0 + p0 * x->ld : p0 + i0 * x->ld),
+                              .ld = x->ld,
+                              .depth_contiguous = !upper,
+                              .conjugated = !upper,
+                              .triangle = CLB_TRIANGLE_HIGH,
+                              .diagonal = (ptrdiff_t)i0 - (ptrdiff_t)p0};
+}
+
+/* Multiply the packed rows of A with columns [j0, j0 + cols) of B = A^H, which are read from them
+ * or packed. Rows are those of the triangle, first to end - 1. */
+static clb_status square_columns_of(struct inverse_run *inverting, size_t p0, size_t depth,
+                                    size_t j0, size_t cols, size_t first, size_t end)
+{
+    const struct clb_workspace *workspace = &inverting->run.workspace;
+    const struct clb_gemm_variant *variant = workspace->variant;
+    const struct clb_dmat *y = &inverting->y;
+    bool shares = clb_gemm_shares_panels(variant), upper = inverting->problem->upper;
+    const struct clb_order order = {.queue = workspace->queue};
+    struct clb_product product = {
+        .n = cols,
+        .k = depth,
+        .a = workspace->packed_a->mem,
+        .b = shares ? workspace->packed_a->mem : workspace->packed_b->mem,
+        .b_offset = shares ? clb_packed_offset(variant, CLB_OPERAND_A, j0, depth) : 0,
+        .c = y->mem,
+        .ldc = y->ld,
+        .b_op_of_a = !shares                                       ? CLB_OP_N
+                     : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
+                                                                   : CLB_OP_T,
+        .add = p0 + depth < inverting->n,
+        .cut = {.kind =
+                    CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN | (upper ? CLB_SKIP_UPPER : CLB_SKIP_LOWER),
+                .b = (ptrdiff_t)j0 - (ptrdiff_t)p0}};
+    clb_status status = CLB_OK;
+    if (!shares) {
+        struct clb_chunk chunk = triangle_chunk(inverting, j0, p0);
+        chunk.conjugated = !chunk.conjugated;
+        status = clb_gemm_pack(workspace->queue_set, variant, CLB_OPERAND_B, &chunk, cols, depth,
+                               product.b, 0, NULL, order);
+    }
+    for (size_t i = first; i < end && status == CLB_OK; i += product.m) {
+        product.m = clb_min(workspace->max_m, end - i);
+        product.a_offset = clb_packed_offset(variant, CLB_OPERAND_A, i, depth);
+        product.c_offset = y->offset + i + j0 * y->ld;
+        product.cut.a = (ptrdiff_t)i - (ptrdiff_t)p0;
+        product.cut.c = (ptrdiff_t)i - (ptrdiff_t)j0;
+        status = clb_gemm_multiply(workspace->queue_set, variant, &product, order);
+    }
+    return status;
+}
+
+/* Y = X^H*X or X*X^H by kernels that skip zeros, in slabs of the depth from the last one on, which
+ * alone reaches all of Y. */
+static clb_status square_triangle(struct inverse_run *inverting)
+{
+    const struct clb_workspace *workspace = &inverting->run.workspace;
+    const struct clb_gemm_variant *variant = workspace->variant;
+    bool upper = inverting->problem->upper;
+    size_t n = inverting->n, width = square_columns(variant);
+    size_t slab =
+        clb_round_up(clb_div_up(n, clb_div_up(n, workspace->max_k)), clb_gemm_depth_unit(variant));
+    clb_status status = CLB_OK;
+    for (size_t end = n, p0; end > 0 && status == CLB_OK; end = p0) {
+        p0 = (end - 1) / slab * slab;
+        for (size_t i = 0, rows; i < end && status == CLB_OK; i += rows) {
+            const struct clb_chunk chunk = triangle_chunk(inverting, i, p0);
+            rows = clb_min(workspace->max_m, end - i);
+            status = clb_gemm_pack(workspace->queue_set, variant, CLB_OPERAND_A, &chunk, rows,
+                                   end - p0, workspace->packed_a->mem,
+                                   clb_packed_offset(variant, CLB_OPERAND_A, i, end - p0), NULL,
+                                   (struct clb_order){.queue = workspace->queue});
+        }
+        for (size_t j = 0, cols; j < end && status == CLB_OK; j += cols) {
+            cols = clb_min(width, end - j);
+            status = square_columns_of(inverting, p0, end - p0, j, cols, upper ? 0 : j,
+                                       upper ? j + cols : end);
+        }
+    }
+    return status;
+}
+
+/* Y = X^H*X or X*X^H by block rows: one triangle, and the elements of strips beside it. */
+static clb_status square_strips(struct inverse_run *inverting)
 {
     const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
     bool upper = inverting->problem->upper;
@@ -242,22 +360,17 @@ static clb_status inverse_multiply(struct inverse_run *inverting)
     for (size_t i = 0, h; i < n && status == CLB_OK; i += h) {
         h = clb_min(inverting->strip, n - i);
         struct clb_dmat_update update = {.assign = true};
-        struct clb_skip *cut = &update.cut;
         if (upper) {
             update.a = clb_dmat_part(x, 0, i, i + h, n - i);
             update.b = clb_dmat_part(x, i, i, h, n - i);
             update.op_b = CLB_OP_C;
             update.c = clb_dmat_part(y, 0, i, i + h, h);
-            *cut =
-                (struct clb_skip){.kind = CLB_SKIP_UPPER, .a = -(ptrdiff_t)i, .c = -(ptrdiff_t)i};
         } else {
             update.a = clb_dmat_part(x, i, i, n - i, h);
             update.op_a = CLB_OP_C;
             update.b = clb_dmat_part(x, i, 0, n - i, i + h);
             update.c = clb_dmat_part(y, i, 0, h, i + h);
-            *cut = (struct clb_skip){.kind = CLB_SKIP_LOWER, .b = -(ptrdiff_t)i, .c = (ptrdiff_t)i};
         }
-        cut->kind = inverting->cuts ? cut->kind | CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN : 0;
         status = clb_dmat_update(&inverting->run.workspace, &update);
     }
     return status;
@@ -277,12 +390,12 @@ static clb_status inverse_compute(struct inverse_run *inverting)
         status = clb_dmat_pack_triangle(&run->workspace, &all);
         if (status == CLB_OK)
             status = invert(inverting, 0, inverting->n);
-    } else if (status == CLB_OK) {
+    } else if (status == CLB_OK && product_factor(inverting) == &inverting->x) {
         status =
             clb_dmat_triangle_copy(&run->workspace, &inverting->a, &inverting->x, problem->upper);
     }
     if (status == CLB_OK && problem->multiplies)
-        status = inverse_multiply(inverting);
+        status = squares(inverting) ? square_triangle(inverting) : square_strips(inverting);
     for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
         status = clb_run_publish(run, i);
     return status;
@@ -297,13 +410,17 @@ static void make_real(const struct clb_inverse *problem)
 }
 
 /* Copy the result from host memory to the caller's matrix, by as many threads as are free.
- * CLB_ERR_RANGE: it is not finite, and nothing is written. */
+ * CLB_ERR_RANGE: it is not finite, and nothing is written. Of a product the diagonal tells: each
+ * entry of the factor is in one of its sums of squares. */
 static clb_status inverse_write(const struct inverse_run *inverting, const void *result, size_t ld)
 {
     const struct clb_inverse *problem = inverting->problem;
     size_t n = problem->n;
     const char part = problem->unit ? (problem->upper ? 'u' : 'l') : (problem->upper ? 'U' : 'L');
-    if (!clb_triangle_is_finite(problem->precision, part, n, result, ld))
+    bool finite = problem->multiplies
+                      ? clb_tile_is_finite(problem->precision, 1, n, result, ld + 1)
+                      : clb_triangle_is_finite(problem->precision, part, n, result, ld);
+    if (!finite)
         return CLB_ERR_RANGE;
     clb_copy_triangle(problem->precision, part, n, n, result, ld, problem->a, problem->lda);
     if (problem->multiplies && clb_precision_parts(problem->precision) == 2)

@@ -467,6 +467,8 @@ int main(void)
         {"in place", "cpu", SMALL, false, 5, 0, 96},
         {"in place, zeros are multiplied", "cpu", "gemm.tile=min,trsm.nb=4", false, 5, 0, 72},
         {"in place, portable family", "portable", SMALL, false, 5, 0, 48},
+        {"in place, panels of A and B are apart", "cpu", SMALL ",gemm.nr=3,gemm.nc=6", false, 5, 0,
+         24},
         {"in place, large tiles", "cpu", "trsm.nb=16", false, 5, 0, 48},
         {"columns far apart", "cpu", SMALL, false, 12000, 2 << 20, 48},
         {"in own memory", "portable", SMALL, true, 5, 0, 72},
