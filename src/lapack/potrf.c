@@ -12,6 +12,10 @@
  * the CPU; or the device does, which halves the panel until the diagonal blocks fit into one
  * work-group.
  *
+ * Each update of that kind needs all panels before it. Where kernels read both operands from one
+ * packed form and the CPU factors diagonal blocks, a panel is packed once, when it is final, and
+ * kept: the update is then a product for each panel before it.
+ *
  * Nothing is written to the caller's matrix before the factorisation on the device is complete.
  * After a failure until then the next library factors the intact matrix. The columns before a pivot
  * that is not positive are written back from left to right; clb_potrf_resume handles a failure
@@ -39,6 +43,8 @@ struct potrf_run {
     size_t n, nb;
     struct clb_potf2 block;        /* program is NULL where the CPU factors diagonal blocks */
     struct clb_buffer *host_block; /* otherwise the CPU's memory for a diagonal block */
+    bool keeps;                    /* final panels are kept packed: */
+    struct clb_buffer *kept;       /* their rows below the diagonal block, one after the other */
     struct clb_dmat x;             /* n x n, on the device; undefined outside the stated triangle */
 };
 
@@ -57,6 +63,36 @@ static bool wants_block(const struct potrf_run *chol, size_t choice)
 {
     enum { BY_KIND, BY_CPU, BY_DEVICE };
     return choice == BY_DEVICE || (choice == BY_KIND && !chol->run.runtime->device.unified);
+}
+
+/* Rows of packed panels that begin a block must begin a panel of the kernels. */
+static bool may_keep(const struct potrf_run *chol)
+{
+    const struct clb_gemm_variant *variant = chol->run.variant;
+    return clb_gemm_shares_panels(variant) &&
+           chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 &&
+           !wants_block(chol, variant->tuning.value[CLB_PARAM_POTRF_BLOCK]);
+}
+
+/* Where rows from `row` on of the kept panel of columns [k, k + nb) are. */
+static cl_ulong kept_offset(const struct potrf_run *chol, size_t k, size_t row)
+{
+    const struct clb_gemm_variant *variant = chol->run.variant;
+    cl_ulong offset = 0;
+    for (size_t p = 0; p < k; p += chol->nb)
+        offset += clb_packed_offset(variant, CLB_OPERAND_A, chol->n - p - chol->nb, chol->nb);
+    return offset + clb_packed_offset(variant, CLB_OPERAND_A, row - k - chol->nb, chol->nb);
+}
+
+static clb_status open_kept(struct potrf_run *chol)
+{
+    const struct clb_gemm_variant *variant = chol->run.variant;
+    size_t bytes = 0;
+    for (size_t k = 0; k + chol->nb < chol->n; k += chol->nb)
+        bytes += clb_packed_bytes(variant, CLB_OPERAND_A, chol->n - k - chol->nb, chol->nb);
+    return chol->keeps && bytes > 0
+               ? clb_run_buffer(&chol->run, CLB_MEMORY_DEVICE, bytes, &chol->kept)
+               : CLB_OK;
 }
 
 static clb_status open_blocks(struct potrf_run *chol)
@@ -106,16 +142,25 @@ static clb_status potrf_open(struct potrf_run *chol)
     size_t width = potrf_width(chol, 0);
     bool upper = chol->problem->upper;
     struct clb_workspace_limits limits = clb_solve_limits(width, !upper, n);
-    limits.m = upper ? width : n;
-    limits.n = upper ? n : width;
-    limits.k = n;
-    clb_status status = clb_run_open(&chol->run, &limits);
+    chol->keeps = may_keep(chol);
+    if (!chol->keeps) {
+        limits.m = upper ? width : n;
+        limits.n = upper ? n : width;
+        limits.k = n;
+    }
+    /* Open nothing if the kernels that read kept panels are known to be wrong. */
+    clb_status status =
+        chol->keeps ? clb_skip_prepare(chol->run.runtime, chol->run.variant) : CLB_OK;
+    if (status == CLB_OK)
+        status = clb_run_open(&chol->run, &limits);
     if (status != CLB_OK)
         return status;
     chol->result->kernel = chol->run.workspace.variant->name;
     status = open_blocks(chol);
     if (status == CLB_OK)
         status = clb_run_matrix(&chol->run, &chol->x);
+    if (status == CLB_OK)
+        status = open_kept(chol);
     if (status == CLB_OK)
         status = potrf_plan(chol);
     return status == CLB_OK ? clb_run_begin(&chol->run) : status;
@@ -236,17 +281,89 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
     return status;
 }
 
+/* ---- kept panels ----------------------------------------------------------------------------- */
+
+/* Pack the panel of columns [k, k + nb), which is final. */
+static clb_status keep_panel(struct potrf_run *chol, size_t k)
+{
+    const struct clb_workspace *workspace = &chol->run.workspace;
+    bool upper = chol->problem->upper;
+    clb_status status = CLB_OK;
+    for (size_t row = k + chol->nb, rows; row < chol->n && status == CLB_OK; row += rows) {
+        rows = clb_min(workspace->max_m, chol->n - row);
+        const struct clb_dmat panel = part(chol, row, k, rows, chol->nb);
+        const struct clb_chunk chunk = {.mem = panel.mem,
+                                        .offset = panel.offset,
+                                        .ld = panel.ld,
+                                        .depth_contiguous = upper,
+                                        .conjugated = upper};
+        status = clb_gemm_pack(workspace->queue_set, workspace->variant, CLB_OPERAND_A, &chunk,
+                               rows, chol->nb, chol->kept->mem, kept_offset(chol, k, row), NULL,
+                               (struct clb_order){.queue = workspace->queue});
+    }
+    return status;
+}
+
+/* Subtract the product of the kept panel of columns [k, k + nb) from A(row:row+rows,
+ * col:col+cols), or only from its triangle. */
+static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, size_t rows,
+                                size_t col, size_t cols, bool triangle)
+{
+    const struct clb_workspace *workspace = &chol->run.workspace;
+    const struct clb_dmat c = part(chol, row, col, rows, cols);
+    bool upper = chol->problem->upper, complex = clb_precision_parts(chol->run.precision) > 1;
+    const struct clb_product product = {.m = c.rows,
+                                        .n = c.cols,
+                                        .k = chol->nb,
+                                        .a = chol->kept->mem,
+                                        .b = chol->kept->mem,
+                                        .a_offset = kept_offset(chol, k, upper ? col : row),
+                                        .b_offset = kept_offset(chol, k, upper ? row : col),
+                                        .b_op_of_a = complex ? CLB_OP_C : CLB_OP_T,
+                                        .c = c.mem,
+                                        .c_offset = c.offset,
+                                        .ldc = c.ld,
+                                        .subtract = true,
+                                        .cut.kind = !triangle ? 0U
+                                                    : upper   ? CLB_SKIP_UPPER
+                                                              : CLB_SKIP_LOWER};
+    return clb_gemm_multiply(workspace->queue_set, workspace->variant, &product,
+                             (struct clb_order){.queue = workspace->queue});
+}
+
+/* A(row:row+rows, k:k+cols) minus the products of all panels before column k, or for the diagonal
+ * block its triangle, in parts that stay in the cache while panels are subtracted. */
+static clb_status subtract_all(struct potrf_run *chol, size_t row, size_t rows, size_t k,
+                               size_t cols)
+{
+    const struct clb_gemm_variant *variant = chol->run.workspace.variant;
+    size_t cached = variant->tuning.value[CLB_PARAM_CACHED_C] / (chol->run.element * cols);
+    size_t most = clb_min(clb_round_up(cached + 1, chol->nb), chol->run.workspace.max_m);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < rows && status == CLB_OK; i += most)
+        for (size_t p = 0; p < k && status == CLB_OK; p += chol->nb)
+            status = subtract_kept(chol, p, row + i, clb_min(most, rows - i), k, cols, row == k);
+    return status;
+}
+
+static clb_status update_from_left(struct potrf_run *chol, size_t k, size_t row, size_t rows,
+                                   size_t width)
+{
+    return chol->keeps ? subtract_all(chol, row, rows, k, width)
+                       : potrf_update(chol, 0, k, row, rows, k, width);
+}
+
 /* The diagonal block is updated first, so that it is factored while the device updates the rest. */
 static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
 {
     const struct clb_dmat diagonal = part(chol, k, k, width, width);
     size_t below = k + width;
     cl_event event = NULL;
-    clb_status status = potrf_update(chol, 0, k, k, width, k, width);
+    clb_status status = update_from_left(chol, k, k, width, width);
     if (status == CLB_OK)
         status = potrf_bring_down(chol, &diagonal, &event);
     if (status == CLB_OK && below < chol->n)
-        status = potrf_update(chol, 0, k, below, chol->n - below, k, width);
+        status = update_from_left(chol, k, below, chol->n - below, width);
     if (status == CLB_OK)
         status = clb_queue_flush(chol->run.workspace.queue);
     if (status == CLB_OK)
@@ -255,6 +372,8 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
         clb_event_release(event);
     if (status == CLB_OK && width > 0)
         status = potrf_solve(chol, k, width);
+    if (status == CLB_OK && chol->keeps && chol->result->info == 0)
+        status = keep_panel(chol, k);
     return status;
 }
 

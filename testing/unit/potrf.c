@@ -328,7 +328,7 @@ int main(void)
     uint64_t seed = tap_seed();
     struct fake_setting rest = {"resumed", "cpu", "", false, 90, 200, random_bits(&seed)};
     struct fake_setting settings[] = {
-        {"in place, cpu family", "cpu", SMALL, false, 70, 112, 0},
+        {"in place, cpu family", "cpu", SMALL ",gemm.cached_c=1024", false, 70, 112, 0},
         {"in place, portable family", "portable", "gemm.tile=min,potrf.nb=24,trsm.nb=8", false, 60,
          56, 0},
         {"in place, larger blocks", "cpu", "potrf.nb=48,trsm.nb=16", false, 200, 16, 0},
