@@ -25,6 +25,7 @@
 #include "common.h"
 #include "operand.h"
 #include "nv.h"
+#include "nv_scale.h"
 #include "nv_warp.h"
 
 /* Bytes of a row in a piece, of a piece, of a stage. */

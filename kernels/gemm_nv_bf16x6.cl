@@ -36,6 +36,7 @@
 #include "common.h"
 #include "operand.h"
 #include "nv.h"
+#include "nv_scale.h"
 #include "nv_split.h"
 #include "nv_bf16.h"
 #include "nv_copy.h"

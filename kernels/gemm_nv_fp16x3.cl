@@ -44,6 +44,7 @@
 #include "common.h"
 #include "operand.h"
 #include "nv.h"
+#include "nv_scale.h"
 #include "nv_split.h"
 
 #define CLB_BLOCK(width) (CLB_PIECE(width) * 2 + CLB_TAIL)

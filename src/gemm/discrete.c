@@ -28,6 +28,7 @@ struct stream {
     size_t buffer_count;
     bool whole;                      /* one strip buffer holds all of C */
     struct clb_buffer *flag, *words; /* split families: the flag, and its values after each step */
+    struct clb_buffer *exponents;    /* of scaled operands: see exponents_of() */
     struct clb_transfer *transfer;   /* of the loads, then of the strips */
     struct clb_transfer_queue transfers;
 };
@@ -207,6 +208,19 @@ static clb_status make_in_one_part(struct stream *stream)
                              &stream->schedule);
 }
 
+/* Strips are multiplied into memory beside C. */
+static bool has_parts(const struct stream *stream)
+{
+    return stream->plan.part != 0 || stream->variant->scales;
+}
+
+/* Where the exponents of an operand's slab begin: of A's rows or of B's columns in a block. */
+static cl_ulong exponents_of(const struct stream *stream, clb_operand_role role, size_t slab)
+{
+    const struct clb_discrete_plan *plan = &stream->plan;
+    return slab * (plan->block_m + plan->block_n) + (role == CLB_OPERAND_A ? 0 : plan->block_m);
+}
+
 /* Of the largest strip. */
 static size_t bytes_in_parts(const struct stream *stream)
 {
@@ -214,8 +228,8 @@ static size_t bytes_in_parts(const struct stream *stream)
     size_t most = 1;
     for (size_t i = 0; i < stream->schedule.strips; i++) {
         const struct clb_rect *rect = &stream->schedule.strip[i].rect;
-        most = clb_max(
-            most, clb_part_bytes(stream->variant, plan->part, rect->rows, rect->cols, plan->slab));
+        most = clb_max(most, clb_scaled_bytes(stream->variant, plan->part, rect->rows, rect->cols,
+                                              plan->slab));
     }
     return most;
 }
@@ -229,7 +243,7 @@ static clb_status get_buffers(struct stream *stream)
     plan->raw_slots = clb_min(plan->raw_slots, stream->schedule.loads);
     plan->strip_slots = stream->whole ? 1 : clb_min(plan->strip_slots, stream->schedule.strips);
     stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots +
-                           (plan->part != 0 ? CLB_STRIP_QUEUES : 0);
+                           (has_parts(stream) ? CLB_STRIP_QUEUES : 0);
     stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
     if (status != CLB_OK || stream->buffers == NULL) {
         clb_buffer_put(stream->runtime, whole);
@@ -248,10 +262,13 @@ static clb_status get_buffers(struct stream *stream)
         status = get_some(stream, stream->raw, plan->raw_slots, plan->raw_bytes);
     if (status == CLB_OK && !stream->whole)
         status = get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
-    if (status == CLB_OK && plan->part != 0)
+    if (status == CLB_OK && has_parts(stream))
         status = get_some(stream, stream->parts, CLB_STRIP_QUEUES, bytes_in_parts(stream));
     if (status == CLB_OK && stream->variant->split)
         status = get_some(stream, &stream->flag, 1, sizeof(cl_uint));
+    if (status == CLB_OK && stream->variant->scales)
+        status = get_some(stream, &stream->exponents, 1,
+                          exponents_of(stream, CLB_OPERAND_A, plan->slabs) * sizeof(cl_int));
     if (status == CLB_OK && stream->flag != NULL)
         status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST,
                                 stream->schedule.steps * sizeof(cl_uint), &stream->words);
@@ -397,6 +414,7 @@ static bool stream_put(struct stream *stream, bool enqueued)
     for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
         clb_buffer_end(stream->runtime, stream->buffers[i], idle);
     clb_buffer_end(stream->runtime, stream->flag, idle);
+    clb_buffer_end(stream->runtime, stream->exponents, idle);
     clb_buffer_end(stream->runtime, stream->words, idle);
     for (size_t i = 0; i < QUEUE_SETS; i++)
         give_queue_set(stream->queue_set[i], idle);
@@ -437,6 +455,18 @@ static clb_status stream_make_parts(struct stream *stream)
 
 /* ---- the calling thread ---------------------------------------------------------------------- */
 
+/* Scale the rows of a load, for all that it is packed for. */
+static clb_status scale(struct stream *stream, const struct clb_load *load,
+                        const struct clb_chunk *chunk, struct clb_order order)
+{
+    const struct clb_pack_target *one = &load->target[0], *last = &load->target[load->targets - 1];
+    const size_t row = load->i0 - load->origin;
+    const cl_ulong first[2] = {exponents_of(stream, one->role, one->slab) + row,
+                               exponents_of(stream, last->role, last->slab) + row};
+    return clb_gemm_scale(stream->queue_set[0], stream->variant, chunk, load->w, load->k,
+                          stream->exponents->mem, first, order);
+}
+
 /* Enqueue the kernels that pack a load, after its transfers and the `count` events of `more`. */
 static clb_status stream_pack(struct stream *stream, size_t index, const cl_event *more,
                               size_t count)
@@ -454,22 +484,26 @@ static clb_status stream_pack(struct stream *stream, size_t index, const cl_even
     }
     for (size_t i = 0; i < pieces + count; i++)
         waits[i] = i < pieces ? uploaded[i] : more[i - pieces];
+    struct clb_order order = {.waits = (cl_uint)(pieces + count), .wait_list = waits};
+    struct clb_chunk chunk = {.mem = stream->raw[index % stream->plan.raw_slots]->mem,
+                              .ld = load->depth_contiguous ? load->k : load->w,
+                              .depth_contiguous = load->depth_contiguous};
+    if (stream->variant->scales) {
+        status = scale(stream, load, &chunk, order);
+        order = (struct clb_order){0}; /* the queue is in order */
+    }
     for (size_t t = 0; t < load->targets && status == CLB_OK; t++) {
         const struct clb_pack_target *target = &load->target[t];
         const struct clb_buffer *packed =
             (target->role == CLB_OPERAND_A ? stream->packed_a : stream->packed_b)[target->slab];
-        const struct clb_chunk chunk = {.mem = stream->raw[index % stream->plan.raw_slots]->mem,
-                                        .ld = load->depth_contiguous ? load->k : load->w,
-                                        .depth_contiguous = load->depth_contiguous,
-                                        .conjugated = target->conjugated};
+        chunk.conjugated = target->conjugated;
+        order.event = t + 1 == load->targets ? &load->packed : NULL;
         status = clb_gemm_pack(
             stream->queue_set[0], stream->variant, target->role, &chunk, load->w, load->k,
             packed->mem,
             clb_packed_offset(stream->variant, target->role, load->i0 - load->origin, load->k),
-            stream->flag != NULL ? stream->flag->mem : NULL,
-            (struct clb_order){.waits = t == 0 ? (cl_uint)(pieces + count) : 0,
-                               .wait_list = t == 0 ? waits : NULL,
-                               .event = t + 1 == load->targets ? &load->packed : NULL});
+            stream->flag != NULL ? stream->flag->mem : NULL, order);
+        order = (struct clb_order){0};
     }
     free(waits);
     if (status != CLB_OK)
@@ -548,7 +582,10 @@ static clb_status multiply_slab(struct stream *stream, size_t number, size_t sla
         .ldc = strip->ldc,
         .add = slab > 0,
         .part = plan->part,
-        .parts = plan->part != 0 ? stream->parts[strip->queue]->mem : NULL,
+        .parts = has_parts(stream) ? stream->parts[strip->queue]->mem : NULL,
+        .exponents = stream->exponents != NULL ? stream->exponents->mem : NULL,
+        .a_exponents = exponents_of(stream, CLB_OPERAND_A, slab) + rect->row - strip->a_origin,
+        .b_exponents = exponents_of(stream, CLB_OPERAND_B, slab) + rect->col - strip->b_origin,
         .cut = clb_gemm_skip(stream->variant, stream->problem, &pass, rect)};
     return clb_gemm_multiply(stream->queue_set[1 + strip->queue], stream->variant, &product, order);
 }

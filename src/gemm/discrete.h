@@ -37,7 +37,11 @@
  * Split families: after the packing of each step the range flag is read into pinned memory, on the
  * packing queue, so word s tells exactly whether everything packed up to step s is within the
  * family's range. Strips of steps whose word is raised are never merged, all others always are. So
- * which kernel family computes a part depends on the operands and the plan, not on timing. */
+ * which kernel family computes a part depends on the operands and the plan, not on timing.
+ *
+ * Variants that scale (kernel.h) scale a load before they pack it, and keep the exponents of each
+ * slab's rows and columns. Strips are multiplied into memory beside C and scaled back from there.
+ */
 #ifndef CLB_DISCRETE_H
 #define CLB_DISCRETE_H
 

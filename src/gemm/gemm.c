@@ -46,9 +46,22 @@ static bool is_begun(const struct clb_gemm_progress *progress)
     return begun;
 }
 
+/* The variant that continues where another one ends with `status`; NULL: none. */
+static const struct clb_gemm_variant *successor(const struct clb_gemm_variant *variant,
+                                                clb_status status)
+{
+    if (status == CLB_ERR_RANGE)
+        return variant->scaled != NULL ? variant->scaled : variant->plain;
+    /* Scaling takes memory, without which other parts of C may be planned. */
+    return variant->scales && (status == CLB_ERR_NOMEM || status == CLB_ERR_UNSUPPORTED)
+               ? variant->plain
+               : NULL;
+}
+
 /* While a split variant packs operands, they may turn out to be outside its range. What it has
- * written by then came from operands inside the range. The plain variant continues with the rest,
- * in the same way, because the parts must be the same. */
+ * written by then came from operands inside the range. The one that scales continues with the rest,
+ * and where a row's elements are too far apart for that the plain one, in the same way, because the
+ * parts must be the same. */
 clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
@@ -69,11 +82,13 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
         if (status == CLB_OK)
             status = discrete ? clb_gemm_run_discrete(runtime, variant, problem, progress)
                               : clb_gemm_run_unified(runtime, variant, problem, expander, progress);
-        if (status != CLB_ERR_RANGE || variant->plain == NULL)
+        const struct clb_gemm_variant *next = successor(variant, status);
+        if (next == NULL)
             return status;
-        clb_log(CLB_LOG_INFO, "%s: operands outside its range, %s takes over", variant->name,
-                variant->plain->name);
-        variant = variant->plain;
+        clb_log(CLB_LOG_INFO, "%s: %s, %s takes over", variant->name,
+                status == CLB_ERR_RANGE ? "operands outside its range" : clb_status_name(status),
+                next->name);
+        variant = next;
         resumes = is_begun(progress);
         if (!resumes)
             clb_gemm_progress_free(progress);

@@ -154,9 +154,12 @@ static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb
     uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
     uint64_t fixed = (uint64_t)plan->staging_threads * 4 * clb_buffer_rounded(plan->piece_bytes) +
                      (uint64_t)plan->slabs * packed;
-    if (plan->part != 0)
+    if (plan->part != 0 || variant->scales)
         fixed += CLB_STRIP_QUEUES *
-                 clb_buffer_rounded(clb_div_up(plan->slab, plan->part) * plan->strip_bytes);
+                 clb_buffer_rounded((plan->part != 0 ? clb_div_up(plan->slab, plan->part) : 1) *
+                                    plan->strip_bytes);
+    if (variant->scales)
+        fixed += clb_buffer_rounded(plan->slabs * (plan->block_m + plan->block_n) * sizeof(cl_int));
     if (variant->split) /* the flag and its words; with thousands of steps they take more */
         fixed += 2 * clb_buffer_rounded(1);
     plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));

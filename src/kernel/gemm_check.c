@@ -30,27 +30,33 @@ struct full_check {
     double *sum, *size;                /* the entries of C; sums of their terms' absolute values */
     void *a_typed, *b_typed, *c_typed; /* as they are in device memory */
     struct clb_buffer *a_source, *b_source, *a_packed, *b_packed, *c, *parts_of_c, *flag;
+    struct clb_buffer *exponents; /* of scaled operands: of A's rows, then of B's columns */
 };
 
-/* How a product is computed: the ops of the operands, whether both are read unpacked, and the depth
- * of the parts that are summed, 0 for undivided products. */
+/* How a product is computed: the ops of the operands, whether both are read unpacked, whether rows
+ * of A and columns of B have extreme scales, and the depth of the parts that are summed, 0 for
+ * undivided products. */
 struct way {
     clb_op op_a, op_b;
-    bool raw;
+    bool raw, scaled;
     size_t part;
 };
 
 /* Store a random element of an operand; `typed` gets its conjugate if the device reads the operand
  * conjugated. */
 static void set_element(const struct full_check *check, double *value, void *typed, size_t index,
-                        clb_op op, uint64_t *state)
+                        clb_op op, int exponent, uint64_t *state)
 {
     for (size_t part = 0; part < check->parts; part++) {
-        double number = value[part] = clb_check_random(state);
+        double number = value[part] = ldexp(clb_check_random(state), exponent);
         clb_check_put(check->variant->precision, typed, (BEGIN + index) * check->parts + part,
                       part == 1 && op == CLB_OP_C ? -number : number);
     }
 }
+
+/* Scales of rows and columns that are out of split families' range on either side; products are in
+ * that of single precision. */
+static const int row_scales[] = {0, -70, 58}, column_scales[] = {0, 58};
 
 /* The values are the same for every op; only where they are stored differs. */
 static void set_operands(const struct full_check *check, const struct way *way)
@@ -60,10 +66,12 @@ static void set_operands(const struct full_check *check, const struct way *way)
     for (size_t p = 0; p < check->k; p++) {
         for (size_t i = 0; i < check->m; i++)
             set_element(check, check->a + check->parts * (i + p * check->m), check->a_typed,
-                        plain_a ? i + p * check->m : p + i * check->k, way->op_a, &state);
+                        plain_a ? i + p * check->m : p + i * check->k, way->op_a,
+                        way->scaled ? row_scales[i % CLB_COUNT_OF(row_scales)] : 0, &state);
         for (size_t j = 0; j < check->n; j++)
             set_element(check, check->b + check->parts * (p + j * check->k), check->b_typed,
-                        plain_b ? p + j * check->k : j + p * check->n, way->op_b, &state);
+                        plain_b ? p + j * check->k : j + p * check->n, way->op_b,
+                        way->scaled ? column_scales[j % CLB_COUNT_OF(column_scales)] : 0, &state);
     }
 }
 
@@ -104,10 +112,12 @@ static bool full_is_right(const struct full_check *check, double times)
 }
 
 /* Pack rows of A or columns of B, depths [p0, p0 + k), in launches of at most `most`. */
-static clb_status full_pack(const struct full_check *check, clb_operand_role role, clb_op op,
-                            size_t p0, size_t k, size_t most)
+static clb_status full_pack(const struct full_check *check, clb_operand_role role,
+                            const struct way *way, size_t p0, size_t k, size_t most)
 {
-    bool is_a = role == CLB_OPERAND_A, along = is_a == (op != CLB_OP_N);
+    const bool is_a = role == CLB_OPERAND_A;
+    const clb_op op = is_a ? way->op_a : way->op_b;
+    const bool along = is_a == (op != CLB_OP_N);
     size_t extent = is_a ? check->m : check->n;
     const struct clb_buffer *packed = is_a ? check->a_packed : check->b_packed;
     struct clb_chunk chunk = {.mem = (is_a ? check->a_source : check->b_source)->mem,
@@ -116,11 +126,17 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
                               .conjugated = op == CLB_OP_C};
     clb_status status = CLB_OK;
     for (size_t i = 0; i < extent && status == CLB_OK; i += clb_min(most, extent - i)) {
+        const size_t count = clb_min(most, extent - i);
+        const cl_ulong first = i + (is_a ? 0 : check->m), places[2] = {first, first};
         chunk.offset = BEGIN + (along ? p0 + i * chunk.ld : i + p0 * chunk.ld);
-        status =
-            clb_gemm_pack(check->queue_set, check->variant, role, &chunk, clb_min(most, extent - i),
-                          k, packed->mem, clb_packed_offset(check->variant, role, i, k),
-                          check->flag != NULL ? check->flag->mem : NULL, (struct clb_order){0});
+        if (way->scaled)
+            status = clb_gemm_scale(check->queue_set, check->variant, &chunk, count, k,
+                                    check->exponents->mem, places, (struct clb_order){0});
+        if (status == CLB_OK)
+            status =
+                clb_gemm_pack(check->queue_set, check->variant, role, &chunk, count, k, packed->mem,
+                              clb_packed_offset(check->variant, role, i, k),
+                              check->flag != NULL ? check->flag->mem : NULL, (struct clb_order){0});
     }
     return status;
 }
@@ -145,18 +161,21 @@ static clb_status full_multiply(const struct full_check *check, const struct way
                                   .lda = raw ? ld_a : 0,
                                   .ldb = raw || direct ? ld_b : 0,
                                   .part = way->part,
-                                  .parts = way->part != 0 ? check->parts_of_c->mem : NULL,
+                                  .parts =
+                                      check->parts_of_c != NULL ? check->parts_of_c->mem : NULL,
+                                  .exponents = way->scaled ? check->exponents->mem : NULL,
                                   .ldc = check->ldc};
     clb_status status = CLB_OK;
     for (size_t p0 = 0; p0 < check->k && status == CLB_OK; p0 += product.k) {
         product.k = clb_min(slab, check->k - p0);
         product.add = add || p0 > 0;
         if (!raw)
-            status = full_pack(check, CLB_OPERAND_A, way->op_a, p0, product.k, most_m);
+            status = full_pack(check, CLB_OPERAND_A, way, p0, product.k, most_m);
         if (status == CLB_OK && !raw && !direct)
-            status = full_pack(check, CLB_OPERAND_B, way->op_b, p0, product.k, most_n);
+            status = full_pack(check, CLB_OPERAND_B, way, p0, product.k, most_n);
         for (size_t j = 0; j < check->n && status == CLB_OK; j += product.n) {
             product.n = clb_min(most_n, check->n - j);
+            product.b_exponents = check->m + j;
             product.b_offset = raw || direct
                                    ? BEGIN + (along_b ? p0 + j * ld_b : j + p0 * ld_b)
                                    : clb_packed_offset(variant, CLB_OPERAND_B, j, product.k);
@@ -164,6 +183,7 @@ static clb_status full_multiply(const struct full_check *check, const struct way
                 product.m = clb_min(most_m, check->m - i);
                 product.a_offset = raw ? BEGIN + (along_a ? p0 + i * ld_a : i + p0 * ld_a)
                                        : clb_packed_offset(variant, CLB_OPERAND_A, i, product.k);
+                product.a_exponents = i;
                 product.c_offset = i + j * check->ldc;
                 status =
                     clb_gemm_multiply(check->queue_set, variant, &product, (struct clb_order){0});
@@ -196,6 +216,18 @@ static size_t part_of(const struct full_check *check)
     return check->variant->family->has_parts && part < check->k ? part : 0;
 }
 
+static clb_status write_operands(const struct full_check *check)
+{
+    const size_t element = clb_precision_size(check->variant->precision);
+    struct clb_queue *queue = check->queue_set->queue;
+    clb_status status = clb_queue_write_now(
+        queue, check->a_source->mem, 0, (BEGIN + check->m * check->k) * element, check->a_typed);
+    if (status == CLB_OK)
+        status = clb_queue_write_now(queue, check->b_source->mem, 0,
+                                     (BEGIN + check->k * check->n) * element, check->b_typed);
+    return status;
+}
+
 /* C = op(A)*op(B) in launches as wide as possible, over a C of NaNs; then C += op(A)*op(B) in
  * launches for halves of C, which begin behind the first element of what they read and write. */
 static clb_status check_way(const struct full_check *check, const struct way *way)
@@ -210,17 +242,15 @@ static clb_status check_way(const struct full_check *check, const struct way *wa
     size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
     set_operands(check, way);
     memset(check->c_typed, 0xff, bytes);
-    clb_status status = clb_queue_write_now(
-        queue, check->a_source->mem, 0, (BEGIN + check->m * check->k) * element, check->a_typed);
-    if (status == CLB_OK)
-        status = clb_queue_write_now(queue, check->b_source->mem, 0,
-                                     (BEGIN + check->k * check->n) * element, check->b_typed);
+    clb_status status = write_operands(check);
     if (status == CLB_OK)
         status = clb_queue_write_now(queue, check->c->mem, 0, bytes, check->c_typed);
     if (status == CLB_OK)
         status = full_multiply(check, way, false, most_m, most_n);
     if (status == CLB_OK)
         status = full_compare(check, 1);
+    if (status == CLB_OK && way->scaled) /* in place */
+        status = write_operands(check);
     if (status == CLB_OK)
         status = full_multiply(check, way, true,
                                clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m)),
@@ -239,8 +269,20 @@ static clb_status check_raw(const struct full_check *check)
     return status;
 }
 
-/* Every way to pack the operands; B that is read unpacked has one. Also the depth in parts, and
- * both operands unpacked, if the variant has kernels for that. */
+/* Operands of extreme scale, as they may be stored, undivided and in parts. */
+static clb_status check_scaled(const struct full_check *check)
+{
+    const struct way plain = {.op_a = CLB_OP_N, .scaled = true};
+    const struct way transposed = {
+        .op_a = CLB_OP_T, .op_b = CLB_OP_T, .scaled = true, .part = part_of(check)};
+    set_operands(check, &plain);
+    sum_entries(check);
+    clb_status status = check_way(check, &plain);
+    return status == CLB_OK ? check_way(check, &transposed) : status;
+}
+
+/* Every way to pack the operands; B that is read unpacked has one. Also the depth in parts, both
+ * operands unpacked, and operands that are scaled, if the variant has kernels for that. */
 static clb_status check_ops(const struct full_check *check)
 {
     static const cl_uint clean = 0;
@@ -260,11 +302,11 @@ static clb_status check_ops(const struct full_check *check)
         status = check_way(check, &in_parts);
     if (status == CLB_OK && clb_gemm_reads_raw(check->variant))
         status = check_raw(check);
-    return status;
+    return status == CLB_OK && check->exponents != NULL ? check_scaled(check) : status;
 }
 
 /* Device memory for all operands. */
-enum { FULL_BUFFERS = 7 };
+enum { FULL_BUFFERS = 8 };
 
 static clb_status get_buffers(struct full_check *check)
 {
@@ -280,7 +322,10 @@ static clb_status get_buffers(struct full_check *check)
         {&check->b_packed, clb_packed_bytes(variant, CLB_OPERAND_B, check->n, check->k)},
         {&check->c, check->ldc * check->n * element},
         {&check->flag, variant->split ? sizeof(cl_uint) : 0},
-        {&check->parts_of_c, clb_part_bytes(variant, part_of(check), check->m, check->n, check->k)},
+        {&check->exponents, variant->split ? (check->m + check->n) * sizeof(cl_int) : 0},
+        {&check->parts_of_c,
+         variant->split ? clb_scaled_bytes(variant, part_of(check), check->m, check->n, check->k)
+                        : clb_part_bytes(variant, part_of(check), check->m, check->n, check->k)},
     };
     clb_status status = CLB_OK;
     for (size_t i = 0; i < FULL_BUFFERS && status == CLB_OK; i++) {
@@ -296,7 +341,7 @@ static bool end_buffers(const struct full_check *check)
 {
     struct clb_buffer *const buffers[FULL_BUFFERS] = {
         check->a_source, check->b_source, check->a_packed,  check->b_packed,
-        check->c,        check->flag,     check->parts_of_c};
+        check->c,        check->flag,     check->exponents, check->parts_of_c};
     bool idle = clb_queue_set_settle(check->queue_set);
     for (size_t i = 0; i < FULL_BUFFERS; i++)
         clb_buffer_end(check->queue_set->runtime, buffers[i], idle);

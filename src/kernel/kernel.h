@@ -51,12 +51,16 @@ struct clb_gemm_variant {
     /* Families with has_direct: whether that kernel may be used, for clb_direct_prepare. NULL in
      * variants from clb_gemm_variant_make, which have been checked with it. */
     struct clb_direct *direct;
-    char name[32];       /* "gemm-cpu-32x8", for reports */
+    char name[40];       /* "gemm-cpu-32x8", for reports */
     bool split;          /* of a split family: see block_bytes */
+    bool scales;         /* rows of A and columns of B are scaled before they are packed */
     double rate;         /* GFLOP/s as clb_gemm_measure has them; 0: not known */
     double flop_seconds; /* that such a device is expected to need for an operation */
     /* Split families: the variant for the problems and operands that this one can't compute. */
     const struct clb_gemm_variant *plain;
+    /* Split families: the variant with the same kernels that scales, for operands outside the range
+     * of this one; NULL in that one itself. */
+    const struct clb_gemm_variant *scaled;
     /* Another variant of the same family, for products that it computes faster: see clb_gemm_for.
      * NULL where the tables have none or the device refuses it. */
     const struct clb_gemm_variant *second;
@@ -89,8 +93,9 @@ clb_status clb_skip_prepare(struct clb_runtime *runtime,
 clb_status clb_direct_prepare(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
- * split family's variant made this way has no `plain`. CLB_ERR_UNSUPPORTED when the values don't
- * suit the family or the device, CLB_ERR_BUILD when the kernels do not build or miscalculate. */
+ * split family's variant made this way has neither `plain` nor `scaled`. CLB_ERR_UNSUPPORTED when
+ * the values don't suit the family or the device, CLB_ERR_BUILD when the kernels do not build or
+ * miscalculate. */
 clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
                                  const struct clb_gemm_tuning *tuning,
                                  struct clb_gemm_variant *variant) CLB_MUST_CHECK;
@@ -247,6 +252,13 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
                          cl_mem packed, cl_ulong offset, cl_mem flag,
                          struct clb_order order) CLB_MUST_CHECK;
 
+/* Split families: scale the rows of A or columns of B of a chunk in place, each by a power of two
+ * of its own, and write the exponents to first[0] + i and first[1] + i, for each row or column i of
+ * the chunk. Elements that get too small for that are out of range when the chunk is packed. */
+clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
+                          const struct clb_chunk *chunk, size_t w, size_t k, cl_mem exponents,
+                          const cl_ulong first[2], struct clb_order order) CLB_MUST_CHECK;
+
 /* Parts of a product that are zero or not wanted, as in kernels/cpu_product.h, for families with
  * has_skip. The conditions are about elements (i, p) of A, (p, j) of B, (i, j) of C. */
 enum {
@@ -269,12 +281,15 @@ struct clb_skip {
  *
  * clb_part_depth: the depth of a part, a multiple of clb_gemm_depth_unit, for an m x n product of
  * launches that are k deep on so many units; 0: undivided. clb_part_bytes: of the memory that a
- * launch of m x n x k with such parts needs; 0: none. clb_part_most: the most that launches with up
- * to m rows and n columns need, whatever their depth. */
+ * launch of m x n x k with such parts needs; 0: none; clb_scaled_bytes: of that of scaled operands,
+ * which needs memory for one part at least. clb_part_most: the most that launches with up to m rows
+ * and n columns need, whatever their depth. */
 size_t clb_part_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
                       size_t k);
 size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
                       size_t k);
+size_t clb_scaled_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
+                        size_t k);
 
 size_t clb_part_most(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n);
 
@@ -304,6 +319,10 @@ struct clb_product {
      * families. */
     bool in_order;
     bool negate; /* C = -A*B, C += -A*B */
+    /* The operands were scaled, with these exponents of row 0 and of column 0 of the product; NULL:
+     * they were not. `parts` is memory of clb_scaled_bytes; only C = A*B and C += A*B. */
+    cl_mem exponents;
+    cl_ulong a_exponents, b_exponents;
     struct clb_skip cut;
 };
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,

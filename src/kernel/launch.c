@@ -339,12 +339,17 @@ static size_t part_ld(const struct clb_gemm_variant *variant, size_t m)
     return clb_round_up(m, 128 / clb_precision_size(variant->precision));
 }
 
+size_t clb_scaled_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
+                        size_t k)
+{
+    return (part == 0 ? 1 : clb_div_up(k, part)) * part_ld(variant, m) * n *
+           clb_precision_size(variant->precision);
+}
+
 size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
                       size_t k)
 {
-    return part == 0 || part >= k ? 0
-                                  : clb_div_up(k, part) * part_ld(variant, m) * n *
-                                        clb_precision_size(variant->precision);
+    return part == 0 || part >= k ? 0 : clb_scaled_bytes(variant, part, m, n, k);
 }
 
 /* Time is counted in elements of C that a unit computes, in k depths each. A launch whose tiles
@@ -404,13 +409,68 @@ bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant)
     return variant->family->has_raw && variant->tuning.value[CLB_PARAM_RAW] != 0;
 }
 
-/* Work-groups that add parts, always the same number (see prelaunch.c). */
-#define SUM_GROUPS 1024
+/* Work-groups that add parts or scale, always the same number (see prelaunch.c). */
+#define FIXED_GROUPS 1024
+
+static clb_status launch_fixed(struct clb_queue_set *queue_set,
+                               const struct clb_gemm_variant *variant, const char *name,
+                               const struct clb_argument *arguments, size_t count,
+                               struct clb_order order)
+{
+    const size_t group = variant->tuning.value[CLB_PARAM_PACK_WG], global = group * FIXED_GROUPS;
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(queue_set, variant->program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                            arguments, count, 1, &global, &group, order.waits, order.wait_list,
+                            order.event);
+}
+
+clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
+                          const struct clb_chunk *chunk, size_t w, size_t k, cl_mem exponents,
+                          const cl_ulong first[2], struct clb_order order)
+{
+    const cl_uint width = (cl_uint)w, depth = (cl_uint)k, along = chunk->depth_contiguous;
+    const struct clb_argument arguments[] = {
+        CLB_ARG(chunk->mem), CLB_ARG(chunk->offset), CLB_ARG(chunk->ld),
+        CLB_ARG(width),      CLB_ARG(depth),         CLB_ARG(along),
+        CLB_ARG(exponents),  CLB_ARG(first[0]),      CLB_ARG(first[1])};
+    return launch_fixed(queue_set, variant, "clb_scale", arguments, CLB_COUNT_OF(arguments), order);
+}
+
+/* The sum of the parts of scaled operands, scaled back. */
+static clb_status sum_scaled(struct clb_queue_set *queue_set,
+                             const struct clb_gemm_variant *variant,
+                             const struct clb_product *product, struct clb_order order)
+{
+    const size_t each = parts(variant);
+    const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
+    const cl_uint count = product->part == 0 ? 1 : (cl_uint)clb_div_up(product->k, product->part);
+    const cl_float beta = product->add;
+    const cl_ulong ld = each * part_ld(variant, product->m), stride = ld * product->n;
+    const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
+    const struct clb_argument arguments[] = {CLB_ARG(m),
+                                             CLB_ARG(n),
+                                             CLB_ARG(count),
+                                             CLB_ARG(beta),
+                                             CLB_ARG(product->parts),
+                                             CLB_ARG(stride),
+                                             CLB_ARG(ld),
+                                             CLB_ARG(product->c),
+                                             CLB_ARG(start),
+                                             CLB_ARG(ldc),
+                                             CLB_ARG(product->exponents),
+                                             CLB_ARG(product->a_exponents),
+                                             CLB_ARG(product->b_exponents)};
+    return launch_fixed(queue_set, variant, "clb_gemm_sum_scaled", arguments,
+                        CLB_COUNT_OF(arguments), order);
+}
 
 static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                             const struct clb_product *product, struct clb_order order)
 {
-    size_t each = parts(variant), group = variant->tuning.value[CLB_PARAM_PACK_WG];
+    size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint count = (cl_uint)clb_div_up(product->k, product->part);
     const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
@@ -430,14 +490,8 @@ static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_ge
                                              CLB_ARG(product->c),
                                              CLB_ARG(start),
                                              CLB_ARG(ldc)};
-    const size_t global = group * SUM_GROUPS;
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, variant->program, "clb_gemm_sum", &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel,
-                            "clb_gemm_sum", arguments, CLB_COUNT_OF(arguments), 1, &global, &group,
-                            order.waits, order.wait_list, order.event);
+    return launch_fixed(queue_set, variant, "clb_gemm_sum", arguments, CLB_COUNT_OF(arguments),
+                        order);
 }
 
 /* ---- launches of products -------------------------------------------------------------------- */
@@ -533,7 +587,7 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
                             order.waits, order.wait_list, order.event);
 }
 
-/* The products of the parts, then their sum. */
+/* The products of the parts, then their sum. Of scaled operands there may be one part. */
 static clb_status multiply_in_parts(struct clb_queue_set *queue_set,
                                     const struct clb_gemm_variant *variant,
                                     const struct clb_product *product, struct clb_order order)
@@ -545,14 +599,19 @@ static clb_status multiply_in_parts(struct clb_queue_set *queue_set,
     each.c_offset = 0;
     each.ldc = part_ld(variant, product->m);
     each.add = each.subtract = each.negate = false;
-    clb_status status = launch_product(queue_set, variant, &each, product->part, first);
-    return status == CLB_OK ? sum_parts(queue_set, variant, product, last) : status;
+    clb_status status = launch_product(queue_set, variant, &each,
+                                       product->part == 0 ? product->k : product->part, first);
+    if (status != CLB_OK)
+        return status;
+    return product->exponents != NULL ? sum_scaled(queue_set, variant, product, last)
+                                      : sum_parts(queue_set, variant, product, last);
 }
 
 clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
                              const struct clb_gemm_variant *variant,
                              const struct clb_product *product, struct clb_order order)
 {
-    return is_in_parts(product) ? multiply_in_parts(queue_set, variant, product, order)
-                                : launch_product(queue_set, variant, product, product->k, order);
+    return product->exponents != NULL || is_in_parts(product)
+               ? multiply_in_parts(queue_set, variant, product, order)
+               : launch_product(queue_set, variant, product, product->k, order);
 }

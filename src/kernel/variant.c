@@ -101,7 +101,7 @@ struct clb_direct {
 struct kernel_state {
     struct selection {
         struct clb_check check;
-        struct clb_gemm_variant variant, plain, second, plain_second;
+        struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled;
         struct clb_program *shapes;
         struct clb_check skip_check;
         struct clb_direct direct;
@@ -328,6 +328,17 @@ static clb_status choose_second(const struct choice *choice, struct clb_gemm_var
     return CLB_OK;
 }
 
+/* Give a variant of a split family the one that scales. */
+static void set_scaled(struct clb_gemm_variant *variant, struct clb_gemm_variant *scaled)
+{
+    static const char suffix[] = "-scaled";
+    *scaled = *variant;
+    scaled->scales = true;
+    scaled->second = NULL;
+    strncat(scaled->name, suffix, sizeof scaled->name - 1 - strlen(scaled->name));
+    variant->scaled = scaled;
+}
+
 /* Choose a precision's variant; for a split family also the plain one for what it can't compute.
  * Run by clb_check_once. */
 static clb_status select_variant(void *argument)
@@ -353,8 +364,13 @@ static clb_status select_variant(void *argument)
         if (status == CLB_OK)
             status = choose_second(choice, &selection->plain, &selection->plain_second);
     }
-    return status == CLB_OK ? choose_second(choice, &selection->variant, &selection->second)
-                            : status;
+    if (status == CLB_OK)
+        status = choose_second(choice, &selection->variant, &selection->second);
+    if (status == CLB_OK && selection->variant.split)
+        set_scaled(&selection->variant, &selection->scaled);
+    if (status == CLB_OK && selection->variant.split && selection->variant.second != NULL)
+        set_scaled(&selection->second, &selection->second_scaled);
+    return status;
 }
 
 static clb_status build_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)

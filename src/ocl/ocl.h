@@ -375,7 +375,7 @@ struct clb_pool {
 
 /* What a layer above keeps for each device: its variants, the results of its self-checks. `data` is
  * zero when the device starts; the layer says what `lock` guards. */
-enum { CLB_STATE_BYTES = 16384 };
+enum { CLB_STATE_BYTES = 24576 };
 typedef enum clb_state { CLB_STATE_KERNEL, CLB_STATE_DENSE, CLB_STATE_GEMM, CLB_STATES } clb_state;
 
 struct clb_device_state {

@@ -210,6 +210,18 @@ static void fill_graded(struct product *x, uint64_t *seed)
         x->b[i] = ldexp(x->b[i], -(int)(i / x->depth * 5 % (size_t)range));
 }
 
+/* Rows of A, or columns of B, as far apart as single precision allows. */
+static void fill_extreme(struct product *x, uint64_t *seed)
+{
+    static const int exponents[] = {-120, 100, 0, -40, 70};
+    bool of_a = random_below(seed, 2);
+    fill_uniform(x, seed);
+    for (size_t i = 0; of_a && i < x->rows * x->k; i++)
+        x->a[i] = ldexp(x->a[i], exponents[i % x->rows / x->parts % CLB_COUNT_OF(exponents)]);
+    for (size_t i = 0; !of_a && i < x->depth * x->n; i++)
+        x->b[i] = ldexp(x->b[i], exponents[i / x->depth % CLB_COUNT_OF(exponents)]);
+}
+
 /* Terms of one sum of very different size. */
 static void fill_graded_depth(struct product *x, uint64_t *seed)
 {
@@ -308,6 +320,7 @@ static const struct class
     {"uniform", fill_uniform, false},
     {"positive", fill_positive, false},
     {"graded rows and columns", fill_graded, false},
+    {"extreme rows or columns", fill_extreme, false},
     {"graded depth", fill_graded_depth, false},
     {"near underflow", fill_underflow, false},
     {"near overflow", fill_overflow, false},

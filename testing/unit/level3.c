@@ -17,6 +17,7 @@ struct setting {
     uint64_t seed;
     cl_ulong max_alloc; /* of the device, or 0 */
     bool single;        /* the family has no double precision */
+    bool extreme;       /* A is of extreme scale, for which the family has kernels */
 };
 
 static struct clb_runtime *start(const struct setting *setting)
@@ -41,6 +42,22 @@ static bool exists(level3_routine routine, clb_precision precision)
     return !hermitian || clb_precision_parts(precision) > 1;
 }
 
+/* Columns of A, as it is stored, beyond a split family's range; the sums are within single
+ * precision's. */
+static void scale_columns(struct level3_case *x)
+{
+    for (size_t j = 0; j < x->a.cols; j++) {
+        for (size_t i = 0; i < x->a.rows; i++) {
+            const number value = dense_get(&x->a, i, j);
+            const long double scale = j % 2 != 0 ? 0x1p57L : 0x1p-30L;
+            dense_set(&x->a, i, j, dense_number(creall(value) * scale, cimagl(value) * scale));
+        }
+    }
+    dense_remember(&x->a);
+}
+
+static long scaled_runs;
+
 static bool run(struct clb_runtime *runtime, struct level3_case *x, const char *what)
 {
     struct clb_gemm_progress progress;
@@ -49,6 +66,7 @@ static bool run(struct clb_runtime *runtime, struct level3_case *x, const char *
     if (variant == NULL)
         return false;
     clb_status status = clb_level3_run(runtime, variant, &x->problem, &progress);
+    scaled_runs += progress.kernel != NULL && strstr(progress.kernel, "-scaled") != NULL;
     if (status == CLB_OK) {
         expect(progress.parts > 0, "%s: no parts", what);
         for (size_t i = 0; i < progress.parts; i++)
@@ -76,9 +94,12 @@ static void all_routines(void *argument)
             continue;
         size_t largest = setting->max_alloc != 0 ? 90 : random_below(&setting->seed, 3) ? 50 : 9;
         level3_make(&x, routine, precision, largest, &setting->seed);
+        if (setting->extreme)
+            scale_columns(&x);
         expect(run(runtime, &x, setting->name), "%s: not computed", x.name);
         level3_free(&x);
     }
+    expect(scaled_runs >= (setting->extreme ? 8 : 0), "only %ld products were scaled", scaled_runs);
 }
 
 /* Infinity in B must not reach what it has nothing to do with through a triangle's zeros: such
@@ -310,6 +331,12 @@ int main(void)
          .params = TINY ",gemm.emulate=1,gemm.threads=2",
          .rounds = 1,
          .single = true},
+        {.name = "split, emulated, extreme scale",
+         .kernel = "nv-bf16-sync",
+         .params = TINY ",gemm.emulate=1,gemm.threads=2",
+         .rounds = 1,
+         .single = true,
+         .extreme = true},
     };
     static const struct setting memory[] = {
         {.name = "in place in little memory", .kernel = "cpu", .params = LARGER},
