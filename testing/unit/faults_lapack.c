@@ -567,12 +567,14 @@ static const struct setting settings[] = {
     {"QR of the adjoint in own memory", factor_qr, "cpu", QR ",gemm.threads=3", true, CLB_Z, 37, 30,
      .right = true, .in_parts = true},
     {"Q*C in place", multiply, "cpu", QR, false, CLB_D, 20, 37, 12, .in_parts = true},
-    {"C*Q in own memory", multiply, "cpu", QR ",gemm.threads=3", true, CLB_C, 37, 20, 12,
+    /* One staging thread: with ENQUEUER several have been told of all parts before one is written.
+     */
+    {"C*Q in own memory", multiply, "cpu", QR ",gemm.threads=1", true, CLB_C, 37, 20, 12,
      .right = true, .in_parts = true},
     {"Q in place", generate, "cpu", QR, false, CLB_Z, 30, 24, 12, .in_parts = false},
-    {"Q in own memory", generate, "cpu", QR ",gemm.threads=3", true, CLB_D, 30, 20, 20,
+    {"Q in own memory", generate, "cpu", QR ",gemm.threads=1", true, CLB_D, 30, 20, 20,
      .in_parts = true},
-    {"Q's adjoint in own memory", generate, "cpu", QR ",gemm.threads=3", true, CLB_C, 30, 24, 20,
+    {"Q's adjoint in own memory", generate, "cpu", QR ",gemm.threads=1", true, CLB_C, 30, 24, 20,
      .right = true, .in_parts = true},
 };
 
