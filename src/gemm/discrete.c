@@ -321,6 +321,7 @@ static struct clb_transfer download_of(const struct stream *stream, size_t numbe
 {
     const struct clb_strip *strip = &stream->schedule.strip[number];
     return (struct clb_transfer){.down = true,
+                                 .column = strip->rect.col,
                                  .x = {stream->strip_buffer[number % stream->plan.strip_slots]->mem,
                                        stream->whole ? strip->offset : 0, strip->rect.rows,
                                        strip->pieces > 0 ? strip->rect.cols : 0, strip->ldc},
@@ -332,18 +333,16 @@ static struct clb_transfer download_of(const struct stream *stream, size_t numbe
 #define AWAKE_SECONDS 100e-6
 
 /* Where pages of C are missing, making them takes the threads nearly as long as copying the
- * operands. So there are more of them, fewer upload, and half of the others begin to bring results
- * down while the rest makes pages. (H200, 2026-11, dgemm, n = 8192: 45 ms with 10 of 12 uploading,
- * 38 with 7 of 12, 36.3 with 8 of 14.) What is gathered was not tried so. */
+ * operands. So there are more of them, and fewer upload first. (H200, 2026-11, dgemm, n =
+ * 8192: 29.5 ms with 8 or 9 of 14, 30.3 with 8 of 12 and 7 of 14.) What is gathered was not tried
+ * so. */
 static void take_to_pages(struct stream *stream, struct clb_prefault prefault)
 {
     struct clb_transfer_queue *transfers = &stream->transfers;
     const size_t staging = stream->plan.staging_threads, more = staging / 6;
     transfers->prefault = prefault;
-    if (prefault.units == 0)
-        return;
-    transfers->touchers = transfers->gathers ? staging : clb_max(staging / 4, 1);
-    if (!transfers->gathers && more * 4 * stream->plan.piece_bytes <= stream->plan.available / 16)
+    if (prefault.units > 0 && !transfers->gathers &&
+        more * 4 * stream->plan.piece_bytes <= stream->plan.available / 16)
         transfers->most_threads = clb_min(staging + more, CLB_MAX_WORKERS);
 }
 

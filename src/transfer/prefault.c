@@ -68,17 +68,16 @@ void clb_pages_want_huge(void *begin, size_t bytes)
 
 /* ---- the pages of C -------------------------------------------------------------------------- */
 
-/* Where the program never touched C, large matrices get huge pages, and threads without other work
- * fault units in while the first operands are on their way to the device. Columns are faulted in
- * from left to right, the order in which results arrive. */
+/* Where the program never touched C, large matrices get huge pages, and threads fault units in
+ * ahead of the results (next_job in transfer_queue.c). Columns are faulted in from left to right,
+ * the order in which results arrive. */
 
 /* Smaller matrices are not faulted in early, unless the tuning says so. */
 #define LARGE_MATRIX ((size_t)8 << 20)
 
-/* Bytes that a thread faults in at once: with huge pages this takes about as long as copying a
- * piece. Units of a solid matrix end at boundaries of huge pages, so that no two threads fault in
- * the same one. */
-#define UNIT      ((size_t)4 << 20)
+/* Bytes that a thread faults in at once. Units of a solid matrix end at boundaries of huge pages,
+ * so that no two threads fault in the same one. */
+#define UNIT      ((size_t)2 << 20)
 #define GRAIN     ((uintptr_t)2 << 20)
 #define LEAST_GAP ((size_t)4096)
 
@@ -125,6 +124,14 @@ struct clb_prefault clb_prefault_begin(const struct clb_gemm *problem, size_t mo
     else if (prefault.solid && mode != MODE_POPULATE)
         clb_pages_want_huge(prefault.c, span);
     return prefault;
+}
+
+size_t clb_prefault_units(const struct clb_prefault *prefault, size_t end)
+{
+    /* The last of these columns ends in the next unit, where that begins at a huge page's boundary
+     * before its first column. */
+    const size_t units = clb_div_up(end, prefault->per_unit) + prefault->solid;
+    return clb_min(units, prefault->units);
 }
 
 void clb_prefault_unit(const struct clb_prefault *prefault, size_t unit)

@@ -25,6 +25,8 @@ struct clb_prefault {
 /* Returns the units to fault in, none where the pages seem to be there, and advises the system to
  * use huge pages for the faults. `mode` is the value of CLB_PARAM_FAULT. */
 struct clb_prefault clb_prefault_begin(const struct clb_gemm *problem, size_t mode);
+/* The number of first units that have all pages of the columns before `end`. */
+size_t clb_prefault_units(const struct clb_prefault *prefault, size_t end);
 /* Fault in the pages of one unit. */
 void clb_prefault_unit(const struct clb_prefault *prefault, size_t unit);
 

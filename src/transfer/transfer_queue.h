@@ -23,7 +23,7 @@
  *   slots of a thread      two for both directions       two for each direction
  *   the device waits for   an event behind all pieces,   the events of the pieces, which are on
  *     an upload by         on the one upload queue       several queues
- *   idle threads           wait                          fault in the pages of C
+ *   pages of C             are faulted in by writes      are faulted in before, see next_job
  *   small matrices         the same                      gathered, see `gathers`
  *   a piece is copied by   alpha, order and shape        functions that know the operands, and
  *                                                        C = alpha*P + beta*C */
@@ -60,6 +60,7 @@ struct clb_transfer {
     struct clb_dmat x;
     char *host;
     size_t ld;
+    size_t column; /* downloads: the column of `prefault` that the first one of x is written to */
     const void *alpha; /* factor for uploads of a whole matrix without an order */
     /* Row i of the destination is row order[i] of the source; or NULL. Not by rows. */
     const cl_uint *order;
@@ -87,8 +88,8 @@ struct clb_transfer_queue;
 struct clb_transfer_thread {
     struct clb_transfer_queue *transfers;
     bool uploads_first;
-    bool touches_first; /* faults in all pages before it brings results down */
-    bool helps;         /* no piece is left to upload; set with a download piece */
+    bool helps;      /* no piece is left to upload; set with a download piece */
+    size_t touching; /* the prefault unit that it faults in, plus one; or 0 */
     struct clb_buffer *slot[4];
     size_t turn[2];   /* pieces that went through slots 0 and 1, through 2 and 3 */
     cl_event busy[4]; /* uploads from the slots; events of `moved` */
@@ -136,10 +137,9 @@ struct clb_transfer_queue {
     void *context;
     bool *written; /* for each download piece, or NULL; what is true already is not moved again */
 
-    /* The caller may set this before the start. Pages that threads without other work fault in; its
-     * `next` is used under the lock. */
+    /* The caller may set this before the start. Pages that threads fault in before results are
+     * written to them; its `next` is used under the lock. */
     struct clb_prefault prefault;
-    size_t touchers; /* threads that do so before they bring results down */
 
     /* Private, but for `pieces`. Arrays of two are for uploads and for downloads. */
     struct clb_runtime *runtime;

@@ -4,7 +4,9 @@
 #include "gemm/gemm.h"
 #include "matrix.h"
 #include "tap.h"
+#include "transfer/transfer_queue.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +53,16 @@ static bool can_tell(void)
     return absent;
 }
 
+/* Linux before 5.14 does not know how to. */
+static bool can_populate(void)
+{
+    unsigned char *memory = fresh(GUARD);
+    clb_pages_populate(memory, GUARD);
+    bool all = present(memory, GUARD) == GUARD / page();
+    munmap(memory, GUARD);
+    return all;
+}
+
 static void populates(void *unused)
 {
     (void)unused;
@@ -59,8 +71,7 @@ static void populates(void *unused)
     expect(!clb_pages_absent(memory + 100, page() - 200), "a range without a whole page is absent");
     clb_pages_populate(memory + 100, 10 * page());
     size_t count = present(memory, GUARD);
-    /* Linux before 5.14 does not know how to. */
-    expect(count == 9 || count == 0, "%zu pages of 9 are there", count);
+    expect(count == 9 || !can_populate(), "%zu pages of 9 are there", count);
     expect(present(memory, page()) == 0, "the first page holds other data");
     expect(clb_pages_absent(memory, GUARD), "most pages are absent");
     memset(memory, 7, GUARD);
@@ -76,6 +87,127 @@ static void populates(void *unused)
     clb_pages_populate(memory, GUARD);
     clb_pages_want_huge(memory, GUARD);
     clb_pages_absent(memory, GUARD);
+}
+
+/* ---- pages ahead of results ------------------------------------------------------------------ */
+
+/* C in memory that was never touched, in units of some 130 columns, and none of them whole huge
+ * pages. */
+struct fresh_c {
+    unsigned char *memory;
+    size_t bytes;
+    struct clb_gemm problem;
+};
+
+enum { ROWS = 2000, COLUMNS = 1000 };
+
+static struct fresh_c fresh_c_make(size_t gap)
+{
+    struct fresh_c c = {
+        .problem = {.precision = CLB_D, .m = ROWS, .n = COLUMNS, .ldc = ROWS + gap}};
+    c.bytes = (c.problem.ldc * COLUMNS * sizeof(double) / page() + 2) * page();
+    c.memory = fresh(c.bytes);
+    c.problem.c = c.memory + 16;
+    return c;
+}
+
+/* Whole pages of the columns [first, end) that are not there. */
+static size_t missing(const struct clb_gemm *problem, size_t first, size_t end)
+{
+    const size_t step = problem->ldc * sizeof(double);
+    size_t count = 0;
+    for (size_t j = first; j < end; j++) {
+        uintptr_t begin = (uintptr_t)problem->c + j * step, stop = begin + ROWS * sizeof(double);
+        begin = (begin + page() - 1) / page() * page();
+        stop = stop / page() * page();
+        count += (stop - begin) / page() - present((unsigned char *)begin, stop - begin);
+    }
+    return count;
+}
+
+/* As many units as are said to hold columns hold them, and fewer than all for the first ones. */
+static void holds(void *argument)
+{
+    for (size_t end = 1; end <= COLUMNS; end += end == 1 ? 59 : 60) {
+        struct fresh_c c = fresh_c_make(*(const size_t *)argument);
+        const struct clb_prefault prefault = clb_prefault_begin(&c.problem, 2);
+        const size_t units = clb_prefault_units(&prefault, end);
+        expect(units <= prefault.units && (end > 1 || units < prefault.units), "%zu units of %zu",
+               units, prefault.units);
+        for (size_t unit = 0; unit < units; unit++)
+            clb_prefault_unit(&prefault, unit);
+        expect(missing(&c.problem, 0, end) == 0, "%zu columns, %zu units: %zu pages missing", end,
+               units, missing(&c.problem, 0, end));
+        munmap(c.memory, c.bytes);
+    }
+}
+
+struct writer {
+    const struct clb_gemm *problem;
+    atomic_size_t missing, written;
+};
+
+static clb_status write_columns(void *context, const struct clb_transfer *transfer,
+                                const struct clb_rect *rect, char *slot)
+{
+    struct writer *writer = context;
+    const size_t first = transfer->column + rect->col, step = writer->problem->ldc * sizeof(double);
+    atomic_fetch_add(&writer->missing, missing(writer->problem, first, first + rect->cols));
+    for (size_t j = 0; j < rect->cols; j++)
+        memcpy((char *)writer->problem->c + (first + j) * step, slot + j * ROWS * sizeof(double),
+               ROWS * sizeof(double));
+    atomic_fetch_add(&writer->written, rect->cols);
+    return CLB_OK;
+}
+
+/* Results that are all there at once are not written before their pages are. */
+static void comes_after_pages(void *argument)
+{
+    enum { STRIPS = 4, COLS = COLUMNS / STRIPS };
+    struct fresh_c c = fresh_c_make(*(const size_t *)argument);
+    struct writer writer = {.problem = &c.problem};
+    struct clb_transfer strip[STRIPS];
+    struct clb_queue_set *set;
+    struct clb_buffer *buffer;
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (!expect(runtime != NULL && clb_queue_set_acquire(runtime, &set) == CLB_OK &&
+                    clb_buffer_get(runtime, CLB_MEMORY_DEVICE, ROWS * COLUMNS * sizeof(double),
+                                   &buffer) == CLB_OK,
+                "no device"))
+        return;
+    for (size_t i = 0; i < STRIPS; i++)
+        strip[i] = (struct clb_transfer){.down = true,
+                                         .column = i * COLS,
+                                         .x = {buffer->mem, i * COLS * ROWS, ROWS, COLS, ROWS},
+                                         .extent = 50,
+                                         .slot_ld = ROWS};
+    struct clb_transfer_queue transfers = {.queue_set = &set,
+                                           .queue_sets = 1,
+                                           .queues = 1,
+                                           .precision = CLB_D,
+                                           .transfer = strip,
+                                           .downloads = STRIPS,
+                                           .wanted_threads = 4,
+                                           .least_threads = 2,
+                                           .most_threads = 4,
+                                           .write = write_columns,
+                                           .context = &writer,
+                                           .prefault = clb_prefault_begin(&c.problem, 2)};
+    clb_status status = clb_transfer_queue_open(&transfers);
+    if (status == CLB_OK) {
+        clb_transfer_queue_start(&transfers, 1);
+        for (size_t i = 0; i < STRIPS; i++)
+            clb_transfer_queue_release_now(&transfers, i);
+    }
+    status = clb_transfer_queue_finish(&transfers, status);
+    clb_transfer_queue_close(&transfers, true);
+    expect(status == CLB_OK, "%s", clb_status_name(status));
+    expect(writer.written == COLUMNS, "%zu columns of %d", writer.written, COLUMNS);
+    expect(writer.missing == 0, "%zu pages were not there", writer.missing);
+    clb_buffer_put(runtime, buffer);
+    clb_queue_set_release(set);
+    munmap(c.memory, c.bytes);
 }
 
 /* ---- results in such memory ------------------------------------------------------------------ */
@@ -187,12 +319,19 @@ int main(void)
         {"one thread", "gemm.stream=1,gemm.threads=1,gemm.fault=3,gemm.band_m=256,gemm.band_n=64",
          true},
     };
+    static size_t gaps[] = {5, 700};
     bool pages = can_tell();
     setenv("CLBLAS_SHIM_KERNEL", "cpu", 1);
     if (pages)
         tap_child("pages are made when they are asked for", 60, populates, NULL);
     else
         tap_skip("the system does not tell which pages there are", "pages");
+    if (pages && can_populate()) {
+        tap_child("units hold their columns", 60, holds, &gaps[0]);
+        tap_child("units hold their columns, with gaps", 60, holds, &gaps[1]);
+        tap_child("pages are there before results", 60, comes_after_pages, &gaps[0]);
+        tap_child("pages are there before results, with gaps", 60, comes_after_pages, &gaps[1]);
+    }
     for (size_t i = 0; i < CLB_COUNT_OF(settings); i++) {
         char name[80];
         settings[i].pages = pages;
