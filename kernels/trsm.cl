@@ -7,8 +7,9 @@
  *
  * Packed triangle (private to this file): blocks of CLB_NB x CLB_NB, the diagonal blocks of one
  * matrix one after the other; in a block, element (i, p) is at (i / R * CLB_NB + p) * R + i % R
- * with R = CLB_R, as pairs where elements are complex. Above the diagonal are zeros; rows beyond
- * the matrix are those of the identity, so that loops may run over whole groups of R rows.
+ * with R = CLB_R, as pairs where elements are complex. Above the diagonal are zeros, with
+ * CLB_CPU = 1 only in the R x R blocks on it; rows beyond the matrix are those of the identity, so
+ * that loops may run over whole groups of R rows.
  *
  * CLB_CPU = 1, for devices that are CPUs (local size 1): a work-group copies CLB_W right-hand sides
  * at a time to a private array. Vectors hold elements of several right-hand sides, and R rows are
@@ -49,6 +50,52 @@
 
 #define CLB_KERNEL CLB_KERNEL_OF(CLB_ITEMS)
 
+#if CLB_CPU
+
+/* Element (i, p) of a triangle that begins at `a`, of which n rows exist. */
+CLB_INLINE void pack_element(global const real *a, long ai, long ap, uint n, uint conj, uint unit,
+                             uint i, uint p, global real *to)
+{
+    const bool inside = i < n && (i > p || (i == p && !unit));
+    global const real *from = a + ((long)i * ai + (long)p * ap) * CLB_PARTS;
+    to[0] = inside ? from[0] : i == p;
+#if CLB_COMPLEX
+    const real im = inside ? from[1] : 0;
+    to[1] = conj ? -im : im;
+#endif
+}
+
+typedef CLB_JOIN(CLB_REAL, 8) row_piece;
+
+/* R elements of a column of T, which are contiguous. */
+CLB_INLINE void copy_rows(global const real *from, uint conj, global real *to)
+{
+#pragma unroll
+    for (uint e = 0; e < CLB_R * CLB_PARTS; e += 8) {
+        row_piece x = vload8(0, from + e);
+#if CLB_COMPLEX
+        if (conj)
+            x.odd = -x.odd;
+#endif
+        vstore8(x, 0, to + e);
+    }
+}
+
+/* Rows i0 ... i0 + R - 1 of a block, as far as they are read. */
+CLB_INLINE void pack_rows(global const real *a, long ai, long ap, uint n, uint conj, uint unit,
+                          uint i0, global real *to)
+{
+    const uint step = CLB_R * CLB_PARTS;
+    uint p = 0;
+    for (; ai == 1 && i0 + CLB_R <= n && p < i0; p++)
+        copy_rows(a + ((long)i0 + (long)p * ap) * CLB_PARTS, conj, to + p * step);
+    for (; p < i0 + CLB_R; p++)
+        for (uint r = 0; r < CLB_R; r++)
+            pack_element(a, ai, ap, n, conj, unit, i0 + r, p, to + p * step + r * CLB_PARTS);
+}
+
+#endif
+
 /*
  * Copy the diagonal blocks of T, n x n, to the packed form at `packed + packed_off` elements. T(i,
  * p) is a[a_off + i*ai + p*ap]; it is read for i >= p, with `unit` for i > p. Offsets and strides
@@ -59,6 +106,14 @@ CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long a
                               ulong packed_off CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
+#if CLB_CPU
+    /* A share is R rows of a block. */
+    for (uint s = get_group_id(0); s * CLB_R < n; s += get_num_groups(0)) {
+        const uint first = s * CLB_R / CLB_NB * CLB_NB, i0 = s * CLB_R - first;
+        pack_rows(a + ((long)a_off + (long)first * (ai + ap)) * CLB_PARTS, ai, ap, n - first, conj,
+                  unit, i0, packed + (packed_off + (ulong)(first + i0) * CLB_NB) * CLB_PARTS);
+    }
+#else
     const uint blocks = (n + CLB_NB - 1) / CLB_NB;
     const uint shares = blocks * CLB_NB;
 
@@ -82,6 +137,7 @@ CLB_KERNEL void clb_trsm_pack(global const real *a, ulong a_off, long ai, long a
 #endif
         }
     }
+#endif
 }
 
 #if CLB_COMPLEX

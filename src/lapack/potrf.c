@@ -248,6 +248,20 @@ static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat
     return status == CLB_OK ? clb_queue_flush(chol->run.workspace.queue) : status;
 }
 
+/* Make the first diagonal block available to the CPU: where memory is shared, from the caller's
+ * matrix, without a round trip. */
+static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *diagonal,
+                              cl_event *event)
+{
+    const struct clb_potrf *problem = chol->problem;
+    if (chol->run.own)
+        return potrf_bring_down(chol, diagonal, event);
+    clb_copy_triangle(problem->precision, problem->upper ? 'U' : 'L', diagonal->rows,
+                      diagonal->rows, problem->a, problem->lda, chol->host_block->host,
+                      diagonal->rows);
+    return CLB_OK;
+}
+
 /* Wait for the diagonal block, factor it, and enqueue its upload. Where it has a pivot that is not
  * positive, the part before that pivot is downloaded again and factored on its own, because a
  * library leaves the rows below it undefined. *width is then the order of that part. */
@@ -256,7 +270,8 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);
     size_t first_width = *width, info = 0;
-    clb_status status = clb_queue_set_await(chol->run.workspace.queue_set, event);
+    clb_status status =
+        *event == NULL ? CLB_OK : clb_queue_set_await(chol->run.workspace.queue_set, event);
     while (status == CLB_OK) {
         const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
                                         chol->host_block->host, *width};
@@ -361,7 +376,8 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
     cl_event event = NULL;
     clb_status status = update_from_left(chol, k, k, width, width);
     if (status == CLB_OK)
-        status = potrf_bring_down(chol, &diagonal, &event);
+        status = k == 0 ? bring_first(chol, &diagonal, &event)
+                        : potrf_bring_down(chol, &diagonal, &event);
     if (status == CLB_OK && below < chol->n)
         status = update_from_left(chol, k, below, chol->n - below, width);
     if (status == CLB_OK)
