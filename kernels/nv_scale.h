@@ -12,12 +12,25 @@
 /* Rows of a work-group at a time, the work-items of each, and elements that one has loaded. */
 #define CLB_SCALE_ROWS  8
 #define CLB_SCALE_LANES (CLB_PACK_WG / CLB_SCALE_ROWS)
-#define CLB_SCALE_BATCH 8
+#define CLB_SCALE_BATCH 32
 
 /* 2^e as a double, -1022 <= e <= 1023. */
 static inline double double_power(int e)
 {
     return as_double((ulong)(e + 1023) << 52);
+}
+
+/* A batch of a row's numbers from number q on, CLB_SCALE_LANES apart, the last for those behind it.
+ * All are loaded before any is used, because loads wait longest here. */
+static inline void load_batch(global const float *from, ulong dp, uint count, uint q,
+                              float y[CLB_SCALE_BATCH])
+{
+#pragma unroll
+    for (uint d = 0; d < CLB_SCALE_BATCH; d++) {
+        uint at = min(q + d * CLB_SCALE_LANES, count - 1);
+
+        y[d] = from[at / CLB_PARTS * dp * CLB_PARTS + at % CLB_PARTS];
+    }
 }
 
 /* The e for which x * 2^-e is 2^CLB_SCALED_TO or up to twice as large, x being a magnitude's bits;
@@ -56,10 +69,14 @@ CLB_PACK_KERNEL void clb_scale(global float *x, ulong x_off, ulong ld, uint w, u
         if (id < CLB_SCALE_ROWS)
             largest[id] = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 8
-        for (uint q = lane; q < count; q += CLB_SCALE_LANES)
-            top = max(top,
-                      as_uint(from[q / CLB_PARTS * dp * CLB_PARTS + q % CLB_PARTS]) & 0x7fffffff);
+        for (uint q = lane; q < count; q += CLB_SCALE_BATCH * CLB_SCALE_LANES) {
+            float y[CLB_SCALE_BATCH];
+
+            load_batch(from, dp, count, q, y);
+#pragma unroll
+            for (uint d = 0; d < CLB_SCALE_BATCH; d++)
+                top = max(top, as_uint(y[d]) & 0x7fffffff);
+        }
         atomic_max(largest + row, top);
         barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -71,13 +88,7 @@ CLB_PACK_KERNEL void clb_scale(global float *x, ulong x_off, ulong ld, uint w, u
         for (uint q = lane; q < count && inside && e != 0; q += CLB_SCALE_BATCH * CLB_SCALE_LANES) {
             float y[CLB_SCALE_BATCH];
 
-            /* All loads before the stores, which may alias. */
-#pragma unroll
-            for (uint d = 0; d < CLB_SCALE_BATCH; d++) {
-                uint at = min(q + d * CLB_SCALE_LANES, count - 1);
-
-                y[d] = from[at / CLB_PARTS * dp * CLB_PARTS + at % CLB_PARTS];
-            }
+            load_batch(from, dp, count, q, y);
 #pragma unroll
             for (uint d = 0; d < CLB_SCALE_BATCH; d++) {
                 uint at = q + d * CLB_SCALE_LANES;
