@@ -3,14 +3,22 @@
 
 usage: bench-regret.py [options] [BUILD-FOLDER]     (default: the current folder, after `make bench`)
 
-Each mode is a process of its own (bench-regret.c) under the preloaded library; in every round they make
-the same call one after the other, in every order in turn and with a pause: threads of OpenBLAS spin for some
-30 ms after a call, those of a driver up to 200 ms, into the next mode's. The result is the median of a mode's times. Where
-auto is slower than the better side by more than a twentieth, the case is measured three times more; calls
-that stayed on the CPU are measured once more, last, without always, and beside a second process without
-the library, the control: how far it is from the first is what the machine itself disturbs. A mode whose first
-call takes longer than --slow makes no second one. Rows are appended to the table as they are measured, and
-cases that are in it already are not measured again, so that a run that was ended goes on.
+Each mode is a process of its own (bench-regret.c) under the preloaded library. In a round each makes a group
+of the same call, in every order in turn; processes whose turn it is not are stopped, since threads of OpenBLAS
+spin for some 30 ms after a call, and those of a driver up to 200 ms, into the next mode's. A group is a row of
+calls, as programs make them, of 20 ms or more, and counts by its median: one call after a
+pause takes up to four times as long on a device, and is measured by --lives. What is compared is the median of
+the ratios of neighbouring groups, of seven rounds.
+
+Calls that stay on the CPU are made beside the control, a second process without the library, too: what that
+loses is what the machine disturbs. Where auto is slower than the better side by more than a twentieth, or the
+control than off, the case is measured three times more, and counts by the medians of these three: it has lost
+only if it loses again. Before each of them the processes without the library are started anew, since where
+memory lies makes some slower for good.
+
+A mode that takes twice as long as the best makes one group only, one whose first call takes longer than --slow
+that one call. Rows are appended to the table as they are measured, and cases that are in it already are not
+measured again, so that a run that was ended goes on.
 
   --kind cpu|gpu    sizes and limits: for a device that shares the CPU, or has memory of its own
   --next LIBRARY    CLBLAS_SHIM_NEXT [OpenBLAS, or the reference where there is none]
@@ -27,6 +35,7 @@ import itertools
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,7 +47,10 @@ from peers import Peer, say  # noqa: E402
 
 MODES = ("off", "auto", "always")
 TIMES = (*MODES, "control")
-COLUMNS = ("routine", "trans", "m", "n", "k", "nrhs", *TIMES, "side")
+RATIOS = ("auto/off", "control/off", "auto/always")
+COLUMNS = ("routine", "trans", "m", "n", "k", "nrhs", *TIMES, *RATIOS, "side")
+MOST_CALLS = 1000  # of a group: those of clb_trial_run
+SHORT = 0.1  # seconds of a call that is made several times in a group
 SQUARE = {"gpu": (100, 200, 300, 400, 500, 600, 800, 1000, 1500, 2000, 3000, 4096, 8192),
           "cpu": (100, 200, 300, 400, 512, 700, 1000, 1500, 2000)}
 FEW = {"gpu": (200, 400, 600, 800, 1000, 2000, 4096), "cpu": (200, 400, 512, 700, 1000, 1500)}
@@ -95,13 +107,37 @@ LIVES = (("dgemm", 200), ("dgemm", 500), ("dgemm", 700), ("dgemm", 1000), ("dgem
          ("dgetrf", 500), ("dgetrf", 1000), ("dpotrf", 1000), ("zgemm", 500))
 
 
+class Case:
+    """What a case has taken: medians by mode, medians of the ratios of neighbours, auto's side."""
+
+    def __init__(self, times, ratios, side):
+        self.times, self.ratios, self.side = times, ratios, side
+
+    def against_best(self):
+        """How many times as long as the better side auto takes."""
+        known = [self.ratios[x] for x in ("auto/off", "auto/always") if not math.isnan(self.ratios[x])]
+        return max(known, default=math.nan)
+
+    def is_doubtful(self):
+        return self.against_best() > 1.05 or self.ratios["control/off"] > 1.05
+
+
+def middle(cases):
+    """The medians of several measurements of a case."""
+    times, ratios = ({x: median(part(case)[x] for case in cases) for x in part(cases[0])}
+                     for part in (lambda case: case.times, lambda case: case.ratios))
+    return Case(times, ratios, cases[-1].side)
+
+
 class Regret:
     def __init__(self, options):
         self.options, self.began = options, time.time()
         self.program = os.path.join(options.build, "testing/bench/bench-regret")
         self.library = os.path.join(options.build, ".libs/libclblas_shim.so.0")
-        self.rows, self.processes = {}, {}
-        self.orders = itertools.cycle(itertools.permutations(options.modes))
+        self.rows, self.processes, self.seen = {}, {}, set()
+        self.on_device = {}  # how many calls of a routine auto has made there
+        self.running = None  # the process that is not stopped
+        self.orders = itertools.cycle(itertools.permutations(TIMES))
 
     def left(self):
         return self.options.seconds - (time.time() - self.began)
@@ -112,27 +148,38 @@ class Regret:
             extra["CLBLAS_SHIM_NEXT"] = self.options.next
         return extra
 
-    def start(self, mode):
-        if mode not in self.processes:
+    def turn_to(self, mode):
+        """The mode's process, the only one that runs."""
+        peer = self.processes.get(mode)
+        if peer is not None and peer is self.running:
+            return peer
+        if self.running is not None:
+            self.running.process.send_signal(signal.SIGSTOP)
+        if peer is None:
             shim = "off" if mode == "control" else mode
             # By the report auto's side is known; the others keep one too, since it takes a microsecond a call.
             environment = self.environment(shim, CLBLAS_SHIM_STATS="/dev/null")
-            self.processes[mode] = Peer(mode, [self.program], environment)
-        return self.processes[mode]
+            peer = self.processes[mode] = Peer(mode, [self.program], environment)
+        else:
+            peer.process.send_signal(signal.SIGCONT)
+        self.running = peer
+        return peer
+
+    def end(self, mode):
+        peer = self.processes.pop(mode, None)
+        if peer is None:
+            return
+        peer.process.send_signal(signal.SIGCONT)
+        peer.close()
+        if self.running is peer:
+            self.running = None
 
     def ask(self, mode, case, calls):
         """Seconds of a call, and how many calls of the routine have run on the device."""
-        peer = self.start(mode)
+        peer = self.turn_to(mode)
         if peer.lost is not None:
             return None
-        if mode != self.last_mode:
-            time.sleep(self.options.pause)
-        self.last_mode = mode
         peer.send(" ".join(str(x) for x in case) + f" {calls}")
-        answer = self.receive(peer)
-        return answer
-
-    def receive(self, peer):
         line = peer.process.stdout.readline().split()
         if len(line) != 4:
             peer.log.seek(0)
@@ -141,41 +188,89 @@ class Regret:
             return None
         return float(line[2 if self.options.clock == "cpu" else 0]), float(line[3])
 
-    def measure(self, case, reps):
-        """Medians by mode, and the side of auto's last call."""
-        times, slow, side = {mode: [] for mode in TIMES}, set(), "cpu"
+    def settle(self, mode):
+        """Waits until the process uses no more CPU time: kernels are built by then."""
+        def ticks():
+            with open(f"/proc/{self.turn_to(mode).process.pid}/stat") as file:
+                return sum(int(x) for x in file.read().rsplit(")", 1)[1].split()[11:13])
+        for _ in range(100):
+            before = ticks()
+            time.sleep(0.05)
+            if ticks() - before <= 1:
+                return
+
+    def side_of(self, case, answer):
+        """Where auto has made the calls of its last answer."""
+        before, self.on_device[case[0]] = self.on_device.get(case[0], 0), answer[1]
+        return "device" if answer[1] > before else "cpu"
+
+    def first_calls(self, case):
+        """Seconds of a call of each mode that is not its first, and auto's side. Modes that are too slow for a
+        second call are returned as well."""
+        took, slow, side = {}, set(), "cpu"
         for mode in self.options.modes:
-            first = self.ask(mode, case, 1)
-            if first is None:
+            answer = first = self.ask(mode, case, 1)
+            if answer is None:
                 continue
-            if mode == "auto":
-                for _ in range(self.options.wait):  # the first call of a kind may begin a start
-                    before = first
-                    first = self.ask(mode, case, 1) or first
-                    if first[1] > before[1]:
-                        break
-                self.last_device = first[1]
-            if first[0] > self.options.slow:
-                times[mode].append(first[0])
+            if answer[0] > self.options.slow:
                 slow.add(mode)
-        quick = min((t[0] for t in times.values() if t), default=0)
-        calls = 1 if quick > 0.02 else 3
-        for turn in range(reps):
-            for mode in next(self.orders):
-                if mode in slow:
+            elif answer[0] < SHORT:
+                # The first call of a routine may begin what is made ready behind the program's back.
+                if (mode, case[0]) not in self.seen:
+                    self.settle(mode)
+                    answer = first = self.ask(mode, case, 1) or first
+                self.seen.add((mode, case[0]))
+                if mode == "auto":
+                    self.side_of(case, first)
+                answer = self.ask(mode, case, 1) or first
+            if mode == "auto":
+                side = self.side_of(case, answer)
+            took[mode] = answer[0]
+        return took, slow, side
+
+    def measure(self, case):
+        took, slow, side = self.first_calls(case)
+        if side == "cpu" and "off" in took and "off" not in slow:
+            answer = [self.ask("control", case, 1) for _ in range(2)][1]
+            if answer is not None:
+                took["control"] = answer[0]
+        times = {mode: [] for mode in TIMES}
+        best = min(took.values(), default=math.inf)
+        for turn in range(self.options.reps):
+            this = {mode: took[mode] for mode in slow}
+            for mode in sorted(took, key=next(self.orders).index):
+                if mode in slow or (turn > 0 and times[mode][0] > 2 * best):
                     continue
-                before = self.last_device if mode == "auto" else 0
-                answer = self.ask(mode, case, calls)
+                calls = min(max(math.ceil(self.options.group / max(took[mode], 1e-6)), 3), MOST_CALLS)
+                answer = self.ask(mode, case, calls if took[mode] < SHORT else 1)
                 if answer is None:
                     continue
-                times[mode].append(answer[0])
+                this[mode] = answer[0]
                 if mode == "auto":
-                    side = "device" if answer[1] > before else "cpu"
-                    self.last_device = answer[1]
-        return {mode: median(t) if t else math.nan for mode, t in times.items()}, side
+                    side = self.side_of(case, answer)
+            for mode in TIMES:
+                # A mode that dropped out has its first group's time for a neighbour.
+                times[mode].append(this.get(mode, times[mode][0] if times[mode] else math.nan))
+            best = min([best, *this.values()])
 
-    last_mode = None
-    last_device = 0  # how many calls of the last routine auto has made there
+        def ratio(name):
+            a, b = (times[mode] for mode in name.split("/"))
+            return median(x / y for x, y in zip(a, b))
+        return Case({mode: median(t) for mode, t in times.items()}, {name: ratio(name) for name in RATIOS}, side)
+
+    def judge(self, case):
+        """The case, measured three times more where it seems to lose."""
+        result = self.measure(case)
+        if not result.is_doubtful():
+            return result
+        again = []
+        for _ in range(3):
+            if self.left() < 1:
+                return result
+            for mode in ("off", "control"):
+                self.end(mode)
+            again.append(self.measure(case))
+        return middle(again)
 
     def warm_up(self):
         """Enough work for a start, which this is not to judge."""
@@ -191,7 +286,8 @@ class Regret:
             with open(self.options.csv, newline="") as file:
                 for row in csv.DictReader(file):
                     case = (row["routine"], row["trans"], *(int(row[x]) for x in ("m", "n", "k", "nrhs")))
-                    self.rows[case] = ({mode: float(row[mode]) for mode in TIMES}, row["side"])
+                    self.rows[case] = Case({x: float(row[x]) for x in TIMES}, {x: float(row[x]) for x in RATIOS},
+                                           row["side"])
         except FileNotFoundError:
             with open(self.options.csv, "w", newline="") as file:
                 csv.writer(file).writerow(COLUMNS)
@@ -200,43 +296,22 @@ class Regret:
         self.read_table()
         if "auto" in self.options.modes:
             self.warm_up()
-        measured = []
         for case in cases:
             if case in self.rows:
                 continue
             if self.left() < 2:
                 say(f"# the time is over; {len(cases) - len(self.rows)} cases are left for another run")
                 break
-            times, side = self.measure(case, self.options.reps)
-            if times["auto"] > 1.05 * min(times["off"], times["always"]):
-                times, side = self.measure(case, 3 * self.options.reps)
-            self.rows[case] = times, side
+            self.rows[case] = self.judge(case)
             self.write_row(case)
-            measured.append(case)
-        self.measure_alone([case for case in measured if self.rows[case][1] == "cpu"])
-        for peer in self.processes.values():
-            peer.close()
+        for mode in list(self.processes):
+            self.end(mode)
 
     def write_row(self, case):
-        times, side = self.rows[case]
+        row = self.rows[case]
         with open(self.options.csv, "a", newline="") as file:
-            csv.writer(file).writerow((*case, *(f"{times[mode]:.6g}" for mode in TIMES), side))
-
-    def measure_alone(self, cases):
-        """Calls that stayed on the CPU, off beside auto and the control, when no driver's thread spins after
-        calls of always. These rows replace those before them."""
-        if not {"off", "auto"} <= set(self.options.modes):
-            return
-        modes, self.options.modes = self.options.modes, ["off", "auto", "control"]
-        self.orders = itertools.cycle(itertools.permutations(self.options.modes))
-        for case in cases:
-            if self.left() < 2 - self.options.alone:
-                break
-            times, side = self.measure(case, 2 * self.options.reps)
-            if side == "cpu":
-                self.rows[case] = {**times, "always": self.rows[case][0]["always"]}, side
-                self.write_row(case)
-        self.options.modes = modes
+            csv.writer(file).writerow((*case, *(f"{row.times[x]:.6g}" for x in TIMES),
+                                       *(f"{row.ratios[x]:.4g}" for x in RATIOS), row.side))
 
     # ---- whole processes ----
 
@@ -275,40 +350,41 @@ class Regret:
     # ---- what comes of it ----
 
     def summary(self):
-        lost, missed, ratios, noise, good = [], [], [], [], 0
-        for case, (times, side) in self.rows.items():
-            off, auto, always = (times[mode] for mode in MODES)
-            if math.isnan(auto) or math.isnan(off):
+        lost, missed, stayed, noise, good, known = [], [], [], [], 0, 0
+        for case, row in self.rows.items():
+            if math.isnan(row.against_best()):
                 continue
-            best = min(off, always) if not math.isnan(always) else off
-            if side == "cpu":
-                ratios.append(auto / off)
-                noise += [times["control"] / off] if times["control"] > 0 else []
-            good += best >= 0.9 * auto
-            if side == "device" and auto > 1.05 * off:
-                lost.append((auto / off, case))
-            if best < 0.9 * auto:
-                missed.append((auto / best, case, side))
-        say(f"\n== {len(self.rows)} cases, {sum(side == 'device' for _, side in self.rows.values())} on the "
-            "device")
-        if ratios:
-            say(f"auto / off where auto stays on the CPU: median {median(ratios):.3f}, worst {max(ratios):.2f}")
+            known += 1
+            good += row.against_best() <= 1 / 0.9
+            if row.side == "cpu":
+                stayed.append((row.ratios["auto/off"], case))
+                noise += [row.ratios["control/off"]] if row.ratios["control/off"] > 0 else []
+            elif row.ratios["auto/off"] > 1.05:
+                lost.append((row.ratios["auto/off"], case))
+            if row.against_best() > 1 / 0.9:
+                missed.append((row.against_best(), case, row.side))
+        say(f"\n== {known} cases, {sum(row.side == 'device' for row in self.rows.values())} on the device")
+        if stayed:
+            ratios = [ratio for ratio, _ in stayed]
+            say(f"auto / off where auto stays on the CPU: median {median(ratios):.3f}, worst {max(ratios):.2f}, "
+                f"{name_of(max(stayed)[1])}")
         if noise:
             say(f"control / off there: median {median(noise):.3f}, worst {max(noise):.2f}")
-        say(f"speed of auto at least 0.9 of the better side: {100 * good / max(len(self.rows), 1):.1f} %")
+        say(f"speed of auto at least 0.9 of the better side: {100 * good / max(known, 1):.1f} %")
         say(f"lost on the device, more than 5 %: {len(lost)}")
         for ratio, case in sorted(lost, reverse=True):
             say(f"  {ratio:6.2f}  {name_of(case)}")
         say(f"missed, more than a tenth: {len(missed)}")
         for ratio, case, side in sorted(missed, reverse=True)[:self.options.list]:
-            times = self.rows[case][0]
+            times = self.rows[case].times
             say(f"  {ratio:6.2f}  {name_of(case):40} on the {side}; ms "
                 + " ".join(f"{mode} {1e3 * times[mode]:.3f}" for mode in MODES))
 
     def plot(self, path):
         """off / auto over the time without the library, both logarithmic."""
         points = [(t["off"], t["off"] / t["auto"], side, name_of(case))
-                  for case, (t, side) in self.rows.items() if t["off"] > 0 and t["auto"] > 0]
+                  for case, t, side in ((case, row.times, row.side) for case, row in self.rows.items())
+                  if t["off"] > 0 and t["auto"] > 0]
         if not points:
             return
         width, height, edge = 800, 500, 60
@@ -356,9 +432,9 @@ def main():
     parser.add_argument("--next", default=find_openblas())
     parser.add_argument("--clock", choices=("wall", "cpu"))
     parser.add_argument("--precisions", default="dszc")
-    parser.add_argument("--reps", type=int, default=5, help="rounds of a case")
+    parser.add_argument("--reps", type=int, default=7, help="rounds of a case")
+    parser.add_argument("--group", type=float, default=0.02, help="seconds of a group of calls, at least")
     parser.add_argument("--slow", type=float, default=2, help="seconds of a call that is made once")
-    parser.add_argument("--wait", type=int, default=0, help="calls of auto that may pass until the device is ready")
     parser.add_argument("--seconds", type=float, help="for everything [480 on a GPU, 3600 on a CPU]")
     parser.add_argument("--only", default="", help="cases whose names have this part")
     parser.add_argument("--every", type=int, default=1, help="of the cases, each so manieth")
@@ -366,15 +442,10 @@ def main():
     parser.add_argument("--csv", default="regret.csv")
     parser.add_argument("--svg", default="regret.svg")
     parser.add_argument("--modes", default=",".join(MODES), help="of off, auto, always")
-    parser.add_argument("--pause", type=float, help="seconds between calls of two modes [0.03 on a GPU, else 0]")
-    parser.add_argument("--alone", type=float, default=30,
-                        help="seconds beyond those for calls that stayed on the CPU")
     parser.add_argument("--lives", action="store_true")
     options = parser.parse_args()
     options.modes = options.modes.split(",")
     options.clock = options.clock or ("cpu" if options.kind == "cpu" else "wall")
-    if options.pause is None:
-        options.pause = 0.03 if options.kind == "gpu" else 0
     options.seconds = options.seconds or (480 if options.kind == "gpu" else 3600)
     regret = Regret(options)
     if options.lives:
