@@ -67,7 +67,8 @@ struct clb_cost_call clb_cost_describe(const struct clb_call *call, int64_t m, i
         if (!clb_call_shape(call, matrix, &shape))
             continue;
         const bool read = !shape.written || matrix != 'C' || reads_c;
-        cost.bytes += (double)shape.rows * (double)shape.cols *
+        const double part = matrix == 'C' && shape.triangle ? 0.5 : 1;
+        cost.bytes += part * (double)shape.rows * (double)shape.cols *
                       (double)clb_precision_size(call->precision) * (read + shape.written);
     }
     return cost;
@@ -200,6 +201,11 @@ static double by_table(const struct clb_cost_machine *machine, clb_side side,
  * one of the same work a product takes then. */
 #define THREADS_PART 96.0
 
+static int threads_of(const struct clb_cost_machine *machine, const struct clb_cost_call *call)
+{
+    return (int)round(fmin(machine->threads, call->m * call->n / (THREADS_PART * THREADS_PART)));
+}
+
 static double ratio_of_depth(const struct clb_cost_machine *machine,
                              const struct clb_cost_call *call)
 {
@@ -209,7 +215,7 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
     const double order = clb_cost_order(call->family, call->work);
     if (!machine->optimised || (!is_product && !is_update))
         return 1;
-    few.threads = (int)fmin(machine->threads, call->m * call->n / (THREADS_PART * THREADS_PART));
+    few.threads = threads_of(machine, call);
     square.threads = (int)fmin(machine->threads, order * order / (THREADS_PART * THREADS_PART));
     return fmax(1, next_by_table(&few, call->family, call->precision, call->work) /
                        next_by_table(&square, call->family, call->precision, call->work));
@@ -298,16 +304,22 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side,
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-#define LINK_UNKNOWN 6e9   /* bytes in a second */
+#define LINK_UNKNOWN 6e9 /* bytes in a second */
+#define LINK_LATENCY 0.2e-3
+#define LINK_FILL    4e6  /* bytes */
+#define READ_BY_ALL  60e9 /* bytes in a second, by the next library's threads */
+#define READ_BY_ONE  22e9
+#define READ_BY_FEW  11e9
+#define CACHE        32e6  /* bytes */
 #define HOST_COPIES  10e9  /* the same, by a device that has the host's memory */
 #define TILE         128.0 /* of a product's kernel */
 #define KERNEL_RATE  40e12 /* flops in a second, in double precision, for what is lost in tiles */
 /* Seconds of an element of a panel: on the device, and by the CPU (LU above the height that a
  * device's panel can have; QR). */
 #define PANEL_DEVICE 0.1e-9
-#define PANEL_LU     1.3e-9
+#define PANEL_LU     5e-9
 #define PANEL_QR     20e-9
-#define PANEL_HEIGHT 16384
+#define PANEL_HEIGHT 65536
 
 static double panel_seconds(const struct clb_cost_call *call, double order)
 {
@@ -326,20 +338,61 @@ static double tile_seconds(const struct clb_cost_call *call)
     return flops_of(call) * (rows * cols - 1) / KERNEL_RATE;
 }
 
+/* Bytes beyond those of the square call of the same work. */
+static double more_bytes(const struct clb_cost_call *call)
+{
+    const double order = clb_cost_order(call->family, call->work);
+    return fmax(0, call->bytes - families[call->family].matrices * order * order *
+                                     (double)clb_precision_size(call->precision));
+}
+
+/* Few bytes do not reach the link's rate: half of the latency is due at LINK_FILL. */
+static double link_seconds(const struct clb_device *device, double bytes)
+{
+    const int id = find_machine(device);
+    return bytes / (id < MACHINES ? machines[id].link : LINK_UNKNOWN) +
+           LINK_LATENCY * bytes / (bytes + LINK_FILL);
+}
+
 /* What a call on the device takes beyond the square call of the same work. */
 static double shape_seconds(const struct clb_device *device, const struct clb_cost_call *call)
 {
     const struct family *family = &families[call->family];
     const double order = clb_cost_order(call->family, call->work);
-    const double square =
-        family->matrices * order * order * (double)clb_precision_size(call->precision);
     const double steps = call->family == CLB_COST_TRSM ? call->k : fmin(call->m, call->n);
-    const int id = find_machine(device);
-    const double more = fmax(0, call->bytes - square);
+    const double more = more_bytes(call);
     if (device->unified)
         return more / HOST_COPIES;
     return family->chain * fmax(0, steps - order) + panel_seconds(call, order) +
-           more / (id < MACHINES ? machines[id].link : LINK_UNKNOWN) + tile_seconds(call);
+           link_seconds(device, more) + tile_seconds(call);
+}
+
+/* The same for the next library, which reads and writes that by its threads. Triangles with few
+ * right-hand sides are read by few of them, a single one's at least in long rows. Beside a device
+ * that has the host's memory both sides do. */
+static double next_shape_seconds(const struct clb_cost_machine *machine,
+                                 const struct clb_cost_call *call)
+{
+    const double more = more_bytes(call);
+    if (!machine->optimised || machine->device->unified || machine->threads <= 1)
+        return 0;
+    switch (call->family) {
+    case CLB_COST_GEMM:
+    case CLB_COST_SYRK:
+    case CLB_COST_SYR2K:
+    case CLB_COST_SYMM:
+        return more / (threads_of(machine, call) > 1 ? READ_BY_ALL : READ_BY_ONE);
+    case CLB_COST_TRMM:
+    case CLB_COST_TRSM:
+    case CLB_COST_GETRS:
+    case CLB_COST_POTRS: {
+        const double cached = fmin(more, CACHE);
+        return cached / (fmin(fmin(call->m, call->n), call->k) > 1 ? READ_BY_FEW : READ_BY_ONE) +
+               (more - cached) / READ_BY_FEW;
+    }
+    default:
+        return 0;
+    }
 }
 
 /* ---- predictions ----------------------------------------------------------------------------- */
@@ -360,8 +413,21 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
     if (!prediction.measured && !clb_cost_has(machine->device))
         seconds[CLB_SIDE_NEXT] = NAN;
     prediction.device = seconds[CLB_SIDE_DEVICE] + shape_seconds(machine->device, call);
-    prediction.next = seconds[CLB_SIDE_NEXT] * ratio_of_depth(machine, call);
+    prediction.next =
+        seconds[CLB_SIDE_NEXT] * ratio_of_depth(machine, call) + next_shape_seconds(machine, call);
     return prediction;
+}
+
+double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side,
+                         const struct clb_crowd *load, size_t cpus)
+{
+    const double count = (double)clb_max(cpus, 1),
+                 threads = machine->optimised ? machine->threads : 1;
+    const double of_cpus = fmin(fmax(threads, 1), count) / count; /* that a call keeps busy */
+    const bool shared = machine->device->unified;
+    if (side == CLB_SIDE_DEVICE)
+        return 1 + load->device + (shared ? load->next * of_cpus : 0);
+    return fmax(1, (1 + load->next) * of_cpus + (shared ? load->device : 0));
 }
 
 #define MARGIN_MEASURED 1.05

@@ -14,11 +14,11 @@
  *   chain     seconds there of a column of the order of a solve or a factorisation */
 #define CLB_COST_FAMILIES(X)                                                                       \
     X(GEMM, gemm, 3, 0)                                                                            \
-    X(SYRK, syrk, 2, 0)                                                                            \
-    X(SYR2K, syr2k, 3, 0)                                                                          \
+    X(SYRK, syrk, 1.5, 0)                                                                          \
+    X(SYR2K, syr2k, 2.5, 0)                                                                        \
     X(SYMM, symm, 3, 0)                                                                            \
     X(TRMM, trmm, 3, 0)                                                                            \
-    X(TRSM, trsm, 3, 1e-6)                                                                         \
+    X(TRSM, trsm, 3, 0.65e-6)                                                                      \
     X(GETRF, getrf, 2, 4e-6)                                                                       \
     X(GETRS, getrs, 3, 1e-6)                                                                       \
     X(GETRI, getri, 2, 4e-6)                                                                       \
@@ -101,6 +101,17 @@ struct clb_prediction {
 };
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call);
+
+/* Other calls of the process, each by how much of the call's own time on that side it lasts, one at
+ * most. */
+struct clb_crowd {
+    double device, next;
+};
+
+/* How many times as long as alone a call takes on a side: the device computes one after the other,
+ * and threads of the next library share the CPUs, also with a device that has the host's memory. */
+double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side,
+                         const struct clb_crowd *load, size_t cpus);
 
 /* Whether the call is one for the device: its side must be faster by a margin, which is larger
  * where the predictions are not from this machine. Both sides must be known. */

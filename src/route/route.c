@@ -2,6 +2,7 @@
  * log.
  */
 #include "dense/dense.h"
+#include "inflight.h"
 #include "profile.h"
 #include "run.h"
 
@@ -294,6 +295,22 @@ static struct clb_prediction predict(const struct clb_device *device,
     struct clb_profile_owner owner = question->owner;
     owner.device = device;
     return clb_profile_predict(&owner, &question->cost);
+}
+
+/* Sets the run's predictions. Where results must not depend on what else the program does, other
+ * calls don't count. */
+static void predict_run(struct clb_run *run, const struct clb_device *device,
+                        const struct question *question)
+{
+    const struct clb_cost_machine machine = {.device = device,
+                                             .optimised = question->owner.optimised,
+                                             .threads = question->owner.threads};
+    run->prediction = run->alone = predict(device, question);
+    if (!clb_cost_is_known(&run->alone) || clb_config_get()->reproducible)
+        return;
+    const struct clb_crowd load = clb_inflight_beside(&run->alone);
+    run->prediction.device *= clb_cost_crowding(&machine, CLB_SIDE_DEVICE, &load, cpus);
+    run->prediction.next *= clb_cost_crowding(&machine, CLB_SIDE_NEXT, &load, cpus);
 }
 
 /* Whether the call is one for such a device. Where the times of both sides are known they decide,
@@ -595,7 +612,7 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
         const struct clb_device *expected = clb_device_expected();
         settle_for(expected, question);
         if (expected != NULL) {
-            run->prediction = predict(expected, question);
+            predict_run(run, expected, question);
             *reason = decide_for_device(expected, question, &run->prediction);
         } else {
             run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
@@ -651,15 +668,20 @@ static bool tries_other_side(const struct clb_run *run, const struct clb_device 
            clb_profile_tries(&owner, &question->cost, &run->prediction);
 }
 
-static void learn(const struct clb_runtime *runtime, const struct question *question,
-                  double seconds)
+/* Beside other calls it takes longer than alone. That is not for the profile's file. */
+static void learn(const struct clb_run *run, const struct clb_runtime *runtime,
+                  const struct question *question, double seconds)
 {
     static atomic_bool start_is_known;
     struct clb_profile_owner owner = question->owner;
     owner.device = &runtime->device;
+    const double crowding = run->prediction.device / run->alone.device;
     if (!atomic_exchange(&start_is_known, true))
         clb_profile_learn_start(&owner, runtime->start_seconds);
-    clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
+    if (!(crowding > 1))
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
+    else if (!writes_profile())
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds / crowding);
 }
 
 /* By powers of two of the edge. */
@@ -684,6 +706,25 @@ static clb_reason begin_verification(struct clb_run *run, double work, struct cl
     return clb_verify_begin(run, runtime, variant);
 }
 
+/* False also for calls that were declined before they were asked about. */
+static bool is_predicted(const struct clb_run *run)
+{
+    return clb_cost_is_known(&run->prediction) && run->prediction.next > 0;
+}
+
+/* Other threads' predictions count with the call from now on. */
+static void begin_on(const struct clb_run *run, clb_side side)
+{
+    if (is_predicted(run) && side == CLB_SIDE_DEVICE)
+        clb_inflight_begin(side, run->alone.device, run->prediction.device);
+    else if (is_predicted(run))
+        clb_inflight_begin(side, run->alone.next, run->prediction.next);
+}
+
+/* For other threads' calls: times as long as was predicted, or seconds. */
+#define WAIT_PREDICTED 2
+#define WAIT_UNKNOWN   0.2
+
 /* All code that may enter the driver. */
 static struct outcome run_on_device(struct clb_run *run, double work)
 {
@@ -705,7 +746,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     struct clb_runtime *runtime = start_device(run, &question, &outcome.reason);
     if (runtime != NULL && question.predicted) {
         settle_for(&runtime->device, &question);
-        run->prediction = predict(&runtime->device, &question);
+        predict_run(run, &runtime->device, &question);
         question.turned = tries_other_side(run, &runtime->device, &question);
     }
     if (runtime != NULL)
@@ -727,16 +768,23 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     if (outcome.reason == CLB_REASONS) {
         run->declined = CLB_REASONS;
         run->solution = CLB_ERR_UNSUPPORTED;
+        begin_on(run, CLB_SIDE_DEVICE);
+        if (!runtime->device.unified)
+            clb_inflight_enter(is_predicted(run) ? WAIT_PREDICTED * run->prediction.device
+                                                 : WAIT_UNKNOWN);
         clb_runtime_expect(runtime, longest_standstill(variant, count_flops(run, work)));
         struct clb_progress progress;
         clb_progress_begin(&progress, run->call->symbol->next.name, count_flops(run, work));
         outcome.status = run->ops->run(run, runtime, variant);
+        if (!runtime->device.unified)
+            clb_inflight_leave();
+        clb_inflight_end();
         clb_progress_end(&progress);
         outcome.reason = reason_of_run(run, runtime, outcome.status);
         outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;
         outcome.seconds = timed ? clb_now() - begin : 0;
         if (learns && outcome.reason == CLB_REASONS && outcome.status == CLB_OK && run->share > 0)
-            learn(runtime, &question, outcome.seconds);
+            learn(run, runtime, &question, outcome.seconds);
         if (clb_trace_wanted())
             clb_trace_since(run->call->symbol->next.name, begin);
     }
@@ -744,12 +792,6 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     clb_thread_inside = before;
     clb_host_state_restore(&host_state);
     return outcome;
-}
-
-/* False also for calls that were declined before they were asked about. */
-static bool is_predicted(const struct clb_run *run)
-{
-    return clb_cost_is_known(&run->prediction) && run->prediction.next > 0;
 }
 
 static void log_call(const struct clb_run *run, const char *where, const char *detail,
@@ -817,7 +859,7 @@ void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
-    if (writes_profile())
+    if (writes_profile() && !(run->prediction.next > run->alone.next))
         note_for_next(run);
     if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);
@@ -912,6 +954,7 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
         remember_declined(&run);
         clb_next_declined = &symbol->next;
         decline(&run, outcome.reason, flops);
+        begin_on(&run, CLB_SIDE_NEXT);
     }
     if (run.verify.wanted)
         clb_verify_free(&run);

@@ -88,7 +88,8 @@ struct clb_run {
     struct clb_lapacke lapacke;
     int64_t m, n, k; /* arguments of the work formula */
     struct clb_verify verify;
-    struct clb_prediction prediction; /* 0: none was made */
+    struct clb_prediction alone;      /* without other calls; 0: none was made */
+    struct clb_prediction prediction; /* beside those that are in flight */
 
     /* Set by run. */
     clb_reason declined;   /* why run did nothing after all; CLB_REASONS: it did */
