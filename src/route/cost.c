@@ -198,8 +198,11 @@ static double by_table(const struct clb_cost_machine *machine, clb_side side,
 
 /* An optimised library gives its threads parts of the result, so that small results of a great
  * depth are the work of few: a part has this order at least. How many times as long as the square
- * one of the same work a product takes then. */
+ * one of the same work a product takes then; very small results leave kernels half empty, too. */
 #define THREADS_PART 96.0
+#define DEEP         4.0 /* times the order */
+#define SMALL_RESULT 48.0
+#define SMALL_RATIO  2.0
 
 static int threads_of(const struct clb_cost_machine *machine, const struct clb_cost_call *call)
 {
@@ -213,12 +216,14 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
     const bool is_product = call->family == CLB_COST_GEMM;
     const bool is_update = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
     const double order = clb_cost_order(call->family, call->work);
-    if (!machine->optimised || (!is_product && !is_update))
+    if (!machine->optimised || (!is_product && !is_update) || call->k < DEEP * order)
         return 1;
     few.threads = threads_of(machine, call);
     square.threads = (int)fmin(machine->threads, order * order / (THREADS_PART * THREADS_PART));
-    return fmax(1, next_by_table(&few, call->family, call->precision, call->work) /
-                       next_by_table(&square, call->family, call->precision, call->work));
+    const double ratio = next_by_table(&few, call->family, call->precision, call->work) /
+                         next_by_table(&square, call->family, call->precision, call->work);
+    const bool small = machine->threads > 1 && call->m * call->n < SMALL_RESULT * SMALL_RESULT;
+    return fmax(1, ratio) * (small ? SMALL_RATIO : 1);
 }
 
 /* ---- what has been measured ------------------------------------------------------------------ */
@@ -228,6 +233,19 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
 #define NEAR_CLASSES 1 /* a time counts for so many classes beside it */
 #define LARGEST_GAP  4 /* between two classes whose times are interpolated */
 #define REMEMBERED   8 /* calls of which an average is taken */
+
+void clb_cost_smooth(struct clb_profile *profile)
+{
+    struct clb_time *time = &profile->side[0].of[0][0][0];
+    const size_t rows = sizeof profile->side / (CLB_COST_CLASSES * sizeof *time);
+    for (size_t row = 0; row < rows; row++, time += CLB_COST_CLASSES) {
+        float longest = INFINITY;
+        for (int class = CLB_COST_CLASSES - 1; class >= 0; class --) {
+            if (time[class].count > 0)
+                longest = time[class].seconds = fminf(time[class].seconds, longest);
+        }
+    }
+}
 
 double clb_cost_class_work(int class)
 {
@@ -418,16 +436,13 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
     return prediction;
 }
 
-double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side,
-                         const struct clb_crowd *load, size_t cpus)
+double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side, double others,
+                         size_t cpus)
 {
-    const double count = (double)clb_max(cpus, 1),
-                 threads = machine->optimised ? machine->threads : 1;
-    const double of_cpus = fmin(fmax(threads, 1), count) / count; /* that a call keeps busy */
-    const bool shared = machine->device->unified;
-    if (side == CLB_SIDE_DEVICE)
-        return 1 + load->device + (shared ? load->next * of_cpus : 0);
-    return fmax(1, (1 + load->next) * of_cpus + (shared ? load->device : 0));
+    const double count = (double)clb_max(cpus, 1);
+    const double threads = machine->optimised ? fmax(machine->threads, 1) : 1;
+    return side == CLB_SIDE_DEVICE ? 1 + others
+                                   : fmax(1, (1 + others) * fmin(threads, count) / count);
 }
 
 #define MARGIN_MEASURED 1.05

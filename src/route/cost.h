@@ -81,6 +81,9 @@ struct clb_profile {
     struct clb_time start; /* of the device */
 };
 
+/* Times of classes that are longer than a larger class's were disturbed: they become that one's. */
+void clb_cost_smooth(struct clb_profile *profile);
+
 /* The work of a class, and the class of a work; -1 when it is too small, or too large. */
 double clb_cost_class_work(int class);
 int clb_cost_class_of(double work);
@@ -102,16 +105,12 @@ struct clb_prediction {
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call);
 
-/* Other calls of the process, each by how much of the call's own time on that side it lasts, one at
- * most. */
-struct clb_crowd {
-    double device, next;
-};
-
-/* How many times as long as alone a call takes on a side: the device computes one after the other,
- * and threads of the next library share the CPUs, also with a device that has the host's memory. */
-double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side,
-                         const struct clb_crowd *load, size_t cpus);
+/* How many times as long as alone a call takes on a side, were so many others of the process there
+ * too: the device computes one after the other, and threads of the next library share the CPUs. So
+ * all go to the side that is through with them first. Some on each would be quicker, did the
+ * device's transfers not wait for CPUs. */
+double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side, double others,
+                         size_t cpus);
 
 /* Whether the call is one for the device: its side must be faster by a margin, which is larger
  * where the predictions are not from this machine. Both sides must be known. */

@@ -19,24 +19,21 @@ static atomic_size_t threads; /* that have a place */
 /* Of this thread, from 1. */
 static CLB_THREAD size_t own;
 
-struct clb_crowd clb_inflight_beside(const struct clb_prediction *alone)
+double clb_inflight_beside(const struct clb_prediction *alone)
 {
-    struct clb_crowd load = {0};
+    double others = 0;
     const size_t used = clb_min(atomic_load_explicit(&threads, memory_order_relaxed), PLACES);
     if (used == 0 || (used == 1 && own != 0))
-        return load;
+        return others;
     const double now = clb_now();
     for (size_t i = 0; i < used; i++) {
         const struct place *place = &places[i];
         if (own == i + 1 || atomic_load_explicit(&place->until, memory_order_relaxed) <= now)
             continue;
         const double seconds = atomic_load_explicit(&place->seconds, memory_order_relaxed);
-        if (seconds > 0)
-            load.device += fmin(1, seconds / alone->device);
-        else
-            load.next += fmin(1, -seconds / alone->next);
+        others += fmin(1, seconds > 0 ? seconds / alone->device : -seconds / alone->next);
     }
-    return load;
+    return others;
 }
 
 void clb_inflight_begin(clb_side side, double seconds, double expected)

@@ -8,8 +8,9 @@
 
 #include "cost.h"
 
-/* Other threads' calls, beside one of which the seconds on both sides are known. */
-struct clb_crowd clb_inflight_beside(const struct clb_prediction *alone);
+/* How many calls other threads are at, beside one of which the seconds on both sides are known:
+ * each by how much of this one's time it lasts, one at most. */
+double clb_inflight_beside(const struct clb_prediction *alone);
 
 /* This thread begins a call which takes so many seconds alone, and is expected to take `expected`.
  */

@@ -219,6 +219,7 @@ static struct known *open_profile(const struct clb_profile_owner *owner)
     new->key = clb_profile_key(owner);
     if (new->key != NULL && make_path(path, new->key))
         read_profile(path, new->key, &new->now);
+    clb_cost_smooth(&new->now);
     return new;
 }
 
@@ -318,6 +319,20 @@ static void measure(struct known *of, clb_side side, const struct clb_cost_machi
         of->own.side[side].of[call->family][call->precision][class];
 }
 
+/* The first calls of a size have results checked and memory made. */
+#define FIRST_CALLS 2
+
+static bool is_first(struct known *of, clb_side side, const struct clb_cost_call *call)
+{
+    const int class = clb_cost_class_of(call->work);
+    struct clb_time *own =
+        class >= 0 ? &of->own.side[side].of[call->family][call->precision][class] : NULL;
+    if (own == NULL || own->count >= FIRST_CALLS)
+        return false;
+    own->count++;
+    return true;
+}
+
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds)
 {
@@ -326,7 +341,7 @@ void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
         const struct clb_cost_machine machine = machine_of(owner, &of->now);
         if (clb_config_get()->learn)
             measure(of, side, &machine, call, seconds);
-        else
+        else if (!is_first(of, side, call))
             clb_cost_adjust(&of->now, side, &machine, call, seconds);
     }
     pthread_mutex_unlock(&lock);

@@ -31,7 +31,8 @@ double clb_profile_saved(const struct clb_profile_owner *owner, const struct clb
 void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds);
 
 /* Add the duration of a call. With CLBLAS_SHIM_LEARN=1 the median of a kind in this process counts;
- * otherwise only what is predicted already is changed, and slowly. */
+ * otherwise only what is predicted already is changed, slowly, and not by the first two
+ * calls of a size. */
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
 

@@ -308,9 +308,9 @@ static void predict_run(struct clb_run *run, const struct clb_device *device,
     run->prediction = run->alone = predict(device, question);
     if (!clb_cost_is_known(&run->alone) || clb_config_get()->reproducible)
         return;
-    const struct clb_crowd load = clb_inflight_beside(&run->alone);
-    run->prediction.device *= clb_cost_crowding(&machine, CLB_SIDE_DEVICE, &load, cpus);
-    run->prediction.next *= clb_cost_crowding(&machine, CLB_SIDE_NEXT, &load, cpus);
+    const double others = clb_inflight_beside(&run->alone);
+    run->prediction.device *= clb_cost_crowding(&machine, CLB_SIDE_DEVICE, others, cpus);
+    run->prediction.next *= clb_cost_crowding(&machine, CLB_SIDE_NEXT, others, cpus);
 }
 
 /* Whether the call is one for such a device. Where the times of both sides are known they decide,
