@@ -278,9 +278,11 @@ static clb_status get_buffers(struct stream *stream)
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
  * for a merge before the end, when all threads merge, and the operands should arrive as soon as
  * possible; but what has not come down by then is left to do. (H200, 2026-11, with 9 and with 10 of
- * 12: dgemm n = 4096 7.6 and 7.95 ms, sgemm 8192 16.5 and 17.7, sgemm 4096 4.4 and 4.3, dgemm 8192
- * alike.) And where strips are whole columns or rows (trmm), downloads move as many bytes as
- * uploads from the first strip on. */
+ * 12: dgemm n = 4096 7.6 and 7.95 ms, sgemm 8192 16.5 and 17.7, dgemm 8192 alike; but sgemm 4096,
+ * where a thread uploads few pieces, 4.4 and 4.3.) And where strips are whole columns or rows
+ * (trmm), downloads move as many bytes as uploads from the first strip on. */
+#define FEW_PIECES ((size_t)8)
+
 static size_t upload_first(const struct stream *stream)
 {
     size_t threads = stream->transfers.threads;
@@ -289,8 +291,10 @@ static size_t upload_first(const struct stream *stream)
         return forced;
     if (stream->transfers.prefault.units > 0)
         return clb_div_up(4 * threads, 7);
-    return stream->whole && stream->plan.strip_m == 0 ? clb_div_up(3 * threads, 4)
-                                                      : clb_div_up(6 * threads, 10);
+    if (!stream->whole || stream->plan.strip_m != 0)
+        return clb_div_up(6 * threads, 10);
+    return stream->transfers.pieces[CLB_UP] < FEW_PIECES * threads ? clb_div_up(5 * threads, 6)
+                                                                   : clb_div_up(3 * threads, 4);
 }
 
 static clb_status get_queue_sets(struct stream *stream)
