@@ -11,7 +11,8 @@ usage: programs.py [options] [BUILD-FOLDER] [PROGRAM...]     (default: the curre
 
 Programs: numpy and octave have products, systems and factorisations of many sizes, small ones mostly;
 numpy-large and octave-large some of order 2000; hpcc solves one system (HPL). One that is not there is
-skipped. The medians of the rounds are printed, and their ratio, and how many calls ran on the device.
+skipped. The medians of the rounds are printed, the medians of the ratios of a round, also that of a second run
+without the library (the control: what the machine itself disturbs), and how many calls ran on the device.
 """
 import argparse
 import json
@@ -137,20 +138,23 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         programs = make_programs(options, folder)
         report = os.path.join(folder, "report.json")
-        print("program       seconds: without  with   ratio   CPU seconds: without  with   ratio   device calls")
+        print("program       seconds: without  with   ratio control   CPU seconds: without  with   ratio   device calls")
         for name in options.programs or programs:
             if name not in programs:
                 print(f"{name:13} skipped: it is not there")
                 continue
-            command, results = programs[name], {"none": [], "auto": []}
+            command, results = programs[name], {"none": [], "auto": [], "control": []}
             run(command, folder, {**auto, "CLBLAS_SHIM_STATS": report})
             calls = device_calls(report) if os.path.exists(report) else 0
             for turn in range(options.reps):
-                for mode in ("none", "auto")[::1 if turn % 2 == 0 else -1]:
+                for mode in ("none", "auto", "control")[::1 if turn % 2 == 0 else -1]:
                     results[mode].append(run(command, folder, auto if mode == "auto" else {}))
             none, with_it = ([median(r[i] for r in results[mode]) for i in (0, 1)] for mode in ("none", "auto"))
-            print(f"{name:13} {none[0]:16.3f} {with_it[0]:6.3f} {with_it[0] / none[0]:6.3f} "
-                  f"{none[1]:20.3f} {with_it[1]:6.3f} {with_it[1] / none[1]:6.3f} {calls:10}", flush=True)
+
+            def ratio(mode, i):
+                return median(a[i] / b[i] for a, b in zip(results[mode], results["none"]))
+            print(f"{name:13} {none[0]:16.3f} {with_it[0]:6.3f} {ratio('auto', 0):6.3f} {ratio('control', 0):7.3f} "
+                  f"{none[1]:20.3f} {with_it[1]:6.3f} {ratio('auto', 1):6.3f} {calls:10}", flush=True)
 
 
 if __name__ == "__main__":
