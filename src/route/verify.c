@@ -473,7 +473,7 @@ static bool is_finite(struct verification *v, struct clb_operator m)
 {
     clb_operator_columns(&m, v->largest);
     for (size_t j = 0; j < clb_operator_cols(&m); j++) {
-        if (!(v->largest[j] <= v->huge * 2))
+        if (!(v->largest[j] <= DBL_MAX))
             return false;
     }
     return true;
