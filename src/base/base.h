@@ -302,6 +302,14 @@ static inline double clb_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Seconds of CPU time that the process has used. */
+static inline double clb_cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* A time of clb_now() for pthread_cond_clockwait(..., CLOCK_MONOTONIC, ...). */
 static inline struct timespec clb_time_of(double now)
 {

@@ -91,13 +91,6 @@ static bool needs_diagonal(const struct clb_call *call)
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-static double cpu_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static size_t largest_size(const struct clb_call *call)
 {
     const int64_t sizes[] = {call->m, call->n, call->k, call->nrhs};
@@ -199,10 +192,10 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
     do {
         if (saved < MATRICES && done > 0)
             memcpy(arenas[saved].data, pristine.data, bytes);
-        const double cpu_begin = cpu_now(), begin = clb_now();
+        const double cpu_begin = clb_cpu_now(), begin = clb_now();
         clb_next_call(target, CLB_ABI_FORTRAN, call);
         seconds[done] = clb_now() - begin;
-        cpu[done++] = cpu_now() - cpu_begin;
+        cpu[done++] = clb_cpu_now() - cpu_begin;
     } while (done < calls && clb_now() < end);
     const double median = median_of(seconds, done);
     return (struct clb_trial_time){median, seconds[0], median_of(cpu, done), done};

@@ -659,6 +659,18 @@ static bool learns_of(const struct clb_run *run)
                                 clb_cost_is_known(&run->prediction));
 }
 
+/* Others that use the CPU lengthen a call, but not its CPU time; where the device is the CPU that
+ * says on both sides what a call takes undisturbed. NAN: it is not. */
+static double cpu_now(const struct clb_device *device)
+{
+    return (device->type & CL_DEVICE_TYPE_CPU) != 0 ? clb_cpu_now() : NAN;
+}
+
+static double undisturbed(double seconds, const struct clb_device *device, double cpu_begin)
+{
+    return fmin(seconds, cpu_now(device) - cpu_begin);
+}
+
 static bool tries_other_side(const struct clb_run *run, const struct clb_device *device,
                              const struct question *question)
 {
@@ -760,6 +772,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     }
     const bool learns = learns_of(run);
     const bool timed = runs_are_timed() || learns;
+    const double cpu_begin = learns && runtime != NULL ? cpu_now(&runtime->device) : NAN;
     const double begin = timed ? clb_now() : 0;
     if (outcome.reason == CLB_REASONS && is_lapacke(run))
         outcome.reason = clb_lapacke_open(run);
@@ -784,7 +797,8 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;
         outcome.seconds = timed ? clb_now() - begin : 0;
         if (learns && outcome.reason == CLB_REASONS && outcome.status == CLB_OK && run->share > 0)
-            learn(run, runtime, &question, outcome.seconds);
+            learn(run, runtime, &question,
+                  undisturbed(outcome.seconds, &runtime->device, cpu_begin));
         if (clb_trace_wanted())
             clb_trace_since(run->call->symbol->next.name, begin);
     }
@@ -818,6 +832,7 @@ static CLB_THREAD struct {
         const struct clb_symbol *symbol; /* NULL: nothing is wanted */
         struct clb_profile_owner owner;
         struct clb_cost_call cost;
+        double cpu_begin;
     } of[NOTES];
 } notes;
 
@@ -842,6 +857,7 @@ static void note_for_next(const struct clb_run *run)
     note->owner.device = device;
     note->cost = clb_cost_describe(run->call, run->m, run->n, run->k);
     note->symbol = run->call->symbol;
+    note->cpu_begin = cpu_now(device);
 }
 
 void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
@@ -852,7 +868,8 @@ void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
     if (depth > NOTES)
         return;
     const struct note *note = note_at(notes.count - depth);
-    clb_profile_learn(&note->owner, CLB_SIDE_NEXT, &note->cost, seconds);
+    clb_profile_learn(&note->owner, CLB_SIDE_NEXT, &note->cost,
+                      undisturbed(seconds, note->owner.device, note->cpu_begin));
     for (; depth > 0; depth--)
         note_at(--notes.count)->symbol = NULL;
 }

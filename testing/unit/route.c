@@ -317,6 +317,40 @@ static void tries_the_other_side(void *frozen)
            "the next calls, for which no time is left, are not the device's");
 }
 
+/* The driver's thread, for whom the caller waits. */
+static void sleep_at_kernels(fake_function function)
+{
+    static int left = 5;
+    if (function == FAKE_EnqueueNDRangeKernel && left-- > 0)
+        usleep(100000);
+}
+
+/* What others take of the CPU, here by sleeping, counts as a GPU's time and not as a CPU's. */
+static void learns_undisturbed(void *is_gpu)
+{
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
+    setenv("CLBLAS_SHIM_LEARN", "1", 1);
+    set_up("always");
+    run_one(0, CLB_D, 64, 64, 64); /* kernels are built and checked */
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    runtime->device.type = is_gpu != NULL ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU;
+    const struct clb_profile_owner owner = {
+        .device = &runtime->device, .library = "", .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    const struct clb_cost_call cost = {
+        .family = CLB_COST_GEMM, .precision = CLB_D, .work = 128 * 128 * 128};
+    /* The other side of a prediction. */
+    clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1);
+    const double cpu_begin = clb_cpu_now(), begin = clb_now();
+    fake_cl.enter = sleep_at_kernels;
+    run_one(0, CLB_D, 128, 128, 128);
+    const double cpu = clb_cpu_now() - cpu_begin, slept = clb_now() - begin - cpu;
+    const double device = clb_profile_predict(&owner, &cost).device;
+    expect(reported("dgemm_", "device") == 2 && slept > 0.3, "it slept %g s", slept);
+    expect(is_gpu != NULL ? device > slept : device > 0 && device <= cpu,
+           "%g s were learnt of %g of CPU time and %g of sleep", device, cpu, slept);
+}
+
 /* A mode, threshold or family that the user has set, and CLBLAS_SHIM_REPRODUCIBLE, wait. */
 static void waits(void *variable)
 {
@@ -711,6 +745,8 @@ int main(void)
         {"by the times of both sides", by_cost, NULL},
         {"the other side is tried", tries_the_other_side, NULL},
         {"but not where routing is frozen", tries_the_other_side, &seed},
+        {"durations on a busy machine, of a CPU", learns_undisturbed, NULL},
+        {"durations on a busy machine, of a GPU", learns_undisturbed, &seed},
         {"invalid", reason_invalid, NULL},
         {"quarantined", reason_quarantined, NULL},
         {"dry-run", reason_dry_run, NULL},
