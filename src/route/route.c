@@ -165,19 +165,36 @@ static void set_min_work(void)
     }
 }
 
-/* Where nothing is known of the device's costs (NULL: nor of the device), no call below the tables'
- * thresholds needs it. Once there is something for any next library, all calls are asked about. */
-static void settle_lowest(const struct clb_profile_owner *owner)
+/* What next libraries have been seen, and whether the device's costs are known beside one. */
+enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_ANY = 7 };
+
+static void set_lowest(unsigned seen)
 {
-    static _Atomic int settled = -1;
-    const bool known = owner != NULL && clb_profile_has(owner);
-    if (atomic_load(&settled) == true || atomic_exchange(&settled, known) == known)
-        return;
     for (int w = 0; w < CLB_WORKS; w++) {
-        const double table = clb_tuning_lowest_threshold((clb_work)w);
-        lowest[w] = known ? fmin(table, SMALLEST_CROSSOVER) : table;
+        double edge = (seen & SEEN_COSTS) != 0 ? SMALLEST_CROSSOVER : INFINITY;
+        if ((seen & SEEN_PLAIN) != 0)
+            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, false));
+        if ((seen & SEEN_OPTIMISED) != 0)
+            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, true));
+        lowest[w] = edge;
     }
     set_min_work();
+}
+
+/* The owner's device is NULL where none is known. Where nothing is known of its costs no call below
+ * the tables' thresholds for such a next library needs it. Once there is something for any next
+ * library, all calls are asked about. */
+static void settle_lowest(const struct clb_profile_owner *owner)
+{
+    static _Atomic unsigned all;
+    const bool known = owner->device != NULL && clb_profile_has(owner);
+    const unsigned seen =
+        (owner->optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | (known ? SEEN_COSTS : 0U);
+    if ((atomic_load(&all) & seen) == seen)
+        return;
+    const unsigned before = atomic_fetch_or(&all, seen);
+    if ((before & seen) != seen)
+        set_lowest(before | seen);
 }
 
 static void configure(void)
@@ -187,11 +204,9 @@ static void configure(void)
     clb_stats_configure();
     clb_report_configure();
     cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
-    for (int w = 0; w < CLB_WORKS; w++)
-        lowest[w] = fmin(SMALLEST_CROSSOVER, clb_tuning_lowest_threshold((clb_work)w));
     for (int r = 0; r < CLB_ROUTINES; r++)
         thresholds[r] = work_threshold(clb_routines[r].name);
-    set_min_work();
+    set_lowest(SEEN_ANY);
 }
 
 void clb_route_configure(void)
@@ -334,11 +349,11 @@ static clb_reason decide_for_device(const struct clb_device *device,
                                                                       : CLB_REASON_COST;
     if (question->work < lowest_work(question->routine))
         return CLB_REASON_SMALL;
-    double edge = clb_tuning_offload(
+    const struct clb_offload from = clb_tuning_offload(
         device, precision, &tuning, clb_routine_work(question->routine), question->owner.optimised);
-    if (question->work < cube(edge))
-        return isinf(edge) ? CLB_REASON_COST : CLB_REASON_SMALL;
-    return question->smallest < tuning.smallest ? CLB_REASON_COST : CLB_REASONS;
+    if (question->work < cube(from.threshold))
+        return isinf(from.threshold) ? CLB_REASON_COST : CLB_REASON_SMALL;
+    return question->smallest < from.smallest ? CLB_REASON_COST : CLB_REASONS;
 }
 
 /* The checks that need the device. */
@@ -565,7 +580,7 @@ static void settle_for(const struct clb_device *device, const struct question *q
 {
     struct clb_profile_owner owner = question->owner;
     owner.device = device;
-    settle_lowest(device != NULL ? &owner : NULL);
+    settle_lowest(&owner);
 }
 
 /* Whether the device would have saved what its start costs, had it been there for the calls that it

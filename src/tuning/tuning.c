@@ -69,12 +69,17 @@ static const struct offload_row {
     device_class class;
     clb_work work;
     bool optimised;
+    size_t smallest;
     double from[CLB_PRECISIONS];
 } offload_rows[] = {
 #define PLAIN     false
 #define OPTIMISED true
-#define CLB_OFFLOAD(class, work, next, s, d, c, z)                                                 \
-    {CLASS_##class, CLB_WORK_##work, next, {[CLB_S] = s, [CLB_D] = d, [CLB_C] = c, [CLB_Z] = z}},
+#define CLB_OFFLOAD(class, work, next, smallest, s, d, c, z)                                       \
+    {CLASS_##class,                                                                                \
+     CLB_WORK_##work,                                                                              \
+     next,                                                                                         \
+     smallest,                                                                                     \
+     {[CLB_S] = s, [CLB_D] = d, [CLB_C] = c, [CLB_Z] = z}},
 #include "offload.def"
 #undef CLB_OFFLOAD
 #undef PLAIN
@@ -452,26 +457,29 @@ double clb_tuning_patience(const struct clb_wait *wait)
     return left > (wait->compiled ? SECONDS_TO_LOAD : SECONDS_TO_COMPILE) ? left : 0;
 }
 
-double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
-                          const struct clb_gemm_tuning *tuning, clb_work work, bool optimised)
+struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_precision precision,
+                                      const struct clb_gemm_tuning *tuning, clb_work work,
+                                      bool optimised)
 {
     for (size_t i = 0; i < CLB_COUNT_OF(offload_rows); i++) {
         const struct offload_row *row = &offload_rows[i];
         if (row->work == work && row->optimised == optimised && has_class(device, row->class))
-            return row->from[precision] > 0 ? row->from[precision] : INFINITY;
+            return (struct clb_offload){row->from[precision] > 0 ? row->from[precision] : INFINITY,
+                                        row->smallest};
     }
-    return tuning->threshold;
+    return (struct clb_offload){tuning->threshold, tuning->smallest};
 }
 
-double clb_tuning_lowest_threshold(clb_work work)
+double clb_tuning_lowest_threshold(clb_work work, bool optimised)
 {
     double lowest = rows[0].tuning.threshold;
     for (size_t i = 1; i < CLB_COUNT_OF(rows); i++)
         lowest = fmin(lowest, rows[i].tuning.threshold);
     for (size_t i = 0; i < CLB_COUNT_OF(offload_rows); i++) {
-        for (int p = 0; p < CLB_PRECISIONS && offload_rows[i].work == work; p++) {
-            if (offload_rows[i].from[p] > 0)
-                lowest = fmin(lowest, offload_rows[i].from[p]);
+        const struct offload_row *row = &offload_rows[i];
+        for (int p = 0; p < CLB_PRECISIONS && row->work == work; p++) {
+            if (row->optimised == optimised && row->from[p] > 0)
+                lowest = fmin(lowest, row->from[p]);
         }
     }
     return lowest;

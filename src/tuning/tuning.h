@@ -84,16 +84,24 @@ typedef enum clb_work {
     CLB_WORK_PRODUCT,
     CLB_WORK_SOLVE,
     CLB_WORK_FACTOR,
-    CLB_WORK_INVERT,
     CLB_WORK_DEFINITE,
+    CLB_WORK_REFLECT,
+    CLB_WORK_INVERT,
+    CLB_WORK_INVERT_DEFINITE,
     CLB_WORK_SQUARE,
     CLB_WORKS
 } clb_work;
 
-/* `auto` offloads a call if the cube root of its work is at least the result; infinity: never.
- * `optimised` says whether the next library is; `tuning` is the device's. */
-double clb_tuning_offload(const struct clb_device *device, clb_precision precision,
-                          const struct clb_gemm_tuning *tuning, clb_work work, bool optimised);
+/* `auto` offloads a call if the cube root of its work is at least `threshold` (infinity: never) and
+ * the smallest dimension at least `smallest`. `optimised` says whether the next library is;
+ * `tuning` is the device's. */
+struct clb_offload {
+    double threshold;
+    size_t smallest;
+};
+struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_precision precision,
+                                      const struct clb_gemm_tuning *tuning, clb_work work,
+                                      bool optimised);
 
 /* Whether a call waits until the device can take it, or goes to the next library meanwhile. */
 struct clb_wait {
@@ -118,8 +126,9 @@ double clb_tuning_usual_rate(const struct clb_device *device, clb_precision prec
 /* The class of the device in the tables, for the tuner. */
 const char *clb_tuning_class(const struct clb_device *device);
 
-/* The lowest threshold of all rows for a kind of work: a call below it needs no device. */
-double clb_tuning_lowest_threshold(clb_work work);
+/* The lowest threshold of all rows for a kind of work beside a kind of next library: a call below
+ * it needs no device. */
+double clb_tuning_lowest_threshold(clb_work work, bool optimised);
 
 /* The value that CLBLAS_SHIM_PARAMS has for the parameter, whatever the device; 0: none. */
 size_t clb_tuning_override(const struct clb_config *config, clb_param param);

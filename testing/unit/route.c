@@ -100,9 +100,10 @@ static void reason_small_and_cost_by_table(void *unused)
 {
     (void)unused;
     set_up("auto");
-    run_one(0, CLB_S, 100, 100, 100);
+    const size_t small = (size_t)clb_tuning_lowest_threshold(CLB_WORK_PRODUCT, false) - 1;
+    run_one(0, CLB_S, small, small, small);
     expect_declined("sgemm_", "small", 1);
-    run_one(0, CLB_S, 2200, 2200, 28);
+    run_one(0, CLB_S, 2200, 2200, 8);
     expect(reported("sgemm_", "cost") == 1, "a thin product is worth the device");
     expect_sums("sgemm_");
 }
@@ -265,7 +266,8 @@ static void by_cost(void *unused)
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
-    expect(run_worthy() && !run_one(0, CLB_D, 300, 300, 300), "by the tables");
+    const long small = (long)clb_tuning_lowest_threshold(CLB_WORK_PRODUCT, false) - 1;
+    expect(run_worthy() && !takes_product(small, &fast), "by the tables");
     expect(reported("dgemm_", "small") == 1, "below the table's threshold");
     struct clb_runtime *runtime = clb_runtime_get(&state);
     snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
@@ -279,7 +281,7 @@ static void by_cost(void *unused)
     expect(predicted > 0.02 && reported("dgemm_", "predicted_device") > 0.001, "%g s are predicted",
            predicted);
     expect(reported("dgemm_", "seconds_saved") < predicted, "all is saved");
-    expect(!run_one(0, CLB_D, 200, 200, 200), "taken below any crossover");
+    expect(!takes_product(small, &fast), "taken below any crossover");
     expect(reported("dgemm_", "small") == 2, "below any crossover");
     expect_sums("dgemm_");
 }

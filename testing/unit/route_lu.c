@@ -402,30 +402,44 @@ static void few_right_hand_sides(void *unused)
     dense_free(&s.a);
 }
 
+/* The largest order below the table's threshold; where that is infinite, one above the others'. */
+static int64_t order_below(const struct clb_device *device, enum routine routine,
+                           clb_precision precision, bool optimised)
+{
+    struct clb_gemm_tuning tuning;
+    const clb_work work = routine == GETRS ? CLB_WORK_SOLVE : CLB_WORK_FACTOR;
+    if (clb_tuning_gemm(device, precision, CLB_MATH_DEFAULT, 0, &tuning) != CLB_OK)
+        return 0;
+    const double edge = clb_tuning_offload(device, precision, &tuning, work, optimised).threshold;
+    const double share = routine == GETRF ? cbrt(3) : 1;
+    return isinf(edge) ? 700 : (int64_t)(share * edge - 1);
+}
+
 /* Without a threshold of the user's the table has one for each kind of work and of next library. */
 static void by_kind_of_next(void *unused)
 {
+    enum { LARGEST = 1400 };
     static const struct {
         enum routine routine;
         clb_precision precision;
-        size_t n;
         bool optimised;
         const char *symbol, *reason;
     } calls[] = {
-        {GETRF, CLB_D, 480, false, "dgetrf_", "small"},
-        {GETRF, CLB_S, 1200, true, "sgetrf_", "small"},
-        {GETRF, CLB_Z, 700, true, "zgetrf_", "cost"},
-        {GESV, CLB_C, 700, true, "cgesv_", "cost"},
-        {GETRS, CLB_D, 300, false, "dgetrs_", "small"},
-        {GETRS, CLB_S, 500, true, "sgetrs_", "small"},
-        {GETRS, CLB_Z, 700, true, "zgetrs_", "cost"},
+        {GETRF, CLB_D, false, "dgetrf_", "small"}, {GETRF, CLB_S, true, "sgetrf_", "small"},
+        {GETRF, CLB_Z, true, "zgetrf_", "cost"},   {GESV, CLB_C, true, "cgesv_", "cost"},
+        {GETRS, CLB_D, false, "dgetrs_", "small"}, {GETRS, CLB_S, true, "sgetrs_", "small"},
+        {GETRS, CLB_Z, true, "zgetrs_", "cost"},
     };
     (void)unused;
     set_up("auto");
-    double *memory = calloc(1200 * 1200, sizeof *memory);
-    int64_t ipiv[1200] = {0}, info = UNSET;
-    for (size_t i = 0; i < CLB_COUNT_OF(calls) && memory != NULL; i++) {
-        const int64_t n = (int64_t)calls[i].n;
+    clb_runtime_state state;
+    const struct clb_runtime *runtime = clb_runtime_get(&state);
+    double *memory = calloc(LARGEST * LARGEST, sizeof *memory);
+    int64_t ipiv[LARGEST] = {0}, info = UNSET;
+    for (size_t i = 0; i < CLB_COUNT_OF(calls) && memory != NULL && runtime != NULL; i++) {
+        const int64_t n =
+            order_below(&runtime->device, calls[i].routine, calls[i].precision, calls[i].optimised);
+        expect(n > 0 && n <= LARGEST, "order %lld", (long long)n);
         struct system s = {.routine = calls[i].routine,
                            .call = {.precision = calls[i].precision,
                                     .m = n,
@@ -444,6 +458,7 @@ static void by_kind_of_next(void *unused)
         expect(!run_with(&s, &next) && info == UNSET, "call %zu was taken", i);
         expect_declined(calls[i].symbol, calls[i].reason, 1);
     }
+    expect(runtime != NULL, "no device");
     free(memory);
 }
 
