@@ -58,6 +58,15 @@ static bool stands_for_family(clb_routine routine)
     return first == (int)routine;
 }
 
+/* The order whose square call has about the class's work. Programs' sizes are seldom odd, which
+ * leaves edges, or multiples of 64, where columns compete for the same cache lines. */
+static int64_t order_of(clb_routine routine, int class)
+{
+    const double order = clb_cost_order(clb_cost_family_of(routine), clb_cost_class_work(class));
+    const int64_t n = 8 * (int64_t)(order / 8 + 0.5);
+    return n % 64 == 0 ? n + 8 : n;
+}
+
 /* Whether the library has no device. */
 static bool lacks_device(void *handle)
 {
@@ -107,9 +116,7 @@ static void measure_side(const char *library, bool quick, const char *side)
             if (symbol == NULL || took[r] > slow || clb_now() > end ||
                 !stands_for_family(routine) || (quick && !is_quick(routine)))
                 continue;
-            const int64_t n =
-                (int64_t)(clb_cost_order(clb_cost_family_of(routine), clb_cost_class_work(class)) +
-                          0.5);
+            const int64_t n = order_of(routine, class);
             struct clb_call call = clb_trial_make(routine, n, n, n, n);
             struct clb_target target = {.ilp64 = false};
             memcpy(&target.function, &symbol, sizeof target.function);

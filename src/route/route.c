@@ -138,8 +138,10 @@ static const char *routine_name(size_t index)
     return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
 }
 
-/* Where a device's costs are known, no smaller call is faster on any. */
-#define SMALLEST_CROSSOVER 250.0
+/* Where a device's costs are known, no smaller call is faster on any; on one that is the CPU, which
+ * nothing has to be moved to. */
+#define SMALLEST_CROSSOVER     250.0
+#define SMALLEST_CROSSOVER_CPU 138.0
 
 static double cube(double edge)
 {
@@ -166,12 +168,19 @@ static void set_min_work(void)
 }
 
 /* What next libraries have been seen, and whether the device's costs are known beside one. */
-enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_ANY = 7 };
+enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_COSTS_CPU = 8, SEEN_ANY = 15 };
+
+static bool is_cpu(const struct clb_device *device)
+{
+    return (device->type & CL_DEVICE_TYPE_CPU) != 0;
+}
 
 static void set_lowest(unsigned seen)
 {
     for (int w = 0; w < CLB_WORKS; w++) {
-        double edge = (seen & SEEN_COSTS) != 0 ? SMALLEST_CROSSOVER : INFINITY;
+        double edge = (seen & SEEN_COSTS_CPU) != 0 ? SMALLEST_CROSSOVER_CPU
+                      : (seen & SEEN_COSTS) != 0   ? SMALLEST_CROSSOVER
+                                                   : INFINITY;
         if ((seen & SEEN_PLAIN) != 0)
             edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, false));
         if ((seen & SEEN_OPTIMISED) != 0)
@@ -188,8 +197,8 @@ static void settle_lowest(const struct clb_profile_owner *owner)
 {
     static _Atomic unsigned all;
     const bool known = owner->device != NULL && clb_profile_has(owner);
-    const unsigned seen =
-        (owner->optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | (known ? SEEN_COSTS : 0U);
+    const unsigned costs = !known ? 0U : is_cpu(owner->device) ? SEEN_COSTS_CPU : SEEN_COSTS;
+    const unsigned seen = (owner->optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | costs;
     if ((atomic_load(&all) & seen) == seen)
         return;
     const unsigned before = atomic_fetch_or(&all, seen);
@@ -678,7 +687,7 @@ static bool learns_of(const struct clb_run *run)
  * says on both sides what a call takes undisturbed. NAN: it is not. */
 static double cpu_now(const struct clb_device *device)
 {
-    return (device->type & CL_DEVICE_TYPE_CPU) != 0 ? clb_cpu_now() : NAN;
+    return is_cpu(device) ? clb_cpu_now() : NAN;
 }
 
 static double undisturbed(double seconds, const struct clb_device *device, double cpu_begin)

@@ -353,6 +353,21 @@ static void learns_undisturbed(void *is_gpu)
            "%g s were learnt of %g of CPU time and %g of sleep", device, cpu, slept);
 }
 
+/* Where times are known; a CPU's crossovers are smaller. */
+static void smallest_crossover(void *is_gpu)
+{
+    struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
+    clb_runtime_state state;
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    set_up("auto");
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    runtime->device.type = is_gpu != NULL ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU;
+    for (int i = 0; i < 3; i++)
+        expect(!takes_product(150, &fast), "taken");
+    expect(reported("dgemm_", is_gpu != NULL ? "small" : "cost") >= 2, "declined otherwise");
+}
+
 /* A mode, threshold or family that the user has set, and CLBLAS_SHIM_REPRODUCIBLE, wait. */
 static void waits(void *variable)
 {
@@ -749,6 +764,8 @@ int main(void)
         {"but not where routing is frozen", tries_the_other_side, &seed},
         {"durations on a busy machine, of a CPU", learns_undisturbed, NULL},
         {"durations on a busy machine, of a GPU", learns_undisturbed, &seed},
+        {"the smallest crossover of a CPU", smallest_crossover, NULL},
+        {"and of a GPU", smallest_crossover, &seed},
         {"invalid", reason_invalid, NULL},
         {"quarantined", reason_quarantined, NULL},
         {"dry-run", reason_dry_run, NULL},
