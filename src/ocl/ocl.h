@@ -394,6 +394,11 @@ struct clb_runtime {
         struct clb_queue_set *idle;                     /* queue.c's alone */
         _Atomic(struct clb_launch_counters *) counters; /* too; NULL before the first launch */
     } sets;
+    struct { /* queue.c's alone */
+        pthread_mutex_t lock;
+        size_t inside; /* calls that have a turn, or have gone on without one */
+        struct clb_turn *first;
+    } turns;
     struct {
         pthread_mutex_t lock;
         struct clb_program *first; /* program.c's alone */
@@ -655,6 +660,12 @@ struct clb_queue_set {
     struct clb_queue_set_kernel *kernels;
     struct clb_queue_set *link; /* next in the free list */
 };
+
+/* Before and after a call: a device with memory of its own is filled by few calls at once, and more
+ * only take its time and the CPUs' from each other. Callers wait in order, but no longer than so
+ * many seconds: then the call goes on beside the others. Nobody waits for other devices. */
+void clb_turn_begin(struct clb_runtime *runtime, double patience);
+void clb_turn_end(struct clb_runtime *runtime);
 
 /* Get a queue set for one call. Never waits: a new one is made when all are in use. */
 clb_status clb_queue_set_acquire(struct clb_runtime *runtime,

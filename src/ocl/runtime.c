@@ -513,6 +513,7 @@ static clb_status start(const struct clb_config *config)
         pthread_mutex_init(&clb_runtime_started.state[i].lock, NULL);
     pthread_mutex_init(&clb_runtime_started.pool.lock, NULL);
     pthread_mutex_init(&clb_runtime_started.sets.lock, NULL);
+    pthread_mutex_init(&clb_runtime_started.turns.lock, NULL);
     pthread_mutex_init(&clb_runtime_started.programs.lock, NULL);
     set_memory_limit(&config->memory);
     if (clb_probe_device() == NULL)

@@ -2,7 +2,6 @@
 #include "inflight.h"
 
 #include <math.h>
-#include <pthread.h>
 
 /* More threads share places, so that fewer calls are counted. */
 enum { PLACES = 128 };
@@ -50,80 +49,4 @@ void clb_inflight_end(void)
 {
     if (own != 0)
         atomic_store_explicit(&places[own - 1].until, 0, memory_order_relaxed);
-}
-
-/* ---- the gate -------------------------------------------------------------------------------- */
-
-/* An H200 multiplies n = 512 2550, 3150, 2620 and 1120 times a second for 1, 4, 16 and 64 threads.
- */
-enum { AT_ONCE = 4 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static size_t inside;
-static struct waiter {
-    pthread_cond_t wake;
-    bool entered;
-    struct waiter *next;
-} * first, **last = &first;
-
-static void forget_in_child(void)
-{
-    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-    lock = fresh;
-    inside = 0;
-    first = NULL;
-    last = &first;
-}
-
-static void watch_forks(void)
-{
-    clb_fork_on_child(forget_in_child);
-}
-
-/* With the lock held. */
-static void take_out(const struct waiter *waiter)
-{
-    struct waiter **place = &first;
-    while (*place != waiter)
-        place = &(*place)->next;
-    *place = waiter->next;
-    if (waiter->next == NULL)
-        last = place;
-}
-
-void clb_inflight_enter(double patience)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&lock);
-    if (inside >= AT_ONCE) {
-        struct waiter self = {.wake = PTHREAD_COND_INITIALIZER};
-        const struct timespec until = clb_time_of(clb_now() + patience);
-        int status = 0;
-        *last = &self;
-        last = &self.next;
-        while (!self.entered && status == 0)
-            status = pthread_cond_clockwait(&self.wake, &lock, CLOCK_MONOTONIC, &until);
-        pthread_cond_destroy(&self.wake);
-        if (!self.entered)
-            take_out(&self);
-        inside += !self.entered;
-    } else {
-        inside++;
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-void clb_inflight_leave(void)
-{
-    pthread_mutex_lock(&lock);
-    if (first != NULL && inside <= AT_ONCE) {
-        struct waiter *waiter = first;
-        take_out(waiter);
-        waiter->entered = true;
-        pthread_cond_signal(&waiter->wake);
-    } else {
-        inside--;
-    }
-    pthread_mutex_unlock(&lock);
 }

@@ -19,10 +19,4 @@ void clb_inflight_begin(clb_side side, double seconds, double expected);
 /* Its call has ended. Calls of the next library need not be ended. */
 void clb_inflight_end(void);
 
-/* Before and after a call on a device with memory of its own: few calls at once fill it, and more
- * only take its time and the CPUs' from each other. Callers wait in order, but no longer than so
- * many seconds: then the call goes on beside the others. */
-void clb_inflight_enter(double patience);
-void clb_inflight_leave(void);
-
 #endif

@@ -745,7 +745,7 @@ static clb_reason begin_verification(struct clb_run *run, double work, struct cl
 /* False also for calls that were declined before they were asked about. */
 static bool is_predicted(const struct clb_run *run)
 {
-    return clb_cost_is_known(&run->prediction) && run->prediction.next > 0;
+    return run->prediction.next > 0 && clb_cost_is_known(&run->prediction);
 }
 
 /* Other threads' predictions count with the call from now on. */
@@ -806,16 +806,15 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         run->declined = CLB_REASONS;
         run->solution = CLB_ERR_UNSUPPORTED;
         begin_on(run, CLB_SIDE_DEVICE);
-        if (!runtime->device.unified)
-            clb_inflight_enter(is_predicted(run) ? WAIT_PREDICTED * run->prediction.device
-                                                 : WAIT_UNKNOWN);
+        clb_turn_begin(runtime,
+                       is_predicted(run) ? WAIT_PREDICTED * run->prediction.device : WAIT_UNKNOWN);
         clb_runtime_expect(runtime, longest_standstill(variant, count_flops(run, work)));
         struct clb_progress progress;
         clb_progress_begin(&progress, run->call->symbol->next.name, count_flops(run, work));
         outcome.status = run->ops->run(run, runtime, variant);
-        if (!runtime->device.unified)
-            clb_inflight_leave();
-        clb_inflight_end();
+        clb_turn_end(runtime);
+        if (is_predicted(run))
+            clb_inflight_end();
         clb_progress_end(&progress);
         outcome.reason = reason_of_run(run, runtime, outcome.status);
         outcome.kernel = run->kernel != NULL ? run->kernel : variant->name;

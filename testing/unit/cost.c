@@ -383,41 +383,6 @@ static void loads(void *unused)
     expect(others > 100 && others <= 128, "%g of 300 threads", others);
 }
 
-enum { AT_ONCE = 4 };
-static atomic_int entered;
-
-static void *enter(void *patience)
-{
-    clb_inflight_enter(*(const double *)patience);
-    atomic_fetch_add(&entered, 1);
-    return NULL;
-}
-
-/* Four calls are on the device at once; others wait for one to end, or until they are impatient. */
-static void gate(void *unused)
-{
-    pthread_t thread;
-    double patience = 1000;
-    const struct timespec moment = {.tv_nsec = 20000000};
-    (void)unused;
-    for (int i = 0; i < AT_ONCE; i++)
-        clb_inflight_enter(1000);
-    const double begin = clb_now();
-    clb_inflight_enter(0.02);
-    expect(clb_now() - begin >= 0.02, "the fifth has not waited");
-    expect(pthread_create(&thread, NULL, enter, &patience) == 0, "no thread");
-    nanosleep(&moment, NULL);
-    clb_inflight_leave();
-    nanosleep(&moment, NULL);
-    expect(atomic_load(&entered) == 0, "four are inside and another enters");
-    clb_inflight_leave();
-    pthread_join(thread, NULL);
-    expect(atomic_load(&entered) == 1, "nobody is let in");
-    for (int i = 0; i < AT_ONCE; i++)
-        clb_inflight_leave();
-    clb_inflight_enter(0);
-}
-
 /* The median of the last calls counts, without the first one's surplus or a call that was
  * disturbed.
  */
@@ -561,7 +526,6 @@ int main(void)
     tap_child("what a start saves", 20, starts, NULL);
     tap_child("calls at once", 20, crowding, NULL);
     tap_child("calls in flight", 20, loads, NULL);
-    tap_child("calls on the device at once", 20, gate, NULL);
     tap_child("medians", 20, medians, NULL);
     tap_child("times that were disturbed", 20, disturbed, NULL);
     tap_child("a profile's text", 20, text, NULL);

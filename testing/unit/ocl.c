@@ -496,6 +496,42 @@ static void impatient(void *unused)
     expect(clb_driver_set_patience(INFINITY) == 0, "and leaves the patience as it was");
 }
 
+enum { AT_ONCE = 4 };
+static struct clb_runtime discrete_device = {.turns = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+static atomic_int entered;
+
+static void *enter(void *patience)
+{
+    clb_turn_begin(&discrete_device, *(const double *)patience);
+    atomic_fetch_add(&entered, 1);
+    return NULL;
+}
+
+/* Four calls are on the device at once; others wait for one to end, or until they are impatient. */
+static void turns(void *unused)
+{
+    pthread_t thread;
+    double patience = 1000;
+    const struct timespec moment = {.tv_nsec = 20000000};
+    (void)unused;
+    for (int i = 0; i < AT_ONCE; i++)
+        clb_turn_begin(&discrete_device, 1000);
+    const double begin = clb_now();
+    clb_turn_begin(&discrete_device, 0.02);
+    expect(clb_now() - begin >= 0.02, "the fifth has not waited");
+    expect(pthread_create(&thread, NULL, enter, &patience) == 0, "no thread");
+    nanosleep(&moment, NULL);
+    clb_turn_end(&discrete_device);
+    nanosleep(&moment, NULL);
+    expect(atomic_load(&entered) == 0, "four are inside and another enters");
+    clb_turn_end(&discrete_device);
+    pthread_join(thread, NULL);
+    expect(atomic_load(&entered) == 1, "nobody is let in");
+    for (int i = 0; i < AT_ONCE; i++)
+        clb_turn_end(&discrete_device);
+    clb_turn_begin(&discrete_device, 0);
+}
+
 int main(void)
 {
     seed = tap_seed();
@@ -517,6 +553,7 @@ int main(void)
     tap_child("failing creation, in place", 30, failing_creation, NULL);
     tap_child("failing creation, own memory", 30, failing_creation, &seed);
     tap_child("tasks of the driver thread for threads that don't wait", 60, impatient, NULL);
+    tap_child("calls on the device at once", 20, turns, NULL);
     tap_child("the fake OpenCL keeps the rules", 30, rules, NULL);
     test_choices();
     return tap_done();
