@@ -742,10 +742,11 @@ static clb_reason begin_verification(struct clb_run *run, double work, struct cl
     return clb_verify_begin(run, runtime, variant);
 }
 
-/* False also for calls that were declined before they were asked about. */
+/* False also for calls that were declined before they were asked about. Outside the guard of the
+ * host's state a comparison with NaN would raise the program's FE_INVALID. */
 static bool is_predicted(const struct clb_run *run)
 {
-    return run->prediction.next > 0 && clb_cost_is_known(&run->prediction);
+    return isgreater(run->prediction.next, 0) && clb_cost_is_known(&run->prediction);
 }
 
 /* Other threads' predictions count with the call from now on. */
@@ -899,7 +900,7 @@ void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
-    if (writes_profile() && !(run->prediction.next > run->alone.next))
+    if (writes_profile() && !isgreater(run->prediction.next, run->alone.next))
         note_for_next(run);
     if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);
