@@ -128,6 +128,8 @@ static void first_gemm(void *unused)
         expect(reported(symbol, "device") == 3, "all on the device without a failure");
 }
 
+/* Of the calls of a process's first product one of every `step` fails, each in a process of its
+ * own. */
 static void test_first(const struct setting *setting, uint64_t *seed, long step)
 {
     long failed = 0, tried = 0;
@@ -416,8 +418,8 @@ int main(void)
                  settings[i].name);
         tap_child(name, 60, broken_for_good, NULL);
     }
-    test_first(&settings[0], &seed, 1);
-    test_first(&settings[1], &seed, 2);
+    test_first(&settings[0], &seed, 2);
+    test_first(&settings[1], &seed, 3);
     test_first(&unstored, &seed, 1);
     return tap_done();
 }
