@@ -3,7 +3,7 @@
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
- * BAD_BUILD; where it is slow, each work-group of a kernel takes 2 ms of CPU time instead; where it
+ * BAD_BUILD; where it is slow, each work-group of a kernel takes 1 ms of CPU time instead; where it
  * is wrong, the first byte of what is read in ten KiB or more at a time is another one; where it
  * stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a bit
  * flipped. */
@@ -81,7 +81,7 @@ static cl_int CL_API_CALL launch_slowly(cl_command_queue queue, cl_kernel kernel
     double groups = 1, begin = cpu_seconds();
     for (cl_uint i = 0; i < dimensions && local != NULL; i++)
         groups *= (double)(global[i] / local[i]);
-    while (cpu_seconds() - begin < 0.002 * groups)
+    while (cpu_seconds() - begin < 0.001 * groups)
         continue;
     return real.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
                                        wait_list, event);

@@ -239,7 +239,7 @@ static void reason_starting(void *unused)
     expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started for a small call");
     expect(!run_worthy() && reported("dgemm_", "cost") == 1 && fake_cl.of[FAKE_GetPlatformIDs] == 0,
            "one call has paid for the start of a device that is not known");
-    expect(!takes_product(4000, &next) && reported("dgemm_", "starting") == 1,
+    expect(!takes_product(1800, &next) && reported("dgemm_", "starting") == 1,
            "a call that pays for the start has not started it");
     for (int i = 0; i < 3; i++) {
         expect(!run_worthy(), "taken before the device is ready");
