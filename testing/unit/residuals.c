@@ -395,6 +395,8 @@ int main(int count, char **arguments)
             if (!bench_is_listed(options.settings, number) ||
                 !bench_is_listed(options.peers, peer_names[peer]))
                 continue;
+            if (count == 1 && !tap_full() && peer != (int)(i % PEERS)) /* peers in turns */
+                continue;
             snprintf(name, sizeof name, "%s, next to %s", settings[i].name, peer_names[peer]);
             if (is_installed((enum peer)peer))
                 tap_child(name, count > 1 ? 3600 : 300, run, &test);
