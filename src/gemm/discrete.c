@@ -275,14 +275,14 @@ static clb_status get_buffers(struct stream *stream)
     return status;
 }
 
+#define FEW_PIECES ((size_t)8) /* of a staging thread, to upload */
+
 /* The number of staging threads that prefer uploads. While C is kept on the device nothing waits
  * for a merge before the end, when all threads merge, and the operands should arrive as soon as
  * possible; but what has not come down by then is left to do. (H200, 2026-11, with 9 and with 10 of
  * 12: dgemm n = 4096 7.6 and 7.95 ms, sgemm 8192 16.5 and 17.7, dgemm 8192 alike; but sgemm 4096,
  * where a thread uploads few pieces, 4.4 and 4.3.) And where strips are whole columns or rows
  * (trmm), downloads move as many bytes as uploads from the first strip on. */
-#define FEW_PIECES ((size_t)8)
-
 static size_t upload_first(const struct stream *stream)
 {
     size_t threads = stream->transfers.threads;

@@ -1,5 +1,6 @@
-/* Every OpenCL call fails once, and from there on: the program's result is right all the same, its
- * gaps and guards are untouched and the report adds up. */
+/* Every OpenCL call of a warm product fails once, and every second or third of a process's first
+ * one, once or from there on: the program's result is right all the same, its gaps and guards are
+ * untouched and the report adds up. */
 #include "fakecl.h"
 #include "routed.h"
 #include "tap.h"
