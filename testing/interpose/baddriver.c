@@ -3,10 +3,10 @@
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
- * BAD_BUILD; where it is slow, each work-group of a kernel takes 1 ms of CPU time instead; where it
- * is wrong, the first byte of what is read in ten KiB or more at a time is another one; where it
- * stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a bit
- * flipped. */
+ * BAD_BUILD; where it is slow, each work-group of a kernel takes BAD_MS (1) ms of CPU time instead;
+ * where it is wrong, the first byte of what is read in ten KiB or more at a time is another one;
+ * where it stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a
+ * bit flipped. */
 #include "../lib/layer.h"
 
 #include <stdatomic.h>
@@ -78,10 +78,11 @@ static cl_int CL_API_CALL launch_slowly(cl_command_queue queue, cl_kernel kernel
                                         const size_t *global, const size_t *local, cl_uint waits,
                                         const cl_event *wait_list, cl_event *event)
 {
-    double groups = 1, begin = cpu_seconds();
+    const char *ms = getenv("BAD_MS");
+    double groups = 1, begin = cpu_seconds(), each = 1e-3 * (ms != NULL ? atof(ms) : 1);
     for (cl_uint i = 0; i < dimensions && local != NULL; i++)
         groups *= (double)(global[i] / local[i]);
-    while (cpu_seconds() - begin < 0.001 * groups)
+    while (cpu_seconds() - begin < each * groups)
         continue;
     return real.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
                                        wait_list, event);
