@@ -4,7 +4,10 @@
 usage: shapes.py [--seconds S] [--shapes TASK,...] [--set NAME=[FOLDER,]KEY=VALUE,...]... [BUILD-FOLDER]
 
 A task is dgemm:N, dgemm:MxNxK or dsyrk:NxK (s, c, z likewise; syrk: the lower triangle of A*A^T), with
-/tn, /nt or /tt behind it for transposed operands of a product, and then /fresh for C that was never touched.
+/tn, /nt or /tt behind it for transposed operands of a product, then a word for operands of extreme scale, and then
+/fresh for C that was never touched. Of extreme scale are /rows (row i of op(A) is multiplied by one of 2^-90 to 2^90,
+column j of op(B) by one of 2^-20 to 2^20), /first and /last (the first or the last element of A is 2^70), and /nan
+(the first one is).
 Each setting is a process with its CLBLAS_SHIM_PARAMS, and with its own build where it names one; all take
 turns, forwards and backwards, and a task has its share of the time. A process is stopped when it is not its
 turn: drivers have threads that go on spinning after a call. They start one after the other, because the first
@@ -28,10 +31,25 @@ REALS = {"s": (ctypes.c_float, 1), "d": (ctypes.c_double, 1), "c": (ctypes.c_flo
 
 
 def parse_task(text):
-    p, routine, sizes, forms, fresh = re.fullmatch(r"([sdcz])(gemm|syrk):([0-9x]+)(/[nt]{2})?(/fresh)?", text).groups()
+    pattern = r"([sdcz])(gemm|syrk):([0-9x]+)(/[nt]{2})?(/rows|/first|/last|/nan)?(/fresh)?"
+    p, routine, sizes, forms, scale, fresh = re.fullmatch(pattern, text).groups()
     sizes = [int(size) for size in sizes.split("x")]
     m, n, k = sizes * 3 if len(sizes) == 1 else [sizes[0], *sizes] if len(sizes) == 2 else sizes
-    return p, routine, (forms or "/nn")[1:].upper().encode(), m, n, k, fresh is not None
+    return p, routine, (forms or "/nn")[1:].upper().encode(), m, n, k, (scale or "/")[1:], fresh is not None
+
+
+def scale_vectors(memory, real, parts, vectors, length, largest, columns):
+    """Fill a matrix with numbers times one of 2^-largest to 2^largest for each of its columns, or else rows."""
+    def number(place, vector):
+        return (place * 7919 % 4099 / 4099 - 0.5) * 2.0 ** (vector * 7919 % (2 * largest + 1) - largest)
+    if columns:
+        made = [(real * (length * parts))(*[number(i, e) for i in range(length * parts)]) for e in range(2 * largest + 1)]
+    else:
+        made = [(real * (vectors * parts))(*[number(i + seed, i // parts) for i in range(vectors * parts)])
+                for seed in range(13)]
+    size = ctypes.sizeof(made[0])
+    for i in range(vectors if columns else length):
+        ctypes.memmove(memory + i * size, made[i % len(made)], size)
 
 
 class Server:
@@ -51,7 +69,7 @@ class Server:
         self.libc.munmap(memory[0], ctypes.c_size_t(memory[1]))
 
     def prepare(self, task):
-        p, _, _, m, n, k, _ = parse_task(task)
+        p, _, forms, m, n, k, scale, _ = parse_task(task)
         real, parts = REALS[p]
         for memory in self.memory:
             self.unmap(memory)
@@ -62,12 +80,19 @@ class Server:
             block = (real * 4099)(*[(i * 7919 % 4099) / 4099 - 0.5 for i in range(4099)])
             for at in range(0, size, ctypes.sizeof(block)):
                 ctypes.memmove(self.memory[-1][0].value + at, block, min(size - at, ctypes.sizeof(block)))
+        a, b = self.memory[0][0].value, self.memory[1][0].value
+        if scale == "rows":
+            scale_vectors(a, real, parts, m, k, 90, forms[:1] != b"N")
+            scale_vectors(b, real, parts, n, k, 20, forms[1:] == b"N")
+        elif scale:
+            at = a + (m * k - 1) * parts * ctypes.sizeof(real) if scale == "last" else a
+            real.from_address(at).value = float("nan") if scale == "nan" else 2.0**70
         self.task = task
 
     def measure(self, task):
         if self.task != task:
             self.prepare(task)
-        p, routine, forms, m, n, k, fresh = parse_task(task)
+        p, routine, forms, m, n, k, _, fresh = parse_task(task)
         real, parts = REALS[p]
         if fresh:
             self.unmap(self.memory[2])
