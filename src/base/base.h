@@ -207,11 +207,10 @@ void clb_log(clb_log_level level, const char *format, ...) CLB_PRINTF(2, 3);
  * invalid configuration values and fatal errors. */
 void clb_complain(const char *format, ...) CLB_PRINTF(1, 2);
 
-/* Open the log file and take the level from the configuration. Called once, by clb_config_get. */
+/* Open the log file and take the level from the configuration. Called once, by clb_config_read. */
 void clb_log_open(clb_log_level level, const char *file);
 
-/* ---- progress (progress.c): how far a long call is, on a terminal -----------------------------
- */
+/* ---- progress (progress.c): how far a long call is, on a terminal ---------------------------- */
 
 struct clb_progress {
     const char *name;

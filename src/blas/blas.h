@@ -22,7 +22,7 @@ struct clb_gemm {
     void *c;
     size_t lda, ldb, ldc;
     /* Extensions for the other Level 3 routines: structured operands, a second term, a triangle of
-     * C. NULL: plain GEMM. See level3.h. */
+     * C. NULL: plain GEMM. */
     const struct clb_level3 *level3;
 };
 

@@ -84,8 +84,7 @@ char *clb_make_folder(void);
 void clb_consume_folder(const char *folder, void (*visit)(const char *path, void *argument),
                         void *argument);
 
-/* ---- elf.c: executables and shared libraries as files ------------------------------------------
- */
+/* ---- elf.c: executables and shared libraries as files ---------------------------------------- */
 
 typedef enum clb_elf_kind {
     CLB_ELF_NONE,    /* no such file: a script, something else, or it can't be read */
@@ -101,8 +100,7 @@ typedef void clb_elf_visit(const char *name, clb_elf_relation relation, void *ar
  * to and each library that it needs. */
 clb_elf_kind clb_elf_read(const char *path, clb_elf_visit *visit, void *argument);
 
-/* ---- bindings.c: which library each name is bound to -------------------------------------------
- */
+/* ---- bindings.c: which library each name is bound to ----------------------------------------- */
 
 typedef enum clb_name_kind {
     CLB_NAME_OURS,      /* the shim exports it */
@@ -126,16 +124,14 @@ const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
 
 const char *clb_base_name(const char *path);
 
-/* ---- blas.c: the next BLAS ---------------------------------------------------------------------
- */
+/* ---- blas.c: the next BLAS ------------------------------------------------------------------- */
 
 /* Its `library` ("": none), OpenBLAS's `config`, `core` and `threads`, the number of `cpus`,
  * whether it is `optimised`, and its `flops` per second. `library` is its path, NULL: as the shim
  * finds it. NULL: it ended the process. */
 json_t *clb_next_describe(const char *library);
 
-/* ---- devices.c: what the helper lists, as the user should know it -----------------------------
- */
+/* ---- devices.c: what the helper lists, as the user should know it ---------------------------- */
 
 /* The devices and broken drivers: an object with `devices`, each with `taken` and `why` it is not,
  * `cache` with its folder and steps, and `problem`: NULL or why no device is taken. NULL after a

@@ -85,8 +85,7 @@ json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *s
 /* The routine of this name, with or without an underscore; CLB_ROUTINES: none. */
 clb_routine clb_find_routine(const char *name);
 
-/* ---- peers.c: other libraries for products on a device ----------------------------------------
- */
+/* ---- peers.c: other libraries for products on a device --------------------------------------- */
 
 /* Time calls in a child process, as clb_time_calls: by "clblast" on the shim's device, by "cublas"
  * or "nvblas" on NVIDIA's first one. `resident`: operands and result are in the device's memory;
@@ -102,8 +101,7 @@ json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes
  * Returns an exit status. */
 int clb_tune_kernels(clb_precision precision, double seconds);
 
-/* ---- plot.c: pictures of results, drawn by gnuplot --------------------------------------------
- */
+/* ---- plot.c: pictures of results, drawn by gnuplot ------------------------------------------- */
 
 /* The libraries that bench times: the keys of its rows' cells. */
 enum { CLB_BENCH_LIBRARIES = 6 };

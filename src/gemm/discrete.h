@@ -50,8 +50,7 @@
 
 #include <stdatomic.h>
 
-/* ---- schedule.c: the plan
- * --------------------------------------------------------------------------- */
+/* ---- schedule.c: the plan -------------------------------------------------------------------- */
 
 /* How C and the operands are divided. Extents are multiples of the kernel's tile and depth step. */
 struct clb_discrete_plan {

@@ -73,8 +73,8 @@ struct clb_gemm_variant {
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
 
-/* The variant itself or its `second` one, whichever is expected to need less time for an m x n
- * product with launches that are k deep, on a device with so many units. */
+/* launch.c: the variant itself or its `second` one, whichever is expected to need less time for an
+ * m x n product with launches that are k deep, on a device with so many units. */
 const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
                                             size_t m, size_t n, size_t k);
 

@@ -38,8 +38,7 @@ void clb_getrf_shape(struct clb_getrf_run *lu);
 clb_status clb_getrf_open(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 void clb_getrf_close(struct clb_getrf_run *lu);
 
-/* ---- a step; those with a `context`, a struct clb_getrf_run, are a struct clb_panel_work's ----
- */
+/* ---- a step; those with a `context`, a struct clb_getrf_run, are a struct clb_panel_work's --- */
 
 /* Columns of the panel that begins with column k. */
 size_t clb_getrf_width(const void *context, size_t k);
@@ -87,8 +86,7 @@ void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, c
 clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from,
                                 size_t threads) CLB_MUST_CHECK;
 
-/* ---- getrf_lookahead.c: all steps, where the device factors the panels ------------------------
- */
+/* ---- getrf_lookahead.c: all steps, where the device factors the panels ----------------------- */
 
 /* Add the uploads of the matrix: one for each panel, then any number for the columns that follow.
  */
@@ -97,8 +95,7 @@ void clb_lookahead_add_uploads(struct clb_getrf_run *lu);
  * device, and the host has the pivots. */
 clb_status clb_lookahead_run(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
-/* ---- getrf_ooc.c: matrices larger than the device's memory ------------------------------------
- */
+/* ---- getrf_ooc.c: matrices larger than the device's memory ----------------------------------- */
 
 clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 

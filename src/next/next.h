@@ -87,6 +87,10 @@ static inline const struct clb_target *clb_next_try(struct clb_next_symbol *symb
     return target != NULL && target->fallback == 0 ? target : NULL;
 }
 
+/* True when the library that has `function` takes 64-bit integers. Its i?amax, named `probe`, is
+ * called with an n whose low half is 3 and which is negative as a 64-bit integer. */
+bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi);
+
 /* threads.c: make the target's library compute with one thread until clb_next_release_threads.
  * False when that is not needed; release must not be called then. Calls may nest and overlap. */
 bool clb_next_hold_threads(const struct clb_target *target);
@@ -193,9 +197,5 @@ bool clb_next_is_composed(const struct clb_target *target);
 
 /* True when the next library's functions of the form of a C name of LAPACK check for NaN. */
 bool clb_next_checks_nan(const struct clb_symbol *symbol, const void *caller);
-
-/* True when the library that has `function` takes 64-bit integers. Its i?amax, named `probe`, is
- * called with an n whose low half is 3 and which is negative as a 64-bit integer. */
-bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi);
 
 #endif

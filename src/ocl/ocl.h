@@ -131,8 +131,8 @@ struct clb_listed_device {
 /* List the devices of the drivers that clb_cl_load has loaded; returns their number. */
 size_t clb_device_list(struct clb_listed_device *list, size_t capacity);
 
-/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank, unless
- * its rate is known to be lower than that of another one of its kind. */
+/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank, but for
+ * those that are known to be clearly slower than the fastest of their kind. */
 clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
 double clb_device_rank(const struct clb_device *device);
 
@@ -164,8 +164,7 @@ const char *clb_pocl_refusal(const char *platform_name);
 char *clb_pocl_save_environment(void);
 void clb_pocl_restore_environment(char *saved);
 
-/* ---- spawn.c: processes that the program does not notice --------------------------------------
- */
+/* ---- spawn.c: processes that the program does not notice ------------------------------------- */
 
 struct clb_spawn_result {
     int exit_status;    /* 128 and the signal's number where one has ended it */
@@ -189,8 +188,7 @@ clb_status clb_spawn(const char *path, char *const *arguments, double patience,
 void clb_spawn_note_environment(void);
 char **clb_spawn_environment(void);
 
-/* ---- probe.c: the helper process that meets drivers -------------------------------------------
- */
+/* ---- probe.c: the helper process that meets drivers ------------------------------------------ */
 
 typedef enum clb_probe_role {
     CLB_PROBE_HERE,    /* no helper: this process starts drivers and builds programs itself */
@@ -256,8 +254,7 @@ clb_status clb_probe_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
 /* The key of the record about these drivers, malloc'ed. */
 char *clb_drivers_key(const struct clb_icd *icd, size_t count);
 
-/* ---- rate.c: how fast devices and kernels are -------------------------------------------------
- */
+/* ---- rate.c: how fast devices and kernels are ------------------------------------------------ */
 
 #define CLB_RATE_LASTS 604800 /* seconds after which a rate is measured again */
 
@@ -483,7 +480,7 @@ void clb_runtime_abandon(struct clb_runtime *runtime, double seconds);
 
 typedef enum clb_memory_kind {
     CLB_MEMORY_DEVICE, /* kernels only */
-    CLB_MEMORY_HOST    /* kernels or transfers write it, the CPU reads it */
+    CLB_MEMORY_HOST    /* the CPU reads and writes it, kernels or transfers too */
 } clb_memory_kind;
 
 struct clb_buffer {
@@ -554,6 +551,8 @@ bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_
                             const char *check);
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check);
+/* The OpenCL program. */
+cl_program clb_program_handle(const struct clb_program *program);
 /* How fast its kernels are, and to store that. */
 struct clb_rate clb_program_get_rate(const struct clb_runtime *runtime,
                                      const struct clb_program *program);
@@ -579,7 +578,7 @@ clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event) CLB_MUST_
 /* True when the command has not ended yet; false also when the driver does not say. */
 bool clb_event_is_pending(cl_event event);
 void clb_event_release(cl_event event);
-/* The same for an event that may be NULL; *event becomes NULL. */
+/* clb_event_release for an event that may be NULL; *event becomes NULL. */
 void clb_event_drop(cl_event *event);
 
 clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **queue) CLB_MUST_CHECK;
@@ -698,10 +697,7 @@ clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event)
 clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                 const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 
-cl_program clb_program_handle(const struct clb_program *program);
-
-/* ---- enqueuer.c: the thread that enqueues, for queue.c alone ----------------------------------
- */
+/* ---- enqueuer.c: the thread that enqueues, for queue.c alone --------------------------------- */
 
 /* Called when the device starts: make the thread if the device is one where it does all
  * (CLB_QUIRK_ONE_ENQUEUER). Tests may have it on every device with its own memory. */

@@ -109,11 +109,11 @@ struct clb_run {
     clb_status solution; /* and the status of the solve; UNSUPPORTED: left to next */
 };
 
-/* True when the thresholds of the tuning tables apply, and not one set by the user. */
+/* True when predictions and the tables' thresholds decide, and not a threshold set by the user. */
 bool clb_run_is_auto(const struct clb_run *run);
 
-/* Call a function of the algorithms while the next library's threads are held, where the device is
- * the CPU: they spin when they are idle. */
+/* Have the next library compute with one thread where the device is the CPU: idle threads of it
+ * spin. True: the caller must call clb_next_release_threads. */
 bool clb_run_hold_threads(const struct clb_run *run, const struct clb_runtime *runtime);
 
 /* For routines whose rows x cols result is written in parts. take_progress sets the progress from
@@ -137,8 +137,8 @@ bool clb_run_complete_solution(struct clb_run *run,
 /* True when any entry of the diagonal of a matrix of order n is zero. */
 bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda);
 
-/* After a call has been computed: what the next library says of the best size of the workspace goes
- * to its first element, where the caller has passed one: lwork is -1 for the next call of host. */
+/* For a call that has been computed: the next call of `host` only asks for the best size of the
+ * workspace, which goes to its first element. False: the caller has passed none. */
 bool clb_run_asks_for_size(struct clb_run *run);
 
 /* Store a result of LAPACK's INFO. */
