@@ -1,25 +1,18 @@
-/* What drivers need of the process: a thread on which they start and compile, resource limits that
- * let them, and a CPU for each of their worker threads. */
+/* The thread on which drivers start and compile, and how the process ends without destroying what
+ * it uses. */
 #include "ocl.h"
 #include "base/symbols.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <math.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdatomic.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 /* ---- the driver thread: starts the driver, builds programs and checks kernels ---------------- */
@@ -58,52 +51,6 @@ static bool stopped;            /* and has not left it in time: its threads were
 CLB_THREAD bool clb_driver_is_self;
 CLB_THREAD double clb_driver_patience = INFINITY;
 
-/* ---- threads of the process ------------------------------------------------------------------ */
-
-/* Ids of this process's threads. */
-static size_t list_threads(pid_t *ids, size_t capacity)
-{
-    size_t count = 0;
-    int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
-    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
-    for (struct dirent *entry; tasks != NULL && count < capacity;) {
-        entry = readdir(tasks);
-        if (entry == NULL)
-            break;
-        long id = strtol(entry->d_name, NULL, 10);
-        if (id > 0)
-            ids[count++] = (pid_t)id;
-    }
-    if (tasks != NULL)
-        closedir(tasks);
-    else if (fd >= 0)
-        close(fd);
-    return count;
-}
-
-/* True for a thread of the driver: it has inherited the signal mask of the host_state guard. A
- * thread that the program has started meanwhile will not block these three signals, which programs
- * hardly ever block. */
-static bool affinity_is_drivers(pid_t id)
-{
-    char path[64], line[128];
-    unsigned long long blocked = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%ld/status", (long)id);
-    FILE *file = clb_file_read(path);
-    bool known = false;
-    while (file != NULL && !known && fgets(line, sizeof line, file) != NULL)
-        known = sscanf(line, "SigBlk: %llx", &blocked) == 1;
-    if (file != NULL)
-        fclose(file);
-    return known && (blocked >> (SIGPROF - 1) & 1) != 0 && (blocked >> (SIGURG - 1) & 1) != 0 &&
-           (blocked >> (SIGWINCH - 1) & 1) != 0;
-}
-
-void clb_threads_note(struct clb_thread_list *before)
-{
-    before->count = list_threads(before->id, CLB_COUNT_OF(before->id));
-}
-
 /* ---- the end of the process ------------------------------------------------------------------
  *
  * Destructors of drivers and compilers must not run while the driver thread, or a thread of the
@@ -112,114 +59,11 @@ void clb_threads_note(struct clb_thread_list *before)
 
 /* The longest that the end of the process waits: for a gate between programs and launches, and for
  * the end of the driver's start, during which the dynamic linker is locked. What has taken longer
- * than a step should is a compiler, for which it does not wait. */
+ * than a step should is a compiler in this process, for which it does not wait: the driver's
+ * threads are stopped where they are. */
 #define LONGEST_STEP_SECONDS  0.025
 #define STEP_SECONDS          0.05
 #define LONGEST_START_SECONDS 10
-
-/* A compiler in this process takes longer. Then the driver's threads are stopped where they are, by
- * a signal that they have not blocked, but not inside the C library or the dynamic linker, whose
- * locks exit needs. */
-#define STOP_SIGNAL  SIGSYS
-#define STOP_ROUNDS  40
-#define QUIET_ROUNDS 8
-
-static struct {
-    struct clb_thread_list threads;
-    atomic_bool stopped[CLB_COUNT_OF(((struct clb_thread_list *)0)->id)];
-    atomic_size_t answers;
-    struct {
-        uintptr_t begin, end;
-    } system[16]; /* segments of the C library and the dynamic linker */
-    size_t segments;
-} stop;
-
-static int note_system(struct dl_phdr_info *info, size_t size, void *unused)
-{
-    const char *slash = strrchr(info->dlpi_name, '/'), *name = slash != NULL ? slash + 1 : "";
-    (void)size;
-    (void)unused;
-    if (strncmp(name, "libc.so", 7) != 0 && strncmp(name, "ld-linux", 8) != 0 &&
-        strncmp(name, "libpthread", 10) != 0)
-        return 0;
-    for (size_t i = 0; i < info->dlpi_phnum && stop.segments < CLB_COUNT_OF(stop.system); i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        if (header->p_type != PT_LOAD || (header->p_flags & PF_X) == 0)
-            continue;
-        stop.system[stop.segments].begin = info->dlpi_addr + header->p_vaddr;
-        stop.system[stop.segments++].end = info->dlpi_addr + header->p_vaddr + header->p_memsz;
-    }
-    return 0;
-}
-
-/* True where the signal has interrupted code of the C library. */
-static bool is_in_system(const ucontext_t *context)
-{
-#if defined(__x86_64__)
-    uintptr_t at = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
-#elif defined(__aarch64__)
-    uintptr_t at = (uintptr_t)context->uc_mcontext.pc;
-#else
-    uintptr_t at = 0;
-    (void)context;
-    return true;
-#endif
-    for (size_t i = 0; i < stop.segments; i++) {
-        if (at >= stop.system[i].begin && at < stop.system[i].end)
-            return true;
-    }
-    return false;
-}
-
-static void stop_here(int number, siginfo_t *info, void *context)
-{
-    const int error = errno, id = (int)syscall(SYS_gettid);
-    (void)number;
-    (void)info;
-    bool stops = !is_in_system(context);
-    for (size_t i = 0; i < stop.threads.count && stops; i++) {
-        if (stop.threads.id[i] == id)
-            atomic_store(&stop.stopped[i], true);
-    }
-    atomic_fetch_add(&stop.answers, 1);
-    while (stops)
-        syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
-    errno = error;
-}
-
-/* Threads that wait are not asked: what they wait for is done by those that run. It ends when none
- * has run for some rounds; a thread that is in the C library in all rounds goes on. */
-static void stop_threads(void)
-{
-    const struct sigaction action = {.sa_sigaction = stop_here,
-                                     .sa_flags = SA_SIGINFO | SA_RESTART};
-    struct sigaction before;
-    size_t count = 0, asked = 0, quiet = 0;
-    const int self = (int)syscall(SYS_gettid);
-    dl_iterate_phdr(note_system, NULL);
-    clb_threads_note(&stop.threads);
-    for (size_t i = 0; i < stop.threads.count; i++) {
-        if (stop.threads.id[i] != self && affinity_is_drivers(stop.threads.id[i]))
-            stop.threads.id[count++] = stop.threads.id[i];
-    }
-    stop.threads.count = count;
-    sigaction(STOP_SIGNAL, &action, &before);
-    for (int round = 0; round < STOP_ROUNDS && quiet < QUIET_ROUNDS; round++) {
-        const size_t asked_before = asked;
-        for (size_t i = 0; i < count; i++) {
-            if (!atomic_load(&stop.stopped[i]) && clb_thread_is_ready(stop.threads.id[i]))
-                asked += syscall(SYS_tgkill, getpid(), stop.threads.id[i], STOP_SIGNAL) == 0;
-        }
-        quiet = asked == asked_before ? quiet + 1 : 0;
-        if (quiet > 0)
-            usleep(250);
-        for (int wait = 0; wait < 20 && atomic_load(&stop.answers) < asked; wait++)
-            usleep(250);
-    }
-    /* A thread that has not had the time to answer would end the process. */
-    if (atomic_load(&stop.answers) >= asked)
-        sigaction(STOP_SIGNAL, &before, NULL);
-}
 
 struct linker_place {
     uintptr_t address;
@@ -306,7 +150,7 @@ static void driver_stop(void)
     stopped = stopped || stops;
     pthread_mutex_unlock(&lock);
     if (stops)
-        stop_threads();
+        clb_threads_stop();
     else
         clb_enqueuer_await_idle(LONGEST_STEP_SECONDS);
     pthread_setcancelstate(cancel, NULL);
@@ -575,196 +419,4 @@ clb_status clb_driver_request(clb_status (*run)(void *argument), const void *arg
 bool clb_driver_may_wait(void)
 {
     return clb_driver_patience == INFINITY || clb_now() < clb_driver_patience;
-}
-
-/* ---- limits: may a driver start, or compile, in this process? -------------------------------- */
-
-/* Drivers and the compilers in them end the process when they can't map memory, open a file, make a
- * thread or write a file completely (seen with PoCL 3.1 and LLVM 15: std::bad_alloc, an assertion
- * in pthread_scheduler_init, "LLVM ERROR: IO failure on output stream", SIGXFSZ). So the limits are
- * checked before a driver starts and before each build. */
-/* Address space and data that a start and a build need, and the largest file that they write. */
-#define ROOM_TO_START ((uint64_t)1 << 30)
-#define ROOM_TO_BUILD ((uint64_t)512 << 20)
-#define LARGEST_FILE  ((uint64_t)64 << 20)
-
-#define DESCRIPTORS    12
-#define MOST_LOOKED_AT 1024 /* descriptors; a limit above twice this is not checked */
-
-/* Threads that a driver makes for a CPU device: one for each CPU, and FURTHER_THREADS. */
-#define FURTHER_THREADS 4
-#define MOST_THREADS    1024
-
-static uint64_t limit_of(int resource)
-{
-    struct rlimit limit;
-    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return UINT64_MAX;
-    return (uint64_t)limit.rlim_cur;
-}
-
-/* Bytes mapped in all, and as private data; UINT64_MAX, which leaves no room, without /proc. */
-static void read_mapped(uint64_t *all, uint64_t *data)
-{
-    unsigned long long size, text, library, private;
-    FILE *file = fopen("/proc/self/statm", "re");
-    *all = *data = UINT64_MAX;
-    if (file == NULL)
-        return;
-    if (fscanf(file, "%llu %*u %*u %llu %llu %llu", &size, &text, &library, &private) == 4) {
-        *all = size * (uint64_t)sysconf(_SC_PAGESIZE);
-        *data = private * (uint64_t)sysconf(_SC_PAGESIZE);
-    }
-    fclose(file);
-}
-
-static bool limits_fits(uint64_t used, uint64_t wanted, uint64_t limit)
-{
-    return used <= limit && wanted <= limit - used;
-}
-
-static bool has_memory(uint64_t wanted)
-{
-    uint64_t all, data, most = limit_of(RLIMIT_AS), most_data = limit_of(RLIMIT_DATA);
-    if (most == UINT64_MAX && most_data == UINT64_MAX)
-        return true;
-    read_mapped(&all, &data);
-    return (most == UINT64_MAX || limits_fits(all, wanted, most)) &&
-           (most_data == UINT64_MAX || limits_fits(data, wanted, most_data));
-}
-
-/* poll(2) tells which descriptors are open, and needs no descriptor itself. */
-static bool has_descriptors(void)
-{
-    struct pollfd looked_at[MOST_LOOKED_AT];
-    uint64_t most = limit_of(RLIMIT_NOFILE);
-    nfds_t count = most < MOST_LOOKED_AT ? (nfds_t)most : MOST_LOOKED_AT;
-    size_t free = 0;
-    for (nfds_t i = 0; i < count; i++)
-        looked_at[i] = (struct pollfd){.fd = (int)i};
-    if (most > 2 * MOST_LOOKED_AT)
-        return true;
-    if (poll(looked_at, count, 0) < 0)
-        return false;
-    for (nfds_t i = 0; i < count; i++)
-        free += (looked_at[i].revents & POLLNVAL) != 0;
-    return free + (size_t)(most - count) >= DESCRIPTORS;
-}
-
-/* Can the process make as many threads as a driver, all at the same time? */
-struct gathering {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    size_t here;
-    bool over;
-};
-
-static void *attend(void *argument)
-{
-    struct gathering *gathering = argument;
-    pthread_mutex_lock(&gathering->lock);
-    while (!gathering->over)
-        pthread_cond_wait(&gathering->changed, &gathering->lock);
-    gathering->here--;
-    pthread_cond_broadcast(&gathering->changed);
-    pthread_mutex_unlock(&gathering->lock);
-    return NULL;
-}
-
-/* The limits of the user and of control groups count different things, so the threads are made. */
-static bool has_threads(void)
-{
-    static struct gathering gathering = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                                         .changed = PTHREAD_COND_INITIALIZER};
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t wanted = clb_min((cpus > 0 ? (size_t)cpus : 1) + FURTHER_THREADS, MOST_THREADS);
-    pthread_mutex_lock(&gathering.lock);
-    gathering.over = false;
-    while (gathering.here < wanted &&
-           clb_thread_start((size_t)256 << 10, attend, &gathering) == CLB_OK)
-        gathering.here++;
-    bool all = gathering.here == wanted;
-    gathering.over = true;
-    pthread_cond_broadcast(&gathering.changed);
-    while (gathering.here > 0)
-        pthread_cond_wait(&gathering.changed, &gathering.lock);
-    pthread_mutex_unlock(&gathering.lock);
-    return all;
-}
-
-static const char *find_obstacle(uint64_t memory)
-{
-    if (limit_of(RLIMIT_FSIZE) < LARGEST_FILE)
-        return "its files may not be large enough (ulimit -f)";
-    if (!has_memory(memory))
-        return "it may not map enough memory (ulimit -v, -d)";
-    if (!has_descriptors())
-        return "it may not open enough files (ulimit -n)";
-    return NULL;
-}
-
-const char *clb_limits_on_start(void)
-{
-    const char *obstacle = find_obstacle(ROOM_TO_START);
-    return obstacle == NULL && !has_threads() ? "it may not make enough threads (ulimit -u)"
-                                              : obstacle;
-}
-
-const char *clb_limits_on_build(void)
-{
-    return find_obstacle(ROOM_TO_BUILD);
-}
-
-/* ---- the worker threads of a CPU device ------------------------------------------------------ */
-
-/* Each is pinned to one CPU of the process. Calls are short and the workers sleep between them.
- * Linux may wake all workers on the CPU of the calling thread, and a call of some milliseconds ends
- * before Linux moves one to another CPU: on two CPUs this halves the rate (PoCL 3.1, Linux 6.1,
- * 2026-11: n = 1024 in single precision at 0.5 of OpenBLAS's rate, at 0.9 with pinned workers).
- * PoCL can pin them itself, but to the machine's CPUs instead of the process's, and not when the
- * process has fewer. */
-static bool affinity_contains(const struct clb_thread_list *list, pid_t id)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->id[i] == id)
-            return true;
-    }
-    return false;
-}
-
-/* The n-th CPU of a set. */
-static size_t nth_cpu(const cpu_set_t *set, size_t n)
-{
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, set) && n-- == 0)
-            return cpu;
-    }
-    return 0;
-}
-
-void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before)
-{
-    static struct clb_thread_list now; /* static: the driver starts only once at a time */
-    cpu_set_t allowed;
-    size_t workers = 0;
-    if ((device->type & CL_DEVICE_TYPE_CPU) == 0 ||
-        clb_device_has(device, CLB_QUIRK_PINS_WORKERS) ||
-        sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return;
-    clb_threads_note(&now);
-    for (size_t i = 0; i < now.count; i++) {
-        if (!affinity_contains(before, now.id[i]) && affinity_is_drivers(now.id[i]))
-            now.id[workers++] = now.id[i];
-    }
-    /* With fewer CPUs than workers, the system decides which workers share a CPU. */
-    if (workers < 2 || workers > (size_t)CPU_COUNT(&allowed))
-        return;
-    for (size_t i = 0; i < workers; i++) {
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(nth_cpu(&allowed, i), &one);
-        if (sched_setaffinity(now.id[i], sizeof one, &one) != 0)
-            return;
-    }
-    clb_log(CLB_LOG_INFO, "%zu worker threads of the driver have a CPU each", workers);
 }

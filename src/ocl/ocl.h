@@ -295,11 +295,13 @@ char *clb_rate_slow_key(const struct clb_device *device, clb_precision precision
 /* Returns their number. */
 size_t clb_rate_decisions(const struct clb_rate_decision **list);
 
-/* ---- driver.c: the thread on which drivers start and compile, their limits and workers ------- */
+/* ---- limits.c -------------------------------------------------------------------------------- */
 
 /* NULL, or the limit that keeps this process from starting a driver, or from building a program. */
 const char *clb_limits_on_start(void);
 const char *clb_limits_on_build(void);
+
+/* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
 
 /* Run a task on the driver thread and wait until it has ended; when called by the driver thread,
  * call it directly. The caller must hold no lock that a task may take. Returns the task's status,
@@ -344,6 +346,8 @@ _Noreturn void clb_driver_exit(int status);
 /* The driver thread calls this at the begin and end of the driver's start. */
 void clb_driver_note_start(bool begins);
 
+/* ---- driver_threads.c: the threads of a driver ----------------------------------------------- */
+
 struct clb_thread_list {
     size_t count;
     int id[4096];
@@ -353,6 +357,9 @@ struct clb_thread_list {
 void clb_threads_note(struct clb_thread_list *before);
 /* Pin each thread that the driver has started since to a CPU of its own, if there are enough. */
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before);
+/* Stop those that run where they are, for good: destructors may run then, and nothing else of the
+ * driver. What is inside the C library or the dynamic linker in all of several tries goes on. */
+void clb_threads_stop(void);
 
 /* ---- runtime.c: what is kept for the device in use ------------------------------------------- */
 

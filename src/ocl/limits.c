@@ -1,0 +1,145 @@
+/* Resource limits: may a driver start, or compile, in this process? */
+#include "ocl.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Drivers and the compilers in them end the process when they can't map memory, open a file, make a
+ * thread or write a file completely (seen with PoCL 3.1 and LLVM 15: std::bad_alloc, an assertion
+ * in pthread_scheduler_init, "LLVM ERROR: IO failure on output stream", SIGXFSZ). So the limits are
+ * checked before a driver starts and before each build. */
+
+/* Address space and data that a start and a build need, and the largest file that they write. */
+#define ROOM_TO_START ((uint64_t)1 << 30)
+#define ROOM_TO_BUILD ((uint64_t)512 << 20)
+#define LARGEST_FILE  ((uint64_t)64 << 20)
+
+#define DESCRIPTORS    12
+#define MOST_LOOKED_AT 1024 /* descriptors; a limit above twice this is not checked */
+
+/* Threads that a driver makes for a CPU device: one for each CPU, and FURTHER_THREADS. */
+#define FURTHER_THREADS 4
+#define MOST_THREADS    1024
+
+static uint64_t limit_of(int resource)
+{
+    struct rlimit limit;
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return (uint64_t)limit.rlim_cur;
+}
+
+/* Bytes mapped in all, and as private data; UINT64_MAX, which leaves no room, without /proc. */
+static void read_mapped(uint64_t *all, uint64_t *data)
+{
+    unsigned long long size, text, library, private;
+    FILE *file = fopen("/proc/self/statm", "re");
+    *all = *data = UINT64_MAX;
+    if (file == NULL)
+        return;
+    if (fscanf(file, "%llu %*u %*u %llu %llu %llu", &size, &text, &library, &private) == 4) {
+        *all = size * (uint64_t)sysconf(_SC_PAGESIZE);
+        *data = private * (uint64_t)sysconf(_SC_PAGESIZE);
+    }
+    fclose(file);
+}
+
+static bool limits_fits(uint64_t used, uint64_t wanted, uint64_t limit)
+{
+    return used <= limit && wanted <= limit - used;
+}
+
+static bool has_memory(uint64_t wanted)
+{
+    uint64_t all, data, most = limit_of(RLIMIT_AS), most_data = limit_of(RLIMIT_DATA);
+    if (most == UINT64_MAX && most_data == UINT64_MAX)
+        return true;
+    read_mapped(&all, &data);
+    return (most == UINT64_MAX || limits_fits(all, wanted, most)) &&
+           (most_data == UINT64_MAX || limits_fits(data, wanted, most_data));
+}
+
+/* poll(2) tells which descriptors are open, and needs no descriptor itself. */
+static bool has_descriptors(void)
+{
+    struct pollfd looked_at[MOST_LOOKED_AT];
+    uint64_t most = limit_of(RLIMIT_NOFILE);
+    nfds_t count = most < MOST_LOOKED_AT ? (nfds_t)most : MOST_LOOKED_AT;
+    size_t free = 0;
+    for (nfds_t i = 0; i < count; i++)
+        looked_at[i] = (struct pollfd){.fd = (int)i};
+    if (most > 2 * MOST_LOOKED_AT)
+        return true;
+    if (poll(looked_at, count, 0) < 0)
+        return false;
+    for (nfds_t i = 0; i < count; i++)
+        free += (looked_at[i].revents & POLLNVAL) != 0;
+    return free + (size_t)(most - count) >= DESCRIPTORS;
+}
+
+/* Can the process make as many threads as a driver, all at the same time? */
+struct gathering {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t here;
+    bool over;
+};
+
+static void *attend(void *argument)
+{
+    struct gathering *gathering = argument;
+    pthread_mutex_lock(&gathering->lock);
+    while (!gathering->over)
+        pthread_cond_wait(&gathering->changed, &gathering->lock);
+    gathering->here--;
+    pthread_cond_broadcast(&gathering->changed);
+    pthread_mutex_unlock(&gathering->lock);
+    return NULL;
+}
+
+/* The limits of the user and of control groups count different things, so the threads are made. */
+static bool has_threads(void)
+{
+    static struct gathering gathering = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                         .changed = PTHREAD_COND_INITIALIZER};
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = clb_min((cpus > 0 ? (size_t)cpus : 1) + FURTHER_THREADS, MOST_THREADS);
+    pthread_mutex_lock(&gathering.lock);
+    gathering.over = false;
+    while (gathering.here < wanted &&
+           clb_thread_start((size_t)256 << 10, attend, &gathering) == CLB_OK)
+        gathering.here++;
+    bool all = gathering.here == wanted;
+    gathering.over = true;
+    pthread_cond_broadcast(&gathering.changed);
+    while (gathering.here > 0)
+        pthread_cond_wait(&gathering.changed, &gathering.lock);
+    pthread_mutex_unlock(&gathering.lock);
+    return all;
+}
+
+static const char *find_obstacle(uint64_t memory)
+{
+    if (limit_of(RLIMIT_FSIZE) < LARGEST_FILE)
+        return "its files may not be large enough (ulimit -f)";
+    if (!has_memory(memory))
+        return "it may not map enough memory (ulimit -v, -d)";
+    if (!has_descriptors())
+        return "it may not open enough files (ulimit -n)";
+    return NULL;
+}
+
+const char *clb_limits_on_start(void)
+{
+    const char *obstacle = find_obstacle(ROOM_TO_START);
+    return obstacle == NULL && !has_threads() ? "it may not make enough threads (ulimit -u)"
+                                              : obstacle;
+}
+
+const char *clb_limits_on_build(void)
+{
+    return find_obstacle(ROOM_TO_BUILD);
+}
