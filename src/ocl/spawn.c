@@ -198,14 +198,22 @@ static void await_keeper(struct launch *launch, int keeper, double patience,
     result->peak_kib = usage.ru_maxrss;
 }
 
-/* The caller has blocked all signals and holds launch->alive. */
+/* The caller holds launch->alive. All signals are blocked in the keeper, because the program's
+ * handlers must not run in it. In this thread they are blocked no longer than until it is made:
+ * setuid() and the like return when each thread of the program has taken a signal. */
 static void launch_and_wait(struct launch *launch, double patience, struct clb_spawn_result *result)
 {
+    static const uint64_t all = ALL_SIGNALS;
+    uint64_t before = 0;
     launch->keeper = -1; /* not 0, which means that it has ended */
+    /* pthread_sigmask leaves out the C library's own two. */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGNAL_SET);
     int keeper = clone(run_keeper, launch->stacks + STACK, CLONE_VM | CLONE_CHILD_CLEARTID, launch,
                        NULL, NULL, (pid_t *)&launch->keeper);
+    int error = errno;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGNAL_SET);
     if (keeper < 0)
-        result->error = errno;
+        result->error = error;
     else
         await_keeper(launch, keeper, patience, result);
 }
@@ -213,8 +221,6 @@ static void launch_and_wait(struct launch *launch, double patience, struct clb_s
 clb_status clb_spawn(const char *path, char *const *arguments, double patience,
                      struct clb_spawn_result *result)
 {
-    static const uint64_t all = ALL_SIGNALS;
-    uint64_t before = 0;
     double begin = clb_now();
     pthread_mutexattr_t robust;
     *result = (struct clb_spawn_result){.error = ENOMEM};
@@ -240,12 +246,9 @@ clb_status clb_spawn(const char *path, char *const *arguments, double patience,
     pthread_mutex_init(&launch->alive, &robust);
     pthread_mutexattr_destroy(&robust);
     result->error = 0;
-    /* pthread_sigmask leaves out the C library's own two. */
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGNAL_SET);
     pthread_mutex_lock(&launch->alive);
     launch_and_wait(launch, patience, result);
     pthread_mutex_unlock(&launch->alive);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGNAL_SET);
     pthread_mutex_destroy(&launch->alive);
     munmap(stacks, 2 * STACK);
     free(launch);

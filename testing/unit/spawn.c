@@ -307,6 +307,35 @@ static void ended(void *argument)
     unlink(note);
 }
 
+/* setuid() and the like wait for each thread of the program, also for the one that starts. */
+static void change_user(void)
+{
+    struct timespec begin, end;
+    pthread_t thread;
+    expect(pthread_create(&thread, NULL, start_and_wait, NULL) == 0, "a thread");
+    expect(note_soon_says("started"), "the helper was not started");
+    alarm(10);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    expect(seteuid(geteuid()) == 0, "errno %d", errno);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    expect(end.tv_sec - begin.tv_sec < 5, "it took %ld s", (long)(end.tv_sec - begin.tv_sec));
+    expect(note_says("started"), "the helper has ended");
+    alarm(0);
+    _exit(expect_failures() != 0);
+}
+
+static void user_changed(void *unused)
+{
+    int status = 0;
+    (void)unused;
+    pid_t child = fork();
+    if (child == 0)
+        change_user();
+    expect(waitpid(child, &status, 0) == child && status == 0, "status %x", (unsigned)status);
+    expect(note_soon_says("told"), "the helper was not told");
+    unlink(note);
+}
+
 static void patience(void *unused)
 {
     char *arguments[] = {self, (char *)(uintptr_t) "outlive", note, NULL};
@@ -334,6 +363,7 @@ int main(int argc, char **argv)
         {"the program is killed", ended, (void *)(uintptr_t) "k"},
         {"the program ends", ended, (void *)(uintptr_t) "x"},
         {"the program executes another", ended, (void *)(uintptr_t) "e"},
+        {"the program changes its user", user_changed, NULL},
         {"it takes too long", patience, NULL},
     };
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
