@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,8 @@ int clb_option_next(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    /* Where a parent has it ignored, no child's end is ever known. */
+    signal(SIGCHLD, SIG_DFL);
     if (argc < 2)
         return clb_fail(CLB_EXIT_USAGE, "no command, see clblas-shim --help");
     const char *name = argv[1];

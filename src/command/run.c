@@ -27,6 +27,9 @@ static int run_with_report(char **program)
     clb_consume_folder(folder, add_report, sum);
     if (json_object_size(sum) > 0)
         clb_report_print(stderr, sum);
+    else if (status > CLB_EXIT_SIGNAL)
+        clb_fail(0, "%s left no report: a signal ended it (status %d), %s", program[0], status,
+                 "or it made no BLAS or LAPACK call");
     else if (status != CLB_EXIT_NO_EXEC && status != CLB_EXIT_NOT_FOUND)
         clb_fail(0, "no BLAS or LAPACK call of %s reached the library", program[0]);
     json_decref(sum);
