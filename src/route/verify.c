@@ -764,18 +764,21 @@ static void verify_multipliers(struct verification *v, const struct clb_operator
     }
 }
 
-/* Libraries multiply by a pivot's reciprocal, which may overflow, or that of its square. */
-static bool has_tiny_pivot(const struct verification *v, const struct clb_operator *lu)
+/* The first pivot whose reciprocal, or that of its square, may overflow; the number of pivots where
+ * there is none. Libraries multiply by these: from its column on factors need not be finite then.
+ */
+static size_t first_tiny_pivot(const struct verification *v, const struct clb_operator *lu)
 {
     const double limit = 16 * (is_complex(v) ? sqrt(v->tiny) : v->tiny);
-    for (size_t i = 0; i < clb_min(lu->rows, lu->cols); i++) {
+    const size_t order = clb_min(lu->rows, lu->cols);
+    for (size_t i = 0; i < order; i++) {
         double value[2];
         clb_operator_get(lu, i, i, value);
         const double size = fabs(value[0]) + fabs(value[1]);
         if (size > 0 && size < limit)
-            return true;
+            return i;
     }
-    return false;
+    return order;
 }
 
 /* P*A = L*U. */
@@ -788,8 +791,10 @@ static void verify_getrf(struct verification *v)
     if (v->failed != NULL || !is_moderate(v, matrix_before(v, 'A')))
         return;
     if (!is_finite(v, lu)) {
+        struct clb_operator left_of_it = lu;
+        left_of_it.cols = first_tiny_pivot(v, &lu);
         v->left += order;
-        if (!has_tiny_pivot(v, &lu))
+        if (left_of_it.cols == order || !is_finite(v, left_of_it))
             fail(v, "it is not finite");
         return;
     }

@@ -205,6 +205,73 @@ static void test_not_finite(uint64_t *seed)
            shared->injected[FLIP], shared->noticed[FLIP], failed);
 }
 
+/* ---- factors that need not be finite --------------------------------------------------------- */
+
+/* LU of the identity with one pivot changed, and a NaN in the last row of a column. Libraries
+ * multiply by a pivot's reciprocal, or that of its square: where that overflows, its column and
+ * those on its right need not be finite. */
+static const struct {
+    clb_routine routine;
+    double pivot; /* number PIVOT */
+    int spoilt;   /* the column; negative: none */
+    bool is_right;
+} factors[] = {
+    {CLB_ROUTINE_dgetrf, 1, -1, true},      {CLB_ROUTINE_dgetrf, 1, 3, false},
+    {CLB_ROUTINE_dgetrf, 5e-309, 2, true},  {CLB_ROUTINE_dgetrf, -5e-309, 4, true},
+    {CLB_ROUTINE_dgetrf, 5e-309, 1, false}, {CLB_ROUTINE_dgetrf, 1e-300, 2, false},
+    {CLB_ROUTINE_dgetrf, 0, 2, false},      {CLB_ROUTINE_sgetrf, 2e-39, 2, true},
+    {CLB_ROUTINE_sgetrf, 1e-30, 2, false},  {CLB_ROUTINE_zgetrf, 5e-155, 2, true},
+    {CLB_ROUTINE_zgetrf, -5e-155, 3, true}, {CLB_ROUTINE_zgetrf, 5e-155, 0, false},
+    {CLB_ROUTINE_zgetrf, 1e-140, 2, false}, {CLB_ROUTINE_cgetrf, 1e-20, 2, true},
+    {CLB_ROUTINE_cgetrf, 1e-10, 2, false},
+};
+enum { ORDER = 5, PIVOT = 2 };
+
+static void put(clb_precision precision, void *matrix, size_t i, size_t j, double value)
+{
+    const size_t at = (i + j * ORDER) * clb_precision_parts(precision);
+    if (clb_precision_real_size(precision) == sizeof(float))
+        ((float *)matrix)[at] = (float)value;
+    else
+        ((double *)matrix)[at] = value;
+}
+
+static void factors_with_nans(void *unused)
+{
+    static const struct clb_ops ops = {.verify = CLB_VERIFY_GETRF};
+    static struct clb_runtime runtime;
+    static struct clb_gemm_variant variant;
+    (void)unused;
+    setenv("CLBLAS_SHIM_VERIFY", "1", 1);
+    for (size_t f = 0; f < CLB_COUNT_OF(factors); f++) {
+        double a[2 * ORDER * ORDER] = {0};
+        int32_t ipiv[ORDER], info = 0;
+        struct clb_call call = {.routine = factors[f].routine,
+                                .precision = clb_routines[factors[f].routine].precision,
+                                .symbol = clb_symbol_at(factors[f].routine, 0),
+                                .m = ORDER,
+                                .n = ORDER,
+                                .lda = ORDER,
+                                .a = a,
+                                .ipiv = ipiv,
+                                .info = &info};
+        struct clb_run run = {.ops = &ops, .call = &call, .precision = call.precision};
+        for (size_t i = 0; i < ORDER; i++) {
+            put(call.precision, a, i, i, 1);
+            ipiv[i] = (int32_t)i + 1;
+        }
+        expect(clb_verify_begin(&run, &runtime, &variant) == CLB_REASONS && run.verify.wanted,
+               "not to be verified");
+        put(call.precision, a, PIVOT, PIVOT, factors[f].pivot);
+        if (factors[f].spoilt >= 0)
+            put(call.precision, a, ORDER - 1, (size_t)factors[f].spoilt, NAN);
+        expect(clb_verify_end(&run, CLB_OK) == factors[f].is_right,
+               "%s: a pivot of %g and a NaN in column %d %s", call.symbol->next.name,
+               factors[f].pivot, factors[f].spoilt,
+               factors[f].is_right ? "are refused" : "are accepted");
+    }
+}
+
 /* ---- which calls ----------------------------------------------------------------------------- */
 
 static long checks_of(const char *verify, int calls)
@@ -345,6 +412,7 @@ int main(void)
     for (size_t s = 0; s < CLB_COUNT_OF(settings); s++)
         run_setting(s, &seed);
     test_not_finite(&seed);
+    tap_child("factors that need not be finite", 60, factors_with_nans, NULL);
     tap_child("a quarter of the calls", 60, share_is_kept, NULL);
     tap_child("none of the calls", 60, none_is_verified, NULL);
     test_first_uses();
