@@ -327,6 +327,7 @@ static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, si
     const struct clb_workspace *workspace = &chol->run.workspace;
     const struct clb_dmat c = part(chol, row, col, rows, cols);
     bool upper = chol->problem->upper, complex = clb_precision_parts(chol->run.precision) > 1;
+    const ptrdiff_t below = (ptrdiff_t)row - (ptrdiff_t)col;
     const struct clb_product product = {.m = c.rows,
                                         .n = c.cols,
                                         .k = chol->nb,
@@ -339,9 +340,10 @@ static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, si
                                         .c_offset = c.offset,
                                         .ldc = c.ld,
                                         .subtract = true,
-                                        .cut.kind = !triangle ? 0U
-                                                    : upper   ? CLB_SKIP_UPPER
-                                                              : CLB_SKIP_LOWER};
+                                        .cut = {.kind = !triangle ? 0U
+                                                        : upper   ? CLB_SKIP_UPPER
+                                                                  : CLB_SKIP_LOWER,
+                                                .c = upper ? -below : below}};
     return clb_gemm_multiply(workspace->queue_set, workspace->variant, &product,
                              (struct clb_order){.queue = workspace->queue});
 }

@@ -340,6 +340,8 @@ int main(void)
          130, 28, 0},
         {"streamed by one thread, blocks by the device", "cpu",
          SMALL ",potrf.block=2,gemm.stream=1,gemm.threads=1", false, 70, 56, 0},
+        {"in place, panels wider than tiles", "cpu", "gemm.tile=min,potrf.nb=40,trsm.nb=8", false,
+         110, 56, 0},
     };
     struct fake_setting *own = &settings[4];
     tap_child("a factorisation is resumed", 300, resumptions, &rest);
