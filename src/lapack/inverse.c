@@ -328,6 +328,9 @@ static clb_status square_triangle(struct inverse_run *inverting)
     const struct clb_gemm_variant *variant = workspace->variant;
     bool upper = inverting->problem->upper;
     size_t n = inverting->n, width = square_columns(variant);
+    size_t unit = clb_gemm_unit(variant, CLB_OPERAND_A);
+    if (!clb_gemm_shares_panels(variant)) /* those that there is memory for */
+        width = clb_min(width, workspace->max_n);
     size_t slab =
         clb_round_up(clb_div_up(n, clb_div_up(n, workspace->max_k)), clb_gemm_depth_unit(variant));
     clb_status status = CLB_OK;
@@ -343,7 +346,7 @@ static clb_status square_triangle(struct inverse_run *inverting)
         }
         for (size_t j = 0, cols; j < end && status == CLB_OK; j += cols) {
             cols = clb_min(width, end - j);
-            status = square_columns_of(inverting, p0, end - p0, j, cols, upper ? 0 : j,
+            status = square_columns_of(inverting, p0, end - p0, j, cols, upper ? 0 : j - j % unit,
                                        upper ? j + cols : end);
         }
     }
