@@ -313,6 +313,16 @@ static struct clb_profile_owner owner_of(const struct clb_host_blas *host)
                                       .threads = host->threads > 0 ? host->threads : (int)cpus};
 }
 
+/* As clb_next_blas_open finds it for most routines. */
+static struct clb_profile_owner owner_of_target(const struct clb_target *target)
+{
+    const struct clb_host_blas host = {.library = target->library,
+                                       .optimised = target->optimised,
+                                       .threads =
+                                           target->get_threads != NULL ? target->get_threads() : 0};
+    return owner_of(&host);
+}
+
 static struct clb_prediction predict(const struct clb_device *device,
                                      const struct question *question)
 {
@@ -323,18 +333,24 @@ static struct clb_prediction predict(const struct clb_device *device,
 
 /* Sets the run's predictions. Where results must not depend on what else the program does, other
  * calls don't count. */
-static void predict_run(struct clb_run *run, const struct clb_device *device,
-                        const struct question *question)
+static void set_prediction(struct clb_run *run, const struct clb_prediction *alone,
+                           const struct clb_profile_owner *owner)
 {
-    const struct clb_cost_machine machine = {.device = device,
-                                             .optimised = question->owner.optimised,
-                                             .threads = question->owner.threads};
-    run->prediction = run->alone = predict(device, question);
+    const struct clb_cost_machine machine = {.optimised = owner->optimised,
+                                             .threads = owner->threads};
+    run->prediction = run->alone = *alone;
     if (!clb_cost_is_known(&run->alone) || clb_config_get()->reproducible)
         return;
     const double others = clb_inflight_beside(&run->alone);
     run->prediction.device *= clb_cost_crowding(&machine, CLB_SIDE_DEVICE, others, cpus);
     run->prediction.next *= clb_cost_crowding(&machine, CLB_SIDE_NEXT, others, cpus);
+}
+
+static void predict_run(struct clb_run *run, const struct clb_device *device,
+                        const struct question *question)
+{
+    const struct clb_prediction alone = predict(device, question);
+    set_prediction(run, &alone, &question->owner);
 }
 
 /* Whether the call is one for such a device. Where the times of both sides are known they decide,
@@ -389,6 +405,55 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct que
         return CLB_REASON_NODEVICE;
     }
     return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
+}
+
+/* ---- calls that are declined again and again ------------------------------------------------- */
+
+static bool writes_profile(void)
+{
+    return clb_config_get()->learn && !clb_config_get()->reproducible;
+}
+
+/* The shapes of the matrices follow from these sizes and the side. */
+static struct clb_asked asked_of(const struct clb_call *call, const struct clb_profile_owner *owner)
+{
+    const unsigned flags = (unsigned)call->right << 2 | (unsigned)clb_call_reads_c(call) << 1 |
+                           (unsigned)owner->optimised;
+    return (struct clb_asked){
+        {(uintptr_t)owner->library, (uint64_t)call->routine << 32 | (uint32_t)owner->threads,
+         (uint64_t)atomic_load_explicit(&clb_runtime_now, memory_order_relaxed) << 3 | flags,
+         (uint64_t)call->m, (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
+}
+
+/* A call that is not the device's alone is not beside others either, which cost it as much on the
+ * device as in the next library at least (clb_cost_crowding). What a start would save must be added
+ * up, so that only what decide_for_device has said is remembered. */
+static void remember_decision(const struct clb_run *run, const struct clb_device *device,
+                              const struct question *question, uint64_t valid, clb_reason reason)
+{
+    if ((reason != CLB_REASON_COST && reason != CLB_REASON_SMALL) || device == NULL ||
+        !clb_run_is_auto(run) || writes_profile() ||
+        decide_for_device(device, question, &run->alone) != reason)
+        return;
+    const struct clb_asked asked = asked_of(run->call, &question->owner);
+    clb_declined_remember(&asked, valid, &(struct clb_declined){run->alone, reason});
+}
+
+/* The reason, where the decision for such a call is remembered and still valid; otherwise
+ * CLB_REASONS. This is before the driver may be entered, so the host's state needs no guard. */
+static clb_reason recall_decision(struct clb_run *run)
+{
+    const struct clb_target *target = run->call->target;
+    struct clb_declined known;
+    if (!clb_run_is_auto(run) || writes_profile() || (run->host == NULL && target == NULL))
+        return CLB_REASONS;
+    const struct clb_profile_owner owner =
+        run->host != NULL ? owner_of(run->host) : owner_of_target(target);
+    const struct clb_asked asked = asked_of(run->call, &owner);
+    if (!clb_declined_recall(&asked, &known))
+        return CLB_REASONS;
+    set_prediction(run, &known.prediction, &owner);
+    return (clb_reason)known.reason;
 }
 
 /* ---- waiting for the device ------------------------------------------------------------------ */
@@ -665,11 +730,6 @@ static double longest_standstill(const struct clb_gemm_variant *variant, double 
     return fmax(30, 100 * variant->flop_seconds * flops);
 }
 
-static bool writes_profile(void)
-{
-    return clb_config_get()->learn && !clb_config_get()->reproducible;
-}
-
 /* Whether durations are asked for: to decide, for reports, or to learn. */
 static bool wants_prediction(const struct clb_run *run)
 {
@@ -773,6 +833,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                                 .owner = owner_of(run->host),
                                 .predicted = wants_prediction(run)};
     const struct clb_gemm_variant *variant;
+    const uint64_t changes = clb_profile_changes();
     struct clb_host_state host_state;
     if (question.predicted)
         question.cost = clb_cost_describe(run->call, run->m, run->n, run->k);
@@ -790,6 +851,8 @@ static struct outcome run_on_device(struct clb_run *run, double work)
         outcome.reason = decide_on_device(runtime, &question, &run->prediction, &variant);
     if (outcome.reason == CLB_REASON_STARTING)
         request_preparation(&question);
+    remember_decision(run, runtime != NULL ? &runtime->device : clb_device_expected(), &question,
+                      changes, outcome.reason);
     if (outcome.reason == CLB_REASONS && !is_host_complete(run)) {
         clb_log(CLB_LOG_INFO, "%s: there is no library of its integer width to finish it",
                 run->call->symbol->next.name);
@@ -872,12 +935,8 @@ static void note_for_next(const struct clb_run *run)
     if (device == NULL || target == NULL || clb_call_first_wrong(run->call) != 0 || is_query(run) ||
         clb_call_is_quick(run->call) || clb_thread_inside)
         return;
-    const struct clb_host_blas host = {.library = target->library,
-                                       .optimised = target->optimised,
-                                       .threads =
-                                           target->get_threads != NULL ? target->get_threads() : 0};
     struct note *note = note_at(notes.count++);
-    note->owner = owner_of(&host);
+    note->owner = owner_of_target(target);
     note->owner.device = device;
     note->cost = clb_cost_describe(run->call, run->m, run->n, run->k);
     note->symbol = run->call->symbol;
@@ -887,6 +946,8 @@ static void note_for_next(const struct clb_run *run)
 void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
 {
     unsigned depth = 1;
+    if (!writes_profile())
+        return;
     while (depth <= NOTES && note_at(notes.count - depth)->symbol != symbol)
         depth++;
     if (depth > NOTES)
@@ -978,6 +1039,8 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
     double work = clb_work_of(routine->row, (double)run.m, (double)run.n, (double)run.k);
     double flops = count_flops(&run, work);
     struct outcome outcome = {.reason = decide_early(&run, work)};
+    if (outcome.reason == CLB_REASONS)
+        outcome.reason = recall_decision(&run);
     if (outcome.reason == CLB_REASONS) {
         if (host == NULL) {
             clb_next_blas_open(&next, call, run.ops->main, run.ops->needs | 1U << run.ops->main);

@@ -1,6 +1,7 @@
 /* The route layer: every reason for which a call is declined, counters that add up, the report. */
 #include "dense.h"
 #include "fakecl.h"
+#include "route/inflight.h"
 #include "route/profile.h"
 #include "routed.h"
 #include "tap.h"
@@ -284,6 +285,92 @@ static void by_cost(void *unused)
     expect(!takes_product(small, &fast), "taken below any crossover");
     expect(reported("dgemm_", "small") == 2, "below any crossover");
     expect_sums("dgemm_");
+}
+
+/* A call like one that was declined is declined without being asked about, until a prediction
+ * changes. The device loses its double precision, which only a call that is asked about notices. */
+static void declined_again(void *unused)
+{
+    clb_runtime_state state;
+    struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
+    (void)unused;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    set_up("auto");
+    expect(run_worthy(), "no device");
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 1, "taken");
+    const double predicted = reported("dgemm_", "predicted_next");
+    runtime->device.fp64 = false;
+    expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 2, "it is asked about");
+    expect(reported("dgemm_", "predicted_next") > 1.5 * predicted, "without its prediction");
+    expect(!takes_product(401, &fast) && reported("dgemm_", "nofp64") == 1, "another size");
+    fast.threads = 8;
+    expect(!takes_product(400, &fast) && reported("dgemm_", "nofp64") == 2, "other threads");
+    fast.threads = 16;
+    fast.library = "another";
+    expect(!takes_product(400, &fast) && reported("dgemm_", "nofp64") == 3, "another library");
+    fast.library = NULL;
+    const struct clb_profile_owner owner = {
+        .device = &runtime->device, .library = "", .optimised = true, .threads = 16};
+    const struct clb_cost_call cost = {
+        .family = CLB_COST_GEMM, .precision = CLB_D, .work = 400.0 * 400 * 400};
+    const double now = clb_profile_predict(&owner, &cost).device;
+    for (int i = 0; i < 4; i++)
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, now);
+    expect(!takes_product(400, &fast) && reported("dgemm_", "nofp64") == 4, "a time is learnt");
+    runtime->device.fp64 = true;
+    expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 3, "taken again");
+    for (int i = 0; i < 4; i++)
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 1.01 * now);
+    runtime->device.fp64 = false;
+    expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 4,
+           "a change that says nothing counts");
+    for (int i = 0; i < 4; i++)
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 1.5 * now);
+    expect(!takes_product(400, &fast) && reported("dgemm_", "nofp64") == 5, "a change does not");
+    expect_sums("dgemm_");
+}
+
+static void *begin_call(void *expected)
+{
+    clb_inflight_begin(CLB_SIDE_DEVICE, 1, *(double *)expected);
+    return NULL;
+}
+
+static void begin_calls(double expected)
+{
+    for (int i = 0; i < 128; i++) {
+        pthread_t thread;
+        expect(pthread_create(&thread, NULL, begin_call, &expected) == 0, "no thread");
+        pthread_join(thread, NULL);
+    }
+}
+
+/* What was declined because of other calls is asked about again when these have ended. */
+static void declined_beside_others(void *unused)
+{
+    clb_runtime_state state;
+    struct clb_host_blas one = {.gemm = no_next, .optimised = true, .threads = 1};
+    (void)unused;
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        return; /* calls of one thread get in each other's way as on the device */
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
+    setenv("CLBLAS_SHIM_THRESHOLD_SGEMM", "20", 1); /* waits for the device */
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    set_up("auto");
+    expect(run_one(0, CLB_S, 30, 30, 30), "no device");
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    begin_calls(1000);
+    for (int i = 0; i < 2; i++)
+        expect(!takes_product(220, &one), "taken beside others");
+    expect(reported("dgemm_", "cost") == 2, "not for its cost");
+    begin_calls(0);
+    runtime->device.fp64 = false;
+    expect(!takes_product(220, &one) && reported("dgemm_", "nofp64") == 1, "it is remembered");
+    expect(!takes_product(150, &one) && reported("dgemm_", "nofp64") == 2, "another size");
 }
 
 /* With CLBLAS_SHIM_LEARN=1 a call that is nearly as fast in the next library goes there once; never
@@ -760,6 +847,8 @@ int main(void)
         {"small", reason_small, NULL},
         {"small and cost by the device's table", reason_small_and_cost_by_table, NULL},
         {"by the times of both sides", by_cost, NULL},
+        {"calls that are declined again", declined_again, NULL},
+        {"not those that were declined beside others", declined_beside_others, NULL},
         {"the other side is tried", tries_the_other_side, NULL},
         {"but not where routing is frozen", tries_the_other_side, &seed},
         {"durations on a busy machine, of a CPU", learns_undisturbed, NULL},
