@@ -1,27 +1,36 @@
 /* clblas-shim tune: measures calls on the device and in the next library, for `auto` to decide by.
  *
- * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes calls of
- * growing size: the library writes the profile when the child ends. One before them makes a single
- * call on the device: the first start on a machine takes several times as long as others, and those
- * are what the profile's is for. */
+ * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes the calls
+ * that this process asks for, rows of the same one, the sides in turns: a machine whose speed
+ * changes, or that others use, is as slow for both. The side whose turn it is not is stopped, since
+ * threads of BLAS libraries and of drivers spin for a while after a call. The medians of the rows
+ * go to the profile, in place of what the library in the children has written at their end: the
+ * durations of their last calls. One child before them makes a single call on the device: the first
+ * start on a machine takes several times as long as others, and those are what the profile's is
+ * for. */
 #include "measure.h"
 #include "trial.h"
 #include "route/profile.h"
 
 #include <dlfcn.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CALLS           5 /* of a size; the median counts */
-#define CALLS_LONG      3 /* of calls that take longer than LONG */
+#define TURNS           5 /* of each side, for a size; the median counts */
+#define TURNS_LONG      3 /* where a call takes longer than LONG on one side */
 #define LONG            0.02
+#define ROW             4e-3 /* seconds of a row, unless that takes more calls than MOST_CALLS */
+#define MOST_CALLS      9
 #define FIRST_CLASS     2
 #define LAST_CLASS      12
-#define SECONDS         55  /* of a side */
-#define SECONDS_QUICK   5   /* with --quick */
+#define SECONDS         105
+#define SECONDS_QUICK   7   /* with --quick */
 #define SECONDS_KERNELS 120 /* with --kernels */
 #define LONGEST         1.0 /* a family whose calls take longer gets no larger ones; */
 #define LONGEST_QUICK   0.1
@@ -79,83 +88,230 @@ static bool lacks_device(void *handle)
            strstr(text, "\"device\":\"none\"") != NULL;
 }
 
-/* The sides, and a start that is not measured. */
-static const char first_start[] = "start", device_side[] = "device", next_side[] = "next";
+/* ---- child processes ------------------------------------------------------------------------- */
 
-/* In a child process. */
-static void start_device(const char *library)
+static const char *const side_names[CLB_SIDES] = {"device", "next"};
+static const char *const side_modes[CLB_SIDES] = {"always", "off"};
+
+static void *find(void *handle, clb_routine routine)
 {
-    void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
-    void *symbol = handle != NULL ? dlsym(handle, "dgemm_") : NULL;
-    if (symbol == NULL)
-        exit(EXIT_FAILURE);
-    const int64_t n = (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS));
-    struct clb_call call = clb_trial_make(CLB_ROUTINE_dgemm, n, n, n, n);
+    char name[32];
+    snprintf(name, sizeof name, "%s_", clb_routines[routine].name);
+    return handle != NULL ? dlsym(handle, name) : NULL;
+}
+
+static struct clb_trial_time make_calls(void *function, clb_routine routine, int64_t n,
+                                        size_t calls)
+{
+    struct clb_call call = clb_trial_make(routine, n, n, n, n);
     struct clb_target target = {.ilp64 = false};
-    memcpy(&target.function, &symbol, sizeof target.function);
-    clb_trial_run(&call, &target, 1, INFINITY);
-    fflush(stdout);
-    exit(lacks_device(handle) ? EXIT_FAILURE : EXIT_SUCCESS);
+    memcpy(&target.function, &function, sizeof target.function);
+    return clb_trial_run(&call, &target, calls, INFINITY);
 }
 
-/* In a child process: calls of all families, small ones first. */
-static void measure_side(const char *library, bool quick, const char *side)
+static int start_device(const char *library, int unused)
 {
-    static double took[CLB_ROUTINES]; /* at the size before */
-    const double longest = quick ? SECONDS_QUICK : SECONDS;
-    const double slow = quick ? LONGEST_QUICK : LONGEST;
-    double end = INFINITY; /* the first calls of a kind may wait for kernels */
     void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
-    size_t count = 0;
-    for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
-        for (int r = 0; handle != NULL && r < CLB_ROUTINES; r++) {
-            char name[32];
-            const clb_routine routine = (clb_routine)r;
-            snprintf(name, sizeof name, "%s_", clb_routines[r].name);
-            void *symbol = dlsym(handle, name);
-            if (symbol == NULL || took[r] > slow || clb_now() > end ||
-                !stands_for_family(routine) || (quick && !is_quick(routine)))
-                continue;
-            const int64_t n = order_of(routine, class);
-            struct clb_call call = clb_trial_make(routine, n, n, n, n);
-            struct clb_target target = {.ilp64 = false};
-            memcpy(&target.function, &symbol, sizeof target.function);
-            const size_t calls = took[r] > LONG ? CALLS_LONG : CALLS;
-            took[r] = clb_trial_run(&call, &target, calls, INFINITY).median;
-            clb_bar_clear();
-            printf("%-6s %-8s %6lld %10.3f ms\n", side, clb_routines[r].name, (long long)n,
-                   1e3 * took[r]);
-            count++;
-            fflush(stdout);
-            const double left = fmin(end - clb_now(), longest);
-            clb_bar_draw(1 - left / longest, "%s: %.1f GFLOP/s, at most %.0f s left", side,
-                         1e-9 * clb_call_flops(routine, (size_t)n) / took[r], left);
-        }
-        if (class == FIRST_CLASS)
-            end = clb_now() + longest;
-    }
-    clb_bar_clear();
-    fflush(stdout);
-    const bool failed = count == 0 || (side == device_side && lacks_device(handle));
-    exit(failed ? EXIT_FAILURE : EXIT_SUCCESS);
+    void *function = find(handle, CLB_ROUTINE_dgemm);
+    (void)unused;
+    if (function == NULL)
+        return EXIT_FAILURE;
+    make_calls(function, CLB_ROUTINE_dgemm, (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS)), 1);
+    return lacks_device(handle) ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static bool measure(const char *library, bool quick, const char *side, const char *mode)
+struct order {
+    clb_routine routine;
+    int64_t n;
+    size_t calls;
+};
+
+/* Answers each order with the time of its calls, none where the library has no such routine. */
+static int make_ordered_calls(const char *library, int orders)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    struct order order;
+    while (handle != NULL && recv(orders, &order, sizeof order, MSG_WAITALL) == sizeof order) {
+        void *function = find(handle, order.routine);
+        struct clb_trial_time time = {.calls = 0};
+        if (function != NULL)
+            time = make_calls(function, order.routine, order.n, order.calls);
+        if (send(orders, &time, sizeof time, MSG_NOSIGNAL) != sizeof time)
+            break;
+    }
+    return handle == NULL || lacks_device(handle) ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+struct child {
+    pid_t id;   /* 0: none */
+    int orders; /* a socket */
+};
+
+static struct child start_child(const char *library, const char *mode, bool learns,
+                                int (*run)(const char *library, int orders))
+{
+    int ends[2];
+    const pid_t parent = getpid();
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return (struct child){0};
+    fflush(NULL);
+    const pid_t id = fork();
+    if (id == 0) {
+        /* A stopped process would stay for ever. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(ends[0]);
+        setenv("CLBLAS_SHIM", mode, 1);
+        setenv("CLBLAS_SHIM_LEARN", learns ? "1" : "0", 1);
+        const int status = getppid() == parent ? run(library, ends[1]) : EXIT_FAILURE;
+        fflush(stdout);
+        exit(status);
+    }
+    close(ends[1]);
+    if (id < 0)
+        close(ends[0]);
+    return id > 0 ? (struct child){id, ends[0]} : (struct child){0};
+}
+
+static bool ask(const struct child *child, const struct order *order, struct clb_trial_time *time)
+{
+    kill(child->id, SIGCONT);
+    const bool good = send(child->orders, order, sizeof *order, MSG_NOSIGNAL) == sizeof *order &&
+                      recv(child->orders, time, sizeof *time, MSG_WAITALL) == sizeof *time &&
+                      time->calls > 0;
+    kill(child->id, SIGSTOP);
+    return good;
+}
+
+/* Whether it has ended well. */
+static bool end_child(struct child *child)
 {
     int status;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        setenv("CLBLAS_SHIM", mode, 1);
-        setenv("CLBLAS_SHIM_LEARN", side == first_start ? "0" : "1", 1);
-        unsetenv("CLBLAS_SHIM_REPRODUCIBLE"); /* which would write nothing */
-        unsetenv("CLBLAS_SHIM_STATS");
-        if (side == first_start)
-            start_device(library);
-        measure_side(library, quick, side);
-    }
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+    if (child->id == 0)
+        return false;
+    /* To close it is not enough: the child that was started later has it, too. */
+    shutdown(child->orders, SHUT_RDWR);
+    close(child->orders);
+    kill(child->id, SIGCONT);
+    return waitpid(child->id, &status, 0) == child->id && WIFEXITED(status) &&
            WEXITSTATUS(status) == EXIT_SUCCESS;
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+/* What the times of a routine belong to, as the library finds it in the children. */
+static struct clb_profile_owner owner_of(clb_routine routine)
+{
+    struct clb_symbol *symbol = clb_symbol_at(routine, 0);
+    const struct clb_target *next = clb_next_get_target(symbol, __builtin_return_address(0));
+    const int threads = next->get_threads != NULL ? next->get_threads() : 0;
+    return (struct clb_profile_owner){.device = clb_device_expected(),
+                                      .library = next->library,
+                                      .optimised = next->optimised,
+                                      .threads = threads > 0 ? threads
+                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN)};
+}
+
+/* As the library counts the durations of calls. */
+static double seconds_of(const struct clb_trial_time *time)
+{
+    const struct clb_device *device = clb_device_expected();
+    const bool is_cpu = device != NULL && (device->type & CL_DEVICE_TYPE_CPU) != 0;
+    return is_cpu ? fmin(time->median, time->cpu) : time->median;
+}
+
+struct tuning {
+    struct child child[CLB_SIDES];
+    double took[CLB_SIDES][CLB_ROUTINES]; /* at the size before; INFINITY: no more */
+    double longest, end;                  /* seconds for all, and when these are over */
+    size_t count;
+};
+
+static void show(const struct tuning *tuning, clb_side side, clb_routine routine, int64_t n,
+                 double seconds)
+{
+    const double left = fmin(tuning->end - clb_now(), tuning->longest);
+    clb_bar_clear();
+    printf("%-6s %-8s %6lld %10.3f ms\n", side_names[side], clb_routines[routine].name,
+           (long long)n, 1e3 * seconds);
+    fflush(stdout);
+    clb_bar_draw(1 - left / tuning->longest, "%s: %.1f GFLOP/s, at most %.0f s left",
+                 side_names[side], 1e-9 * clb_call_flops(routine, (size_t)n) / seconds, left);
+}
+
+static void learn(clb_side side, clb_routine routine, int64_t n, const double *seconds,
+                  size_t count)
+{
+    static const double zero[2];
+    struct clb_call call = clb_trial_make(routine, n, n, n, n);
+    const char *sizes = clb_routines[routine].sizes;
+    const struct clb_profile_owner owner = owner_of(routine);
+    call.beta = zero;
+    const struct clb_cost_call cost =
+        clb_cost_describe(&call, clb_call_size(&call, sizes[0]), clb_call_size(&call, sizes[1]),
+                          clb_call_size(&call, sizes[2]));
+    for (size_t i = 0; i < count; i++)
+        clb_profile_learn(&owner, side, &cost, seconds[i]);
+}
+
+/* A size of a routine, on the sides that are not too slow for it. */
+static void measure(struct tuning *tuning, clb_routine routine, int64_t n, double slow)
+{
+    double seconds[CLB_SIDES][TURNS];
+    size_t calls[CLB_SIDES], done[CLB_SIDES] = {0}, turns = TURNS;
+    for (int i = 0; i < CLB_SIDES; i++) {
+        /* Half more than linearly, so that a row is not much longer than it should be. */
+        const double expected = 2 * tuning->took[i][routine];
+        calls[i] = expected > 0 ? (size_t)fmin(fmax(ROW / expected, 1), MOST_CALLS) : MOST_CALLS;
+        if (expected > LONG)
+            turns = TURNS_LONG;
+    }
+    for (size_t turn = 0; turn < turns && clb_now() < tuning->end; turn++) {
+        for (int i = 0; i < CLB_SIDES; i++) {
+            const int side = turn % 2 == 0 ? i : CLB_SIDES - 1 - i;
+            struct clb_trial_time time;
+            if (tuning->took[side][routine] > slow)
+                continue;
+            if (!ask(&tuning->child[side], &(struct order){routine, n, calls[side]}, &time))
+                tuning->took[side][routine] = INFINITY;
+            else
+                seconds[side][done[side]++] = seconds_of(&time);
+        }
+    }
+    for (int i = 0; i < CLB_SIDES; i++) {
+        if (done[i] == 0)
+            continue;
+        learn((clb_side)i, routine, n, seconds[i], done[i]);
+        tuning->took[i][routine] = clb_median(seconds[i], done[i]);
+        show(tuning, (clb_side)i, routine, n, tuning->took[i][routine]);
+        tuning->count++;
+    }
+}
+
+/* All families, small calls first. */
+static bool measure_all(const char *library, bool quick)
+{
+    static struct tuning tuning;
+    tuning.longest = quick ? SECONDS_QUICK : SECONDS;
+    tuning.end = INFINITY; /* the first calls of a kind may wait for kernels */
+    for (int i = 0; i < CLB_SIDES; i++)
+        tuning.child[i] = start_child(library, side_modes[i], true, make_ordered_calls);
+    for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
+        for (int r = 0; r < CLB_ROUTINES && clb_now() < tuning.end; r++) {
+            const clb_routine routine = (clb_routine)r;
+            if (stands_for_family(routine) && (!quick || is_quick(routine)))
+                measure(&tuning, routine, order_of(routine, class),
+                        quick ? LONGEST_QUICK : LONGEST);
+        }
+        if (class == FIRST_CLASS)
+            tuning.end = clb_now() + tuning.longest;
+    }
+    clb_bar_clear();
+    bool good = tuning.count > 0;
+    for (int i = 0; i < CLB_SIDES; i++)
+        good = (end_child(&tuning.child[i]) || i != CLB_SIDE_DEVICE) && good;
+    if (good)
+        clb_profile_write();
+    return good;
 }
 
 /* The seconds of --seconds; 0: no number. */
@@ -195,13 +351,15 @@ int clb_command_tune(int argc, char **argv)
     if (optind < argc)
         return clb_fail(CLB_EXIT_USAGE, "there is nothing to do with %s", argv[optind]);
     unsetenv("LD_PRELOAD");
+    unsetenv("CLBLAS_SHIM_STATS");
     if (kernels)
         return clb_tune_kernels((clb_precision)(strchr(letters, precision[0]) - letters),
                                 seconds != NULL ? parse_seconds(seconds) : SECONDS_KERNELS);
-    /* The device first: the cache then knows it, and so does the process that does not start it. */
-    if (!measure(library, quick, first_start, "always") ||
-        !measure(library, quick, device_side, "always") ||
-        !measure(library, quick, next_side, "off"))
+    setenv("CLBLAS_SHIM_LEARN", "1", 1);
+    unsetenv("CLBLAS_SHIM_REPRODUCIBLE"); /* which would write nothing */
+    /* The cache then knows the device, and so does the process that does not start it. */
+    struct child first = start_child(library, side_modes[CLB_SIDE_DEVICE], false, start_device);
+    if (!end_child(&first) || !measure_all(library, quick))
         return clb_fail(CLB_EXIT_FAILED, "the measurement has failed, or there is no device");
     return EXIT_SUCCESS;
 }
