@@ -5,9 +5,10 @@
  *
  * A case is the same words in a line: "dgemm NT 512 512 512 0 5". TRANS is transa and transb; sizes
  * that the routine has not are ignored. The answer is the median and the best of the seconds of
- * CALLS calls, the median of the process's CPU seconds, and how many calls of the name have run on
- * the device so far, -1 where there is no shim or it keeps no report. Contents are as good as
- * random and well conditioned, and are the same before every call.
+ * CALLS calls, the median of the process's CPU seconds, how many calls of the name have run on the
+ * device so far, and how many were declined because it was not ready; -1 where there is no shim or
+ * it keeps no report. Contents are as good as random and well conditioned, and are the same before
+ * every call.
  *
  * The names are those of LD_PRELOAD, or of the library in BENCH_NEXT. */
 #include "bench.h"
@@ -27,19 +28,24 @@ struct task {
 
 static void *names; /* where the functions are */
 
-static double device_calls(const struct clb_call *call)
+struct counts {
+    double device, starting;
+};
+
+static struct counts counts_of(const struct clb_call *call)
 {
     typedef size_t report_function(char *, size_t);
     static char text[1 << 20];
     char name[32];
     void *symbol = dlsym(RTLD_DEFAULT, "clblas_shim_report");
     if (symbol == NULL)
-        return -1;
+        return (struct counts){-1, -1};
     report_function *report;
     memcpy(&report, &symbol, sizeof report);
     report(text, sizeof text);
     snprintf(name, sizeof name, "%s_", clb_routines[call->routine].name);
-    return bench_report_number(text, name, "device");
+    return (struct counts){bench_report_number(text, name, "device"),
+                           bench_report_number(text, name, "starting")};
 }
 
 static void do_task(struct task *task, FILE *answers)
@@ -48,8 +54,9 @@ static void do_task(struct task *task, FILE *answers)
     snprintf(name, sizeof name, "%s_", clb_routines[task->call.routine].name);
     const struct clb_target target = {.function = bench_symbol(names, name)};
     const struct clb_trial_time time = clb_trial_run(&task->call, &target, task->calls, INFINITY);
-    fprintf(answers, "%.9g %.9g %.9g %g\n", time.median, time.best, time.cpu,
-            device_calls(&task->call));
+    const struct counts counts = counts_of(&task->call);
+    fprintf(answers, "%.9g %.9g %.9g %g %g\n", time.median, time.best, time.cpu, counts.device,
+            counts.starting);
     fflush(answers);
 }
 
