@@ -402,9 +402,9 @@ struct clb_workers {
     size_t member[CLB_MAX_WORKERS]; /* private to workers.c */
 };
 
-/* Get at most `wanted` threads without waiting: fewer or none when other calls use them, and none,
- * unless `forced`, when the program is inside an OpenMP parallel region or the thread is bound to
- * one CPU. */
+/* Get at most `wanted` threads without waiting: fewer or none when other calls use them. Unless
+ * `forced`, also no more than there are CPUs that this thread may use besides its own, and none
+ * inside an OpenMP parallel region. */
 void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced);
 /* Run a task on member `index` < count, which must be idle. */
 void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void *),
