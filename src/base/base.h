@@ -383,6 +383,9 @@ void clb_load_end(void);
  * on; resume waits for their end. */
 int clb_load_suspend(void);
 void clb_load_resume(int suspended);
+/* The state of a thread of this process as in /proc/PID/stat, 'Z' for a main thread that has ended
+ * before others; '\0' when it is not known. */
+char clb_thread_state(int id);
 /* True for a thread of this process that runs, or waits for a CPU or a disk, but for nothing else.
  */
 bool clb_thread_is_ready(int id);

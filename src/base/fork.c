@@ -58,7 +58,7 @@ static double cpu_time_of(const struct loader *loader)
                : 0;
 }
 
-bool clb_thread_is_ready(int id)
+char clb_thread_state(int id)
 {
     char file[64], line[256];
     snprintf(file, sizeof file, "/proc/self/task/%d/stat", id);
@@ -67,8 +67,14 @@ bool clb_thread_is_ready(int id)
     if (fd >= 0)
         close(fd);
     line[length > 0 ? length : 0] = '\0';
-    const char *state = strrchr(line, ')');
-    return state != NULL && (strncmp(state, ") R", 3) == 0 || strncmp(state, ") D", 3) == 0);
+    const char *end = strrchr(line, ')');
+    return end != NULL && end[1] == ' ' ? end[2] : '\0';
+}
+
+bool clb_thread_is_ready(int id)
+{
+    const char state = clb_thread_state(id);
+    return state == 'R' || state == 'D';
 }
 
 /* With the lock held: until when a fork that began to wait at `begin` waits for the threads that

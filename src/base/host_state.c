@@ -6,7 +6,7 @@
  * floating-point environment must be the default meanwhile: the worker threads of PoCL 3.1 inherit
  * trapping from the thread that creates them.
  *
- * A thread of the shim, the watcher, has two tasks:
+ * A thread of the shim, the watcher, has three tasks:
  *
  * - A signal whose disposition is the default must still end or stop the program at once. When one
  *   is pending for the process and a thread inside the driver had not blocked it, the watcher
@@ -18,24 +18,34 @@
  *   removed, and the program's latest disposition is restored; a handler that another thread of the
  *   program installs meanwhile stays.
  *
- * The watcher sleeps unless a thread is, or was a moment ago, inside the driver. */
+ * - A program whose main thread has called pthread_exit ends with its last thread, by exit(0) of
+ * the C library, which counts the threads of the shim and of drivers too. The watcher calls exit
+ * when only these are left.
+ *
+ * Unless a thread is, or was a moment ago, inside the driver, the watcher sleeps, and only looks
+ * twice a second whether the main thread has ended. */
 #include "base.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fenv.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Signals are 1 to 64 on Linux. sigaction fails for those that the C library uses itself; they are
  * skipped. */
 #define SIGNALS 64
 
-/* Time between two checks: while a task runs, in which a driver may install handlers; otherwise. */
+/* Time between two checks: while a task runs, in which a driver may install handlers; while a
+ * thread is inside the driver; otherwise. */
 #define TASK_INTERVAL_NS   1000000L
 #define THREAD_INTERVAL_NS 50000000L
+#define SLEEP_NS           500000000L
 
 /* The watcher goes to sleep after so many checks that find no thread inside the driver. */
 #define IDLE_LOOKS 4
@@ -283,10 +293,55 @@ static void let_defaults_through(const sigset_t *awaited)
     pthread_sigmask(SIG_BLOCK, &defaults, NULL);
 }
 
-static void sleep_for(long nanoseconds)
+/* With `lock` held; false when nobody has woken the watcher. */
+static bool sleep_for(long nanoseconds)
 {
     const struct timespec until = clb_time_of(clb_now() + 1e-9 * (double)nanoseconds);
-    pthread_cond_clockwait(&wake, &lock, CLOCK_MONOTONIC, &until);
+    return pthread_cond_clockwait(&wake, &lock, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* The names of the shim's threads begin so. Threads that a driver makes in them inherit the name;
+ * of a driver that gives them other names nothing is known, and the program does not end. */
+static bool is_named_ours(long id)
+{
+    static const char ours[] = "clblas-";
+    char path[64], name[sizeof ours - 1];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/comm", id);
+    const int fd = clb_file_open(path, O_RDONLY, 0);
+    const bool found = fd >= 0 && read(fd, name, sizeof name) == (ssize_t)sizeof name &&
+                       memcmp(name, ours, sizeof name) == 0;
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+static bool only_ours_are_left(void)
+{
+    const pid_t main_thread = getpid();
+    if (clb_thread_state(main_thread) != 'Z')
+        return false;
+    const int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
+    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
+    bool ours = tasks != NULL;
+    for (struct dirent *task; ours && (task = readdir(tasks)) != NULL;) {
+        const long id = strtol(task->d_name, NULL, 10);
+        ours = task->d_name[0] == '.' || id == main_thread || is_named_ours(id);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    else if (fd >= 0)
+        close(fd);
+    return ours;
+}
+
+static void end_with_last_thread(void)
+{
+    sigset_t none;
+    if (!only_ours_are_left())
+        return;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+    exit(0);
 }
 
 static void *watch(void *unused)
@@ -317,9 +372,12 @@ static void *watch(void *unused)
             sleep_for(task ? TASK_INTERVAL_NS : THREAD_INTERVAL_NS);
         } else if (thread_count == 0 && !atomic_load(&task_runs)) {
             asleep = true;
-            pthread_cond_wait(&wake, &lock);
+            bool woken = sleep_for(SLEEP_NS);
             asleep = false;
-            idle = 0;
+            idle = woken ? 0 : IDLE_LOOKS;
+            pthread_mutex_unlock(&lock);
+            end_with_last_thread();
+            pthread_mutex_lock(&lock);
         }
     }
     return NULL;
