@@ -244,7 +244,9 @@ static void fail_every_call(void *argument)
     }
     double recovered = reported(symbol, "recovered");
     expect(calls > 20, "only %ld calls", calls);
-    expect(recovered > 0.5 * (double)(calls / step), "only %g of %ld calls recovered", recovered,
+    /* The failure of one that asks changes nothing; slow threads ask more often. */
+    const double least = tap_full() ? 0.5 : 0.3;
+    expect(recovered > least * (double)(calls / step), "only %g of %ld calls recovered", recovered,
            calls / step);
     expect(reported(symbol, "quarantined") == 0, "quarantined");
     expect_sums(symbol);
