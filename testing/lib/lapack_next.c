@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-long next_getrf_calls, next_getrs_calls, next_getri_calls, next_inverse_calls;
+_Atomic long next_getrf_calls, next_getrs_calls, next_getri_calls, next_inverse_calls;
 void (*next_getrf_hook)(void);
 
 static size_t call_getrf(const struct clb_host_blas *host, const struct clb_getrf *p, int64_t *ipiv)

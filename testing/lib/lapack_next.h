@@ -4,14 +4,15 @@
 
 #include "route/route.h"
 
-extern long next_getrf_calls, next_getrs_calls, next_getri_calls; /* queries are not counted */
+/* Queries are not counted. */
+extern _Atomic long next_getrf_calls, next_getrs_calls, next_getri_calls;
 
 /* Called by its getrf; NULL by default. */
 extern void (*next_getrf_hook)(void);
 
 /* xTRTRI, xLAUUM and xPOTRI by sums in higher precision, each entry rounded once. */
 void lapack_next_inverse(const struct clb_inverse *problem);
-extern long next_inverse_calls;
+extern _Atomic long next_inverse_calls;
 
 /* For a call with integers of that width. */
 struct clb_host_blas lapack_next_for(bool wide);

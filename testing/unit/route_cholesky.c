@@ -14,7 +14,7 @@
 #define UNSET INT64_C(0x5a5a5a5a5a5a5a5a)
 
 static uint64_t seed;
-static long next_potrf_calls, next_potrs_calls;
+static _Atomic long next_potrf_calls, next_potrs_calls;
 static void (*potrf_hook)(void); /* called by the next library's potrf */
 
 /* ---- the next library ------------------------------------------------------------------------ */

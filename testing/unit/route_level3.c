@@ -15,7 +15,7 @@ static uint64_t seed;
 /* ---- the next library ------------------------------------------------------------------------ */
 
 static level3_routine current; /* what the next library's own function computes */
-static long own_calls, product_calls;
+static _Atomic long own_calls, product_calls;
 static size_t largest_part; /* entries of C that it was asked for at once */
 
 static bool is_hermitian(void)

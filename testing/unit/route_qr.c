@@ -11,7 +11,8 @@
 #include <string.h>
 
 static uint64_t seed;
-static long next_geqrf_calls, next_geqrt_calls, next_ormqr_calls, next_orgqr_calls, next_lq_calls;
+static _Atomic long next_geqrf_calls, next_geqrt_calls, next_ormqr_calls, next_orgqr_calls,
+    next_lq_calls;
 static bool geqrt_fails;
 
 /* ---- the next library ------------------------------------------------------------------------ */
