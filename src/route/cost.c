@@ -464,7 +464,7 @@ bool clb_cost_has(const struct clb_device *device)
     return find_machine(device) < MACHINES;
 }
 
-#define CPU_START   0.2 /* PoCL's (docs/performance.md) */
+#define CPU_START   0.2 /* PoCL's */
 #define OTHER_START 0.5 /* not known, an H200's */
 #define COLD_START  2.0 /* with all kernels to be built */
 
