@@ -292,6 +292,7 @@ struct clb_gemm_progress {
     const char *kernel; /* the variant that computed the last part */
 };
 
+/* So many parts, none of which is written; the caller sets their rectangles. */
 clb_status clb_gemm_progress_make(struct clb_gemm_progress *progress, size_t parts) CLB_MUST_CHECK;
 void clb_gemm_progress_free(struct clb_gemm_progress *progress);
 

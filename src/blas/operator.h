@@ -40,6 +40,7 @@ struct clb_sample {
     double least;
 };
 
+/* A vector of zeros. */
 clb_status clb_sample_make(struct clb_sample *sample, size_t n) CLB_MUST_CHECK;
 void clb_sample_free(struct clb_sample *sample);
 /* Swap the entries i and ipiv(i) in order, as xLASWP; 1-based. */

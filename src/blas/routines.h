@@ -71,6 +71,7 @@ struct clb_call {
     clb_scalar turned; /* where alpha may point to: see clb_call_turn */
 };
 
+/* Whether the routine has an argument of this letter, or the flag: see routines.def. */
 bool clb_signature_has(const struct clb_call *call, char letter);
 bool clb_routine_has_flag(clb_routine routine, char flag);
 

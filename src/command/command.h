@@ -122,6 +122,7 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path);
 /* A loaded file, other than the shim, that defines names of ours; NULL: none. */
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
 
+/* The name of a file without its folder. */
 const char *clb_base_name(const char *path);
 
 /* ---- blas.c: the next BLAS ------------------------------------------------------------------- */

@@ -112,6 +112,7 @@ struct clb_pass {
     size_t term, p0, k;
 };
 
+/* Products that are added up; the passes of all of them. */
 size_t clb_gemm_terms(const struct clb_gemm *problem);
 size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab);
 /* Pass number `index`. The order is such that the first pass has all of C in its support, and the
@@ -133,6 +134,7 @@ struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
 
 /* ---- the region of C ------------------------------------------------------------------------- */
 
+/* The part of C that is computed. */
 clb_region clb_gemm_region(const struct clb_gemm *problem);
 /* True when C must be written in blocks of whole columns (trmm from the left), or of whole rows
  * (from the right). */

@@ -204,6 +204,7 @@ size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role 
 /* True when panels of A consist of whole panels of B and a kernel can read B from them. */
 bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
 
+/* The launches that pack w x k elements, and that multiply to m x n. */
 struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
                                            clb_operand_role role, size_t w, size_t k);
 struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
@@ -290,7 +291,6 @@ size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_
                       size_t k);
 size_t clb_scaled_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
                         size_t k);
-
 size_t clb_part_most(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n);
 
 /* True when the variant has kernels that read both operands unpacked, with the same sums. */

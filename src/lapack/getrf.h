@@ -97,6 +97,8 @@ clb_status clb_lookahead_run(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 /* ---- getrf_ooc.c: matrices larger than the device's memory ----------------------------------- */
 
+/* clb_getrf_run where the matrix does not fit, one block of columns after the other, into a copy in
+ * host memory. CLB_ERR_NOMEM: there is no room for that; nothing was written. */
 clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu) CLB_MUST_CHECK;
 
 #endif

@@ -645,6 +645,7 @@ clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offse
 clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                               void *host) CLB_MUST_CHECK;
 
+/* Have the driver begin what has been enqueued. */
 clb_status clb_queue_flush(struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* Wait until no command is outstanding. An error when any command has ever failed on this queue:

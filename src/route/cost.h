@@ -40,6 +40,7 @@ typedef enum clb_cost_family {
         CLB_COST_FAMILIES_COUNT
 } clb_cost_family;
 
+/* The family of a routine. */
 clb_cost_family clb_cost_family_of(clb_routine routine);
 /* The stem of the family's first routine, "gemm". */
 const char *clb_cost_family_name(clb_cost_family family);

@@ -19,6 +19,7 @@ typedef enum clb_reason {
     CLB_REASONS
 } clb_reason;
 
+/* The kind of work of a routine, for thresholds. */
 clb_work clb_routine_work(clb_routine routine);
 const char *clb_reason_name(clb_reason reason);
 
@@ -55,6 +56,8 @@ void clb_stats_configure(void);
 /* True when any call was counted. */
 bool clb_stats_any(void);
 
+/* Count a call: one that is declined, one that was computed on the device or, if `recovered`, begun
+ * there. */
 void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops);
 void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, bool recovered,
                         double flops, double flops_device, double seconds_device,
