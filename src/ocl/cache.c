@@ -94,16 +94,36 @@ static bool is_in_folder(const char *path)
     return cache_is_folder(parent);
 }
 
+/* True for a process of root where the path, or what exists of it, belongs to another user: folders
+ * that root made there, a .cache not least, that user could not use (sudo -E). */
+static bool is_of_another_user(const char *path)
+{
+    char partial[PATH_MAX];
+    struct stat info;
+    int length = snprintf(partial, sizeof partial, "%s", path);
+    if (geteuid() != 0 || length < 0 || (size_t)length >= sizeof partial)
+        return false;
+    while (stat(partial, &info) != 0) {
+        char *slash = strrchr(partial, '/');
+        if (slash == NULL || slash == partial)
+            return false;
+        *slash = '\0';
+    }
+    return info.st_uid != 0;
+}
+
 /* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set or its folder does
- * not exist: a process of root must not create a missing home folder. */
+ * not exist: a process of root must not create a missing home folder, and nothing in one that is
+ * another user's. */
 bool clb_cache_user_path(char *path, size_t size, const char *name)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool found = false;
     if (xdg != NULL && xdg[0] == '/')
-        return is_in_folder(xdg) && format_path(path, size, "%s/%s", xdg, name);
-    if (home != NULL && home[0] == '/')
-        return cache_is_folder(home) && format_path(path, size, "%s/.cache/%s", home, name);
-    return false;
+        found = is_in_folder(xdg) && format_path(path, size, "%s/%s", xdg, name);
+    else if (home != NULL && home[0] == '/')
+        found = cache_is_folder(home) && format_path(path, size, "%s/.cache/%s", home, name);
+    return found && !is_of_another_user(path);
 }
 
 static char directory[PATH_MAX];
