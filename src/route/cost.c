@@ -329,7 +329,8 @@ static double of_square(const struct clb_cost_machine *machine, clb_side side,
 #define READ_BY_ONE  22e9
 #define READ_BY_FEW  11e9
 #define CACHE        32e6  /* bytes */
-#define HOST_COPIES  10e9  /* the same, by a device that has the host's memory */
+#define HOST_COPIES  10e9  /* the same, by a device that has the host's memory; */
+#define HOST_RESULTS 20e9  /* of products only the result, which is copied */
 #define TILE         128.0 /* of a product's kernel */
 #define KERNEL_RATE  40e12 /* flops in a second, in double precision, for what is lost in tiles */
 /* Seconds of an element of a panel: on the device, and by the CPU (LU above the height that a
@@ -364,6 +365,24 @@ static double more_bytes(const struct clb_cost_call *call)
                                      (double)clb_precision_size(call->precision));
 }
 
+static bool is_product(clb_cost_family family)
+{
+    return family == CLB_COST_GEMM || family == CLB_COST_SYMM || family == CLB_COST_SYRK ||
+           family == CLB_COST_SYR2K;
+}
+
+/* What a device that has the host's memory takes to copy. Both sides pack the operands of a
+ * product. */
+static double copy_seconds(const struct clb_cost_call *call)
+{
+    const bool half = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
+    const double order = clb_cost_order(call->family, call->work);
+    const double entries = (call->m * call->n - order * order) * (half ? 0.5 : 1);
+    if (!is_product(call->family))
+        return more_bytes(call) / HOST_COPIES;
+    return fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS;
+}
+
 /* Few bytes do not reach the link's rate: half of the latency is due at LINK_FILL. */
 static double link_seconds(const struct clb_device *device, double bytes)
 {
@@ -378,11 +397,10 @@ static double shape_seconds(const struct clb_device *device, const struct clb_co
     const struct family *family = &families[call->family];
     const double order = clb_cost_order(call->family, call->work);
     const double steps = call->family == CLB_COST_TRSM ? call->k : fmin(call->m, call->n);
-    const double more = more_bytes(call);
     if (device->unified)
-        return more / HOST_COPIES;
+        return copy_seconds(call);
     return family->chain * fmax(0, steps - order) + panel_seconds(call, order) +
-           link_seconds(device, more) + tile_seconds(call);
+           link_seconds(device, more_bytes(call)) + tile_seconds(call);
 }
 
 /* The same for the next library, which reads and writes that by its threads. Triangles with few
@@ -394,12 +412,9 @@ static double next_shape_seconds(const struct clb_cost_machine *machine,
     const double more = more_bytes(call);
     if (!machine->optimised || machine->device->unified || machine->threads <= 1)
         return 0;
-    switch (call->family) {
-    case CLB_COST_GEMM:
-    case CLB_COST_SYRK:
-    case CLB_COST_SYR2K:
-    case CLB_COST_SYMM:
+    if (is_product(call->family))
         return more / (threads_of(machine, call) > 1 ? READ_BY_ALL : READ_BY_ONE);
+    switch (call->family) {
     case CLB_COST_TRMM:
     case CLB_COST_TRSM:
     case CLB_COST_GETRS:

@@ -102,8 +102,8 @@ static void offload(void *unused)
                    cpu.threshold,
                "products");
     }
-    struct clb_gemm_tuning z = look_up(&cpu_512, CLB_Z);
-    expect(isinf(clb_tuning_offload(&cpu_512, CLB_Z, &z, CLB_WORK_FACTOR, true).threshold),
+    struct clb_gemm_tuning single = look_up(&cpu_512, CLB_S);
+    expect(isinf(clb_tuning_offload(&cpu_512, CLB_S, &single, CLB_WORK_SQUARE, true).threshold),
            "0 is never");
 }
 
