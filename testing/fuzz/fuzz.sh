@@ -1,9 +1,10 @@
 #!/bin/sh
-# Random calls in many configurations: kernel families, minimal and own tiles, streamed, panels by the CPU
-# and by the device, over the reference and over OpenBLAS, one thread and several. Each configuration gets
-# its part of SECONDS and begins from a fresh seed. The last line counts calls; what failed is printed with
-# a command that repeats it. Where nothing is streamed most are on PoCL's basic device, which computes in the
-# thread that calls and makes twice as many calls in the time.
+# Random calls in many configurations: kernel families, minimal and own tiles, panels wider than tiles, panels
+# of A and B that are apart, streamed, panels by the CPU and by the device, over the reference and over
+# OpenBLAS, one thread and several. Each configuration gets its part of SECONDS and begins from a fresh seed.
+# The last line counts calls; what failed is printed with a command that repeats it. Where nothing is streamed
+# most are on PoCL's basic device, which computes in the thread that calls and makes twice as many calls in the
+# time.
 #
 # usage: fuzz.sh [SECONDS [ARGUMENT-OF-FUZZ...]], SEED=N for the seeds of an earlier run,
 # which begins with it
@@ -34,6 +35,8 @@ configurations()
 	| CLBLAS_SHIM_PARAMS=$small,$streamed CLBLAS_SHIM_KERNEL=portable
 	--largest 512 --often 50 | CLBLAS_SHIM_PARAMS=getrf.nb=16,trsm.nb=16 $basic
 	--largest 400 --often 100 --threads 2 | CLBLAS_SHIM_PARAMS=$streamed,getrf.nb=32
+	--largest 300 --often 20 | CLBLAS_SHIM_PARAMS=gemm.tile=min $basic
+	--largest 200 --often 20 | CLBLAS_SHIM_PARAMS=gemm.tile=min,gemm.nr=3,gemm.nc=6,trsm.nb=8 CLBLAS_SHIM_KERNEL=cpu $basic
 	--wide | CLBLAS_SHIM_PARAMS=$small $basic
 	END
     [ -z "$openblas" ] || cat <<-END
