@@ -6,6 +6,12 @@
 #define CLB_B_PLAIN     1 /* the caller's */
 #define CLB_B_OF_A      2 /* in the panels of A: B = A^T */
 #define CLB_B_OF_A_CONJ 3 /* B = A^H */
+#define CLB_BOTH_PLAIN  4 /* and A is, too */
+
+CLB_INLINE bool is_plain(const uint source)
+{
+    return source == CLB_B_PLAIN || source == CLB_BOTH_PLAIN;
+}
 
 /* Panels of A have whole panels of B in them. */
 #define CLB_SHARES_PANELS (CLB_MW % CLB_NR == 0)
@@ -94,14 +100,11 @@ CLB_INLINE void multiply_halves(vacc acc[CLB_NR][CLB_MV], global const real *a,
                  CLB_MV / 2, CLB_MV);
 }
 
-/* One element's depths, vectors 0 ... v1 - 1 of every column: column j of B is at column[j] + p. */
-CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
-                              global const real *const column[CLB_NR], uint p, const uint v1)
+/* One element's depths of A, x, vectors 0 ... v1 - 1 of every column: column j of B is at column[j]
+ * + p. */
+CLB_INLINE void multiply_element(vacc acc[CLB_NR][CLB_MV], const vacc x[CLB_MV],
+                                 global const real *const column[CLB_NR], uint p, const uint v1)
 {
-    vacc x[CLB_MV];
-#pragma unroll
-    for (uint i = 0; i < v1; i++)
-        x[i] = load_acc(a + i * CLB_VL);
 #pragma unroll
     for (uint part = 0; part < CLB_PARTS; part++) {
 #pragma unroll
@@ -114,6 +117,17 @@ CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
     }
 }
 
+/* The same with x in a packed panel. */
+CLB_INLINE void multiply_step(vacc acc[CLB_NR][CLB_MV], global const real *a,
+                              global const real *const column[CLB_NR], uint p, const uint v1)
+{
+    vacc x[CLB_MV];
+#pragma unroll
+    for (uint i = 0; i < v1; i++)
+        x[i] = load_acc(a + i * CLB_VL);
+    multiply_element(acc, x, column, p, v1);
+}
+
 /* The columns of a micro-tile's B.  Where it is not packed element (p, j) is b[p + j*ldb], and
  * columns that don't exist are the last one. */
 CLB_INLINE void find_columns(global const real *column[CLB_NR], global const real *b, size_t ldb,
@@ -121,7 +135,7 @@ CLB_INLINE void find_columns(global const real *column[CLB_NR], global const rea
 {
 #pragma unroll
     for (uint j = 0; j < CLB_NR; j++)
-        column[j] = b + (source == CLB_B_PLAIN ? min(j, columns - 1) * ldb : j);
+        column[j] = b + (is_plain(source) ? min(j, columns - 1) * ldb : j);
 }
 
 /* The same for a B that is not packed, of exactly kc rows. */
@@ -143,7 +157,7 @@ CLB_INLINE void multiply_direct(vacc acc[CLB_NR][CLB_MV], global const real *a,
 CLB_INLINE void multiply_first(vacc acc[CLB_NR][CLB_MV], global const real *a,
                                global const real *const column[CLB_NR], uint kc, const uint source)
 {
-    const uint step = source == CLB_B_PLAIN ? 1 : b_step(source);
+    const uint step = is_plain(source) ? 1 : b_step(source);
 #pragma unroll 1
     for (uint p = 0; p < kc; p++)
         multiply_step(acc, a + p * CLB_MW, column, p * step, 1);
@@ -204,28 +218,77 @@ CLB_INLINE void update_column(vacc acc[CLB_MV], real alpha, real beta, global re
     }
 }
 
-/* One column of -C, rows of it valid. */
-CLB_INLINE void load_column(vacc acc[CLB_MV], global const real *c, uint rows)
+/* One column of C or of an A that is not packed, rows of it valid and zero behind them. */
+CLB_INLINE void load_column(vacc x[CLB_MV], global const real *from, uint rows)
 {
     if (rows >= CLB_MR) {
 #pragma unroll
         for (uint i = 0; i < CLB_MV; i++)
-            acc[i] = -load_acc(c + i * CLB_VL);
+            x[i] = load_acc(from + i * CLB_VL);
     } else {
         real t[CLB_MR];
         for (uint i = 0; i < CLB_MR; i++)
-            t[i] = i < rows ? -c[i] : 0;
+            t[i] = i < rows ? from[i] : 0;
 #pragma unroll
         for (uint i = 0; i < CLB_MV; i++)
-            acc[i] = load_acc(t + i * CLB_VL);
+            x[i] = load_acc(t + i * CLB_VL);
     }
-    split_pairs(acc);
+    split_pairs(x);
+}
+
+/* Where A is that is not packed: its columns, lda apart, and a copy of the panel that the first
+ * micro-tile of a row of them makes for the others (`copies`). */
+typedef struct {
+    size_t lda;
+    vacc *panel;
+    bool copies;
+} plain_a;
+
+CLB_INLINE void copy_column(vacc x[CLB_MV], global const real *a, plain_a place, uint p, uint rows)
+{
+    load_column(x, a + p / CLB_PARTS * place.lda, rows);
+#pragma unroll
+    for (uint i = 0; i < CLB_MV; i++)
+        place.panel[p / CLB_PARTS * CLB_MV + i] = x[i];
+}
+
+/* As multiply_direct where A is not packed either; `rows` of the panel exist.  The copy costs the
+ * first micro-tile nothing but its misses: it multiplies what it copies.  Loops of one element are
+ * short enough for the processor, and in longer ones LLVM 15 loads what does not fit into
+ * registers. */
+CLB_INLINE void multiply_plain(vacc acc[CLB_NR][CLB_MV], global const real *a, plain_a place,
+                               global const real *const column[CLB_NR], uint kc, uint rows)
+{
+    uint p = 0;
+    vacc x[CLB_MV];
+    if (place.copies && rows >= CLB_MR) {
+        for (; p < kc; p += CLB_PARTS) {
+            prefetch_run(a + (p / CLB_PARTS + CLB_PACK_AHEAD) * place.lda, CLB_MR);
+            copy_column(x, a, place, p, CLB_MR);
+            multiply_element(acc, x, column, p, CLB_MV);
+        }
+        return;
+    }
+    if (place.copies)
+        for (p = 0; p < kc; p += CLB_PARTS)
+            copy_column(x, a, place, p, rows);
+    p = 0;
+    if (CLB_HAS_HALVES && rows <= CLB_VL) {
+#pragma unroll 1
+        for (; p < kc; p++)
+            multiply_element(acc, place.panel + p * CLB_MV, column, p, 1);
+        return;
+    }
+#pragma unroll 1
+    for (; p < kc; p += CLB_PARTS)
+        multiply_element(acc, place.panel + p / CLB_PARTS * CLB_MV, column, p, CLB_MV);
 }
 
 /* One micro-tile, of which rows x columns are valid, over kc steps; b_next is what follows b. */
-CLB_INLINE void update_tile(global const real *a, global const real *b, global const real *b_next,
-                            size_t ldb, uint kc, halves ends, real alpha, real beta, global real *c,
-                            size_t ldc, uint rows, uint columns, const uint source)
+CLB_INLINE void update_tile(global const real *a, plain_a place, global const real *b,
+                            global const real *b_next, size_t ldb, uint kc, halves ends, real alpha,
+                            real beta, global real *c, size_t ldc, uint rows, uint columns,
+                            const uint source)
 {
     const bool in_order = beta == CLB_IN_ORDER;
     vacc acc[CLB_NR][CLB_MV];
@@ -236,9 +299,13 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, global c
             acc[j][i] = (vacc)(0);
     if (in_order) {
 #pragma unroll
-        for (uint j = 0; j < CLB_NR; j++)
+        for (uint j = 0; j < CLB_NR; j++) {
             if (j < columns)
                 load_column(acc[j], c + j * ldc, rows);
+#pragma unroll
+            for (uint i = 0; i < CLB_MV; i++)
+                acc[j][i] = -acc[j][i];
+        }
     }
     /* What is read in the end; in order, what is read of the next tile in the beginning. */
     global const real *soon = c + (in_order ? CLB_NR * ldc : 0);
@@ -249,7 +316,9 @@ CLB_INLINE void update_tile(global const real *a, global const real *b, global c
             CLB_PREFETCH_WRITE(soon + j * ldc + i);
     global const real *column[CLB_NR];
     find_columns(column, b, ldb, columns, source);
-    if (CLB_HAS_HALVES && rows <= CLB_VL)
+    if (source == CLB_BOTH_PLAIN)
+        multiply_plain(acc, a, place, column, kc, rows);
+    else if (CLB_HAS_HALVES && rows <= CLB_VL)
         multiply_first(acc, a, column, kc, source);
     else if (source == CLB_B_PLAIN)
         multiply_direct(acc, a, column, kc);
@@ -315,28 +384,52 @@ CLB_INLINE halves get_halves(cuts cut, uint row, uint first, uint last)
 CLB_INLINE global const real *panel_of_b(global const real *pb, size_t ldb, size_t kp, uint j,
                                          uint p, const uint source)
 {
-    if (source == CLB_B_PLAIN)
+    if (is_plain(source))
         return pb + j * ldb + p;
     if (source == CLB_B_PACKED)
         return pb + j * kp + (size_t)p * CLB_NR;
     return pb + j / CLB_MW * CLB_MW * kp + (size_t)p * CLB_MW + j % CLB_MW;
 }
 
+/* Rows from i on and depths from p on. */
+CLB_INLINE global const real *panel_of_a(global const real *pa, size_t lda, size_t kp, uint i,
+                                         uint p, const uint source)
+{
+    return source == CLB_BOTH_PLAIN ? pa + p / CLB_PARTS * lda + i
+                                    : pa + i / CLB_PARTS * kp + (size_t)p * CLB_MW;
+}
+
+/* Asks for a part of a panel, one of so many, of kc depths; returns where the next part is. */
+CLB_INLINE global const real *prefetch_part(global const real *a, size_t lda, uint kc, uint parts,
+                                            const uint source)
+{
+    if (source == CLB_BOTH_PLAIN) {
+        const uint columns = kc / CLB_PARTS / parts + 1;
+        for (uint p = 0; p < columns; p++)
+            prefetch_run(a + p * lda, CLB_MR);
+        return a + columns * lda;
+    }
+    const uint share = CLB_MW * kc / parts + 1;
+    prefetch_run(a, share);
+    return a + share;
+}
+
 /*
- * C = alpha*A*B + beta*C from packed operands, or with B as the caller has it; beta = 0 does not
- * read C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
+ * C = alpha*A*B + beta*C from packed operands, or with B or both as the caller has them; beta = 0
+ * does not read C, and with beta = CLB_IN_ORDER and alpha = -1 it is C - A*B, product by product.
  *
  * A work-group takes its block of C in passes of CLB_KC steps of depth.  In a pass a panel of A
  * (CLB_MW x CLB_KC, first-level cache) meets every panel of B in turn (CLB_KC x CLB_NC, second
  * level), while the next panel of A is fetched piece by piece.
  */
 CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, global const real *pa,
-                               global const real *pb, size_t ldb, global real *c, size_t ldc,
-                               const uint source, cuts cut)
+                               size_t lda, global const real *pb, size_t ldb, global real *c,
+                               size_t ldc, const uint source, cuts cut)
 {
     const uint i0 = (uint)get_group_id(0) * CLB_MC, i1 = min(i0 + CLB_MC, m);
     const uint j0 = (uint)get_group_id(1) * CLB_NC, j1 = min(j0 + CLB_NC, n);
     const uint kp = round_up(k, CLB_KU);
+    vacc panel[CLB_KC / CLB_PARTS * CLB_MV]; /* of an A that is not packed */
 
     int2 depths = (int2)(0, (int)kp);
     if (cut.kind != 0)
@@ -351,19 +444,17 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
     uint p = begin;
     do {
         const uint kc = min(step, end - p);
-        const uint share = CLB_MW * kc / ((j1 - j0 + CLB_NR - 1) / CLB_NR) + 1;
+        const uint tiles = (j1 - j0 + CLB_NR - 1) / CLB_NR;
         for (uint i = i0; i < i1; i += CLB_MR) {
-            global const real *a = pa + (size_t)(i / CLB_PARTS) * kp;
             /* The panel that follows: in this pass, in the next, in the next work-group. */
-            global const real *next = a + (size_t)(kp + p) * CLB_MW;
+            global const real *next = panel_of_a(pa, lda, kp, i + CLB_MR, p, source);
             if (i + CLB_MR >= i1)
-                next = p + kc < end ? pa + (size_t)(i0 / CLB_PARTS) * kp + (size_t)(p + kc) * CLB_MW
-                                    : pa + (size_t)(i1 / CLB_PARTS) * kp;
+                next = p + kc < end ? panel_of_a(pa, lda, kp, i0, p + kc, source)
+                                    : panel_of_a(pa, lda, kp, i1, 0, source);
             for (uint j = j0; j < j1; j += CLB_NR) {
-                uint first = p, last = source == CLB_B_PLAIN ? min(p + kc, k) : p + kc;
+                uint first = p, last = is_plain(source) ? min(p + kc, k) : p + kc;
                 bool begins = p == 0;
-                prefetch_run(next, share);
-                next += share;
+                next = prefetch_part(next, lda, kc, tiles, source);
                 if (cut.kind != 0) {
                     /* Passes that begin before the first depth leave beta to a later one. */
                     depths =
@@ -374,7 +465,8 @@ CLB_INLINE void multiply_block(uint m, uint n, uint k, real alpha, real beta, gl
                 }
                 if (cut.kind == 0 || (first < last && is_wanted(cut, i, CLB_PARTS * j)))
                     update_tile(
-                        a + (size_t)first * CLB_MW, panel_of_b(pb, ldb, kp, j, first, source),
+                        panel_of_a(pa, lda, kp, i, first, source), (plain_a){lda, panel, j == j0},
+                        panel_of_b(pb, ldb, kp, j, first, source),
                         panel_of_b(pb, ldb, kp, j + CLB_NR < j1 ? j + CLB_NR : j0, first, source),
                         ldb, last - first, get_halves(cut, i, first, last), alpha,
                         begins || beta == CLB_IN_ORDER ? beta : 1, c + j * ldc + i, ldc, i1 - i,

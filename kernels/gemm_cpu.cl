@@ -303,8 +303,8 @@ CLB_KERNEL void clb_gemm(uint m, uint n, uint k, real alpha, real beta, global c
                          ulong c_off, ulong ldc CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, CLB_B_PACKED,
-                   (cuts){0, 0, 0, 0});
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, 0, pb + pb_off, 0, c + c_off, ldc,
+                   CLB_B_PACKED, (cuts){0, 0, 0, 0});
 }
 
 /*
@@ -320,8 +320,25 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
                                 ulong ldb CLB_LAUNCH_PARAMETERS)
 {
     CLB_NOTE_LAUNCH();
-    multiply_block(m, n, k, alpha, beta, pa + pa_off, b + b_off, ldb, c + c_off, ldc, CLB_B_PLAIN,
-                   (cuts){0, 0, 0, 0});
+    multiply_block(m, n, k, alpha, beta, pa + pa_off, 0, b + b_off, ldb, c + c_off, ldc,
+                   CLB_B_PLAIN, (cuts){0, 0, 0, 0});
+}
+
+/*
+ * Both the caller's: element (i, p) of A is a[a_off + i + p*lda], all in real numbers.  Where C has
+ * few columns as well, packing A by a kernel of its own costs more than to copy each panel for
+ * every CLB_NC columns, into memory of the work-group, while it is first multiplied.  The sums are
+ * the other kernels', bit by bit.
+ *
+ * Global size, exactly: (ceil(m / CLB_MC), ceil(n / CLB_NC)).
+ */
+CLB_KERNEL void clb_gemm_nn(uint m, uint n, uint k, real alpha, real beta, global const real *a,
+                            ulong a_off, ulong lda, global const real *b, ulong b_off, ulong ldb,
+                            global real *c, ulong c_off, ulong ldc CLB_LAUNCH_PARAMETERS)
+{
+    CLB_NOTE_LAUNCH();
+    multiply_block(m, n, k, alpha, beta, a + a_off, lda, b + b_off, ldb, c + c_off, ldc,
+                   CLB_BOTH_PLAIN, (cuts){0, 0, 0, 0});
 }
 
 #else
@@ -338,8 +355,8 @@ CLB_KERNEL void clb_gemm_direct(uint m, uint n, uint k, real alpha, real beta,
                          int c_cut CLB_LAUNCH_PARAMETERS)                                          \
     {                                                                                              \
         CLB_NOTE_LAUNCH();                                                                         \
-        multiply_block(m, n, k, alpha, beta, pa + pa_off, pb + pb_off, 0, c + c_off, ldc, source,  \
-                       (cuts){kind, a_cut, b_cut, c_cut});                                         \
+        multiply_block(m, n, k, alpha, beta, pa + pa_off, 0, pb + pb_off, 0, c + c_off, ldc,       \
+                       source, (cuts){kind, a_cut, b_cut, c_cut});                                 \
     }
 
 CLB_SKIP_KERNEL(clb_gemm_skip, CLB_B_PACKED)

@@ -66,6 +66,14 @@ static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct 
            clb_direct_prepare(variant) == CLB_OK;
 }
 
+/* Columns of C up to which A is not packed either: the product packs it anew for every tile. */
+#define MOST_RAW ((size_t)1024)
+
+static bool plan_is_raw(const struct clb_gemm *problem, const struct clb_gemm_plan *plan)
+{
+    return plan->direct && problem->transa == CLB_OP_N && problem->n <= MOST_RAW;
+}
+
 /* The op with which B is op(A) in every term, A being the A of the transposed term, so that only A
  * has to be packed; CLB_OP_N where there is none. The packed panels of A must contain all of B and
  * must all be kept. */
@@ -109,7 +117,7 @@ static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_g
     bool a_kept = !clb_gemm_has_whole_rows(problem);
     size_t others = a_kept && plan->tile_cols == 1 ? slots : 1;
     plan->kept = a_kept ? CLB_OPERAND_A : CLB_OPERAND_B;
-    plan->a_slots = a_kept ? slots : others;
+    plan->a_slots = plan->raw ? 0 : a_kept ? slots : others;
     plan->b_op_of_a = find_b_of_a(variant, problem, plan);
     plan->b_slots = plan->direct || plan->b_op_of_a != CLB_OP_N ? 0 : a_kept ? others : slots;
     plan->queues = slots == plan->slabs ? plan->c_slots : 1;
@@ -238,6 +246,7 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
         (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem, true),
                                                  clb_gemm_depth_unit(variant)),
                                .direct = plan_is_direct(variant, problem)};
+    plan->raw = plan_is_raw(problem, plan);
     if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
         plan_within(variant, problem, available, max_alloc, plan))
         return CLB_OK;
@@ -564,8 +573,9 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
             product.n = clb_min(most_n, rect->cols - j);
             product.part = run->part;
             product.parts = run->part != 0 ? run->parts[turn]->mem : NULL;
-            product.a_offset =
-                clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
+            if (!product.raw)
+                product.a_offset =
+                    clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
             if (product.b_op_of_a != CLB_OP_N)
                 product.b_offset = clb_packed_offset(variant, CLB_OPERAND_A, col, product.k);
             else if (product.ldb == 0)
@@ -579,6 +589,34 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
             order.wait_list = NULL;
         }
     }
+    return status;
+}
+
+/* Let a product read the rows of A, or the columns of B, as they are. */
+static clb_status take_a_unpacked(struct unified_run *run, struct clb_queue *queue,
+                                  const struct clb_rect *block, const struct clb_pass *pass,
+                                  struct clb_product *product)
+{
+    struct clb_chunk chunk;
+    clb_status status = operand_chunk(run, queue, &run->operand[CLB_OPERAND_A][pass->term],
+                                      block->row, pass->p0, block->rows, pass->k, &chunk);
+    product->raw = product->b_depth_contiguous = true;
+    product->a = chunk.mem;
+    product->a_offset = chunk.offset;
+    product->lda = chunk.ld;
+    return status;
+}
+
+static clb_status take_b_unpacked(struct unified_run *run, struct clb_queue *queue,
+                                  const struct clb_rect *block, const struct clb_pass *pass,
+                                  struct clb_product *product)
+{
+    struct clb_chunk chunk;
+    clb_status status = operand_chunk(run, queue, &run->operand[CLB_OPERAND_B][pass->term],
+                                      block->col, pass->p0, block->cols, pass->k, &chunk);
+    product->b = chunk.mem;
+    product->b_offset = chunk.offset;
+    product->ldb = chunk.ld;
     return status;
 }
 
@@ -613,22 +651,20 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
                                 plan->slabs - term_slabs - slab / term_slabs * term_slabs +
                                     slab % term_slabs,
                                 index, &of_other_term);
-        if (status == CLB_OK)
+        if (status == CLB_OK && plan->raw)
+            status = take_a_unpacked(run, queue, block, &pass, &product);
+        else if (status == CLB_OK)
             status = get_packed(run, plan->kept, block, slab, index, &packed[plan->kept]);
-        if (status == CLB_OK && plan->direct) { /* B is read unpacked */
-            struct clb_chunk chunk;
-            status = operand_chunk(run, queue, &run->operand[CLB_OPERAND_B][pass.term], block->col,
-                                   pass.p0, block->cols, pass.k, &chunk);
-            product.b = chunk.mem;
-            product.b_offset = chunk.offset;
-            product.ldb = chunk.ld;
-        } else if (status == CLB_OK && !transposed)
+        if (status == CLB_OK && plan->direct)
+            status = take_b_unpacked(run, queue, block, &pass, &product);
+        else if (status == CLB_OK && !transposed)
             status = get_packed(run, other, block, slab, index, &packed[other]);
         if (status != CLB_OK)
             return status;
         const struct unified_slot *kept = packed[plan->kept];
-        bool waits = kept->ready != NULL && kept->turn != turn;
-        product.a = packed[CLB_OPERAND_A]->buffer->mem;
+        bool waits = kept != NULL && kept->ready != NULL && kept->turn != turn;
+        if (!plan->raw)
+            product.a = packed[CLB_OPERAND_A]->buffer->mem;
         if (!plan->direct)
             product.b = (transposed ? of_other_term : packed[CLB_OPERAND_B])->buffer->mem;
         status = unified_multiply(run, tile, &pass, &rect, turn, product,
@@ -772,7 +808,7 @@ static clb_status unified_get_memory(struct unified_run *run)
     uint64_t missing = 0;
     run->slots[CLB_OPERAND_A] = plan->a_slots * (plan->kept == CLB_OPERAND_A ? 1 : plan->queues);
     run->slots[CLB_OPERAND_B] = plan->b_slots * (plan->kept == CLB_OPERAND_B ? 1 : plan->queues);
-    run->slot[0] = calloc(run->slots[0] + run->slots[1], sizeof *run->slot[0]);
+    run->slot[0] = calloc(clb_max(run->slots[0] + run->slots[1], 1), sizeof *run->slot[0]);
     if (run->slot[0] == NULL)
         return CLB_ERR_NOMEM;
     run->slot[1] = run->slot[0] + run->slots[0];

@@ -12,7 +12,8 @@ struct clb_gemm_plan {
     size_t slabs; /* of all terms */
     /* The operand whose packed chunks are kept for a row of tiles; B where tiles are whole rows. */
     clb_operand_role kept;
-    size_t a_slots; /* packed chunks of A in memory: those of a row of tiles, or one */
+    /* Packed chunks of A in memory: those of a row of tiles, or one; none where A is not packed. */
+    size_t a_slots;
     /* Packed chunks of B in memory: those of a column of tiles, or one; none where B is not
      * packed. */
     size_t b_slots;
@@ -23,7 +24,7 @@ struct clb_gemm_plan {
     size_t a_bytes, b_bytes, c_bytes; /* of one slot */
     /* For each queue, of operands that a kernel expands from a stored triangle; or 0. */
     size_t mixed_w, mixed_bytes;
-    bool direct;      /* B is not packed; see has_direct */
+    bool direct, raw; /* B is not packed; nor is A; see has_direct */
     clb_op b_op_of_a; /* nor here: B is read from A's panels, see clb_product */
     size_t ldc;       /* of a tile */
     uint64_t bytes;   /* device memory in all */

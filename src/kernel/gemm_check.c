@@ -281,8 +281,9 @@ static clb_status check_scaled(const struct full_check *check)
     return status == CLB_OK ? check_way(check, &transposed) : status;
 }
 
-/* Every way to pack the operands; B that is read unpacked has one. Also the depth in parts, both
- * operands unpacked, and operands that are scaled, if the variant has kernels for that. */
+/* Every way to pack the operands; where B is read unpacked, packed A and A unpacked. Also the depth
+ * in parts, both operands unpacked, and operands that are scaled, if the variant has kernels for
+ * that. */
 static clb_status check_ops(const struct full_check *check)
 {
     static const cl_uint clean = 0;
@@ -298,6 +299,8 @@ static clb_status check_ops(const struct full_check *check)
         const struct way way = {.op_a = (clb_op)op, .op_b = (clb_op)op};
         status = check_way(check, &way);
     }
+    if (status == CLB_OK && check->direct)
+        status = check_way(check, &(struct way){.op_a = CLB_OP_N, .raw = true});
     if (status == CLB_OK && in_parts.part != 0)
         status = check_way(check, &in_parts);
     if (status == CLB_OK && clb_gemm_reads_raw(check->variant))
@@ -413,7 +416,7 @@ static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm
                                       {rows + 1, cols + 1, step + 1},
                                       {m + 3, 2 * n + 1, deep + step + 1}};
     const struct clb_check_programs programs = {
-        direct ? "products in place 2" : "products 3", runtime, {variant->program}};
+        direct ? "products in place 3" : "products 3", runtime, {variant->program}};
     bool all = clb_check_tries_all(&programs), idle = true;
     struct clb_queue_set *queue_set;
     clb_status status = clb_queue_set_acquire(runtime, &queue_set);

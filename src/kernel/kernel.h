@@ -27,7 +27,9 @@ struct clb_gemm_family {
      * raised when an element is outside the range for which the family keeps its accuracy. NULL in
      * other families, whose packed elements have the operand's type. */
     size_t (*block_bytes)(const size_t *value, size_t width);
-    bool has_direct; /* has a kernel that reads B unpacked; B is contiguous in depth then */
+    /* Has kernels that read B unpacked, where B is contiguous in depth, one of them A as well,
+     * where A is not. */
+    bool has_direct;
     /* Has kernels that skip what is zero or not wanted, that pack triangles, and that read B from
      * A's packed panels. */
     bool has_skip;
@@ -48,8 +50,8 @@ struct clb_gemm_variant {
     /* Families with has_skip: where the program with those kernels is stored once it is built. NULL
      * in variants from clb_gemm_variant_make, which compute plain products only. */
     struct clb_program **shapes;
-    /* Families with has_direct: whether that kernel may be used, for clb_direct_prepare. NULL in
-     * variants from clb_gemm_variant_make, which have been checked with it. */
+    /* Families with has_direct: whether those kernels may be used, for clb_direct_prepare. NULL in
+     * variants from clb_gemm_variant_make, which have been checked with them. */
     struct clb_direct *direct;
     char name[40];       /* "gemm-cpu-32x8", for reports */
     bool split;          /* of a split family: see block_bytes */
@@ -87,9 +89,9 @@ bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant);
 clb_status clb_skip_prepare(struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Launch and check the kernel that reads B unpacked, which first calls seldom need and CPU devices
- * compile at its first launch; once for each precision. CLB_OK: it may be used. With any other
- * status B is to be packed, which gives the same sums. */
+/* Launch and check the kernels that read B unpacked, which first calls seldom need and CPU devices
+ * compile at their first launch; once for each precision. CLB_OK: they may be used. With any other
+ * status operands are to be packed, which gives the same sums. */
 clb_status clb_direct_prepare(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
 /* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
@@ -145,8 +147,8 @@ struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, 
 
 /* ---- gemm_check.c ---------------------------------------------------------------------------- */
 
-/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. The second: the one
- * that reads B unpacked. */
+/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. The second: those that
+ * read B unpacked. */
 clb_status clb_gemm_check_full(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
@@ -167,7 +169,7 @@ size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
 /* ---- prelaunch.c ----------------------------------------------------------------------------- */
 
 /* Launch every kernel of a new variant once, with the largest grid that it will ever have; the
- * second: the kernel that reads B unpacked. Only PoCL needs this, before any other launch of the
+ * second: the kernels that read B unpacked. Only PoCL needs this, before any other launch of the
  * kernels; prelaunch.c tells why. */
 clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
@@ -306,7 +308,8 @@ struct clb_product {
     cl_mem a, b, c;
     cl_ulong a_offset, b_offset, ldb;
     size_t c_offset, ldc;
-    bool raw; /* only where clb_gemm_reads_raw */
+    bool raw; /* only where clb_gemm_reads_raw, or A's rows and B's depths are contiguous and
+                 has_direct */
     bool a_depth_contiguous, b_depth_contiguous;
     cl_ulong lda;
     /* clb_part_depth and memory of clb_part_bytes, which no other launch that may run at the same

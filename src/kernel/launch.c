@@ -530,7 +530,8 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint k = (cl_uint)(each * product->k);
     const cl_ulong start = each * product->c_offset;
-    const cl_ulong ldc = each * product->ldc, lda = product->lda, ldb = each * product->ldb;
+    const cl_ulong ldc = each * product->ldc, lda = each * product->lda, ldb = each * product->ldb;
+    const cl_ulong a_offset = product->raw ? each * product->a_offset : product->a_offset;
     const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
     const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
     const cl_double beta_d = product->in_order ? IN_ORDER : product->add || product->subtract;
@@ -552,7 +553,7 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
     arguments[count++] = single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d);
     arguments[count++] = single ? CLB_ARG(beta_s) : CLB_ARG(beta_d);
     arguments[count++] = CLB_ARG(product->a);
-    arguments[count++] = CLB_ARG(product->a_offset);
+    arguments[count++] = CLB_ARG(a_offset);
     if (product->raw)
         arguments[count++] = CLB_ARG(lda);
     arguments[count++] = CLB_ARG(product->b);
@@ -566,7 +567,7 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
     if (variant->family->has_parts) {
         arguments[count++] = CLB_ARG(part);
         arguments[count++] = CLB_ARG(part_stride);
-    } else if (product->ldb != 0) {
+    } else if (product->ldb != 0 && !product->raw) {
         arguments[count++] = CLB_ARG(ldb);
     } else if (kind != 0 || product->b_op_of_a != CLB_OP_N) {
         arguments[count++] = CLB_ARG(kind);

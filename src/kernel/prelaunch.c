@@ -231,7 +231,9 @@ clb_status clb_gemm_prelaunch(struct clb_runtime *runtime, const struct clb_gemm
 static clb_status prelaunch_direct(struct clb_queue_set *queue_set,
                                    const struct clb_gemm_variant *variant)
 {
-    return prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
+    const struct clb_product both = {.raw = true, .b_depth_contiguous = true, .lda = 1, .ldb = 1};
+    clb_status status = prelaunch_product(queue_set, variant, (struct clb_product){.ldb = 1});
+    return status == CLB_OK ? prelaunch_product(queue_set, variant, both) : status;
 }
 
 clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,

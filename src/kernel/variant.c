@@ -91,7 +91,7 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
 
 /* ---- variants -------------------------------------------------------------------------------- */
 
-/* The check of the kernel that reads B unpacked. */
+/* The check of the kernels that read B unpacked. */
 struct clb_direct {
     struct clb_check check;
     struct clb_runtime *runtime;
@@ -185,7 +185,7 @@ static clb_status check_direct(struct clb_runtime *runtime, const struct clb_gem
 struct variant_task {
     struct clb_runtime *runtime;
     struct clb_gemm_variant *variant;
-    struct clb_direct *direct; /* NULL: that kernel is checked with the others */
+    struct clb_direct *direct; /* NULL: those kernels are checked with the others */
 };
 
 static clb_status variant_make(void *argument)

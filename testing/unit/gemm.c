@@ -168,7 +168,9 @@ static void check_plan(const struct clb_gemm_variant *variant, const struct clb_
                (plan->slabs - 1) * plan->slab < problem->k &&
                plan->slabs * plan->slab >= problem->k,
            "the counts don't fit the extents");
-    expect(plan->a_slots >= 1 && plan->c_slots >= 1 && plan->c_slots <= 2, "slots");
+    expect(plan->c_slots >= 1 && plan->c_slots <= 2, "slots");
+    expect(plan->raw ? plan->a_slots == 0 : plan->a_slots >= 1, "slots of A");
+    expect(!plan->raw || (plan->direct && problem->transa == CLB_OP_N), "A is not packed");
     expect(plan->direct ? plan->b_slots == 0 : plan->b_slots >= 1, "slots of B");
     expect(!plan->direct || (problem->m <= value[CLB_PARAM_DIRECT] && problem->transb == CLB_OP_N),
            "B is not packed, m = %zu", problem->m);
@@ -537,8 +539,8 @@ static void direct_runs(void *argument)
     }
 }
 
-/* The kernel that reads B in place is used when it has been checked, with the bits that packed B
- * gives. */
+/* The kernels that read B, or both operands, in place are used when they have been checked, with
+ * the bits that packed operands give. */
 static void in_place(void *argument)
 {
     struct run_setting *setting = argument;
@@ -546,9 +548,14 @@ static void in_place(void *argument)
     struct clb_runtime *runtime = fake_cl_start(setting->kernel, setting->params, false);
     if (runtime == NULL)
         return;
-    for (int p = CLB_S; p <= (int)CLB_D; p++) {
-        struct gemm_case g = {
-            .precision = (clb_precision)p, .m = 37, .n = 31, .k = 77, .alpha = 1, .beta = 0.5};
+    for (int i = 0; i < 4; i++) {
+        struct gemm_case g = {.precision = i < 2 ? CLB_S : CLB_D,
+                              .transa = i % 2 ? CLB_OP_T : CLB_OP_N,
+                              .m = 37,
+                              .n = 31,
+                              .k = 77,
+                              .alpha = 1,
+                              .beta = 0.5};
         struct clb_gemm_progress progress;
         gemm_make(&g, &setting->seed, 7);
         struct clb_gemm problem = gemm_problem(&g);
@@ -569,12 +576,12 @@ static void in_place(void *argument)
         clb_driver_set_patience(INFINITY);
         expect(clb_direct_prepare(variant) == CLB_OK, "B is never read in place");
         expect(clb_gemm_make_plan(variant, &problem, SIZE_MAX, SIZE_MAX, &plan) == CLB_OK &&
-                   plan.direct,
-               "B is packed");
+                   plan.direct && plan.raw == (g.transa == CLB_OP_N),
+               "B is packed, or A");
         expect(clb_gemm_run(runtime, variant, &problem, &progress) == CLB_OK, "in place");
         clb_gemm_progress_free(&progress);
         gemm_check(&g, "in place");
-        expect(memcmp(packed, g.c.memory, g.c.bytes) == 0, "other bits than with B packed");
+        expect(memcmp(packed, g.c.memory, g.c.bytes) == 0, "other bits than packed");
         free(packed);
         gemm_free(&g);
     }
@@ -603,6 +610,6 @@ int main(void)
         runs[i].seed = random_bits(&seed);
         tap_child(runs[i].name, 120, direct_runs, &runs[i]);
     }
-    tap_child("B in place", 120, in_place, &runs[0]);
+    tap_child("operands in place", 120, in_place, &runs[0]);
     return tap_done();
 }
