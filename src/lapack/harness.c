@@ -21,7 +21,9 @@ struct clb_run clb_run_on(struct clb_runtime *runtime, const struct clb_gemm_var
 
 clb_status clb_run_open(struct clb_run *run, const struct clb_workspace_limits *limits)
 {
-    return clb_workspace_open(&run->workspace, run->runtime, run->variant, limits);
+    clb_status status = clb_workspace_open(&run->workspace, run->runtime, run->variant, limits);
+    run->sees = status == CLB_OK && !run->own && clb_queue_shows_memory(run->workspace.queue);
+    return status;
 }
 
 clb_status clb_run_buffer(struct clb_run *run, clb_memory_kind kind, size_t bytes,
@@ -50,8 +52,21 @@ clb_status clb_run_matrix(struct clb_run *run, struct clb_dmat *x)
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
+void *clb_run_see(const struct clb_run *run, const struct clb_dmat *x)
+{
+    for (size_t i = 0; run->sees && i < run->buffers; i++) {
+        const struct clb_buffer *buffer = run->buffer[i];
+        if (buffer->mem == x->mem && buffer->kind == CLB_MEMORY_HOST)
+            return (char *)buffer->host + x->offset * run->element;
+    }
+    return NULL;
+}
+
 clb_status clb_run_map(struct clb_run *run, const struct clb_dmat *x, void **mapped)
 {
+    *mapped = clb_run_see(run, x);
+    if (*mapped != NULL)
+        return clb_queue_finish(run->workspace.queue);
     return clb_queue_map(run->workspace.queue, x->mem, CL_MAP_READ | CL_MAP_WRITE,
                          x->offset * run->element, ((x->cols - 1) * x->ld + x->rows) * run->element,
                          mapped, NULL);
@@ -65,7 +80,8 @@ clb_status clb_run_map_result(struct clb_run *run, const struct clb_dmat *x, voi
 
 clb_status clb_run_unmap(struct clb_run *run, const struct clb_dmat *x, void *mapped)
 {
-    return clb_queue_unmap(run->workspace.queue, x->mem, mapped);
+    return clb_run_see(run, x) != NULL ? CLB_OK
+                                       : clb_queue_unmap(run->workspace.queue, x->mem, mapped);
 }
 
 /* Columns that a thread takes at once. */

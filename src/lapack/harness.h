@@ -48,6 +48,7 @@ struct clb_run {
     struct clb_transfer *transfer; /* uploads, then downloads */
     size_t uploads, downloads;
     bool begun; /* the transfer queue was started: some command for the matrix was enqueued */
+    bool sees;  /* the CPU sees the memory of matrices without a map (clb_queue_shows_memory) */
     bool stuck; /* a command on another queue than the workspace's may never end */
     bool idle;  /* set by clb_run_end: no command of the run is outstanding */
 };
@@ -89,6 +90,10 @@ clb_status clb_run_map_result(struct clb_run *run, const struct clb_dmat *x,
                               void **mapped) CLB_MUST_CHECK;
 clb_status clb_run_unmap(struct clb_run *run, const struct clb_dmat *x,
                          void *mapped) CLB_MUST_CHECK;
+
+/* Where the CPU sees x without a map, for what no command that is under way uses; NULL where it
+ * does not. */
+void *clb_run_see(const struct clb_run *run, const struct clb_dmat *x);
 
 /* Copy x to the caller's first matrix, by several threads. *written says whether all of it or
  * nothing has been written, whatever the status. */

@@ -240,25 +240,63 @@ static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
 
 /* ---- diagonal blocks by the next library ----------------------------------------------------- */
 
+/* Where the CPU sees the block, only its event is needed: what the queue has been given so far.
+ * What it is given until the block is back does not use it. */
 static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat *diagonal,
                                    cl_event *event)
 {
+    if (clb_run_see(&chol->run, diagonal) != NULL) {
+        *event = clb_queue_last_event(chol->run.workspace.queue);
+        return clb_queue_flush(chol->run.workspace.queue);
+    }
     clb_status status = clb_dmat_read(chol->run.workspace.queue, diagonal, chol->run.element,
                                       chol->host_block->host, diagonal->rows, event);
     return status == CLB_OK ? clb_queue_flush(chol->run.workspace.queue) : status;
 }
 
-/* Make the first diagonal block available to the CPU: where memory is shared, from the caller's
- * matrix, without a round trip. */
+/* Make the first diagonal block available to the CPU: where memory is shared, without a round trip,
+ * and where the CPU must not look into that from the caller's matrix. */
 static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *diagonal,
                               cl_event *event)
 {
     const struct clb_potrf *problem = chol->problem;
     if (chol->run.own)
         return potrf_bring_down(chol, diagonal, event);
+    if (clb_run_see(&chol->run, diagonal) != NULL)
+        return CLB_OK;
     clb_copy_triangle(problem->precision, problem->upper ? 'U' : 'L', diagonal->rows,
                       diagonal->rows, problem->a, problem->lda, chol->host_block->host,
                       diagonal->rows);
+    return CLB_OK;
+}
+
+static void copy_block(const struct potrf_run *chol, const void *from, size_t ld_from, void *to,
+                       size_t ld_to, size_t order)
+{
+    clb_copy_triangle(chol->problem->precision, chol->problem->upper ? 'U' : 'L', order, order,
+                      from, ld_from, to, ld_to);
+}
+
+/* Wait for the diagonal block in the CPU's memory. */
+static clb_status await_block(struct potrf_run *chol, const struct clb_dmat *diagonal,
+                              cl_event *event)
+{
+    const void *seen = clb_run_see(&chol->run, diagonal);
+    clb_status status =
+        *event == NULL ? CLB_OK : clb_queue_set_await(chol->run.workspace.queue_set, event);
+    if (status == CLB_OK && seen != NULL)
+        copy_block(chol, seen, diagonal->ld, chol->host_block->host, diagonal->rows,
+                   diagonal->rows);
+    return status;
+}
+
+static clb_status take_back(struct potrf_run *chol, const struct clb_dmat *diagonal)
+{
+    void *seen = clb_run_see(&chol->run, diagonal);
+    if (seen == NULL)
+        return clb_dmat_write(chol->run.workspace.queue, diagonal, chol->run.element,
+                              chol->host_block->host, diagonal->rows, NULL);
+    copy_block(chol, chol->host_block->host, diagonal->rows, seen, diagonal->ld, diagonal->rows);
     return CLB_OK;
 }
 
@@ -270,8 +308,7 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);
     size_t first_width = *width, info = 0;
-    clb_status status =
-        *event == NULL ? CLB_OK : clb_queue_set_await(chol->run.workspace.queue_set, event);
+    clb_status status = await_block(chol, &diagonal, event);
     while (status == CLB_OK) {
         const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
                                         chol->host_block->host, *width};
@@ -286,14 +323,11 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
         diagonal = part(chol, k, k, *width, *width);
         status = potrf_bring_down(chol, &diagonal, event);
         if (status == CLB_OK)
-            status = clb_queue_set_await(chol->run.workspace.queue_set, event);
+            status = await_block(chol, &diagonal, event);
     }
     if (*width < first_width)
         chol->result->info = k + *width + 1;
-    if (status == CLB_OK && *width > 0)
-        status = clb_dmat_write(chol->run.workspace.queue, &diagonal, chol->run.element,
-                                chol->host_block->host, *width, NULL);
-    return status;
+    return status == CLB_OK && *width > 0 ? take_back(chol, &diagonal) : status;
 }
 
 /* ---- kept panels ----------------------------------------------------------------------------- */

@@ -631,9 +631,14 @@ clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_ev
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
                          size_t size, void **mapped, cl_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CLB_MUST_CHECK;
-/* As clb_queue_map for reading a buffer of CLB_MEMORY_HOST, but without a command on CPUs, once it
- * has been seen that what their kernels store in such memory is there: mapping would wake a thread
- * of the driver for nothing. *mapped is NULL then, with nothing to be unmapped; *results is what is
+/* True on CPUs once it has been seen that what their kernels store in buffers of CLB_MEMORY_HOST is
+ * there, so that those need not be mapped: a map would wake a thread of the driver for nothing. */
+bool clb_queue_shows_memory(const struct clb_queue *queue);
+/* On such a device: the event, with a reference, of the last command that has not been seen to end;
+ * NULL where all have. */
+cl_event clb_queue_last_event(struct clb_queue *queue);
+/* As clb_queue_map for reading a buffer of CLB_MEMORY_HOST, but without a command where
+ * clb_queue_shows_memory. *mapped is NULL then, with nothing to be unmapped; *results is what is
  * read when *event, that of the queue's last command, has ended. */
 clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffer *buffer,
                                  size_t size, const void **results, void **mapped,

@@ -1120,8 +1120,13 @@ clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags
     return status != CLB_OK ? status : waited;
 }
 
-/* The event of the last command in the list, with a reference; NULL where there is none. */
-static cl_event last_event(struct clb_queue *queue)
+bool clb_queue_shows_memory(const struct clb_queue *queue)
+{
+    return (queue->runtime->device.type & CL_DEVICE_TYPE_CPU) != 0 && queue->counters != NULL &&
+           atomic_load(&queue->counters->seen);
+}
+
+cl_event clb_queue_last_event(struct clb_queue *queue)
 {
     cl_event last = NULL;
     pthread_mutex_lock(&queue->lock);
@@ -1137,11 +1142,10 @@ static cl_event last_event(struct clb_queue *queue)
 clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffer *buffer,
                                  size_t size, const void **results, void **mapped, cl_event *event)
 {
-    const bool is_cpu = (queue->runtime->device.type & CL_DEVICE_TYPE_CPU) != 0;
     *mapped = NULL;
     *results = buffer->host;
-    if (is_cpu && queue->counters != NULL && atomic_load(&queue->counters->seen)) {
-        *event = last_event(queue);
+    if (clb_queue_shows_memory(queue)) {
+        *event = clb_queue_last_event(queue);
         if (*event != NULL)
             return CLB_OK;
     }
