@@ -29,7 +29,7 @@
 #define MOST_CALLS      9
 #define FIRST_CLASS     2
 #define LAST_CLASS      12
-#define SECONDS         105
+#define SECONDS         95
 #define SECONDS_QUICK   7   /* with --quick */
 #define SECONDS_KERNELS 120 /* with --kernels */
 #define LONGEST         1.0 /* a family whose calls take longer gets no larger ones; */
