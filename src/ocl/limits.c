@@ -1,9 +1,11 @@
 /* Resource limits: may a driver start, or compile, in this process? */
 #include "ocl.h"
 
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -132,8 +134,24 @@ static const char *find_obstacle(uint64_t memory)
     return NULL;
 }
 
+static int is_valgrinds(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    return strstr(info->dlpi_name, "/vgpreload_") != NULL;
+}
+
+/* Valgrind ends a process that starts the helper (it has no clone with CLONE_VM), and lacks
+ * instructions that a driver's compiler takes for this CPU (3.19). */
+static bool is_under_valgrind(void)
+{
+    return dl_iterate_phdr(is_valgrinds, NULL) != 0;
+}
+
 const char *clb_limits_on_start(void)
 {
+    if (is_under_valgrind())
+        return "valgrind runs the program";
     const char *obstacle = find_obstacle(ROOM_TO_START);
     return obstacle == NULL && !has_threads() ? "it may not make enough threads (ulimit -u)"
                                               : obstacle;
