@@ -833,7 +833,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                                 .owner = owner_of(run->host),
                                 .predicted = wants_prediction(run)};
     const struct clb_gemm_variant *variant;
-    const uint64_t changes = clb_profile_changes();
+    const uint64_t changes = clb_run_is_auto(run) ? clb_profile_changes() : 0;
     struct clb_host_state host_state;
     if (question.predicted)
         question.cost = clb_cost_describe(run->call, run->m, run->n, run->k);
