@@ -241,17 +241,19 @@ static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
 /* ---- diagonal blocks by the next library ----------------------------------------------------- */
 
 /* Where the CPU sees the block, only its event is needed: what the queue has been given so far.
- * What it is given until the block is back does not use it. */
+ * What it is given until the block is back does not use it. Without that event all of the queue is
+ * waited for. */
 static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat *diagonal,
                                    cl_event *event)
 {
+    struct clb_queue *queue = chol->run.workspace.queue;
     if (clb_run_see(&chol->run, diagonal) != NULL) {
-        *event = clb_queue_last_event(chol->run.workspace.queue);
-        return clb_queue_flush(chol->run.workspace.queue);
+        *event = clb_queue_last_event(queue);
+        return *event != NULL ? clb_queue_flush(queue) : clb_queue_finish(queue);
     }
-    clb_status status = clb_dmat_read(chol->run.workspace.queue, diagonal, chol->run.element,
-                                      chol->host_block->host, diagonal->rows, event);
-    return status == CLB_OK ? clb_queue_flush(chol->run.workspace.queue) : status;
+    clb_status status = clb_dmat_read(queue, diagonal, chol->run.element, chol->host_block->host,
+                                      diagonal->rows, event);
+    return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
 /* Make the first diagonal block available to the CPU: where memory is shared, without a round trip,

@@ -635,7 +635,7 @@ clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CL
  * there, so that those need not be mapped: a map would wake a thread of the driver for nothing. */
 bool clb_queue_shows_memory(const struct clb_queue *queue);
 /* On such a device: the event, with a reference, of the last command that has not been seen to end;
- * NULL where all have. */
+ * NULL where all have, or where the driver gives no reference. */
 cl_event clb_queue_last_event(struct clb_queue *queue);
 /* As clb_queue_map for reading a buffer of CLB_MEMORY_HOST, but without a command where
  * clb_queue_shows_memory. *mapped is NULL then, with nothing to be unmapped; *results is what is
