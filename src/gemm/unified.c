@@ -66,7 +66,8 @@ static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct 
            clb_direct_prepare(variant) == CLB_OK;
 }
 
-/* Columns of C up to which A is not packed either: the product packs it anew for every tile. */
+/* Columns of C up to which A is not packed either: the product copies its panels for each of its
+ * blocks of columns. */
 #define MOST_RAW ((size_t)1024)
 
 static bool plan_is_raw(const struct clb_gemm *problem, const struct clb_gemm_plan *plan)
@@ -593,30 +594,25 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
 }
 
 /* Let a product read the rows of A, or the columns of B, as they are. */
-static clb_status take_a_unpacked(struct unified_run *run, struct clb_queue *queue,
-                                  const struct clb_rect *block, const struct clb_pass *pass,
-                                  struct clb_product *product)
+static clb_status take_unpacked(struct unified_run *run, struct clb_queue *queue,
+                                clb_operand_role role, const struct clb_rect *block,
+                                const struct clb_pass *pass, struct clb_product *product)
 {
+    const bool of_a = role == CLB_OPERAND_A;
     struct clb_chunk chunk;
-    clb_status status = operand_chunk(run, queue, &run->operand[CLB_OPERAND_A][pass->term],
-                                      block->row, pass->p0, block->rows, pass->k, &chunk);
-    product->raw = product->b_depth_contiguous = true;
-    product->a = chunk.mem;
-    product->a_offset = chunk.offset;
-    product->lda = chunk.ld;
-    return status;
-}
-
-static clb_status take_b_unpacked(struct unified_run *run, struct clb_queue *queue,
-                                  const struct clb_rect *block, const struct clb_pass *pass,
-                                  struct clb_product *product)
-{
-    struct clb_chunk chunk;
-    clb_status status = operand_chunk(run, queue, &run->operand[CLB_OPERAND_B][pass->term],
-                                      block->col, pass->p0, block->cols, pass->k, &chunk);
-    product->b = chunk.mem;
-    product->b_offset = chunk.offset;
-    product->ldb = chunk.ld;
+    clb_status status =
+        operand_chunk(run, queue, &run->operand[role][pass->term], of_a ? block->row : block->col,
+                      pass->p0, of_a ? block->rows : block->cols, pass->k, &chunk);
+    if (of_a) {
+        product->raw = product->b_depth_contiguous = true;
+        product->a = chunk.mem;
+        product->a_offset = chunk.offset;
+        product->lda = chunk.ld;
+    } else {
+        product->b = chunk.mem;
+        product->b_offset = chunk.offset;
+        product->ldb = chunk.ld;
+    }
     return status;
 }
 
@@ -652,11 +648,11 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
                                     slab % term_slabs,
                                 index, &of_other_term);
         if (status == CLB_OK && plan->raw)
-            status = take_a_unpacked(run, queue, block, &pass, &product);
+            status = take_unpacked(run, queue, CLB_OPERAND_A, block, &pass, &product);
         else if (status == CLB_OK)
             status = get_packed(run, plan->kept, block, slab, index, &packed[plan->kept]);
         if (status == CLB_OK && plan->direct)
-            status = take_b_unpacked(run, queue, block, &pass, &product);
+            status = take_unpacked(run, queue, CLB_OPERAND_B, block, &pass, &product);
         else if (status == CLB_OK && !transposed)
             status = get_packed(run, other, block, slab, index, &packed[other]);
         if (status != CLB_OK)
