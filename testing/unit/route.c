@@ -258,10 +258,18 @@ static void reason_starting(void *unused)
     expect_sums("dgemm_");
 }
 
+/* Give the device that was started the name of one whose times are known. */
+static struct clb_runtime *play_h200(void)
+{
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    return runtime;
+}
+
 /* On a device whose times are known they decide, beside what the next library takes. */
 static void by_cost(void *unused)
 {
-    clb_runtime_state state;
     struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
@@ -270,8 +278,7 @@ static void by_cost(void *unused)
     const long small = (long)clb_tuning_lowest_threshold(CLB_WORK_PRODUCT, false) - 1;
     expect(run_worthy() && !takes_product(small, &fast), "by the tables");
     expect(reported("dgemm_", "small") == 1, "below the table's threshold");
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    play_h200();
     expect(run_worthy() && run_one(0, CLB_D, 300, 300, 300), "declined beside a slow library");
     expect(!takes_product(400, &fast), "taken beside a fast library");
     expect(reported("dgemm_", "cost") == 1, "not for its cost");
@@ -291,15 +298,13 @@ static void by_cost(void *unused)
  * changes. The device loses its double precision, which only a call that is asked about notices. */
 static void declined_again(void *unused)
 {
-    clb_runtime_state state;
     struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
     expect(run_worthy(), "no device");
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    struct clb_runtime *runtime = play_h200();
     expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 1, "taken");
     const double predicted = reported("dgemm_", "predicted_next");
     runtime->device.fp64 = false;
@@ -351,7 +356,6 @@ static void begin_calls(double expected)
 /* What was declined because of other calls is asked about again when these have ended. */
 static void declined_beside_others(void *unused)
 {
-    clb_runtime_state state;
     struct clb_host_blas one = {.gemm = no_next, .optimised = true, .threads = 1};
     (void)unused;
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
@@ -361,8 +365,7 @@ static void declined_beside_others(void *unused)
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
     expect(run_one(0, CLB_S, 30, 30, 30), "no device");
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    struct clb_runtime *runtime = play_h200();
     begin_calls(1000);
     for (int i = 0; i < 2; i++)
         expect(!takes_product(220, &one), "taken beside others");
@@ -444,11 +447,9 @@ static void learns_undisturbed(void *is_gpu)
 static void smallest_crossover(void *is_gpu)
 {
     struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
-    clb_runtime_state state;
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    snprintf(runtime->device.name, sizeof runtime->device.name, "NVIDIA H200");
+    struct clb_runtime *runtime = play_h200();
     runtime->device.type = is_gpu != NULL ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU;
     for (int i = 0; i < 3; i++)
         expect(!takes_product(150, &fast), "taken");
