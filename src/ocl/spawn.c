@@ -40,6 +40,10 @@
 /* No sanitizer's code may run in the keeper. */
 #define BARE __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
 
+/* The C library's clone under a name that nobody replaces: ThreadSanitizer's own, in a program that
+ * is built with it, runs code of its own in the new process, and the helper died of it. */
+extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
+
 struct launch {
     /* Held by the driver thread. When that thread ends, also by an exec of the program, the kernel
      * sets FUTEX_OWNER_DIED in the mutex's first word. */
@@ -152,7 +156,7 @@ static BARE int run_keeper(void *argument)
     close_descriptors();
     be_polite(launch);
     int helper =
-        clone(run_helper, launch->stacks + 2 * STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, launch);
+        __clone(run_helper, launch->stacks + 2 * STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, launch);
     if (helper < 0) {
         launch->error = errno;
         syscall(SYS_exit_group, EXIT_NO_CLONE);
@@ -208,8 +212,8 @@ static void launch_and_wait(struct launch *launch, double patience, struct clb_s
     launch->keeper = -1; /* not 0, which means that it has ended */
     /* pthread_sigmask leaves out the C library's own two. */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGNAL_SET);
-    int keeper = clone(run_keeper, launch->stacks + STACK, CLONE_VM | CLONE_CHILD_CLEARTID, launch,
-                       NULL, NULL, (pid_t *)&launch->keeper);
+    int keeper = __clone(run_keeper, launch->stacks + STACK, CLONE_VM | CLONE_CHILD_CLEARTID,
+                         launch, NULL, NULL, (pid_t *)&launch->keeper);
     int error = errno;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGNAL_SET);
     if (keeper < 0)

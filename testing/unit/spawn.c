@@ -27,6 +27,16 @@
 
 static char self[4096];
 
+/* A program may have a clone of its own, as those built with ThreadSanitizer do, which is for its
+ * threads and children only: helpers are not started by it. */
+int clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
+int clone(int (*function)(void *), void *stack, int flags, void *argument, ...)
+{
+    (void)function, (void)stack, (void)flags, (void)argument;
+    errno = ENOSYS;
+    return -1;
+}
+
 /* ---- the helper: this program with other arguments ------------------------------------------- */
 
 static volatile sig_atomic_t terminated;
