@@ -69,6 +69,11 @@ struct clb_call {
     bool checks; /* C names of LAPACK: look for NaN in the input */
 
     clb_scalar turned; /* where alpha may point to: see clb_call_turn */
+
+    /* Set by clb_route where it declines the call. */
+    bool timed;       /* the time that the next library takes is wanted: clb_next_begin */
+    bool learnt;      /* and says something for later calls */
+    double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
 };
 
 /* Whether the routine has an argument of this letter, or the flag: see routines.def. */

@@ -19,10 +19,10 @@ static int position_in_c(int position, int layout)
 
 void clb_compose_gemmtr(struct clb_call *call)
 {
-    const double begin = clb_stats_wanted ? clb_next_begin() : 0;
+    const double begin = call->timed ? clb_next_begin() : 0;
     int wrong = clb_route_compose_gemmtr(call, NULL);
-    if (clb_stats_wanted)
-        clb_next_end(call->symbol, begin);
+    if (call->timed)
+        clb_next_end(call, begin);
     if (wrong != 0)
         clb_report_argument(call->symbol, call->caller,
                             call->layout == 0 ? wrong : position_in_c(wrong, call->layout));

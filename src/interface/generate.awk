@@ -203,11 +203,11 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
         print "        clb_compose_gemmtr(&call);"
         print "        return;\n    }"
     }
-    print "    const double begin = clb_stats_wanted ? clb_next_begin() : 0;"
+    print "    const double begin = call.timed ? clb_next_begin() : 0;"
     put(4, (kind == "lapacke" ? "const int64_t result = " : "") type arguments ones ");")
     if (kind == "lapacke")
         print "    clb_route_end_declined();"
-    print "    if (clb_stats_wanted)\n        clb_next_end(symbol, begin);"
+    print "    if (call.timed)\n        clb_next_end(&call, begin);"
     if (kind == "lapacke")
         print "    return clb_c_int(result, wide);"
     print "}\n"

@@ -909,60 +909,33 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
             detail, 1e3 * seconds, predicted);
 }
 
-/* Declined calls whose time in the next library is wanted, the innermost last: the next library's
- * function may call others by their names. Only values are stored, so nothing leaks when an error
- * handler jumps out of a call; what it leaves here is dropped or overwritten. */
-enum { NOTES = 8 };
-static CLB_THREAD struct {
-    unsigned count;
-    struct note {
-        const struct clb_symbol *symbol; /* NULL: nothing is wanted */
-        struct clb_profile_owner owner;
-        struct clb_cost_call cost;
-        double cpu_begin;
-    } of[NOTES];
-} notes;
-
-static struct note *note_at(unsigned place)
+/* Whether what the next library takes for the call that is declined says something. */
+static bool learns_of_next(const struct clb_run *run)
 {
-    return &notes.of[place % NOTES];
+    return writes_profile() && !isgreater(run->prediction.next, run->alone.next) &&
+           clb_device_expected() != NULL && run->call->target != NULL &&
+           clb_call_first_wrong(run->call) == 0 && !is_query(run) &&
+           !clb_call_is_quick(run->call) && !clb_thread_inside;
 }
 
-static void note_for_next(const struct clb_run *run)
+void clb_route_learn_next(const struct clb_call *call, double seconds)
 {
-    const struct clb_target *target = run->call->target;
-    const struct clb_device *device = clb_device_expected();
-    if (device == NULL || target == NULL || clb_call_first_wrong(run->call) != 0 || is_query(run) ||
-        clb_call_is_quick(run->call) || clb_thread_inside)
-        return;
-    struct note *note = note_at(notes.count++);
-    note->owner = owner_of_target(target);
-    note->owner.device = device;
-    note->cost = clb_cost_describe(run->call, run->m, run->n, run->k);
-    note->symbol = run->call->symbol;
-    note->cpu_begin = cpu_now(device);
-}
-
-void clb_route_learn_next(const struct clb_symbol *symbol, double seconds)
-{
-    unsigned depth = 1;
-    if (!writes_profile())
-        return;
-    while (depth <= NOTES && note_at(notes.count - depth)->symbol != symbol)
-        depth++;
-    if (depth > NOTES)
-        return;
-    const struct note *note = note_at(notes.count - depth);
-    clb_profile_learn(&note->owner, CLB_SIDE_NEXT, &note->cost,
-                      undisturbed(seconds, note->owner.device, note->cpu_begin));
-    for (; depth > 0; depth--)
-        note_at(--notes.count)->symbol = NULL;
+    const char *sizes = clb_routines[call->routine].sizes;
+    struct clb_profile_owner owner = owner_of_target(call->target);
+    owner.device = clb_device_expected();
+    const struct clb_cost_call cost =
+        clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
+                          clb_call_size(call, sizes[2]));
+    clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost,
+                      undisturbed(seconds, owner.device, call->cpu_begin));
 }
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
-    if (writes_profile() && !isgreater(run->prediction.next, run->alone.next))
-        note_for_next(run);
+    run->call->learnt = learns_of_next(run);
+    run->call->timed = clb_stats_wanted || run->call->learnt;
+    if (run->call->learnt)
+        run->call->cpu_begin = cpu_now(clb_device_expected());
     if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);
     if (clb_stats_wanted && is_predicted(run))
@@ -1034,6 +1007,7 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
     run.m = clb_call_size(call, routine->sizes[0]);
     run.n = clb_call_size(call, routine->sizes[1]);
     run.k = clb_call_size(call, routine->sizes[2]);
+    call->timed = clb_stats_wanted;
     if (is_declined_already(&run))
         return false;
     double work = clb_work_of(routine->row, (double)run.m, (double)run.n, (double)run.k);

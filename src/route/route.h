@@ -37,9 +37,8 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host);
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
 
-/* Called with the seconds that the next library has taken for the declined call of this name that
- * this thread has begun last; with CLBLAS_SHIM_LEARN=1 they go to the profile. */
-void clb_route_learn_next(const struct clb_symbol *symbol, double seconds);
+/* Called with the seconds that the next library has taken for a declined call that is `learnt`. */
+void clb_route_learn_next(const struct clb_call *call, double seconds);
 
 /* ---- level3.c -------------------------------------------------------------------------------- */
 
@@ -68,10 +67,10 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
 void clb_stats_predicted(const struct clb_symbol *symbol, const struct clb_prediction *prediction,
                          double saved);
 
-/* Called before and after a declined call if clb_stats_wanted. Only a time is kept meanwhile,
- * so nothing leaks when the next library's xerbla_ jumps out of the call. */
+/* Called before and after a declined call that is `timed`. Only the caller's values are kept
+ * meanwhile, so nothing leaks when the next library's xerbla_ jumps out of the call. */
 double clb_next_begin(void);
-void clb_next_end(const struct clb_symbol *symbol, double begin);
+void clb_next_end(const struct clb_call *call, double begin);
 
 /* The report as JSON, in the format that docs/report.md defines, and as a table to be read. */
 void clb_stats_format_json(struct clb_text *text);

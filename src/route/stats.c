@@ -167,13 +167,14 @@ double clb_next_begin(void)
     return clb_now();
 }
 
-void clb_next_end(const struct clb_symbol *symbol, double begin)
+void clb_next_end(const struct clb_call *call, double begin)
 {
-    struct counters *counters = counters_of(symbol);
     const double seconds = clb_now() - begin;
+    struct counters *counters = clb_stats_wanted ? counters_of(call->symbol) : NULL;
     if (counters != NULL)
         stats_add(&counters->seconds_next, seconds);
-    clb_route_learn_next(symbol, seconds);
+    if (call->learnt)
+        clb_route_learn_next(call, seconds);
 }
 
 /* ---- summing --------------------------------------------------------------------------------- */
