@@ -71,8 +71,9 @@ struct clb_call {
     clb_scalar turned; /* where alpha may point to: see clb_call_turn */
 
     /* Set by clb_route where it declines the call. */
-    bool timed;       /* the time that the next library takes is wanted: clb_next_begin */
-    bool learnt;      /* and says something for later calls */
+    bool timed;       /* the time that the next library takes is wanted: clb_next_begin; */
+    bool learnt;      /* for the profile, */
+    bool compared;    /* for later calls like this one */
     double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
 };
 

@@ -528,7 +528,7 @@ void clb_cost_measure_start(struct clb_profile *profile, double seconds)
 
 /* The shortest times are seldom reached again: a call of a library with 16 threads takes 1.2 to 1.5
  * times its shortest time, a device's 1.1. */
-static void take_median(struct clb_time *time, double seconds)
+void clb_time_add(struct clb_time *time, double seconds)
 {
     float sorted[CLB_COST_RECENT];
     size_t count = 0;
@@ -569,7 +569,7 @@ bool clb_cost_measure(struct clb_profile *profile, clb_side side,
     if (isnan(square))
         return false;
     const int class = clb_cost_class_of(call->work);
-    take_median(&profile->side[side].of[call->family][call->precision][class], square);
+    clb_time_add(&profile->side[side].of[call->family][call->precision][class], square);
     return true;
 }
 
@@ -591,33 +591,4 @@ void clb_cost_adjust(struct clb_profile *profile, clb_side side,
     struct clb_time *time = &profile->side[side].of[call->family][call->precision][class];
     time->seconds = (float)(now + (fmin(square, MOST_WRONG * now) - now) / REMEMBERED);
     time->count += time->count < UINT16_MAX;
-}
-
-/* ---- trying the other side ------------------------------------------------------------------- */
-
-#define CLOSE        1.5  /* times as long as on the better side, at most */
-#define TRIED_EVERY  64   /* calls of a class */
-#define TRIALS_SHARE 0.01 /* of all calls' seconds */
-
-bool clb_cost_tries(const struct clb_profile *profile, const struct clb_cost_call *call,
-                    const struct clb_prediction *prediction, struct clb_trials *trials)
-{
-    const int class = clb_cost_class_of(call->work);
-    if (class < 0 || !clb_cost_is_known(prediction))
-        return false;
-    const bool on_device = clb_cost_is_for_device(prediction);
-    const double here = on_device ? prediction->device : prediction->next;
-    const double there = on_device ? prediction->next : prediction->device;
-    const unsigned used = profile->side[on_device ? CLB_SIDE_DEVICE : CLB_SIDE_NEXT]
-                              .of[call->family][call->precision][class]
-                              .count;
-    const unsigned tried = profile->side[on_device ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE]
-                               .of[call->family][call->precision][class]
-                               .count;
-    const double price = MOST_WRONG * there;
-    if (there > CLOSE * here || TRIED_EVERY * tried > used ||
-        trials->spent + price > TRIALS_SHARE * trials->seconds)
-        return false;
-    trials->spent += price;
-    return true;
 }

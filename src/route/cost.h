@@ -63,15 +63,21 @@ double clb_cost_order(clb_cost_family family, double work);
 
 /* ---- what has been measured ------------------------------------------------------------------ */
 
-/* Seconds of square calls, by the size of their work: two classes for each doubling of the cube
- * root. */
-enum { CLB_COST_CLASSES = 24, CLB_COST_RECENT = 5 };
+/* What calls of a kind take. add: the median of the last five counts, and of an even number the
+ * shorter one in the middle, since a first call takes longer. */
+enum { CLB_COST_RECENT = 5 };
+struct clb_time {
+    float seconds; /* 0: not measured */
+    unsigned count;
+    float recent[CLB_COST_RECENT]; /* that this process has measured; 0: none */
+};
+void clb_time_add(struct clb_time *time, double seconds);
+
+/* Seconds of square calls of the class's own work, by the size of their work: two classes for each
+ * doubling of the cube root. */
+enum { CLB_COST_CLASSES = 24 };
 struct clb_times {
-    struct clb_time {
-        float seconds; /* at the class's own work; 0: not measured */
-        unsigned count;
-        float recent[CLB_COST_RECENT]; /* that this process has measured; 0: none */
-    } of[CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
+    struct clb_time of[CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
 };
 
 typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
@@ -133,9 +139,8 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);
 
-/* The duration of a call on a side. measure: the median of the last five of a class counts, and of
- * an even number the shorter one in the middle, since a first call takes longer; false when the
- * call says nothing of square ones. adjust: what is predicted for the class comes nearer to the
+/* The duration of a call on a side. measure: it is added to those of its class; false when the call
+ * says nothing of square ones. adjust: what is predicted for the class comes nearer to the
  * duration, by an eighth, and by twice the prediction at most; nothing where nothing is predicted.
  */
 bool clb_cost_measure(struct clb_profile *profile, clb_side side,
@@ -144,18 +149,5 @@ bool clb_cost_measure(struct clb_profile *profile, clb_side side,
 void clb_cost_adjust(struct clb_profile *profile, clb_side side,
                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                      double seconds);
-
-/* ---- trying the other side ------------------------------------------------------------------- */
-
-/* Seconds of the calls whose durations were learnt, and what trials may have cost at most. */
-struct clb_trials {
-    double seconds, spent;
-};
-
-/* Whether the call should go to the side on which it is not predicted to be faster, for its
- * duration there: the predictions are close, the class has seldom been measured on that side, and
- * trials stay below a hundredth of the time. What it may cost is spent then. */
-bool clb_cost_tries(const struct clb_profile *profile, const struct clb_cost_call *call,
-                    const struct clb_prediction *prediction, struct clb_trials *trials);
 
 #endif

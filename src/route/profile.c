@@ -186,7 +186,6 @@ static struct known {
     char *key;
     bool learnt;                 /* `own` has times */
     struct clb_profile now, own; /* what counts; what this process has measured */
-    struct clb_trials trials;
     /* What the seconds were when `changes` was last raised for them. */
     float announced[CLB_SIDES][CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
 } * known[MOST_OWNERS]; /* under the lock, as what they point to */
@@ -299,15 +298,6 @@ void clb_profile_learn_start(const struct clb_profile_owner *owner, double secon
     pthread_mutex_unlock(&lock);
 }
 
-bool clb_profile_tries(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
-                       const struct clb_prediction *prediction)
-{
-    struct known *of = take(owner);
-    const bool tries = of != NULL && clb_cost_tries(&of->now, call, prediction, &of->trials);
-    pthread_mutex_unlock(&lock);
-    return tries;
-}
-
 static _Atomic uint64_t changes;
 
 #define UNNOTICED 0.02F /* of a class's seconds: what is remembered of declined calls stays */
@@ -330,7 +320,6 @@ static void measure(struct known *of, clb_side side, const struct clb_cost_machi
                     const struct clb_cost_call *call, double seconds)
 {
     const int class = clb_cost_class_of(call->work);
-    of->trials.seconds += seconds;
     if (!clb_cost_measure(&of->own, side, machine, call, seconds))
         return;
     of->learnt = true;
@@ -367,63 +356,9 @@ void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- declined calls -------------------------------------------------------------------------- */
-
-/* The version of a place is odd while its words are written, and another one afterwards. */
-enum { DECLINED_BITS = 6, DECLINED_WORDS = CLB_ASKED_WORDS + 4 };
-static struct declined_place {
-    _Atomic uint64_t version, word[DECLINED_WORDS];
-} declined_places[1 << DECLINED_BITS];
-
 uint64_t clb_profile_changes(void)
 {
     return atomic_load_explicit(&changes, memory_order_acquire);
-}
-
-static struct declined_place *place_of(const struct clb_asked *asked)
-{
-    uint64_t hash = 0;
-    for (size_t i = 0; i < CLB_ASKED_WORDS; i++)
-        hash = (hash ^ asked->word[i]) * 0x9e3779b97f4a7c15U;
-    return &declined_places[hash >> (64 - DECLINED_BITS)];
-}
-
-void clb_declined_remember(const struct clb_asked *asked, uint64_t valid,
-                           const struct clb_declined *declined)
-{
-    struct declined_place *place = place_of(asked);
-    uint64_t word[DECLINED_WORDS];
-    uint64_t version = atomic_load(&place->version);
-    memcpy(word, asked->word, sizeof asked->word);
-    memcpy(&word[CLB_ASKED_WORDS], &declined->prediction.device, sizeof *word);
-    memcpy(&word[CLB_ASKED_WORDS + 1], &declined->prediction.next, sizeof *word);
-    word[CLB_ASKED_WORDS + 2] = (uint64_t)declined->reason << 1 | declined->prediction.measured;
-    word[CLB_ASKED_WORDS + 3] = valid;
-    if (version % 2 != 0 || !atomic_compare_exchange_strong(&place->version, &version, version + 1))
-        return;
-    for (size_t i = 0; i < DECLINED_WORDS; i++)
-        atomic_store_explicit(&place->word[i], word[i], memory_order_release);
-    atomic_store_explicit(&place->version, version + 2, memory_order_release);
-}
-
-bool clb_declined_recall(const struct clb_asked *asked, struct clb_declined *declined)
-{
-    struct declined_place *place = place_of(asked);
-    uint64_t word[DECLINED_WORDS];
-    const uint64_t version = atomic_load_explicit(&place->version, memory_order_acquire);
-    if (version == 0 || version % 2 != 0)
-        return false;
-    for (size_t i = 0; i < DECLINED_WORDS; i++)
-        word[i] = atomic_load_explicit(&place->word[i], memory_order_acquire);
-    if (atomic_load_explicit(&place->version, memory_order_relaxed) != version ||
-        memcmp(word, asked->word, sizeof asked->word) != 0 ||
-        word[CLB_ASKED_WORDS + 3] != clb_profile_changes())
-        return false;
-    memcpy(&declined->prediction.device, &word[CLB_ASKED_WORDS], sizeof *word);
-    memcpy(&declined->prediction.next, &word[CLB_ASKED_WORDS + 1], sizeof *word);
-    declined->prediction.measured = (word[CLB_ASKED_WORDS + 2] & 1) != 0;
-    declined->reason = (unsigned)(word[CLB_ASKED_WORDS + 2] >> 1);
-    return true;
 }
 
 /* Times of this process replace those of the file. */

@@ -36,33 +36,8 @@ void clb_profile_learn_start(const struct clb_profile_owner *owner, double secon
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
 
-/* Whether a call with this prediction should go to the other side, to learn its duration there. */
-bool clb_profile_tries(const struct clb_profile_owner *owner, const struct clb_cost_call *call,
-                       const struct clb_prediction *prediction);
-
-/* ---- calls that are declined again and again ------------------------------------------------- */
-
-/* What decides about a call, but for the profiles: the words that route.c makes of it. */
-enum { CLB_ASKED_WORDS = 7 };
-struct clb_asked {
-    uint64_t word[CLB_ASKED_WORDS];
-};
-
-/* Why it was declined, a clb_reason, with the prediction for it alone. */
-struct clb_declined {
-    struct clb_prediction prediction;
-    unsigned reason;
-};
-
 /* Changes whenever a prediction may have moved by more than 2 %. */
 uint64_t clb_profile_changes(void);
-
-/* Without locks, by any thread. remember: `valid` is clb_profile_changes() from before the call was
- * predicted; another call's place may be taken. recall: false when it was not remembered, or is no
- * longer valid. */
-void clb_declined_remember(const struct clb_asked *asked, uint64_t valid,
-                           const struct clb_declined *declined);
-bool clb_declined_recall(const struct clb_asked *asked, struct clb_declined *declined);
 
 /* Write what this process has learnt; what other processes have written meanwhile is kept. Called
  * at the end of a process. */

@@ -3,7 +3,7 @@
  */
 #include "dense/dense.h"
 #include "inflight.h"
-#include "profile.h"
+#include "repeated.h"
 #include "run.h"
 
 #include <math.h>
@@ -288,8 +288,9 @@ struct question {
     size_t smallest;
     struct clb_profile_owner owner; /* its device is the one that is asked about */
     bool predicted;                 /* the durations on both sides are asked for, */
-    struct clb_cost_call cost;      /* of this */
-    bool turned;                    /* it goes to the other side, to be measured there */
+    struct clb_cost_call cost;      /* of this; */
+    struct clb_prediction alone;    /* they are these, alone; 0: it was not asked yet */
+    bool turned;                    /* it goes to the other side, to be timed there */
 };
 
 static size_t smallest_of(const struct clb_run *run)
@@ -331,26 +332,63 @@ static struct clb_prediction predict(const struct clb_device *device,
     return clb_profile_predict(&owner, &question->cost);
 }
 
-/* Sets the run's predictions. Where results must not depend on what else the program does, other
- * calls don't count. */
+static bool writes_profile(void)
+{
+    return clb_config_get()->learn && !clb_config_get()->reproducible;
+}
+
+/* The shapes of the matrices follow from these sizes and the side. */
+static struct clb_asked asked_of(const struct clb_call *call, const struct clb_profile_owner *owner)
+{
+    const unsigned flags = (unsigned)call->right << 2 | (unsigned)clb_call_reads_c(call) << 1 |
+                           (unsigned)owner->optimised;
+    return (struct clb_asked){
+        {(uintptr_t)owner->library, (uint64_t)call->routine << 32 | (uint32_t)owner->threads,
+         (uint64_t)atomic_load_explicit(&clb_runtime_now, memory_order_relaxed) << 3 | flags,
+         (uint64_t)call->m, (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
+}
+
+/* How many other threads' calls count beside this one. Where results must not depend on what else
+ * the program does, none does. */
+static double count_others(const struct clb_prediction *alone)
+{
+    return clb_config_get()->reproducible ? 0 : clb_inflight_beside(alone);
+}
+
 static void set_prediction(struct clb_run *run, const struct clb_prediction *alone,
                            const struct clb_profile_owner *owner)
 {
     const struct clb_cost_machine machine = {.optimised = owner->optimised,
                                              .threads = owner->threads};
     run->prediction = run->alone = *alone;
-    if (!clb_cost_is_known(&run->alone) || clb_config_get()->reproducible)
+    if (!clb_cost_is_known(&run->alone))
         return;
-    const double others = clb_inflight_beside(&run->alone);
+    const double others = count_others(&run->alone);
     run->prediction.device *= clb_cost_crowding(&machine, CLB_SIDE_DEVICE, others, cpus);
     run->prediction.next *= clb_cost_crowding(&machine, CLB_SIDE_NEXT, others, cpus);
 }
 
-static void predict_run(struct clb_run *run, const struct clb_device *device,
-                        const struct question *question)
+/* Whether calls like this one are timed on both sides. A C name of LAPACK copies matrices besides,
+ * and then makes such a call. */
+static bool times_both_sides(const struct clb_run *run)
 {
-    const struct clb_prediction alone = predict(device, question);
+    return clb_config_get()->mode == CLB_MODE_AUTO && clb_run_is_auto(run) &&
+           !clb_config_get()->reproducible && !is_lapacke(run);
+}
+
+/* The device is there, and the call may be one of those that try it, or the next library. */
+static void predict_run(struct clb_run *run, const struct clb_device *device,
+                        struct question *question)
+{
+    struct clb_prediction alone = predict(device, question);
+    if (times_both_sides(run) && clb_cost_is_known(&alone)) {
+        const struct clb_asked asked = asked_of(run->call, &question->owner);
+        const bool disturbed = count_others(&alone) > 0;
+        question->turned = clb_repeated_tries(&asked, run->stands_for, disturbed, &alone);
+        run->call->compared = !disturbed && run->call->target != NULL;
+    }
     set_prediction(run, &alone, &question->owner);
+    question->alone = run->alone;
 }
 
 /* Whether the call is one for such a device. Where the times of both sides are known they decide,
@@ -409,22 +447,6 @@ static clb_reason decide_on_device(struct clb_runtime *runtime, const struct que
 
 /* ---- calls that are declined again and again ------------------------------------------------- */
 
-static bool writes_profile(void)
-{
-    return clb_config_get()->learn && !clb_config_get()->reproducible;
-}
-
-/* The shapes of the matrices follow from these sizes and the side. */
-static struct clb_asked asked_of(const struct clb_call *call, const struct clb_profile_owner *owner)
-{
-    const unsigned flags = (unsigned)call->right << 2 | (unsigned)clb_call_reads_c(call) << 1 |
-                           (unsigned)owner->optimised;
-    return (struct clb_asked){
-        {(uintptr_t)owner->library, (uint64_t)call->routine << 32 | (uint32_t)owner->threads,
-         (uint64_t)atomic_load_explicit(&clb_runtime_now, memory_order_relaxed) << 3 | flags,
-         (uint64_t)call->m, (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
-}
-
 /* A call that is not the device's alone is not beside others either, which cost it as much on the
  * device as in the next library at least (clb_cost_crowding). What a start would save must be added
  * up, so that only what decide_for_device has said is remembered. */
@@ -432,7 +454,7 @@ static void remember_decision(const struct clb_run *run, const struct clb_device
                               const struct question *question, uint64_t valid, clb_reason reason)
 {
     if ((reason != CLB_REASON_COST && reason != CLB_REASON_SMALL) || device == NULL ||
-        !clb_run_is_auto(run) || writes_profile() ||
+        !clb_run_is_auto(run) || writes_profile() || question->turned ||
         decide_for_device(device, question, &run->alone) != reason)
         return;
     const struct clb_asked asked = asked_of(run->call, &question->owner);
@@ -450,7 +472,8 @@ static clb_reason recall_decision(struct clb_run *run)
     const struct clb_profile_owner owner =
         run->host != NULL ? owner_of(run->host) : owner_of_target(target);
     const struct clb_asked asked = asked_of(run->call, &owner);
-    if (!clb_declined_recall(&asked, &known))
+    const bool asks_again = times_both_sides(run) && clb_runtime_peek() != NULL;
+    if (!clb_declined_recall(&asked, asks_again, &known, &run->stands_for))
         return CLB_REASONS;
     set_prediction(run, &known.prediction, &owner);
     return (clb_reason)known.reason;
@@ -494,8 +517,8 @@ static clb_status prepare(void *argument)
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (runtime == NULL)
         return CLB_OK;
-    struct clb_prediction prediction = {0};
-    if (question->predicted)
+    struct clb_prediction prediction = question->alone;
+    if (question->predicted && prediction.next == 0)
         prediction = predict(&runtime->device, question);
     if (decide_on_device(runtime, question, &prediction, &variant) != CLB_REASONS)
         return CLB_OK;
@@ -701,7 +724,8 @@ static struct clb_runtime *start_device(struct clb_run *run, const struct questi
         const struct clb_device *expected = clb_device_expected();
         settle_for(expected, question);
         if (expected != NULL) {
-            predict_run(run, expected, question);
+            const struct clb_prediction alone = predict(expected, question);
+            set_prediction(run, &alone, &question->owner);
             *reason = decide_for_device(expected, question, &run->prediction);
         } else {
             run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
@@ -747,21 +771,12 @@ static bool learns_of(const struct clb_run *run)
  * says on both sides what a call takes undisturbed. NAN: it is not. */
 static double cpu_now(const struct clb_device *device)
 {
-    return is_cpu(device) ? clb_cpu_now() : NAN;
+    return device != NULL && is_cpu(device) ? clb_cpu_now() : NAN;
 }
 
 static double undisturbed(double seconds, const struct clb_device *device, double cpu_begin)
 {
     return fmin(seconds, cpu_now(device) - cpu_begin);
-}
-
-static bool tries_other_side(const struct clb_run *run, const struct clb_device *device,
-                             const struct question *question)
-{
-    struct clb_profile_owner owner = question->owner;
-    owner.device = device;
-    return writes_profile() && clb_config_get()->mode == CLB_MODE_AUTO && clb_run_is_auto(run) &&
-           clb_profile_tries(&owner, &question->cost, &run->prediction);
 }
 
 /* Beside other calls it takes longer than alone. That is not for the profile's file. */
@@ -774,9 +789,13 @@ static void learn(const struct clb_run *run, const struct clb_runtime *runtime,
     const double crowding = run->prediction.device / run->alone.device;
     if (!atomic_exchange(&start_is_known, true))
         clb_profile_learn_start(&owner, runtime->start_seconds);
-    if (!(crowding > 1))
+    if (!(crowding > 1)) {
+        const struct clb_asked asked = asked_of(run->call, &question->owner);
         clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
-    else if (!writes_profile())
+        if (run->call->compared && !run->verify.wanted)
+            clb_repeated_learn(&asked, CLB_SIDE_DEVICE, seconds);
+    }
+    if (crowding > 1 && !writes_profile())
         clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds / crowding);
 }
 
@@ -833,7 +852,7 @@ static struct outcome run_on_device(struct clb_run *run, double work)
                                 .owner = owner_of(run->host),
                                 .predicted = wants_prediction(run)};
     const struct clb_gemm_variant *variant;
-    const uint64_t changes = clb_run_is_auto(run) ? clb_profile_changes() : 0;
+    const uint64_t changes = clb_run_is_auto(run) ? clb_repeated_version() : 0;
     struct clb_host_state host_state;
     if (question.predicted)
         question.cost = clb_cost_describe(run->call, run->m, run->n, run->k);
@@ -845,7 +864,6 @@ static struct outcome run_on_device(struct clb_run *run, double work)
     if (runtime != NULL && question.predicted) {
         settle_for(&runtime->device, &question);
         predict_run(run, &runtime->device, &question);
-        question.turned = tries_other_side(run, &runtime->device, &question);
     }
     if (runtime != NULL)
         outcome.reason = decide_on_device(runtime, &question, &run->prediction, &variant);
@@ -923,19 +941,25 @@ void clb_route_learn_next(const struct clb_call *call, double seconds)
     const char *sizes = clb_routines[call->routine].sizes;
     struct clb_profile_owner owner = owner_of_target(call->target);
     owner.device = clb_device_expected();
+    const struct clb_asked asked = asked_of(call, &owner);
     const struct clb_cost_call cost =
         clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
                           clb_call_size(call, sizes[2]));
-    clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost,
-                      undisturbed(seconds, owner.device, call->cpu_begin));
+    seconds = undisturbed(seconds, owner.device, call->cpu_begin);
+    if (call->learnt)
+        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
+    if (call->compared)
+        clb_repeated_learn(&asked, CLB_SIDE_NEXT, seconds);
 }
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
 {
-    run->call->learnt = learns_of_next(run);
-    run->call->timed = clb_stats_wanted || run->call->learnt;
-    if (run->call->learnt)
-        run->call->cpu_begin = cpu_now(clb_device_expected());
+    struct clb_call *call = run->call;
+    call->learnt = learns_of_next(run);
+    call->compared = call->compared && reason == CLB_REASON_COST;
+    call->timed = clb_stats_wanted || call->learnt || call->compared;
+    if (call->learnt || call->compared)
+        call->cpu_begin = cpu_now(clb_device_expected());
     if (clb_stats_wanted)
         clb_stats_declined(run->call->symbol, reason, flops);
     if (clb_stats_wanted && is_predicted(run))
@@ -994,7 +1018,8 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
     struct clb_run run = {.ops = families[symbol->routine],
                           .call = call,
                           .precision = routine->precision,
-                          .host = host};
+                          .host = host,
+                          .stands_for = 1};
     struct clb_next_blas next;
     call->routine = symbol->routine;
     call->precision = routine->precision;

@@ -5,7 +5,7 @@
 #define CLB_ROUTE_RUN_H
 
 #include "lapack/lapack.h"
-#include "profile.h"
+#include "cost.h"
 #include "route.h"
 
 struct clb_run;
@@ -88,6 +88,7 @@ struct clb_run {
     struct clb_lapacke lapacke;
     int64_t m, n, k; /* arguments of the work formula */
     struct clb_verify verify;
+    unsigned stands_for;              /* calls like it, most of which nothing was asked about */
     struct clb_prediction alone;      /* without other calls; 0: none was made */
     struct clb_prediction prediction; /* beside those that are in flight */
 

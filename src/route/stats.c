@@ -173,7 +173,7 @@ void clb_next_end(const struct clb_call *call, double begin)
     struct counters *counters = clb_stats_wanted ? counters_of(call->symbol) : NULL;
     if (counters != NULL)
         stats_add(&counters->seconds_next, seconds);
-    if (call->learnt)
+    if (call->learnt || call->compared)
         clb_route_learn_next(call, seconds);
 }
 

@@ -1,6 +1,6 @@
 /* Predictions of both sides: their tables, shapes, and what has been measured. */
 #include "route/inflight.h"
-#include "route/profile.h"
+#include "route/repeated.h"
 #include "tap.h"
 
 #include <math.h>
@@ -514,37 +514,93 @@ static void text(void *unused)
     free(other_key);
 }
 
-/* The other side is tried where predictions are close, seldom, and within a hundredth of the time.
- */
-static void trials(void *unused)
+/* So many calls that stand for `calls` each; how many go to the other side. Those take `there`
+ * seconds, where it is not 0. */
+static int try_calls(const struct clb_asked *asked, int count, unsigned calls,
+                     struct clb_prediction *alone, double there)
 {
-    static struct clb_profile profile;
-    struct clb_cost_machine machine = machine_of(&other, 16);
-    struct clb_trials trials = {.seconds = 100};
+    int turned = 0;
+    for (int i = 0; i < count; i++) {
+        const bool to_device = clb_cost_is_for_device(alone);
+        const bool turns = clb_repeated_tries(asked, calls, false, alone);
+        turned += turns;
+        if (turns && there > 0)
+            clb_repeated_learn(asked, to_device ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE, there);
+    }
+    return turned;
+}
+
+/* Calls go to the other side in rows of four, where predictions are close, seldom, and for a
+ * hundredth of the time. */
+static void other_side(void *unused)
+{
+    const struct clb_asked asked = {{1}}, distant = {{2}}, slow = {{3}};
+    const struct clb_prediction close = {.device = 10e-3, .next = 12e-3, .measured = true};
+    struct clb_prediction alone = close;
     (void)unused;
-    machine.profile = &profile;
-    const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
-    learn_both(&profile, &machine, 1024, 10e-3, 12e-3);
-    const struct clb_prediction close = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_tries(&profile, &call, &close, &trials) && trials.spent == 0,
-           "tried at the second call");
-    for (int i = 0; i < 63; i++)
-        clb_cost_measure(&profile, CLB_SIDE_DEVICE, &machine, &call, 10e-3);
-    expect(clb_cost_tries(&profile, &call, &close, &trials), "never tried");
-    expect(fabs(trials.spent - 2 * 12e-3) < 1e-4, "%g s are spent", trials.spent);
-    const struct clb_prediction far = {.device = 10e-3, .next = 16e-3, .measured = true};
-    expect(!clb_cost_tries(&profile, &call, &far, &trials), "a side that is far behind is tried");
-    int tries = 1;
-    while (tries < 1000 && clb_cost_tries(&profile, &call, &close, &trials))
-        tries++;
-    expect(tries > 30 && trials.spent <= 0.01 * trials.seconds, "%d trials cost %g s", tries,
-           trials.spent);
-    /* It was the better one: the class goes there, and now the device is the other side. */
-    clb_cost_measure(&profile, CLB_SIDE_NEXT, &machine, &call, 8e-3);
-    const struct clb_prediction better = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_for_device(&better), "a class that loses stays");
-    trials.seconds = 200;
-    expect(!clb_cost_tries(&profile, &call, &better, &trials), "it goes back at once");
+    const uint64_t version = clb_repeated_version();
+    expect(try_calls(&asked, 79, 1, &alone, 0) == 0, "tried before a hundredth pays for it");
+    expect(clb_repeated_version() == version, "what is remembered is no longer valid");
+    expect(clb_repeated_tries(&asked, 1, false, &alone), "not tried");
+    expect(clb_repeated_version() != version, "the row's calls are remembered as declined");
+    expect(!clb_repeated_tries(&asked, 1, true, &alone), "tried beside other calls");
+    expect(try_calls(&asked, 10, 1, &alone, 0) == 3, "the row is not of four calls");
+    expect(alone.next == close.next, "it is known without a time");
+    const int tried = try_calls(&asked, 800, 1, &alone, 0);
+    expect(tried >= 36 && tried <= 40, "%d of 800 calls were tried", tried);
+    struct clb_prediction far = {.device = 10e-3, .next = 16e-3, .measured = true};
+    expect(try_calls(&distant, 10000, 32, &far, 0) == 0, "a side that is far behind is tried");
+    /* What takes twice as long as calls on the better side is not tried three times more. */
+    struct clb_prediction better = {.device = 13e-3, .next = 12e-3};
+    for (int i = 0; i < 3; i++)
+        clb_repeated_learn(&slow, CLB_SIDE_NEXT, 12e-3);
+    expect(try_calls(&slow, 20, 1, &better, 30e-3) == 2, "a row goes on that loses");
+}
+
+/* The times of both sides count when there are three of each, the first of a row aside. */
+static void both_sides(void *unused)
+{
+    const struct clb_asked asked = {{1}};
+    struct clb_prediction alone = {.device = 11e-3, .next = 10e-3};
+    (void)unused;
+    for (int i = 0; i < 5; i++)
+        clb_repeated_learn(&asked, CLB_SIDE_NEXT, 10.5e-3);
+    expect(try_calls(&asked, 3, 1000, &alone, 0) == 0, "tried at once");
+    expect(try_calls(&asked, 1, 1000, &alone, 90e-3) == 1, "not tried");
+    expect(try_calls(&asked, 3, 1, &alone, 6e-3) == 3, "the row has ended");
+    expect(!clb_repeated_tries(&asked, 1, false, &alone) && alone.measured, "nothing is known");
+    expect(fabs(alone.device - 6e-3) < 1e-6 && fabs(alone.next - 10.5e-3) < 1e-6,
+           "%g and %g s are known", alone.device, alone.next);
+    expect(clb_cost_is_for_device(&alone), "what is faster is left");
+    /* It becomes slower than the other side was. */
+    for (int i = 0; i < 5; i++)
+        clb_repeated_learn(&asked, CLB_SIDE_DEVICE, 20e-3);
+    clb_repeated_tries(&asked, 1, false, &alone);
+    expect(!clb_cost_is_for_device(&alone), "what has become slower stays");
+}
+
+/* A declined call is recalled, but for some where predictions are close. */
+static void asked_again(void *unused)
+{
+    const struct clb_asked close = {{1}}, far = {{2}};
+    struct clb_declined declined = {{.device = 11e-3, .next = 10e-3}, 3}, known;
+    unsigned calls, recalled = 0, stood_for = 0;
+    (void)unused;
+    clb_declined_remember(&close, clb_repeated_version(), &declined);
+    for (int i = 0; i < 1006; i++) {
+        if (clb_declined_recall(&close, true, &known, &calls))
+            recalled++;
+        else
+            stood_for += calls;
+    }
+    expect(recalled > 960 && recalled < 980, "%u of 1006 calls were recalled", recalled);
+    expect(stood_for > 970 && stood_for < 1010, "the others stand for %u", stood_for);
+    expect(clb_declined_recall(&close, false, &known, &calls) && known.reason == 3,
+           "asked about without need");
+    declined.prediction.device = 20e-3;
+    clb_declined_remember(&far, clb_repeated_version(), &declined);
+    for (int i = 0; i < 100; i++)
+        expect(clb_declined_recall(&far, true, &known, &calls), "call %d is asked about", i);
 }
 
 int main(void)
@@ -569,6 +625,8 @@ int main(void)
     tap_child("medians", 20, medians, NULL);
     tap_child("times that were disturbed", 20, disturbed, NULL);
     tap_child("a profile's text", 20, text, NULL);
-    tap_child("trials of the other side", 20, trials, NULL);
+    tap_child("calls that try the other side", 20, other_side, NULL);
+    tap_child("times of both sides", 20, both_sides, NULL);
+    tap_child("declined calls that are asked about", 20, asked_again, NULL);
     return tap_done();
 }
