@@ -87,9 +87,9 @@ static json_t *time_size(const struct clb_target *target, const struct reporter 
 {
     const int64_t order = (int64_t)n;
     struct clb_call call = clb_trial_make(routine, order, order, order, order);
-    clb_trial_run(&call, target, 1, 0);
+    clb_trial_run(&call, target, 0, 1, 0);
     json_int_t before = count_device_calls(reporter);
-    const struct clb_trial_time time = clb_trial_run(&call, target, MOST_CALLS, LONG_ENOUGH);
+    const struct clb_trial_time time = clb_trial_run(&call, target, 0, MOST_CALLS, LONG_ENOUGH);
     bool device = count_device_calls(reporter) == before + (json_int_t)time.calls;
     return json_pack("{s:I,s:f,s:b}", "n", (json_int_t)n, "seconds", time.median, "device", device);
 }

@@ -13,10 +13,11 @@ enum { MATRICES = 3 };
 /* Of a workspace: what the shim or LAPACK asks for at most. */
 #define WORK_COLUMNS 256
 
-/* Memory is kept from case to case. Its first `dirty` bytes have been written to. */
+/* Memory is kept from case to case. Its first `filled` bytes are the random block's of `real`; a
+ * call's matrix has the first `used` ones. */
 static struct arena {
     char *data;
-    size_t bytes, dirty;
+    size_t bytes, used, filled, real;
 } arenas[MATRICES], pristine, workspace, pivots, taus;
 
 static char *get_memory(size_t bytes)
@@ -36,7 +37,8 @@ static void make_room(struct arena *arena, size_t bytes)
     if (arena->data != NULL)
         munmap(arena->data, arena->bytes);
     arena->data = get_memory(bytes);
-    arena->bytes = arena->dirty = bytes;
+    arena->bytes = bytes;
+    arena->filled = 0;
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
@@ -67,8 +69,13 @@ static const char *random_block(size_t real)
 static void fill(struct arena *arena, size_t bytes, size_t real)
 {
     const char *block = random_block(real);
-    for (size_t at = 0; at < bytes; at += BLOCK)
-        memcpy(arena->data + at, block, clb_min(BLOCK, bytes - at));
+    size_t at = arena->real == real ? arena->filled : 0;
+    for (size_t part; at < bytes; at += part) {
+        part = clb_min(BLOCK - at % BLOCK, bytes - at);
+        memcpy(arena->data + at, block + at % BLOCK, part);
+    }
+    arena->real = real;
+    arena->filled = at;
 }
 
 static void put_ones(char *data, size_t count, size_t step, clb_precision precision)
@@ -102,7 +109,6 @@ static size_t largest_size(const struct clb_call *call)
 
 static void make_operands(struct clb_call *call, bool ilp64)
 {
-    static size_t last_real;
     const clb_precision precision = call->precision;
     const size_t size = clb_precision_size(precision), real = clb_precision_real_size(precision);
     const size_t most = largest_size(call);
@@ -114,18 +120,17 @@ static void make_operands(struct clb_call *call, bool ilp64)
         const size_t rows = clb_max((size_t)shape.rows, 1);
         const size_t bytes = rows * clb_max((size_t)shape.cols, 1) * size;
         make_room(arena, bytes);
-        if (last_real != real)
-            arena->dirty = arena->bytes;
-        fill(arena, clb_min(arena->dirty, arena->bytes), real);
-        arena->dirty = shape.written ? bytes : 0;
+        fill(arena, bytes, real);
+        arena->used = bytes;
+        if (shape.written)
+            arena->filled = 0;
         *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = (int64_t)rows;
         *(i == 0 ? &call->a : i == 1 ? &call->b : &call->c) = arena->data;
         if (i == 0 && needs_diagonal(call)) {
             put_ones(arena->data, clb_min(rows, (size_t)shape.cols), (rows + 1) * size, precision);
-            arena->dirty = bytes;
+            arena->filled = 0;
         }
     }
-    last_real = real;
     call->lwork = (int64_t)(WORK_COLUMNS * most);
     make_room(&workspace, WORK_COLUMNS * most * size);
     make_room(&pivots, most * sizeof(int64_t));
@@ -170,7 +175,7 @@ struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_
 }
 
 struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_target *target,
-                                    size_t calls, double limit)
+                                    size_t uncounted, size_t calls, double limit)
 {
     static double seconds[CLB_TRIAL_CALLS], cpu[CLB_TRIAL_CALLS];
     static const double one_d[2] = {1}, zero[2];
@@ -182,12 +187,17 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
     int saved = 0;
     while (saved < MATRICES && !is_overwritten(call, saved))
         saved++;
-    const size_t bytes = saved < MATRICES ? arenas[saved].dirty : 0;
+    const size_t bytes = saved < MATRICES ? arenas[saved].used : 0;
     make_room(&pristine, bytes + 1);
     if (saved < MATRICES)
         memcpy(pristine.data, arenas[saved].data, bytes);
     calls = clb_min(clb_max(calls, 1), CLB_TRIAL_CALLS);
     const double end = clb_now() + limit;
+    for (size_t i = 0; i < uncounted; i++) {
+        clb_next_call(target, CLB_ABI_FORTRAN, call);
+        if (saved < MATRICES)
+            memcpy(arenas[saved].data, pristine.data, bytes);
+    }
     size_t done = 0;
     do {
         if (saved < MATRICES && done > 0)

@@ -10,14 +10,14 @@
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs);
 
 /* Call the function, by Fortran's conventions, so many times, fewer when `limit` seconds have
- * passed, and time the calls. Memory is kept for the next time; ends the process where there is
- * none. */
+ * passed, and time the calls; before these `uncounted` times. Memory is kept for the next time;
+ * ends the process where there is none. */
 enum { CLB_TRIAL_CALLS = 1000 };
 struct clb_trial_time {
     double median, best, cpu; /* seconds of a call; the median of the process's CPU time */
     size_t calls;
 };
 struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_target *target,
-                                    size_t calls, double limit);
+                                    size_t uncounted, size_t calls, double limit);
 
 #endif

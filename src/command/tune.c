@@ -3,11 +3,14 @@
  * Each side is a child process that opens the library with CLBLAS_SHIM_LEARN=1 and makes the calls
  * that this process asks for, rows of the same one, the sides in turns: a machine whose speed
  * changes, or that others use, is as slow for both. The side whose turn it is not is stopped, since
- * threads of BLAS libraries and of drivers spin for a while after a call. The medians of the rows
- * go to the profile, in place of what the library in the children has written at their end: the
- * durations of their last calls. One child before them makes a single call on the device: the first
- * start on a machine takes several times as long as others, and those are what the profile's is
- * for. */
+ * threads of BLAS libraries and of drivers spin for a while after a call. After a turn they sleep,
+ * and the first calls take up to twice as long: a row is long, and its first calls don't count. The
+ * medians of the rows go to the profile, in place of what the library in the children has written
+ * at their end: the durations of their last calls. Where the device has been much faster at two
+ * sizes of a routine, and its times are known (cost.def), larger ones are not measured: the table's
+ * times, times the ratio to those that were, say enough of them, and the larger sizes take most of
+ * the time. One child before them makes a single call on the device: the first start on a machine
+ * takes several times as long as others, and those are what the profile's is for. */
 #include "measure.h"
 #include "trial.h"
 #include "route/profile.h"
@@ -25,11 +28,14 @@
 #define TURNS           5 /* of each side, for a size; the median counts */
 #define TURNS_LONG      3 /* where a call takes longer than LONG on one side */
 #define LONG            0.02
-#define ROW             4e-3 /* seconds of a row, unless that takes more calls than MOST_CALLS */
-#define MOST_CALLS      9
+#define ROW             10e-3 /* seconds of a row, unless that takes more calls than MOST_CALLS */
+#define MOST_CALLS      40
+#define FIRST_CALLS     10 /* of a routine's first rows, when nothing is known of it */
+#define MUCH_FASTER     3.0
+#define MUCH_FASTER_AT  2 /* sizes, one after the other */
 #define FIRST_CLASS     2
 #define LAST_CLASS      12
-#define SECONDS         95
+#define SECONDS         90
 #define SECONDS_QUICK   7   /* with --quick */
 #define SECONDS_KERNELS 120 /* with --kernels */
 #define LONGEST         1.0 /* a family whose calls take longer gets no larger ones; */
@@ -101,12 +107,12 @@ static void *find(void *handle, clb_routine routine)
 }
 
 static struct clb_trial_time make_calls(void *function, clb_routine routine, int64_t n,
-                                        size_t calls)
+                                        size_t uncounted, size_t calls)
 {
     struct clb_call call = clb_trial_make(routine, n, n, n, n);
     struct clb_target target = {.ilp64 = false};
     memcpy(&target.function, &function, sizeof target.function);
-    return clb_trial_run(&call, &target, calls, INFINITY);
+    return clb_trial_run(&call, &target, uncounted, calls, INFINITY);
 }
 
 static int start_device(const char *library, int unused)
@@ -116,14 +122,14 @@ static int start_device(const char *library, int unused)
     (void)unused;
     if (function == NULL)
         return EXIT_FAILURE;
-    make_calls(function, CLB_ROUTINE_dgemm, (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS)), 1);
+    make_calls(function, CLB_ROUTINE_dgemm, (int64_t)cbrt(clb_cost_class_work(FIRST_CLASS)), 0, 1);
     return lacks_device(handle) ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 struct order {
     clb_routine routine;
     int64_t n;
-    size_t calls;
+    size_t uncounted, calls;
 };
 
 /* Answers each order with the time of its calls, none where the library has no such routine. */
@@ -135,7 +141,7 @@ static int make_ordered_calls(const char *library, int orders)
         void *function = find(handle, order.routine);
         struct clb_trial_time time = {.calls = 0};
         if (function != NULL)
-            time = make_calls(function, order.routine, order.n, order.calls);
+            time = make_calls(function, order.routine, order.n, order.uncounted, order.calls);
         if (send(orders, &time, sizeof time, MSG_NOSIGNAL) != sizeof time)
             break;
     }
@@ -222,6 +228,7 @@ static double seconds_of(const struct clb_trial_time *time)
 struct tuning {
     struct child child[CLB_SIDES];
     double took[CLB_SIDES][CLB_ROUTINES]; /* at the size before; INFINITY: no more */
+    int much_faster[CLB_ROUTINES];        /* the device, at so many sizes before */
     double longest, end;                  /* seconds for all, and when these are over */
     size_t count;
 };
@@ -253,15 +260,31 @@ static void learn(clb_side side, clb_routine routine, int64_t n, const double *s
         clb_profile_learn(&owner, side, &cost, seconds[i]);
 }
 
+/* How many calls a row has, by how long one is expected to take; 0: not known. */
+static void plan(double expected, struct order *order)
+{
+    const double most = expected > 0 ? fmin(ROW / expected, MOST_CALLS) : FIRST_CALLS;
+    order->calls = (size_t)fmax(most, 1);
+    order->uncounted = expected > LONG ? 0 : expected > ROW / 4 ? 1 : 2;
+}
+
+/* Larger sizes are then extrapolated from those that were measured. */
+static bool is_settled(const struct tuning *tuning, clb_routine routine)
+{
+    return tuning->much_faster[routine] >= MUCH_FASTER_AT && clb_cost_has(clb_device_expected());
+}
+
 /* A size of a routine, on the sides that are not too slow for it. */
 static void measure(struct tuning *tuning, clb_routine routine, int64_t n, double slow)
 {
     double seconds[CLB_SIDES][TURNS];
-    size_t calls[CLB_SIDES], done[CLB_SIDES] = {0}, turns = TURNS;
+    struct order orders[CLB_SIDES];
+    size_t done[CLB_SIDES] = {0}, turns = TURNS;
     for (int i = 0; i < CLB_SIDES; i++) {
         /* Half more than linearly, so that a row is not much longer than it should be. */
         const double expected = 2 * tuning->took[i][routine];
-        calls[i] = expected > 0 ? (size_t)fmin(fmax(ROW / expected, 1), MOST_CALLS) : MOST_CALLS;
+        orders[i] = (struct order){.routine = routine, .n = n};
+        plan(expected, &orders[i]);
         if (expected > LONG)
             turns = TURNS_LONG;
     }
@@ -271,7 +294,7 @@ static void measure(struct tuning *tuning, clb_routine routine, int64_t n, doubl
             struct clb_trial_time time;
             if (tuning->took[side][routine] > slow)
                 continue;
-            if (!ask(&tuning->child[side], &(struct order){routine, n, calls[side]}, &time))
+            if (!ask(&tuning->child[side], &orders[side], &time))
                 tuning->took[side][routine] = INFINITY;
             else
                 seconds[side][done[side]++] = seconds_of(&time);
@@ -285,6 +308,10 @@ static void measure(struct tuning *tuning, clb_routine routine, int64_t n, doubl
         show(tuning, (clb_side)i, routine, n, tuning->took[i][routine]);
         tuning->count++;
     }
+    const bool far = done[CLB_SIDE_DEVICE] > 0 && done[CLB_SIDE_NEXT] > 0 &&
+                     MUCH_FASTER * tuning->took[CLB_SIDE_DEVICE][routine] <=
+                         tuning->took[CLB_SIDE_NEXT][routine];
+    tuning->much_faster[routine] = far ? tuning->much_faster[routine] + 1 : 0;
 }
 
 /* All families, small calls first. */
@@ -298,7 +325,8 @@ static bool measure_all(const char *library, bool quick)
     for (int class = FIRST_CLASS; class <= LAST_CLASS; class ++) {
         for (int r = 0; r < CLB_ROUTINES && clb_now() < tuning.end; r++) {
             const clb_routine routine = (clb_routine)r;
-            if (stands_for_family(routine) && (!quick || is_quick(routine)))
+            if (stands_for_family(routine) && (!quick || is_quick(routine)) &&
+                !is_settled(&tuning, routine))
                 measure(&tuning, routine, order_of(routine, class),
                         quick ? LONGEST_QUICK : LONGEST);
         }

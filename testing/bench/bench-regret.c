@@ -53,7 +53,8 @@ static void do_task(struct task *task, FILE *answers)
     char name[32];
     snprintf(name, sizeof name, "%s_", clb_routines[task->call.routine].name);
     const struct clb_target target = {.function = bench_symbol(names, name)};
-    const struct clb_trial_time time = clb_trial_run(&task->call, &target, task->calls, INFINITY);
+    const struct clb_trial_time time =
+        clb_trial_run(&task->call, &target, 0, task->calls, INFINITY);
     const struct counts counts = counts_of(&task->call);
     fprintf(answers, "%.9g %.9g %.9g %g %g\n", time.median, time.best, time.cpu, counts.device,
             counts.starting);
