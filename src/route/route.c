@@ -779,14 +779,21 @@ static double undisturbed(double seconds, const struct clb_device *device, doubl
     return fmin(seconds, cpu_now(device) - cpu_begin);
 }
 
-/* Beside other calls it takes longer than alone. That is not for the profile's file. */
+/* Beside other calls, those that it began beside or that have come since, it takes longer than
+ * alone, and so many calls together say as much as one alone. That is not for the profile's file.
+ */
 static void learn(const struct clb_run *run, const struct clb_runtime *runtime,
                   const struct question *question, double seconds)
 {
     static atomic_bool start_is_known;
     struct clb_profile_owner owner = question->owner;
     owner.device = &runtime->device;
-    const double crowding = run->prediction.device / run->alone.device;
+    const struct clb_cost_machine machine = {.optimised = owner.optimised,
+                                             .threads = owner.threads};
+    const double alone = run->alone.device;
+    const double crowding =
+        fmax(run->prediction.device / alone,
+             clb_cost_crowding(&machine, CLB_SIDE_DEVICE, count_others(&run->alone), cpus));
     if (!atomic_exchange(&start_is_known, true))
         clb_profile_learn_start(&owner, runtime->start_seconds);
     if (!(crowding > 1)) {
@@ -794,9 +801,10 @@ static void learn(const struct clb_run *run, const struct clb_runtime *runtime,
         clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
         if (run->call->compared && !run->verify.wanted)
             clb_repeated_learn(&asked, CLB_SIDE_DEVICE, seconds);
+    } else if (!writes_profile()) {
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost,
+                          alone + (fmin(seconds / crowding, 2 * alone) - alone) / crowding);
     }
-    if (crowding > 1 && !writes_profile())
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds / crowding);
 }
 
 /* By powers of two of the edge. */
