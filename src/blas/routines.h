@@ -73,7 +73,8 @@ struct clb_call {
     /* Set by clb_route where it declines the call. */
     bool timed;       /* the time that the next library takes is wanted: clb_next_begin; */
     bool learnt;      /* for the profile, */
-    bool compared;    /* for later calls like this one */
+    bool compared;    /* for later calls like this one; */
+    bool outer;       /* calls that it makes are part of it */
     double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
 };
 

@@ -57,6 +57,41 @@ static bool is_declined_already(const struct clb_run *run)
     return true;
 }
 
+/* A call of LAPACK that an optimised next library computes because that is predicted to be faster:
+ * the products that it asks for by their names are in that time, so they stay there. An error
+ * handler may jump out of it; what it leaves here counts no longer when the stack is not that deep,
+ * or when ten times the predicted time has passed. */
+static CLB_THREAD struct {
+    const char *frame; /* NULL: none */
+    double until;
+} outer;
+
+#define OUTER_PATIENCE 10
+
+static bool is_outer(const struct clb_run *run, clb_reason reason)
+{
+    return reason == CLB_REASON_COST && run->call->target != NULL && run->call->target->optimised &&
+           isgreater(run->alone.next, 0) &&
+           clb_cost_family_of(run->call->routine) >= CLB_COST_GETRF;
+}
+
+static void begin_outer(const struct clb_run *run)
+{
+    outer.frame = __builtin_frame_address(0);
+    outer.until = clb_now() + OUTER_PATIENCE * run->prediction.next;
+}
+
+void clb_route_end_outer(void)
+{
+    outer.frame = NULL;
+}
+
+static bool is_inner(void)
+{
+    return outer.frame != NULL && (const char *)__builtin_frame_address(0) < outer.frame &&
+           clb_now() < outer.until;
+}
+
 /* ---- the tables ------------------------------------------------------------------------------ */
 
 #define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
@@ -261,6 +296,8 @@ static clb_reason decide_early(const struct clb_run *run, double work)
         return CLB_REASON_QUICK;
     if (clb_thread_inside)
         return CLB_REASON_REENTRANT;
+    if (threshold < 0 && is_inner())
+        return CLB_REASON_COST;
     if (work < (threshold < 0 ? lowest_work(run->call->symbol->routine) : threshold))
         return CLB_REASON_SMALL;
     return CLB_REASONS;
@@ -965,7 +1002,10 @@ static void decline(const struct clb_run *run, clb_reason reason, double flops)
     struct clb_call *call = run->call;
     call->learnt = learns_of_next(run);
     call->compared = call->compared && reason == CLB_REASON_COST;
-    call->timed = clb_stats_wanted || call->learnt || call->compared;
+    call->outer = clb_run_is_auto(run) && is_outer(run, reason) && !is_inner();
+    call->timed = clb_stats_wanted || call->learnt || call->compared || call->outer;
+    if (call->outer)
+        begin_outer(run);
     if (call->learnt || call->compared)
         call->cpu_begin = cpu_now(clb_device_expected());
     if (clb_stats_wanted)

@@ -37,6 +37,9 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host);
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
 
+/* Called when the next library has returned from a declined call that is `outer`. */
+void clb_route_end_outer(void);
+
 /* Called with the seconds that the next library has taken for a declined call that is `learnt`
  * or `compared`. */
 void clb_route_learn_next(const struct clb_call *call, double seconds);

@@ -173,6 +173,8 @@ void clb_next_end(const struct clb_call *call, double begin)
     struct counters *counters = clb_stats_wanted ? counters_of(call->symbol) : NULL;
     if (counters != NULL)
         stats_add(&counters->seconds_next, seconds);
+    if (call->outer)
+        clb_route_end_outer();
     if (call->learnt || call->compared)
         clb_route_learn_next(call, seconds);
 }

@@ -410,6 +410,53 @@ static void tries_the_other_side(void *frozen)
     expect(frozen != NULL || (first > 20 && last == first + 3), "they were %d to %d", first, last);
 }
 
+/* A factorisation that is left to a fast library. */
+static void decline_factorisation(struct clb_call *call, struct clb_host_blas *fast)
+{
+    static double memory[1];
+    static const struct clb_target target = {.optimised = true};
+    *call = (struct clb_call){.symbol = &clb_symbols[CLB_SYMBOL_dgeqrf_plain],
+                              .target = &target,
+                              .a = memory,
+                              .tau = memory,
+                              .work = memory,
+                              .m = 20000,
+                              .n = 500,
+                              .lda = 20000,
+                              .lwork = 64 * 500};
+    expect(!clb_route(call, fast) && call->outer, "the factorisation is not left whole");
+}
+
+/* As if an error handler jumped out of it. */
+static CLB_NOINLINE void leave_factorisation(struct clb_host_blas *fast)
+{
+    volatile char deep[1 << 16] = {0};
+    struct clb_call call;
+    decline_factorisation(&call, fast);
+    deep[0] = deep[1];
+}
+
+/* The products of a factorisation that a fast library computes are in its time, so they stay there;
+ * others don't. */
+static void inner_calls(void *unused)
+{
+    struct clb_host_blas fast = {.optimised = true, .threads = 16};
+    struct clb_call call;
+    (void)unused;
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
+    setenv("CLBLAS_SHIM_PARAMS", "", 1);
+    set_up("auto");
+    expect(run_worthy(), "no device");
+    play_h200();
+    decline_factorisation(&call, &fast);
+    expect(!run_worthy() && reported("dgemm_", "cost") == 1, "a product of it is the device's");
+    clb_next_end(&call, clb_next_begin());
+    expect(run_worthy(), "a product behind it is not");
+    leave_factorisation(&fast);
+    expect(run_worthy(), "a product is not the device's after one that did not return");
+    expect_sums("dgemm_");
+}
+
 /* The driver's thread, for whom the caller waits. */
 static void sleep_at_kernels(fake_function function)
 {
@@ -851,6 +898,7 @@ int main(void)
         {"by the times of both sides", by_cost, NULL},
         {"calls that are declined again", declined_again, NULL},
         {"not those that were declined beside others", declined_beside_others, NULL},
+        {"products of a factorisation that is declined", inner_calls, NULL},
         {"the other side is tried", tries_the_other_side, NULL},
         {"but not where routing is frozen", tries_the_other_side, &seed},
         {"durations on a busy machine, of a CPU", learns_undisturbed, NULL},
