@@ -984,6 +984,8 @@ static bool learns_of_next(const struct clb_run *run)
 void clb_route_learn_next(const struct clb_call *call, double seconds)
 {
     const char *sizes = clb_routines[call->routine].sizes;
+    struct clb_host_state host_state;
+    clb_host_state_save(&host_state); /* a handler must not jump out of the locks */
     struct clb_profile_owner owner = owner_of_target(call->target);
     owner.device = clb_device_expected();
     const struct clb_asked asked = asked_of(call, &owner);
@@ -995,6 +997,7 @@ void clb_route_learn_next(const struct clb_call *call, double seconds)
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
     if (call->compared)
         clb_repeated_learn(&asked, CLB_SIDE_NEXT, seconds);
+    clb_host_state_restore(&host_state);
 }
 
 static void decline(const struct clb_run *run, clb_reason reason, double flops)
