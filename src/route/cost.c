@@ -230,7 +230,8 @@ static double ratio_of_depth(const struct clb_cost_machine *machine,
 
 #define LOWEST_ORDER 64.0
 #define HALF_OCTAVES 2
-#define NEAR_CLASSES 1 /* a time counts for so many classes beside it */
+#define NEAR_CLASSES 1 /* a time counts for so many classes beside it, */
+#define NEAR_ABOVE   4 /* the largest call's for larger ones, whose rates are much the same */
 #define LARGEST_GAP  4 /* between two classes whose times are interpolated */
 #define REMEMBERED   8 /* calls of which an average is taken */
 
@@ -258,13 +259,14 @@ int clb_cost_class_of(double work)
     return class >= 0 && class < CLB_COST_CLASSES ? (int)class : -1;
 }
 
-/* How much longer a square call of `to` takes than one of `from`. */
+/* How much longer a square call of `to` takes than one of `from`. Where the tables have only the
+ * next library's times, beside another device, both sides' rates are taken to stay as they are. */
 static double growth(const struct clb_cost_machine *machine, clb_side side, clb_cost_family family,
                      clb_precision precision, double from, double to)
 {
     const double ratio = by_table(machine, side, family, precision, to) /
                          by_table(machine, side, family, precision, from);
-    return isfinite(ratio) ? ratio : to / from;
+    return isfinite(ratio) && clb_cost_has(machine->device) ? ratio : to / from;
 }
 
 /* From the nearest times that were measured, and how these grow by the tables. NAN: there are none,
@@ -290,7 +292,7 @@ static double by_profile(const struct clb_cost_machine *machine, clb_side side,
                        clb_cost_class_work(above), (double)times[above].seconds);
     const bool use_below = has_below && (!has_above || place - below <= above - place);
     const int class = use_below ? below : above;
-    *near = fabs(place - class) <= NEAR_CLASSES;
+    *near = fabs(place - class) <= (has_above ? NEAR_CLASSES : NEAR_ABOVE);
     if (!*near && isnan(by_table(machine, side, family, precision, work)))
         return NAN;
     return (double)times[class].seconds *

@@ -5,7 +5,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#define CLOSE 1.5 /* times as long as on the better side: farther away nothing is tried */
+#define CLOSE 1.5  /* times as long as on the better side: farther away nothing is tried */
+#define LONG  2e-3 /* seconds of a long call: few say enough, and asking costs nothing beside it */
 
 static _Atomic uint64_t turns; /* calls that have begun to go to the other side */
 
@@ -31,7 +32,7 @@ static struct declined_place {
     _Atomic unsigned calls; /* since it was remembered first; some may not be counted */
 } declined_places[1 << DECLINED_BITS];
 
-/* The first ones are asked about again, then each so manieth. */
+/* The first ones are asked about again, then each so manieth, of long ones each. */
 enum { FIRST_CALLS = 6, ASKED_EVERY = 32 };
 
 static struct declined_place *place_of(const struct clb_asked *asked)
@@ -84,6 +85,8 @@ bool clb_declined_recall(const struct clb_asked *asked, bool asks_again,
     declined->reason = (unsigned)(word[CLB_ASKED_WORDS + 2] >> 1);
     if (!asks_again || !isless(declined->prediction.device, CLOSE * declined->prediction.next))
         return true;
+    if (isgreaterequal(declined->prediction.next, LONG))
+        return false;
     const unsigned count = atomic_load_explicit(&place->calls, memory_order_relaxed) + 1;
     atomic_store_explicit(&place->calls, count, memory_order_relaxed);
     *calls = count > FIRST_CALLS ? ASKED_EVERY : 1;
@@ -94,11 +97,13 @@ bool clb_declined_recall(const struct clb_asked *asked, bool asks_again,
 
 enum {
     SHAPE_BITS = 8,
-    NEEDED = 3, /* times of a side before they count */
+    NEEDED = 3, /* times of a side before they count, */
     ROW = 4,    /* calls that go to the other side one after the other; the first one's time says
-                   nothing, since threads slept that it needs */
-    FIRST = 4,  /* the first call that may; then */
-    LATER = 8   /* times as many */
+                   nothing, since threads slept that it needs. Of long calls, where that is little, */
+    NEEDED_LONG = 2,
+    ROW_LONG = 2, /* all count */
+    FIRST = 4,    /* the first call that may; then */
+    LATER = 8     /* times as many */
 };
 
 #define LEAST_LOSS 0.05 /* of a call's time, that one on the other side is expected to lose */
@@ -144,7 +149,8 @@ static struct shape *take(const struct clb_asked *asked)
 static double seconds_of(const struct shape *shape, clb_side side)
 {
     const struct clb_time *time = &shape->side[side];
-    return time->count >= NEEDED ? (double)time->seconds : NAN;
+    const unsigned needed = (double)time->seconds >= LONG ? NEEDED_LONG : NEEDED;
+    return time->count >= needed ? (double)time->seconds : NAN;
 }
 
 bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool disturbed,
@@ -158,7 +164,8 @@ bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool dist
     const clb_side better = clb_cost_is_for_device(alone) ? CLB_SIDE_DEVICE : CLB_SIDE_NEXT;
     const double here = better == CLB_SIDE_DEVICE ? alone->device : alone->next;
     const double there = better == CLB_SIDE_DEVICE ? alone->next : alone->device;
-    const double loss = ROW * fmax(there - here, LEAST_LOSS * here);
+    const unsigned row = fmin(here, there) >= LONG ? ROW_LONG : ROW;
+    const double loss = row * fmax(there - here, LEAST_LOSS * here);
     bool turns_now = false;
     shape->calls++;
     seconds += here * calls;
@@ -168,9 +175,10 @@ bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool dist
     } else if (shape->left == 0 && !disturbed && shape->calls >= shape->next &&
                there <= CLOSE * here && spent + loss <= SHARE * seconds) {
         spent += loss;
-        shape->left = ROW - 1;
+        shape->left = row - 1;
         shape->tried = better == CLB_SIDE_DEVICE ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE;
-        shape->first = turns_now = true;
+        shape->first = row == ROW;
+        turns_now = true;
         shape->next = shape->calls + FIRST;
         atomic_fetch_add(&turns, 1);
     }

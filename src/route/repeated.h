@@ -26,8 +26,9 @@ uint64_t clb_repeated_version(void);
 
 /* Without locks, by any thread. remember: `valid` is clb_repeated_version() from before the call
  * was predicted; another call's place may be taken. recall: false when it was not remembered, or is
- * no longer valid; and now and then, where that is wanted and predictions are close, since such a
- * call may be one that is timed. `calls` are those that it stands for then. */
+ * no longer valid; and, where that is wanted and predictions are close, now and then, or always if
+ * it takes long, since such a call may be one that is timed. `calls` are those that it stands for
+ * then. */
 void clb_declined_remember(const struct clb_asked *asked, uint64_t valid,
                            const struct clb_declined *declined);
 bool clb_declined_recall(const struct clb_asked *asked, bool asks_again,

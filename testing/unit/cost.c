@@ -225,9 +225,18 @@ static void measured(void *unused)
     expect(clb_cost_is_for_device(&p), "a gain of a tenth");
     expect(!is_for(&machine, CLB_ROUTINE_dgemm, 512, 512, 512), "a loss");
     expect(!is_for(&machine, CLB_ROUTINE_dgemm, 700, 700, 700), "between both");
+    /* Larger ones run at the rates of the largest, as far as four times its order. */
+    call = make_call(CLB_ROUTINE_dgemm, 3000, 3000, 3000);
+    p = clb_cost_predict(&machine, &call);
+    expect(p.measured && fabs(p.device - 20e-3 * pow(3000. / 1024, 3)) < 1e-3 &&
+               fabs(p.next / p.device - 1.1) < 1e-3,
+           "%g and %g s of a larger one", p.device, p.next);
     call = make_call(CLB_ROUTINE_dgemm, 6000, 6000, 6000);
     p = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_known(&p), "far from what was measured");
+    expect(!clb_cost_is_known(&p), "far above what was measured");
+    call = make_call(CLB_ROUTINE_dgemm, 256, 256, 256);
+    p = clb_cost_predict(&machine, &call);
+    expect(!clb_cost_is_known(&p), "far below what was measured");
     call = make_call(CLB_ROUTINE_dsyrk, 1024, 1024, 1024);
     p = clb_cost_predict(&machine, &call);
     expect(!clb_cost_is_known(&p), "another routine");
@@ -535,7 +544,7 @@ static int try_calls(const struct clb_asked *asked, int count, unsigned calls,
 static void other_side(void *unused)
 {
     const struct clb_asked asked = {{1}}, distant = {{2}}, slow = {{3}};
-    const struct clb_prediction close = {.device = 10e-3, .next = 12e-3, .measured = true};
+    const struct clb_prediction close = {.device = 10e-4, .next = 12e-4, .measured = true};
     struct clb_prediction alone = close;
     (void)unused;
     const uint64_t version = clb_repeated_version();
@@ -548,42 +557,65 @@ static void other_side(void *unused)
     expect(alone.next == close.next, "it is known without a time");
     const int tried = try_calls(&asked, 800, 1, &alone, 0);
     expect(tried >= 36 && tried <= 40, "%d of 800 calls were tried", tried);
-    struct clb_prediction far = {.device = 10e-3, .next = 16e-3, .measured = true};
+    struct clb_prediction far = {.device = 10e-4, .next = 16e-4, .measured = true};
     expect(try_calls(&distant, 10000, 32, &far, 0) == 0, "a side that is far behind is tried");
     /* What takes twice as long as calls on the better side is not tried three times more. */
-    struct clb_prediction better = {.device = 13e-3, .next = 12e-3};
+    struct clb_prediction better = {.device = 13e-4, .next = 12e-4};
     for (int i = 0; i < 3; i++)
-        clb_repeated_learn(&slow, CLB_SIDE_NEXT, 12e-3);
-    expect(try_calls(&slow, 20, 1, &better, 30e-3) == 2, "a row goes on that loses");
+        clb_repeated_learn(&slow, CLB_SIDE_NEXT, 12e-4);
+    expect(try_calls(&slow, 20, 1, &better, 30e-4) == 2, "a row goes on that loses");
 }
 
 /* The times of both sides count when there are three of each, the first of a row aside. */
 static void both_sides(void *unused)
 {
     const struct clb_asked asked = {{1}};
-    struct clb_prediction alone = {.device = 11e-3, .next = 10e-3};
+    struct clb_prediction alone = {.device = 11e-4, .next = 10e-4};
     (void)unused;
     for (int i = 0; i < 5; i++)
-        clb_repeated_learn(&asked, CLB_SIDE_NEXT, 10.5e-3);
+        clb_repeated_learn(&asked, CLB_SIDE_NEXT, 10.5e-4);
     expect(try_calls(&asked, 3, 1000, &alone, 0) == 0, "tried at once");
-    expect(try_calls(&asked, 1, 1000, &alone, 90e-3) == 1, "not tried");
-    expect(try_calls(&asked, 3, 1, &alone, 6e-3) == 3, "the row has ended");
+    expect(try_calls(&asked, 1, 1000, &alone, 90e-4) == 1, "not tried");
+    expect(try_calls(&asked, 3, 1, &alone, 6e-4) == 3, "the row has ended");
     expect(!clb_repeated_tries(&asked, 1, false, &alone) && alone.measured, "nothing is known");
-    expect(fabs(alone.device - 6e-3) < 1e-6 && fabs(alone.next - 10.5e-3) < 1e-6,
+    expect(fabs(alone.device - 6e-4) < 1e-7 && fabs(alone.next - 10.5e-4) < 1e-7,
            "%g and %g s are known", alone.device, alone.next);
     expect(clb_cost_is_for_device(&alone), "what is faster is left");
     /* It becomes slower than the other side was. */
     for (int i = 0; i < 5; i++)
-        clb_repeated_learn(&asked, CLB_SIDE_DEVICE, 20e-3);
+        clb_repeated_learn(&asked, CLB_SIDE_DEVICE, 20e-4);
     clb_repeated_tries(&asked, 1, false, &alone);
     expect(!clb_cost_is_for_device(&alone), "what has become slower stays");
+}
+
+/* Of long calls a row of two says enough, which costs less and so comes earlier. */
+static void long_calls(void *unused)
+{
+    const struct clb_asked asked = {{1}};
+    const struct clb_prediction predicted = {.device = 100e-3, .next = 106e-3, .measured = true};
+    struct clb_prediction alone = predicted;
+    int turned = 0, first = 0, last = 0;
+    (void)unused;
+    for (int i = 1; i <= 24; i++) {
+        const bool turns = clb_repeated_tries(&asked, 1, false, &alone);
+        turned += turns;
+        first = turns && first == 0 ? i : first;
+        last = turns ? i : last;
+        clb_repeated_learn(&asked, turns ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE, turns ? 91e-3 : 99e-3);
+        if (alone.next < predicted.next)
+            break;
+    }
+    expect(turned == 2 && first == 12 && last == 13, "%d calls were tried, %d to %d", turned, first,
+           last);
+    expect(fabs(alone.next - 91e-3) < 1e-6 && !clb_cost_is_for_device(&alone),
+           "what is slower stays");
 }
 
 /* A declined call is recalled, but for some where predictions are close. */
 static void asked_again(void *unused)
 {
     const struct clb_asked close = {{1}}, far = {{2}};
-    struct clb_declined declined = {{.device = 11e-3, .next = 10e-3}, 3}, known;
+    struct clb_declined declined = {{.device = 1.1e-3, .next = 1e-3}, 3}, known;
     unsigned calls, recalled = 0, stood_for = 0;
     (void)unused;
     clb_declined_remember(&close, clb_repeated_version(), &declined);
@@ -597,6 +629,11 @@ static void asked_again(void *unused)
     expect(stood_for > 970 && stood_for < 1010, "the others stand for %u", stood_for);
     expect(clb_declined_recall(&close, false, &known, &calls) && known.reason == 3,
            "asked about without need");
+    declined.prediction = (struct clb_prediction){.device = 11e-3, .next = 10e-3};
+    clb_declined_remember(&close, clb_repeated_version(), &declined);
+    for (int i = 0; i < 100; i++)
+        expect(!clb_declined_recall(&close, true, &known, &calls) && calls == 1,
+               "call %d, a long one, is not asked about", i);
     declined.prediction.device = 20e-3;
     clb_declined_remember(&far, clb_repeated_version(), &declined);
     for (int i = 0; i < 100; i++)
@@ -627,6 +664,7 @@ int main(void)
     tap_child("a profile's text", 20, text, NULL);
     tap_child("calls that try the other side", 20, other_side, NULL);
     tap_child("times of both sides", 20, both_sides, NULL);
+    tap_child("times of long calls", 20, long_calls, NULL);
     tap_child("declined calls that are asked about", 20, asked_again, NULL);
     return tap_done();
 }
