@@ -342,6 +342,33 @@ static bool measure_all(const char *library, bool quick)
     return good;
 }
 
+/* {error: why a library of the list can't be opened}; empty: all can. */
+static json_t *find_missing_library(void *list)
+{
+    char *rest = list;
+    for (char *name; (name = strsep(&rest, ":")) != NULL;) {
+        if (*name != '\0' && dlopen(name, RTLD_NOW | RTLD_LOCAL) == NULL)
+            return json_pack("{s:s}", "error", dlerror());
+    }
+    return json_pack("{s:s}", "error", "");
+}
+
+/* Whether CLBLAS_SHIM_NEXT can be had: another library's times would be measured otherwise. */
+static bool next_is_there(void)
+{
+    char *list = getenv("CLBLAS_SHIM_NEXT");
+    if (list == NULL)
+        return true;
+    json_t *answer = clb_ask_child(find_missing_library, list); /* a copy of it is taken apart */
+    const char *error = json_string_value(json_object_get(answer, "error"));
+    const bool there = error != NULL && *error == '\0';
+    if (!there)
+        clb_fail(CLB_EXIT_FAILED, "CLBLAS_SHIM_NEXT=%s: %s", list,
+                 error != NULL ? error : "a library ends the process that opens it");
+    json_decref(answer);
+    return there;
+}
+
 /* The seconds of --seconds; 0: no number. */
 static double parse_seconds(const char *text)
 {
@@ -383,6 +410,8 @@ int clb_command_tune(int argc, char **argv)
     if (kernels)
         return clb_tune_kernels((clb_precision)(strchr(letters, precision[0]) - letters),
                                 seconds != NULL ? parse_seconds(seconds) : SECONDS_KERNELS);
+    if (!next_is_there())
+        return CLB_EXIT_FAILED;
     setenv("CLBLAS_SHIM_LEARN", "1", 1);
     unsetenv("CLBLAS_SHIM_REPRODUCIBLE"); /* which would write nothing */
     /* The cache then knows the device, and so does the process that does not start it. */
