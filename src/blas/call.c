@@ -224,6 +224,60 @@ int clb_call_first_wrong(const struct clb_call *call)
     return 0;
 }
 
+struct place {
+    uintptr_t begin, end; /* of the first element, and behind the last */
+    int64_t rows, cols, ld;
+    bool written;
+};
+
+/* Whether two matrices, whose memory begins and ends in the other's, have an element in common. */
+static bool have_common(const struct place *x, const struct place *y, size_t size)
+{
+    const int64_t ld = x->cols > 1 ? x->ld : y->ld;
+    const int64_t bytes = (int64_t)(y->begin - x->begin);
+    if ((y->cols > 1 && y->ld != ld) || x->rows > ld || y->rows > ld || bytes % (int64_t)size != 0)
+        return true; /* not worth the trouble */
+    /* Where y begins in x's columns. Rows that don't fit there are at the top of the next ones. */
+    int64_t column = bytes / (int64_t)size / ld, row = bytes / (int64_t)size % ld;
+    if (row < 0) {
+        row += ld;
+        column--;
+    }
+    const bool in_same = row < x->rows && column < x->cols && column + y->cols > 0;
+    const bool in_next = row + y->rows > ld && column + 1 < x->cols && column + 1 + y->cols > 0;
+    return in_same || in_next;
+}
+
+bool clb_call_overlaps(const struct clb_call *call)
+{
+    void *const data[] = {call->a, call->b, call->c};
+    const int64_t ld[] = {call->lda, call->ldb, call->ldc};
+    const size_t size = clb_precision_size(call->precision);
+    struct place places[CLB_COUNT_OF(data)];
+    size_t count = 0;
+    for (size_t i = 0; i < CLB_COUNT_OF(data); i++) {
+        struct clb_shape shape;
+        if (!clb_call_shape(call, (char)('A' + i), &shape) || shape.rows == 0 || shape.cols == 0)
+            continue;
+        const uintptr_t begin = (uintptr_t)data[i];
+        const struct place place = {
+            begin,
+            begin + ((size_t)(shape.cols - 1) * (size_t)ld[i] + (size_t)shape.rows) * size,
+            shape.rows,
+            shape.cols,
+            ld[i],
+            shape.written};
+        for (size_t j = 0; j < count; j++) {
+            const struct place *other = &places[j];
+            if ((place.written || other->written) && place.begin < other->end &&
+                other->begin < place.end && have_common(other, &place, size))
+                return true;
+        }
+        places[count++] = place;
+    }
+    return false;
+}
+
 bool clb_call_is_quick(const struct clb_call *call)
 {
     const struct clb_routine_info *routine = &clb_routines[call->routine];

@@ -99,6 +99,9 @@ bool clb_call_reads_c(const struct clb_call *call);
 /* The position of the first wrong argument in Fortran's list, from 1, by the checks of reference
  * BLAS and LAPACK; 0 when all are right. */
 int clb_call_first_wrong(const struct clb_call *call);
+/* Whether a matrix that a valid call writes shares memory with another one of it, which BLAS and
+ * LAPACK don't allow. Triangles count as squares. */
+bool clb_call_overlaps(const struct clb_call *call);
 /* True when a valid call leaves nothing to compute on a device: a size is zero, or alpha is. */
 bool clb_call_is_quick(const struct clb_call *call);
 /* Options and sizes for the log, "NT m=5 n=6 k=7". */

@@ -300,6 +300,9 @@ static clb_reason decide_early(const struct clb_run *run, double work)
         return CLB_REASON_COST;
     if (work < (threshold < 0 ? lowest_work(run->call->symbol->routine) : threshold))
         return CLB_REASON_SMALL;
+    /* A C name of LAPACK has transposed copies of matrices by rows. */
+    if (!is_lapacke(run) && clb_call_overlaps(run->call))
+        return CLB_REASON_INVALID;
     return CLB_REASONS;
 }
 

@@ -164,6 +164,87 @@ static void reason_invalid(void *unused)
     expect(reported("dgemm_", "flops") >= 0, "negative flops");
 }
 
+static void mark(bool *marked, size_t begin, int64_t rows, int64_t cols, int64_t ld)
+{
+    for (int64_t j = 0; j < cols; j++) {
+        for (int64_t i = 0; i < rows; i++)
+            marked[begin + (size_t)(i + j * ld)] = true;
+    }
+}
+
+/* Element by element. Where leading dimensions differ, too much is taken for an overlap. */
+static void finds_overlaps(void *unused)
+{
+    enum { PLACES = 60, MOST = 5, ELEMENTS = PLACES + MOST * (3 * MOST), CALLS = 20000 };
+    static double memory[ELEMENTS];
+    int overlapping = 0, beside = 0;
+    (void)unused;
+    for (int t = 0; t < CALLS; t++) {
+        bool read[ELEMENTS] = {false}, written[ELEMENTS] = {false};
+        const size_t at[] = {random_below(&seed, PLACES), random_below(&seed, PLACES),
+                             random_below(&seed, PLACES)};
+        const int64_t m = 1 + (int64_t)random_below(&seed, MOST),
+                      n = 1 + (int64_t)random_below(&seed, MOST),
+                      k = 1 + (int64_t)random_below(&seed, MOST),
+                      same = MOST + (int64_t)random_below(&seed, 2 * MOST);
+        const bool differ = random_below(&seed, 4) == 0;
+        const struct clb_call call = {.routine = CLB_ROUTINE_dgemm,
+                                      .precision = CLB_D,
+                                      .a = memory + at[0],
+                                      .b = memory + at[1],
+                                      .c = memory + at[2],
+                                      .m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .lda = differ ? m : same,
+                                      .ldb = differ ? k + 1 : same,
+                                      .ldc = same};
+        bool exact = false;
+        mark(read, at[0], m, k, call.lda);
+        mark(read, at[1], k, n, call.ldb);
+        mark(written, at[2], m, n, call.ldc);
+        for (size_t i = 0; i < ELEMENTS; i++)
+            exact = exact || (read[i] && written[i]);
+        const bool found = clb_call_overlaps(&call);
+        expect(found == exact || (differ && found),
+               "m=%d n=%d k=%d, at %zu %zu %zu, ld %d %d %d: %d instead of %d", (int)m, (int)n,
+               (int)k, at[0], at[1], at[2], (int)call.lda, (int)call.ldb, (int)call.ldc, found,
+               exact);
+        overlapping += exact;
+        beside += !exact && !differ;
+    }
+    expect(overlapping > CALLS / 10 && beside > CALLS / 10, "%d overlap, %d don't", overlapping,
+           beside);
+}
+
+/* A program's own mistake must not cost it the device: the check of a first result would fail. */
+static void overlapping_matrices(void *unused)
+{
+    const double one = 1, zero = 0;
+    double memory[40 * 40] = {0};
+    struct clb_host_blas next = {.gemm = no_next};
+    struct clb_call call = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
+                            .alpha = &one,
+                            .beta = &zero,
+                            .a = memory,
+                            .b = memory,
+                            .c = memory + 1,
+                            .m = 39,
+                            .n = 39,
+                            .k = 39,
+                            .lda = 40,
+                            .ldb = 40,
+                            .ldc = 40};
+    (void)unused;
+    setenv("CLBLAS_SHIM_VERIFY", "1", 1);
+    set_up("always");
+    for (size_t i = 0; i < CLB_COUNT_OF(memory); i++)
+        memory[i] = 0.5 + (double)i;
+    expect(!clb_route(&call, &next), "a product that overwrites its factors was taken");
+    expect_declined("dgemm_", "invalid", 1);
+    expect(run_one(0, CLB_D, 30, 30, 30), "the device is no longer used");
+}
+
 static void reason_quarantined(void *unused)
 {
     (void)unused;
@@ -217,7 +298,7 @@ static bool takes_product(long n, struct clb_host_blas *next)
                             .beta = &zero,
                             .a = memory,
                             .b = memory,
-                            .c = memory,
+                            .c = (void *)(uintptr_t)4096,
                             .m = n,
                             .n = n,
                             .k = n,
@@ -915,6 +996,8 @@ int main(void)
         {"the smallest crossover of a CPU", smallest_crossover, NULL},
         {"and of a GPU", smallest_crossover, &seed},
         {"invalid", reason_invalid, NULL},
+        {"matrices that overlap", finds_overlaps, NULL},
+        {"a result that overlaps a factor", overlapping_matrices, NULL},
         {"quarantined", reason_quarantined, NULL},
         {"dry-run", reason_dry_run, NULL},
         {"starting", reason_starting, NULL},
