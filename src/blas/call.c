@@ -230,7 +230,7 @@ struct place {
     bool written;
 };
 
-/* Whether two matrices, whose memory begins and ends in the other's, have an element in common. */
+/* Whether two matrices, whose memory overlaps from the first to the last element, share one. */
 static bool have_common(const struct place *x, const struct place *y, size_t size)
 {
     const int64_t ld = x->cols > 1 ? x->ld : y->ld;
