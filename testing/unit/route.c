@@ -138,7 +138,7 @@ static void reason_invalid(void *unused)
         {5, 5, 5, 5, 5, 5, CLB_OP_N, CLB_OP_N, false},
     };
     const double one = 1;
-    double memory[100] = {0};
+    double memory[3][100] = {{0}};
     struct clb_host_blas next = {.gemm = no_next};
     (void)unused;
     set_up("always");
@@ -148,9 +148,9 @@ static void reason_invalid(void *unused)
                                 .transb = bad[i].transb,
                                 .alpha = &one,
                                 .beta = &one,
-                                .a = memory,
-                                .b = memory,
-                                .c = memory,
+                                .a = memory[0],
+                                .b = memory[1],
+                                .c = memory[2],
                                 .m = bad[i].m,
                                 .n = bad[i].n,
                                 .k = bad[i].k,

@@ -396,7 +396,7 @@ static void reason_invalid(void *unused)
 #undef C
 #undef X
     static const double one[2] = {1, 0};
-    double memory[64] = {0};
+    double memory[3][64] = {{0}};
     (void)unused;
     routed_set_up("always", params);
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
@@ -407,10 +407,10 @@ static void reason_invalid(void *unused)
                                 .transa = bad[i].transa,
                                 .transb = bad[i].transb,
                                 .alpha = one,
-                                .a = memory,
-                                .b = memory,
+                                .a = memory[0],
+                                .b = memory[1],
                                 .beta = one,
-                                .c = memory,
+                                .c = memory[2],
                                 .m = bad[i].m,
                                 .n = bad[i].n,
                                 .k = bad[i].k,

@@ -209,7 +209,7 @@ static void reason_invalid(void *unused)
         {0, 5, 0, 1, false, true},  {0, 5, 1, 0, false, true},  {5, 5, 5, 5, false, false},
     };
     const double one = 1;
-    double memory[64] = {0};
+    double memory[3][64] = {{0}};
     struct clb_host_blas next = {.trsm = next_trsm};
     (void)unused;
     set_up("always");
@@ -217,8 +217,8 @@ static void reason_invalid(void *unused)
         struct clb_call call = {.symbol = symbol_of(CLB_D),
                                 .right = bad[i].right,
                                 .alpha = &one,
-                                .a = memory,
-                                .b = memory,
+                                .a = memory[0],
+                                .b = memory[1],
                                 .m = bad[i].m,
                                 .n = bad[i].n,
                                 .lda = bad[i].lda,
