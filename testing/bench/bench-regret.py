@@ -28,6 +28,7 @@ measured again, so that a run that was ended goes on.
   --clock wall|cpu  what is compared; cpu where other programs disturb a device that is the CPU [by kind]
   --lives           processes from their start to their end, with 1, 4 and 100 calls: without the library
                     twice, and with it, with a cache that is warm or empty; those that are longer once more
+  --after           CPU time of a process in the second after its last call, on the device and without it
 
 The summary lists what auto has lost and missed: a loss is a call on the device that took more than a
 twentieth longer than without; a miss one below nine tenths of the speed of the better side.
@@ -110,6 +111,12 @@ def name_of(case):
 # Cases of whole processes, by the work of a call.
 LIVES = (("dgemm", 200), ("dgemm", 500), ("dgemm", 700), ("dgemm", 1000), ("dgemm", 2000), ("sgemm", 1000),
          ("dgetrf", 500), ("dgetrf", 1000), ("dpotrf", 1000), ("zgemm", 500))
+
+
+# Cases of bursts, and how many calls.
+BURSTS = ((("dgemm", 1000), 5), (("dgemm", 1000), 100), (("sgemm", 500), 300), (("zgemm", 400), 20),
+          (("dsyrk", 1000), 20), (("dtrsm", 1000), 20), (("dgetrf", 1000), 20), (("dpotrf", 1000), 20),
+          (("dgeqrf", 500), 20))
 
 
 class Case:
@@ -390,6 +397,30 @@ class Regret:
                     + "".join(f"  LOST {name}" for name in late))
         say("longer than 1.05 + 10 ms, twice: " + ", ".join(f"{lost[name]} {name}" for name in names[1:]))
 
+    # ---- the second after ----
+
+    def cpu_of(self, mode):
+        """CPU seconds that the threads of the mode's process have used so far."""
+        folder = f"/proc/{self.processes[mode].process.pid}/task"
+        used = 0
+        for thread in os.listdir(folder):
+            with open(f"{folder}/{thread}/schedstat") as file:
+                used += int(file.read().split()[0])
+        return 1e-9 * used
+
+    def after(self):
+        say("\n== CPU time in the second after the last call, ms; on the device twice, since the first calls load kernels")
+        say(" " * 20 + " ".join(f"{x:>9}" for x in ("off", "device", "again")))
+        for (routine, n), calls in BURSTS:
+            case, used = (routine, "NN", n, n, n, n), []
+            for mode in ("off", "always", "always"):
+                if self.left() < 3 or self.ask(mode, case, calls) is None:
+                    return
+                begin = self.cpu_of(mode)
+                time.sleep(1)
+                used.append(self.cpu_of(mode) - begin)
+            say(f"{routine:8} {n:5} x {calls:3} " + " ".join(f"{1e3 * seconds:9.2f}" for seconds in used))
+
     # ---- what comes of it ----
 
     def summary(self):
@@ -486,6 +517,7 @@ def main():
     parser.add_argument("--svg", default="regret.svg")
     parser.add_argument("--modes", default=",".join(MODES), help="of off, auto, always")
     parser.add_argument("--lives", action="store_true")
+    parser.add_argument("--after", action="store_true")
     parser.add_argument("--caches", default="warm,cold", help="of lives: warm, cold (an empty one)")
     options = parser.parse_args()
     options.modes = options.modes.split(",")
@@ -494,6 +526,9 @@ def main():
     regret = Regret(options)
     if options.lives:
         regret.lives()
+        return
+    if options.after:
+        regret.after()
         return
     parts = options.only.split(",")
     cases = [case for case in make_cases(options.kind, options.precisions)
