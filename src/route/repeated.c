@@ -97,13 +97,15 @@ bool clb_declined_recall(const struct clb_asked *asked, bool asks_again,
 
 enum {
     SHAPE_BITS = 8,
-    NEEDED = 3, /* times of a side before they count, */
-    ROW = 4,    /* calls that go to the other side one after the other; the first one's time says
-                   nothing, since threads slept that it needs. Of long calls, where that is little, */
-    NEEDED_LONG = 2,
-    ROW_LONG = 2, /* all count */
-    FIRST = 4,    /* the first call that may; then */
-    LATER = 8     /* times as many */
+    NEEDED = 3,    /* times of a side before they count, */
+    UNSETTLED = 2, /* the first ones aside after calls on the other side: threads slept that they
+                      need, and caches have other data. So many calls go to the other side one after
+                      the other: */
+    ROW = NEEDED + UNSETTLED,
+    NEEDED_LONG = 2, /* of long calls, where all that is little */
+    ROW_LONG = 2,
+    FIRST = 4, /* the first call that may; then */
+    LATER = 8  /* times as many */
 };
 
 #define LEAST_LOSS 0.05 /* of a call's time, that one on the other side is expected to lose */
@@ -113,10 +115,12 @@ enum {
 static struct shape {
     struct clb_asked asked;
     struct clb_time side[CLB_SIDES];
-    unsigned calls, next; /* that were asked about; the next one that may go to the other side */
+    unsigned calls, next; /* so far; the next one that may go to the other side */
     unsigned left;        /* of a row */
     clb_side tried;       /* by it */
-    bool first;           /* its first call has not ended */
+    clb_side last;        /* that has computed a call, */
+    unsigned consecutive; /* and so many that were timed */
+    bool is_long;
 } shapes[1 << SHAPE_BITS];
 
 static double spent, seconds; /* by rows, as expected, and by all calls */
@@ -164,10 +168,11 @@ bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool dist
     const clb_side better = clb_cost_is_for_device(alone) ? CLB_SIDE_DEVICE : CLB_SIDE_NEXT;
     const double here = better == CLB_SIDE_DEVICE ? alone->device : alone->next;
     const double there = better == CLB_SIDE_DEVICE ? alone->next : alone->device;
-    const unsigned row = fmin(here, there) >= LONG ? ROW_LONG : ROW;
+    shape->is_long = isgreaterequal(fmin(here, there), LONG);
+    const unsigned row = shape->is_long ? ROW_LONG : ROW;
     const double loss = row * fmax(there - here, LEAST_LOSS * here);
     bool turns_now = false;
-    shape->calls++;
+    shape->calls += calls;
     seconds += here * calls;
     if (shape->left > 0 && !disturbed) {
         shape->left--;
@@ -177,7 +182,6 @@ bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool dist
         spent += loss;
         shape->left = row - 1;
         shape->tried = better == CLB_SIDE_DEVICE ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE;
-        shape->first = row == ROW;
         turns_now = true;
         shape->next = shape->calls + FIRST;
         atomic_fetch_add(&turns, 1);
@@ -190,14 +194,15 @@ void clb_repeated_learn(const struct clb_asked *asked, clb_side side, double too
 {
     struct shape *shape = take(asked);
     const clb_side other = side == CLB_SIDE_DEVICE ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE;
-    if (shape->first && side == shape->tried) {
-        shape->first = false;
-    } else {
+    const bool in_row = shape->left > 0 && side == shape->tried;
+    shape->consecutive = side == shape->last ? shape->consecutive + 1 : 1;
+    shape->last = side;
+    if (shape->is_long || shape->consecutive > UNSETTLED)
         clb_time_add(&shape->side[side], took);
-        if (shape->left > 0 && side == shape->tried) {
-            shape->next = LATER * shape->calls;
-            shape->left = took > FAR * seconds_of(shape, other) ? 0 : shape->left;
-        }
-    }
+    if (in_row)
+        shape->next = LATER * shape->calls;
+    if (in_row && (shape->is_long || shape->consecutive > 1) &&
+        isgreater(took, FAR * seconds_of(shape, other)))
+        shape->left = 0;
     pthread_mutex_unlock(&lock);
 }

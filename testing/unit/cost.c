@@ -539,7 +539,7 @@ static int try_calls(const struct clb_asked *asked, int count, unsigned calls,
     return turned;
 }
 
-/* Calls go to the other side in rows of four, where predictions are close, seldom, and for a
+/* Calls go to the other side in rows of five, where predictions are close, seldom, and for a
  * hundredth of the time. */
 static void other_side(void *unused)
 {
@@ -548,34 +548,38 @@ static void other_side(void *unused)
     struct clb_prediction alone = close;
     (void)unused;
     const uint64_t version = clb_repeated_version();
-    expect(try_calls(&asked, 79, 1, &alone, 0) == 0, "tried before a hundredth pays for it");
+    expect(try_calls(&asked, 99, 1, &alone, 0) == 0, "tried before a hundredth pays for it");
     expect(clb_repeated_version() == version, "what is remembered is no longer valid");
     expect(clb_repeated_tries(&asked, 1, false, &alone), "not tried");
     expect(clb_repeated_version() != version, "the row's calls are remembered as declined");
     expect(!clb_repeated_tries(&asked, 1, true, &alone), "tried beside other calls");
-    expect(try_calls(&asked, 10, 1, &alone, 0) == 3, "the row is not of four calls");
+    expect(try_calls(&asked, 10, 1, &alone, 0) == 4, "the row is not of five calls");
     expect(alone.next == close.next, "it is known without a time");
     const int tried = try_calls(&asked, 800, 1, &alone, 0);
     expect(tried >= 36 && tried <= 40, "%d of 800 calls were tried", tried);
     struct clb_prediction far = {.device = 10e-4, .next = 16e-4, .measured = true};
     expect(try_calls(&distant, 10000, 32, &far, 0) == 0, "a side that is far behind is tried");
-    /* What takes twice as long as calls on the better side is not tried three times more. */
+    /* What takes twice as long as calls on the better side is not tried four times more. */
     struct clb_prediction better = {.device = 13e-4, .next = 12e-4};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 5; i++)
         clb_repeated_learn(&slow, CLB_SIDE_NEXT, 12e-4);
     expect(try_calls(&slow, 20, 1, &better, 30e-4) == 2, "a row goes on that loses");
 }
 
-/* The times of both sides count when there are three of each, the first of a row aside. */
+/* The times of both sides count when there are three of each, without the first two after calls on
+ * the other side. */
 static void both_sides(void *unused)
 {
-    const struct clb_asked asked = {{1}};
-    struct clb_prediction alone = {.device = 11e-4, .next = 10e-4};
+    const struct clb_asked asked = {{1}}, others = {{2}};
+    struct clb_prediction alone = {.device = 11e-4, .next = 10e-4},
+                          far = {.device = 1, .next = 9e-4};
     (void)unused;
-    for (int i = 0; i < 5; i++)
-        clb_repeated_learn(&asked, CLB_SIDE_NEXT, 10.5e-4);
-    expect(try_calls(&asked, 3, 1000, &alone, 0) == 0, "tried at once");
-    expect(try_calls(&asked, 1, 1000, &alone, 90e-4) == 1, "not tried");
+    try_calls(&others, 10, 1000, &far, 0); /* so that time enough has passed */
+    for (int i = 0; i < 7; i++)
+        clb_repeated_learn(&asked, CLB_SIDE_NEXT, i < 2 ? 30e-4 : 10.5e-4);
+    expect(try_calls(&asked, 3, 1, &alone, 0) == 0, "tried at once");
+    expect(try_calls(&asked, 1, 1, &alone, 90e-4) == 1, "not tried");
+    expect(try_calls(&asked, 1, 1, &alone, 20e-4) == 1, "the row has ended at once");
     expect(try_calls(&asked, 3, 1, &alone, 6e-4) == 3, "the row has ended");
     expect(!clb_repeated_tries(&asked, 1, false, &alone) && alone.measured, "nothing is known");
     expect(fabs(alone.device - 6e-4) < 1e-7 && fabs(alone.next - 10.5e-4) < 1e-7,
@@ -586,6 +590,31 @@ static void both_sides(void *unused)
         clb_repeated_learn(&asked, CLB_SIDE_DEVICE, 20e-4);
     clb_repeated_tries(&asked, 1, false, &alone);
     expect(!clb_cost_is_for_device(&alone), "what has become slower stays");
+}
+
+/* Where the first calls of the device mislead, it is tried again when calls have been made eight
+ * times as often, whether or not these were asked about. */
+static void tried_again(void *unused)
+{
+    const struct clb_asked asked = {{1}};
+    struct clb_prediction alone = {.device = 9e-4, .next = 10e-4, .measured = true};
+    int calls = 0;
+    (void)unused;
+    for (int i = 0; i < 8; i++, calls++) {
+        expect(!clb_repeated_tries(&asked, 1, false, &alone), "call %d is tried", i);
+        clb_repeated_learn(&asked, CLB_SIDE_DEVICE, 12e-4);
+    }
+    for (int i = 0; i < 5; i++)
+        clb_repeated_learn(&asked, CLB_SIDE_NEXT, 10e-4);
+    bool turns = false;
+    for (; !turns && calls < 1000; calls += 32) {
+        turns = clb_repeated_tries(&asked, 32, false, &alone);
+        clb_repeated_learn(&asked, turns ? CLB_SIDE_DEVICE : CLB_SIDE_NEXT, 10e-4);
+    }
+    expect(turns && calls < 400, "%s after %d calls", turns ? "tried" : "not tried", calls);
+    expect(try_calls(&asked, 4, 1, &alone, 8e-4) == 4, "the row has ended");
+    expect(!clb_repeated_tries(&asked, 1, false, &alone) && clb_cost_is_for_device(&alone),
+           "%g and %g s are known", alone.device, alone.next);
 }
 
 /* Of long calls a row of two says enough, which costs less and so comes earlier. */
@@ -664,6 +693,7 @@ int main(void)
     tap_child("a profile's text", 20, text, NULL);
     tap_child("calls that try the other side", 20, other_side, NULL);
     tap_child("times of both sides", 20, both_sides, NULL);
+    tap_child("a side that is tried again", 20, tried_again, NULL);
     tap_child("times of long calls", 20, long_calls, NULL);
     tap_child("declined calls that are asked about", 20, asked_again, NULL);
     return tap_done();
