@@ -78,13 +78,13 @@ static void fill(struct arena *arena, size_t bytes, size_t real)
     arena->filled = at;
 }
 
-static void put_ones(char *data, size_t count, size_t step, clb_precision precision)
+static void put(double value, char *data, size_t count, size_t step, clb_precision precision)
 {
     for (size_t i = 0; i < count; i++) {
         if (clb_precision_real_size(precision) == sizeof(double))
-            memcpy(data + i * step, &(double){1}, sizeof(double));
+            memcpy(data + i * step, &value, sizeof value);
         else
-            memcpy(data + i * step, &(float){1}, sizeof(float));
+            memcpy(data + i * step, &(float){(float)value}, sizeof(float));
     }
 }
 
@@ -127,7 +127,7 @@ static void make_operands(struct clb_call *call, bool ilp64)
         *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = (int64_t)rows;
         *(i == 0 ? &call->a : i == 1 ? &call->b : &call->c) = arena->data;
         if (i == 0 && needs_diagonal(call)) {
-            put_ones(arena->data, clb_min(rows, (size_t)shape.cols), (rows + 1) * size, precision);
+            put(1, arena->data, clb_min(rows, (size_t)shape.cols), (rows + 1) * size, precision);
             arena->filled = 0;
         }
     }
@@ -140,7 +140,10 @@ static void make_operands(struct clb_call *call, bool ilp64)
     call->tau = taus.data;
     for (size_t i = 0; i < most; i++)
         clb_integer_set(pivots.data, i, ilp64, (int64_t)i + 1);
-    put_ones(taus.data, most, size, precision);
+    /* So that I - tau v v' is unitary, since v is hardly longer than its first element, which is
+     * one. Results of others are not verified, and so would be at each call. */
+    memset(taus.data, 0, most * size);
+    put(2, taus.data, most, size, precision);
 }
 
 /* Products leave nothing behind that the next call reads. */
