@@ -166,7 +166,9 @@ bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool dist
     if (device > 0 && next > 0)
         *alone = (struct clb_prediction){.device = device, .next = next, .measured = true};
     const clb_side better = clb_cost_is_for_device(alone) ? CLB_SIDE_DEVICE : CLB_SIDE_NEXT;
-    const double here = better == CLB_SIDE_DEVICE ? alone->device : alone->next;
+    const double known = seconds_of(shape, better);
+    const double expected = better == CLB_SIDE_DEVICE ? alone->device : alone->next;
+    const double here = known > 0 ? known : expected;
     const double there = better == CLB_SIDE_DEVICE ? alone->next : alone->device;
     shape->is_long = isgreaterequal(fmin(here, there), LONG);
     const unsigned row = shape->is_long ? ROW_LONG : ROW;

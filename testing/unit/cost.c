@@ -634,7 +634,7 @@ static void long_calls(void *unused)
         if (alone.next < predicted.next)
             break;
     }
-    expect(turned == 2 && first == 12 && last == 13, "%d calls were tried, %d to %d", turned, first,
+    expect(turned == 2 && first == 15 && last == 16, "%d calls were tried, %d to %d", turned, first,
            last);
     expect(fabs(alone.next - 91e-3) < 1e-6 && !clb_cost_is_for_device(&alone),
            "what is slower stays");
