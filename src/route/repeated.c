@@ -97,17 +97,17 @@ bool clb_declined_recall(const struct clb_asked *asked, bool asks_again,
 
 enum {
     SHAPE_BITS = 8,
-    NEEDED = 3,    /* times of a side before they count, */
-    UNSETTLED = 2, /* the first ones aside after calls on the other side: threads slept that they
-                      need, and caches have other data. So many calls go to the other side one after
-                      the other: */
-    ROW = NEEDED + UNSETTLED,
-    NEEDED_LONG = 2, /* of long calls, where all that is little */
-    ROW_LONG = 2,
-    FIRST = 4, /* the first call that may; then */
-    LATER = 8  /* times as many */
+    NEEDED = 3,      /* times of a side before they count, */
+    NEEDED_LONG = 2, /* and of long calls */
+    FIRST = 4,       /* the first call that may; then */
+    LATER = 8        /* times as many */
 };
 
+/* The first call after those on the other side, and all of the first seconds, are not counted:
+ * threads slept that are needed, or share a CPU, and caches have other data. To a call that takes
+ * more times as long that makes no difference. */
+#define SETTLING   1.5e-3
+#define SETTLED    10.0
 #define LEAST_LOSS 0.05 /* of a call's time, that one on the other side is expected to lose */
 #define SHARE      0.01 /* of the time of all calls that may be lost so */
 #define FAR        2.0  /* times as long as on the other side: the row ends */
@@ -119,7 +119,8 @@ static struct shape {
     unsigned left;        /* of a row */
     clb_side tried;       /* by it */
     clb_side last;        /* that has computed a call, */
-    unsigned consecutive; /* and so many that were timed */
+    unsigned consecutive; /* so many that were timed, */
+    double passed;        /* in so many seconds */
     bool is_long;
 } shapes[1 << SHAPE_BITS];
 
@@ -157,6 +158,18 @@ static double seconds_of(const struct shape *shape, clb_side side)
     return time->count >= needed ? (double)time->seconds : NAN;
 }
 
+static bool is_settled(double took)
+{
+    return took >= SETTLED * SETTLING;
+}
+
+/* How many calls go to the other side one after the other, so that enough of them count. */
+static unsigned row_of(double there, bool is_long)
+{
+    const unsigned needed = is_long ? NEEDED_LONG : NEEDED;
+    return is_settled(there) ? needed : needed + (unsigned)ceil(SETTLING / fmax(there, 1e-6));
+}
+
 bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool disturbed,
                         struct clb_prediction *alone)
 {
@@ -171,10 +184,11 @@ bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool dist
     const double here = known > 0 ? known : expected;
     const double there = better == CLB_SIDE_DEVICE ? alone->next : alone->device;
     shape->is_long = isgreaterequal(fmin(here, there), LONG);
-    const unsigned row = shape->is_long ? ROW_LONG : ROW;
+    const unsigned row = row_of(there, shape->is_long);
     const double loss = row * fmax(there - here, LEAST_LOSS * here);
     bool turns_now = false;
     shape->calls += calls;
+    shape->passed += shape->last == better ? here * (calls - 1) : 0; /* that were not asked about */
     seconds += here * calls;
     if (shape->left > 0 && !disturbed) {
         shape->left--;
@@ -197,13 +211,15 @@ void clb_repeated_learn(const struct clb_asked *asked, clb_side side, double too
     struct shape *shape = take(asked);
     const clb_side other = side == CLB_SIDE_DEVICE ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE;
     const bool in_row = shape->left > 0 && side == shape->tried;
-    shape->consecutive = side == shape->last ? shape->consecutive + 1 : 1;
+    if (side != shape->last)
+        shape->passed = shape->consecutive = 0;
     shape->last = side;
-    if (shape->is_long || shape->consecutive > UNSETTLED)
+    if ((++shape->consecutive > 1 && shape->passed >= SETTLING) || is_settled(took))
         clb_time_add(&shape->side[side], took);
+    shape->passed += took;
     if (in_row)
         shape->next = LATER * shape->calls;
-    if (in_row && (shape->is_long || shape->consecutive > 1) &&
+    if (in_row && (shape->consecutive > 1 || is_settled(took)) &&
         isgreater(took, FAR * seconds_of(shape, other)))
         shape->left = 0;
     pthread_mutex_unlock(&lock);
