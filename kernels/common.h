@@ -32,14 +32,14 @@ typedef CLB_REAL real;
 #endif
 
 /* As beta of a product, with alpha = -1: C - A*B as -((-C) + A*B), so that products are subtracted
- * one after the other (clb_dmat_update in src/dense). */
+ * one after the other (clb_dmat_update in src/engine/device_blas). */
 #define CLB_IN_ORDER 2
 
 /* The last parameters and the first statement of every kernel. The launches on a queue are numbered
  * from 1. The first work-item of launch n stores n, unless n - 1 is not stored: so the number that
- * the host reads stays below that of a launch which the device has dropped (src/ocl/queue.c).
- * `chain` is in the device's memory, `report` in memory that the host reads; launch 0 is not
- * counted. */
+ * the host reads stays below that of a launch which the device has dropped
+ * (src/engine/ocl/queue.c). `chain` is in the device's memory, `report` in memory that the host
+ * reads; launch 0 is not counted. */
 #define CLB_LAUNCH_PARAMETERS                                                                      \
     , global volatile uint *chain, global volatile uint *report, uint counter, uint launch
 #define CLB_NOTE_LAUNCH()                                                                          \

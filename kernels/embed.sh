@@ -8,7 +8,7 @@ base=$(basename "$file")
 name=${file##*kernels/}
 name=clb_kernel_$(printf '%s' "${name%.cl}" | tr / _)
 printf '/* Made by kernels/embed.sh from %s. */\n' "$base"
-printf '#include "kernel/kernels.h"\n\nstatic const char text[] = {\n'
+printf '#include "engine/kernel/kernels.h"\n\nstatic const char text[] = {\n'
 inline()
 {
     awk -v base="$base" -v folder="$(dirname "$file")" '

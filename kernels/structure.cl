@@ -29,7 +29,7 @@
 #define CLB_SIDE   16
 #define CLB_KERNEL CLB_KERNEL_OF(CLB_ITEMS)
 
-/* The kinds of matrices, as src/gemm/structure.c has them. */
+/* The kinds of matrices, as src/engine/gemm/structure.c has them. */
 #define CLB_UPPER      1
 #define CLB_HERMITIAN  2
 #define CLB_TRIANGULAR 4

@@ -11,17 +11,17 @@ jobs=$(nproc)
 
 # name | file | sed command | tests
 mutants='
-wrong-ld           | src/dense/update.c             | s/\.ld = x->ld,/.ld = x->ld + 1,/                                | testing/unit/getrf testing/unit/potrf
-dropped-wait       | src/transfer/transfer_queue.c  | s/cl_uint waits = transfer->before != NULL;/cl_uint waits = 0;/ | testing/unit/reorder
-block-edge         | src/gemm/unified.c             | s/rect\.cols = clb_min(plan->tile_n, problem->n - rect\.col);/rect.cols = clb_min(plan->tile_n, problem->n - rect.col) - (plan->tile_n > problem->n - rect.col);/ | testing/unit/gemm testing/unit/level3
+wrong-ld           | src/engine/device_blas/update.c             | s/\.ld = x->ld,/.ld = x->ld + 1,/                                | testing/unit/getrf testing/unit/potrf
+dropped-wait       | src/engine/transfer/transfer_queue.c  | s/cl_uint waits = transfer->before != NULL;/cl_uint waits = 0;/ | testing/unit/reorder
+block-edge         | src/engine/gemm/unified.c             | s/rect\.cols = clb_min(plan->tile_n, problem->n - rect\.col);/rect.cols = clb_min(plan->tile_n, problem->n - rect.col) - (plan->tile_n > problem->n - rect.col);/ | testing/unit/gemm testing/unit/level3
 beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\] + beta \* c\[i\];/c[i] = alpha * p[i] + c[i];/ | testing/unit/gemm testing/unit/level3
-info-off-by-one    | src/lapack/getrf_steps.c       | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf
-conjugate-dropped  | src/gemm/structure.c           | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/unit/complex
-pivot-off-by-one   | src/lapack/getrf.c             | s/ipiv\[i\] += (int64_t)k;/ipiv[i] += (int64_t)k + (i == k \&\& k > 0);/ | testing/unit/getrf
-status-dropped     | src/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK ||/if (/           | testing/unit/faults_gemm testing/unit/faults_lapack
-min-work-compare   | src/interface/abi.h            | s/return work < atomic_load_explicit(&symbol->min_work/return work > atomic_load_explicit(\&symbol->min_work/ | testing/interpose/preload.test testing/interpose/stats.test
+info-off-by-one    | src/engine/lapack/getrf_steps.c       | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf
+conjugate-dropped  | src/engine/gemm/structure.c           | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/unit/complex
+pivot-off-by-one   | src/engine/lapack/getrf.c             | s/ipiv\[i\] += (int64_t)k;/ipiv[i] += (int64_t)k + (i == k \&\& k > 0);/ | testing/unit/getrf
+status-dropped     | src/engine/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK ||/if (/           | testing/unit/faults_gemm testing/unit/faults_lapack
+min-work-compare   | src/shim/entry/abi.h            | s/return work < atomic_load_explicit(&symbol->min_work/return work > atomic_load_explicit(\&symbol->min_work/ | testing/interpose/preload.test testing/interpose/stats.test
 no-quick-return    | src/blas/call.c                | s/strchr("mnkr", \*s) != NULL \&\& clb_call_size/strchr("r", *s) != NULL \&\& clb_call_size/ | testing/unit/route_lu testing/unit/route_level3
-launch-not-counted | src/ocl/queue.c                | s/if (launch == 0 ||/if (launch >= 0 ||/                         | testing/unit/faults_gemm
+launch-not-counted | src/engine/ocl/queue.c                | s/if (launch == 0 ||/if (launch >= 0 ||/                         | testing/unit/faults_gemm
 '
 
 say() { printf '%-20s %s\n' "$1" "$2"; }

@@ -1,5 +1,5 @@
 /* The product on the ladder, C = A*B, from the text-book's loop up. docs/ladder.md walks through
- * it; src/command/ladder_gemm.c launches it. */
+ * it; src/tools/command/ladder_gemm.c launches it. */
 #include "ladder.h"
 
 /* Rung 1: a work-item for each element, the sum in global memory. */

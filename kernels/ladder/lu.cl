@@ -1,5 +1,5 @@
 /* The LU factorisation on the ladder, P*A = L*U by partial pivoting, in place. docs/ladder.md walks
- * through it; src/command/ladder_lu.c launches it. */
+ * through it; src/tools/command/ladder_lu.c launches it. */
 #include "ladder.h"
 
 /* The columns of a panel, that of a block of the trailing update, and the work-items that look for

@@ -6,7 +6,7 @@
 #ifndef CLB_BLAS_H
 #define CLB_BLAS_H
 
-#include "base/base.h"
+#include "host/host.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -250,8 +250,8 @@ struct clb_host_blas {
     void (*orgqr)(const struct clb_host_blas *host, const struct clb_orgqr *problem);
 
     /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
-     * threads spin for 25 ms after a call (see src/next/threads.c). False: there is no need, and
-     * nothing to release. */
+     * threads spin for 25 ms after a call (see src/shim/next/threads.c). False: there is no need,
+     * and nothing to release. */
     bool (*hold_threads)(const struct clb_host_blas *host);
 };
 

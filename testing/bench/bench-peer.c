@@ -16,7 +16,7 @@
  *   clblast    CLBlast on such operands
  *   link       `run` answers with the seconds that M MiB of pinned memory take up, `fresh`: down
  *   where      prints the paths of the shim and OpenBLAS and ends */
-#include "command/clblast.h"
+#include "tools/command/clblast.h"
 #include "resident.h"
 #include "start.h"
 

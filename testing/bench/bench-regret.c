@@ -12,7 +12,7 @@
  *
  * The names are those of LD_PRELOAD, or of the library in BENCH_NEXT. */
 #include "bench.h"
-#include "command/trial.h"
+#include "tools/command/trial.h"
 
 #include <dlfcn.h>
 #include <math.h>

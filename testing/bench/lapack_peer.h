@@ -3,7 +3,7 @@
 #ifndef LAPACK_PEER_H
 #define LAPACK_PEER_H
 
-#include "lapack/lapack.h"
+#include "engine/lapack/lapack.h"
 
 typedef void peer_getrf_function(const int *, const int *, void *, const int *, int *, int *);
 typedef void peer_getrs_function(const char *, const int *, const int *, const void *, const int *,

@@ -2,8 +2,8 @@
 #ifndef LU_H
 #define LU_H
 
-#include "lapack/lapack.h"
-#include "gemm/gemm.h"
+#include "engine/lapack/lapack.h"
+#include "engine/gemm/gemm.h"
 #include "bench.h"
 
 enum routine {

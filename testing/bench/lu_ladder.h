@@ -2,7 +2,7 @@
 #ifndef LU_LADDER_H
 #define LU_LADDER_H
 
-#include "ocl/ocl.h"
+#include "engine/ocl/ocl.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #ifndef RESIDENT_H
 #define RESIDENT_H
 
-#include "gemm/gemm.h"
+#include "engine/gemm/gemm.h"
 #include "bench.h"
 
 struct resident {

@@ -3,10 +3,10 @@
 #define START_H
 
 #include "bench.h"
-#include "ocl/ocl.h"
+#include "engine/ocl/ocl.h"
 
 /* Started under the guest's guard as route starts it: a CPU driver's threads are known by the
- * signals that they block, and only then they are spread over the CPUs (src/ocl/affinity.c).
+ * signals that they block, and only then they are spread over the CPUs (src/engine/ocl/affinity.c).
  * Otherwise two of them often share one, at half the rate. */
 static inline struct clb_runtime *bench_start_device(void)
 {

@@ -10,7 +10,7 @@
  * geometric mean over the sizes. Packing is in the time; operands are on the device, or, with
  * --host 1, the default for cpu, in the host's memory. At the end the best take turns with the row
  * that it began from. Progress and the table of the best go to stderr, a row for
- * src/tuning/gemm.def to stdout.
+ * src/engine/tuning/gemm.def to stdout.
  *
  * Candidates run in a process of their own, which is started again when one of them ends it.
  * Nothing is taken from the cache of compiled kernels unless CLBLAS_SHIM_CACHE_DIR says so. */

@@ -1,9 +1,9 @@
-/* The tuner's parts: what may be tried (src/command/tune_space.h), how it is measured
+/* The tuner's parts: what may be tried (src/tools/command/tune_space.h), how it is measured
  * (tune_worker.c) and the search (tune.c). */
 #ifndef TUNE_H
 #define TUNE_H
 
-#include "command/tune_space.h"
+#include "tools/command/tune_space.h"
 #include "resident.h"
 
 /* What is tuned, in the worker's terms. */

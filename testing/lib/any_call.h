@@ -3,7 +3,7 @@
 #ifndef ANY_CALL_H
 #define ANY_CALL_H
 
-#include "route/route.h"
+#include "shim/route/route.h"
 
 /* One call, computed by whoever takes it. The greatest deviation of what it writes from the next
  * library's result, relative to 1 + its magnitude; infinity where INFO or pivots differ or anything

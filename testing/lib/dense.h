@@ -3,7 +3,7 @@
 #ifndef DENSE_H
 #define DENSE_H
 
-#include "lapack/lapack.h"
+#include "engine/lapack/lapack.h"
 #include "matrix.h"
 
 #include <complex.h>

@@ -3,12 +3,12 @@
 #ifndef FAKECL_H
 #define FAKECL_H
 
-#include "ocl/ocl.h"
+#include "engine/ocl/ocl.h"
 
 typedef enum fake_function {
 #define CLB_CL_STATUS(name, parameters, arguments)       FAKE_##name,
 #define CLB_CL_HANDLE(type, name, parameters, arguments) FAKE_##name,
-#include "ocl/functions.def"
+#include "engine/ocl/functions.def"
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
     FAKE_FUNCTIONS

@@ -2,7 +2,7 @@
 #ifndef LAPACK_NEXT_H
 #define LAPACK_NEXT_H
 
-#include "route/route.h"
+#include "shim/route/route.h"
 
 /* Queries are not counted. */
 extern _Atomic long next_getrf_calls, next_getrs_calls, next_getri_calls;

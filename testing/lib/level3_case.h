@@ -4,7 +4,7 @@
 #ifndef LEVEL3_CASE_H
 #define LEVEL3_CASE_H
 
-#include "gemm/gemm.h"
+#include "engine/gemm/gemm.h"
 #include "dense.h"
 
 typedef enum level3_routine {

@@ -5,7 +5,7 @@
 #define ROUTED_H
 
 #include "matrix.h"
-#include "route/route.h"
+#include "shim/route/route.h"
 
 /* What the fake next library was asked for in this process. */
 extern _Atomic long next_calls;     /* whole or part of a problem */

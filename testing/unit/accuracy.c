@@ -4,7 +4,7 @@
  *
  * A complex product is judged as the real one of its parts: the blocks [re -im; im re] for A, the
  * rows re and im for B, so that the chain has the four products of a complex one, two to a part. */
-#include "base/base.h"
+#include "host/host.h"
 #include "report.h"
 #include "tap.h"
 

@@ -1,5 +1,5 @@
 /* The base layer: numbers, configuration, extents, text, log, guest guard, forks. */
-#include "base/base.h"
+#include "host/host.h"
 #include "tap.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* Predictions of both sides: their tables, shapes, and what has been measured. */
-#include "route/inflight.h"
-#include "route/repeated.h"
+#include "shim/route/inflight.h"
+#include "shim/route/repeated.h"
 #include "tap.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The next layer: finding, with libraries built for the purpose. */
-#include "next/next.h"
+#include "shim/next/next.h"
 #include "tap.h"
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
  * others by their return address, so that the driver's and the next library's succeed. */
 #include "tap.h"
 
-#include "base/base.h"
+#include "host/host.h"
 
 #include <errno.h>
 #include <link.h>

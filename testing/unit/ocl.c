@@ -1,6 +1,6 @@
 /* The ocl layer: files of compiled programs, the pool's allowance, device selection. */
 #include "fakecl.h"
-#include "ocl/ocl.h"
+#include "engine/ocl/ocl.h"
 #include "tap.h"
 
 #include <dirent.h>

@@ -1,10 +1,10 @@
 /* Memory that the program never touched: every result arrives there, nothing beside it is written,
  * and no page is asked for that holds nothing of C. */
-#include "transfer/prefault.h"
-#include "gemm/gemm.h"
+#include "engine/transfer/prefault.h"
+#include "engine/gemm/gemm.h"
 #include "matrix.h"
 #include "tap.h"
-#include "transfer/transfer_queue.h"
+#include "engine/transfer/transfer_queue.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

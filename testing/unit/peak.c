@@ -1,6 +1,6 @@
 /* The shim's memory beyond the operands where the device shares the host's: at most 64 MiB and a
  * tenth of them, also while buffers of earlier calls with other shapes are kept. */
-#include "base/base.h"
+#include "host/host.h"
 #include "report.h"
 #include "tap.h"
 

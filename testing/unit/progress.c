@@ -1,5 +1,5 @@
 /* The progress line: on a terminal, for calls that take long, where it is asked for. */
-#include "base/base.h"
+#include "host/host.h"
 #include "tap.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Rates of kernels and devices: slow kernels, devices of one kind, rates that are old or damaged.
  */
 #include "fakecl.h"
-#include "kernel/kernel.h"
+#include "engine/kernel/kernel.h"
 #include "tap.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* The route layer: every reason for which a call is declined, counters that add up, the report. */
 #include "dense.h"
 #include "fakecl.h"
-#include "route/inflight.h"
-#include "route/repeated.h"
+#include "shim/route/inflight.h"
+#include "shim/route/repeated.h"
 #include "routed.h"
 #include "tap.h"
 

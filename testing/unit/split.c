@@ -5,9 +5,9 @@
  * source with a packing that raises the flag on large elements, and a product that is twice as
  * large, by which its strips are recognised. Exactly the strips of the steps before the one that
  * loads a large element must be its own, with any number of threads. */
-#include "kernel/kernels.h"
-#include "gemm/discrete.h"
-#include "gemm/gemm.h"
+#include "engine/kernel/kernels.h"
+#include "engine/gemm/discrete.h"
+#include "engine/gemm/gemm.h"
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"

@@ -2,7 +2,7 @@
  * bound. */
 #include "tap.h"
 
-#include "ocl/ocl.h"
+#include "engine/ocl/ocl.h"
 
 #include <sched.h>
 #include <stdlib.h>

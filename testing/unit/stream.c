@@ -5,7 +5,7 @@
 #include "matrix.h"
 #include "tap.h"
 
-#include "gemm/gemm.h"
+#include "engine/gemm/gemm.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* A C of so many bytes does not fit the caches: products that are only copied into it are written
- * past them (LARGE_MATRIX, src/gemm/discrete.c). */
+ * past them (LARGE_MATRIX, src/engine/gemm/discrete.c). */
 #define LARGE ((size_t)64 << 20)
 
 static void run_once(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,

@@ -1,5 +1,5 @@
 /* Names in loaded objects: what is found is what dlsym finds. */
-#include "base/symbols.h"
+#include "host/symbols.h"
 #include "tap.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* The tuning layer: rows for made-up devices, overrides, values that are refused. */
 #include "tap.h"
-#include "tuning/tuning.h"
+#include "engine/tuning/tuning.h"
 
 #include <math.h>
 #include <stdio.h>

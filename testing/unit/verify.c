@@ -6,7 +6,7 @@
 #include "any_call.h"
 #include "blas/operator.h"
 #include "fakecl.h"
-#include "route/run.h"
+#include "shim/route/run.h"
 #include "routed.h"
 #include "tap.h"
 

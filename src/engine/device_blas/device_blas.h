@@ -1,0 +1,186 @@
+/* dense: operations on matrices in the device's memory, in place.
+ *
+ * All of them are enqueued on one in-order queue, so that they follow each other without events.
+ * The other memory that they need belongs to the workspace, which a run opens for the largest sizes
+ * that it will use. */
+#ifndef CLB_DENSE_H
+#define CLB_DENSE_H
+
+#include "engine/kernel/check.h"
+#include "engine/kernel/kernel.h"
+
+/* What this layer keeps for each device: whether its kernels have passed their checks, for each
+ * precision; and the strip of a panel that was enqueued last (getf2.c), under the state's lock. */
+struct clb_dense_state {
+    struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
+    cl_event last_strip;
+    const struct clb_queue *last_queue;
+};
+
+#define CLB_DENSE_STATE(runtime) CLB_DEVICE_STATE(runtime, CLB_STATE_DENSE, struct clb_dense_state)
+
+/* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and not a
+ * multiple of a large power of two, with which the columns of a tile would compete for few sets of
+ * a cache. */
+size_t clb_dmat_ld(size_t rows, size_t element);
+
+/* ---- workspace.c ----------------------------------------------------------------------------- */
+
+/* Most interchanges that one launch applies. */
+#define CLB_MAX_SWAPS ((size_t)1024)
+/* The largest diagonal block of a triangle. */
+#define CLB_MAX_BLOCK ((size_t)256)
+
+/* The largest sizes that a run will use: m, n and k of an update C -= op(A)*op(B), rows of C in
+ * updates that keep the packed A, order of a triangle; and m, n and k of updates of another shape,
+ * 0 where there are none. */
+struct clb_workspace_limits {
+    size_t m, n, k, kept_m, triangle;
+    size_t other_m, other_n, other_k;
+};
+
+struct clb_workspace {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant; /* not of a split family */
+    struct clb_queue_set *queue_set;
+    struct clb_queue *queue; /* queue_set's queue for kernels */
+    struct clb_program *trsm, *laswp;
+    size_t groups, group; /* work-groups of every launch of trsm and laswp, always the same number
+                           * (see prelaunch.c), and work-items of a group */
+    size_t block;         /* order of a diagonal block of triangles */
+    size_t max_m, max_n, max_k; /* limits of one GEMM launch */
+    bool direct;                /* B may be read unpacked */
+    /* The next small_launches GEMM launches have at most most_tiles tiles each, so that they leave
+     * part of the device to another queue. */
+    size_t small_launches, most_tiles;
+    struct clb_buffer *packed_a, *packed_b, *kept_a, *triangles, *moves, *moves_host;
+    struct clb_buffer *parts; /* for clb_product, or NULL */
+};
+
+/* Build and check the workspace's kernels, once. Callers do this before they prepare anything else,
+ * to decline calls early. CLB_ERR_UNSUPPORTED: the kernels don't build or compute wrong results. */
+clb_status clb_workspace_prepare(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* On failure nothing is held. */
+clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant,
+                              const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
+clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
+                                        struct clb_runtime *runtime,
+                                        const struct clb_gemm_variant *variant,
+                                        const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
+/* checks.c: build, launch and check the kernels; only the first call of each precision does the
+ * work. */
+clb_status clb_workspace_check(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+/* Launch a kernel of the workspace's programs on its queue. */
+clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count) CLB_MUST_CHECK;
+/* Wait for the queue_set. False: some commands may still be running. */
+bool clb_workspace_finish(struct clb_workspace *workspace);
+/* `idle`: no enqueued command is still running. */
+void clb_workspace_close(struct clb_workspace *workspace, bool idle);
+
+/* ---- update.c -------------------------------------------------------------------------------- */
+
+/* C -= op(A)*op(B), or C = op(A)*op(B) with `assign`, or C = -op(A)*op(B) with `assign` and
+ * `negate`. `keep` packs A into memory that no other operation uses, and `kept` says that A is
+ * there from an earlier call. So several updates with the same A and different B pack A once, even
+ * with solves between them. This requires that the depth is at most max_k.
+ *
+ * With `in_order` each product is subtracted from C by itself instead of summing the products
+ * first. In LU, C is what many updates have left of larger numbers; the sum of one update's
+ * products would have larger partial sums than C has, and their rounding errors would stay (1.3
+ * times the reference's residual in complex precisions at n = 1024). Where C is larger than the
+ * sums, as right-hand sides mostly are, subtracting the sum is more accurate.
+ *
+ * `cut` is for the whole product, and only for families that have a kernel for it, prepared by
+ * clb_skip_prepare. The first max_k depths must cover all wanted elements of C. What is within a
+ * micro-tile of the zeros' edge is multiplied, hence must be zeros in memory. */
+struct clb_dmat_update {
+    struct clb_dmat a, b, c;
+    clb_op op_a, op_b;
+    bool keep, kept, assign, negate, in_order;
+    size_t depth; /* at most so many products are summed before they are added to C; 0: any */
+    struct clb_skip cut;
+};
+clb_status clb_dmat_update(struct clb_workspace *workspace,
+                           const struct clb_dmat_update *update) CLB_MUST_CHECK;
+
+/* The most products that may be summed before they are subtracted from right-hand sides of a system
+ * of order n; 0: any number. It limits rounding errors where that matters, see update.c. */
+size_t clb_dmat_sum_depth(const struct clb_workspace *workspace, size_t n);
+
+/* op(A)*X = B or X*op(A) = B; X overwrites B. `short_sums` limits the sums of products by
+ * clb_dmat_sum_depth: for right-hand sides, where the residual AX - B is to be as small as the
+ * reference's. */
+struct clb_dmat_triangle {
+    struct clb_dmat a;
+    bool right, upper, unit, short_sums;
+    clb_op op;
+    size_t at; /* position of its packed blocks, in rows of `triangles`; a multiple of
+                * workspace->block */
+};
+/* Pack the diagonal blocks; any number of solves may use them then. */
+clb_status clb_dmat_pack_triangle(struct clb_workspace *workspace,
+                                  const struct clb_dmat_triangle *triangle) CLB_MUST_CHECK;
+clb_status clb_dmat_solve(struct clb_workspace *workspace, const struct clb_dmat_triangle *triangle,
+                          const struct clb_dmat *b) CLB_MUST_CHECK;
+
+/* The workspace limits for a solve of order n with `rhs` right-hand sides. */
+struct clb_workspace_limits clb_solve_limits(size_t n, bool right, size_t rhs);
+
+/* ---- laswp.c --------------------------------------------------------------------------------- */
+
+/* Row `from` is copied to row `to`. All moves of an operation happen at once. */
+struct clb_move {
+    cl_uint to, from;
+};
+
+/* Converts interchanges to moves. Between calls row[i] = i for all rows. */
+struct clb_row_permutation {
+    cl_uint *row;
+};
+clb_status clb_row_permutation_make(struct clb_row_permutation *permutation,
+                                    size_t rows) CLB_MUST_CHECK;
+void clb_row_permutation_free(struct clb_row_permutation *permutation);
+
+/* Convert the interchanges first+i <-> ipiv[i] - 1, applied in turn for i = 0 ... count-1, to moves
+ * of the rows that change place; returns their number, at most 2*count. count <= CLB_MAX_SWAPS. */
+size_t clb_row_permutation_moves(struct clb_row_permutation *permutation, const int64_t *ipiv,
+                                 size_t first, size_t count, struct clb_move *moves);
+
+/* Send the first `count` moves in workspace->moves_host to the device, for the operations that
+ * follow. The caller may write new ones only when this transfer is complete. */
+clb_status clb_dmat_send_moves(struct clb_workspace *workspace, size_t count) CLB_MUST_CHECK;
+/* Apply the moves that were sent to the rows of x. clb_dmat_move_copy: copy x to y and apply
+ * them. */
+clb_status clb_dmat_move(struct clb_workspace *workspace, const struct clb_dmat *x,
+                         size_t count) CLB_MUST_CHECK;
+/* Apply moves that are in a buffer on the device: `count` of them from number `first` on; those to
+ * row CLB_NOWHERE are skipped. The `gap` columns that follow the first `before` columns of x are
+ * left out and are not counted in x->cols. */
+#define CLB_NOWHERE UINT32_MAX
+struct clb_moves {
+    cl_mem mem;
+    size_t first, count;
+};
+clb_status clb_dmat_move_by(struct clb_workspace *workspace, const struct clb_dmat *x,
+                            const struct clb_moves *moves, size_t before,
+                            size_t gap) CLB_MUST_CHECK;
+clb_status clb_dmat_move_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
+                              const struct clb_dmat *y, size_t count) CLB_MUST_CHECK;
+/* y(i, j) = x(order[i], j); `order` holds a cl_uint for every row of y. */
+clb_status clb_dmat_permute(struct clb_workspace *workspace, const struct clb_dmat *x,
+                            const struct clb_dmat *y, cl_mem order) CLB_MUST_CHECK;
+
+/* y = the unit lower trapezoid of x, as large as y: zeros above the diagonal, ones on it, and below
+ * it the elements of x with `below`, else zeros. x and y don't overlap. */
+clb_status clb_dmat_trapezoid(struct clb_workspace *workspace, const struct clb_dmat *x,
+                              const struct clb_dmat *y, bool below) CLB_MUST_CHECK;
+/* y = one triangle of the square x, with zeros in the other. x and y don't overlap. */
+clb_status clb_dmat_triangle_copy(struct clb_workspace *workspace, const struct clb_dmat *x,
+                                  const struct clb_dmat *y, bool upper) CLB_MUST_CHECK;
+
+#endif

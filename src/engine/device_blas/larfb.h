@@ -1,0 +1,54 @@
+/* larfb: products of elementary reflectors on the device, for QR.
+ *
+ * Q = H(1)*...*H(k), H(i) = I - tau(i)*v*v^H with v(1:i-1) = 0 and v(i) = 1; the elements of v
+ * below are in column i of a matrix (LAPACK xGEQRF). nb reflectors are a block, H = I - V*T*V^H
+ * with T upper triangular, which is applied by products: from the left W = V^H*C, W = op(T)*W, C -=
+ * V*W; from the right W = C*V, W = W*op(T), C -= W*V^H. For that V is expanded to a dense matrix,
+ * one block at a time. The device computes S = V^H*V, and the CPU computes T from it by a
+ * recurrence (LAPACK xLARFT, Users' Guide 5.4.6; Schreiber and Van Loan 1989). */
+#ifndef CLB_LARFB_H
+#define CLB_LARFB_H
+
+#include "device_blas.h"
+
+struct clb_reflectors {
+    struct clb_workspace *workspace;
+    size_t element, nb;
+    bool right;
+    struct clb_dmat a; /* the vectors, (order of Q) x k, on the device */
+    const void *tau;   /* k */
+
+    struct clb_dmat v, w[2], t; /* V of one block; W before and after the product with T; T of each
+                                 * block, nb x k */
+    size_t loaded;              /* first column of the block that V has; SIZE_MAX: none */
+    struct clb_buffer *memory, *host; /* memory: of v, w and t; host: of T for its transfers */
+};
+
+/* The workspace limits for a C of `extent` columns (rows, if Q is applied from the right). */
+struct clb_workspace_limits clb_reflectors_limits(size_t order, size_t nb, bool right,
+                                                  size_t extent);
+
+/* Get the memory. The caller has set a, tau, right and nb. On failure it must still call
+ * clb_reflectors_close. */
+clb_status clb_reflectors_open(struct clb_reflectors *reflectors, struct clb_workspace *workspace,
+                               size_t extent) CLB_MUST_CHECK;
+/* `idle`: no enqueued command is still running. */
+void clb_reflectors_close(struct clb_reflectors *reflectors, bool idle);
+
+/* Reflectors of the block that begins with column k. */
+size_t clb_reflectors_count(const struct clb_reflectors *reflectors, size_t k);
+
+/* Compute T of the blocks in columns [first, end), whose vectors are on the device. Waits for S. */
+clb_status clb_reflectors_form(struct clb_reflectors *reflectors, size_t first,
+                               size_t end) CLB_MUST_CHECK;
+
+/* C = op(H)*C or C*op(H) for the block that begins with column k; op is N or C. C is the part that
+ * H changes: the rows, or columns, from k on. */
+clb_status clb_reflectors_apply(struct clb_reflectors *reflectors, size_t k, clb_op op,
+                                const struct clb_dmat *c) CLB_MUST_CHECK;
+
+/* larft.c: compute T from S in place: n x n, upper triangular with tau on the diagonal and zeros
+ * below it. */
+void clb_form_t(clb_precision precision, size_t n, const void *tau, void *t, size_t ld);
+
+#endif

@@ -1,0 +1,129 @@
+/* Diagonal blocks of Cholesky on the device. */
+#include "potf2.h"
+
+#include "engine/kernel/kernels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ORDER ((size_t)32)
+#define GROUP ((size_t)256)
+
+static clb_status potf2_get_program(struct clb_potf2 *block, struct clb_workspace *workspace)
+{
+    clb_precision precision = workspace->variant->precision;
+    char options[120];
+    block->most = ORDER;
+    block->group = GROUP;
+    while (block->group > workspace->runtime->device.max_group && block->group > block->most)
+        block->group /= 2;
+    snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_NB=%zu -DCLB_WG=%zu",
+             clb_precision_real_size(precision) == sizeof(double),
+             clb_precision_parts(precision) > 1, block->most, block->group);
+    return clb_program_get(workspace->runtime, &clb_kernel_potf2, options, &block->program);
+}
+
+/* The host's copy of the state has two words, which are used alternately. */
+static clb_status potf2_get_memory(struct clb_potf2 *block, struct clb_workspace *workspace)
+{
+    size_t bytes = CLB_COUNT_OF(block->seen) * sizeof(cl_int);
+    clb_status status =
+        clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, sizeof(cl_int), &block->state);
+    if (status == CLB_OK)
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, bytes, &block->state_host);
+    if (status != CLB_OK)
+        return status;
+    memset(block->state_host->host, 0, bytes);
+    return clb_queue_write_now(workspace->queue, block->state->mem, 0, sizeof(cl_int),
+                               block->state_host->host);
+}
+
+clb_status clb_potf2_prepare(struct clb_potf2 *block, struct clb_workspace *workspace)
+{
+    *block = (struct clb_potf2){0};
+    clb_status status = potf2_get_program(block, workspace);
+    if (status == CLB_OK)
+        status = potf2_get_memory(block, workspace);
+    if (status != CLB_OK)
+        clb_potf2_close(block, workspace, clb_workspace_finish(workspace));
+    return status;
+}
+
+clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspace)
+{
+    *block = (struct clb_potf2){0};
+    clb_status status = clb_potf2_check(workspace->runtime, workspace->variant);
+    return status == CLB_OK ? clb_potf2_prepare(block, workspace) : status;
+}
+
+void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle)
+{
+    for (size_t i = 0; i < CLB_COUNT_OF(block->seen); i++) {
+        if (block->seen[i] != NULL)
+            clb_event_release(block->seen[i]);
+    }
+    clb_buffer_end(workspace->runtime, block->state, idle);
+    clb_buffer_end(workspace->runtime, block->state_host, idle);
+    *block = (struct clb_potf2){0};
+}
+
+clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *workspace,
+                            const struct clb_dmat *x, bool upper, size_t first)
+{
+    const cl_ulong offset = x->offset;
+    const cl_long step = (cl_long)x->ld, xi = upper ? step : 1, xp = upper ? 1 : step;
+    const cl_uint n = (cl_uint)x->rows, column = (cl_uint)first;
+    const struct clb_argument arguments[] = {
+        CLB_ARG(x->mem), CLB_ARG(offset),           CLB_ARG(xi), CLB_ARG(xp), CLB_ARG(n),
+        CLB_ARG(column), CLB_ARG(block->state->mem)};
+    cl_kernel kernel;
+    clb_status status =
+        clb_queue_set_kernel(workspace->queue_set, block->program, "clb_potrf_block", &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(workspace->queue, kernel, "clb_potrf_block", arguments,
+                            CLB_COUNT_OF(arguments), 1, &block->group, &block->group, 0, NULL,
+                            NULL);
+}
+
+/* ---- the state ------------------------------------------------------------------------------- */
+
+/* Wait for the copy that was enqueued for `turn`, and read it; leaves *info alone if there was
+ * none. */
+static clb_status potf2_take(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn,
+                             size_t *info)
+{
+    const cl_int *state = block->state_host->host;
+    if (block->seen[turn] == NULL)
+        return CLB_OK;
+    clb_status status = clb_queue_set_await(workspace->queue_set, &block->seen[turn]);
+    if (status == CLB_OK)
+        *info = (size_t)state[turn];
+    return status;
+}
+
+static clb_status potf2_ask(struct clb_potf2 *block, struct clb_workspace *workspace, size_t turn)
+{
+    cl_int *state = block->state_host->host;
+    clb_status status = clb_queue_read(workspace->queue, block->state->mem, 0, sizeof *state,
+                                       state + turn, 0, NULL, &block->seen[turn]);
+    return status == CLB_OK ? clb_queue_flush(workspace->queue) : status;
+}
+
+clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
+{
+    size_t turn = block->turn++ % CLB_COUNT_OF(block->seen);
+    clb_status status = potf2_ask(block, workspace, turn);
+    *info = 0;
+    return status == CLB_OK ? potf2_take(block, workspace, 1 - turn, info) : status;
+}
+
+clb_status clb_potf2_finish(struct clb_potf2 *block, struct clb_workspace *workspace, size_t *info)
+{
+    size_t turn = block->turn++ % CLB_COUNT_OF(block->seen), before = 0;
+    clb_status status = potf2_take(block, workspace, 1 - turn, &before);
+    *info = 0;
+    if (status == CLB_OK)
+        status = potf2_ask(block, workspace, turn);
+    return status == CLB_OK ? potf2_take(block, workspace, turn, info) : status;
+}

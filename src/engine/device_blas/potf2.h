@@ -1,0 +1,43 @@
+/* potf2: small diagonal blocks of Cholesky factored by the device, for devices on which that takes
+ * less time than a round trip to the CPU. kernels/potf2.cl has the kernel. */
+#ifndef CLB_POTF2_H
+#define CLB_POTF2_H
+
+#include "device_blas.h"
+
+struct clb_potf2 {
+    struct clb_program *program; /* NULL: the device does not factor blocks */
+    size_t most, group;          /* largest order of a block; work-items */
+    struct clb_buffer *state, *state_host;
+    cl_event seen[2]; /* events of the last two copies of the state to the host, alternating */
+    size_t turn;
+};
+
+/* Prepare to factor blocks on the workspace's device. CLB_ERR_UNSUPPORTED when that factored a test
+ * block wrongly. On failure nothing is held. */
+clb_status clb_potf2_open(struct clb_potf2 *block, struct clb_workspace *workspace) CLB_MUST_CHECK;
+/* `idle`: no enqueued command is still running. */
+void clb_potf2_close(struct clb_potf2 *block, struct clb_workspace *workspace, bool idle);
+
+/* clb_potf2_prepare: the same without the test block. clb_potf2_check (checks.c): factor the test
+ * block, once for each precision; see clb_check_once. */
+clb_status clb_potf2_prepare(struct clb_potf2 *block,
+                             struct clb_workspace *workspace) CLB_MUST_CHECK;
+clb_status clb_potf2_check(struct clb_runtime *runtime,
+                           const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Enqueue the factorisation in place of one triangle of a block of at most `most` rows; the other
+ * triangle is neither read nor written. The block begins with column `first` of the matrix. */
+clb_status clb_potf2_factor(struct clb_potf2 *block, struct clb_workspace *workspace,
+                            const struct clb_dmat *x, bool upper, size_t first) CLB_MUST_CHECK;
+
+/* Set *info to the first column (1-based) with a pivot that is not positive, or 0, one call late:
+ * enqueues a copy of the current value and returns the one that the call before copied, so that the
+ * device never waits for the host. The first call returns 0. */
+clb_status clb_potf2_look(struct clb_potf2 *block, struct clb_workspace *workspace,
+                          size_t *info) CLB_MUST_CHECK;
+/* The same, but returns the value after everything that was enqueued; waits for it. */
+clb_status clb_potf2_finish(struct clb_potf2 *block, struct clb_workspace *workspace,
+                            size_t *info) CLB_MUST_CHECK;
+
+#endif

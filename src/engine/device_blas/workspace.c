@@ -1,0 +1,239 @@
+/* The workspace of a run on device matrices: a queue, programs, memory. */
+#include "device_blas.h"
+
+#include "engine/kernel/kernels.h"
+
+#include <stdio.h>
+
+size_t clb_dmat_ld(size_t rows, size_t element)
+{
+    size_t line = clb_max(128 / element, 1), ld = clb_round_up(rows, line);
+    /* Columns a multiple of 1 KiB apart fall into every eighth set of a cache or fewer. */
+    return ld * element % 1024 == 0 ? ld + line : ld;
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* Work-items of a group and orders of diagonal blocks. On CPUs a group has one work-item. Elsewhere
+ * a tile of right-hand sides and a sub-block of the triangle are in less than 48 KiB of local
+ * memory; half as large a block fits in 32 KiB, and smaller devices get the largest block that
+ * fits. */
+#define GROUP       ((size_t)128)
+#define LEAST_GROUP ((size_t)32) /* number of right-hand sides of a tile */
+#define CPU_BLOCK   ((size_t)128)
+#define GPU_BLOCK   ((size_t)128)
+#define GPU_BLOCK_Z ((size_t)64)
+#define GPU_MEMORY  ((uint64_t)48 << 10)
+#define GPU_STEP    ((size_t)16)
+#define BLOCK_UNIT  ((size_t)8)
+
+/* Bytes of the local arrays of clb_trsm_solve in kernels/trsm.cl: a block's rows of right-hand
+ * sides, and a sub-block. */
+static uint64_t solve_memory(clb_precision precision, size_t block)
+{
+    enum { PITCH = 34 };
+    size_t sub = block % 32 == 0 && precision != CLB_Z ? 32 : block % 16 == 0 ? 16 : 8;
+    return (block * PITCH + sub * sub) * clb_precision_size(precision);
+}
+
+static size_t largest_block(const struct clb_workspace *workspace, bool cpu)
+{
+    clb_precision precision = workspace->variant->precision;
+    uint64_t memory = workspace->runtime->device.local_memory;
+    size_t block = precision == CLB_Z ? GPU_BLOCK_Z : GPU_BLOCK;
+    if (cpu)
+        return CLB_MAX_BLOCK;
+    if (memory < GPU_MEMORY)
+        block /= 2;
+    while (block > GPU_STEP && solve_memory(precision, block) > memory)
+        block -= GPU_STEP;
+    return block;
+}
+
+static size_t largest_group(const struct clb_workspace *workspace)
+{
+    size_t group = GROUP;
+    while (group > LEAST_GROUP && group > workspace->runtime->device.max_group)
+        group /= 2;
+    return group;
+}
+
+static clb_status get_programs(struct clb_workspace *workspace)
+{
+    clb_precision precision = workspace->variant->precision;
+    bool cpu = workspace->variant->tuning.family == CLB_FAMILY_CPU;
+    size_t wanted = workspace->variant->tuning.value[CLB_PARAM_TRSM_NB];
+    char options[120];
+    size_t most = largest_block(workspace, cpu);
+    if (wanted == 0)
+        wanted = cpu ? CPU_BLOCK : most;
+    workspace->block = clb_round_up(clb_min(wanted, most), BLOCK_UNIT);
+    size_t group = largest_group(workspace);
+    workspace->group = cpu ? 1 : group;
+    workspace->groups = clb_max(64, 8 * (size_t)workspace->runtime->device.units);
+    snprintf(options, sizeof options,
+             "-DCLB_DOUBLE=%d -DCLB_COMPLEX=%d -DCLB_CPU=%d -DCLB_NB=%zu -DCLB_WG=%zu",
+             clb_precision_real_size(precision) == sizeof(double),
+             clb_precision_parts(precision) > 1, cpu, workspace->block, group);
+    clb_status status =
+        clb_program_get(workspace->runtime, &clb_kernel_trsm, options, &workspace->trsm);
+    if (status != CLB_OK)
+        return status;
+    snprintf(options, sizeof options, "-DCLB_SIZE=%zu -DCLB_CPU=%d -DCLB_MOVES=%zu -DCLB_WG=%zu",
+             clb_precision_size(precision), cpu, 2 * CLB_MAX_SWAPS, group);
+    return clb_program_get(workspace->runtime, &clb_kernel_laswp, options, &workspace->laswp);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Columns of B that are packed at once where the device shares the host's memory. */
+#define CPU_COLUMNS ((size_t)1024)
+
+static void set_cuts(struct clb_workspace *workspace)
+{
+    const struct clb_gemm_variant *variant = workspace->variant;
+    workspace->max_m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    workspace->max_n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    if (workspace->runtime->device.unified)
+        workspace->max_n = clb_min(
+            workspace->max_n, clb_round_up(CPU_COLUMNS, clb_gemm_unit(variant, CLB_OPERAND_B)));
+    workspace->max_k = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
+                                    clb_gemm_depth_unit(variant));
+}
+
+static size_t operand_bytes(const struct clb_workspace *workspace, clb_operand_role role, size_t w,
+                            size_t k)
+{
+    size_t cut = role == CLB_OPERAND_B ? workspace->max_n : w;
+    return clb_packed_bytes(workspace->variant, role, clb_min(w, cut),
+                            clb_min(k, workspace->max_k));
+}
+
+/* Get memory for the packed operands of updates of both shapes. */
+static clb_status get_operands(struct clb_workspace *workspace,
+                               const struct clb_workspace_limits *limits)
+{
+    size_t a = operand_bytes(workspace, CLB_OPERAND_A, limits->m, limits->k);
+    size_t b = operand_bytes(workspace, CLB_OPERAND_B, limits->n, limits->k);
+    a = clb_max(a, operand_bytes(workspace, CLB_OPERAND_A, limits->other_m, limits->other_k));
+    b = clb_max(b, operand_bytes(workspace, CLB_OPERAND_B, limits->other_n, limits->other_k));
+    clb_status status =
+        clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, a, &workspace->packed_a);
+    if (status == CLB_OK)
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, b, &workspace->packed_b);
+    size_t parts = clb_part_most(workspace->variant, workspace->runtime->device.units,
+                                 clb_max(limits->m, limits->other_m),
+                                 clb_min(clb_max(limits->n, limits->other_n), workspace->max_n));
+    if (status == CLB_OK && parts != 0)
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, parts, &workspace->parts);
+    return status;
+}
+
+static clb_status workspace_get_memory(struct clb_workspace *workspace,
+                                       const struct clb_workspace_limits *limits)
+{
+    const struct clb_gemm_variant *variant = workspace->variant;
+    size_t k = clb_min(limits->k, workspace->max_k);
+    size_t moves = 2 * CLB_MAX_SWAPS * sizeof(struct clb_move);
+    size_t blocks = clb_div_up(limits->triangle, workspace->block);
+    size_t triangle =
+        blocks * workspace->block * workspace->block * clb_precision_size(variant->precision);
+    clb_status status = CLB_OK;
+    if (limits->m > 0 && limits->n > 0 && k > 0)
+        status = get_operands(workspace, limits);
+    if (status == CLB_OK && limits->kept_m > 0)
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(variant, CLB_OPERAND_A, limits->kept_m, k),
+                                &workspace->kept_a);
+    if (status == CLB_OK && triangle > 0)
+        status =
+            clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, triangle, &workspace->triangles);
+    if (status == CLB_OK)
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_DEVICE, moves, &workspace->moves);
+    if (status == CLB_OK)
+        status = clb_buffer_get(workspace->runtime, CLB_MEMORY_HOST, moves, &workspace->moves_host);
+    return status;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+clb_status clb_workspace_open_unchecked(struct clb_workspace *workspace,
+                                        struct clb_runtime *runtime,
+                                        const struct clb_gemm_variant *variant,
+                                        const struct clb_workspace_limits *limits)
+{
+    *workspace = (struct clb_workspace){.runtime = runtime, .variant = variant};
+    clb_status status = get_programs(workspace);
+    set_cuts(workspace);
+    if (status == CLB_OK)
+        status = clb_queue_set_acquire(runtime, &workspace->queue_set);
+    if (status == CLB_OK) {
+        workspace->queue = workspace->queue_set->queue;
+        status = workspace_get_memory(workspace, limits);
+    }
+    if (status != CLB_OK)
+        clb_workspace_close(workspace, true);
+    return status;
+}
+
+static const struct clb_gemm_variant *plain_of(const struct clb_gemm_variant *variant)
+{
+    return variant->split ? variant->plain : variant;
+}
+
+clb_status clb_workspace_prepare(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant)
+{
+    const struct clb_gemm_variant *plain = plain_of(variant);
+    if (plain == NULL)
+        return CLB_ERR_UNSUPPORTED;
+    if (clb_check_has_passed(&CLB_DENSE_STATE(runtime)->systems[plain->precision]))
+        return CLB_OK;
+    return clb_workspace_check(runtime, plain);
+}
+
+clb_status clb_workspace_open(struct clb_workspace *workspace, struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant,
+                              const struct clb_workspace_limits *limits)
+{
+    *workspace = (struct clb_workspace){0};
+    clb_status status = clb_workspace_prepare(runtime, variant);
+    if (status != CLB_OK)
+        return status;
+    status = clb_workspace_open_unchecked(workspace, runtime, plain_of(variant), limits);
+    if (status == CLB_OK)
+        workspace->direct = clb_direct_prepare(plain_of(variant)) == CLB_OK;
+    return status;
+}
+
+clb_status clb_workspace_launch(struct clb_workspace *workspace, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count)
+{
+    size_t global = workspace->groups * workspace->group, local = workspace->group;
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(workspace->queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(workspace->queue, kernel, name, arguments, count, 1, &global, &local, 0,
+                            NULL, NULL);
+}
+
+bool clb_workspace_finish(struct clb_workspace *workspace)
+{
+    return workspace->queue_set == NULL || clb_queue_set_settle(workspace->queue_set);
+}
+
+void clb_workspace_close(struct clb_workspace *workspace, bool idle)
+{
+    struct clb_buffer *const buffers[] = {
+        workspace->packed_a, workspace->packed_b,   workspace->kept_a, workspace->triangles,
+        workspace->moves,    workspace->moves_host, workspace->parts};
+    for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
+        clb_buffer_end(workspace->runtime, buffers[i], idle);
+    if (workspace->queue_set != NULL && idle)
+        clb_queue_set_release(workspace->queue_set);
+    else if (workspace->queue_set != NULL)
+        clb_queue_set_discard(workspace->queue_set);
+    *workspace = (struct clb_workspace){0};
+}

@@ -1,0 +1,772 @@
+/* What a product on a device with its own memory does, and in which order: the plan (blocks, bands,
+ * slabs, strips and buffers), and the loads and strips that follow from it. discrete.h explains
+ * them. */
+#include "discrete.h"
+
+#include <stdlib.h>
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* Bands: about STEPS of each operand, so that the device is busy soon and stays busy; not so narrow
+ * that a strip is too small for the device, nor so wide that the buffers are too large. Fewer where
+ * a band is made of short pieces of columns, which are slower to copy. (H200, 2026-11, n = 8192: 22
+ * steps of both were 9 % slower in single precision and no faster in double.) */
+#define STEPS       16
+#define STEPS_SHORT 10
+
+/* Raw buffers, which let uploads run ahead of the kernels: as many as fit into an eighth of the
+ * available memory. With two, uploads wait for kernels half of the time (H200, 2026-11). */
+#define RAW_SLOTS_MIN  ((size_t)2)
+#define RAW_SLOTS_GOOD ((size_t)4)
+#define RAW_SLOTS_MAX  ((size_t)64)
+
+/* Buffers for strips where C is not kept on the device; more where strips are divided. */
+#define STRIP_SLOTS_MAX ((size_t)8)
+#define CUT_SLOTS_MAX   ((size_t)24)
+
+/* Devices with fewer compute units than these, as CPUs have, get undivided strips. */
+#define MANY_UNITS ((size_t)16)
+
+/* Most blocks along one side of C. */
+#define MAX_BLOCKS 64
+
+/* Where the depth is small nearly all of the time is results', which are copied faster in long
+ * columns. So a band of A may have as many rows as are loaded in the time of a piece. (H200,
+ * 2026-11, dgemm of 8192 x 8192 x 64: 11.4 ms instead of 12.1.) */
+#define TALL_BAND   ((size_t)4 << 20)
+#define TALL_COLUMN ((size_t)32 << 10)
+
+static size_t tall_band(const struct clb_gemm *problem)
+{
+    if (clb_gemm_region(problem) != CLB_REGION_FULL)
+        return 0;
+    return clb_min(TALL_BAND / clb_max(problem->k, 1), TALL_COLUMN) /
+           clb_precision_size(problem->precision);
+}
+
+/* The width of bands along a side of C of `extent` elements, not less than `tall`. Strips run one
+ * after the other, each at least as long as one tile takes: so one that is as long as C's other
+ * side has no fewer elements than `filling`, a tile for each of the device's units. (H200, 2026-11,
+ * n = 1024 and 2048: 1.3 to 1.5 times as fast as with bands of 256.) */
+static size_t band(const size_t *value, size_t extent, size_t other, size_t filling,
+                   bool short_pieces, size_t tall, size_t unit, size_t override)
+{
+    size_t steps = short_pieces ? STEPS_SHORT : STEPS;
+    size_t least = clb_max(value[CLB_PARAM_BAND_MIN], filling / clb_max(other, 1));
+    size_t wanted = clb_min(clb_max(clb_div_up(extent, steps), least), value[CLB_PARAM_BAND_MAX]);
+    wanted = clb_max(wanted, tall);
+    if (override != 0)
+        return clb_round_up(override, unit);
+    size_t count = clb_div_up(extent, wanted);
+    return clb_round_up(clb_div_up(extent, count), unit);
+}
+
+#define PIECE        ((size_t)4 << 20)
+#define PIECE_SMALL  ((size_t)2 << 20)
+#define PIECE_TINY   ((size_t)1 << 20)
+#define PIECES_SMALL ((size_t)32)
+#define PIECES_LARGE ((size_t)256)
+#define PIECE_MIN    ((size_t)64 << 10)
+
+#define BYTES_SMALL ((size_t)128 << 20)
+#define FEW_THREADS ((size_t)8)
+
+/* Bytes of A, B and C. */
+static double bytes_of(const struct clb_gemm *problem)
+{
+    double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
+    return (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
+}
+
+/* Small products have fewer staging threads, which get into each other's way in the driver. (H200,
+ * 2026-11, n = 2048: a tenth faster with 8 than with 12, and a quarter less CPU time; at n = 4096,
+ * 5 % slower.) */
+static size_t staging_threads(const size_t *value, double bytes)
+{
+    const size_t few = bytes < (double)BYTES_SMALL ? FEW_THREADS : CLB_TRANSFER_THREADS;
+    return clb_min(clb_max(value[CLB_PARAM_THREADS], few), CLB_MAX_WORKERS);
+}
+
+/* The staging threads' slots take at most a quarter of the available memory. Pieces of 4 MiB move
+ * at the link's full rate, pieces of 1 MiB at three quarters of it (H200, 2026-11), because the
+ * link idles between two pieces. Where there are few pieces a late one costs more than that, so
+ * there are some hundreds if possible (2 MiB for n = 8192 in single precision: 3 to 10 %
+ * faster). Products of less than 64 MiB have pieces of 1 MiB, so that no thread copies for long
+ * before the first transfer. */
+static size_t piece(double all, uint64_t available, size_t staging_threads, size_t override)
+{
+    size_t bytes = all < (double)(PIECES_SMALL * PIECE_SMALL) ? PIECE_TINY
+                   : all < (double)(PIECES_LARGE * PIECE)     ? PIECE_SMALL
+                                                              : PIECE;
+    if (override != 0)
+        bytes = clb_round_up(override, PIECE_MIN);
+    while (bytes > PIECE_MIN && (uint64_t)staging_threads * 4 * bytes > available / 4)
+        bytes /= 2;
+    return bytes;
+}
+
+/* Columns begin on a boundary that suits vector accesses and DMA. */
+size_t clb_strip_ld(size_t rows, size_t element)
+{
+    return clb_round_up(rows, 128 / element);
+}
+
+/* Bytes of the largest strip: either of `strip_tiles` tiles, or as wide as a band and as long as
+ * the block. */
+static size_t strip_bytes(const struct clb_discrete_plan *plan, size_t m, size_t n, size_t band_m,
+                          size_t band_n, size_t element)
+{
+    if (plan->strip_m != 0)
+        return clb_strip_ld(clb_min(plan->strip_m, m), element) * clb_min(plan->strip_n, n) *
+               element;
+    size_t whole =
+        clb_max(clb_strip_ld(band_m, element) * n, clb_strip_ld(m, element) * band_n) * element;
+    size_t across = clb_max(clb_div_up(band_m, plan->unit_m), clb_div_up(band_n, plan->unit_n));
+    size_t cut = clb_max(plan->strip_tiles, across) * clb_strip_ld(plan->unit_m, element) *
+                 plan->unit_n * element;
+    return plan->strip_tiles != 0 ? clb_min(whole, cut) : whole;
+}
+
+struct plan_limits {
+    uint64_t available, max_alloc;
+    size_t raw_slots; /* the minimum */
+};
+
+/* Set the sizes of the buffers for the plan's block size; false when they don't fit. */
+static bool size_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                        const struct plan_limits *limits, struct clb_discrete_plan *plan)
+{
+    size_t element = clb_precision_size(variant->precision);
+    size_t m = clb_min(plan->block_m, problem->m), n = clb_min(plan->block_n, problem->n);
+    size_t band_m = clb_min(plan->band_m, m), band_n = clb_min(plan->band_n, n);
+    size_t widest = clb_max(clb_max(band_m, band_n), plan->slab);
+    plan->a_bytes = clb_packed_bytes(variant, CLB_OPERAND_A, m, plan->slab);
+    plan->b_bytes = clb_packed_bytes(variant, CLB_OPERAND_B, n, plan->slab);
+    plan->raw_bytes = clb_max(band_m, band_n) * plan->slab * element;
+    plan->strip_bytes = strip_bytes(plan, m, n, band_m, band_n, element);
+    /* A column of a strip or of a load must fit into one piece. */
+    if (clb_max(clb_strip_ld(m, element), widest) * element > plan->piece_bytes)
+        return false;
+    size_t largest =
+        clb_max(clb_max(plan->a_bytes, plan->b_bytes), clb_max(plan->raw_bytes, plan->strip_bytes));
+    if (largest > limits->max_alloc - limits->max_alloc / 8)
+        return false;
+    uint64_t packed = clb_buffer_rounded(plan->a_bytes) + clb_buffer_rounded(plan->b_bytes);
+    uint64_t fixed = (uint64_t)plan->staging_threads * 4 * clb_buffer_rounded(plan->piece_bytes) +
+                     (uint64_t)plan->slabs * packed;
+    if (plan->part != 0 || variant->scales)
+        fixed += CLB_STRIP_QUEUES *
+                 clb_buffer_rounded((plan->part != 0 ? clb_div_up(plan->slab, plan->part) : 1) *
+                                    plan->strip_bytes);
+    if (variant->scales)
+        fixed += clb_buffer_rounded(plan->slabs * (plan->block_m + plan->block_n) * sizeof(cl_int));
+    if (variant->split) /* the flag and its words; with thousands of steps they take more */
+        fixed += 2 * clb_buffer_rounded(1);
+    plan->raw_slots = clb_max(limits->raw_slots, (size_t)(limits->available / 8 / plan->raw_bytes));
+    plan->raw_slots = clb_min(plan->raw_slots, RAW_SLOTS_MAX);
+    plan->strip_slots = plan->strip_tiles != 0 ? CUT_SLOTS_MAX : STRIP_SLOTS_MAX;
+    for (; plan->strip_slots > 1; plan->strip_slots--) {
+        plan->bytes = fixed + (uint64_t)plan->raw_slots * clb_buffer_rounded(plan->raw_bytes) +
+                      (uint64_t)plan->strip_slots * clb_buffer_rounded(plan->strip_bytes);
+        if (plan->bytes <= limits->available)
+            return true;
+    }
+    return false;
+}
+
+/* Elements of the operands that a serpentine over rows x cols blocks loads. Going down first, A is
+ * loaded once for every column of blocks, except that at each turn the last block of A is kept. */
+static double traffic(const struct clb_gemm *problem, size_t rows, size_t cols, bool down_first)
+{
+    double a = (double)problem->m, b = (double)problem->n, r = (double)rows, c = (double)cols;
+    return down_first ? b + a * c - a / r * (c - 1) : a + b * r - b / c * (r - 1);
+}
+
+static size_t block_of(size_t extent, size_t count, size_t unit)
+{
+    return clb_round_up(clb_div_up(extent, count), unit);
+}
+
+/* Squares that a triangular region's diagonal is divided into; they are computed in full. */
+#define SQUARES ((size_t)8)
+
+/* Plan a triangular region: bands of both operands are the same, and a square on the diagonal is
+ * one strip of one piece. */
+static bool plan_squares(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                         struct clb_discrete_plan *plan)
+{
+    size_t unit = clb_gemm_square_unit(variant), element = clb_precision_size(variant->precision);
+    plan->band_m = plan->band_n = clb_round_up(plan->band_m, unit);
+    /* Where the depth is divided, launches take longer than the work of the other triangle. */
+    size_t squares = plan->part != 0 ? 1 : SQUARES;
+    plan->square = clb_min(clb_round_up(clb_div_up(problem->n, squares), unit), plan->band_m);
+    for (; plan->square > 0; plan->square -= unit) {
+        size_t tiles = plan->square / plan->unit_m * (plan->square / plan->unit_n);
+        bool narrow = plan->strip_tiles == 0 || tiles <= plan->strip_tiles || plan->square == unit;
+        if (narrow &&
+            clb_strip_ld(plan->square, element) * plan->square * element <= plan->piece_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* Plan strips of whole columns, of which a piece has several, or strips of whole rows, each one
+ * piece, for which pieces may have to be larger and staging threads fewer. */
+static bool plan_whole(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                       struct clb_discrete_plan *plan)
+{
+    size_t element = clb_precision_size(variant->precision);
+    if (clb_gemm_has_whole_columns(problem)) {
+        size_t across = plan->strip_tiles / clb_div_up(problem->m, plan->unit_m);
+        plan->strip_m = clb_round_up(problem->m, plan->unit_m);
+        plan->strip_n = plan->strip_tiles == 0
+                            ? plan->band_n
+                            : clb_min(plan->band_n, clb_max(across, 1) * plan->unit_n);
+        return true;
+    }
+    size_t least = clb_strip_ld(plan->unit_m, element) * problem->n * element;
+    plan->piece_bytes = clb_max(plan->piece_bytes, clb_round_up(least, PIECE_MIN));
+    while (plan->staging_threads > 1 &&
+           (uint64_t)plan->staging_threads * 4 * plan->piece_bytes > plan->available / 4)
+        plan->staging_threads--;
+    plan->strip_n = clb_round_up(problem->n, plan->unit_n);
+    plan->strip_m = plan->unit_m;
+    while (plan->strip_m + plan->unit_m <= plan->band_m &&
+           clb_strip_ld(plan->strip_m + plan->unit_m, element) * problem->n * element <=
+               plan->piece_bytes)
+        plan->strip_m += plan->unit_m;
+    return true;
+}
+
+/* Adapt a plan with given bands to the problem's structure; false when that is impossible. */
+static bool plan_shape(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                       struct clb_discrete_plan *plan)
+{
+    if (clb_gemm_region(problem) != CLB_REGION_FULL)
+        return plan_squares(variant, problem, plan);
+    if (clb_gemm_has_whole_columns(problem) || clb_gemm_has_whole_rows(problem))
+        return plan_whole(variant, problem, plan);
+    return true;
+}
+
+/* Search the division of C into blocks that moves the fewest bytes with the plan's bands. */
+static void search_blocks(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                          const struct plan_limits *limits, struct clb_discrete_plan plan,
+                          double *least, struct clb_discrete_plan *best)
+{
+    if (!plan_shape(variant, problem, &plan))
+        return;
+    size_t most_rows = clb_gemm_has_whole_columns(problem) ? 1 : MAX_BLOCKS;
+    size_t most_cols = clb_gemm_has_whole_rows(problem) ? 1 : MAX_BLOCKS;
+    for (size_t rows = 1; rows <= most_rows; rows++) {
+        for (size_t cols = 1; cols <= most_cols; cols++) {
+            plan.block_m = block_of(problem->m, rows, plan.band_m);
+            plan.block_n = block_of(problem->n, cols, plan.band_n);
+            if (!size_blocks(variant, problem, limits, &plan))
+                continue;
+            bool down = traffic(problem, rows, cols, true) <= traffic(problem, rows, cols, false);
+            double cost = traffic(problem, rows, cols, down);
+            if (*least < 0 || cost < 0.95 * *least) {
+                *least = cost;
+                plan.down_first = down;
+                *best = plan;
+            }
+            break; /* more columns of blocks move more bytes */
+        }
+        if (rows == 1 && *least >= 0 && best->block_n >= problem->n)
+            break; /* one block is all of C */
+    }
+}
+
+/* True when C's region is a triangle and every operand of one role is also one of the other
+ * role. */
+static bool is_shared(const struct clb_gemm *problem)
+{
+    bool shared = clb_gemm_region(problem) != CLB_REGION_FULL;
+    for (size_t t = 0; t < clb_gemm_terms(problem); t++)
+        shared = shared && clb_gemm_transposed_term(problem, t) < CLB_MAX_TERMS;
+    return shared;
+}
+
+/* The number of first slabs (discrete.h): one, for plain products that have at least two other
+ * slabs. Results come down only while the others are multiplied; with fewer of these the downloads
+ * would take longest. C of few tiles comes down in no time, and its products are many launches:
+ * with slab after slab only the last one's are left to do after the last load. */
+static size_t first_slabs_of(const struct clb_gemm *problem, const struct clb_discrete_plan *plan)
+{
+    if (plan->slab_by_slab)
+        return 1;
+    return problem->level3 == NULL && plan->slabs > 2 ? 1 : 0;
+}
+
+clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
+                                  const struct clb_gemm *problem, uint64_t available,
+                                  uint64_t max_alloc, size_t units, struct clb_discrete_plan *best)
+{
+    const size_t *value = variant->tuning.value;
+    struct plan_limits limits = {available, max_alloc, RAW_SLOTS_MIN};
+    size_t unit_m = clb_gemm_unit(variant, CLB_OPERAND_A);
+    size_t unit_n = clb_gemm_unit(variant, CLB_OPERAND_B);
+    double least = -1;
+    struct clb_discrete_plan plan = {
+        .band_m =
+            band(value, problem->m, problem->n, units * unit_m * unit_n,
+                 problem->transa == CLB_OP_N, tall_band(problem), unit_m, value[CLB_PARAM_BAND_M]),
+        .band_n = band(value, problem->n, problem->m, units * unit_m * unit_n,
+                       problem->transb != CLB_OP_N, 0, unit_n, value[CLB_PARAM_BAND_N]),
+        .slab = clb_min(
+            clb_round_up(clb_gemm_slab(variant, problem, false), clb_gemm_depth_unit(variant)),
+            problem->k),
+        .staging_threads = staging_threads(value, bytes_of(problem)),
+        .unit_m = unit_m,
+        .unit_n = unit_n,
+        .strip_tiles = value[CLB_PARAM_STRIP] != 0 ? value[CLB_PARAM_STRIP]
+                       : units >= MANY_UNITS       ? units
+                                                   : 0,
+        .available = available};
+    plan.piece_bytes =
+        piece(bytes_of(problem), available, plan.staging_threads, value[CLB_PARAM_PIECE]);
+    plan.gathers = bytes_of(problem) <= (double)value[CLB_PARAM_GATHER];
+    plan.slabs = clb_gemm_passes(problem, plan.slab);
+    plan.part = clb_part_depth(variant, units, problem->m, problem->n, plan.slab);
+    search_blocks(variant, problem, &limits, plan, &least, best);
+    if (least >= 0 && best->block_m >= problem->m && best->block_n >= problem->n) {
+        best->shared = is_shared(problem);
+        best->slab_by_slab = best->part != 0 && best->slabs > 1 && clb_gemm_terms(problem) == 1 &&
+                             (problem->level3 == NULL || best->shared);
+        best->first_slabs = first_slabs_of(problem, best);
+        return CLB_OK;
+    }
+    /* Several blocks: narrow bands with raw buffers for uploads to run ahead, then other choices if
+     * they move clearly fewer bytes. */
+    const struct clb_discrete_plan wide = plan;
+    size_t narrow = clb_min(plan.band_m, plan.band_n);
+    least = -1;
+    limits.raw_slots = RAW_SLOTS_GOOD;
+    plan.band_m = clb_round_up(narrow, unit_m);
+    plan.band_n = clb_round_up(narrow, unit_n);
+    search_blocks(variant, problem, &limits, plan, &least, best);
+    limits.raw_slots = RAW_SLOTS_MIN;
+    search_blocks(variant, problem, &limits, wide, &least, best);
+    plan.band_m = clb_round_up(clb_div_up(narrow, 2), unit_m);
+    plan.band_n = clb_round_up(clb_div_up(narrow, 2), unit_n);
+    search_blocks(variant, problem, &limits, plan, &least, best);
+    return least >= 0 ? CLB_OK : CLB_ERR_NOMEM;
+}
+
+/* ---- the order of loads and strips ----------------------------------------------------------- */
+
+struct builder {
+    const struct clb_discrete_plan *plan;
+    const struct clb_gemm *problem;
+    const struct clb_operand *a, *b;
+    struct clb_schedule *schedule;
+    struct clb_rect block;
+    size_t slab, end_slab; /* the slabs that are being added */
+    size_t first_strip;    /* the first strip of these slabs */
+    bool failed;
+};
+
+/* Make room for one more element in a growing table. */
+static void *extend(struct builder *builder, void *table, size_t count, size_t size)
+{
+    if ((count & (count - 1)) != 0) /* the capacity is the next power of two */
+        return table;
+    void *larger = realloc(table, (count == 0 ? 1 : 2 * count) * size);
+    builder->failed = builder->failed || larger == NULL;
+    return larger != NULL ? larger : table;
+}
+
+static struct clb_step *add_step(struct builder *builder, bool new_block)
+{
+    struct clb_schedule *schedule = builder->schedule;
+    schedule->step = extend(builder, schedule->step, schedule->steps, sizeof *schedule->step);
+    if (builder->failed)
+        return NULL;
+    struct clb_step *step = &schedule->step[schedule->steps++];
+    *step = (struct clb_step){.new_block = new_block && schedule->steps > 1};
+    return step;
+}
+
+/* The largest upload piece; download pieces may be larger. */
+#define LOAD_PIECE ((size_t)4 << 20)
+
+/* Of what is gathered (transfer_queue.h): uploads become larger commands than that, of downloads
+ * each piece is one. (H200, 2026-11, n = 1024: with 512 KiB and 1 MiB 5 % slower.) */
+#define GATHERED_PIECE   ((size_t)256 << 10)
+#define GATHERED_RESULTS ((size_t)512 << 10)
+
+/* Add the load of a piece of a band: its elements in one pass. */
+static void add_load(struct builder *builder, const struct clb_operand *operand,
+                     const struct clb_piece *piece, const struct clb_pass *pass,
+                     const struct clb_pack_target *target, size_t targets)
+{
+    struct clb_schedule *schedule = builder->schedule;
+    const struct clb_discrete_plan *plan = builder->plan;
+    bool mirrored = piece->kind == CLB_PIECE_TRANSPOSED;
+    schedule->load = extend(builder, schedule->load, schedule->loads, sizeof *schedule->load);
+    if (builder->failed)
+        return;
+    struct clb_load load = {.operand = operand,
+                            .kind = piece->kind,
+                            .depth_contiguous = operand->depth_contiguous != mirrored,
+                            .slab = target[0].slab,
+                            .i0 = piece->i0,
+                            .w = piece->w,
+                            .p0 = pass->p0,
+                            .k = pass->k,
+                            .targets = targets,
+                            .origin = operand->role == CLB_OPERAND_A ? builder->block.row
+                                                                     : builder->block.col,
+                            .step = schedule->steps - 1};
+    for (size_t t = 0; t < targets; t++) {
+        load.target[t] = target[t];
+        load.target[t].conjugated ^= mirrored && operand->shape == CLB_STRUCTURE_HERMITIAN;
+    }
+    size_t rows = load.depth_contiguous ? load.k : load.w;
+    size_t cols = load.depth_contiguous ? load.w : load.k;
+    size_t bytes = clb_min(plan->piece_bytes, LOAD_PIECE);
+    /* The link idles until the first pieces have been copied, so the first load's pieces are
+     * smaller. */
+    bytes = schedule->loads == 0 ? bytes / 2 : bytes;
+    if (plan->gathers)
+        bytes = GATHERED_PIECE;
+    load.piece_cols = clb_min(clb_max(bytes / (rows * operand->element), 1), cols);
+    schedule->load[schedule->loads++] = load;
+    schedule->step[schedule->steps - 1].loads++;
+}
+
+/* Add the loads of one slab of the band that begins at element i0 of the operands, without its
+ * zeros. */
+static void add_slab(struct builder *builder, const struct clb_operand *operands, size_t i0,
+                     size_t slab)
+{
+    const struct clb_discrete_plan *plan = builder->plan;
+    const struct clb_pass pass = clb_gemm_pass(builder->problem, plan->slab, slab);
+    const struct clb_operand *operand = &operands[pass.term];
+    bool is_a = operand->role == CLB_OPERAND_A;
+    const struct clb_rect *block = &builder->block;
+    size_t end = is_a ? block->row + block->rows : block->col + block->cols;
+    size_t w = clb_min(is_a ? plan->band_m : plan->band_n, end - i0);
+    size_t unit = is_a ? plan->unit_m : plan->unit_n, per_term = plan->slabs;
+    struct clb_pack_target target[2] = {{operand->role, slab, operand->conjugated}};
+    struct clb_piece piece[3];
+    if (plan->shared) {
+        size_t transposed_term = clb_gemm_transposed_term(builder->problem, pass.term);
+        per_term /= clb_gemm_terms(builder->problem);
+        target[1] =
+            (struct clb_pack_target){CLB_OPERAND_B, slab % per_term + transposed_term * per_term,
+                                     builder->b[transposed_term].conjugated};
+    }
+    size_t count =
+        clb_operand_pieces(operand, i0, clb_operand_support(operand, i0, w, pass.p0, pass.k, unit),
+                           pass.p0, pass.k, unit, piece);
+    for (size_t p = 0; p < count && !builder->failed; p++)
+        add_load(builder, operand, &piece[p], &pass, target, plan->shared ? 2 : 1);
+}
+
+static void add_loads(struct builder *builder, const struct clb_operand *operands, size_t i0)
+{
+    for (size_t slab = builder->slab; slab < builder->end_slab && !builder->failed; slab++)
+        add_slab(builder, operands, i0, slab);
+}
+
+/* Load all bands of an operand's block. */
+static void add_all_loads(struct builder *builder, const struct clb_operand *operands)
+{
+    bool is_a = operands->role == CLB_OPERAND_A;
+    size_t origin = is_a ? builder->block.row : builder->block.col;
+    size_t extent = is_a ? builder->block.rows : builder->block.cols;
+    size_t band = is_a ? builder->plan->band_m : builder->plan->band_n;
+    for (size_t i = 0; i < extent && !builder->failed; i += band)
+        add_loads(builder, operands, origin + i);
+}
+
+static void add_one_strip(struct builder *builder, struct clb_rect rect)
+{
+    struct clb_schedule *schedule = builder->schedule;
+    size_t element = builder->a->element;
+    schedule->strip = extend(builder, schedule->strip, schedule->strips, sizeof *schedule->strip);
+    if (builder->failed)
+        return;
+    size_t number = schedule->strips - builder->first_strip;
+    struct clb_strip strip = {.rect = rect,
+                              .a_origin = builder->block.row,
+                              .b_origin = builder->block.col,
+                              .ldc = clb_strip_ld(rect.rows, element),
+                              .offset = schedule->strip_elements,
+                              .step = schedule->steps - 1,
+                              .slab = builder->slab,
+                              .end_slab = builder->end_slab,
+                              .queue = number % CLB_STRIP_QUEUES};
+    /* Pieces must not cut squares of a triangle, or strips of whole rows. */
+    size_t bytes = builder->plan->piece_bytes;
+    if (builder->plan->gathers && builder->plan->square == 0 && builder->plan->strip_m == 0)
+        bytes = clb_min(bytes, GATHERED_RESULTS);
+    strip.piece_cols = clb_min(clb_max(bytes / (strip.ldc * element), 1), rect.cols);
+    if (strip.end_slab == builder->plan->slabs)
+        strip.pieces = clb_div_up(rect.cols, strip.piece_cols);
+    schedule->strip_pieces += strip.pieces;
+    /* The strips of the later slabs are the same rectangles as those of the first slabs, in the
+     * same order; they add to the same memory. */
+    if (strip.slab == 0)
+        schedule->strip_elements += strip.ldc * rect.cols;
+    else
+        strip.offset = schedule->strip[number].offset;
+    schedule->strip[schedule->strips++] = strip;
+    schedule->step[schedule->steps - 1].strips++;
+}
+
+/* The length of equal parts of `length`: multiples of `unit`, at most `most` units if that is not
+ * 0. */
+static size_t part_length(size_t length, size_t unit, size_t most)
+{
+    size_t units = clb_div_up(length, unit);
+    return clb_div_up(units, clb_div_up(units, clb_max(most, 1))) * unit;
+}
+
+/* Add a rectangle as one strip, or divided across its longer side into strips of at most the plan's
+ * number of tiles. A strip is downloaded when all of it is ready, and during the last one's
+ * download nothing else is left to do, so strips should not be large. Strips of whole columns or
+ * rows are divided between columns or rows only. */
+static void add_rectangle(struct builder *builder, struct clb_rect rect)
+{
+    const struct clb_discrete_plan *plan = builder->plan;
+    if (rect.rows == 0 || rect.cols == 0 || builder->failed)
+        return;
+    size_t tiles_m = clb_div_up(rect.rows, plan->unit_m);
+    size_t tiles_n = clb_div_up(rect.cols, plan->unit_n);
+    size_t rows = rect.rows, cols = rect.cols;
+    if (plan->strip_m != 0) {
+        rows = clb_min(plan->strip_m, rows);
+        cols = clb_min(plan->strip_n, cols);
+    } else if (plan->strip_tiles != 0 && tiles_m >= tiles_n)
+        rows = part_length(rows, plan->unit_m, plan->strip_tiles / tiles_n);
+    else if (plan->strip_tiles != 0)
+        cols = part_length(cols, plan->unit_n, plan->strip_tiles / tiles_m);
+    for (size_t i = 0; i < rect.rows && !builder->failed; i += rows) {
+        for (size_t j = 0; j < rect.cols && !builder->failed; j += cols)
+            add_one_strip(builder, (struct clb_rect){rect.row + i, rect.col + j,
+                                                     clb_min(rows, rect.rows - i),
+                                                     clb_min(cols, rect.cols - j)});
+    }
+}
+
+/* Add the part of a triangular region in a square on its diagonal: smaller squares, each of one
+ * piece, and the rectangles beside them. */
+static void add_diagonal(struct builder *builder, size_t first, size_t size)
+{
+    bool lower = clb_gemm_region(builder->problem) == CLB_REGION_LOWER;
+    size_t square = builder->plan->square;
+    for (size_t j = 0; j < size && !builder->failed; j += square) {
+        size_t cols = clb_min(square, size - j), end = j + cols;
+        add_one_strip(builder, (struct clb_rect){first + j, first + j, cols, cols});
+        add_rectangle(builder, lower ? (struct clb_rect){first + end, first + j, size - end, cols}
+                                     : (struct clb_rect){first, first + j, j, cols});
+    }
+}
+
+/* Add the part of C's region in a rectangle that is one band high or one band wide. In a triangular
+ * region bands of rows and of columns are the same. */
+static void add_strip(struct builder *builder, struct clb_rect rect)
+{
+    clb_region region = clb_gemm_region(builder->problem);
+    size_t band = builder->plan->band_m, end = rect.row + rect.rows, col_end = rect.col + rect.cols;
+    if (region == CLB_REGION_FULL || rect.rows == 0 || rect.cols == 0) {
+        add_rectangle(builder, rect);
+        return;
+    }
+    bool by_rows = rect.rows <= band;
+    size_t at = by_rows ? rect.row : rect.col; /* where the band crosses the diagonal */
+    if (by_rows ? at >= rect.col && at < col_end : at >= rect.row && at < end)
+        add_diagonal(builder, at, by_rows ? rect.rows : rect.cols);
+    /* The parts before and behind the crossing; one of them is in the region. */
+    size_t begin = by_rows ? rect.col : rect.row, stop = by_rows ? col_end : end;
+    size_t before = clb_max(clb_min(at, stop), begin);
+    size_t behind = clb_min(clb_max(at + band, begin), stop);
+    bool takes_before = by_rows == (region == CLB_REGION_LOWER);
+    size_t from = takes_before ? begin : behind, count = (takes_before ? before : stop) - from;
+    add_rectangle(builder, by_rows ? (struct clb_rect){rect.row, from, rect.rows, count}
+                                   : (struct clb_rect){from, rect.col, count, rect.cols});
+}
+
+/* Load the next band of both operands, which are the same memory. */
+static void add_shared_band(struct builder *builder, size_t at, size_t count)
+{
+    const struct clb_rect *block = &builder->block;
+    add_loads(builder, builder->a, block->row + at);
+    add_strip(builder, (struct clb_rect){block->row + at, block->col, count, at + count});
+    add_strip(builder, (struct clb_rect){block->row, block->col + at, at, count});
+}
+
+/* Both operands have to be loaded: growing squares over the slabs [slab, end_slab). The next band
+ * is of the operand of which less has been loaded; its product with all that has been loaded of the
+ * other operand follows at once. */
+static void add_squares(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    size_t rows = 0, cols = 0; /* loaded */
+    while ((rows < block->rows || cols < block->cols) && !builder->failed) {
+        bool is_a = cols == block->cols || (rows < block->rows && rows <= cols);
+        struct clb_rect strip;
+        if (add_step(builder, rows + cols + builder->slab == 0) == NULL)
+            return;
+        if (builder->plan->shared) {
+            size_t more = clb_min(builder->plan->band_m, block->rows - rows);
+            add_shared_band(builder, rows, more);
+            rows = cols = rows + more;
+            continue;
+        }
+        if (is_a) {
+            size_t more = clb_min(builder->plan->band_m, block->rows - rows);
+            add_loads(builder, builder->a, block->row + rows);
+            strip = (struct clb_rect){block->row + rows, block->col, more, cols};
+            rows += more;
+        } else {
+            size_t more = clb_min(builder->plan->band_n, block->cols - cols);
+            add_loads(builder, builder->b, block->col + cols);
+            strip = (struct clb_rect){block->row, block->col + cols, rows, more};
+            cols += more;
+        }
+        add_strip(builder, strip);
+    }
+}
+
+static void add_square_steps(struct builder *builder)
+{
+    const struct clb_discrete_plan *plan = builder->plan;
+    for (size_t slab = 0; slab < plan->slabs; slab = builder->end_slab) {
+        bool some = plan->first_slabs > 0 && (slab == 0 || plan->slab_by_slab);
+        builder->slab = slab;
+        builder->end_slab = some ? clb_min(slab + plan->first_slabs, plan->slabs) : plan->slabs;
+        builder->first_strip = builder->schedule->strips;
+        add_squares(builder);
+    }
+}
+
+/* Only A has to be loaded for this block. */
+static void add_row_steps(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    for (size_t row = 0; row < block->rows && !builder->failed; row += builder->plan->band_m) {
+        size_t rows = clb_min(builder->plan->band_m, block->rows - row);
+        if (add_step(builder, row == 0) == NULL)
+            return;
+        add_loads(builder, builder->a, block->row + row);
+        add_strip(builder, (struct clb_rect){block->row + row, block->col, rows, block->cols});
+    }
+}
+
+/* Only B has to be loaded for this block. */
+static void add_column_steps(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    for (size_t col = 0; col < block->cols && !builder->failed; col += builder->plan->band_n) {
+        size_t cols = clb_min(builder->plan->band_n, block->cols - col);
+        if (add_step(builder, col == 0) == NULL)
+            return;
+        add_loads(builder, builder->b, block->col + col);
+        add_strip(builder, (struct clb_rect){block->row, block->col + col, block->rows, cols});
+    }
+}
+
+/* Strips are whole columns (rows): all of A (B) is loaded first, then the other operand band by
+ * band. */
+static void add_whole_steps(struct builder *builder)
+{
+    const struct clb_rect *block = &builder->block;
+    bool columns = clb_gemm_has_whole_columns(builder->problem);
+    size_t extent = columns ? block->cols : block->rows;
+    size_t band = columns ? builder->plan->band_n : builder->plan->band_m;
+    for (size_t i = 0; i < extent && !builder->failed; i += band) {
+        size_t count = clb_min(band, extent - i);
+        if (add_step(builder, i == 0) == NULL)
+            return;
+        if (i == 0)
+            add_all_loads(builder, columns ? builder->a : builder->b);
+        add_loads(builder, columns ? builder->b : builder->a,
+                  (columns ? block->col : block->row) + i);
+        add_rectangle(builder,
+                      columns ? (struct clb_rect){block->row, block->col + i, block->rows, count}
+                              : (struct clb_rect){block->row + i, block->col, count, block->cols});
+    }
+}
+
+static void stream_schedule_add_block(struct builder *builder, size_t i, size_t j, bool first,
+                                      bool row_changed)
+{
+    const struct clb_discrete_plan *plan = builder->plan;
+    size_t row = i * plan->block_m, col = j * plan->block_n;
+    builder->block = (struct clb_rect){row, col, clb_min(plan->block_m, builder->problem->m - row),
+                                       clb_min(plan->block_n, builder->problem->n - col)};
+    if (first && plan->strip_m != 0)
+        add_whole_steps(builder);
+    else if (first)
+        add_square_steps(builder);
+    else if (row_changed)
+        add_row_steps(builder);
+    else
+        add_column_steps(builder);
+}
+
+/* While the last results are copied nothing else is left to do, so about so many bytes come down in
+ * smaller pieces. (H200, 2026-11: sgemm of n = 4096 takes 4.36 ms instead of 4.5; the other
+ * products that were tried gain 1 % or nothing.) */
+#define LAST_BYTES  ((size_t)8 << 20)
+#define LAST_PIECES 4
+
+static void cut_last_pieces(const struct builder *builder)
+{
+    const struct clb_discrete_plan *plan = builder->plan;
+    struct clb_schedule *schedule = builder->schedule;
+    size_t bytes = 0;
+    if (plan->gathers || plan->square != 0 || plan->strip_m != 0)
+        return;
+    for (size_t i = schedule->strips; i > 0 && bytes < LAST_BYTES; i--) {
+        struct clb_strip *strip = &schedule->strip[i - 1];
+        if (strip->pieces == 0)
+            continue;
+        bytes += strip->ldc * strip->rect.cols * builder->a->element;
+        schedule->strip_pieces -= strip->pieces;
+        strip->piece_cols = clb_max(strip->piece_cols / LAST_PIECES, 1);
+        strip->pieces = clb_div_up(strip->rect.cols, strip->piece_cols);
+        schedule->strip_pieces += strip->pieces;
+    }
+}
+
+clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct clb_gemm *problem,
+                             const struct clb_operand *a, const struct clb_operand *b,
+                             struct clb_schedule *schedule)
+{
+    struct builder builder = {.plan = plan,
+                              .problem = problem,
+                              .a = a,
+                              .b = b,
+                              .schedule = schedule,
+                              .end_slab = plan->slabs};
+    size_t block_rows = clb_div_up(problem->m, plan->block_m);
+    size_t block_cols = clb_div_up(problem->n, plan->block_n);
+    size_t outer_count = plan->down_first ? block_cols : block_rows;
+    size_t inner_count = plan->down_first ? block_rows : block_cols;
+    *schedule = (struct clb_schedule){0};
+    for (size_t outer = 0; outer < outer_count; outer++) {
+        for (size_t k = 0; k < inner_count && !builder.failed; k++) {
+            size_t inner = outer % 2 == 0 ? k : inner_count - 1 - k;
+            bool inner_changed = k > 0;
+            stream_schedule_add_block(&builder, plan->down_first ? inner : outer,
+                                      plan->down_first ? outer : inner, outer == 0 && k == 0,
+                                      inner_changed == plan->down_first);
+        }
+    }
+    if (!builder.failed)
+        cut_last_pieces(&builder);
+    return builder.failed ? CLB_ERR_NOMEM : CLB_OK;
+}
+
+void clb_schedule_free(struct clb_schedule *schedule)
+{
+    free(schedule->load);
+    free(schedule->strip);
+    free(schedule->step);
+    *schedule = (struct clb_schedule){0};
+}

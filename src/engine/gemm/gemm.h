@@ -1,0 +1,37 @@
+/* gemm: products of the caller's matrices and the other Level 3 routines on the device. Nothing
+ * here reads the environment, calls dlsym or decides whether to use the device. */
+#ifndef CLB_GEMM_H
+#define CLB_GEMM_H
+
+#include "engine/kernel/kernel.h"
+
+/* Run on the device. On failure, the parts of C that *progress does not call written must be
+ * computed elsewhere; they are untouched, except that they may have been overwritten where C is not
+ * read. When this returns, no command that uses the caller's memory is outstanding. The caller
+ * frees *progress. */
+clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_gemm *problem,
+                        struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
+/* The Level 3 routines other than GEMM, as extensions of a product of general matrices: symmetric,
+ * Hermitian and triangular operands, results of which only a triangle is computed, and sums of two
+ * products.
+ *
+ * Run on the device. CLB_ERR_RANGE: an operand is triangular, and parts of the product that are not
+ * finite were not written, because zeros outside the triangle were multiplied as well; the other
+ * parts are written. As with clb_gemm_run, the parts of C that *progress does not call written are
+ * untouched unless C is not read, no command is outstanding on return, and the caller frees
+ * *progress. The parts don't overlap and cover the region of C, and
+ *   - in a triangular region each part is either inside the triangle, or a square on the diagonal
+ *     (its `row` is its `col`), of which only the triangle is meant;
+ *   - in place the parts are independent: blocks of all rows (left) or all columns (right);
+ *   - otherwise they are any rectangles.
+ * No parts: nothing was begun. */
+clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                          const struct clb_level3 *problem,
+                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
+/* The part of a problem that computes one rectangle of C. */
+struct clb_gemm clb_gemm_part(const struct clb_gemm *problem, const struct clb_rect *rect);
+
+#endif

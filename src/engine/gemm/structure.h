@@ -1,0 +1,169 @@
+/* structure: symmetric, Hermitian and triangular operands, of which a triangle is stored, and
+ * results of which only a triangle is computed.
+ *
+ * Operands are described as the packing kernels see them: element (i, p), with i along the width
+ * (rows of A, columns of B) and p along the depth. */
+#ifndef CLB_STRUCTURE_H
+#define CLB_STRUCTURE_H
+
+#include "engine/kernel/kernel.h"
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/* op(X) as a w x k operand of the packing kernels: w is m for A and n for B. */
+struct clb_operand {
+    clb_operand_role role;
+    const char *host;
+    size_t ld, element;
+    bool depth_contiguous; /* element (i, p) is host[p + i*ld], not host[i + p*ld] */
+    bool conjugated; /* the operand's elements are the conjugates; ignored for real precisions */
+    clb_structure shape;
+    bool upper, unit;  /* as stored */
+    const void *scale; /* factor of all elements; NULL: one */
+    cl_mem mem;        /* the whole operand in device memory, or NULL */
+    size_t offset;     /* of the first element in mem */
+};
+
+#define CLB_MAX_TERMS 2
+
+/* An operand of a problem: that of the first term, or of a given one. */
+struct clb_operand clb_operand_describe(const struct clb_gemm *problem, clb_operand_role role);
+struct clb_operand clb_operand_of_term(const struct clb_gemm *problem, clb_operand_role role,
+                                       size_t term);
+
+struct clb_span {
+    size_t first, end; /* empty when they are equal */
+};
+
+/* The part of [i0, i0 + w) in which depths [p0, p0 + k) of an operand are not known to be zero. It
+ * begins at i0 plus a multiple of `unit`. */
+struct clb_span clb_operand_support(const struct clb_operand *x, size_t i0, size_t w, size_t p0,
+                                    size_t k, size_t unit);
+
+/* How the elements of a piece of such a span are obtained: as stored; transposed from the stored
+ * triangle; expanded element by element, because the piece crosses the diagonal or is to be scaled;
+ * or by a packing kernel that handles triangles. */
+typedef enum {
+    CLB_PIECE_STORED,
+    CLB_PIECE_TRANSPOSED,
+    CLB_PIECE_EXPANDED,
+    CLB_PIECE_TRIANGLE
+} clb_piece_kind;
+
+struct clb_piece {
+    clb_piece_kind kind;
+    size_t i0, w;
+};
+
+/* Divide a span into at most three pieces, in order; returns their number. Each begins at i0 plus a
+ * multiple of `unit`. */
+size_t clb_operand_pieces(const struct clb_operand *x, size_t i0, struct clb_span span, size_t p0,
+                          size_t k, size_t unit, struct clb_piece piece[3]);
+
+/* True when the variant packs the operand as a triangle, in one piece. */
+bool clb_operand_packs_triangle(const struct clb_gemm_variant *variant,
+                                const struct clb_operand *x);
+/* Set what that packing kernel needs in the chunk that begins at i0 and p0. */
+void clb_operand_set_triangle(const struct clb_operand *x, size_t i0, size_t p0,
+                              struct clb_chunk *chunk);
+
+/* The transposed view of an operand, in which the stored elements are those of the other
+ * triangle. */
+struct clb_operand clb_operand_other_half(const struct clb_operand *x);
+
+/* Expand elements (i0.., p0..) on the CPU, in the order in which the operand is stored. Only
+ * columns [first, first + count) are made; the first of them is at `to`, and the leading dimension
+ * is their number of rows. */
+void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
+                      size_t w, size_t k, size_t first, size_t count, void *to);
+
+/* The same by a kernel, for operands in place. */
+clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_program *program,
+                              const struct clb_gemm_variant *variant, const struct clb_operand *x,
+                              size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
+                              struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* Build and check the kernels that make symmetric and triangular operands in full, once. */
+clb_status clb_structure_check(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Must be called before a structured problem is run: builds, launches and checks the kernels that
+ * it needs and plain products don't, once for each precision. *program is then the program that
+ * expands operands, NULL where that is not needed; CLB_ERR_UNSUPPORTED when a kernel
+ * miscalculates. */
+clb_status clb_structure_prepare(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_gemm *problem, bool on_device,
+                                 struct clb_program **program) CLB_MUST_CHECK;
+
+/* The term whose B is the transpose of the A of `term`, from the same memory; CLB_MAX_TERMS when
+ * there is none. */
+size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term);
+
+/* True when any operand is scaled or not general. */
+bool clb_gemm_is_structured(const struct clb_gemm *problem);
+/* True when an operand has pieces that must be expanded before the variant packs them. */
+bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
+
+/* ---- the depth ------------------------------------------------------------------------------- */
+
+/* A pass: a slab of the depth of one of the terms. */
+struct clb_pass {
+    size_t term, p0, k;
+};
+
+/* Products that are added up; the passes of all of them. */
+size_t clb_gemm_terms(const struct clb_gemm *problem);
+size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab);
+/* Pass number `index`. The order is such that the first pass has all of C in its support, and the
+ * others may only add to it. */
+struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_t index);
+
+/* The depth of the slabs of a problem, at most the tuning's. Where structured operands have to be
+ * expanded across the diagonal, slabs are so small that this is a small part of the work; operands
+ * in place that are packed as triangles need no such limit. It depends only on the arguments, so
+ * that the results do too. */
+size_t clb_gemm_slab(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                     bool in_place);
+
+/* The parts that are skipped in the product of a pass for the rectangle `rect` of C; none where
+ * nothing can be skipped, or the family has no kernel for that. */
+struct clb_skip clb_gemm_skip(const struct clb_gemm_variant *variant,
+                              const struct clb_gemm *problem, const struct clb_pass *pass,
+                              const struct clb_rect *rect);
+
+/* ---- the region of C ------------------------------------------------------------------------- */
+
+/* The part of C that is computed. */
+clb_region clb_gemm_region(const struct clb_gemm *problem);
+/* True when C must be written in blocks of whole columns (trmm from the left), or of whole rows
+ * (from the right). */
+bool clb_gemm_has_whole_columns(const struct clb_gemm *problem);
+bool clb_gemm_has_whole_rows(const struct clb_gemm *problem);
+
+/* The multiples at which panels of both A and B may begin. */
+size_t clb_gemm_square_unit(const struct clb_gemm_variant *variant);
+
+/* Trim a block of C to the rows that its columns have in the region; no rows when there are none.
+ * Rows and columns of blocks must begin and end at multiples of one number, the columns' width. */
+struct clb_rect clb_region_trim(clb_region region, struct clb_rect block);
+/* The one or two parts of a trimmed block: the rectangle beside the diagonal, and the square on
+ * it. */
+size_t clb_region_parts(clb_region region, const struct clb_rect *rect, struct clb_rect part[2]);
+
+/* True when an operand is triangular: then zeros outside the triangle may be multiplied, which the
+ * defining sums don't contain. */
+bool clb_gemm_adds_zeros(const struct clb_gemm *problem);
+
+/* Zero times infinity is not zero: returns false for a part of a product with such zeros that is
+ * not finite. That part must be computed elsewhere, and the run ends with CLB_ERR_RANGE. A part is
+ * exact in any case where all elements of the general operand that enter it are finite. */
+bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
+                       size_t ldp);
+
+/* C = alpha*P + beta*C for one part of C; for a part on the diagonal of a triangular region only in
+ * the triangle. P begins with the part's first element. */
+void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
+                    size_t ldp);
+
+#endif

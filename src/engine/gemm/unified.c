@@ -1,0 +1,910 @@
+/* Products on a device that shares the host's memory.
+ *
+ * For every tile of C, slab after slab: the chunks of A and B that are not packed yet are packed, a
+ * kernel adds their product to the tile P in the shim's memory, where the CPU reads it. While
+ * the device works on the next tile the calling thread merges the finished one into the caller's
+ * matrix, C = alpha*P + beta*C. This is the only write to the caller's memory, so each part of a
+ * tile of C is either old or new. Queues are in order, so a slot may be packed again as soon as the
+ * kernel of the same queue that reads it has been enqueued.
+ *
+ * An operand is one read-only buffer over the caller's memory; overlapping operands (A*A^T) share
+ * one, since buffers over overlapping memory are not defined. Where an operand is larger than a
+ * buffer may be, chunks are copied by rectangular transfers into a buffer of the shim's.
+ *
+ * Structured operands are packed in pieces (structure.h): from either triangle as it is stored, and
+ * where they cross the diagonal through a buffer. Triangular operands are packed in one piece by a
+ * kernel of their own if the family has one. */
+#include "unified.h"
+#include "engine/transfer/prefault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the plan: tiles of C and slabs of the depth --------------------------------------------- */
+
+/* Tiles and slabs are multiples of the kernel's own, so that only the last ones have edges, and
+ * nearly equal in size, so that the last one is not too small. */
+static size_t even_tile(size_t extent, size_t wanted, size_t unit)
+{
+    size_t tile = clb_max(clb_round_up(wanted, unit), unit);
+    size_t count = clb_div_up(extent, tile);
+    return clb_round_up(clb_div_up(extent, count), unit);
+}
+
+/* The most elements of an operand's width that are expanded at once, where it can't be packed as it
+ * is. */
+#define MIXED ((size_t)256)
+
+static void size_plan(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                      struct clb_gemm_plan *plan)
+{
+    size_t element = clb_precision_size(variant->precision);
+    size_t line = clb_max(128 / element, 1);
+    plan->tile_rows = clb_div_up(problem->m, plan->tile_m);
+    plan->tile_cols = clb_div_up(problem->n, plan->tile_n);
+    plan->slabs = clb_gemm_passes(problem, plan->slab);
+    plan->ldc = clb_round_up(clb_min(plan->tile_m, problem->m), line);
+    size_t depth = clb_min(plan->slab, problem->k);
+    plan->a_bytes =
+        clb_packed_bytes(variant, CLB_OPERAND_A, clb_min(plan->tile_m, problem->m), depth);
+    plan->b_bytes =
+        clb_packed_bytes(variant, CLB_OPERAND_B, clb_min(plan->tile_n, problem->n), depth);
+    plan->c_bytes = plan->ldc * clb_min(plan->tile_n, problem->n) * element;
+    plan->c_slots = clb_min(plan->tile_rows * plan->tile_cols, 2);
+    if (clb_gemm_is_expanded(variant, problem)) {
+        size_t widest = clb_min(clb_max(plan->tile_m, plan->tile_n), MIXED);
+        plan->mixed_w = clb_round_up(widest, clb_gemm_square_unit(variant));
+        plan->mixed_bytes = plan->mixed_w * depth * element;
+    }
+}
+
+/* Packing B pays only when every packed element is multiplied with many rows of A. */
+static bool plan_is_direct(const struct clb_gemm_variant *variant, const struct clb_gemm *problem)
+{
+    return problem->transb == CLB_OP_N && problem->level3 == NULL &&
+           problem->m <= variant->tuning.value[CLB_PARAM_DIRECT] &&
+           clb_direct_prepare(variant) == CLB_OK;
+}
+
+/* Columns of C up to which A is not packed either: the product copies its panels for each of its
+ * blocks of columns. */
+#define MOST_RAW ((size_t)1024)
+
+static bool plan_is_raw(const struct clb_gemm *problem, const struct clb_gemm_plan *plan)
+{
+    return plan->direct && problem->transa == CLB_OP_N && problem->n <= MOST_RAW;
+}
+
+/* The op with which B is op(A) in every term, A being the A of the transposed term, so that only A
+ * has to be packed; CLB_OP_N where there is none. The packed panels of A must contain all of B and
+ * must all be kept. */
+static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                          const struct clb_gemm_plan *plan)
+{
+    size_t terms = clb_gemm_terms(problem);
+    bool adjoint = false;
+    if (clb_gemm_region(problem) == CLB_REGION_FULL || !clb_gemm_shares_panels(variant) ||
+        plan->kept != CLB_OPERAND_A || plan->tile_rows > 1 ||
+        (terms > 1 && plan->a_slots < plan->slabs))
+        return CLB_OP_N;
+    for (size_t t = 0; t < terms; t++) {
+        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+        if (clb_gemm_transposed_term(problem, t) == CLB_MAX_TERMS || a.scale != NULL)
+            return CLB_OP_N;
+        adjoint = a.conjugated != b.conjugated;
+    }
+    return adjoint && clb_precision_parts(problem->precision) > 1 ? CLB_OP_C : CLB_OP_T;
+}
+
+/* Bytes of the buffer through which chunks of an operand are copied that is too large for one
+ * buffer over the caller's memory. */
+static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role, size_t chunk,
+                          uint64_t max_alloc)
+{
+    const struct clb_operand operand = clb_operand_describe(problem, role);
+    size_t width = role == CLB_OPERAND_A ? problem->m : problem->n;
+    size_t columns = operand.depth_contiguous ? width : problem->k;
+    bool in_place = columns <= max_alloc / (clb_max(operand.ld, 1) * operand.element);
+    return in_place ? 0 : clb_buffer_rounded(chunk);
+}
+
+/* Count the bytes for a number of slots of the operand that is kept; true when they fit. Chunks of
+ * the other operand are kept where all tiles share them; otherwise there is one slot, which stays
+ * in the cache. */
+static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                      struct clb_gemm_plan *plan, size_t slots, uint64_t budget, uint64_t max_alloc)
+{
+    bool a_kept = !clb_gemm_has_whole_rows(problem);
+    size_t others = a_kept && plan->tile_cols == 1 ? slots : 1;
+    plan->kept = a_kept ? CLB_OPERAND_A : CLB_OPERAND_B;
+    plan->a_slots = plan->raw ? 0 : a_kept ? slots : others;
+    plan->b_op_of_a = find_b_of_a(variant, problem, plan);
+    plan->b_slots = plan->direct || plan->b_op_of_a != CLB_OP_N ? 0 : a_kept ? others : slots;
+    plan->queues = slots == plan->slabs ? plan->c_slots : 1;
+    size_t own_a = plan->kept == CLB_OPERAND_B ? plan->queues : 1;
+    size_t own_b = plan->kept == CLB_OPERAND_A ? plan->queues : 1;
+    plan->bytes =
+        (uint64_t)(own_a * plan->a_slots) * clb_buffer_rounded(plan->a_bytes) +
+        (uint64_t)(own_b * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
+        raw_bytes(problem, CLB_OPERAND_A, plan->a_bytes, max_alloc) +
+        raw_bytes(problem, CLB_OPERAND_B, plan->b_bytes, max_alloc) +
+        (plan->mixed_bytes > 0 ? plan->queues * clb_buffer_rounded(plan->mixed_bytes) : 0) +
+        (uint64_t)plan->c_slots * clb_buffer_rounded(plan->c_bytes);
+    size_t largest = clb_max(clb_max(plan->a_bytes, plan->b_bytes), plan->c_bytes);
+    return plan->bytes <= budget && largest <= max_alloc - max_alloc / 8;
+}
+
+/* The least rows of A in a block: with fewer, packing B again for every block costs too much. */
+#define SMALLEST_BLOCK ((size_t)512)
+/* Where tiles are all rows or columns of C, the other operand is packed for each tile: tiles that
+ * are so many times wider are worth their memory. */
+#define WIDER ((size_t)4)
+/* Shares of the columns of a triangular region, whose tiles on the diagonal are computed in
+ * full. */
+#define REGION_SHARES ((size_t)8)
+
+/* The units of tiles, and the sides of tiles that must not be divided. */
+struct tile_limits {
+    size_t unit_m, unit_n;
+    bool square, whole_m, whole_n; /* square: rows are a multiple of the columns */
+    size_t tile_m, tile_n;         /* wanted */
+};
+
+/* On CPUs tiles of whole columns or rows are half as wide where the second-level cache holds half a
+ * tile (gemm.cached_c) and not a whole one. */
+static bool halves_fit(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                       size_t width)
+{
+    size_t line = clb_gemm_has_whole_columns(problem) ? problem->m : problem->n;
+    size_t bytes = variant->tuning.value[CLB_PARAM_CACHED_C];
+    size_t most = bytes / clb_precision_size(variant->precision) / clb_max(line, 1);
+    return variant->family->has_skip && width > most && width / 2 <= most;
+}
+
+static struct tile_limits get_limits(const struct clb_gemm_variant *variant,
+                                     const struct clb_gemm *problem)
+{
+    const size_t *value = variant->tuning.value;
+    struct tile_limits limits = {.unit_m = clb_gemm_unit(variant, CLB_OPERAND_A),
+                                 .unit_n = clb_gemm_unit(variant, CLB_OPERAND_B),
+                                 .square = clb_gemm_region(problem) != CLB_REGION_FULL,
+                                 .whole_m = clb_gemm_has_whole_columns(problem),
+                                 .whole_n = clb_gemm_has_whole_rows(problem),
+                                 .tile_m = value[CLB_PARAM_TM],
+                                 .tile_n = value[CLB_PARAM_TN]};
+    if (limits.square) {
+        limits.unit_m = limits.unit_n = clb_gemm_square_unit(variant);
+        if (!variant->family->has_skip)
+            limits.tile_n = clb_min(limits.tile_n, clb_div_up(problem->n, REGION_SHARES));
+    }
+    if ((limits.whole_m || limits.whole_n) && halves_fit(variant, problem, limits.tile_n))
+        limits.tile_n /= 2;
+    if (limits.whole_n)
+        limits.tile_m = limits.tile_n;
+    return limits;
+}
+
+static void set_tiles(const struct clb_gemm *problem, const struct tile_limits *limits,
+                      size_t wanted_m, size_t wanted_n, struct clb_gemm_plan *plan)
+{
+    plan->tile_n = limits->whole_n ? clb_round_up(problem->n, limits->unit_n)
+                                   : even_tile(problem->n, wanted_n, limits->unit_n);
+    plan->tile_m = limits->whole_m ? clb_round_up(problem->m, limits->unit_m)
+                                   : even_tile(problem->m, wanted_m,
+                                               limits->square ? plan->tile_n : limits->unit_m);
+}
+
+/* Use the largest block of rows of A whose chunks, and those of one column of tiles of B, fit into
+ * the budget; otherwise one chunk of each at a time, with smaller and smaller tiles. */
+static bool plan_within(const struct clb_gemm_variant *variant, const struct clb_gemm *problem,
+                        uint64_t budget, uint64_t max_alloc, struct clb_gemm_plan *plan)
+{
+    const struct tile_limits limits = get_limits(variant, problem);
+    size_t wanted_m = limits.tile_m, wanted_n = limits.tile_n;
+    do {
+        set_tiles(problem, &limits, wanted_m, wanted_n, plan);
+        size_plan(variant, problem, plan);
+        if (plan_fits(variant, problem, plan, plan->slabs, budget, max_alloc))
+            return true;
+        wanted_m = plan->tile_m / 2;
+    } while (wanted_m >= SMALLEST_BLOCK && !limits.whole_m && !limits.whole_n);
+    wanted_m = limits.tile_m * (limits.whole_n ? WIDER : 1);
+    wanted_n *= limits.whole_m ? WIDER : 1;
+    for (;;) {
+        set_tiles(problem, &limits, wanted_m, wanted_n, plan);
+        size_plan(variant, problem, plan);
+        if (plan_fits(variant, problem, plan, 1, budget, max_alloc))
+            return true;
+        /* Halve the longer side that the kernel's own tile still allows to be halved. */
+        bool long_m =
+            !limits.whole_m && plan->tile_m > (limits.square ? plan->tile_n : limits.unit_m);
+        bool long_n = !limits.whole_n && plan->tile_n > limits.unit_n;
+        if (!long_m && !long_n)
+            return false;
+        if (long_m && (!long_n || plan->tile_m >= plan->tile_n))
+            wanted_m = plan->tile_m / 2;
+        else
+            wanted_n = plan->tile_n / 2;
+    }
+}
+
+/* The device's memory is the host's, and the program needs it too: prefer a plan with 64 MiB and a
+ * tenth of the operands. */
+static uint64_t modest_budget(const struct clb_gemm *problem)
+{
+    double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
+    double bytes = (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
+    return ((uint64_t)64 << 20) + (uint64_t)(bytes / 10);
+}
+
+clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
+                              const struct clb_gemm *problem, uint64_t available,
+                              uint64_t max_alloc, struct clb_gemm_plan *plan)
+{
+    uint64_t modest = modest_budget(problem);
+    *plan =
+        (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem, true),
+                                                 clb_gemm_depth_unit(variant)),
+                               .direct = plan_is_direct(variant, problem)};
+    plan->raw = plan_is_raw(problem, plan);
+    if ((modest < available && plan_within(variant, problem, modest, max_alloc, plan)) ||
+        plan_within(variant, problem, available, max_alloc, plan))
+        return CLB_OK;
+    return CLB_ERR_NOMEM;
+}
+
+struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
+                              size_t index)
+{
+    struct clb_rect rect = {.row = index / plan->tile_cols * plan->tile_m,
+                            .col = index % plan->tile_cols * plan->tile_n};
+    rect.rows = clb_min(plan->tile_m, problem->m - rect.row);
+    rect.cols = clb_min(plan->tile_n, problem->n - rect.col);
+    return rect;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* A tile of C: the block for which operands are packed, and the part of it that is computed. */
+struct unified_tile {
+    struct clb_rect block, rect;
+    size_t first_part, parts; /* the tile's parts of the progress */
+};
+
+/* A buffer for one packed chunk of an operand. */
+struct unified_slot {
+    struct clb_buffer *buffer;
+    size_t holds;   /* number of the packed chunk plus one; 0: none */
+    size_t turn;    /* the queue that packed it */
+    cl_event ready; /* completion of the packing, for the other queue */
+};
+
+/* Indices are roles where there are two of A and of B. */
+struct unified_run {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    const struct clb_gemm *problem;
+    struct clb_gemm_plan plan;
+    struct clb_queue_set *queue_set;
+    struct clb_operand operand[2][CLB_MAX_TERMS]; /* of each term */
+    cl_mem wrapped[2 * CLB_MAX_TERMS];            /* buffers over the caller's memory */
+    struct clb_buffer *raw[2];                    /* for copies; NULL: the operand is in place */
+    struct unified_slot *slot[2];                 /* parts of one array */
+    size_t slots[2];
+    struct clb_program *expander; /* expands what can't be packed as it is; NULL: not needed */
+    struct clb_buffer *mixed[2];  /* for that, of each queue */
+    struct unified_tile *tile;
+    size_t tiles;
+    struct clb_buffer *c[2];
+    size_t part;                 /* see clb_part_depth; 0: the depth is not divided */
+    struct clb_buffer *parts[2]; /* for that, of each queue */
+    cl_event event[2];           /* the tile in the slot is readable, at results */
+    const void *results[2];      /* where the CPU reads the tile */
+    void *mapped[2];             /* NULL: the slot is not mapped, the device may use it */
+    bool out_of_range;           /* some parts were not written, see clb_part_is_exact */
+};
+
+/* Tile t runs on queue t % queues. */
+static struct clb_queue *queue_of(const struct unified_run *run, size_t turn)
+{
+    return turn == 0 ? run->queue_set->queue : run->queue_set->upload;
+}
+
+/* ---- the operands in device memory ----------------------------------------------------------- */
+
+/* A range of the caller's memory that contains one or more operands. */
+struct range {
+    const char *begin, *end;
+    cl_mem mem;
+};
+
+/* Set *range to the memory of an operand of w x k elements. */
+static clb_status find_range(const struct clb_operand *operand, size_t w, size_t k,
+                             struct range *range)
+{
+    size_t bytes;
+    size_t rows = operand->depth_contiguous ? k : w, cols = operand->depth_contiguous ? w : k;
+    clb_status status = clb_extent_bytes(rows, cols, operand->ld, operand->element, &bytes);
+    *range = (struct range){operand->host, operand->host + bytes, NULL};
+    return status;
+}
+
+/* Unite overlapping ranges until none overlap; returns their number. */
+static size_t unite(struct range *range, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = i + 1; j < count;) {
+            if (range[i].begin >= range[j].end || range[j].begin >= range[i].end) {
+                j++;
+                continue;
+            }
+            range[i].begin = range[i].begin < range[j].begin ? range[i].begin : range[j].begin;
+            range[i].end = range[i].end > range[j].end ? range[i].end : range[j].end;
+            range[j] = range[--count];
+            j = i + 1;
+        }
+    }
+    return count;
+}
+
+/* Place an operand in its range's buffer, if that exists. An operand that is not a whole number of
+ * elements behind the begin of its range is copied. */
+static void operand_place(struct clb_operand *operand, const struct range *range, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = (size_t)(operand->host - range[i].begin);
+        if (operand->host < range[i].begin || operand->host >= range[i].end ||
+            range[i].mem == NULL || distance % operand->element != 0)
+            continue;
+        operand->mem = range[i].mem;
+        operand->offset = distance / operand->element;
+    }
+}
+
+/* Wrap the caller's memory; where that is impossible operands are not in place. */
+static clb_status wrap_operands(struct unified_run *run)
+{
+    struct clb_runtime *runtime = run->runtime;
+    struct range range[2 * CLB_MAX_TERMS];
+    size_t count = 0, terms = clb_gemm_terms(run->problem);
+    clb_status status = CLB_OK;
+    for (size_t t = 0; t < terms && status == CLB_OK; t++) {
+        status = find_range(&run->operand[CLB_OPERAND_A][t], run->problem->m, run->problem->k,
+                            &range[count++]);
+        if (status == CLB_OK)
+            status = find_range(&run->operand[CLB_OPERAND_B][t], run->problem->n, run->problem->k,
+                                &range[count++]);
+    }
+    if (status != CLB_OK || !runtime->device.unified)
+        return status;
+    count = unite(range, count);
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = (size_t)(range[i].end - range[i].begin);
+        if (bytes <= runtime->device.max_alloc &&
+            clb_buffer_wrap(runtime, range[i].begin, bytes, &run->wrapped[i]) == CLB_OK)
+            range[i].mem = run->wrapped[i];
+    }
+    for (size_t t = 0; t < terms; t++) {
+        operand_place(&run->operand[CLB_OPERAND_A][t], range, count);
+        operand_place(&run->operand[CLB_OPERAND_B][t], range, count);
+    }
+    return CLB_OK;
+}
+
+/* Get buffers over the operands, and for operands that are not in place one for copies of their
+ * chunks, of all terms. */
+static clb_status open_operands(struct unified_run *run)
+{
+    const size_t bytes[] = {run->plan.a_bytes, run->plan.b_bytes};
+    size_t terms = clb_gemm_terms(run->problem);
+    for (size_t t = 0; t < terms; t++) {
+        run->operand[CLB_OPERAND_A][t] = clb_operand_of_term(run->problem, CLB_OPERAND_A, t);
+        run->operand[CLB_OPERAND_B][t] = clb_operand_of_term(run->problem, CLB_OPERAND_B, t);
+    }
+    clb_status status = wrap_operands(run);
+    for (size_t x = 0; x < 2 * terms && status == CLB_OK; x++) {
+        struct clb_operand *operand = &run->operand[x / terms][x % terms];
+        if (operand->mem == NULL && run->raw[x / terms] == NULL)
+            status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, bytes[x / terms],
+                                    &run->raw[x / terms]);
+    }
+    /* Structured operands are not copied, because only one triangle may be read. */
+    bool in_place = run->raw[0] == NULL && run->raw[1] == NULL;
+    if (status == CLB_OK && clb_gemm_is_structured(run->problem) && !in_place)
+        status = CLB_ERR_NOMEM;
+    /* Chunks are copied through one buffer, which only the order of a single queue protects. */
+    if (!in_place)
+        run->plan.queues = 1;
+    return status;
+}
+
+/* Set *chunk to the place of elements (i0.., p0..) of an operand in device memory. If the operand
+ * is not in place, this enqueues the copy of them. */
+static clb_status operand_chunk(struct unified_run *run, struct clb_queue *queue,
+                                const struct clb_operand *operand, size_t i0, size_t p0, size_t w,
+                                size_t k, struct clb_chunk *chunk)
+{
+    size_t row = operand->depth_contiguous ? p0 : i0, col = operand->depth_contiguous ? i0 : p0;
+    size_t rows = operand->depth_contiguous ? k : w, cols = operand->depth_contiguous ? w : k;
+    size_t first = row + col * operand->ld;
+    *chunk = (struct clb_chunk){.depth_contiguous = operand->depth_contiguous,
+                                .conjugated = operand->conjugated};
+    if (operand->mem != NULL) {
+        chunk->mem = operand->mem;
+        chunk->offset = operand->offset + first;
+        chunk->ld = operand->ld;
+        return CLB_OK;
+    }
+    /* The pitch must not be smaller than the region's width, even with one column, where it has no
+     * other use. */
+    const struct clb_box box = {.size = {rows * operand->element, cols, 1},
+                                .pitch = rows * operand->element,
+                                .host_pitch = clb_max(operand->ld, rows) * operand->element};
+    chunk->mem = run->raw[operand->role]->mem;
+    chunk->ld = rows;
+    return clb_queue_write_rect(queue, chunk->mem, &box, operand->host + first * operand->element,
+                                0, NULL, NULL);
+}
+
+/* Set *chunk to the elements that the device packs for a piece; a piece that crosses the diagonal
+ * is expanded first. */
+static clb_status piece_chunk(struct unified_run *run, const struct clb_operand *operand,
+                              const struct clb_piece *piece, const struct clb_pass *pass,
+                              size_t turn, struct clb_chunk *chunk)
+{
+    struct clb_queue *queue = queue_of(run, turn);
+    struct clb_operand view = *operand;
+    if (piece->kind == CLB_PIECE_EXPANDED) {
+        *chunk = (struct clb_chunk){.mem = run->mixed[turn]->mem,
+                                    .ld = operand->depth_contiguous ? pass->k : piece->w,
+                                    .depth_contiguous = operand->depth_contiguous,
+                                    .conjugated = operand->conjugated};
+        return clb_structure_make(run->queue_set, run->expander, run->variant, operand, piece->i0,
+                                  pass->p0, piece->w, pass->k, chunk->mem, queue);
+    }
+    if (piece->kind == CLB_PIECE_TRANSPOSED)
+        view = clb_operand_other_half(operand);
+    clb_status status =
+        operand_chunk(run, queue, &view, piece->i0, pass->p0, piece->w, pass->k, chunk);
+    if (piece->kind == CLB_PIECE_TRIANGLE)
+        clb_operand_set_triangle(operand, piece->i0, pass->p0, chunk);
+    return status;
+}
+
+/* Get the packed chunk of an operand for a block of C and a slab: pack its elements, without those
+ * known to be zero, unless they are packed already.
+ *
+ * All tiles of a row share the chunks of the operand that is kept. Kernels on the queue that did
+ * not pack such a chunk wait for its event; packing over another chunk waits for the previous tile,
+ * which may still read that chunk on the other queue. Of the other operand each queue packs its
+ * own. */
+static clb_status get_packed(struct unified_run *run, clb_operand_role role,
+                             const struct clb_rect *block, size_t slab, size_t index,
+                             struct unified_slot **out)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
+    const struct clb_operand *operand = &run->operand[role][pass.term];
+    bool is_a = role == CLB_OPERAND_A, kept = role == plan->kept;
+    size_t slots = is_a ? plan->a_slots : plan->b_slots, turn = index % plan->queues;
+    size_t i0 = is_a ? block->row : block->col, w = is_a ? block->rows : block->cols;
+    size_t chunk_number = i0 / (is_a ? plan->tile_m : plan->tile_n) * plan->slabs + slab;
+    struct unified_slot *slot = *out =
+        &run->slot[role][kept ? chunk_number % slots : turn * slots + slab % slots];
+    if (slot->holds == chunk_number + 1)
+        return CLB_OK;
+    bool both = kept && plan->queues > 1, over = both && slot->holds != 0;
+    if (slot->ready != NULL)
+        clb_event_release(slot->ready);
+    slot->ready = NULL;
+    slot->holds = chunk_number + 1;
+    slot->turn = turn;
+
+    size_t unit = clb_gemm_unit(run->variant, role), widest = clb_gemm_widest(run->variant, role);
+    struct clb_span span = clb_operand_support(operand, i0, w, pass.p0, pass.k, unit);
+    struct clb_piece piece[3] = {{CLB_PIECE_TRIANGLE, span.first, span.end - span.first}};
+    size_t pieces = clb_operand_packs_triangle(run->variant, operand)
+                        ? span.first < span.end
+                        : clb_operand_pieces(operand, i0, span, pass.p0, pass.k, unit, piece);
+    clb_status status = CLB_OK;
+    for (size_t p = 0; p < pieces; p++) {
+        size_t most = piece[p].kind == CLB_PIECE_EXPANDED ? plan->mixed_w : widest;
+        for (size_t at = 0; at < piece[p].w && status == CLB_OK; at += most) {
+            const struct clb_piece part = {piece[p].kind, piece[p].i0 + at,
+                                           clb_min(most, piece[p].w - at)};
+            struct clb_order order = {.queue = queue_of(run, turn)};
+            struct clb_chunk chunk;
+            if (over && part.i0 == span.first) {
+                order.waits = 1;
+                order.wait_list = &run->event[(index - 1) % plan->c_slots];
+            }
+            if (both && part.i0 + part.w == span.end)
+                order.event = &slot->ready;
+            status = piece_chunk(run, operand, &part, &pass, turn, &chunk);
+            if (status == CLB_OK)
+                status = clb_gemm_pack(
+                    run->queue_set, run->variant, role, &chunk, part.w, pass.k, slot->buffer->mem,
+                    clb_packed_offset(run->variant, role, part.i0 - i0, pass.k), NULL, order);
+        }
+    }
+    /* Flush, because the other queue waits for the packing. */
+    if (status == CLB_OK && both)
+        status = clb_queue_flush(queue_of(run, turn));
+    return status;
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* The part of a tile to which a pass contributes. */
+static struct clb_rect unified_find_support(const struct unified_run *run,
+                                            const struct unified_tile *tile,
+                                            const struct clb_pass *pass)
+{
+    const struct clb_rect *block = &tile->block, *rect = &tile->rect;
+    const struct clb_span rows =
+        clb_operand_support(&run->operand[CLB_OPERAND_A][pass->term], block->row, block->rows,
+                            pass->p0, pass->k, clb_gemm_unit(run->variant, CLB_OPERAND_A));
+    const struct clb_span cols =
+        clb_operand_support(&run->operand[CLB_OPERAND_B][pass->term], block->col, block->cols,
+                            pass->p0, pass->k, clb_gemm_unit(run->variant, CLB_OPERAND_B));
+    size_t row = clb_max(rect->row, rows.first),
+           row_end = clb_min(rect->row + rect->rows, rows.end);
+    size_t col = clb_max(rect->col, cols.first),
+           col_end = clb_min(rect->col + rect->cols, cols.end);
+    return (struct clb_rect){row, col, row < row_end ? row_end - row : 0,
+                             col < col_end ? col_end - col : 0};
+}
+
+/* Enqueue the product of packed chunks for a rectangle of a tile, in launches of at most
+ * clb_gemm_widest. */
+static clb_status unified_multiply(struct unified_run *run, const struct unified_tile *tile,
+                                   const struct clb_pass *pass, const struct clb_rect *rect,
+                                   size_t turn, struct clb_product product, struct clb_order order)
+{
+    const struct clb_gemm_variant *variant = run->variant;
+    size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
+    size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
+    clb_status status = CLB_OK;
+    for (size_t j = 0; j < rect->cols && status == CLB_OK; j += clb_min(most_n, rect->cols - j)) {
+        for (size_t i = 0; i < rect->rows && status == CLB_OK;
+             i += clb_min(most_m, rect->rows - i)) {
+            size_t row = rect->row + i, col = rect->col + j;
+            product.m = clb_min(most_m, rect->rows - i);
+            product.n = clb_min(most_n, rect->cols - j);
+            product.part = run->part;
+            product.parts = run->part != 0 ? run->parts[turn]->mem : NULL;
+            if (!product.raw)
+                product.a_offset =
+                    clb_packed_offset(variant, CLB_OPERAND_A, row - tile->block.row, product.k);
+            if (product.b_op_of_a != CLB_OP_N)
+                product.b_offset = clb_packed_offset(variant, CLB_OPERAND_A, col, product.k);
+            else if (product.ldb == 0)
+                product.b_offset =
+                    clb_packed_offset(variant, CLB_OPERAND_B, col - tile->block.col, product.k);
+            product.c_offset = row - tile->rect.row + (col - tile->rect.col) * product.ldc;
+            product.cut = clb_gemm_skip(variant, run->problem, pass,
+                                        &(struct clb_rect){row, col, product.m, product.n});
+            status = clb_gemm_multiply(run->queue_set, variant, &product, order);
+            order.waits = 0;
+            order.wait_list = NULL;
+        }
+    }
+    return status;
+}
+
+/* Let a product read the rows of A, or the columns of B, as they are. */
+static clb_status take_unpacked(struct unified_run *run, struct clb_queue *queue,
+                                clb_operand_role role, const struct clb_rect *block,
+                                const struct clb_pass *pass, struct clb_product *product)
+{
+    const bool of_a = role == CLB_OPERAND_A;
+    struct clb_chunk chunk;
+    clb_status status =
+        operand_chunk(run, queue, &run->operand[role][pass->term], of_a ? block->row : block->col,
+                      pass->p0, of_a ? block->rows : block->cols, pass->k, &chunk);
+    if (of_a) {
+        product->raw = product->b_depth_contiguous = true;
+        product->a = chunk.mem;
+        product->a_offset = chunk.offset;
+        product->lda = chunk.ld;
+    } else {
+        product->b = chunk.mem;
+        product->b_offset = chunk.offset;
+        product->ldb = chunk.ld;
+    }
+    return status;
+}
+
+/* Enqueue everything that computes a tile, and makes it readable for the CPU. */
+static clb_status enqueue_tile(struct unified_run *run, size_t index)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    const struct unified_tile *tile = &run->tile[index];
+    const struct clb_rect *block = &tile->block;
+    size_t slot = index % plan->c_slots, turn = index % plan->queues;
+    size_t term_slabs = plan->slabs / clb_gemm_terms(run->problem);
+    struct clb_queue *queue = queue_of(run, turn);
+    clb_operand_role other = plan->kept == CLB_OPERAND_A ? CLB_OPERAND_B : CLB_OPERAND_A;
+    bool transposed = plan->b_op_of_a != CLB_OP_N;
+    clb_status status = CLB_OK;
+    for (size_t slab = 0; slab < plan->slabs && status == CLB_OK; slab++) {
+        const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
+        const struct clb_rect rect = unified_find_support(run, tile, &pass);
+        struct unified_slot *packed[2] = {NULL, NULL}, *of_other_term = NULL;
+        struct clb_product product = {.k = pass.k,
+                                      .c = run->c[slot]->mem,
+                                      .ldc = plan->ldc,
+                                      .b_op_of_a = plan->b_op_of_a,
+                                      .add = slab > 0};
+        if (rect.rows == 0 || rect.cols == 0)
+            continue;
+        /* B is read from the packed panels of the transposed term, the A of another term or of this
+         * one. They are packed before this term's panels, so that a kernel which waits for this
+         * term's need not wait for them. */
+        if (transposed)
+            status = get_packed(run, CLB_OPERAND_A, block,
+                                plan->slabs - term_slabs - slab / term_slabs * term_slabs +
+                                    slab % term_slabs,
+                                index, &of_other_term);
+        if (status == CLB_OK && plan->raw)
+            status = take_unpacked(run, queue, CLB_OPERAND_A, block, &pass, &product);
+        else if (status == CLB_OK)
+            status = get_packed(run, plan->kept, block, slab, index, &packed[plan->kept]);
+        if (status == CLB_OK && plan->direct)
+            status = take_unpacked(run, queue, CLB_OPERAND_B, block, &pass, &product);
+        else if (status == CLB_OK && !transposed)
+            status = get_packed(run, other, block, slab, index, &packed[other]);
+        if (status != CLB_OK)
+            return status;
+        const struct unified_slot *kept = packed[plan->kept];
+        bool waits = kept != NULL && kept->ready != NULL && kept->turn != turn;
+        if (!plan->raw)
+            product.a = packed[CLB_OPERAND_A]->buffer->mem;
+        if (!plan->direct)
+            product.b = (transposed ? of_other_term : packed[CLB_OPERAND_B])->buffer->mem;
+        status = unified_multiply(run, tile, &pass, &rect, turn, product,
+                                  (struct clb_order){.queue = queue,
+                                                     .waits = waits,
+                                                     .wait_list = waits ? &kept->ready : NULL});
+    }
+    if (status == CLB_OK)
+        status = clb_queue_map_results(queue, run->c[slot],
+                                       plan->ldc * tile->rect.cols *
+                                           clb_precision_size(run->variant->precision),
+                                       &run->results[slot], &run->mapped[slot], &run->event[slot]);
+    return status == CLB_OK ? clb_queue_flush(queue) : status;
+}
+
+/* Unmap the memory of a tile. The result is written already, but the slot is used for other tiles,
+ * and later for other calls. */
+static clb_status unmap_slot(struct unified_run *run, size_t slot)
+{
+    void *mapped = run->mapped[slot];
+    run->mapped[slot] = NULL;
+    return mapped == NULL
+               ? CLB_OK
+               : clb_queue_unmap(queue_of(run, slot % run->plan.queues), run->c[slot]->mem, mapped);
+}
+
+/* Wait until a tile is readable, and merge it. If no later tile is on its queue, finish the queue
+ * first, which costs nothing then: some drivers report a command's failure only in clFinish. */
+static clb_status write_tile(struct unified_run *run, size_t index,
+                             struct clb_gemm_progress *progress)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    const struct unified_tile *tile = &run->tile[index];
+    size_t slot = index % plan->c_slots, latest = clb_min(index + plan->c_slots, run->tiles) - 1;
+    clb_status status = CLB_OK;
+    if (index + plan->queues > latest)
+        status = clb_queue_finish(queue_of(run, index % plan->queues));
+    clb_status waited = clb_queue_set_await(run->queue_set, &run->event[slot]);
+    if (status != CLB_OK || waited != CLB_OK)
+        return status != CLB_OK ? status : waited;
+    for (size_t p = tile->first_part; p < tile->first_part + tile->parts; p++) {
+        const struct clb_rect *part = &progress->part[p];
+        size_t at = part->row - tile->rect.row + (part->col - tile->rect.col) * plan->ldc;
+        const char *from =
+            (const char *)run->results[slot] + at * clb_precision_size(run->problem->precision);
+        if (!clb_part_is_exact(run->problem, part, from, plan->ldc)) {
+            run->out_of_range = true;
+            continue;
+        }
+        clb_merge_part(run->problem, part, from, plan->ldc);
+        progress->written[p] = true;
+    }
+    clb_progress_note((double)(tile->first_part + tile->parts) / (double)progress->parts);
+    return unmap_slot(run, slot);
+}
+
+/* Columns of a part where C is an operand (trmm from the left): few, so that a part searched for
+ * infinities and NaNs is still in the cache when it is merged. Parts of whole rows are not divided
+ * so, because their columns would be short. */
+#define PART_COLS ((size_t)32)
+
+/* List the parts of a tile; with `part` NULL only count them. */
+static size_t list_parts(const struct clb_gemm *problem, const struct clb_rect *rect,
+                         struct clb_rect *part)
+{
+    struct clb_rect few[2], one = *rect;
+    size_t count = 0, end = rect->col + rect->cols;
+    if (!clb_gemm_has_whole_columns(problem)) {
+        count = clb_region_parts(clb_gemm_region(problem), rect, few);
+        if (part != NULL)
+            memcpy(part, few, count * sizeof *part);
+        return count;
+    }
+    for (; one.col < end; one.col += PART_COLS, count++) {
+        one.cols = clb_min(PART_COLS, end - one.col);
+        if (part != NULL)
+            part[count] = one;
+    }
+    return count;
+}
+
+/* Make the tiles in the region of C, and the parts of the progress that belong to each. */
+static clb_status make_tiles(struct unified_run *run, struct clb_gemm_progress *progress)
+{
+    size_t blocks = run->plan.tile_rows * run->plan.tile_cols, parts = 0;
+    run->tile = calloc(blocks, sizeof *run->tile);
+    if (run->tile == NULL)
+        return CLB_ERR_NOMEM;
+    for (size_t i = 0; i < blocks; i++) {
+        struct unified_tile *tile = &run->tile[run->tiles];
+        tile->block = clb_gemm_tile(&run->plan, run->problem, i);
+        tile->rect = clb_region_trim(clb_gemm_region(run->problem), tile->block);
+        if (tile->rect.rows == 0)
+            continue;
+        tile->first_part = parts;
+        tile->parts = list_parts(run->problem, &tile->rect, NULL);
+        parts += tile->parts;
+        run->tiles++;
+    }
+    clb_status status = clb_gemm_progress_make(progress, parts);
+    for (size_t i = 0; i < run->tiles && status == CLB_OK; i++)
+        (void)list_parts(run->problem, &run->tile[i].rect,
+                         &progress->part[run->tile[i].first_part]);
+    return status;
+}
+
+/* ---- memory: all of it before anything is enqueued ------------------------------------------- */
+
+/* One of the run's buffers, in this order: the slots of A, of B, the tiles, the expanded pieces of
+ * structured operands, parts of tiles. */
+struct panel_need {
+    clb_memory_kind kind;
+    size_t bytes;
+    struct clb_buffer **buffer;
+};
+
+static struct panel_need get_need(struct unified_run *run, size_t i)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; i -= run->slots[role++]) {
+        if (i < run->slots[role])
+            return (struct panel_need){CLB_MEMORY_DEVICE,
+                                       role == CLB_OPERAND_A ? plan->a_bytes : plan->b_bytes,
+                                       &run->slot[role][i].buffer};
+    }
+    if (i < plan->c_slots)
+        return (struct panel_need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i]};
+    i -= plan->c_slots;
+    if (plan->mixed_bytes > 0 && i < plan->queues)
+        return (struct panel_need){CLB_MEMORY_DEVICE, plan->mixed_bytes, &run->mixed[i]};
+    i -= plan->mixed_bytes > 0 ? plan->queues : 0;
+    size_t parts = clb_part_bytes(run->variant, run->part, clb_min(plan->tile_m, run->problem->m),
+                                  clb_min(plan->tile_n, run->problem->n),
+                                  clb_min(plan->slab, run->problem->k));
+    return (struct panel_need){CLB_MEMORY_DEVICE, parts, &run->parts[i]};
+}
+
+static clb_status unified_get_memory(struct unified_run *run)
+{
+    const struct clb_gemm_plan *plan = &run->plan;
+    uint64_t missing = 0;
+    run->slots[CLB_OPERAND_A] = plan->a_slots * (plan->kept == CLB_OPERAND_A ? 1 : plan->queues);
+    run->slots[CLB_OPERAND_B] = plan->b_slots * (plan->kept == CLB_OPERAND_B ? 1 : plan->queues);
+    run->slot[0] = calloc(clb_max(run->slots[0] + run->slots[1], 1), sizeof *run->slot[0]);
+    if (run->slot[0] == NULL)
+        return CLB_ERR_NOMEM;
+    run->slot[1] = run->slot[0] + run->slots[0];
+    size_t count = run->slots[0] + run->slots[1] + plan->c_slots;
+    count += plan->mixed_bytes > 0 ? plan->queues : 0;
+    count += run->part != 0 ? plan->queues : 0;
+    for (size_t i = 0; i < count; i++) {
+        struct panel_need need = get_need(run, i);
+        *need.buffer = clb_buffer_find(run->runtime, need.kind, need.bytes);
+        if (*need.buffer == NULL)
+            missing += clb_buffer_rounded(need.bytes);
+    }
+    clb_status status = CLB_OK;
+    if (missing > 0)
+        clb_pool_make_room(run->runtime, missing);
+    for (size_t i = 0; i < count && status == CLB_OK; i++) {
+        struct panel_need need = get_need(run, i);
+        if (*need.buffer == NULL)
+            status = clb_buffer_get(run->runtime, need.kind, need.bytes, need.buffer);
+    }
+    return status;
+}
+
+static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *progress)
+{
+    clb_status status = clb_queue_set_acquire(run->runtime, &run->queue_set);
+    if (status == CLB_OK && run->plan.queues > 1)
+        status = clb_queue_set_open_queues(run->queue_set);
+    if (status == CLB_OK)
+        status = unified_get_memory(run);
+    if (status == CLB_OK)
+        status = open_operands(run);
+    if (status == CLB_OK)
+        status = make_tiles(run, progress);
+    /* No units are faulted in here, because the device's threads use all CPUs. The merge faults C
+     * in; the call advises the system to use huge pages for that. */
+    if (status == CLB_OK)
+        (void)clb_prefault_begin(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);
+    return status;
+}
+
+/* Wait for all commands, because none may use the caller's memory after the return, and release
+ * everything. False when a command, or the wait, has failed. */
+static bool unified_end_run(struct unified_run *run, bool enqueued)
+{
+    bool idle = true;
+    for (size_t i = 0; enqueued && i < run->plan.c_slots; i++)
+        idle = unmap_slot(run, i) == CLB_OK && idle;
+    idle = (!enqueued || clb_queue_set_settle(run->queue_set)) && idle;
+    bool good = !enqueued || clb_queue_set_check(run->queue_set) == CLB_OK;
+    for (size_t i = 0; i < CLB_COUNT_OF(run->wrapped); i++) {
+        if (idle && run->wrapped[i] != NULL)
+            clb_mem_release(run->wrapped[i]);
+    }
+    for (size_t i = 0; run->slot[0] != NULL && i < run->slots[0] + run->slots[1]; i++) {
+        if (run->slot[0][i].ready != NULL)
+            clb_event_release(run->slot[0][i].ready);
+        clb_buffer_end(run->runtime, run->slot[0][i].buffer, idle);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (run->event[i] != NULL)
+            clb_event_release(run->event[i]);
+        clb_buffer_end(run->runtime, run->raw[i], idle);
+        clb_buffer_end(run->runtime, run->c[i], idle);
+        clb_buffer_end(run->runtime, run->mixed[i], idle);
+        clb_buffer_end(run->runtime, run->parts[i], idle);
+    }
+    free(run->slot[0]);
+    free(run->tile);
+    if (run->queue_set != NULL && idle)
+        clb_queue_set_release(run->queue_set);
+    else if (run->queue_set != NULL)
+        clb_queue_set_discard(run->queue_set);
+    return good;
+}
+
+/* Keeps c_slots tiles in flight: enqueues a tile, then merges the oldest. */
+clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                const struct clb_gemm *problem, struct clb_program *expander,
+                                struct clb_gemm_progress *progress)
+{
+    struct unified_run run = {
+        .runtime = runtime, .variant = variant, .problem = problem, .expander = expander};
+    progress->kernel = variant->name;
+    clb_status status = clb_gemm_make_plan(variant, problem, clb_memory_available(runtime),
+                                           runtime->device.max_alloc, &run.plan);
+    if (status != CLB_OK)
+        return status;
+    run.part = clb_part_depth(variant, runtime->device.units, problem->m, problem->n,
+                              clb_min(run.plan.slab, problem->k));
+    status = begin_run(&run, progress);
+    bool enqueued = status == CLB_OK;
+    size_t ahead = run.plan.c_slots - 1;
+    for (size_t step = 0; step < run.tiles + ahead && status == CLB_OK; step++) {
+        if (step < run.tiles)
+            status = enqueue_tile(&run, step);
+        if (status == CLB_OK && step >= ahead)
+            status = write_tile(&run, step - ahead, progress);
+    }
+    if (status == CLB_OK && run.out_of_range)
+        status = CLB_ERR_RANGE;
+    return unified_end_run(&run, enqueued) ? status : clb_gemm_distrust(problem, progress);
+}

@@ -1,0 +1,70 @@
+/* check: kernels must compute known results on the device before they are used.
+ *
+ * A check runs once for each kernel and precision, for the first call that needs the kernel.
+ * Callers wait for its result as long as their patience lasts (clb_driver_set_patience). Matrices
+ * are accessed as real numbers here: a complex element is two of them. */
+#ifndef CLB_CHECK_H
+#define CLB_CHECK_H
+
+#include "engine/ocl/ocl.h"
+
+#include <stdatomic.h>
+
+/* ---- variant.c: checks that run once --------------------------------------------------------- */
+
+/* The result of a check. Objects belong to a device and begin with zeros. */
+struct clb_check {
+    atomic_bool done, requested; /* requested: an attempt waits for the driver thread, or runs */
+    clb_status status;
+};
+
+/* The result is known and good: clb_check_once need not be called. */
+bool clb_check_has_passed(struct clb_check *check);
+
+typedef clb_status clb_check_task(void *argument);
+
+/* Run `task` in the first call, and return its result then and in all later calls: CLB_OK, or
+ * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
+ * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
+ * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
+ * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller's patience is
+ * over, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
+ * copy of the `size` bytes at `argument`.
+ *
+ * Checks run one at a time. A task may run other checks, but not itself. */
+#define CLB_CHECK_ARGUMENT 256 /* bytes, at most */
+clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
+                          const void *argument, size_t size) CLB_MUST_CHECK;
+
+/* Run a checking task now, on the driver thread. */
+clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
+
+/* ---- check.c: what checks share -------------------------------------------------------------- */
+
+/* A check of one or two programs. The name must change when the check changes, because it marks
+ * programs that have passed. A new program is checked at all sizes at which its code takes another
+ * path; after it has passed, later processes check a single small size. */
+struct clb_check_programs {
+    const char *name;
+    const struct clb_runtime *runtime;
+    const struct clb_program *program[2]; /* the second may be NULL */
+};
+bool clb_check_tries_all(const struct clb_check_programs *check);
+void clb_check_note_passed(const struct clb_check_programs *check);
+
+/* Release the queue set of a check; NULL is allowed. False when commands may still be outstanding
+ * on it: then the buffers that they use must be leaked. */
+bool clb_check_end(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+
+/* The next of a sequence of random numbers from -1/2 to 1/2 that single precision represents
+ * exactly; *state is the sequence's position. */
+double clb_check_random(uint64_t *state);
+
+/* Read or write real number `at` of a matrix. */
+double clb_check_get(clb_precision precision, const void *x, size_t at);
+void clb_check_put(clb_precision precision, void *x, size_t at, double value);
+
+/* The unit roundoff of a precision. */
+double clb_check_unit(clb_precision precision);
+
+#endif

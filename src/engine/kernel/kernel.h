@@ -1,0 +1,336 @@
+/* kernel: kernel families, the variants that are built from them, and how they are launched. */
+#ifndef CLB_KERNEL_H
+#define CLB_KERNEL_H
+
+#include "blas/blas.h"
+#include "engine/tuning/tuning.h"
+
+/* ---- launch.c: the host's description of kernel families ------------------------------------- */
+
+typedef enum clb_operand_role { CLB_OPERAND_A, CLB_OPERAND_B } clb_operand_role;
+
+struct clb_geometry {
+    size_t global[2], local[2];
+    cl_uint dimensions;
+};
+
+/* A kernel family: its source and the launch geometry that the file's header comment states. */
+struct clb_gemm_family {
+    const struct clb_source *source;
+    /* False when the values are inconsistent or too large for the device; `element` is the size of
+     * a real number. */
+    bool (*fits)(const size_t *value, const struct clb_device *device, size_t element);
+    struct clb_geometry (*pack)(const size_t *value, size_t panels, size_t k);
+    struct clb_geometry (*gemm)(const size_t *value, size_t m, size_t n);
+    /* Split families: bytes of a packed block, width x KU elements. These families count offsets of
+     * packed operands in bytes. The last argument of their packing kernels is a flag, which is
+     * raised when an element is outside the range for which the family keeps its accuracy. NULL in
+     * other families, whose packed elements have the operand's type. */
+    size_t (*block_bytes)(const size_t *value, size_t width);
+    /* Has kernels that read B unpacked, where B is contiguous in depth, one of them A as well,
+     * where A is not. */
+    bool has_direct;
+    /* Has kernels that skip what is zero or not wanted, that pack triangles, and that read B from
+     * A's packed panels. */
+    bool has_skip;
+    bool packs_once; /* packs A as B: see below, launch.c */
+    bool has_parts;  /* divides the depth over work-groups: see clb_part_depth */
+    bool has_raw;    /* kernels of variants with RAW read both operands unpacked */
+};
+
+const struct clb_gemm_family *clb_gemm_family_get(clb_family family);
+
+/* ---- variant.c: a family with its parameters, built and checked on the device ---------------- */
+
+struct clb_gemm_variant {
+    clb_precision precision;
+    struct clb_gemm_tuning tuning;
+    const struct clb_gemm_family *family;
+    struct clb_program *program;
+    /* Families with has_skip: where the program with those kernels is stored once it is built. NULL
+     * in variants from clb_gemm_variant_make, which compute plain products only. */
+    struct clb_program **shapes;
+    /* Families with has_direct: whether those kernels may be used, for clb_direct_prepare. NULL in
+     * variants from clb_gemm_variant_make, which have been checked with them. */
+    struct clb_direct *direct;
+    char name[40];       /* "gemm-cpu-32x8", for reports */
+    bool split;          /* of a split family: see block_bytes */
+    bool scales;         /* rows of A and columns of B are scaled before they are packed */
+    double rate;         /* GFLOP/s as clb_gemm_measure has them; 0: not known */
+    double flop_seconds; /* that such a device is expected to need for an operation */
+    /* Split families: the variant for the problems and operands that this one can't compute. */
+    const struct clb_gemm_variant *plain;
+    /* Split families: the variant with the same kernels that scales, for operands outside the range
+     * of this one; NULL in that one itself. */
+    const struct clb_gemm_variant *scaled;
+    /* Another variant of the same family, for products that it computes faster: see clb_gemm_for.
+     * NULL where the tables have none or the device refuses it. */
+    const struct clb_gemm_variant *second;
+};
+
+/* The variant for a precision on the runtime's device: chosen, built and self-checked by the first
+ * caller. A row of the table that doesn't build or miscalculates is dropped with a log line and the
+ * next one is tried, as is one whose known rate is below a tenth of the next one's;
+ * CLB_ERR_UNSUPPORTED when none is left. */
+clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
+                                const struct clb_gemm_variant **variant) CLB_MUST_CHECK;
+
+/* launch.c: the variant itself or its `second` one, whichever is expected to need less time for an
+ * m x n product with launches that are k deep, on a device with so many units. */
+const struct clb_gemm_variant *clb_gemm_for(const struct clb_gemm_variant *variant, size_t units,
+                                            size_t m, size_t n, size_t k);
+
+/* `auto` leaves a device to others that does less than CLB_LEAST_RATE. */
+bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant);
+
+/* Build, launch and check the kernels that has_skip stands for, once for each precision; a variant
+ * without has_skip needs no call. Must be called before they are used. CLB_ERR_UNSUPPORTED when one
+ * miscalculates. */
+clb_status clb_skip_prepare(struct clb_runtime *runtime,
+                            const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Launch and check the kernels that read B unpacked, which first calls seldom need and CPU devices
+ * compile at their first launch; once for each precision. CLB_OK: they may be used. With any other
+ * status operands are to be packed, which gives the same sums. */
+clb_status clb_direct_prepare(const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Make a variant from explicit values; it is built and self-checked now. The tuner calls this. A
+ * split family's variant made this way has neither `plain` nor `scaled`. CLB_ERR_UNSUPPORTED when
+ * the values don't suit the family or the device, CLB_ERR_BUILD when the kernels do not build or
+ * miscalculate. */
+clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
+                                 const struct clb_gemm_tuning *tuning,
+                                 struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* ---- step.c: what the helper process is asked for ---------------------------------------------
+ *
+ * A step is what one check needs, in one precision: its programs, built, launched and checked. */
+
+typedef enum clb_probe_step {
+    CLB_STEP_GEMM,      /* clb_gemm_variant_get */
+    CLB_STEP_DIRECT,    /* clb_direct_prepare */
+    CLB_STEP_SKIP,      /* clb_skip_prepare */
+    CLB_STEP_STRUCTURE, /* clb_structure_check */
+    CLB_STEP_SYSTEMS,   /* clb_workspace_check */
+    CLB_STEP_PANELS,    /* clb_getf2_check */
+    CLB_STEP_BLOCKS,    /* clb_potf2_check */
+    CLB_STEPS
+} clb_probe_step;
+
+/* "gemm:d", and back; false for any other text. */
+void clb_step_format(char *text, size_t size, clb_probe_step step, clb_precision precision);
+bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *precision);
+
+/* Called by a check before it gets its programs: CLB_OK when the helper has
+ * done the step, or when there is no helper and this process builds them. */
+clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
+                         clb_precision precision) CLB_MUST_CHECK;
+
+/* The record of a step that has been done on this device; false when there is none. */
+bool clb_step_find(const struct clb_runtime *runtime, clb_probe_step step, clb_precision precision,
+                   struct clb_record *record);
+
+/* In the helper: record what has become of a step. */
+void clb_step_record(const struct clb_runtime *runtime, clb_probe_step step,
+                     clb_precision precision, clb_status status);
+
+/* ---- launch.c: matrices in the device's memory ----------------------------------------------- */
+
+/* A column-major matrix in the device's memory, or part of one: element (i, j) is at offset + i +
+ * j*ld of the buffer. Everything counts elements. */
+struct clb_dmat {
+    cl_mem mem;
+    size_t offset, rows, cols, ld;
+};
+struct clb_dmat clb_dmat_part(const struct clb_dmat *x, size_t row, size_t col, size_t rows,
+                              size_t cols);
+
+/* ---- gemm_check.c ---------------------------------------------------------------------------- */
+
+/* Check the kernels of a new variant: CLB_ERR_BUILD when one miscalculates. The second: those that
+ * read B unpacked. */
+clb_status clb_gemm_check_full(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_check_direct(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* The rate of a variant that has passed, in GFLOP/s: of a CPU device per second of CPU time, which
+ * is that of one core. Takes some 0.1 s, and longer only where one small product does. */
+clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            double *gflops) CLB_MUST_CHECK;
+
+/* clb_gemm_check_full for the kernels that has_skip stands for, which have been built. */
+clb_status clb_gemm_check_skip(struct clb_runtime *runtime,
+                               const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* Order of the matrices with which the latter are checked: several micro-tiles and passes. */
+size_t clb_gemm_check_order(const struct clb_gemm_variant *variant);
+
+/* ---- prelaunch.c ----------------------------------------------------------------------------- */
+
+/* Launch every kernel of a new variant once, with the largest grid that it will ever have; the
+ * second: the kernels that read B unpacked. Only PoCL needs this, before any other launch of the
+ * kernels; prelaunch.c tells why. */
+clb_status clb_gemm_prelaunch(struct clb_runtime *runtime,
+                              const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_direct(struct clb_runtime *runtime,
+                                     const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+
+/* The same for the kernels that skip parts of a product or pack triangles, and for the kernel that
+ * reads B from A's panels. They are built only when a problem needs them. */
+clb_status clb_gemm_prelaunch_cut(struct clb_queue_set *queue_set,
+                                  const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
+clb_status clb_gemm_prelaunch_shared(struct clb_queue_set *queue_set,
+                                     const struct clb_gemm_variant *variant,
+                                     clb_op b_op_of_a) CLB_MUST_CHECK;
+
+/* ---- launch.c: the kernels of a variant ------------------------------------------------------
+ *
+ * Everything outside this part counts elements of the problem. Kernels multiply real matrices; a
+ * complex product is computed as a real one, and only the packing differs. With interleaved storage
+ * C (m x n, ldc) is the real 2m x n matrix with leading dimension 2*ldc. A is packed as the real
+ * 2m x 2k matrix whose 2 x 2 blocks are [re -im; im re], and B as the real 2k x n matrix whose rows
+ * are re and im in turn; families with packs_once pack A's rows as B's columns, m x 2k, and make
+ * the blocks while they multiply. This takes 8mnk flops, no more than a complex product needs.
+ * Launch geometry and parameters (CLB_MR, CLB_KU, ...) are in real elements. */
+
+/* The multiples of rows of A or columns of B at which panels begin, and those of depth to which
+ * they are padded. */
+size_t clb_gemm_unit(const struct clb_gemm_variant *variant, clb_operand_role role);
+size_t clb_gemm_depth_unit(const struct clb_gemm_variant *variant);
+
+/* Most rows of A or columns of B in one launch; SIZE_MAX where there is no limit. No launch may be
+ * wider than those of prelaunch.c. */
+size_t clb_gemm_widest(const struct clb_gemm_variant *variant, clb_operand_role role);
+
+/* True when panels of A consist of whole panels of B and a kernel can read B from them. */
+bool clb_gemm_shares_panels(const struct clb_gemm_variant *variant);
+
+/* The launches that pack w x k elements, and that multiply to m x n. */
+struct clb_geometry clb_gemm_pack_geometry(const struct clb_gemm_variant *variant,
+                                           clb_operand_role role, size_t w, size_t k);
+struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *variant, size_t m,
+                                               size_t n);
+
+/* Elements of an operand in device memory: element (i, p) is at offset + i*di + p*dp, where one of
+ * the strides is 1 and the other ld. */
+struct clb_chunk {
+    cl_mem mem;
+    cl_ulong offset, ld;
+    bool depth_contiguous; /* dp is 1 */
+    bool conjugated;    /* the operand's elements are the conjugates; ignored for real precisions */
+    unsigned triangle;  /* CLB_TRIANGLE_...; 0: a general matrix */
+    ptrdiff_t diagonal; /* the triangle's diagonal is at p = i + diagonal */
+};
+
+/* Triangular chunks, as in kernels/cpu_triangle.h, for families with has_skip. */
+enum {
+    CLB_TRIANGLE_LOW = 1,  /* element (i, p) is zero for p > i + diagonal */
+    CLB_TRIANGLE_HIGH = 2, /* for p < i + diagonal */
+    CLB_TRIANGLE_UNIT = 4  /* ones on the diagonal */
+};
+
+/* The queue of a command, the events that it waits for, and where to store its own event; `event`
+ * is NULL when no event is wanted. */
+struct clb_order {
+    struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
+    cl_uint waits;
+    const cl_event *wait_list;
+    cl_event *event;
+};
+
+/* Bytes of w x k packed elements; w is rounded up to the panel width, k to the depth step. */
+size_t clb_packed_bytes(const struct clb_gemm_variant *variant, clb_operand_role role, size_t w,
+                        size_t k);
+
+/* Offset of the packed panels that begin with element i0, in the kernels' units; i0 is a multiple
+ * of clb_gemm_unit. */
+cl_ulong clb_packed_offset(const struct clb_gemm_variant *variant, clb_operand_role role, size_t i0,
+                           size_t k);
+
+/* Enqueue the packing of a chunk. `flag` is the range flag of split families, a cl_uint; NULL for
+ * others. */
+clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
+                         clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
+                         cl_mem packed, cl_ulong offset, cl_mem flag,
+                         struct clb_order order) CLB_MUST_CHECK;
+
+/* Split families: scale the rows of A or columns of B of a chunk in place, each by a power of two
+ * of its own, and write the exponents to first[0] + i and first[1] + i, for each row or column i of
+ * the chunk. Elements that get too small for that are out of range when the chunk is packed. */
+clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
+                          const struct clb_chunk *chunk, size_t w, size_t k, cl_mem exponents,
+                          const cl_ulong first[2], struct clb_order order) CLB_MUST_CHECK;
+
+/* Parts of a product that are zero or not wanted, as in kernels/cpu_product.h, for families with
+ * has_skip. The conditions are about elements (i, p) of A, (p, j) of B, (i, j) of C. */
+enum {
+    CLB_SKIP_A_END = 1,   /* A is zero for p > i + a */
+    CLB_SKIP_A_BEGIN = 2, /* for p < i + a */
+    CLB_SKIP_B_END = 4,   /* B is zero for p > j + b */
+    CLB_SKIP_B_BEGIN = 8, /* for p < j + b */
+    CLB_SKIP_LOWER = 16,  /* C is wanted for i + c >= j */
+    CLB_SKIP_UPPER = 32   /* for i + c <= j */
+};
+struct clb_skip {
+    unsigned kind; /* 0: the product is computed in full */
+    ptrdiff_t a, b, c;
+};
+
+/* How much of the depth one work-group computes. Where C has fewer tiles than half of the device's
+ * units, the depth is divided into parts, whose products are added up in their order. This depends
+ * on nothing but the arguments, which must be those of a whole problem and not of one of its
+ * launches, so that each entry has the same bits whatever the launches.
+ *
+ * clb_part_depth: the depth of a part, a multiple of clb_gemm_depth_unit, for an m x n product of
+ * launches that are k deep on so many units; 0: undivided. clb_part_bytes: of the memory that a
+ * launch of m x n x k with such parts needs; 0: none; clb_scaled_bytes: of that of scaled operands,
+ * which needs memory for one part at least. clb_part_most: the most that launches with up to m rows
+ * and n columns need, whatever their depth. */
+size_t clb_part_depth(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n,
+                      size_t k);
+size_t clb_part_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
+                      size_t k);
+size_t clb_scaled_bytes(const struct clb_gemm_variant *variant, size_t part, size_t m, size_t n,
+                        size_t k);
+size_t clb_part_most(const struct clb_gemm_variant *variant, size_t units, size_t m, size_t n);
+
+/* True when the variant has kernels that read both operands unpacked, with the same sums. */
+bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant);
+
+/* A product of packed operands: C (m x n, ldc) = A*B, C += A*B or C -= A*B. C begins with element
+ * c_offset of its buffer. If ldb is not 0, B is not packed: element (p, j) is at b_offset + p +
+ * j*ldb, counted in elements of the problem. With `raw` neither is, and both have their offset,
+ * their leading dimension and the contiguous direction. If b_op_of_a is not CLB_OP_N, `b` holds a
+ * matrix packed as A, and B is its transpose or adjoint: columns of B are rows of that matrix. */
+struct clb_product {
+    size_t m, n, k;
+    cl_mem a, b, c;
+    cl_ulong a_offset, b_offset, ldb;
+    size_t c_offset, ldc;
+    bool raw; /* only where clb_gemm_reads_raw, or A's rows and B's depths are contiguous and
+                 has_direct */
+    bool a_depth_contiguous, b_depth_contiguous;
+    cl_ulong lda;
+    /* clb_part_depth and memory of clb_part_bytes, which no other launch that may run at the same
+     * time uses. Ignored with in_order, cut and b_op_of_a. */
+    size_t part;
+    cl_mem parts;
+    clb_op b_op_of_a; /* CLB_OP_T or CLB_OP_C only where clb_gemm_shares_panels; else CLB_OP_N */
+    bool add, subtract;
+    /* With subtract: products of elements are subtracted from C one after the other. Not for split
+     * families. */
+    bool in_order;
+    bool negate; /* C = -A*B, C += -A*B */
+    /* The operands were scaled, with these exponents of row 0 and of column 0 of the product; NULL:
+     * they were not. `parts` is memory of clb_scaled_bytes; only C = A*B and C += A*B. */
+    cl_mem exponents;
+    cl_ulong a_exponents, b_exponents;
+    struct clb_skip cut;
+};
+clb_status clb_gemm_multiply(struct clb_queue_set *queue_set,
+                             const struct clb_gemm_variant *variant,
+                             const struct clb_product *product,
+                             struct clb_order order) CLB_MUST_CHECK;
+
+#endif

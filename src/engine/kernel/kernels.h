@@ -1,0 +1,24 @@
+/* The kernel files, embedded by kernels/embed.sh. */
+#ifndef CLB_KERNELS_H
+#define CLB_KERNELS_H
+
+#include "engine/ocl/ocl.h"
+
+extern const struct clb_source clb_kernel_gemm_portable;
+extern const struct clb_source clb_kernel_gemm_cpu;
+extern const struct clb_source clb_kernel_gemm_nv_dmma;
+extern const struct clb_source clb_kernel_gemm_nv_bf16_sync;
+extern const struct clb_source clb_kernel_gemm_nv_bf16x6;
+extern const struct clb_source clb_kernel_gemm_nv_fp16x3;
+extern const struct clb_source clb_kernel_getf2;
+extern const struct clb_source clb_kernel_laswp;
+extern const struct clb_source clb_kernel_potf2;
+extern const struct clb_source clb_kernel_structure;
+extern const struct clb_source clb_kernel_trsm;
+
+/* Of the command. */
+extern const struct clb_source clb_kernel_ladder_gemm;
+extern const struct clb_source clb_kernel_ladder_lu;
+extern const struct clb_source clb_kernel_ladder_peak;
+
+#endif

@@ -1,0 +1,104 @@
+/* getrf: the steps of LU (getrf_steps.c), shared by the files getrf*.c.
+ *
+ * Right-looking, blocked, partial pivoting. Step k has a panel of columns k ... k+w-1. The next
+ * library factors the panel's rows from k on, on the CPU; or the device does, where it is fast
+ * enough. Then the device interchanges rows of the columns on the right, solves with the panel's
+ * unit lower triangle, and updates the rows below. The columns on the left get the interchanges of
+ * later steps only when they are written back, so nothing is done to a panel after its step.
+ *
+ * Nothing is written to the caller's matrix before the factorisation on the device is complete.
+ * After a failure until then the next library factors the intact matrix. The columns are written
+ * back from left to right; clb_getrf_resume handles a failure during that. */
+#ifndef CLB_GETRF_H
+#define CLB_GETRF_H
+
+#include "engine/device_blas/getf2.h"
+#include "job.h"
+
+struct clb_getrf_run {
+    struct clb_job run;
+    const struct clb_getrf *problem;
+    const struct clb_host_blas *next;
+    struct clb_getrf_result *result;
+    const struct clb_getrs *system; /* NULL, or right-hand sides; stored as columns after A's */
+    size_t inner;                   /* min(m, n) */
+    size_t nb, tail;
+    size_t strip;           /* columns that the CPU factors at once where memory is shared */
+    size_t most;            /* most columns per call of clb_getrf_apply; 0: all */
+    struct clb_getf2 panel; /* accepts no panel where the CPU factors all */
+    struct clb_row_permutation permutation;
+    size_t moves; /* that the rows of columns right of the panel need in the current step */
+    struct clb_panels panels;
+    struct clb_dmat x; /* on the device: m x n, or with the right-hand sides' columns too */
+};
+
+/* clb_getrf_shape sets the panel widths and the dimensions of x. clb_getrf_open does that too and
+ * opens all but the memory of x. clb_getrf_close: after clb_job_end. */
+void clb_getrf_shape(struct clb_getrf_run *lu);
+clb_status clb_getrf_open(struct clb_getrf_run *lu) CLB_MUST_CHECK;
+void clb_getrf_close(struct clb_getrf_run *lu);
+
+/* ---- a step; those with a `context`, a struct clb_getrf_run, are a struct clb_panel_work's --- */
+
+/* Columns of the panel that begins with column k. */
+size_t clb_getrf_width(const void *context, size_t k);
+
+/* Have the next library factor the panel that begins at (k, k). */
+void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld);
+
+/* Whether the device factors the panel of the rows from k on; let it do so, and wait for it. */
+bool clb_getrf_is_on_device(const void *context, size_t k);
+clb_status clb_getrf_factor_on_device(void *context, size_t k, size_t width) CLB_MUST_CHECK;
+
+/* Wait for the panels that the device factors, and read the pivots of columns [k, k + width) and
+ * info. */
+clb_status clb_getrf_read_pivots(struct clb_getrf_run *lu, size_t k, size_t width) CLB_MUST_CHECK;
+
+/* Send the interchanges of columns [k, k + width) to the device as lu->moves. */
+clb_status clb_getrf_send_moves(struct clb_getrf_run *lu, size_t k, size_t width) CLB_MUST_CHECK;
+/* The same, and pack the triangle of a panel that is on the device. Nothing is done, and lu->moves
+ * is 0, if no columns follow the panel. */
+clb_status clb_getrf_prepare(void *context, size_t k, size_t width) CLB_MUST_CHECK;
+
+/* Apply step k to columns [first, first + count). `kept`: an earlier call for this step has packed
+ * the panel. */
+clb_status clb_getrf_apply(void *context, size_t k, size_t width, size_t first, size_t count,
+                           bool kept) CLB_MUST_CHECK;
+/* The same on any workspace, without interchanges, and with any panel: `panel` has its rows from k
+ * on; its triangle has been packed in that workspace. `keep` and `kept`: see clb_dmat_update. */
+clb_status clb_getrf_update(const struct clb_getrf_run *lu, struct clb_workspace *workspace,
+                            const struct clb_dmat *panel, size_t k, size_t first, size_t count,
+                            bool keep, bool kept) CLB_MUST_CHECK;
+
+/* Solve U*X = B for the right-hand sides when all steps have been applied to them. */
+clb_status clb_getrf_solve(struct clb_getrf_run *lu) CLB_MUST_CHECK;
+
+/* ---- write-back ------------------------------------------------------------------------------ */
+
+/* Set order[i] to the row that interchanges [first, end) bring to row i; `order` has room for m.
+ * The columns of a panel still need the interchanges of all later steps when they are written
+ * back. */
+void clb_getrf_order(const struct clb_getrf_run *lu, size_t first, size_t end, cl_uint *order);
+
+/* Copy the complete factors from host memory, with the leading dimension of x, to the caller's
+ * matrix, and apply the interchanges that columns still lack; by at most `threads` threads.
+ * CLB_ERR_NOMEM: nothing is written. */
+clb_status clb_getrf_write_back(struct clb_getrf_run *lu, const char *from,
+                                size_t threads) CLB_MUST_CHECK;
+
+/* ---- getrf_lookahead.c: all steps, where the device factors the panels ----------------------- */
+
+/* Add the uploads of the matrix: one for each panel, then any number for the columns that follow.
+ */
+void clb_lookahead_add_uploads(struct clb_getrf_run *lu);
+/* Run all steps on the matrix; the run has begun. CLB_OK: the factorisation is complete on the
+ * device, and the host has the pivots. */
+clb_status clb_lookahead_run(struct clb_getrf_run *lu) CLB_MUST_CHECK;
+
+/* ---- getrf_ooc.c: matrices larger than the device's memory ----------------------------------- */
+
+/* clb_getrf_run where the matrix does not fit, one block of columns after the other, into a copy in
+ * host memory. CLB_ERR_NOMEM: there is no room for that; nothing was written. */
+clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu) CLB_MUST_CHECK;
+
+#endif

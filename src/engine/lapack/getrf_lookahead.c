@@ -1,0 +1,248 @@
+/* The steps of LU with look-ahead on two queues, where the device has memory of its own and factors
+ * the panels.
+ *
+ * Columns are uploaded in groups: one group for each panel, and others for the columns after the
+ * last panel. Panels have a queue of their own, "ahead". In step s it applies step s-1 to group s
+ * and factors that panel. Meanwhile the other queue, for updates, applies step s-1 to the groups
+ * after s: first to s+1, because that is the next panel. The host neither reads pivots nor waits
+ * for panels to be factored. It is at most one panel ahead of the device, so that it knows which
+ * groups have arrived when it enqueues the work on them. Groups that arrive later catch up on all
+ * steps that they have missed.
+ *
+ * Only one queue uses a group at a time. The queue of updates applies step t to groups from t+2 on
+ * only, and `ready` signals when it has done so to group t+2, which the queue "ahead" uses from
+ * step t+2 on. What a queue reads of the other's results is final: panels, and their interchanges
+ * as moves. */
+#include "getrf.h"
+
+#include <stdlib.h>
+
+/* Compute units that updates leave free, in addition to one for each work-group of a panel. */
+#define SPARE_UNITS ((size_t)2)
+/* The number of launches, of one tile per compute unit, that take about as long as a panel. That
+ * many launches at the beginning of a step's updates leave units free. Both times are longer for
+ * wider panels. (H200, 2026-11: 45 us a launch and 2 ms a panel of 512 columns.) */
+#define SMALL_LAUNCHES ((size_t)48)
+
+/* Pieces that the first panel is uploaded in, because the device waits for them. */
+#define FIRST_PIECES ((size_t)32)
+
+struct getrf_lookahead_run {
+    struct clb_getrf_run *lu;
+    struct clb_transfer_queue *transfers;
+    const struct clb_transfer *group; /* the uploads */
+    size_t groups, steps;
+    struct clb_workspace own;    /* of the queue "ahead", where there are two queues */
+    struct clb_workspace *ahead; /* &own, or the only workspace */
+    struct clb_getf2 *panel;
+    size_t *applied;   /* steps that were enqueued for each group */
+    cl_event ready[2]; /* signals that group t may be used by the queue "ahead", index t % 2; NULL
+                        * where the group has not arrived */
+};
+
+/* ---- a step on some columns ------------------------------------------------------------------ */
+
+/* The first column of a group, and the end of its columns. */
+static size_t first_of(const struct getrf_lookahead_run *run, size_t group)
+{
+    return run->group[group].x.offset / run->lu->x.ld;
+}
+
+static size_t end_of(const struct getrf_lookahead_run *run, size_t group)
+{
+    return first_of(run, group) + run->group[group].x.cols;
+}
+
+/* Whether to keep the packed panel of the step: ONCE: no; KEEP: pack and keep it, since several
+ * calls need it; KEPT: an earlier call has packed it. */
+enum kept { ONCE, KEEP, KEPT };
+
+static clb_status getrf_lookahead_apply(struct getrf_lookahead_run *run,
+                                        struct clb_workspace *workspace, size_t step, size_t from,
+                                        size_t to, enum kept kept)
+{
+    struct clb_getrf_run *lu = run->lu;
+    size_t k = first_of(run, step), width = run->group[step].x.cols;
+    size_t first = first_of(run, from), count = end_of(run, to - 1) - first;
+    const struct clb_dmat columns = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
+    const struct clb_moves moves = clb_getf2_moves(run->panel, k, width);
+    const struct clb_dmat panel = clb_dmat_part(&lu->x, k, k, lu->x.rows - k, width);
+    const struct clb_dmat_triangle triangle = {.a = clb_dmat_part(&panel, 0, 0, width, width),
+                                               .unit = true};
+    clb_status status = clb_dmat_move_by(workspace, &columns, &moves, count, 0);
+    if (status == CLB_OK)
+        status = clb_dmat_pack_triangle(workspace, &triangle);
+    if (status == CLB_OK)
+        status =
+            clb_getrf_update(lu, workspace, &panel, k, first, count, kept != ONCE, kept == KEPT);
+    for (size_t g = from; g < to; g++)
+        run->applied[g] = step + 1;
+    return status;
+}
+
+/* Apply the missing steps before `steps` to groups [from, to), all of which have been through the
+ * same ones. */
+static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace *workspace,
+                           size_t from, size_t to, size_t steps, bool *kept)
+{
+    clb_status status = CLB_OK;
+    while (run->applied[from] < steps && status == CLB_OK) {
+        size_t step = run->applied[from];
+        bool last = workspace == &run->lu->run.workspace && step + 1 == steps;
+        status = getrf_lookahead_apply(run, workspace, step, from, to,
+                                       !last   ? ONCE
+                                       : *kept ? KEPT
+                                               : KEEP);
+        *kept = *kept || last;
+    }
+    return status;
+}
+
+/* ---- the queue of panels --------------------------------------------------------------------- */
+
+static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
+{
+    return *event == NULL ? CLB_OK : clb_queue_barrier(queue, 1, event, NULL);
+}
+
+/* Apply all missing steps to group s and enqueue its factorisation. Returns when the device reaches
+ * the factorisation. */
+static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t s)
+{
+    struct clb_workspace *ahead = run->ahead;
+    cl_event *ready = &run->ready[s % 2], begun = NULL;
+    bool kept = false;
+    clb_status status = wait_in(ahead->queue, ready);
+    if (status == CLB_OK && run->applied[s] == 0)
+        status = clb_transfer_queue_await(run->transfers, s, ahead->queue);
+    if (status == CLB_OK)
+        status = catch_up(run, ahead, s, s + 1, s, &kept);
+    if (status == CLB_OK)
+        status = clb_queue_mark(ahead->queue, &begun);
+    if (status == CLB_OK)
+        status = clb_getf2_enqueue(run->panel, ahead, &run->lu->x, first_of(run, s),
+                                   run->group[s].x.cols);
+    if (status == CLB_OK && ahead != &run->lu->run.workspace)
+        status = clb_queue_join(ahead->queue, run->lu->run.workspace.queue);
+    if (begun != NULL) {
+        clb_status waited = clb_queue_set_await(ahead->queue_set, &begun);
+        status = status != CLB_OK ? status : waited;
+    }
+    clb_event_drop(ready);
+    return status;
+}
+
+/* ---- the queue of updates -------------------------------------------------------------------- */
+
+/* The end of the groups from `from` on that have arrived and been through the same steps. */
+static size_t end_of_same(const struct getrf_lookahead_run *run, size_t from, size_t arrived)
+{
+    size_t end = from + 1;
+    while (end < arrived && run->applied[end] == run->applied[from])
+        end++;
+    return end;
+}
+
+/* Apply all steps before `steps` to the groups from `from` on that have arrived, or with `wait` to
+ * all. */
+static clb_status getrf_lookahead_update(struct getrf_lookahead_run *run, size_t from, size_t steps,
+                                         bool wait)
+{
+    struct clb_workspace *workspace = &run->lu->run.workspace;
+    size_t arrived = from, next = steps + 1;
+    bool kept = false;
+    workspace->small_launches = workspace->most_tiles > 0 ? SMALL_LAUNCHES : 0;
+    clb_status status = CLB_OK;
+    while (arrived < run->groups && status == CLB_OK &&
+           (wait || clb_transfer_queue_has(run->transfers, arrived))) {
+        if (run->applied[arrived] == 0)
+            status = clb_transfer_queue_await(run->transfers, arrived, workspace->queue);
+        arrived++;
+    }
+    for (size_t g = from, end; g < arrived && status == CLB_OK; g = end) {
+        end = g == next ? g + 1 : end_of_same(run, g, arrived);
+        status = catch_up(run, workspace, g, end, steps, &kept);
+        if (status == CLB_OK && g == next && run->ahead != workspace)
+            status = clb_queue_mark(workspace->queue, &run->ready[next % 2]);
+    }
+    if (status == CLB_OK)
+        status = clb_queue_flush(workspace->queue);
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* Open the workspace for panels, if look-ahead is wanted. Launches of updates leave some of the
+ * device's compute units to it, since all work-groups of a panel must be resident. */
+static clb_status open_ahead(struct getrf_lookahead_run *run)
+{
+    enum { BY_DEVICE, NO_AHEAD };
+    struct clb_getrf_run *lu = run->lu;
+    const struct clb_gemm_variant *variant = lu->run.variant;
+    size_t tiles = variant->tuning.value[CLB_PARAM_GETRF_AHEAD];
+    size_t units = lu->run.runtime->device.units, widest = clb_max(lu->nb, lu->tail);
+    size_t groups = clb_div_up(lu->x.rows, lu->panel.group) + SPARE_UNITS;
+    const struct clb_workspace_limits limits = {
+        .m = lu->x.rows, .n = widest, .k = widest, .triangle = clb_max(widest, CLB_MAX_BLOCK)};
+    run->ahead = &lu->run.workspace;
+    if (tiles == NO_AHEAD || run->steps < 2)
+        return CLB_OK;
+    run->ahead = &run->own;
+    lu->run.workspace.most_tiles = tiles != BY_DEVICE ? tiles : units > groups ? units - groups : 0;
+    return clb_workspace_open(&run->own, lu->run.runtime, variant, &limits);
+}
+
+static clb_status getrf_lookahead_run_steps(struct getrf_lookahead_run *run)
+{
+    clb_status status = CLB_OK;
+    for (size_t s = 0; s < run->steps && status == CLB_OK; s++) {
+        bool last = s + 1 == run->steps;
+        status = getrf_lookahead_factor(run, s);
+        /* Group s + 1 belongs to the queue "ahead". */
+        if (status == CLB_OK)
+            status = getrf_lookahead_update(run, last ? s + 1 : s + 2, s + 1, last);
+        clb_progress_note_columns(s + 1, run->steps);
+    }
+    return status;
+}
+
+void clb_lookahead_add_uploads(struct clb_getrf_run *lu)
+{
+    struct clb_job *run = &lu->run;
+    for (size_t j = 0, cols; j < lu->x.cols; j += cols) {
+        cols = j < lu->inner ? clb_getrf_width(lu, j) : lu->nb;
+        cols = clb_min(cols, clb_job_end_of_matrix(run, j) - j);
+        const struct clb_dmat part = clb_dmat_part(&lu->x, 0, j, lu->x.rows, cols);
+        struct clb_transfer *transfer = clb_job_add_columns(run, false, &part, j);
+        transfer->extent = j == 0 ? clb_div_up(cols, FIRST_PIECES) : 0;
+    }
+}
+
+clb_status clb_lookahead_run(struct clb_getrf_run *lu)
+{
+    struct getrf_lookahead_run run = {.lu = lu,
+                                      .transfers = &lu->run.transfers,
+                                      .group = lu->run.transfer,
+                                      .groups = lu->run.uploads,
+                                      .panel = &lu->panel};
+    while (run.steps < run.groups && first_of(&run, run.steps) < lu->inner)
+        run.steps++;
+    run.applied = calloc(run.groups, sizeof *run.applied);
+    clb_status status = run.applied == NULL ? CLB_ERR_NOMEM : open_ahead(&run);
+    if (status == CLB_OK)
+        status = getrf_lookahead_run_steps(&run);
+    if (status == CLB_OK && run.own.runtime != NULL)
+        status = clb_queue_set_finish(run.own.queue_set);
+    if (status == CLB_OK)
+        status = clb_getrf_read_pivots(lu, 0, lu->inner);
+    if (run.own.runtime != NULL)
+        lu->run.stuck = !clb_workspace_finish(&run.own);
+    bool idle = clb_workspace_finish(&lu->run.workspace) && !lu->run.stuck;
+    clb_event_drop(&run.ready[0]);
+    clb_event_drop(&run.ready[1]);
+    if (run.own.runtime != NULL)
+        clb_workspace_close(&run.own, idle);
+    lu->run.workspace.most_tiles = lu->run.workspace.small_launches = 0;
+    free(run.applied);
+    return status;
+}

@@ -1,0 +1,119 @@
+/* LAPACK xGETRI in the caller's memory.
+ *
+ * A = P^T*L*U, so A^-1 = X*P with X*L = U^-1. As in LAPACK the solve with L is from the right,
+ * which keeps X*A - I small. Rows of X don't depend on each other. Row i of U^-1 begins with column
+ * i; the zeros before it are left out, so that this takes (4/3)n^3 operations, as many as LAPACK.
+ *
+ * The inverse is completed in memory of the shim before the CPU interchanges its columns and copies
+ * it over the factors. A failure until then leaves the factors intact for the next library; the
+ * copy can't fail. */
+#include "rhs_blocks.h"
+#include "engine/transfer/prefault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct getri_writer {
+    const struct clb_getri *problem;
+    const char *x;
+    size_t ld, element;
+    const cl_uint *order;
+};
+
+static void write_inverse(void *context, size_t thread, size_t begin, size_t end)
+{
+    const struct getri_writer *writer = context;
+    const struct clb_getri *problem = writer->problem;
+    (void)thread;
+    for (size_t j = begin; j < end; j++)
+        memcpy((char *)problem->a + j * problem->lda * writer->element,
+               writer->x + writer->order[j] * writer->ld * writer->element,
+               problem->n * writer->element);
+}
+
+/* The identity of order n, in memory where the inverse will overwrite it. */
+static void *make_identity(clb_precision precision, size_t n, size_t ld)
+{
+    size_t element = clb_precision_size(precision), bytes;
+    if (clb_extent_bytes(ld, n, ld, element, &bytes) != CLB_OK)
+        return NULL;
+    char *x = calloc(n, ld * element);
+    if (x == NULL)
+        return NULL;
+    clb_pages_want_huge(x, bytes);
+    for (size_t i = 0; i < n; i++)
+        memcpy(x + i * (ld + 1) * element, clb_scalar_one(precision), element);
+    return x;
+}
+
+/* Solve Y*U = I and X*L = Y, so that X*L = U^-1. Parts are blocks of rows, starting with row 0. The
+ * columns of Y before a part's first row are zero. */
+struct inverting {
+    struct clb_solve_triangles triangles; /* first: the context of clb_solve_triangles_work */
+    size_t row;
+};
+
+static clb_status invert_rows(struct clb_solve *solve, struct clb_workspace *workspace,
+                              const struct clb_dmat *part)
+{
+    struct inverting *inverting = solve->context;
+    const struct clb_dmat_triangle *packed = inverting->triangles.packed;
+    size_t n = solve->n, first = inverting->row / workspace->block * workspace->block;
+    struct clb_dmat_triangle upper = packed[0];
+    const struct clb_dmat y = clb_dmat_part(part, 0, first, part->rows, n - first);
+    upper.a = clb_dmat_part(&upper.a, first, first, n - first, n - first);
+    upper.at += first;
+    inverting->row += part->rows;
+    clb_status status = clb_dmat_solve(workspace, &upper, &y);
+    if (status == CLB_OK)
+        status = clb_dmat_solve(workspace, &packed[1], part);
+    return status;
+}
+
+static clb_status solve_for_inverse(struct clb_runtime *runtime,
+                                    const struct clb_gemm_variant *variant,
+                                    const struct clb_getri *problem, void *x, size_t ld,
+                                    const char **kernel)
+{
+    struct clb_gemm_progress progress = {0};
+    struct clb_solve_work work = clb_solve_triangles_work;
+    struct inverting inverting = {
+        .triangles = {.step = {{.upper = true}, {.unit = true}}, .steps = 2}};
+    struct clb_solve solve = {.work = &work,
+                              .context = &inverting,
+                              .precision = problem->precision,
+                              .right = true,
+                              .m = problem->n,
+                              .n = problem->n,
+                              .cols_a = problem->n,
+                              .alpha = clb_scalar_one(problem->precision),
+                              .a = problem->a,
+                              .b = x,
+                              .lda = problem->lda,
+                              .ldb = ld,
+                              .progress = &progress};
+    work.apply = invert_rows;
+    clb_status status = clb_solve_run(runtime, variant, &solve);
+    *kernel = progress.kernel;
+    clb_gemm_progress_free(&progress);
+    return status;
+}
+
+clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getri *problem, const char **kernel)
+{
+    size_t element = clb_precision_size(problem->precision), n = problem->n;
+    size_t ld = clb_dmat_ld(n, element);
+    cl_uint *order = clb_pivot_order(problem->ipiv, n, true);
+    void *x = make_identity(problem->precision, n, ld);
+    clb_status status = CLB_ERR_NOMEM;
+    if (order != NULL && x != NULL)
+        status = solve_for_inverse(runtime, variant, problem, x, ld, kernel);
+    if (status == CLB_OK) {
+        struct getri_writer writer = {problem, x, ld, element, order};
+        clb_share_columns(n, CLB_MAX_WORKERS + 1, write_inverse, &writer);
+    }
+    free(order);
+    free(x);
+    return status;
+}

@@ -1,0 +1,474 @@
+/* LAPACK xTRTRI, xLAUUM and xPOTRI in the caller's memory.
+ *
+ * The comments describe a lower triangle L. Where U is stored, L stands for U^T, and rows and
+ * columns are exchanged.
+ *
+ * The inverse: X*L = I is solved by halves, from the end:
+ *
+ *     L = [L11 0; L21 L22]:  X22 = L22^-1, X21 = -(X22*L21)*L11^-1, X11 = L11^-1.
+ *
+ * X21 is a product with the part that is already inverted, and then a solve with the given
+ * triangle. So X*L - I is small componentwise, like the residual of a solve (Du Croz and Higham
+ * 1992, method 2C; LAPACK xTRTRI); for U it is U*X - I. Solving on both sides would multiply the
+ * error by the condition number. For diagonal blocks X*L = I is solved by substitution.
+ *
+ * The product L^H*L, or U*U^H: where kernels skip zeros, L^H is packed as the triangle that it is,
+ * and multiplied with itself. Other kernels compute it by block rows: its rows [i, i + h) are
+ * L(i:n, i:i+h)^H*L(i:n, 0:i+h), one product of depth n - i. The inverse of L*L^H is the inverse
+ * followed by the product. Of the two residuals of L^-1 the small one matters more for that:
+ * L*L^H*X^H*X - I is L*(R + R^H)*L^-1 where R = X*L - I.
+ *
+ * Other products are computed in strips. The zeros of triangles in them are multiplied or, by
+ * kernels that can, skipped except for the width of a micro-tile. So X has zeros within `base` of
+ * its diagonal in the other triangle, and is undefined beyond.
+ *
+ * Nothing is written to the caller's matrix before the result is complete in host memory. Then the
+ * CPU copies it, which can't fail; a failure before leaves the matrix intact for the next library.
+ * So does a result with an entry that is not finite, because it may come from multiplied zeros that
+ * are not terms of the sums: zero times infinity is not zero. */
+#include "job.h"
+
+#include <string.h>
+
+/* Columns of one transfer. */
+#define COLUMNS ((size_t)512)
+/* Columns of the product that a launch computes, at least. */
+#define LEAST_COLUMNS ((size_t)128)
+/* A strip, in blocks of triangles. */
+#define STRIP     ((size_t)4)
+#define MOST_ROWS (STRIP * CLB_MAX_BLOCK)
+
+struct inverse_run {
+    struct clb_job run;
+    const struct clb_inverse *problem;
+    size_t n;
+    size_t base;  /* order of the diagonal blocks */
+    size_t strip; /* rows (or columns) of a product; at most base where zeros are multiplied */
+    bool cuts;    /* products of the inverse skip zeros */
+    const char *kernel;      /* of the products, for reports */
+    struct clb_dmat a, x, y; /* the given triangle; its inverse, or a copy of it with zeros in the
+                              * other triangle; the product. n x n, on the device */
+    void *host;              /* own memory: for the result, with the device's leading dimension */
+    size_t bytes;            /* of that */
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+/* Choose base and strip. Where the family skips zeros, diagonal blocks need zeros beside them only
+ * as far as micro-tiles reach over the edge. */
+static void choose_blocks(struct inverse_run *inverting)
+{
+    const struct clb_workspace *workspace = &inverting->run.workspace;
+    const struct clb_gemm_variant *variant = workspace->variant;
+    size_t reach =
+        clb_max(clb_gemm_unit(variant, CLB_OPERAND_A), clb_gemm_unit(variant, CLB_OPERAND_B)) +
+        clb_gemm_depth_unit(variant);
+    inverting->base = clb_round_up(reach, workspace->block);
+    inverting->strip = clb_max(STRIP * workspace->block, inverting->base);
+    inverting->cuts = variant->family->has_skip && inverting->strip <= workspace->max_k;
+    if (!inverting->cuts)
+        inverting->base = inverting->strip = STRIP * workspace->block;
+}
+
+/* The product is computed from a packed triangle. */
+static bool squares(const struct inverse_run *inverting)
+{
+    return inverting->problem->multiplies && inverting->run.variant->family->has_skip;
+}
+
+/* Columns of the product that one launch computes from a packed triangle: those of some
+ * work-groups, because work-groups in the other triangle cost time, too. */
+static size_t square_columns(const struct clb_gemm_variant *variant)
+{
+    size_t group = clb_max(variant->tuning.value[CLB_PARAM_NC], 1);
+    return clb_round_up(clb_round_up(LEAST_COLUMNS, group), clb_gemm_unit(variant, CLB_OPERAND_A));
+}
+
+/* Updates of the inverse are at most half as large as the matrix; those of the product have a
+ * strip's rows (or columns), or all rows of the packed triangle. */
+static struct clb_workspace_limits inverse_limits_of(const struct inverse_run *inverting)
+{
+    const struct clb_inverse *problem = inverting->problem;
+    size_t n = problem->n, half = clb_min(n / 2 + MOST_ROWS, n), strip = clb_min(n, MOST_ROWS);
+    struct clb_workspace_limits limits = {0};
+    if (problem->inverts)
+        limits = (struct clb_workspace_limits){.m = half, .n = half, .k = half, .triangle = n};
+    if (squares(inverting)) {
+        limits.other_m = limits.other_k = n;
+        limits.other_n = clb_min(n, square_columns(inverting->run.variant));
+    } else if (problem->multiplies) {
+        limits.other_m = problem->upper ? n : strip;
+        limits.other_n = problem->upper ? strip : n;
+        limits.other_k = n;
+    }
+    if (!problem->inverts)
+        limits = (struct clb_workspace_limits){.m = limits.other_m, .n = limits.other_n, .k = n};
+    return limits;
+}
+
+/* The product's factor. */
+static const struct clb_dmat *product_factor(const struct inverse_run *inverting)
+{
+    return squares(inverting) && !inverting->problem->inverts ? &inverting->a : &inverting->x;
+}
+
+/* The matrix with the result. */
+static struct clb_dmat *inverse_result(struct inverse_run *inverting)
+{
+    return inverting->problem->multiplies ? &inverting->y : &inverting->x;
+}
+
+/* Shared memory: the device reads the caller's matrix in place. Own memory: block columns of the
+ * triangle are uploaded, and those of the result downloaded to host memory of the run. A product
+ * overwrites the given matrix where that is the device's and not the factor. */
+static clb_status open_matrices(struct inverse_run *inverting)
+{
+    const struct clb_inverse *problem = inverting->problem;
+    struct clb_job *run = &inverting->run;
+    struct clb_dmat *result = inverse_result(inverting);
+    size_t n = problem->n;
+    clb_status status = CLB_OK;
+    if (run->own)
+        status = clb_job_matrix(run, &inverting->a);
+    if (status == CLB_OK)
+        status = clb_job_matrix(run, &inverting->x);
+    bool from_a = product_factor(inverting) == &inverting->a;
+    if (from_a)
+        inverting->y = inverting->x;
+    if (!run->own) {
+        if (status == CLB_OK && problem->multiplies && !from_a)
+            status = clb_job_matrix(run, &inverting->y);
+        if (status == CLB_OK)
+            status = clb_job_view(run, &inverting->a);
+        return status;
+    }
+    if (!from_a)
+        inverting->y = inverting->a;
+    inverting->bytes = inverting->x.ld * n * run->element;
+    if (status == CLB_OK)
+        inverting->host = clb_host_map(inverting->bytes);
+    if (status == CLB_OK && inverting->host == NULL)
+        status = CLB_ERR_NOMEM;
+    if (status == CLB_OK)
+        status = clb_job_plan(run, 2 * clb_div_up(n, COLUMNS));
+    for (size_t k = 0; k < n && status == CLB_OK; k += COLUMNS)
+        clb_job_add_triangle(run, false, &inverting->a, problem->upper, k, clb_min(COLUMNS, n - k),
+                             problem->a, problem->lda);
+    for (size_t k = 0; k < n && status == CLB_OK; k += COLUMNS)
+        clb_job_add_triangle(run, true, result, problem->upper, k, clb_min(COLUMNS, n - k),
+                             inverting->host, result->ld);
+    return status == CLB_OK ? clb_job_begin(run) : status;
+}
+
+static clb_status inverse_open(struct inverse_run *inverting)
+{
+    const struct clb_inverse *problem = inverting->problem;
+    struct clb_job *run = &inverting->run;
+    const struct clb_workspace_limits limits = inverse_limits_of(inverting);
+    inverting->n = problem->n;
+    inverting->a = inverting->x = inverting->y =
+        (struct clb_dmat){.rows = problem->n, .cols = problem->n};
+    /* Open nothing if the kernel that skips zeros is known to be wrong. */
+    clb_status status = clb_skip_prepare(run->runtime, run->variant);
+    if (status == CLB_OK)
+        status = clb_job_open(run, &limits);
+    if (status != CLB_OK)
+        return status;
+    inverting->kernel = run->workspace.variant->name;
+    choose_blocks(inverting);
+    status = clb_skip_prepare(run->runtime, run->workspace.variant);
+    return status == CLB_OK ? open_matrices(inverting) : status;
+}
+
+/* ---- the inverse ----------------------------------------------------------------------------- */
+
+/* The block on the diagonal that begins at (i, i). */
+static struct clb_dmat square(const struct clb_dmat *x, size_t i, size_t order)
+{
+    return clb_dmat_part(x, i, i, order, order);
+}
+
+/* The triangle of order m that begins at i, in the order of elimination, which is from the end: n -
+ * (i + m) is a multiple of the block. */
+static struct clb_dmat_triangle triangle_at(const struct inverse_run *inverting, size_t i, size_t m)
+{
+    const struct clb_inverse *problem = inverting->problem;
+    return (struct clb_dmat_triangle){.a = square(&inverting->a, i, m),
+                                      .right = !problem->upper,
+                                      .upper = problem->upper,
+                                      .unit = problem->unit,
+                                      .op = CLB_OP_N,
+                                      .at = inverting->n - i - m};
+}
+
+static clb_status invert_block(struct inverse_run *inverting, size_t i, size_t m)
+{
+    bool upper = inverting->problem->upper;
+    size_t beside = clb_min(inverting->base, inverting->n - i - m);
+    const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m);
+    const struct clb_dmat block = square(&inverting->x, i, m);
+    const struct clb_dmat around =
+        clb_dmat_part(&inverting->x, i, i, m + (upper ? beside : 0), m + (upper ? 0 : beside));
+    clb_status status = clb_dmat_trapezoid(&inverting->run.workspace, &around, &around, false);
+    return status == CLB_OK ? clb_dmat_solve(&inverting->run.workspace, &triangle, &block) : status;
+}
+
+/* X21 = -X22*L21, or -U12*X22, where X22 begins at i + m1 and has order m2. */
+static clb_status multiply_beside(struct inverse_run *inverting, size_t i, size_t m1, size_t m2)
+{
+    const struct clb_dmat *a = &inverting->a, *x = &inverting->x;
+    bool upper = inverting->problem->upper;
+    size_t split = i + m1;
+    clb_status status = CLB_OK;
+    for (size_t r = 0, h; r < m2 && status == CLB_OK; r += h) {
+        h = clb_min(inverting->strip, m2 - r);
+        struct clb_dmat_update update = {.assign = true, .negate = true};
+        if (upper) {
+            update.a = clb_dmat_part(a, i, split, m1, r + h);
+            update.b = clb_dmat_part(x, split, split + r, r + h, h);
+            update.c = clb_dmat_part(x, i, split + r, m1, h);
+            update.cut = (struct clb_skip){.kind = CLB_SKIP_B_END, .b = (ptrdiff_t)r};
+        } else {
+            update.a = clb_dmat_part(x, split + r, split, h, r + h);
+            update.b = clb_dmat_part(a, split, i, r + h, m1);
+            update.c = clb_dmat_part(x, split + r, i, h, m1);
+            update.cut = (struct clb_skip){.kind = CLB_SKIP_A_END, .a = (ptrdiff_t)r};
+        }
+        if (!inverting->cuts)
+            update.cut.kind = 0;
+        status = clb_dmat_update(&inverting->run.workspace, &update);
+    }
+    return status;
+}
+
+/* Invert the triangle of order m that begins at i. All halves but the first are whole blocks. */
+static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
+{
+    bool upper = inverting->problem->upper;
+    if (m <= inverting->base)
+        return invert_block(inverting, i, m);
+    size_t m2 = clb_round_up(m / 2, inverting->base), m1 = m - m2, split = i + m1;
+    const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m1);
+    const struct clb_dmat beside = upper ? clb_dmat_part(&inverting->x, i, split, m1, m2)
+                                         : clb_dmat_part(&inverting->x, split, i, m2, m1);
+    clb_status status = invert(inverting, split, m2);
+    if (status == CLB_OK)
+        status = multiply_beside(inverting, i, m1, m2);
+    if (status == CLB_OK)
+        status = clb_dmat_solve(&inverting->run.workspace, &triangle, &beside);
+    if (status == CLB_OK)
+        status = invert(inverting, i, m1);
+    return status;
+}
+
+/* ---- the product ----------------------------------------------------------------------------- */
+
+/* The rows of A = X^H, or X, from i0 on, and its depths from p0 on. */
+static struct clb_chunk triangle_chunk(const struct inverse_run *inverting, size_t i0, size_t p0)
+{
+    const struct clb_dmat *x = product_factor(inverting);
+    bool upper = inverting->problem->upper;
+    return (struct clb_chunk){.mem = x->mem,
+                              .offset = x->offset + (upper ? i0 + p0 * x->ld : p0 + i0 * x->ld),
+                              .ld = x->ld,
+                              .depth_contiguous = !upper,
+                              .conjugated = !upper,
+                              .triangle = CLB_TRIANGLE_HIGH,
+                              .diagonal = (ptrdiff_t)i0 - (ptrdiff_t)p0};
+}
+
+/* Multiply the packed rows of A with columns [j0, j0 + cols) of B = A^H, which are read from them
+ * or packed. Rows are those of the triangle, first to end - 1. */
+static clb_status square_columns_of(struct inverse_run *inverting, size_t p0, size_t depth,
+                                    size_t j0, size_t cols, size_t first, size_t end)
+{
+    const struct clb_workspace *workspace = &inverting->run.workspace;
+    const struct clb_gemm_variant *variant = workspace->variant;
+    const struct clb_dmat *y = &inverting->y;
+    bool shares = clb_gemm_shares_panels(variant), upper = inverting->problem->upper;
+    const struct clb_order order = {.queue = workspace->queue};
+    struct clb_product product = {
+        .n = cols,
+        .k = depth,
+        .a = workspace->packed_a->mem,
+        .b = shares ? workspace->packed_a->mem : workspace->packed_b->mem,
+        .b_offset = shares ? clb_packed_offset(variant, CLB_OPERAND_A, j0, depth) : 0,
+        .c = y->mem,
+        .ldc = y->ld,
+        .b_op_of_a = !shares                                       ? CLB_OP_N
+                     : clb_precision_parts(variant->precision) > 1 ? CLB_OP_C
+                                                                   : CLB_OP_T,
+        .add = p0 + depth < inverting->n,
+        .cut = {.kind =
+                    CLB_SKIP_A_BEGIN | CLB_SKIP_B_BEGIN | (upper ? CLB_SKIP_UPPER : CLB_SKIP_LOWER),
+                .b = (ptrdiff_t)j0 - (ptrdiff_t)p0}};
+    clb_status status = CLB_OK;
+    if (!shares) {
+        struct clb_chunk chunk = triangle_chunk(inverting, j0, p0);
+        chunk.conjugated = !chunk.conjugated;
+        status = clb_gemm_pack(workspace->queue_set, variant, CLB_OPERAND_B, &chunk, cols, depth,
+                               product.b, 0, NULL, order);
+    }
+    for (size_t i = first; i < end && status == CLB_OK; i += product.m) {
+        product.m = clb_min(workspace->max_m, end - i);
+        product.a_offset = clb_packed_offset(variant, CLB_OPERAND_A, i, depth);
+        product.c_offset = y->offset + i + j0 * y->ld;
+        product.cut.a = (ptrdiff_t)i - (ptrdiff_t)p0;
+        product.cut.c = (ptrdiff_t)i - (ptrdiff_t)j0;
+        status = clb_gemm_multiply(workspace->queue_set, variant, &product, order);
+    }
+    return status;
+}
+
+/* Y = X^H*X or X*X^H by kernels that skip zeros, in slabs of the depth from the last one on, which
+ * alone reaches all of Y. */
+static clb_status square_triangle(struct inverse_run *inverting)
+{
+    const struct clb_workspace *workspace = &inverting->run.workspace;
+    const struct clb_gemm_variant *variant = workspace->variant;
+    bool upper = inverting->problem->upper;
+    size_t n = inverting->n, width = square_columns(variant);
+    size_t unit = clb_gemm_unit(variant, CLB_OPERAND_A);
+    if (!clb_gemm_shares_panels(variant)) /* those that there is memory for */
+        width = clb_min(width, workspace->max_n);
+    size_t slab =
+        clb_round_up(clb_div_up(n, clb_div_up(n, workspace->max_k)), clb_gemm_depth_unit(variant));
+    clb_status status = CLB_OK;
+    for (size_t end = n, p0; end > 0 && status == CLB_OK; end = p0) {
+        p0 = (end - 1) / slab * slab;
+        for (size_t i = 0, rows; i < end && status == CLB_OK; i += rows) {
+            const struct clb_chunk chunk = triangle_chunk(inverting, i, p0);
+            rows = clb_min(workspace->max_m, end - i);
+            status = clb_gemm_pack(workspace->queue_set, variant, CLB_OPERAND_A, &chunk, rows,
+                                   end - p0, workspace->packed_a->mem,
+                                   clb_packed_offset(variant, CLB_OPERAND_A, i, end - p0), NULL,
+                                   (struct clb_order){.queue = workspace->queue});
+        }
+        for (size_t j = 0, cols; j < end && status == CLB_OK; j += cols) {
+            cols = clb_min(width, end - j);
+            status = square_columns_of(inverting, p0, end - p0, j, cols, upper ? 0 : j - j % unit,
+                                       upper ? j + cols : end);
+        }
+    }
+    return status;
+}
+
+/* Y = X^H*X or X*X^H by block rows: one triangle, and the elements of strips beside it. */
+static clb_status square_strips(struct inverse_run *inverting)
+{
+    const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
+    bool upper = inverting->problem->upper;
+    size_t n = inverting->n;
+    clb_status status = CLB_OK;
+    for (size_t i = 0, h; i < n && status == CLB_OK; i += h) {
+        h = clb_min(inverting->strip, n - i);
+        struct clb_dmat_update update = {.assign = true};
+        if (upper) {
+            update.a = clb_dmat_part(x, 0, i, i + h, n - i);
+            update.b = clb_dmat_part(x, i, i, h, n - i);
+            update.op_b = CLB_OP_C;
+            update.c = clb_dmat_part(y, 0, i, i + h, h);
+        } else {
+            update.a = clb_dmat_part(x, i, i, n - i, h);
+            update.op_a = CLB_OP_C;
+            update.b = clb_dmat_part(x, i, 0, n - i, i + h);
+            update.c = clb_dmat_part(y, i, 0, h, i + h);
+        }
+        status = clb_dmat_update(&inverting->run.workspace, &update);
+    }
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+static clb_status inverse_compute(struct inverse_run *inverting)
+{
+    const struct clb_inverse *problem = inverting->problem;
+    struct clb_job *run = &inverting->run;
+    const struct clb_dmat_triangle all = triangle_at(inverting, 0, inverting->n);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < run->uploads && status == CLB_OK; i++)
+        status = clb_job_await(run, i);
+    if (status == CLB_OK && problem->inverts) {
+        status = clb_dmat_pack_triangle(&run->workspace, &all);
+        if (status == CLB_OK)
+            status = invert(inverting, 0, inverting->n);
+    } else if (status == CLB_OK && product_factor(inverting) == &inverting->x) {
+        status =
+            clb_dmat_triangle_copy(&run->workspace, &inverting->a, &inverting->x, problem->upper);
+    }
+    if (status == CLB_OK && problem->multiplies)
+        status = squares(inverting) ? square_triangle(inverting) : square_strips(inverting);
+    for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
+        status = clb_job_publish(run, i);
+    return status;
+}
+
+/* The diagonal of a product of a matrix with its conjugate transpose is real. */
+static void make_real(const struct clb_inverse *problem)
+{
+    size_t real = clb_precision_real_size(problem->precision);
+    for (size_t i = 0; i < problem->n; i++)
+        memset((char *)problem->a + i * (problem->lda + 1) * 2 * real + real, 0, real);
+}
+
+/* Copy the result from host memory to the caller's matrix, by as many threads as are free.
+ * CLB_ERR_RANGE: it is not finite, and nothing is written. Of a product the diagonal tells: each
+ * entry of the factor is in one of its sums of squares. */
+static clb_status inverse_write(const struct inverse_run *inverting, const void *result, size_t ld)
+{
+    const struct clb_inverse *problem = inverting->problem;
+    size_t n = problem->n;
+    const char part = problem->unit ? (problem->upper ? 'u' : 'l') : (problem->upper ? 'U' : 'L');
+    bool finite = problem->multiplies
+                      ? clb_tile_is_finite(problem->precision, 1, n, result, ld + 1)
+                      : clb_triangle_is_finite(problem->precision, part, n, result, ld);
+    if (!finite)
+        return CLB_ERR_RANGE;
+    clb_copy_triangle(problem->precision, part, n, n, result, ld, problem->a, problem->lda);
+    if (problem->multiplies && clb_precision_parts(problem->precision) == 2)
+        make_real(problem);
+    return CLB_OK;
+}
+
+/* Where memory is shared the view of the caller's matrix is closed first, when all commands that
+ * used it have completed. */
+static clb_status inverse_write_mapped(struct inverse_run *inverting)
+{
+    struct clb_job *run = &inverting->run;
+    const struct clb_dmat *result = inverse_result(inverting);
+    void *mapped;
+    clb_status status = clb_job_map_result(run, result, &mapped);
+    if (status != CLB_OK)
+        return status;
+    clb_job_unwrap(run);
+    status = inverse_write(inverting, mapped, result->ld);
+    clb_status unmapped = clb_job_unmap(run, result, mapped);
+    if (unmapped != CLB_OK)
+        clb_log(CLB_LOG_INFO, "inverse: %s after the result was written",
+                clb_status_name(unmapped));
+    return status;
+}
+
+clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_inverse *problem, const char **kernel)
+{
+    struct inverse_run inverting = {.run = clb_job_on(runtime, variant, problem->precision),
+                                    .problem = problem,
+                                    .kernel = variant->name};
+    struct clb_job *run = &inverting.run;
+    run->caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, false};
+    clb_status status = inverse_open(&inverting);
+    if (status == CLB_OK)
+        status = inverse_compute(&inverting);
+    if (status == CLB_OK && !run->own)
+        status = inverse_write_mapped(&inverting);
+    clb_status ended = clb_job_end(run, status);
+    if (run->own && ended == CLB_OK)
+        ended = inverse_write(&inverting, inverting.host, inverting.x.ld);
+    if (inverting.host != NULL)
+        clb_host_unmap(inverting.host, inverting.bytes);
+    clb_job_close(run);
+    *kernel = inverting.kernel;
+    return run->own ? ended : status; /* mapped memory was written before the end */
+}

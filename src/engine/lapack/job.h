@@ -1,0 +1,200 @@
+/* harness: what the runs of all algorithms have in common, for both kinds of memory.
+ *
+ * Where the device shares the host's memory, a matrix is in memory that the CPU can map, and the
+ * CPU copies between that and the caller's matrix. Where the device has memory of its own, a
+ * transfer queue moves the matrix in the order of an array of transfers: uploads, then downloads. A
+ * run is
+ *
+ *     clb_job_open       the workspace; a device that can't compute declines here
+ *     clb_job_matrix     memory for each matrix, and the transfers; all of it before anything is
+ *                        enqueued, so that a lack of memory is found in time
+ *     clb_job_begin      starts the transfer queue
+ *                        (the algorithm's steps)
+ *     clb_job_complete   waits; nothing may be written to the caller's matrix before
+ *                        (write-back)
+ *     clb_job_end        waits for what is under way; says whether all of it has succeeded
+ *     clb_job_close      releases everything
+ *
+ * The last two are called whatever has failed before. */
+#ifndef CLB_HARNESS_H
+#define CLB_HARNESS_H
+
+#include "lapack.h"
+#include "engine/transfer/transfer_queue.h"
+
+#define CLB_RUN_BUFFERS 8
+
+/* A matrix in the caller's memory; or the memory has its conjugate transpose, which the CPU's
+ * copies undo: `lda` is between that one's columns, which are the matrix's rows. */
+struct clb_caller {
+    void *a;
+    size_t lda, cols;
+    bool adjoint;
+};
+
+struct clb_job {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    clb_precision precision;
+    size_t element; /* bytes */
+    bool own;       /* matrices are copied to memory of the device's own */
+    struct clb_caller
+        caller[2]; /* the caller's matrices, as columns of one: A, and those after it */
+    struct clb_workspace workspace;
+    struct clb_buffer *buffer[CLB_RUN_BUFFERS]; /* released when the run is closed */
+    size_t buffers;
+    cl_mem wrapped; /* the caller's matrix in place, or NULL */
+    struct clb_transfer_queue transfers;
+    struct clb_transfer *transfer; /* uploads, then downloads */
+    size_t uploads, downloads;
+    bool begun; /* the transfer queue was started: some command for the matrix was enqueued */
+    bool sees;  /* the CPU sees the memory of matrices without a map (clb_queue_shows_memory) */
+    bool stuck; /* a command on another queue than the workspace's may never end */
+    bool idle;  /* set by clb_job_end: no command of the run is outstanding */
+};
+
+/* A run on this device, not yet open. */
+struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                          clb_precision precision);
+
+clb_status clb_job_open(struct clb_job *run,
+                        const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
+
+/* Get memory that lasts until the run is closed: a buffer; the memory of a matrix whose rows and
+ * columns *x has, with a leading dimension unless that is set. */
+clb_status clb_job_buffer(struct clb_job *run, clb_memory_kind kind, size_t bytes,
+                          struct clb_buffer **buffer) CLB_MUST_CHECK;
+clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
+
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+/* The caller's first matrix for reading by the device: *x, whose rows and columns are set, is in
+ * place, or a copy where the memory has its adjoint, or the device can't access it because its
+ * columns are too far apart. */
+clb_status clb_job_view(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
+
+/* End the device's access to the caller's matrix, when all commands that used it have completed. */
+void clb_job_unwrap(struct clb_job *run);
+
+/* Copy the first `cols` columns of the caller's first matrix to x, by the CPU. *rest is that matrix
+ * in place, from which the device may copy the others; where it can't, as in clb_job_view, the CPU
+ * copies all columns, and rest->mem is NULL. */
+clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
+                           struct clb_dmat *rest) CLB_MUST_CHECK;
+
+/* Wait for the queue and map x for the CPU; it begins at *mapped. clb_job_map_result: the same for
+ * a result that will be written to the caller's memory: checks that all commands before have
+ * succeeded. */
+clb_status clb_job_map(struct clb_job *run, const struct clb_dmat *x, void **mapped) CLB_MUST_CHECK;
+clb_status clb_job_map_result(struct clb_job *run, const struct clb_dmat *x,
+                              void **mapped) CLB_MUST_CHECK;
+clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x,
+                         void *mapped) CLB_MUST_CHECK;
+
+/* Where the CPU sees x without a map, for what no command that is under way uses; NULL where it
+ * does not. */
+void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x);
+
+/* Copy x to the caller's first matrix, by several threads. *written says whether all of it or
+ * nothing has been written, whatever the status. */
+clb_status clb_job_copy_out(struct clb_job *run, const struct clb_dmat *x,
+                            bool *written) CLB_MUST_CHECK;
+
+/* Call `work` for shares of [0, cols) until all are done, on this thread and on free ones,
+ * `threads` in all at most CLB_MAX_WORKERS + 1. `thread` numbers them. */
+void clb_share_columns(size_t cols, size_t threads,
+                       void (*work)(void *context, size_t thread, size_t begin, size_t end),
+                       void *context);
+
+/* ---- the device's own memory ----------------------------------------------------------------- */
+
+/* Get room for so many transfers, and add one: that of x and a matrix of the same size in host
+ * memory; or of x and the caller's columns from number `first` on. All uploads are added before the
+ * first download. */
+clb_status clb_job_plan(struct clb_job *run, size_t most) CLB_MUST_CHECK;
+struct clb_transfer *clb_job_add(struct clb_job *run, bool down, const struct clb_dmat *x,
+                                 const void *host, size_t ld);
+struct clb_transfer *clb_job_add_columns(struct clb_job *run, bool down, const struct clb_dmat *x,
+                                         size_t first);
+/* Add the transfer of columns [k, k + width) of a triangle of order x->rows at `host`. */
+struct clb_transfer *clb_job_add_triangle(struct clb_job *run, bool down, const struct clb_dmat *x,
+                                          bool upper, size_t k, size_t width, const void *host,
+                                          size_t ld);
+/* The first column of the caller's matrix after the one that has column j. */
+size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j);
+
+/* Open and start the transfer queue; where memory is shared there is none. */
+clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
+
+/* Let the workspace's queue wait for an upload. Nothing to do where memory is shared. */
+clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
+/* Let a download begin when the workspace's queue has come here. Downloads are published in
+ * order. */
+clb_status clb_job_publish(struct clb_job *run, size_t download) CLB_MUST_CHECK;
+
+/* The number of columns that the downloads have written to the caller's matrix. */
+size_t clb_job_written(const struct clb_job *run);
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+clb_status clb_job_complete(struct clb_job *run) CLB_MUST_CHECK;
+clb_status clb_job_end(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
+void clb_job_close(struct clb_job *run);
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+/* A right-looking factorisation: step k factors a panel, columns k ... k+w-1 of x from row k on,
+ * and applies it to the columns on its right. Nothing is done to a panel after its step.
+ *
+ * Where the device has its own memory the CPU factors panels in pinned memory, with look-ahead:
+ * step k first updates the columns of the next panel, which is then downloaded, so that the CPU
+ * factors it while the device updates the other columns. Memory for one panel is enough, because
+ * the download of the next is enqueued behind work that waits for the upload of the last one.
+ * Columns that are still being uploaded get the first step in groups as they arrive. */
+struct clb_panel_work {
+    size_t (*width)(const void *context, size_t k);
+    /* The CPU factors the panel from a copy, or in mapped memory; `panel` is its first element,
+     * that of row k. */
+    void (*factor)(void *context, size_t k, size_t width, void *panel, size_t ld);
+    /* Whether the algorithm factors the panel itself, where it is; and how. NULL: never. */
+    bool (*is_in_place)(const void *context, size_t k);
+    clb_status (*factor_in_place)(void *context, size_t k, size_t width);
+    /* Once for each step, when the panel is on the device; then on columns [first, first + count),
+     * `kept` in all calls for a step but the first. */
+    clb_status (*prepare)(void *context, size_t k, size_t width);
+    clb_status (*apply)(void *context, size_t k, size_t width, size_t first, size_t count,
+                        bool kept);
+};
+
+struct clb_panels {
+    struct clb_job *run;
+    const struct clb_panel_work *work;
+    void *context;
+    const struct clb_dmat *x;
+    size_t first, end, cols; /* panels begin in [first, end); columns before `cols` are updated */
+    size_t arriving; /* transfers of the columns after the first panel: uploads [0, arriving) */
+    struct clb_buffer *pinned; /* of a panel, its columns without gaps */
+    cl_event down;             /* the download of a panel, while one is outstanding */
+};
+
+/* The most uploads that clb_panels_add_uploads adds. */
+#define CLB_PANELS_UPLOADS ((size_t)12)
+
+/* Own memory: add the uploads of the columns after the first panel: the second panel's, then shares
+ * of at least `least` columns. */
+void clb_panels_add_uploads(struct clb_panels *panels, size_t least);
+
+/* Own memory: get pinned memory for panels of `width` columns. Then either copy the first panel
+ * from the caller's first matrix, or enqueue its download. */
+clb_status clb_panels_open(struct clb_panels *panels, size_t width) CLB_MUST_CHECK;
+void clb_panels_copy_in(struct clb_panels *panels);
+clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;
+
+/* Have the CPU factor a panel in mapped memory. */
+clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k,
+                                    size_t width) CLB_MUST_CHECK;
+
+/* Run all steps. */
+clb_status clb_panels_run(struct clb_panels *panels) CLB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,619 @@
+/* LAPACK xPOTRF in the caller's memory.
+ *
+ * Left-looking, blocked. Step k has a panel: for A = L*L^H columns k ... k+w-1 from row k on, for A
+ * = U^H*U rows k ... k+w-1 from column k on. First all panels before it update it in one product,
+ * whose depth is their total width,
+ *
+ *     A(k:n, k:k+w) -= L(k:n, 0:k)*L(k:k+w, 0:k)^H;
+ *
+ * then its diagonal block is factored, and the rows below it (or the columns on its right) are
+ * solved with that. So a panel is final after its step, no step touches the panels after it, and a
+ * panel need not be on the device before its step. The next library factors the diagonal block on
+ * the CPU; or the device does, which halves the panel until the diagonal blocks fit into one
+ * work-group.
+ *
+ * Each update of that kind needs all panels before it. Where kernels read both operands from one
+ * packed form and the CPU factors diagonal blocks, a panel is packed once, when it is final, and
+ * kept: the update is then a product for each panel before it.
+ *
+ * Nothing is written to the caller's matrix before the factorisation on the device is complete.
+ * After a failure until then the next library factors the intact matrix. The columns before a pivot
+ * that is not positive are written back from left to right; clb_potrf_resume handles a failure
+ * during that.
+ *
+ * A device that shares the host's memory gets the whole triangle with the first panel, copied by
+ * the CPU to memory of the shim. To memory of its own panels are uploaded while those before them
+ * are factored; for U the uploads are block rows, because a step uses one block row. Downloads are
+ * block columns for both L and U, since clb_potrf_resume can only continue after a number of first
+ * columns.
+ *
+ * The comments below describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
+ * columns are exchanged. */
+#include "engine/device_blas/potf2.h"
+#include "job.h"
+
+/* Columns of a panel, at most. */
+#define MOST_NB ((size_t)4096)
+
+struct potrf_run {
+    struct clb_job run;
+    const struct clb_potrf *problem;
+    const struct clb_host_blas *next;
+    struct clb_potrf_result *result;
+    size_t n, nb;
+    struct clb_potf2 block;        /* program is NULL where the CPU factors diagonal blocks */
+    struct clb_buffer *host_block; /* otherwise the CPU's memory for a diagonal block */
+    bool keeps;                    /* final panels are kept packed: */
+    struct clb_buffer *kept;       /* their rows below the diagonal block, one after the other */
+    struct clb_dmat x;             /* n x n, on the device; undefined outside the stated triangle */
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+/* Columns of the panel that begins with column k. */
+static size_t potrf_width(const struct potrf_run *chol, size_t k)
+{
+    return clb_min(chol->nb, chol->n - k);
+}
+
+/* Whether the device shall factor diagonal blocks; `choice` is the value of potrf.block. On an
+ * NVIDIA H200 a round trip to the CPU takes 30 us and more, a launch 9 us (2026-11). Other devices
+ * with memory of their own are behind a link, too. */
+static bool wants_block(const struct potrf_run *chol, size_t choice)
+{
+    enum { BY_KIND, BY_CPU, BY_DEVICE };
+    return choice == BY_DEVICE || (choice == BY_KIND && !chol->run.runtime->device.unified);
+}
+
+/* Rows of packed panels that begin a block must begin a panel of the kernels. */
+static bool may_keep(const struct potrf_run *chol)
+{
+    const struct clb_gemm_variant *variant = chol->run.variant;
+    return clb_gemm_shares_panels(variant) &&
+           chol->nb % clb_gemm_unit(variant, CLB_OPERAND_A) == 0 &&
+           !wants_block(chol, variant->tuning.value[CLB_PARAM_POTRF_BLOCK]);
+}
+
+/* Where rows from `row` on of the kept panel of columns [k, k + nb) are. */
+static cl_ulong kept_offset(const struct potrf_run *chol, size_t k, size_t row)
+{
+    const struct clb_gemm_variant *variant = chol->run.variant;
+    cl_ulong offset = 0;
+    for (size_t p = 0; p < k; p += chol->nb)
+        offset += clb_packed_offset(variant, CLB_OPERAND_A, chol->n - p - chol->nb, chol->nb);
+    return offset + clb_packed_offset(variant, CLB_OPERAND_A, row - k - chol->nb, chol->nb);
+}
+
+static clb_status open_kept(struct potrf_run *chol)
+{
+    const struct clb_gemm_variant *variant = chol->run.variant;
+    size_t bytes = 0;
+    for (size_t k = 0; k + chol->nb < chol->n; k += chol->nb)
+        bytes += clb_packed_bytes(variant, CLB_OPERAND_A, chol->n - k - chol->nb, chol->nb);
+    return chol->keeps && bytes > 0
+               ? clb_job_buffer(&chol->run, CLB_MEMORY_DEVICE, bytes, &chol->kept)
+               : CLB_OK;
+}
+
+static clb_status open_blocks(struct potrf_run *chol)
+{
+    size_t width = potrf_width(chol, 0);
+    if (wants_block(chol, chol->run.variant->tuning.value[CLB_PARAM_POTRF_BLOCK])) {
+        if (clb_potf2_open(&chol->block, &chol->run.workspace) == CLB_OK)
+            return CLB_OK;
+        clb_log(CLB_LOG_INFO, "potrf: the CPU factors the diagonal blocks");
+    }
+    return clb_job_buffer(&chol->run, CLB_MEMORY_HOST, width * width * chol->run.element,
+                          &chol->host_block);
+}
+
+/* Add the transfer of panel k between x and the caller's triangle. */
+static void potrf_add(struct potrf_run *chol, bool down, size_t k)
+{
+    const struct clb_potrf *problem = chol->problem;
+    size_t width = potrf_width(chol, k);
+    struct clb_transfer *transfer = clb_job_add_triangle(&chol->run, down, &chol->x, problem->upper,
+                                                         k, width, problem->a, problem->lda);
+    if (problem->upper && !down) {
+        transfer->x = clb_dmat_part(&chol->x, k, k, width, chol->n - k);
+        transfer->host = (char *)problem->a + k * (problem->lda + 1) * chol->run.element;
+        transfer->diagonal = 0;
+    }
+}
+
+static clb_status potrf_plan(struct potrf_run *chol)
+{
+    if (!chol->run.own)
+        return CLB_OK;
+    clb_status status = clb_job_plan(&chol->run, 2 * clb_div_up(chol->n, chol->nb));
+    for (size_t k = 0; k < chol->n && status == CLB_OK; k += chol->nb)
+        potrf_add(chol, false, k);
+    for (size_t k = 0; k < chol->n && status == CLB_OK; k += chol->nb)
+        potrf_add(chol, true, k);
+    return status;
+}
+
+static clb_status potrf_open(struct potrf_run *chol)
+{
+    size_t n = chol->problem->n;
+    chol->n = n;
+    chol->nb = clb_min(chol->run.variant->tuning.value[CLB_PARAM_POTRF_NB], MOST_NB);
+    chol->x = (struct clb_dmat){.rows = n, .cols = n};
+    size_t width = potrf_width(chol, 0);
+    bool upper = chol->problem->upper;
+    struct clb_workspace_limits limits = clb_solve_limits(width, !upper, n);
+    chol->keeps = may_keep(chol);
+    if (!chol->keeps) {
+        limits.m = upper ? width : n;
+        limits.n = upper ? n : width;
+        limits.k = n;
+    }
+    /* Open nothing if the kernels that read kept panels are known to be wrong. */
+    clb_status status =
+        chol->keeps ? clb_skip_prepare(chol->run.runtime, chol->run.variant) : CLB_OK;
+    if (status == CLB_OK)
+        status = clb_job_open(&chol->run, &limits);
+    if (status != CLB_OK)
+        return status;
+    chol->result->kernel = chol->run.workspace.variant->name;
+    status = open_blocks(chol);
+    if (status == CLB_OK)
+        status = clb_job_matrix(&chol->run, &chol->x);
+    if (status == CLB_OK)
+        status = open_kept(chol);
+    if (status == CLB_OK)
+        status = potrf_plan(chol);
+    return status == CLB_OK ? clb_job_begin(&chol->run) : status;
+}
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+/* A block of L, as it is stored in x. */
+static struct clb_dmat part(const struct potrf_run *chol, size_t row, size_t col, size_t rows,
+                            size_t cols)
+{
+    return chol->problem->upper ? clb_dmat_part(&chol->x, col, row, cols, rows)
+                                : clb_dmat_part(&chol->x, row, col, rows, cols);
+}
+
+/* A(row:row+rows, col:col+cols) -= L(row:.., p:p+depth)*L(col:.., p:p+depth)^H. */
+static clb_status potrf_update(struct potrf_run *chol, size_t p, size_t depth, size_t row,
+                               size_t rows, size_t col, size_t cols)
+{
+    const struct clb_dmat left = part(chol, row, p, rows, depth);
+    const struct clb_dmat right = part(chol, col, p, cols, depth);
+    bool upper = chol->problem->upper;
+    const struct clb_dmat_update update = {.c = part(chol, row, col, rows, cols),
+                                           .a = upper ? right : left,
+                                           .b = upper ? left : right,
+                                           .op_a = upper ? CLB_OP_C : CLB_OP_N,
+                                           .op_b = upper ? CLB_OP_N : CLB_OP_C};
+    return depth > 0 ? clb_dmat_update(&chol->run.workspace, &update) : CLB_OK;
+}
+
+/* L(k+w:n, k:k+w) = A(k+w:n, k:k+w)*L(k:k+w, k:k+w)^-H. */
+static clb_status potrf_solve(struct potrf_run *chol, size_t k, size_t width)
+{
+    size_t first = k + width, rest = chol->n - first;
+    bool upper = chol->problem->upper;
+    const struct clb_dmat b = part(chol, first, k, rest, width);
+    const struct clb_dmat_triangle triangle = {
+        .a = part(chol, k, k, width, width), .right = !upper, .upper = upper, .op = CLB_OP_C};
+    if (rest == 0)
+        return CLB_OK;
+    clb_status status = clb_dmat_pack_triangle(&chol->run.workspace, &triangle);
+    return status == CLB_OK ? clb_dmat_solve(&chol->run.workspace, &triangle, &b) : status;
+}
+
+/* Factor a panel on the device: halves it until the diagonal block is small enough for one
+ * work-group. */
+static clb_status factor_there(struct potrf_run *chol, size_t k, size_t width)
+{
+    size_t most = chol->block.most;
+    clb_status status;
+    if (width <= most) {
+        const struct clb_dmat diagonal = part(chol, k, k, width, width);
+        status = clb_potf2_factor(&chol->block, &chol->run.workspace, &diagonal,
+                                  chol->problem->upper, k);
+        return status == CLB_OK ? potrf_solve(chol, k, width) : status;
+    }
+    size_t half = clb_round_up(width / 2, most), second = k + half;
+    status = factor_there(chol, k, half);
+    if (status == CLB_OK)
+        status = potrf_update(chol, k, half, second, chol->n - second, second, width - half);
+    if (status == CLB_OK)
+        status = factor_there(chol, second, width - half);
+    return status;
+}
+
+static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
+{
+    clb_status status = potrf_update(chol, 0, k, k, chol->n - k, k, width);
+    if (status == CLB_OK)
+        status = factor_there(chol, k, width);
+    if (status == CLB_OK)
+        status = clb_queue_flush(chol->run.workspace.queue);
+    if (status == CLB_OK)
+        status = clb_potf2_look(&chol->block, &chol->run.workspace, &chol->result->info);
+    return status;
+}
+
+/* ---- diagonal blocks by the next library ----------------------------------------------------- */
+
+/* Where the CPU sees the block, only its event is needed: what the queue has been given so far.
+ * What it is given until the block is back does not use it. Without that event all of the queue is
+ * waited for. */
+static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat *diagonal,
+                                   cl_event *event)
+{
+    struct clb_queue *queue = chol->run.workspace.queue;
+    if (clb_job_see(&chol->run, diagonal) != NULL) {
+        *event = clb_queue_last_event(queue);
+        return *event != NULL ? clb_queue_flush(queue) : clb_queue_finish(queue);
+    }
+    clb_status status = clb_dmat_read(queue, diagonal, chol->run.element, chol->host_block->host,
+                                      diagonal->rows, event);
+    return status == CLB_OK ? clb_queue_flush(queue) : status;
+}
+
+/* Make the first diagonal block available to the CPU: where memory is shared, without a round trip,
+ * and where the CPU must not look into that from the caller's matrix. */
+static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *diagonal,
+                              cl_event *event)
+{
+    const struct clb_potrf *problem = chol->problem;
+    if (chol->run.own)
+        return potrf_bring_down(chol, diagonal, event);
+    if (clb_job_see(&chol->run, diagonal) != NULL)
+        return CLB_OK;
+    clb_copy_triangle(problem->precision, problem->upper ? 'U' : 'L', diagonal->rows,
+                      diagonal->rows, problem->a, problem->lda, chol->host_block->host,
+                      diagonal->rows);
+    return CLB_OK;
+}
+
+static void copy_block(const struct potrf_run *chol, const void *from, size_t ld_from, void *to,
+                       size_t ld_to, size_t order)
+{
+    clb_copy_triangle(chol->problem->precision, chol->problem->upper ? 'U' : 'L', order, order,
+                      from, ld_from, to, ld_to);
+}
+
+/* Wait for the diagonal block in the CPU's memory. */
+static clb_status await_block(struct potrf_run *chol, const struct clb_dmat *diagonal,
+                              cl_event *event)
+{
+    const void *seen = clb_job_see(&chol->run, diagonal);
+    clb_status status =
+        *event == NULL ? CLB_OK : clb_queue_set_await(chol->run.workspace.queue_set, event);
+    if (status == CLB_OK && seen != NULL)
+        copy_block(chol, seen, diagonal->ld, chol->host_block->host, diagonal->rows,
+                   diagonal->rows);
+    return status;
+}
+
+static clb_status take_back(struct potrf_run *chol, const struct clb_dmat *diagonal)
+{
+    void *seen = clb_job_see(&chol->run, diagonal);
+    if (seen == NULL)
+        return clb_dmat_write(chol->run.workspace.queue, diagonal, chol->run.element,
+                              chol->host_block->host, diagonal->rows, NULL);
+    copy_block(chol, chol->host_block->host, diagonal->rows, seen, diagonal->ld, diagonal->rows);
+    return CLB_OK;
+}
+
+/* Wait for the diagonal block, factor it, and enqueue its upload. Where it has a pivot that is not
+ * positive, the part before that pivot is downloaded again and factored on its own, because a
+ * library leaves the rows below it undefined. *width is then the order of that part. */
+static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *width,
+                                    cl_event *event)
+{
+    struct clb_dmat diagonal = part(chol, k, k, *width, *width);
+    size_t first_width = *width, info = 0;
+    clb_status status = await_block(chol, &diagonal, event);
+    while (status == CLB_OK) {
+        const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
+                                        chol->host_block->host, *width};
+        info = chol->next->potrf(chol->next, &block);
+        chol->result->host_work +=
+            clb_work_of(CLB_STEM_potrf, (double)*width, (double)*width, (double)*width);
+        if (info == 0)
+            break;
+        *width = clb_min(info, *width) - 1;
+        if (*width == 0)
+            break;
+        diagonal = part(chol, k, k, *width, *width);
+        status = potrf_bring_down(chol, &diagonal, event);
+        if (status == CLB_OK)
+            status = await_block(chol, &diagonal, event);
+    }
+    if (*width < first_width)
+        chol->result->info = k + *width + 1;
+    return status == CLB_OK && *width > 0 ? take_back(chol, &diagonal) : status;
+}
+
+/* ---- kept panels ----------------------------------------------------------------------------- */
+
+/* Pack the panel of columns [k, k + nb), which is final. */
+static clb_status keep_panel(struct potrf_run *chol, size_t k)
+{
+    const struct clb_workspace *workspace = &chol->run.workspace;
+    bool upper = chol->problem->upper;
+    clb_status status = CLB_OK;
+    for (size_t row = k + chol->nb, rows; row < chol->n && status == CLB_OK; row += rows) {
+        rows = clb_min(workspace->max_m, chol->n - row);
+        const struct clb_dmat panel = part(chol, row, k, rows, chol->nb);
+        const struct clb_chunk chunk = {.mem = panel.mem,
+                                        .offset = panel.offset,
+                                        .ld = panel.ld,
+                                        .depth_contiguous = upper,
+                                        .conjugated = upper};
+        status = clb_gemm_pack(workspace->queue_set, workspace->variant, CLB_OPERAND_A, &chunk,
+                               rows, chol->nb, chol->kept->mem, kept_offset(chol, k, row), NULL,
+                               (struct clb_order){.queue = workspace->queue});
+    }
+    return status;
+}
+
+/* Subtract the product of the kept panel of columns [k, k + nb) from A(row:row+rows,
+ * col:col+cols), or only from its triangle. */
+static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, size_t rows,
+                                size_t col, size_t cols, bool triangle)
+{
+    const struct clb_workspace *workspace = &chol->run.workspace;
+    const struct clb_dmat c = part(chol, row, col, rows, cols);
+    bool upper = chol->problem->upper, complex = clb_precision_parts(chol->run.precision) > 1;
+    const ptrdiff_t below = (ptrdiff_t)row - (ptrdiff_t)col;
+    const struct clb_product product = {.m = c.rows,
+                                        .n = c.cols,
+                                        .k = chol->nb,
+                                        .a = chol->kept->mem,
+                                        .b = chol->kept->mem,
+                                        .a_offset = kept_offset(chol, k, upper ? col : row),
+                                        .b_offset = kept_offset(chol, k, upper ? row : col),
+                                        .b_op_of_a = complex ? CLB_OP_C : CLB_OP_T,
+                                        .c = c.mem,
+                                        .c_offset = c.offset,
+                                        .ldc = c.ld,
+                                        .subtract = true,
+                                        .cut = {.kind = !triangle ? 0U
+                                                        : upper   ? CLB_SKIP_UPPER
+                                                                  : CLB_SKIP_LOWER,
+                                                .c = upper ? -below : below}};
+    return clb_gemm_multiply(workspace->queue_set, workspace->variant, &product,
+                             (struct clb_order){.queue = workspace->queue});
+}
+
+/* A(row:row+rows, k:k+cols) minus the products of all panels before column k, or for the diagonal
+ * block its triangle, in parts that stay in the cache while panels are subtracted. */
+static clb_status subtract_all(struct potrf_run *chol, size_t row, size_t rows, size_t k,
+                               size_t cols)
+{
+    const struct clb_gemm_variant *variant = chol->run.workspace.variant;
+    size_t cached = variant->tuning.value[CLB_PARAM_CACHED_C] / (chol->run.element * cols);
+    size_t most = clb_min(clb_round_up(cached + 1, chol->nb), chol->run.workspace.max_m);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < rows && status == CLB_OK; i += most)
+        for (size_t p = 0; p < k && status == CLB_OK; p += chol->nb)
+            status = subtract_kept(chol, p, row + i, clb_min(most, rows - i), k, cols, row == k);
+    return status;
+}
+
+static clb_status update_from_left(struct potrf_run *chol, size_t k, size_t row, size_t rows,
+                                   size_t width)
+{
+    return chol->keeps ? subtract_all(chol, row, rows, k, width)
+                       : potrf_update(chol, 0, k, row, rows, k, width);
+}
+
+/* The diagonal block is updated first, so that it is factored while the device updates the rest. */
+static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
+{
+    const struct clb_dmat diagonal = part(chol, k, k, width, width);
+    size_t below = k + width;
+    cl_event event = NULL;
+    clb_status status = update_from_left(chol, k, k, width, width);
+    if (status == CLB_OK)
+        status = k == 0 ? bring_first(chol, &diagonal, &event)
+                        : potrf_bring_down(chol, &diagonal, &event);
+    if (status == CLB_OK && below < chol->n)
+        status = update_from_left(chol, k, below, chol->n - below, width);
+    if (status == CLB_OK)
+        status = clb_queue_flush(chol->run.workspace.queue);
+    if (status == CLB_OK)
+        status = potrf_factor_here(chol, k, &width, &event);
+    if (event != NULL)
+        clb_event_release(event);
+    if (status == CLB_OK && width > 0)
+        status = potrf_solve(chol, k, width);
+    if (status == CLB_OK && chol->keeps && chol->result->info == 0)
+        status = keep_panel(chol, k);
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* Shared memory: copy columns [0, cols) of the stated triangle from or (with `out`) to the caller's
+ * matrix. */
+static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
+{
+    const struct clb_potrf *problem = chol->problem;
+    const char part = problem->upper ? 'U' : 'L';
+    void *memory;
+    clb_status status = clb_job_map(&chol->run, &chol->x, &memory);
+    if (status != CLB_OK)
+        return status;
+    if (out)
+        clb_copy_triangle(problem->precision, part, chol->n, cols, memory, chol->x.ld, problem->a,
+                          problem->lda);
+    else
+        clb_copy_triangle(problem->precision, part, chol->n, cols, problem->a, problem->lda, memory,
+                          chol->x.ld);
+    if (out)
+        chol->result->columns_written = cols;
+    return clb_job_unmap(&chol->run, &chol->x, memory);
+}
+
+static clb_status potrf_steps(struct potrf_run *chol)
+{
+    bool there = chol->block.program != NULL;
+    clb_status status = chol->run.own ? CLB_OK : copy_stated(chol, false, chol->n);
+    for (size_t k = 0; k < chol->n && chol->result->info == 0 && status == CLB_OK;) {
+        size_t width = potrf_width(chol, k);
+        status = clb_job_await(&chol->run, k / chol->nb);
+        if (status == CLB_OK)
+            status = there ? step_there(chol, k, width) : step_here(chol, k, width);
+        k += width;
+        clb_progress_note_columns(k, chol->n);
+    }
+    if (status == CLB_OK)
+        status = clb_job_complete(&chol->run);
+    if (status == CLB_OK && there)
+        status = clb_potf2_finish(&chol->block, &chol->run.workspace, &chol->result->info);
+    return status;
+}
+
+/* Write the columns before a pivot that is not positive, or all. */
+static clb_status potrf_write_back(struct potrf_run *chol)
+{
+    struct clb_job *run = &chol->run;
+    size_t cols = chol->result->info != 0 ? chol->result->info - 1 : chol->n;
+    size_t blocks = clb_div_up(cols, chol->nb);
+    clb_status status = CLB_OK;
+    if (cols == 0)
+        return CLB_OK;
+    if (!run->own)
+        return copy_stated(chol, true, cols);
+    clb_transfer_queue_shorten(&run->transfers, run->uploads + blocks - 1,
+                               cols - (blocks - 1) * chol->nb);
+    for (size_t i = 0; i < blocks && status == CLB_OK; i++)
+        status = clb_job_publish(run, i);
+    return status;
+}
+
+clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_potrf *problem, const struct clb_host_blas *next,
+                         struct clb_potrf_result *result)
+{
+    struct potrf_run chol = {.run = clb_job_on(runtime, variant, problem->precision),
+                             .problem = problem,
+                             .next = next,
+                             .result = result};
+    *result = (struct clb_potrf_result){.kernel = variant->name};
+    clb_status status = potrf_open(&chol);
+    if (status == CLB_OK)
+        status = potrf_steps(&chol);
+    if (status == CLB_OK)
+        status = potrf_write_back(&chol);
+    status = clb_job_end(&chol.run, status);
+    if (chol.run.own)
+        result->columns_written = clb_job_written(&chol.run);
+    if (chol.block.program != NULL)
+        clb_potf2_close(&chol.block, &chol.run.workspace, chol.run.idle);
+    clb_job_close(&chol.run);
+    return status;
+}
+
+/* ---- after a failure ------------------------------------------------------------------------- */
+
+/* Finish on the CPU a factorisation of which the first columns are written.
+ *
+ * With c columns written: for A = L*L^H all rows of these columns are final: A22 -= L21*L21^H, and
+ * A22 is factored. For A = U^H*U the other columns are still as before the factorisation, their
+ * first c rows too: so first U12 = U11^-H*A12, then A22 -= U12^H*U12. The triangle of A22 is
+ * updated in block columns, and the diagonal block of each column by column, because the other
+ * triangle must not be written. */
+#define BLOCK ((size_t)64)
+
+static void *potrf_resume_at(const struct clb_potrf *problem, size_t row, size_t col)
+{
+    return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
+}
+
+static void solve_right(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                        size_t written)
+{
+    const struct clb_trsm trsm = {.precision = problem->precision,
+                                  .upper = true,
+                                  .trans = CLB_OP_C,
+                                  .m = written,
+                                  .n = problem->n - written,
+                                  .alpha = clb_scalar_one(problem->precision),
+                                  .a = problem->a,
+                                  .b = potrf_resume_at(problem, 0, written),
+                                  .lda = problem->lda,
+                                  .ldb = problem->lda};
+    next->trsm(next, &trsm);
+}
+
+/* Subtract from A(row:row+rows, col:col+cols) the product of the first `depth` rows of U or columns
+ * of L. */
+static void potrf_resume_update(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                                size_t depth, size_t row, size_t rows, size_t col, size_t cols)
+{
+    static const float minus_one_s[2] = {-1};
+    static const double minus_one_d[2] = {-1};
+    bool single = clb_precision_real_size(problem->precision) == sizeof(float);
+    bool upper = problem->upper;
+    const struct clb_gemm gemm = {
+        .precision = problem->precision,
+        .transa = upper ? CLB_OP_C : CLB_OP_N,
+        .transb = upper ? CLB_OP_N : CLB_OP_C,
+        .m = rows,
+        .n = cols,
+        .k = depth,
+        .alpha = single ? (const void *)minus_one_s : minus_one_d,
+        .beta = clb_scalar_one(problem->precision),
+        .a = upper ? potrf_resume_at(problem, 0, row) : potrf_resume_at(problem, row, 0),
+        .b = upper ? potrf_resume_at(problem, 0, col) : potrf_resume_at(problem, col, 0),
+        .c = potrf_resume_at(problem, row, col),
+        .lda = problem->lda,
+        .ldb = problem->lda,
+        .ldc = problem->lda};
+    if (rows > 0)
+        next->gemm(next, &gemm);
+}
+
+/* Clear the imaginary part of a diagonal element, because a product with beta = 1 may read it. */
+static void clear_imaginary(const struct clb_potrf *problem, size_t q)
+{
+    void *element = potrf_resume_at(problem, q, q);
+    if (problem->precision == CLB_C)
+        ((float *)element)[1] = 0;
+    else if (problem->precision == CLB_Z)
+        ((double *)element)[1] = 0;
+}
+
+static void update_triangle(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                            size_t written)
+{
+    for (size_t j = written; j < problem->n; j += BLOCK) {
+        size_t end = clb_min(j + BLOCK, problem->n);
+        for (size_t q = j; q < end; q++) {
+            size_t first = problem->upper ? j : q, last = problem->upper ? q + 1 : end;
+            clear_imaginary(problem, q);
+            potrf_resume_update(problem, next, written, first, last - first, q, 1);
+        }
+        if (problem->upper)
+            potrf_resume_update(problem, next, written, written, j - written, j, end - j);
+        else
+            potrf_resume_update(problem, next, written, end, problem->n - end, j, end - j);
+    }
+}
+
+void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_blas *next,
+                      struct clb_potrf_result *result)
+{
+    size_t written = result->columns_written, n = problem->n;
+    /* With info set no more columns are to be written than these. */
+    if (written == n || (result->info != 0 && written == result->info - 1))
+        return;
+    if (problem->upper)
+        solve_right(problem, next, written);
+    update_triangle(problem, next, written);
+    const struct clb_potrf rest = {problem->precision, problem->upper, n - written,
+                                   potrf_resume_at(problem, written, written), problem->lda};
+    size_t info = next->potrf(next, &rest);
+    result->info = info != 0 ? written + info : 0;
+    result->columns_written = n;
+}

@@ -1,0 +1,507 @@
+/* Operations on blocks of right-hand sides, see rhs_blocks.h: how B is divided and processed, and
+ * BLAS xTRSM, LAPACK xGETRS and xPOTRS in the caller's memory. */
+#include "rhs_blocks.h"
+
+#include <stdlib.h>
+
+/* The right-hand sides of a part are a multiple of this. */
+#define PART_UNIT ((size_t)32)
+
+size_t clb_solve_order(const struct clb_solve *solve)
+{
+    return solve->right ? solve->n : solve->m;
+}
+
+size_t clb_solve_extent(const struct clb_solve *solve)
+{
+    return solve->right ? solve->m : solve->n;
+}
+
+size_t clb_solve_part(const struct clb_solve *solve)
+{
+    const struct clb_rect *part = &solve->progress->part[0]; /* none is larger */
+    return solve->right ? part->rows : part->cols;
+}
+
+/* ---- triangles ------------------------------------------------------------------------------- */
+
+static struct clb_workspace_limits solve_limits_of(const struct clb_solve *solve)
+{
+    const struct clb_solve_triangles *triangles = solve->context;
+    size_t n = clb_solve_order(solve);
+    struct clb_workspace_limits limits = clb_solve_limits(n, solve->right, clb_solve_part(solve));
+    limits.triangle = triangles->steps * clb_round_up(n, CLB_MAX_BLOCK);
+    return limits;
+}
+
+static clb_status solve_pack(struct clb_solve *solve, struct clb_workspace *workspace,
+                             const struct clb_dmat *a)
+{
+    struct clb_solve_triangles *triangles = solve->context;
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < triangles->steps && status == CLB_OK; i++) {
+        triangles->packed[i] =
+            (struct clb_dmat_triangle){.a = *a,
+                                       .right = solve->right,
+                                       .upper = triangles->step[i].upper,
+                                       .unit = triangles->step[i].unit,
+                                       .short_sums = true,
+                                       .op = triangles->step[i].op,
+                                       .at = i * clb_round_up(a->rows, workspace->block)};
+        status = clb_dmat_pack_triangle(workspace, &triangles->packed[i]);
+    }
+    return status;
+}
+
+static clb_status solve_part(struct clb_solve *solve, struct clb_workspace *workspace,
+                             const struct clb_dmat *part)
+{
+    const struct clb_solve_triangles *triangles = solve->context;
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < triangles->steps && status == CLB_OK; i++)
+        status = clb_dmat_solve(workspace, &triangles->packed[i], part);
+    return status;
+}
+
+const struct clb_solve_work clb_solve_triangles_work = {solve_limits_of, solve_pack, solve_part,
+                                                        NULL};
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+/* Shared memory: two of them hold parts of B by turns. */
+struct slot {
+    struct clb_buffer *buffer;
+    void *mapped;   /* NULL while the device has it */
+    cl_event ready; /* signals that the part is solved and mapped */
+};
+
+struct solve_run {
+    struct clb_job run;
+    struct clb_solve *solve;
+    struct clb_dmat a;
+    struct slot slot[2];
+    size_t ld;         /* of a slot */
+    size_t resident;   /* own memory: parts on the device at once */
+    struct clb_dmat b; /* own memory: the resident parts */
+};
+
+/* ---- shared memory: the CPU copies a part of B to one slot while the device works on the other */
+
+static struct clb_dmat slot_matrix(const struct solve_run *run, size_t index)
+{
+    const struct clb_rect *rect = &run->solve->progress->part[index];
+    return (struct clb_dmat){run->slot[index % 2].buffer->mem, 0, rect->rows, rect->cols, run->ld};
+}
+
+static char *part_of_b(const struct solve_run *run, size_t index)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    return (char *)solve->b +
+           (rect->row + rect->col * solve->ldb) * clb_precision_size(solve->precision);
+}
+
+static clb_status enqueue_map(struct solve_run *run, struct slot *slot, bool blocking)
+{
+    return clb_queue_map(run->run.workspace.queue, slot->buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
+                         slot->buffer->size, &slot->mapped, blocking ? NULL : &slot->ready);
+}
+
+static clb_status enqueue_unmap(struct solve_run *run, struct slot *slot)
+{
+    void *mapped = slot->mapped;
+    slot->mapped = NULL;
+    return mapped == NULL ? CLB_OK
+                          : clb_queue_unmap(run->run.workspace.queue, slot->buffer->mem, mapped);
+}
+
+static void copy_part_in(struct solve_run *run, size_t index)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    void *slot = run->slot[index % 2].mapped;
+    if (solve->order_in != NULL)
+        clb_copy_ordered(solve->precision, rect->rows, rect->cols, solve->order_in,
+                         part_of_b(run, index), solve->ldb, slot, run->ld);
+    else
+        clb_merge_tile(solve->precision, rect->rows, rect->cols, solve->alpha,
+                       part_of_b(run, index), solve->ldb, clb_scalar_zero(solve->precision), slot,
+                       run->ld);
+}
+
+static void copy_part_out(struct solve_run *run, size_t index)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    const void *slot = run->slot[index % 2].mapped;
+    if (solve->order_out != NULL)
+        clb_copy_ordered(solve->precision, rect->rows, rect->cols, solve->order_out, slot, run->ld,
+                         part_of_b(run, index), solve->ldb);
+    else
+        clb_merge_tile(solve->precision, rect->rows, rect->cols, clb_scalar_one(solve->precision),
+                       slot, run->ld, clb_scalar_zero(solve->precision), part_of_b(run, index),
+                       solve->ldb);
+}
+
+static clb_status enqueue_part(struct solve_run *run, size_t index)
+{
+    struct slot *slot = &run->slot[index % 2];
+    struct clb_dmat x = slot_matrix(run, index);
+    copy_part_in(run, index);
+    clb_status status = enqueue_unmap(run, slot);
+    if (status == CLB_OK)
+        status = run->solve->work->apply(run->solve, &run->run.workspace, &x);
+    if (status == CLB_OK)
+        status = enqueue_map(run, slot, false);
+    if (status == CLB_OK)
+        status = clb_queue_flush(run->run.workspace.queue);
+    return status;
+}
+
+static clb_status write_part(struct solve_run *run, size_t index)
+{
+    struct slot *slot = &run->slot[index % 2];
+    bool last = index + 1 == run->solve->progress->parts;
+    clb_status status = last ? clb_queue_finish(run->run.workspace.queue) : CLB_OK;
+    if (status == CLB_OK)
+        status = clb_queue_set_await(run->run.workspace.queue_set, &slot->ready);
+    if (status != CLB_OK)
+        return status;
+    copy_part_out(run, index);
+    run->solve->progress->written[index] = true;
+    return CLB_OK;
+}
+
+static clb_status open_slots(struct solve_run *run)
+{
+    const struct clb_gemm_progress *progress = run->solve->progress;
+    const struct clb_rect *rect = &progress->part[0]; /* none is larger */
+    clb_status status = CLB_OK;
+    run->ld = clb_dmat_ld(rect->rows, run->run.element);
+    for (size_t i = 0; i < clb_min(progress->parts, 2) && status == CLB_OK; i++) {
+        status = clb_job_buffer(&run->run, CLB_MEMORY_HOST, run->ld * rect->cols * run->run.element,
+                                &run->slot[i].buffer);
+        if (status == CLB_OK)
+            status = enqueue_map(run, &run->slot[i], true);
+    }
+    return status;
+}
+
+static clb_status solve_mapped(struct solve_run *run)
+{
+    struct clb_solve *solve = run->solve;
+    size_t parts = solve->progress->parts;
+    clb_status status = open_slots(run);
+    if (status == CLB_OK)
+        status = clb_job_view(&run->run, &run->a);
+    if (status == CLB_OK)
+        status = solve->work->prepare(solve, &run->run.workspace, &run->a);
+    for (size_t i = 0; i <= parts && status == CLB_OK; i++) {
+        if (i < parts)
+            status = enqueue_part(run, i);
+        if (i > 0 && status == CLB_OK)
+            status = write_part(run, i - 1);
+    }
+    for (size_t i = 0; i < CLB_COUNT_OF(run->slot); i++) {
+        clb_status unmapped = enqueue_unmap(run, &run->slot[i]);
+        run->run.stuck = run->run.stuck || unmapped != CLB_OK;
+        status = status != CLB_OK ? status : unmapped;
+        if (run->slot[i].ready != NULL)
+            clb_event_release(run->slot[i].ready);
+    }
+    return status;
+}
+
+/* ---- own memory: each part is processed as soon as it has arrived, and downloaded while the
+ * device works on the next ones. Where not all parts fit at once they share memory, and a part is
+ * uploaded when the one that had the memory before has been downloaded. */
+
+static void add_part(struct solve_run *run, size_t index, bool down)
+{
+    const struct clb_solve *solve = run->solve;
+    const struct clb_rect *rect = &solve->progress->part[index];
+    const struct clb_rect *place = &solve->progress->part[index % run->resident];
+    const struct clb_dmat x =
+        clb_dmat_part(&run->b, place->row, place->col, rect->rows, rect->cols);
+    struct clb_transfer *transfer = clb_job_add(
+        &run->run, down, &x,
+        (char *)solve->b + (rect->row + rect->col * solve->ldb) * run->run.element, solve->ldb);
+    transfer->held = !down && index >= run->resident;
+    transfer->by_rows = solve->right;
+    transfer->alpha = solve->alpha;
+    transfer->order = down ? solve->order_out : solve->order_in;
+}
+
+/* Replace the parts of the progress by the pieces of the downloads, since each of these is written
+ * completely or not at all. */
+static clb_status note_pieces(struct solve_run *run)
+{
+    struct clb_gemm_progress *progress = run->solve->progress;
+    struct clb_gemm_progress pieces = {.kernel = progress->kernel};
+    size_t at = 0;
+    clb_status status = clb_gemm_progress_make(&pieces, run->run.transfers.pieces[CLB_DOWN]);
+    if (status != CLB_OK)
+        return status;
+    for (size_t i = 0; i < progress->parts; i++) {
+        const struct clb_transfer *transfer = &run->run.transfer[run->run.uploads + i];
+        for (size_t p = 0; p < transfer->pieces; p++) {
+            struct clb_rect rect = clb_transfer_piece(transfer, p);
+            rect.row += progress->part[i].row;
+            rect.col += progress->part[i].col;
+            pieces.part[at++] = rect;
+        }
+    }
+    clb_gemm_progress_free(progress);
+    *progress = pieces;
+    return CLB_OK;
+}
+
+/* Get memory for A and the first `resident` parts, and begin the transfers. */
+static clb_status bring_in_parts(struct solve_run *run)
+{
+    struct clb_solve *solve = run->solve;
+    size_t parts = solve->progress->parts;
+    const struct clb_rect *last = &solve->progress->part[run->resident - 1];
+    run->b = (struct clb_dmat){.rows = last->row + last->rows, .cols = last->col + last->cols};
+    clb_status status = clb_job_matrix(&run->run, &run->a);
+    if (status == CLB_OK)
+        status = clb_job_matrix(&run->run, &run->b);
+    if (status == CLB_OK)
+        status = clb_job_plan(&run->run, 1 + 2 * parts);
+    if (status != CLB_OK)
+        return status;
+    clb_job_add_columns(&run->run, false, &run->a, 0);
+    for (size_t i = 0; i < 2 * parts; i++)
+        add_part(run, i % parts, i >= parts);
+    status = clb_job_begin(&run->run);
+    return status == CLB_OK ? note_pieces(run) : status;
+}
+
+/* Allow the upload of a part that was held back, when its memory is free. */
+static clb_status release_part(struct solve_run *run, size_t parts, size_t index)
+{
+    struct clb_transfer_queue *transfers = &run->run.transfers;
+    if (index >= parts || index < run->resident)
+        return CLB_OK;
+    clb_status status =
+        clb_transfer_queue_await_arrival(transfers, run->run.uploads + index - run->resident);
+    if (status == CLB_OK)
+        status = clb_transfer_queue_release(transfers, 1 + index, run->run.workspace.queue);
+    return status;
+}
+
+static clb_status solve_transferred(struct solve_run *run)
+{
+    struct clb_solve *solve = run->solve;
+    size_t parts = solve->progress->parts;
+    clb_status status = bring_in_parts(run);
+    if (status == CLB_OK)
+        status = clb_job_await(&run->run, 0);
+    if (status == CLB_OK)
+        status = solve->work->prepare(solve, &run->run.workspace, &run->a);
+    for (size_t i = 0; i < parts && status == CLB_OK; i++) {
+        status = clb_job_await(&run->run, 1 + i);
+        if (status == CLB_OK)
+            status = solve->work->apply(solve, &run->run.workspace, &run->run.transfer[1 + i].x);
+        if (status == CLB_OK)
+            status = clb_job_publish(&run->run, i);
+        if (status == CLB_OK)
+            status = release_part(run, parts, i + 1);
+    }
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static clb_status solve_make_parts(struct clb_solve *solve, size_t wanted, size_t most)
+{
+    size_t extent = clb_solve_extent(solve), each = wanted;
+    if (wanted == 0)
+        each = clb_round_up(clb_div_up(extent, clb_div_up(extent, most)), PART_UNIT);
+    clb_status status = clb_gemm_progress_make(solve->progress, clb_div_up(extent, each));
+    for (size_t i = 0; i < solve->progress->parts; i++) {
+        size_t first = i * each, count = clb_min(each, extent - first);
+        solve->progress->part[i] = solve->right ? (struct clb_rect){first, 0, count, solve->n}
+                                                : (struct clb_rect){0, first, solve->m, count};
+    }
+    return status;
+}
+
+static clb_status solve_once(struct solve_run *run)
+{
+    struct clb_solve *solve = run->solve;
+    struct clb_gemm_progress *progress = solve->progress;
+    const struct clb_workspace_limits limits = solve->work->limits(solve);
+    run->a = (struct clb_dmat){.rows = clb_solve_order(solve), .cols = solve->cols_a};
+    clb_status status = clb_job_open(&run->run, &limits);
+    if (status == CLB_OK) {
+        progress->kernel = run->run.workspace.variant->name;
+        status = run->run.own ? solve_transferred(run) : solve_mapped(run);
+    }
+    status = clb_job_end(&run->run, status);
+    for (size_t i = 0; i < run->run.transfers.arrived; i++)
+        progress->written[i] = true;
+    if (solve->work->end != NULL)
+        solve->work->end(solve, run->run.idle);
+    clb_job_close(&run->run);
+    return status;
+}
+
+clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         struct clb_solve *solve)
+{
+    bool begun = false;
+    solve->progress->kernel = variant->name;
+    clb_status status = clb_workspace_prepare(runtime, variant);
+    if (status == CLB_OK)
+        status = solve_make_parts(solve, variant->tuning.value[CLB_PARAM_TRSM_PART],
+                                  variant->tuning.value[CLB_PARAM_TRSM_PART_MAX]);
+    if (status != CLB_OK)
+        return status;
+    /* Where memory does not suffice, with half as many parts at once. */
+    size_t resident = solve->progress->parts;
+    do {
+        struct solve_run run = {.run = clb_job_on(runtime, variant, solve->precision),
+                                .solve = solve,
+                                .resident = resident};
+        run.run.caller[0] = (struct clb_caller){(void *)(uintptr_t)solve->a, solve->lda,
+                                                solve->cols_a, solve->adjoint_a};
+        status = solve_once(&run);
+        begun = run.run.begun || !run.run.own;
+        resident /= 2;
+    } while (resident > 0 && status == CLB_ERR_NOMEM && !begun);
+    return status;
+}
+
+/* ---- xTRSM ----------------------------------------------------------------------------------- */
+
+struct clb_trsm clb_trsm_part(const struct clb_trsm *problem, const struct clb_rect *rect)
+{
+    struct clb_trsm part = *problem;
+    size_t element = clb_precision_size(problem->precision);
+    part.m = rect->rows;
+    part.n = rect->cols;
+    part.b = (char *)problem->b + (rect->row + rect->col * problem->ldb) * element;
+    return part;
+}
+
+clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                        const struct clb_trsm *problem, struct clb_gemm_progress *progress)
+{
+    struct clb_solve_triangles triangles = {
+        .step = {{problem->upper, problem->unit, problem->trans}}, .steps = 1};
+    struct clb_solve solve = {.work = &clb_solve_triangles_work,
+                              .context = &triangles,
+                              .precision = problem->precision,
+                              .right = problem->right,
+                              .m = problem->m,
+                              .n = problem->n,
+                              .cols_a = problem->right ? problem->n : problem->m,
+                              .alpha = problem->alpha,
+                              .a = problem->a,
+                              .b = problem->b,
+                              .lda = problem->lda,
+                              .ldb = problem->ldb,
+                              .progress = progress};
+    *progress = (struct clb_gemm_progress){0};
+    return clb_solve_run(runtime, variant, &solve);
+}
+
+/* ---- xGETRS ----------------------------------------------------------------------------------
+ *
+ * The CPU interchanges rows of B when it copies them. A = P^T*L*U, so A*X = B is X =
+ * U^-1*L^-1*P*B, and op(A)*X = B is X = P^T*op(L)^-1*op(U)^-1*B. */
+
+cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward)
+{
+    cl_uint *order = calloc(n, sizeof *order);
+    if (order == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        order[i] = (cl_uint)i;
+    for (size_t k = 0; k < n; k++) {
+        size_t i = backward ? n - 1 - k : k, other = (size_t)ipiv[i] - 1;
+        cl_uint held = order[i];
+        order[i] = order[other];
+        order[other] = held;
+    }
+    return order;
+}
+
+struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect)
+{
+    struct clb_getrs part = *problem;
+    size_t element = clb_precision_size(problem->precision);
+    part.nrhs = rect->cols;
+    part.b = (char *)problem->b + rect->col * problem->ldb * element;
+    return part;
+}
+
+clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_getrs *problem, struct clb_gemm_progress *progress)
+{
+    bool transposed = problem->trans != CLB_OP_N;
+    /* The order of P, row i of P*B is row order[i] of B; or that of P^T. */
+    cl_uint *order = clb_pivot_order(problem->ipiv, problem->n, transposed);
+    struct clb_solve_triangles triangles = {.steps = 2};
+    struct clb_solve solve = {.work = &clb_solve_triangles_work,
+                              .context = &triangles,
+                              .precision = problem->precision,
+                              .m = problem->n,
+                              .n = problem->nrhs,
+                              .cols_a = problem->n,
+                              .alpha = clb_scalar_one(problem->precision),
+                              .a = problem->a,
+                              .b = problem->b,
+                              .lda = problem->lda,
+                              .ldb = problem->ldb,
+                              .order_in = transposed ? NULL : order,
+                              .order_out = transposed ? order : NULL,
+                              .progress = progress};
+    *progress = (struct clb_gemm_progress){0};
+    if (order == NULL)
+        return CLB_ERR_NOMEM;
+    /* U is upper triangular; L is unit triangular. */
+    triangles.step[transposed ? 0 : 1].upper = true;
+    triangles.step[transposed ? 1 : 0].unit = true;
+    triangles.step[0].op = triangles.step[1].op = problem->trans;
+    clb_status status = clb_solve_run(runtime, variant, &solve);
+    free(order);
+    return status;
+}
+
+/* ---- xPOTRS ----------------------------------------------------------------------------------
+ *
+ * A = L*L^H, so A*X = B is X = L^-H*L^-1*B, where L may be stored as U = L^H. */
+
+struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct clb_rect *rect)
+{
+    struct clb_potrs part = *problem;
+    size_t element = clb_precision_size(problem->precision);
+    part.nrhs = rect->cols;
+    part.b = (char *)problem->b + rect->col * problem->ldb * element;
+    return part;
+}
+
+clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         const struct clb_potrs *problem, struct clb_gemm_progress *progress)
+{
+    bool upper = problem->upper;
+    struct clb_solve_triangles triangles = {.step = {{upper, false, upper ? CLB_OP_C : CLB_OP_N},
+                                                     {upper, false, upper ? CLB_OP_N : CLB_OP_C}},
+                                            .steps = 2};
+    struct clb_solve solve = {.work = &clb_solve_triangles_work,
+                              .context = &triangles,
+                              .cols_a = problem->n,
+                              .precision = problem->precision,
+                              .m = problem->n,
+                              .n = problem->nrhs,
+                              .alpha = clb_scalar_one(problem->precision),
+                              .a = problem->a,
+                              .b = problem->b,
+                              .lda = problem->lda,
+                              .ldb = problem->ldb,
+                              .progress = progress};
+    *progress = (struct clb_gemm_progress){0};
+    return clb_solve_run(runtime, variant, &solve);
+}

@@ -1,0 +1,71 @@
+/* rhs_blocks: operations on blocks of right-hand sides with a matrix A, in the caller's memory:
+ * triangular systems (rhs_blocks.c) and products with Q (ormqr.c).
+ *
+ * B is divided into parts that don't depend on each other, blocks of columns (left) or rows
+ * (right). They are processed in the shim's memory, and the CPU copies the results X back, which is
+ * the only write to the caller's memory. So a part of B is either old or final, and parts that are
+ * not written can be computed elsewhere. */
+#ifndef CLB_RHS_BLOCKS_H
+#define CLB_RHS_BLOCKS_H
+
+#include "job.h"
+
+struct clb_solve;
+
+/* An operation. */
+struct clb_solve_work {
+    /* The workspace limits, for the parts that solve->progress has. */
+    struct clb_workspace_limits (*limits)(const struct clb_solve *solve);
+    /* Both enqueue work: `prepare` once when A is on the device, then `apply` for each part of
+     * B. */
+    clb_status (*prepare)(struct clb_solve *solve, struct clb_workspace *workspace,
+                          const struct clb_dmat *a);
+    clb_status (*apply)(struct clb_solve *solve, struct clb_workspace *workspace,
+                        const struct clb_dmat *part);
+    /* Free what `prepare` has allocated; may be NULL. `idle`: no command is still running. */
+    void (*end)(struct clb_solve *solve, bool idle);
+};
+
+struct clb_solve {
+    const struct clb_solve_work *work;
+    clb_precision precision;
+    bool right;
+    size_t m, n;   /* of B */
+    size_t cols_a; /* columns of A; its rows are B's rows (left) or columns (right) */
+    const void *alpha, *a;
+    void *b;
+    size_t lda, ldb;
+    bool adjoint_a; /* the memory of A has A^H */
+    void *context;  /* for the functions of `work` */
+    /* Left: row i of the right-hand side is row order_in[i] of B, and row i of X is row
+     * order_out[i] of the solution; NULL where nothing is interchanged. */
+    const cl_uint *order_in, *order_out;
+    struct clb_gemm_progress *progress; /* the parts of B */
+};
+
+/* Divide B into parts and run. */
+clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                         struct clb_solve *solve) CLB_MUST_CHECK;
+
+/* The rows of A; the number of right-hand sides; that of the largest part. */
+size_t clb_solve_order(const struct clb_solve *solve);
+size_t clb_solve_extent(const struct clb_solve *solve);
+size_t clb_solve_part(const struct clb_solve *solve);
+
+/* Systems: solves with one triangle of A after the other. */
+struct clb_solve_triangles {
+    struct {
+        bool upper, unit;
+        clb_op op;
+    } step[2];
+    size_t steps;
+    struct clb_dmat_triangle packed[2]; /* in the device's A */
+};
+extern const struct clb_solve_work clb_solve_triangles_work; /* its context is a struct
+                                                              * clb_solve_triangles */
+
+/* Convert interchanges, applied in turn or backwards, to an order: row i afterwards was row
+ * order[i] before. The caller frees it; NULL when memory has run out. */
+cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward);
+
+#endif

@@ -1,0 +1,258 @@
+/* transfer queue: moves matrices between the caller's memory and a device that has its own.
+ *
+ * A matrix is moved in pieces through pinned memory by staging threads, CPU threads lent to the
+ * queue. For an upload a thread copies a piece from the caller's matrix into a pinned slot and
+ * enqueues the transfer on an upload queue. For a download it enqueues the transfer on a download
+ * queue, waits for it, and writes the slot to the caller's matrix. The calling thread enqueues the
+ * kernels: it waits until an upload has been enqueued, and releases a download when the kernels
+ * that compute it have been. If no threads can be lent, the calling thread does the same whenever
+ * it would have to wait.
+ *
+ * In each direction pieces are handed out in the order of the array of transfers, and never before
+ * their transfer is released. A thread waits only for commands that have been enqueued already, so
+ * there is always progress, also where the calling thread waits for that very thread.
+ *
+ * Several transfers may use the same device memory one after the other: an upload can be held back
+ * until the work on the memory's previous content has been enqueued.
+ *
+ * Products (gemm/discrete.c) and factorisations (lapack/) differ in this:
+ *
+ *                          factorisations                products
+ *   results are written    in order, see `in_order`      as they arrive, each by itself
+ *   a thread's downloads   one at a time                 the next begins before one is written
+ *   slots of a thread      two for both directions       two for each direction
+ *   the device waits for   an event behind all pieces,   the events of the pieces, which are on
+ *     an upload by         on the one upload queue       several queues
+ *   pages of C             are faulted in by writes      are faulted in before, see next_job
+ *   small matrices         the same                      gathered, see `gathers`
+ *   a piece is copied by   alpha, order and shape        functions that know the operands, and
+ *                                                        C = alpha*P + beta*C */
+#ifndef CLB_TRANSFER_QUEUE_H
+#define CLB_TRANSFER_QUEUE_H
+
+#include "engine/device_blas/device_blas.h"
+#include "prefault.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* The directions, as indices. */
+enum { CLB_UP, CLB_DOWN };
+
+/* Threads of a queue, unless more are asked for; CLB_MAX_WORKERS at most. */
+#define CLB_TRANSFER_THREADS ((size_t)12)
+
+/* All entries of a rectangle, those on and below a diagonal, or on and above it. The device always
+ * transfers rectangles; only the CPU's copies leave out the other entries. */
+typedef enum clb_transfer_shape {
+    CLB_TRANSFER_WHOLE,
+    CLB_TRANSFER_LOWER,
+    CLB_TRANSFER_UPPER
+} clb_transfer_shape;
+
+/* One matrix, or part of one, to upload or download. `x` has as many rows and columns as the host's
+ * matrix, or as many columns and rows if that is the adjoint. */
+struct clb_transfer {
+    bool down, by_rows; /* `down`: a download; `by_rows`: pieces are blocks of rows */
+    /* An upload that waits for its release, and so do all uploads after it in the array. Downloads
+     * always wait. */
+    bool held;
+    struct clb_dmat x;
+    char *host;
+    size_t ld;
+    size_t column; /* downloads: the column of `prefault` that the first one of x is written to */
+    const void *alpha; /* factor for uploads of a whole matrix without an order */
+    /* Row i of the destination is row order[i] of the source; or NULL. Not by rows. */
+    const cl_uint *order;
+    clb_transfer_shape shape; /* which entries the host has; the others of x are undefined */
+    ptrdiff_t diagonal;       /* unless WHOLE: the row of x in which the diagonal begins */
+    bool adjoint;             /* of a whole matrix: the host has its conjugate transpose */
+
+    /* Set by the transfer queue, unless the caller has: */
+    size_t extent;  /* rows or columns of a piece */
+    size_t slot_ld; /* leading dimension of a piece in its slot; pieces that have that of x are
+                     * moved without a stride, gaps included */
+
+    /* Set by the transfer queue. */
+    size_t first_piece, pieces;
+    size_t at;       /* where gathered pieces begin in the buffer */
+    size_t done;     /* uploads: pieces enqueued; downloads in order: pieces arrived */
+    size_t written;  /* downloads: pieces in the caller's memory */
+    cl_event before; /* the transfer waits for this: from then on x may be overwritten, or read */
+    cl_event ready;  /* uploads with `marks`: x is complete */
+};
+
+struct clb_transfer_queue;
+
+/* A staging thread, or the calling thread in place of one. */
+struct clb_transfer_thread {
+    struct clb_transfer_queue *transfers;
+    bool uploads_first;
+    bool helps;      /* no piece is left to upload; set with a download piece */
+    size_t touching; /* the prefault unit that it faults in, plus one; or 0 */
+    struct clb_buffer *slot[4];
+    size_t turn[2];   /* pieces that went through slots 0 and 1, through 2 and 3 */
+    cl_event busy[4]; /* uploads from the slots; events of `moved` */
+    size_t pending;   /* the download piece in transfer, plus one; or 0 */
+    size_t pending_slot;
+    cl_event pending_event;
+    /* The upload piece that is being copied, for threads that help with it (copy_shares): `ticket`
+     * has piece + 1 and the next column, `copied` counts its copied columns, `at` is the slot. */
+    _Atomic uint64_t ticket;
+    _Atomic size_t copied, at;
+    double since; /* the end of the last span of the trace */
+};
+
+struct clb_transfer_queue {
+    /* Set by the caller before clb_transfer_queue_open. */
+    struct clb_queue_set *const *queue_set; /* all whose commands a download depends on */
+    size_t queue_sets;
+    size_t queues; /* pieces use the transfer queues of the first so many queue sets in turn */
+    clb_precision precision;
+    struct clb_transfer *transfer; /* uploads, then downloads, in order; outlives the queue */
+    size_t uploads, downloads;
+    size_t slot_bytes;                  /* at least; raised to the largest piece */
+    size_t wanted_threads;              /* 0: as many as there are CPUs and work for */
+    size_t least_threads, most_threads; /* with fewer than the least the calling thread is alone */
+    /* A downloaded piece is written only when all download pieces before it have arrived in their
+     * slots. So whatever fails, in the end the first pieces up to some number are written, each
+     * completely, and no others. */
+    bool in_order;
+    /* Seconds for which a thread that has to wait for another stays awake before it sleeps: in
+     * virtual machines one that sleeps takes some 0.1 ms to wake. */
+    double awake;
+    /* For small matrices, nothing of which is held, in pieces without a stride: all pieces have
+     * places of their own in one pinned buffer, and the calling thread alone enqueues and waits for
+     * their transfers while the staging threads copy. What has been copied of an upload is one
+     * command. So there are few of them, and threads don't wait for each other in the driver. */
+    bool gathers;
+    bool marks; /* clb_transfer_queue_await is used, and not clb_transfer_queue_await_events */
+    /* How pieces are copied; NULL: as the transfer says. Any thread may call these. copy_in copies
+     * the columns `rect` of an upload to `slot`; they are a share of a piece. `write` writes a
+     * piece of a download; CLB_ERR_RANGE: it has not, and the run will not be complete. */
+    void (*copy_in)(void *context, const struct clb_transfer *transfer, const struct clb_rect *rect,
+                    char *slot);
+    clb_status (*write)(void *context, const struct clb_transfer *transfer,
+                        const struct clb_rect *rect, char *slot);
+    void *context;
+    bool *written; /* for each download piece, or NULL; what is true already is not moved again */
+
+    /* The caller may set this before the start. Pages that threads fault in before results are
+     * written to them; its `next` is used under the lock. */
+    struct clb_prefault prefault;
+
+    /* Private, but for `pieces`. Arrays of two are for uploads and for downloads. */
+    struct clb_runtime *runtime;
+    size_t element;
+    size_t pieces[2]; /* of all transfers in a direction */
+    struct clb_workers workers;
+    struct clb_transfer_thread thread[CLB_MAX_WORKERS];
+    size_t threads;
+
+    /* Used by all threads, under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t work;    /* staging threads wait for something to do */
+    pthread_cond_t advance; /* the calling thread waits for transfers, threads for their turn */
+    atomic_uint wakes;      /* how often either has been signalled */
+    size_t next[2];         /* pieces handed out */
+    size_t released[2];     /* pieces that may be moved */
+    cl_event *moved;        /* of each upload piece that has been enqueued */
+    struct clb_buffer *gathered; /* or NULL */
+    size_t gathered_bytes;
+    bool *copied;       /* gathered uploads: pieces that are in the buffer */
+    size_t sent;        /* gathered uploads: pieces that have been enqueued */
+    size_t asked;       /* gathered downloads: pieces released; `released` have arrived */
+    cl_event *arriving; /* gathered downloads: of each piece that has been enqueued */
+    bool *has_arrived;  /* in order: for each download piece */
+    /* In order: the first so many download pieces are in their slots and will be written. */
+    size_t arrived;
+    bool complete;     /* nothing more will be released */
+    bool stopped;      /* no more uploads; downloads that have been released are still done */
+    bool left_out;     /* a piece was not written, although nothing has failed */
+    clb_status status; /* the first failure */
+};
+
+/* Bytes of a piece and of a slot. */
+#define CLB_PIECE_BYTES ((size_t)4 << 20)
+
+/* The number of columns of a piece, for columns of `bytes` bytes: at most `most`, so that small
+ * matrices are moved in several pieces too. */
+static inline size_t clb_piece_columns(size_t bytes, size_t most)
+{
+    return clb_max(clb_min(CLB_PIECE_BYTES / bytes, most), 1);
+}
+
+/* Divide the transfers into pieces and get slots and threads. On failure the caller only has to
+ * call clb_transfer_queue_close. */
+clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers) CLB_MUST_CHECK;
+
+/* Start the threads, of which `uploaders` prefer uploads to downloads. */
+void clb_transfer_queue_start(struct clb_transfer_queue *transfers, size_t uploaders);
+
+/* Wait until all pieces of an upload have been enqueued, and make commands that are enqueued on
+ * `queue` from now on wait until it is complete. CLB_ERR_RANGE, here and below: it is stopped. */
+clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t transfer,
+                                    struct clb_queue *queue) CLB_MUST_CHECK;
+/* The same, without a queue: the upload is complete after the *count events at *events. They belong
+ * to the queue. */
+clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t transfer,
+                                           const cl_event **events, size_t *count) CLB_MUST_CHECK;
+/* True when all pieces of an upload have been enqueued, or a transfer has failed:
+ * clb_transfer_queue_await would not block. */
+bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfer);
+
+/* Let a held upload, or a download, begin when all commands that `queue` has now are done. Until
+ * this call the caller may set its x and order. Transfers must be released in the order of the
+ * array. */
+clb_status clb_transfer_queue_release(struct clb_transfer_queue *transfers, size_t transfer,
+                                      struct clb_queue *queue) CLB_MUST_CHECK;
+/* Wake the threads that wait for a release, which will come soon. */
+void clb_transfer_queue_announce(struct clb_transfer_queue *transfers);
+
+/* The same after the event `before`, which the caller has set and the queue releases. */
+void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t transfer);
+
+/* Download only the first `cols` columns, at least one, of a transfer. The caller must do this
+ * before it releases any download, and must release no later one. */
+void clb_transfer_queue_shorten(struct clb_transfer_queue *transfers, size_t transfer, size_t cols);
+
+/* In order: wait until all of a download is in its slots, so that its device memory may be used
+ * again. */
+clb_status clb_transfer_queue_await_arrival(struct clb_transfer_queue *transfers,
+                                            size_t transfer) CLB_MUST_CHECK;
+/* Wait until all of a download is in the caller's memory. */
+clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers,
+                                            size_t transfer) CLB_MUST_CHECK;
+
+/* Upload nothing more, because results will have to be computed in another way; for `write`. */
+void clb_transfer_queue_stop(struct clb_transfer_queue *transfers);
+
+/* Release the events of uploads, all of which have been awaited, before the end. */
+void clb_transfer_queue_forget_uploads(struct clb_transfer_queue *transfers);
+
+/* Nothing more will be released; if `status` is a failure, give up. Waits until the threads have
+ * ended and returns the first failure, or CLB_ERR_RANGE when pieces were not written for other
+ * reasons. In order, the first `arrived` download pieces are in the caller's memory then. */
+clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers,
+                                     clb_status status) CLB_MUST_CHECK;
+
+/* Release everything. `idle`: no command is outstanding on the queue sets. */
+void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle);
+
+/* The rectangle of a transfer's matrix that its piece number `piece` covers. */
+struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t piece);
+
+/* Make an event that completes when all commands that `queue` has now are done; for use on other
+ * queues. */
+clb_status clb_queue_mark(struct clb_queue *queue, cl_event *event) CLB_MUST_CHECK;
+/* Make `to` wait, by a barrier, until all commands that `from` has now are done. */
+clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to) CLB_MUST_CHECK;
+
+/* Enqueue a rectangular transfer between a device matrix and a host matrix of the same size; does
+ * not block. */
+clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
+                          const void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
+                         void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
+
+#endif

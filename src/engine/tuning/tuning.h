@@ -1,0 +1,140 @@
+/* tuning: selects a device's kernel family, its parameters and the offload threshold.
+ *
+ * This layer has numbers only; the algo layer uses them. They are looked up in the rows for the
+ * device's class, then in the default rows; CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS override. */
+#ifndef CLB_TUNING_H
+#define CLB_TUNING_H
+
+#include "engine/ocl/ocl.h"
+
+typedef enum clb_family {
+    CLB_FAMILY_PORTABLE,
+    CLB_FAMILY_CPU,
+    CLB_FAMILY_NV_DMMA,
+    CLB_FAMILY_NV_BF16X6,
+    CLB_FAMILY_NV_FP16X3,
+    CLB_FAMILY_NV_BF16_SYNC,
+    CLB_FAMILIES
+} clb_family;
+
+const char *clb_family_name(clb_family family);
+clb_math clb_family_math(clb_family family);
+
+/* A parameter has one name: CLB_PARAM_MR here, MR in the tables, CLB_MR in the kernels and gemm.mr
+ * in CLBLAS_SHIM_PARAMS. */
+typedef enum clb_param {
+#define CLB_KERNEL_PARAM(name, help)       CLB_PARAM_##name,
+#define CLB_PARAM(name, shared, own, help) CLB_PARAM_##name,
+#include "engine/tuning/kernel.def"
+#include "engine/tuning/algorithm.def"
+#include "engine/tuning/switches.def"
+#undef CLB_KERNEL_PARAM
+#undef CLB_PARAM
+    CLB_PARAMS
+} clb_param;
+
+/* The name in the tables. */
+const char *clb_param_name(clb_param param);
+
+/* Whether the kernels get the value, as a macro CLB_<name>. */
+bool clb_param_is_kernels(clb_param param);
+
+/* The value where no row has one, on a device that shares the host's memory or not. */
+size_t clb_param_default(clb_param param, bool unified);
+
+/* Write the key in CLBLAS_SHIM_PARAMS to `key`. */
+#define CLB_PARAM_KEY_SIZE 32
+void clb_param_key(clb_param param, char key[CLB_PARAM_KEY_SIZE]);
+
+struct clb_gemm_tuning {
+    clb_family family;
+    double threshold; /* offload if the cube root of m*n*k is at least this */
+    size_t smallest;  /* and the smallest dimension at least this */
+    size_t value[CLB_PARAMS];
+};
+
+/* The first row for a device and a precision whose family's clb_math is at most `math`, after
+ * skipping the first `skip` such rows, whose kernels the device has refused; overrides are applied.
+ * CLBLAS_SHIM_KERNEL has precedence over `math` unless `math` is strict. CLB_ERR_UNSUPPORTED when
+ * no row is left. */
+clb_status clb_tuning_gemm(const struct clb_device *device, clb_precision precision, clb_math math,
+                           size_t skip, struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
+
+/* The second row (gemm.second) of the same family and kind of copies as `first`, which
+ * clb_tuning_gemm has chosen. CLB_ERR_UNSUPPORTED when there is none. */
+clb_status clb_tuning_second(const struct clb_device *device, clb_precision precision,
+                             const struct clb_gemm_tuning *first,
+                             struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
+
+/* The row that `clblas-shim tune --kernels` has kept for this device: the first one of its family
+ * with the values kept, overrides applied. CLB_ERR_UNSUPPORTED: there is none, or its family is not
+ * what clb_tuning_gemm would allow. Reads a file. */
+clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precision, clb_math math,
+                           struct clb_gemm_tuning *tuning) CLB_MUST_CHECK;
+
+/* Keep these values of `tuning` for the device in the cache. False: there is none to write to. */
+bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
+                     const struct clb_gemm_tuning *tuning, const clb_param *params, size_t count);
+
+/* A number that is another one when another row is kept for the device; 0: none is. */
+uint64_t clb_tuning_kept_mark(const struct clb_device *device);
+
+/* The kinds of work that have thresholds of their own. */
+typedef enum clb_work {
+    CLB_WORK_PRODUCT,
+    CLB_WORK_SOLVE,
+    CLB_WORK_FACTOR,
+    CLB_WORK_DEFINITE,
+    CLB_WORK_REFLECT,
+    CLB_WORK_INVERT,
+    CLB_WORK_INVERT_DEFINITE,
+    CLB_WORK_SQUARE,
+    CLB_WORKS
+} clb_work;
+
+/* `auto` offloads a call if the cube root of its work is at least `threshold` (infinity: never) and
+ * the smallest dimension at least `smallest`. `optimised` says whether the next library is;
+ * `tuning` is the device's. */
+struct clb_offload {
+    double threshold;
+    size_t smallest;
+};
+struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_precision precision,
+                                      const struct clb_gemm_tuning *tuning, clb_work work,
+                                      bool optimised);
+
+/* Whether a call waits until the device can take it, or goes to the next library meanwhile. */
+struct clb_wait {
+    double flops;
+    clb_precision precision;
+    bool optimised; /* the next library is */
+    size_t cpus;
+    const struct clb_device *device; /* NULL: not known yet */
+    bool compiled;                   /* there are compiled kernels in the cache */
+};
+
+/* The seconds that a device is expected to need for so many floating-point operations. */
+double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops);
+
+/* The seconds that a call may wait: what half of the next library's time leaves to the device's
+ * start. 0, where the start is expected to take longer. */
+double clb_tuning_patience(const struct clb_wait *wait);
+
+/* The GFLOP/s that devices of this class have at least; of a CPU one core. */
+double clb_tuning_usual_rate(const struct clb_device *device, clb_precision precision);
+
+/* The class of the device in the tables, for the tuner. */
+const char *clb_tuning_class(const struct clb_device *device);
+
+/* The lowest threshold of all rows for a kind of work beside a kind of next library: a call below
+ * it needs no device. */
+double clb_tuning_lowest_threshold(clb_work work, bool optimised);
+
+/* The value that CLBLAS_SHIM_PARAMS has for the parameter, whatever the device; 0: none. */
+size_t clb_tuning_override(const struct clb_config *config, clb_param param);
+
+/* Check CLBLAS_SHIM_KERNEL and CLBLAS_SHIM_PARAMS. Each invalid value is reported by one line and
+ * ignored. Called once, at the first intercepted call. */
+void clb_tuning_check_config(const struct clb_config *config);
+
+#endif

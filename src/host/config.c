@@ -1,0 +1,455 @@
+/* The configuration: read once from the environment at the first intercepted call. */
+#include "host.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#define PREFIX "CLBLAS_SHIM"
+
+/* A variable of config.def, its help text and its parser. */
+struct variable {
+    const char *name;
+    bool (*parse)(struct clb_config *config, const char *value);
+    const char *placeholder;
+};
+
+/* Index of `value` in a list of words, or -1. */
+static int find_word(const char *value, const char *const words[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(value, words[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool parse_mode(struct clb_config *config, const char *value)
+{
+    static const char *const words[] = {[CLB_MODE_AUTO] = "auto",
+                                        [CLB_MODE_OFF] = "off",
+                                        [CLB_MODE_ALWAYS] = "always",
+                                        [CLB_MODE_DRY_RUN] = "dry-run"};
+    int index = find_word(value, words, CLB_COUNT_OF(words));
+    if (index >= 0)
+        config->mode = (clb_mode)index;
+    return index >= 0;
+}
+
+static bool parse_math(struct clb_config *config, const char *value)
+{
+    static const char *const words[] = {
+        [CLB_MATH_STRICT] = "strict", [CLB_MATH_DEFAULT] = "default", [CLB_MATH_FAST] = "fast"};
+    int index = find_word(value, words, CLB_COUNT_OF(words));
+    if (index >= 0)
+        config->math = (clb_math)index;
+    return index >= 0;
+}
+
+static bool parse_log(struct clb_config *config, const char *value)
+{
+    static const char *const words[] = {[CLB_LOG_ERROR] = "error",
+                                        [CLB_LOG_WARN] = "warn",
+                                        [CLB_LOG_INFO] = "info",
+                                        [CLB_LOG_DEBUG] = "debug"};
+    int index = find_word(value, words, CLB_COUNT_OF(words));
+    if (index >= 0)
+        config->log = (clb_log_level)index;
+    return index >= 0;
+}
+
+static bool parse_device(struct clb_config *config, const char *value)
+{
+    config->device = value;
+    return true;
+}
+
+static bool parse_next(struct clb_config *config, const char *value)
+{
+    config->next = value;
+    return true;
+}
+
+static bool parse_kernel(struct clb_config *config, const char *value)
+{
+    config->kernel = value; /* the family's name is checked by the tuning layer */
+    return true;
+}
+
+static bool parse_switch(bool *on, const char *value)
+{
+    *on = strcmp(value, "1") == 0;
+    return *on || strcmp(value, "0") == 0;
+}
+
+static bool parse_reproducible(struct clb_config *config, const char *value)
+{
+    return parse_switch(&config->reproducible, value);
+}
+
+static bool parse_learn(struct clb_config *config, const char *value)
+{
+    return parse_switch(&config->learn, value);
+}
+
+static bool parse_progress(struct clb_config *config, const char *value)
+{
+    return parse_switch(&config->progress, value);
+}
+
+static bool parse_log_file(struct clb_config *config, const char *value)
+{
+    config->log_file = value;
+    return true;
+}
+
+static bool parse_stats(struct clb_config *config, const char *value)
+{
+    config->stats = value;
+    return true;
+}
+
+static bool parse_trace(struct clb_config *config, const char *value)
+{
+    config->trace = value;
+    return true;
+}
+
+static bool parse_cache_dir(struct clb_config *config, const char *value)
+{
+    config->cache_dir = value;
+    return true;
+}
+
+static bool parse_cache_size(struct clb_config *config, const char *value)
+{
+    double number;
+    bool percent;
+    if (!clb_parse_bytes(value, strlen(value), &number, &percent) || percent || number <= 0 ||
+        number > 9e18)
+        return false;
+    config->cache_size = (uint64_t)number;
+    return true;
+}
+
+static bool parse_probe(struct clb_config *config, const char *value)
+{
+    if (value[0] != '/' && strcmp(value, "none") != 0)
+        return false;
+    config->probe = value;
+    return true;
+}
+
+static bool parse_threshold(struct clb_config *config, const char *value)
+{
+    double number;
+    if (!clb_parse_number(value, strlen(value), &number))
+        return false;
+    config->threshold = number;
+    return true;
+}
+
+static bool parse_verify(struct clb_config *config, const char *value)
+{
+    double number;
+    if (!clb_parse_number(value, strlen(value), &number) || number > 1)
+        return false;
+    config->verify = number;
+    return true;
+}
+
+static bool parse_memory(struct clb_config *config, const char *value)
+{
+    double number;
+    bool percent;
+    if (!clb_parse_bytes(value, strlen(value), &number, &percent) || number <= 0 ||
+        (percent && number > 100) || number > 9e18)
+        return false;
+    config->memory.percent = percent ? number : 0;
+    config->memory.bytes = percent ? 0 : (uint64_t)number;
+    return true;
+}
+
+/* "key=value,key=value": the keys are checked by the tuning layer, which knows them. */
+static bool parse_params(struct clb_config *config, const char *value)
+{
+    size_t count = 0;
+    for (const char *item = value; *item != '\0';) {
+        size_t length = strcspn(item, ",");
+        const char *equals = memchr(item, '=', length);
+        if (equals == NULL || equals == item || count == CLB_MAX_OVERRIDES)
+            return false;
+        struct clb_param_override *override = &config->overrides[count++];
+        override->key = item;
+        override->key_length = (size_t)(equals - item);
+        override->value = equals + 1;
+        override->value_length = length - override->key_length - 1;
+        item += length;
+        item += *item == ',';
+    }
+    config->override_count = count;
+    return true;
+}
+
+static const struct variable variables[] = {
+#define CLB_CONFIG(suffix, kind, placeholder, default_text, help)                                  \
+    {PREFIX suffix, parse_##kind, placeholder},
+#include "config.def"
+#undef CLB_CONFIG
+};
+
+void clb_config_parse(struct clb_config *config, const char *(*lookup)(const char *name))
+{
+    *config = (struct clb_config){.mode = CLB_MODE_AUTO,
+                                  .threshold = -1,
+                                  .verify = -1,
+                                  .memory = {.percent = 80},
+                                  .math = CLB_MATH_DEFAULT,
+                                  .cache_size = (uint64_t)64 << 20,
+                                  .log = CLB_LOG_ERROR};
+    for (size_t i = 0; i < CLB_COUNT_OF(variables); i++) {
+        const char *value = lookup(variables[i].name);
+        if (value == NULL || *value == '\0')
+            continue;
+        if (!variables[i].parse(config, value))
+            clb_complain("%s=%s is not valid (expected %s), the default is used", variables[i].name,
+                         value, variables[i].placeholder);
+    }
+}
+
+/* ---- the process's configuration ------------------------------------------------------------- */
+
+const struct clb_config *_Atomic clb_config_known;
+
+static struct clb_config process_config;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+
+/* Copies of the values, because the program may change its environment later. Never freed; referred
+ * to from here so that leak checkers don't report them: nothing reads it, and the compiler would
+ * leave it out. */
+static char *copies[CLB_COUNT_OF(variables)] __attribute__((used));
+
+static const char *get_copy(const char *name)
+{
+    const char *value = getenv(name);
+    size_t i = 0;
+    while (strcmp(variables[i].name, name) != 0)
+        i++;
+    copies[i] = value == NULL ? NULL : strdup(value);
+    return copies[i];
+}
+
+static const char *get_nothing(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static void read_process_config(void)
+{
+    bool privileged = getauxval(AT_SECURE) != 0;
+    clb_config_parse(&process_config, privileged ? get_nothing : get_copy);
+    if (privileged)
+        process_config.mode = CLB_MODE_OFF;
+    clb_log_open(process_config.log, process_config.log_file);
+    clb_trace_open(process_config.trace);
+}
+
+const struct clb_config *clb_config_read(void)
+{
+    pthread_once(&process_once, read_process_config);
+    atomic_store_explicit(&clb_config_known, &process_config, memory_order_release);
+    return &process_config;
+}
+
+bool clb_config_asks_for_table(void)
+{
+    const char *value = getauxval(AT_SECURE) != 0 ? NULL : getenv(PREFIX "_STATS");
+    return value != NULL && strcmp(value, "-") == 0;
+}
+
+/* ---- names of variables ---------------------------------------------------------------------- */
+
+#define MAX_NAME 64
+
+static void format_threshold_name(char name[MAX_NAME], const char *routine)
+{
+    static const char prefix[] = PREFIX "_THRESHOLD_";
+    size_t used = sizeof prefix - 1;
+    memcpy(name, prefix, used);
+    for (const char *c = routine; *c != '\0' && used + 1 < MAX_NAME; c++)
+        name[used++] = (*c >= 'a' && *c <= 'z') ? (char)(*c - 'a' + 'A') : *c;
+    name[used] = '\0';
+}
+
+/* The name of the i-th known variable, NULL after the last. */
+static const char *name_variable(size_t i, const char *(*routine)(size_t index),
+                                 char buffer[MAX_NAME])
+{
+    if (i < CLB_COUNT_OF(variables))
+        return variables[i].name;
+    const char *name = routine(i - CLB_COUNT_OF(variables));
+    if (name == NULL)
+        return NULL;
+    format_threshold_name(buffer, name);
+    return buffer;
+}
+
+/* Edit distance of a and b, ignoring case: insert, remove or replace a character, or swap it with
+ * the next one. */
+static size_t count_edits(const char *a, const char *b)
+{
+    size_t edits[MAX_NAME + 1][MAX_NAME + 1];
+    size_t rows = clb_min(strlen(a), MAX_NAME), columns = clb_min(strlen(b), MAX_NAME);
+    for (size_t i = 0; i <= rows; i++) {
+        for (size_t j = 0; j <= columns; j++) {
+            if (i == 0 || j == 0) {
+                edits[i][j] = i + j;
+                continue;
+            }
+            int p = toupper((unsigned char)a[i - 1]), q = toupper((unsigned char)b[j - 1]);
+            size_t best = clb_min(edits[i - 1][j], edits[i][j - 1]) + 1;
+            best = clb_min(best, edits[i - 1][j - 1] + (p != q));
+            if (i > 1 && j > 1 && p == toupper((unsigned char)b[j - 2]) &&
+                toupper((unsigned char)a[i - 2]) == q)
+                best = clb_min(best, edits[i - 2][j - 2] + 1);
+            edits[i][j] = best;
+        }
+    }
+    return edits[rows][columns];
+}
+
+/* Write one line for an unknown variable with our prefix, and suggest one of similar spelling. */
+static CLB_COLD void complain_of(const char *name, const char *(*routine)(size_t index))
+{
+    char buffer[MAX_NAME], nearest[MAX_NAME] = "";
+    size_t fewest = strlen(name) < strlen(PREFIX) + 7 ? 2 : 3;
+    const char *other;
+    for (size_t i = 0; (other = name_variable(i, routine, buffer)) != NULL; i++) {
+        size_t edits = count_edits(name, other);
+        if (edits < fewest) {
+            fewest = edits;
+            strcpy(nearest, other);
+        }
+    }
+    clb_complain("unknown variable %s%s%s%s", name, *nearest == '\0' ? "" : ", did you mean ",
+                 nearest, *nearest == '\0' ? "" : "?");
+}
+
+/* This walks through the environment as getenv does, and as parsing the configuration has just
+ * done.
+ */
+void clb_config_check_names(const char *(*routine)(size_t index))
+{
+    if (getauxval(AT_SECURE) != 0)
+        return;
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        char name[2 * MAX_NAME], buffer[MAX_NAME];
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || (*entry)[length] == '\0' ||
+            (*entry)[length + 1] == '\0')
+            continue;
+        length = clb_min(length, sizeof name - 1);
+        memcpy(name, *entry, length);
+        name[length] = '\0';
+        const char *other;
+        size_t i = 0;
+        while ((other = name_variable(i, routine, buffer)) != NULL && strcmp(name, other) != 0)
+            i++;
+        if (other == NULL)
+            complain_of(name, routine);
+    }
+}
+
+double clb_config_threshold(const char *routine)
+{
+    const struct clb_config *config = clb_config_get();
+    char name[MAX_NAME];
+    format_threshold_name(name, routine);
+    const char *value = getauxval(AT_SECURE) != 0 ? NULL : getenv(name);
+    double number;
+    if (value == NULL || *value == '\0')
+        return config->threshold;
+    if (clb_parse_number(value, strlen(value), &number))
+        return number;
+    clb_complain("%s=%s is not valid (expected N), the default is used", name, value);
+    return config->threshold;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* A decimal number with optional fraction and exponent, without sign. */
+bool clb_parse_number(const char *text, size_t length, double *value)
+{
+    double number = 0;
+    int scale = 0, digits = 0;
+    size_t i = 0;
+    for (bool fraction = false; i < length; i++) {
+        if (text[i] == '.' && !fraction) {
+            fraction = true;
+        } else if (isdigit((unsigned char)text[i])) {
+            number = number * 10 + (text[i] - '0');
+            scale -= fraction;
+            digits++;
+        } else {
+            break;
+        }
+    }
+    if (digits == 0)
+        return false;
+    if (i < length && (text[i] == 'e' || text[i] == 'E')) {
+        bool minus = ++i < length && text[i] == '-';
+        i += i < length && (text[i] == '-' || text[i] == '+');
+        int exponent = 0, exponent_digits = 0;
+        for (; i < length && isdigit((unsigned char)text[i]) && exponent < 1000; i++) {
+            exponent = exponent * 10 + (text[i] - '0');
+            exponent_digits++;
+        }
+        if (exponent_digits == 0)
+            return false;
+        scale += minus ? -exponent : exponent;
+    }
+    if (i != length || scale > 300 || scale < -300)
+        return false;
+    for (; scale > 0; scale--)
+        number *= 10;
+    for (; scale < 0; scale++)
+        number /= 10;
+    *value = number;
+    return true;
+}
+
+bool clb_parse_bytes(const char *text, size_t length, double *value, bool *percent)
+{
+    double unit = 1;
+    *percent = false;
+    if (length > 0) {
+        switch (text[length - 1]) {
+        case 'k':
+        case 'K':
+            unit = 1024.0;
+            break;
+        case 'm':
+        case 'M':
+            unit = 1024.0 * 1024.0;
+            break;
+        case 'g':
+        case 'G':
+            unit = 1024.0 * 1024.0 * 1024.0;
+            break;
+        case '%':
+            *percent = true;
+            break;
+        default:
+            return clb_parse_number(text, length, value);
+        }
+        length--;
+    }
+    if (!clb_parse_number(text, length, value))
+        return false;
+    *value *= unit;
+    return true;
+}

@@ -1,0 +1,132 @@
+/* The trace: spans of threads and of the device's queues, written at exit in the trace event format
+ * that chrome://tracing and Perfetto read. */
+#include "host.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* At most so many spans, some 40 MB, are kept: a trace is for a short run. */
+#define MAX_SPANS ((size_t)1 << 20)
+
+struct span {
+    const char *name;
+    double begin, end;
+    long track;
+    enum clb_trace_side side;
+};
+
+const char *clb_trace_file;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct span *spans;
+static size_t count, capacity, lost;
+static double device_offset;
+static bool offset_is_known;
+
+/* The trace of a forked child begins with the fork. */
+static void trace_reset_in_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    count = lost = 0;
+}
+
+void clb_trace_open(const char *name)
+{
+    clb_trace_file = name;
+    if (name == NULL)
+        return;
+    clb_output_note(name);
+    clb_fork_on_child(trace_reset_in_child);
+}
+
+static bool base_trace_make_room(void)
+{
+    if (count < capacity)
+        return true;
+    size_t wanted = capacity == 0 ? 1024 : 2 * capacity;
+    struct span *larger = wanted > MAX_SPANS ? NULL : realloc(spans, wanted * sizeof *spans);
+    if (larger == NULL)
+        return false;
+    spans = larger;
+    capacity = wanted;
+    return true;
+}
+
+void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
+                    double end)
+{
+    pthread_mutex_lock(&lock);
+    if (base_trace_make_room())
+        spans[count++] = (struct span){name, begin, end, track, side};
+    else
+        lost++;
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_trace_since(const char *name, double begin)
+{
+    clb_trace_span(CLB_TRACE_HOST, syscall(SYS_gettid), name, begin, clb_now());
+}
+
+void clb_trace_offset(double offset)
+{
+    pthread_mutex_lock(&lock);
+    if (!offset_is_known || offset < device_offset)
+        device_offset = offset;
+    offset_is_known = true;
+    pthread_mutex_unlock(&lock);
+}
+
+static double earliest(void)
+{
+    double first = spans[0].begin;
+    for (size_t i = 0; i < count; i++) {
+        double begin = spans[i].begin + (spans[i].side == CLB_TRACE_DEVICE ? device_offset : 0);
+        first = begin < first ? begin : first;
+    }
+    return first;
+}
+
+/* Times in microseconds since the first span. */
+static void format(struct clb_text *text)
+{
+    static const char *const sides[] = {[CLB_TRACE_HOST] = "host", [CLB_TRACE_DEVICE] = "device"};
+    double first = earliest();
+    clb_text_add(text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    for (size_t s = 0; s < CLB_COUNT_OF(sides); s++)
+        clb_text_addf(text,
+                      "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%zu,\"args\":{\"name\":"
+                      "\"%s\"}},\n",
+                      s, sides[s]);
+    for (size_t i = 0; i < count; i++) {
+        const struct span *span = &spans[i];
+        double begin = span->begin + (span->side == CLB_TRACE_DEVICE ? device_offset : 0) - first;
+        clb_text_add(text, "{\"ph\":\"X\",\"name\":");
+        clb_text_add_quoted(text, span->name);
+        clb_text_addf(text, ",\"pid\":%d,\"tid\":%ld,\"ts\":", (int)span->side, span->track);
+        clb_text_add_double(text, 1e6 * begin);
+        clb_text_add(text, ",\"dur\":");
+        clb_text_add_double(text, 1e6 * (span->end - span->begin));
+        clb_text_add(text, i + 1 < count ? "},\n" : "}\n");
+    }
+    clb_text_addf(text, "],\"lost\":%zu}\n", lost);
+}
+
+/* Other threads may still run; spans that they add from now on are not written. */
+__attribute__((destructor)) static void write_trace_at_exit(void)
+{
+    if (!clb_trace_wanted() || pthread_mutex_trylock(&lock) != 0)
+        return;
+    struct clb_text text = {0};
+    if (count > 0) {
+        format(&text);
+        clb_output_write("CLBLAS_SHIM_TRACE", clb_trace_file, &text);
+    }
+    clb_text_free(&text);
+    free(spans);
+    spans = NULL;
+    count = capacity = 0;
+    clb_trace_file = NULL;
+    pthread_mutex_unlock(&lock);
+}

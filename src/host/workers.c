@@ -1,0 +1,127 @@
+/* Worker threads: created when a call first needs them, kept for later calls, used by one call at a
+ * time. A call gets the threads that are free and never waits for more.
+ *
+ * After a fork they exist in the parent only. The child never uses them, because it has abandoned
+ * the device. */
+#include "host.h"
+#include "symbols.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A caller waits so long for the last threads without sleeping: one that sleeps takes some 0.1 ms
+ * to wake in virtual machines. */
+#define AWAKE_SECONDS 50e-6
+
+struct worker {
+    pthread_cond_t wake;
+    void (*task)(void *); /* NULL while idle */
+    void *argument;
+    struct clb_workers *team;
+    bool exists, lent;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
+static struct worker workers[CLB_MAX_WORKERS];
+
+CLB_THREAD bool clb_thread_inside;
+
+static void *run_worker(void *argument)
+{
+    struct worker *self = argument;
+    pthread_setname_np(pthread_self(), "clblas-shim");
+    clb_thread_inside = true;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (self->task == NULL)
+            pthread_cond_wait(&self->wake, &lock);
+        pthread_mutex_unlock(&lock);
+        self->task(self->argument);
+        pthread_mutex_lock(&lock);
+        self->task = NULL;
+        self->team->running--;
+        pthread_cond_broadcast(&done);
+    }
+    return NULL;
+}
+
+static bool create(struct worker *worker)
+{
+    pthread_cond_init(&worker->wake, NULL);
+    worker->exists = clb_thread_start((size_t)512 << 10, run_worker, worker) == CLB_OK;
+    return worker->exists;
+}
+
+static int (*in_parallel)(void); /* of the OpenMP runtime that the program uses; may be NULL */
+
+/* The program's objects stay loaded, so this is looked up once. */
+static void find_in_parallel(void)
+{
+    const void *address = clb_loaded_symbol("omp_in_parallel");
+    memcpy(&in_parallel, &address, sizeof in_parallel);
+}
+
+/* True inside a parallel region of OpenMP: the program has a thread on every CPU already. */
+static bool inside_parallel_region(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_in_parallel);
+    return in_parallel != NULL && in_parallel() != 0;
+}
+
+/* CPUs that this thread may use besides the one it runs on. */
+static size_t spare_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 0;
+    int count = CPU_COUNT(&set);
+    return count > 1 ? (size_t)count - 1 : 0;
+}
+
+void clb_workers_lend(struct clb_workers *team, size_t wanted, bool forced)
+{
+    *team = (struct clb_workers){0};
+    if (!forced)
+        wanted = inside_parallel_region() ? 0 : clb_min(wanted, spare_cpus());
+    wanted = clb_min(wanted, CLB_MAX_WORKERS);
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < CLB_MAX_WORKERS && team->count < wanted; i++) {
+        if (workers[i].lent || (!workers[i].exists && !create(&workers[i])))
+            continue;
+        workers[i].lent = true;
+        workers[i].team = team;
+        team->member[team->count++] = i;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_workers_start(struct clb_workers *team, size_t index, void (*task)(void *), void *argument)
+{
+    struct worker *worker = &workers[team->member[index]];
+    pthread_mutex_lock(&lock);
+    worker->task = task;
+    worker->argument = argument;
+    team->running++;
+    pthread_cond_signal(&worker->wake);
+    pthread_mutex_unlock(&lock);
+}
+
+void clb_workers_return(struct clb_workers *team)
+{
+    pthread_mutex_lock(&lock);
+    for (const double end = clb_now() + AWAKE_SECONDS; team->running > 0 && clb_now() < end;) {
+        pthread_mutex_unlock(&lock);
+        sched_yield();
+        pthread_mutex_lock(&lock);
+    }
+    while (team->running > 0)
+        pthread_cond_wait(&done, &lock);
+    for (size_t i = 0; i < team->count; i++)
+        workers[team->member[i]].lent = false;
+    team->count = 0;
+    pthread_mutex_unlock(&lock);
+}

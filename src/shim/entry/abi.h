@@ -1,0 +1,108 @@
+/* interface: the exported functions. They only decode arguments and call the route layer. Most of
+ * them are made by generate.awk; entries/fortran.c and so on in the build folder have the result.
+ *
+ * Integers. A plain Fortran name (dgemm_) takes the integer width of the library that the caller
+ * would have reached without the shim, so Fortran integers are read through clb_int. C names pass
+ * integers by value in registers or stack slots of 64 bits, of which a caller with 32-bit integers
+ * fills the lower half: they are declared 64-bit and narrowed by clb_c_int; passing them on
+ * unchanged is right for a library of either width.
+ *
+ * Hidden lengths. Fortran compilers append the lengths of character arguments; C callers omit them.
+ * They are never read. A declined call is a tail call that leaves the caller's arguments as they
+ * are, hidden ones included; a call that the shim makes itself passes 1 for each. */
+#ifndef CLB_ABI_H
+#define CLB_ABI_H
+
+#include "shim/route/route.h"
+
+#define CLB_INLINE static inline __attribute__((always_inline))
+
+/* A Fortran INTEGER of the target's width. */
+CLB_INLINE int64_t clb_int(const void *value, bool ilp64)
+{
+    return ilp64 ? *(const int64_t *)value : *(const int32_t *)value;
+}
+
+/* An integer passed by value. */
+CLB_INLINE int64_t clb_c_int(int64_t value, bool ilp64)
+{
+    return ilp64 ? value : (int32_t)value;
+}
+
+/* Decode TRANS. */
+CLB_INLINE clb_op clb_op_of_letter(char letter)
+{
+    switch (letter) {
+    case 'N':
+    case 'n':
+        return CLB_OP_N;
+    case 'T':
+    case 't':
+        return CLB_OP_T;
+    case 'C':
+    case 'c':
+        return CLB_OP_C;
+    default:
+        return CLB_OP_INVALID;
+    }
+}
+
+/* SIDE, UPLO and DIAG: one of two upper-case letters. Any other is noted in *invalid. */
+CLB_INLINE bool clb_is_letter(char letter, char yes, char no, char argument, char *invalid)
+{
+    const char upper = (char)(letter & 0xdf);
+    if (upper != yes && upper != no && *invalid == 0)
+        *invalid = argument;
+    return upper == yes;
+}
+
+/* CBLAS_TRANSPOSE, CBLAS_UPLO, CBLAS_DIAG and CBLAS_SIDE. */
+enum { CLB_NO_TRANS = 111, CLB_TRANS = 112, CLB_CONJ_TRANS = 113 };
+enum { CLB_UPPER = 121, CLB_LOWER = 122 };
+enum { CLB_NON_UNIT = 131, CLB_UNIT = 132 };
+enum { CLB_LEFT = 141, CLB_RIGHT = 142 };
+
+CLB_INLINE bool clb_is_option(int option, int yes, int no, char argument, char *invalid)
+{
+    if (option != yes && option != no && *invalid == 0)
+        *invalid = argument;
+    return option == yes;
+}
+
+CLB_INLINE clb_op clb_op_of_cblas(int trans)
+{
+    switch (trans) {
+    case CLB_NO_TRANS:
+        return CLB_OP_N;
+    case CLB_TRANS:
+        return CLB_OP_T;
+    case CLB_CONJ_TRANS:
+        return CLB_OP_C;
+    default:
+        return CLB_OP_INVALID;
+    }
+}
+
+CLB_INLINE struct clb_call clb_call_for(struct clb_symbol *symbol, const struct clb_target *target,
+                                        const void *caller)
+{
+    return (struct clb_call){
+        .symbol = symbol, .target = target, .caller = caller, .wide = target->ilp64};
+}
+
+/* True when the call must be declined at once, by a jump to the target: its work is less than the
+ * symbol's min_work. */
+CLB_INLINE bool clb_work_is_small(struct clb_symbol *symbol, double work)
+{
+    return work < atomic_load_explicit(&symbol->min_work, memory_order_relaxed) &&
+           CLB_LIKELY(!atomic_load_explicit(&symbol->next.dispatched, memory_order_relaxed));
+}
+
+/* gemmtr.c: compute a declined call of xGEMMTR where the next library lacks it, or report a wrong
+ * argument to the error handler that the routine would call (xerbla_, ...). */
+void clb_compose_gemmtr(struct clb_call *call);
+
+/* errors.c: report that argument number `position`, from 1, is wrong, to that error handler. */
+void clb_report_argument(const struct clb_symbol *symbol, const void *caller, int position);
+
+#endif

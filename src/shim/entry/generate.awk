@@ -1,0 +1,328 @@
+# Makes the exported functions of one kind from the tables of routines and names:
+#
+#   awk -v kind=fortran|cblas|lapacke -f generate.awk names.h routines.def
+#
+# For each routine there are three sorts of functions. The exported ones pass their arguments on to
+# *_enter, which is inlined: it declines a call of little work by a jump to the next library. All
+# other calls go to *_decode, which fills in struct clb_call and asks the route layer. What is the
+# same for all is in abi.h.
+
+function trim(text)
+{
+    gsub(/^[ \t"]+|[ \t"]+$/, "", text)
+    return text
+}
+
+# Split a row at the commas that are in no string and in no inner parentheses.
+function split_row(row,    i, c, depth, quoted, text, count)
+{
+    for (i = 1; i <= length(row); i++) {
+        c = substr(row, i, 1)
+        if (c == "\"")
+            quoted = !quoted
+        depth += !quoted && c == "("
+        depth -= !quoted && c == ")"
+        if (!quoted && depth == 0 && c == ",") {
+            field[++count] = trim(text)
+            text = ""
+        } else {
+            text = text c
+        }
+    }
+    field[++count] = trim(text)
+}
+
+# Print a line of code, broken at commas.
+function put(indent, text,    i, part, line, count, margin)
+{
+    count = split(text, part, /, /)
+    margin = sprintf("%" indent "s", "")
+    line = margin part[1]
+    for (i = 2; i <= count; i++) {
+        if (length(line ", " part[i]) > 98) {
+            print line ","
+            line = margin "    " part[i]
+        } else {
+            line = line ", " part[i]
+        }
+    }
+    print line
+}
+
+function add(type, name)
+{
+    parameters = parameters (parameters == "" ? "" : ", ") type name
+    arguments = arguments (arguments == "" ? "" : ", ") name
+    argument_count++
+}
+
+# Set the parameters and the names of the arguments; `scalars` are the types of alpha and beta, of C.
+function list_arguments(has_work, alpha, beta,    i, c, option, number)
+{
+    parameters = arguments = ""
+    argument_count = letters = 0
+    option = kind == "fortran" ? "const char *" : kind == "cblas" ? "int " : "char "
+    number = kind == "fortran" ? "const void *" : "int64_t "
+    if (kind != "fortran")
+        add("int ", "layout")
+    for (i = 1; i <= length(signature); i++) {
+        c = substr(signature, i, 1)
+        if (index("sudtT", c)) {
+            add(option, name_of[c])
+            letters++
+        } else if (index("mnkr", c)) {
+            add(number, name_of[c])
+        } else if (c == "*") {
+            add(kind == "cblas" ? alpha : "const void *", "alpha")
+        } else if (c == "+") {
+            add(kind == "cblas" ? beta : "const void *", "beta")
+        } else if (index("ABC", c)) {
+            add("void *", name_of[c])
+            add(number, "ld" name_of[c])
+        } else if (c == "w") {
+            if (has_work) {
+                add("void *", "work")
+                add(number, "lwork")
+            }
+        } else if (c != "i" || kind == "fortran") {
+            add("void *", name_of[c])
+        }
+    }
+}
+
+function integer(name)
+{
+    return kind == "fortran" ? "clb_int(" name ", wide)" : "clb_c_int(" name ", wide)"
+}
+
+function letter(name)
+{
+    return kind == "fortran" ? "*" name : name
+}
+
+# The sizes of the work formula that it has, or that one of them needs: see `sizes` in routines.def.
+function put_sizes(    i, c, least)
+{
+    least = sizes ~ /s/
+    if (sizes ~ /[oe]/)
+        print "    const bool right = " (kind == "cblas" ? "side == CLB_RIGHT" : "(" letter("side") " & 0xdf) == 'R'") ";"
+    for (i = 1; i <= 3; i++) {
+        c = substr("mnk", i, 1)
+        if (work ~ ("(^|[^a-z])" c "([^a-z]|$)") || (least && i < 3))
+            put(4, "const double work_" c " = " size(substr(sizes, i, 1)) ";")
+    }
+}
+
+function size(c)
+{
+    if (c == "o")
+        return "(double)(right ? " integer("n") " : " integer("m") ")"
+    if (c == "e")
+        return "(double)(right ? " integer("m") " : " integer("n") ")"
+    if (c == "s")
+        return "work_m < work_n ? work_m : work_n"
+    return "(double)" integer(name_of[c])
+}
+
+# The formula, of those sizes.
+function work_of_sizes(    text)
+{
+    text = work
+    gsub(/[mnk]/, "work_&", text)
+    return text
+}
+
+function put_decoding(has_work, alpha, beta,    i, c, test, op)
+{
+    test = kind == "cblas" ? "clb_is_option" : "clb_is_letter"
+    op = kind == "cblas" ? "clb_op_of_cblas" : "clb_op_of_letter"
+    if (kind != "fortran")
+        print "    call.layout = layout;"
+    if (kind == "cblas")
+        print "    if (layout != CLB_ROW_MAJOR && layout != CLB_COL_MAJOR)\n        call.invalid = 'l';"
+    if (kind == "lapacke") {
+        print "    call.info = &info;"
+        if (checks)
+            print "    call.checks = clb_next_checks_nan(symbol, caller);"
+    }
+    for (i = 1; i <= length(signature); i++) {
+        c = substr(signature, i, 1)
+        if (index("sud", c))
+            put(4, "call." field_of[c] " = " test "(" letter(name_of[c]) ", " yes_no[kind == "cblas", c] ", '" c "', &call.invalid);")
+        else if (index("tT", c))
+            print "    call." field_of[c] " = " op "(" letter(name_of[c]) ");"
+        else if (index("mnkr", c))
+            print "    call." name_of[c] " = " integer(name_of[c]) ";"
+        else if (c == "*")
+            print "    call.alpha = " (alpha ~ /\*$/ ? "" : "&") "alpha;"
+        else if (c == "+")
+            print "    call.beta = " (beta ~ /\*$/ ? "" : "&") "beta;"
+        else if (index("ABC", c)) {
+            print "    call." name_of[c] " = " name_of[c] ";"
+            print "    call.ld" name_of[c] " = " integer("ld" name_of[c]) ";"
+        } else if (c == "w") {
+            if (has_work) {
+                print "    call.work = work;"
+                print "    call.lwork = " integer("lwork") ";"
+            }
+        } else if (c != "i" || kind == "fortran")
+            print "    call." name_of[c] " = " name_of[c] ";"
+    }
+}
+
+# The functions of a routine for precisions whose arguments have the same types. `function_name` is
+# unique; `forms` has the numbers of the exported names.
+function put_functions(function_name, letters_of, first, last, has_work, alpha, beta,
+                       i, f, type, lengths, ones, direct, result)
+{
+    list_arguments(has_work, alpha, beta)
+    result = kind == "lapacke" ? "int64_t" : "void"
+    lengths = ones = ""
+    for (i = 0; kind == "fortran" && i < letters; i++) {
+        lengths = lengths ", size_t"
+        ones = ones ", 1"
+    }
+    put(0, "typedef " result " " function_name "(" parameters ");")
+    if (lengths != "")
+        put(0, "typedef " result " " function_name "_lengths(" parameters lengths ");")
+    type = "((" function_name (lengths != "" ? "_lengths" : "") " *)target->function)("
+
+    print "\nstatic CLB_NOINLINE " result " " function_name "_decode("
+    put(4, "struct clb_symbol *symbol, const struct clb_target *target, const void *caller, " parameters ")")
+    print "{\n    const bool wide = target->ilp64;"
+    if (kind == "lapacke")
+        print "    int64_t info = 0;"
+    print "    struct clb_call call = clb_call_for(symbol, target, caller);"
+    put_decoding(has_work, alpha, beta)
+    if (kind == "lapacke")
+        print "    if (clb_route(&call, NULL))\n        return clb_c_int(info, wide);"
+    else
+        print "    if (clb_route(&call, NULL))\n        return;"
+    if (composed) {
+        print "    if (clb_next_is_composed(target)) {"
+        print "        clb_compose_gemmtr(&call);"
+        print "        return;\n    }"
+    }
+    print "    const double begin = call.timed ? clb_next_begin() : 0;"
+    put(4, (kind == "lapacke" ? "const int64_t result = " : "") type arguments ones ");")
+    if (kind == "lapacke")
+        print "    clb_route_end_declined();"
+    print "    if (call.timed)\n        clb_next_end(&call, begin);"
+    if (kind == "lapacke")
+        print "    return clb_c_int(result, wide);"
+    print "}\n"
+
+    # A jump leaves the lengths where they are. Where they would be in registers, which the code
+    # before the jump may use, they are passed.
+    direct = "((" function_name " *)target->function)(" arguments ");"
+    if (lengths != "" && argument_count < 6)
+        direct = type arguments ones ");"
+    print "CLB_INLINE " result " " function_name "_enter("
+    put(4, "struct clb_symbol *symbol, const void *caller, " parameters ")")
+    # A name that every library has needs no look at others.
+    print "{\n    const struct clb_target *target = " (others == "" ? "clb_next_get(&symbol->next" : "clb_next_get_target(symbol") ", caller);"
+    print "    const bool wide = target->ilp64;"
+    put_sizes()
+    put(4, "if (" (composed ? "!clb_next_is_composed(target) && " : "") "clb_work_is_small(symbol, " work_of_sizes() "))")
+    put(8, (kind == "lapacke" ? "return " : "") direct)
+    if (kind != "lapacke")
+        print "    else"
+    put(kind == "lapacke" ? 4 : 8, (kind == "lapacke" ? "return " : "") function_name "_decode(symbol, target, caller, " arguments ");")
+    print "}\n"
+
+    for (i = 1; i <= length(letters_of); i++) {
+        for (f = first; f <= last; f++) {
+            name = substr(letters_of, i, 1) stem
+            print function_name " " prefix[f] name suffix[f] ";"
+            put(0, "CLB_PUBLIC " result " " prefix[f] name suffix[f] "(" parameters ")")
+            print "{"
+            put(4, (kind == "lapacke" ? "return " : "") function_name "_enter(&clb_symbols[CLB_SYMBOL_" name "_" form[f] "], __builtin_return_address(0), " arguments ");")
+            print "}\n"
+        }
+    }
+}
+
+function put_routine(    i, x, real_alpha, real_beta, group)
+{
+    composed = others ~ / /
+    name_of["t"] = signature ~ /T/ ? "transa" : "trans"
+    checks = 0
+    if (kind == "fortran") {
+        put_functions("fortran_" stem, precisions, first_of["FORTRAN"], last_of["FORTRAN"], 1, "const void *", "const void *")
+    } else if (kind == "cblas" && library == "BLAS") {
+        real_alpha = flags ~ /\*/
+        real_beta = flags ~ /\+/
+        for (i = 1; i <= length(precisions); i++) {
+            x = substr(precisions, i, 1)
+            # Complex precisions have the same types unless a scalar is real.
+            group = x
+            if (x == "c" && !real_alpha && !real_beta)
+                group = "cz"
+            if (x == "z" && !real_alpha && !real_beta)
+                continue
+            put_functions("c_" group "_" stem, group, first_of["C"], last_of["C"], 1,
+                          scalar_type(x, real_alpha), scalar_type(x, real_beta))
+        }
+    } else if (kind == "lapacke" && library == "LAPACKE") {
+        checks = 1
+        put_functions("lapacke_" stem, precisions, first_of["LAPACKE"], last_of["LAPACKE"], 0, "const void *", "const void *")
+        checks = 0
+        put_functions("lapacke_work_" stem, precisions, first_of["WORK"], last_of["WORK"], 1, "const void *", "const void *")
+    }
+}
+
+function scalar_type(x, is_real)
+{
+    if (index("cz", x) && !is_real)
+        return "const void *"
+    return index("sc", x) ? "float " : "double "
+}
+
+BEGIN {
+    split("s side u uplo d diag t trans T transb m m n n k k r nrhs A a B b C c p ipiv q tau i info", pair, " ")
+    for (i = 1; pair[i] != ""; i += 2)
+        name_of[pair[i]] = pair[i + 1]
+    split("s right u upper d unit t transa T transb", pair2, " ")
+    for (i = 1; pair2[i] != ""; i += 2)
+        field_of[pair2[i]] = pair2[i + 1]
+    yes_no[0, "s"] = "'R', 'L'"
+    yes_no[0, "u"] = "'U', 'L'"
+    yes_no[0, "d"] = "'U', 'N'"
+    yes_no[1, "s"] = "CLB_RIGHT, CLB_LEFT"
+    yes_no[1, "u"] = "CLB_UPPER, CLB_LOWER"
+    yes_no[1, "d"] = "CLB_UNIT, CLB_NON_UNIT"
+    print "/* Made from src/blas/routines.def and names.h by src/shim/entry/generate.awk. */"
+    print "#include \"shim/entry/abi.h\"\n"
+}
+
+# names.h: X(routine, form, prefix, suffix, abi, always_ilp64)
+/^ *X\(routine, [a-z]/ {
+    text = $0
+    sub(/^ *X\(/, "", text)
+    sub(/\).*$/, "", text)
+    split_row(text)
+    form[++forms] = field[2]
+    prefix[forms] = field[3]
+    suffix[forms] = field[4]
+    abi = field[2] ~ /work/ ? "WORK" : field[5]
+    if (!(abi in first_of))
+        first_of[abi] = forms
+    last_of[abi] = forms
+}
+
+/^CLB_ROUTINE\(/ {
+    text = $0
+    sub(/^CLB_ROUTINE\(/, "", text)
+    sub(/\)[^)]*$/, "", text)
+    split_row(text)
+    stem = field[1]
+    precisions = field[2]
+    library = field[3]
+    signature = field[4]
+    flags = field[9]
+    sizes = field[10]
+    work = field[11]
+    others = field[14]
+    print "/* ---- " stem " ---- */\n"
+    put_routine()
+}

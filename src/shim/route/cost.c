@@ -1,0 +1,596 @@
+/* Predicts the seconds of calls on both sides.
+ *
+ * What is known are times of square calls, all sizes of which are the same: those of cost.def, and
+ * those that were measured on this machine. Between them the logarithms of time and of work are
+ * interpolated. Another shape takes as long as the square call of the same work, and what it moves
+ * beyond that; on a device with memory of its own also what is lost at the edges of kernels' tiles,
+ * and what a longer chain of panels takes. The next library is not expected to be slower for a
+ * shape, except for products whose result is too small for its threads. */
+#include "cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+static const struct family {
+    const char *stem;
+    clb_stem row;    /* of the work formula */
+    double matrices; /* that a square call moves over the link, in either direction */
+    double chain;    /* seconds of a column of a factorisation's or a solve's order */
+} families[CLB_COST_FAMILIES_COUNT] = {
+#define CLB_COST_ROW(family, stem, matrices, chain)                                                \
+    [CLB_COST_##family] = {#stem, CLB_STEM_##stem, matrices, chain},
+    CLB_COST_FAMILIES(CLB_COST_ROW)
+#undef CLB_COST_ROW
+};
+
+const char *clb_cost_family_name(clb_cost_family family)
+{
+    return families[family].stem;
+}
+
+clb_cost_family clb_cost_family_of(clb_routine routine)
+{
+    const struct clb_routine_info *info = &clb_routines[routine];
+    if (strcmp(info->ops, "level3") == 0) {
+        if (strchr(info->signature, 's') != NULL)
+            return CLB_COST_SYMM;
+        const bool two_terms = strstr(info->stem, "2k") != NULL;
+        return two_terms ? CLB_COST_SYR2K : CLB_COST_SYRK;
+    }
+    for (int f = 0; f < CLB_COST_FAMILIES_COUNT; f++) {
+        if (strcmp(families[f].stem, info->ops) == 0)
+            return (clb_cost_family)f;
+    }
+    return CLB_COST_GEMM;
+}
+
+double clb_cost_order(clb_cost_family family, double work)
+{
+    return cbrt(work / clb_work_of(families[family].row, 1, 1, 1));
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+struct clb_cost_call clb_cost_describe(const struct clb_call *call, int64_t m, int64_t n, int64_t k)
+{
+    struct clb_cost_call cost = {.family = clb_cost_family_of(call->routine),
+                                 .precision = call->precision,
+                                 .m = (double)m,
+                                 .n = (double)n,
+                                 .k = (double)k};
+    const bool reads_c = clb_call_reads_c(call);
+    cost.work = clb_work_of(clb_routines[call->routine].row, cost.m, cost.n, cost.k);
+    for (char matrix = 'A'; matrix <= 'C'; matrix++) {
+        struct clb_shape shape;
+        if (!clb_call_shape(call, matrix, &shape))
+            continue;
+        const bool read = !shape.written || matrix != 'C' || reads_c;
+        const double part = matrix == 'C' && shape.triangle ? 0.5 : 1;
+        cost.bytes += part * (double)shape.rows * (double)shape.cols *
+                      (double)clb_precision_size(call->precision) * (read + shape.written);
+    }
+    return cost;
+}
+
+static double flops_of(const struct clb_cost_call *call)
+{
+    return call->work * (clb_precision_parts(call->precision) == 2 ? 8 : 2);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static const double orders[] = {
+#define CLB_COST_ORDERS(...) __VA_ARGS__
+#include "cost.def"
+#undef CLB_COST_ORDERS
+};
+enum { ORDERS = sizeof orders / sizeof *orders };
+
+enum {
+#define CLB_COST_DEVICE(id, name, start, link) MACHINE_##id,
+#include "cost.def"
+#undef CLB_COST_DEVICE
+    MACHINES
+};
+
+static const struct {
+    const char *name;
+    double start, link;
+} machines[MACHINES] = {
+#define CLB_COST_DEVICE(id, name, start, link) {name, start, link},
+#include "cost.def"
+#undef CLB_COST_DEVICE
+};
+
+struct cost_row {
+    int key; /* the machine, or the number of threads */
+    clb_cost_family family;
+    double factor[CLB_PRECISIONS]; /* of the times in double precision */
+    double micros[ORDERS];
+};
+
+static const struct cost_row device_rows[] = {
+#define CLB_COST_DEVICE_TIMES(id, family, s, c, z, ...)                                            \
+    {MACHINE_##id, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
+#include "cost.def"
+#undef CLB_COST_DEVICE_TIMES
+};
+
+static const struct cost_row next_rows[] = {
+#define CLB_COST_NEXT_TIMES(threads, family, s, c, z, ...)                                         \
+    {threads, CLB_COST_##family, {s, 1, c, z}, {__VA_ARGS__}},
+#include "cost.def"
+#undef CLB_COST_NEXT_TIMES
+};
+
+static int find_machine(const struct clb_device *device)
+{
+    int id = 0;
+    while (id < MACHINES && strstr(device->name, machines[id].name) == NULL)
+        id++;
+    return id;
+}
+
+/* log y at log x, on the line through two points. */
+static double on_line(double x, double x0, double y0, double x1, double y1)
+{
+    return exp(log(y0) + log(x / x0) / log(x1 / x0) * log(y1 / y0));
+}
+
+/* Seconds of a call of an order; NAN without a row. Below the table's orders a device's call takes
+ * as long as at the lowest, above them time grows as work. */
+static double look_up(const struct cost_row *rows, size_t count, int key, clb_cost_family family,
+                      clb_precision precision, double order)
+{
+    const bool constant = rows == device_rows;
+    const struct cost_row *row = NULL;
+    for (size_t i = 0; i < count && row == NULL; i++) {
+        if (rows[i].key == key && rows[i].family == family)
+            row = &rows[i];
+    }
+    if (row == NULL)
+        return NAN;
+    const double *micros = row->micros, unit = 1e-6 * row->factor[precision];
+    if (order <= orders[0])
+        return unit * micros[0] * (constant ? 1 : pow(order / orders[0], 3));
+    if (order >= orders[ORDERS - 1])
+        return unit * micros[ORDERS - 1] * pow(order / orders[ORDERS - 1], 3);
+    size_t i = 0;
+    while (order > orders[i + 1])
+        i++;
+    return unit * on_line(order, orders[i], micros[i], orders[i + 1], micros[i + 1]);
+}
+
+static double device_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
+                              clb_precision precision, double work)
+{
+    return look_up(device_rows, CLB_COUNT_OF(device_rows), find_machine(machine->device), family,
+                   precision, clb_cost_order(family, work));
+}
+
+/* Flops in a second that the reference library does not reach (it does 1.5e9 to 3e9). */
+#define PLAIN_RATE   4e9
+#define MOST_THREADS 16
+
+static double next_by_table(const struct clb_cost_machine *machine, clb_cost_family family,
+                            clb_precision precision, double work)
+{
+    const double threads = machine->threads > 1 ? machine->threads : 1;
+    const double order = clb_cost_order(family, work);
+    if (!machine->optimised)
+        return work * (clb_precision_parts(precision) == 2 ? 8 : 2) / PLAIN_RATE;
+    const double one = look_up(next_rows, CLB_COUNT_OF(next_rows), 1, family, precision, order);
+    const double many =
+        look_up(next_rows, CLB_COUNT_OF(next_rows), MOST_THREADS, family, precision, order);
+    /* More threads than were measured are taken to be as much faster. */
+    return threads >= MOST_THREADS ? many * MOST_THREADS / threads
+                                   : one * pow(many / one, log(threads) / log(MOST_THREADS));
+}
+
+static double by_table(const struct clb_cost_machine *machine, clb_side side,
+                       clb_cost_family family, clb_precision precision, double work)
+{
+    return (side == CLB_SIDE_DEVICE ? device_by_table : next_by_table)(machine, family, precision,
+                                                                       work);
+}
+
+/* An optimised library gives its threads parts of the result, so that small results of a great
+ * depth are the work of few: a part has this order at least. How many times as long as the square
+ * one of the same work a product takes then; very small results leave kernels half empty, too. */
+#define THREADS_PART 96.0
+#define DEEP         4.0 /* times the order */
+#define SMALL_RESULT 48.0
+#define SMALL_RATIO  2.0
+
+static int threads_of(const struct clb_cost_machine *machine, const struct clb_cost_call *call)
+{
+    return (int)round(fmin(machine->threads, call->m * call->n / (THREADS_PART * THREADS_PART)));
+}
+
+static double ratio_of_depth(const struct clb_cost_machine *machine,
+                             const struct clb_cost_call *call)
+{
+    struct clb_cost_machine few = *machine, square = *machine;
+    const bool is_product = call->family == CLB_COST_GEMM;
+    const bool is_update = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
+    const double order = clb_cost_order(call->family, call->work);
+    if (!machine->optimised || (!is_product && !is_update) || call->k < DEEP * order)
+        return 1;
+    few.threads = threads_of(machine, call);
+    square.threads = (int)fmin(machine->threads, order * order / (THREADS_PART * THREADS_PART));
+    const double ratio = next_by_table(&few, call->family, call->precision, call->work) /
+                         next_by_table(&square, call->family, call->precision, call->work);
+    const bool small = machine->threads > 1 && call->m * call->n < SMALL_RESULT * SMALL_RESULT;
+    return fmax(1, ratio) * (small ? SMALL_RATIO : 1);
+}
+
+/* ---- what has been measured ------------------------------------------------------------------ */
+
+#define LOWEST_ORDER 64.0
+#define HALF_OCTAVES 2
+#define NEAR_CLASSES 1 /* a time counts for so many classes beside it, */
+#define NEAR_ABOVE   4 /* the largest call's for larger ones, whose rates are much the same */
+#define LARGEST_GAP  4 /* between two classes whose times are interpolated */
+#define REMEMBERED   8 /* calls of which an average is taken */
+
+void clb_cost_smooth(struct clb_profile *profile)
+{
+    struct clb_time *time = &profile->side[0].of[0][0][0];
+    const size_t rows = sizeof profile->side / (CLB_COST_CLASSES * sizeof *time);
+    for (size_t row = 0; row < rows; row++, time += CLB_COST_CLASSES) {
+        float longest = INFINITY;
+        for (int class = CLB_COST_CLASSES - 1; class >= 0; class --) {
+            if (time[class].count > 0)
+                longest = time[class].seconds = fminf(time[class].seconds, longest);
+        }
+    }
+}
+
+double clb_cost_class_work(int class)
+{
+    return pow(LOWEST_ORDER * exp2((double)class / HALF_OCTAVES), 3);
+}
+
+int clb_cost_class_of(double work)
+{
+    const double class = work > 0 ? round(HALF_OCTAVES * log2(cbrt(work) / LOWEST_ORDER)) : -1;
+    return class >= 0 && class < CLB_COST_CLASSES ? (int)class : -1;
+}
+
+/* How much longer a square call of `to` takes than one of `from`. Where the tables have only the
+ * next library's times, beside another device, both sides' rates are taken to stay as they are. */
+static double growth(const struct clb_cost_machine *machine, clb_side side, clb_cost_family family,
+                     clb_precision precision, double from, double to)
+{
+    const double ratio = by_table(machine, side, family, precision, to) /
+                         by_table(machine, side, family, precision, from);
+    return isfinite(ratio) && clb_cost_has(machine->device) ? ratio : to / from;
+}
+
+/* From the nearest times that were measured, and how these grow by the tables. NAN: there are none,
+ * or they are far away and there is no table. `near`: they are not far away. */
+static double by_profile(const struct clb_cost_machine *machine, clb_side side,
+                         clb_cost_family family, clb_precision precision, double work, bool *near)
+{
+    if (machine->profile == NULL)
+        return NAN;
+    const struct clb_time *times = machine->profile->side[side].of[family][precision];
+    const double place = HALF_OCTAVES * log2(cbrt(work) / LOWEST_ORDER);
+    int below = (int)fmax(-1, fmin(floor(place), CLB_COST_CLASSES - 1)), above = below + 1;
+    while (below >= 0 && times[below].count == 0)
+        below--;
+    while (above < CLB_COST_CLASSES && times[above].count == 0)
+        above++;
+    const bool has_below = below >= 0, has_above = above < CLB_COST_CLASSES;
+    if (!has_below && !has_above)
+        return NAN;
+    *near = true;
+    if (has_below && has_above && above - below <= LARGEST_GAP)
+        return on_line(work, clb_cost_class_work(below), (double)times[below].seconds,
+                       clb_cost_class_work(above), (double)times[above].seconds);
+    const bool use_below = has_below && (!has_above || place - below <= above - place);
+    const int class = use_below ? below : above;
+    *near = fabs(place - class) <= (has_above ? NEAR_CLASSES : NEAR_ABOVE);
+    if (!*near && isnan(by_table(machine, side, family, precision, work)))
+        return NAN;
+    return (double)times[class].seconds *
+           growth(machine, side, family, precision, clb_cost_class_work(class), work);
+}
+
+/* How many times as long as by the table products of the order take, where they were measured. */
+static double ratio_of_products(const struct clb_cost_machine *machine, clb_side side,
+                                clb_precision precision, double order)
+{
+    bool near;
+    const double work = clb_work_of(families[CLB_COST_GEMM].row, order, order, order);
+    const double ratio = by_profile(machine, side, CLB_COST_GEMM, precision, work, &near) /
+                         by_table(machine, side, CLB_COST_GEMM, precision, work);
+    return isfinite(ratio) ? ratio : 1;
+}
+
+/* Seconds of the square call of a work. NAN: not known. */
+static double of_square(const struct clb_cost_machine *machine, clb_side side,
+                        clb_cost_family family, clb_precision precision, double work, bool *near)
+{
+    *near = false;
+    const double seconds = by_profile(machine, side, family, precision, work, near);
+    if (!isnan(seconds))
+        return seconds;
+    return by_table(machine, side, family, precision, work) *
+           ratio_of_products(machine, side, precision, clb_cost_order(family, work));
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+#define LINK_UNKNOWN 6e9 /* bytes in a second */
+#define LINK_LATENCY 0.2e-3
+#define LINK_FILL    4e6  /* bytes */
+#define READ_BY_ALL  60e9 /* bytes in a second, by the next library's threads */
+#define READ_BY_ONE  22e9
+#define READ_BY_FEW  11e9
+#define CACHE        32e6  /* bytes */
+#define HOST_COPIES  10e9  /* the same, by a device that has the host's memory; */
+#define HOST_RESULTS 20e9  /* of products only the result, which is copied */
+#define TILE         128.0 /* of a product's kernel */
+#define KERNEL_RATE  40e12 /* flops in a second, in double precision, for what is lost in tiles */
+/* Seconds of an element of a panel: on the device, and by the CPU (LU above the height that a
+ * device's panel can have; QR). */
+#define PANEL_DEVICE 0.1e-9
+#define PANEL_LU     5e-9
+#define PANEL_QR     20e-9
+#define PANEL_HEIGHT 65536
+
+static double panel_seconds(const struct clb_cost_call *call, double order)
+{
+    const double elements = fmax(0, call->m * call->k - order * order);
+    if (call->family == CLB_COST_GETRF)
+        return elements * (call->m > PANEL_HEIGHT ? PANEL_LU : PANEL_DEVICE);
+    return call->family == CLB_COST_GEQRF ? elements * PANEL_QR : 0;
+}
+
+static double tile_seconds(const struct clb_cost_call *call)
+{
+    if (call->family != CLB_COST_GEMM || !(call->m > 0) || !(call->n > 0))
+        return 0;
+    const double rows = ceil(call->m / TILE) * TILE / call->m;
+    const double cols = ceil(call->n / TILE) * TILE / call->n;
+    return flops_of(call) * (rows * cols - 1) / KERNEL_RATE;
+}
+
+/* Bytes beyond those of the square call of the same work. */
+static double more_bytes(const struct clb_cost_call *call)
+{
+    const double order = clb_cost_order(call->family, call->work);
+    return fmax(0, call->bytes - families[call->family].matrices * order * order *
+                                     (double)clb_precision_size(call->precision));
+}
+
+static bool is_product(clb_cost_family family)
+{
+    return family == CLB_COST_GEMM || family == CLB_COST_SYMM || family == CLB_COST_SYRK ||
+           family == CLB_COST_SYR2K;
+}
+
+/* What a device that has the host's memory takes to copy. Both sides pack the operands of a
+ * product. */
+static double copy_seconds(const struct clb_cost_call *call)
+{
+    const bool half = call->family == CLB_COST_SYRK || call->family == CLB_COST_SYR2K;
+    const double order = clb_cost_order(call->family, call->work);
+    const double entries = (call->m * call->n - order * order) * (half ? 0.5 : 1);
+    if (!is_product(call->family))
+        return more_bytes(call) / HOST_COPIES;
+    return fmax(0, entries) * (double)clb_precision_size(call->precision) / HOST_RESULTS;
+}
+
+/* Few bytes do not reach the link's rate: half of the latency is due at LINK_FILL. */
+static double link_seconds(const struct clb_device *device, double bytes)
+{
+    const int id = find_machine(device);
+    return bytes / (id < MACHINES ? machines[id].link : LINK_UNKNOWN) +
+           LINK_LATENCY * bytes / (bytes + LINK_FILL);
+}
+
+/* What a call on the device takes beyond the square call of the same work. */
+static double shape_seconds(const struct clb_device *device, const struct clb_cost_call *call)
+{
+    const struct family *family = &families[call->family];
+    const double order = clb_cost_order(call->family, call->work);
+    const double steps = call->family == CLB_COST_TRSM ? call->k : fmin(call->m, call->n);
+    if (device->unified)
+        return copy_seconds(call);
+    return family->chain * fmax(0, steps - order) + panel_seconds(call, order) +
+           link_seconds(device, more_bytes(call)) + tile_seconds(call);
+}
+
+/* The same for the next library, which reads and writes that by its threads. Triangles with few
+ * right-hand sides are read by few of them, a single one's at least in long rows. Beside a device
+ * that has the host's memory both sides do. */
+static double next_shape_seconds(const struct clb_cost_machine *machine,
+                                 const struct clb_cost_call *call)
+{
+    const double more = more_bytes(call);
+    if (!machine->optimised || machine->device->unified || machine->threads <= 1)
+        return 0;
+    if (is_product(call->family))
+        return more / (threads_of(machine, call) > 1 ? READ_BY_ALL : READ_BY_ONE);
+    switch (call->family) {
+    case CLB_COST_TRMM:
+    case CLB_COST_TRSM:
+    case CLB_COST_GETRS:
+    case CLB_COST_POTRS: {
+        const double cached = fmin(more, CACHE);
+        return cached / (fmin(fmin(call->m, call->n), call->k) > 1 ? READ_BY_FEW : READ_BY_ONE) +
+               (more - cached) / READ_BY_FEW;
+    }
+    default:
+        return 0;
+    }
+}
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
+                                       const struct clb_cost_call *call)
+{
+    struct clb_prediction prediction;
+    double seconds[CLB_SIDES];
+    prediction.measured = true;
+    for (int i = 0; i < CLB_SIDES; i++) {
+        const clb_side side = (clb_side)i;
+        bool near;
+        seconds[i] = of_square(machine, side, call->family, call->precision, call->work, &near);
+        prediction.measured = prediction.measured && near;
+    }
+    /* A machine of which one side was measured says nothing beside the tables' other side. */
+    if (!prediction.measured && !clb_cost_has(machine->device))
+        seconds[CLB_SIDE_NEXT] = NAN;
+    prediction.device = seconds[CLB_SIDE_DEVICE] + shape_seconds(machine->device, call);
+    prediction.next =
+        seconds[CLB_SIDE_NEXT] * ratio_of_depth(machine, call) + next_shape_seconds(machine, call);
+    return prediction;
+}
+
+double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side, double others,
+                         size_t cpus)
+{
+    const double count = (double)clb_max(cpus, 1);
+    const double threads = machine->optimised ? fmax(machine->threads, 1) : 1;
+    return side == CLB_SIDE_DEVICE ? 1 + others
+                                   : fmax(1, (1 + others) * fmin(threads, count) / count);
+}
+
+#define MARGIN_MEASURED 1.05
+#define MARGIN_BY_TABLE 1.25
+
+bool clb_cost_is_known(const struct clb_prediction *prediction)
+{
+    return isfinite(prediction->device) && isfinite(prediction->next);
+}
+
+bool clb_cost_is_for_device(const struct clb_prediction *prediction)
+{
+    const double margin = prediction->measured ? MARGIN_MEASURED : MARGIN_BY_TABLE;
+    return margin * prediction->device < prediction->next;
+}
+
+bool clb_cost_has(const struct clb_device *device)
+{
+    return find_machine(device) < MACHINES;
+}
+
+#define CPU_START   0.2 /* PoCL's */
+#define OTHER_START 0.5 /* not known, an H200's */
+#define COLD_START  2.0 /* with all kernels to be built */
+
+/* A process's end with NVIDIA's driver takes half as long as its start; the rest is what calls
+ * beside it lose. */
+#define START_AND_END 2
+
+double clb_cost_of_start(const struct clb_cost_machine *machine)
+{
+    if (machine->device == NULL)
+        return COLD_START;
+    const int id = find_machine(machine->device);
+    if (machine->profile != NULL && machine->profile->start.count > 0)
+        return START_AND_END * (double)machine->profile->start.seconds;
+    return id < MACHINES                                       ? machines[id].start
+           : (machine->device->type & CL_DEVICE_TYPE_CPU) != 0 ? CPU_START
+                                                               : OTHER_START;
+}
+
+/* Of the next library's time, where the device's is not known. A CPU device is hardly faster than
+ * an optimised library. */
+#define SAVED_BY_ANY 0.5
+#define SAVED_BY_CPU 0.05
+#define SAVED_PLAIN  0.9
+
+double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      const struct clb_prediction *prediction)
+{
+    if (clb_cost_is_known(prediction))
+        return prediction->next - prediction->device;
+    const bool is_cpu =
+        machine->device != NULL && (machine->device->type & CL_DEVICE_TYPE_CPU) != 0;
+    const double share = !machine->optimised ? SAVED_PLAIN : is_cpu ? SAVED_BY_CPU : SAVED_BY_ANY;
+    return share * next_by_table(machine, call->family, call->precision, call->work);
+}
+
+void clb_cost_measure_start(struct clb_profile *profile, double seconds)
+{
+    struct clb_time *start = &profile->start;
+    if (!(seconds > 0))
+        return;
+    if (start->count == 0 || seconds < (double)start->seconds)
+        start->seconds = (float)seconds;
+    start->count += start->count < UINT16_MAX;
+}
+
+/* The shortest times are seldom reached again: a call of a library with 16 threads takes 1.2 to 1.5
+ * times its shortest time, a device's 1.1. */
+void clb_time_add(struct clb_time *time, double seconds)
+{
+    float sorted[CLB_COST_RECENT];
+    size_t count = 0;
+    time->recent[time->count % CLB_COST_RECENT] = (float)seconds;
+    for (size_t i = 0; i < CLB_COST_RECENT; i++) {
+        size_t place = count;
+        if (time->recent[i] <= 0)
+            continue;
+        for (; place > 0 && sorted[place - 1] > time->recent[i]; place--)
+            sorted[place] = sorted[place - 1];
+        sorted[place] = time->recent[i];
+        count++;
+    }
+    time->seconds = sorted[(count - 1) / 2];
+    time->count += time->count < UINT16_MAX;
+}
+
+/* Calls most of whose time is their shape's say little of square ones. */
+#define LARGEST_SHARE 0.3
+
+/* Seconds of the square call of the class's own work; NAN: the call says nothing of it. */
+static double square_seconds(clb_side side, const struct clb_cost_machine *machine,
+                             const struct clb_cost_call *call, double seconds)
+{
+    const int class = clb_cost_class_of(call->work);
+    const double shape = side == CLB_SIDE_DEVICE ? shape_seconds(machine->device, call) : 0;
+    if (class < 0 || !(seconds > 0) || shape > LARGEST_SHARE * seconds)
+        return NAN;
+    return (seconds - shape) * growth(machine, side, call->family, call->precision, call->work,
+                                      clb_cost_class_work(class));
+}
+
+bool clb_cost_measure(struct clb_profile *profile, clb_side side,
+                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      double seconds)
+{
+    const double square = square_seconds(side, machine, call, seconds);
+    if (isnan(square))
+        return false;
+    const int class = clb_cost_class_of(call->work);
+    clb_time_add(&profile->side[side].of[call->family][call->precision][class], square);
+    return true;
+}
+
+#define MOST_WRONG 2.0 /* a call that took more times as long was disturbed */
+
+void clb_cost_adjust(struct clb_profile *profile, clb_side side,
+                     const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                     double seconds)
+{
+    const double square = square_seconds(side, machine, call, seconds);
+    const int class = clb_cost_class_of(call->work);
+    if (isnan(square))
+        return;
+    bool near;
+    const double work = clb_cost_class_work(class);
+    const double now = of_square(machine, side, call->family, call->precision, work, &near);
+    if (isnan(now))
+        return;
+    struct clb_time *time = &profile->side[side].of[call->family][call->precision][class];
+    time->seconds = (float)(now + (fmin(square, MOST_WRONG * now) - now) / REMEMBERED);
+    time->count += time->count < UINT16_MAX;
+}

@@ -1,0 +1,153 @@
+/* cost: the seconds that a call takes on the device and in the next library, predicted.
+ *
+ * Pure functions of the call's shape, of tables of times (cost.def) and of what has been measured
+ * on this machine (struct clb_profile). */
+#ifndef CLB_COST_H
+#define CLB_COST_H
+
+#include "blas/routines.h"
+#include "engine/ocl/ocl.h"
+
+/* Routines whose calls of the same work take about the same time, X(FAMILY, stem, matrices, chain):
+ *   stem      of the first one
+ *   matrices  that a square call moves between the host and a device with memory of its own
+ *   chain     seconds there of a column of the order of a solve or a factorisation */
+#define CLB_COST_FAMILIES(X)                                                                       \
+    X(GEMM, gemm, 3, 0)                                                                            \
+    X(SYRK, syrk, 1.5, 0)                                                                          \
+    X(SYR2K, syr2k, 2.5, 0)                                                                        \
+    X(SYMM, symm, 3, 0)                                                                            \
+    X(TRMM, trmm, 3, 0)                                                                            \
+    X(TRSM, trsm, 3, 0.65e-6)                                                                      \
+    X(GETRF, getrf, 2, 4e-6)                                                                       \
+    X(GETRS, getrs, 3, 1e-6)                                                                       \
+    X(GETRI, getri, 2, 4e-6)                                                                       \
+    X(POTRF, potrf, 2, 4e-6)                                                                       \
+    X(POTRS, potrs, 3, 1e-6)                                                                       \
+    X(TRTRI, trtri, 2, 2e-6)                                                                       \
+    X(LAUUM, lauum, 2, 2e-6)                                                                       \
+    X(POTRI, potri, 2, 4e-6)                                                                       \
+    X(GEQRF, geqrf, 2, 4e-6)                                                                       \
+    X(ORMQR, ormqr, 3, 4e-6)                                                                       \
+    X(ORGQR, orgqr, 2, 4e-6)                                                                       \
+    X(GESV, gesv, 4, 4e-6)                                                                         \
+    X(POSV, posv, 4, 4e-6)
+
+typedef enum clb_cost_family {
+#define CLB_COST_ENUM(family, stem, matrices, chain) CLB_COST_##family,
+    CLB_COST_FAMILIES(CLB_COST_ENUM)
+#undef CLB_COST_ENUM
+        CLB_COST_FAMILIES_COUNT
+} clb_cost_family;
+
+/* The family of a routine. */
+clb_cost_family clb_cost_family_of(clb_routine routine);
+/* The stem of the family's first routine, "gemm". */
+const char *clb_cost_family_name(clb_cost_family family);
+
+/* What the costs of a call depend on. */
+struct clb_cost_call {
+    clb_cost_family family;
+    clb_precision precision;
+    double work;    /* as in routines.def */
+    double m, n, k; /* arguments of its formula */
+    double bytes;   /* that a device with memory of its own reads from the host and writes there */
+};
+
+/* `m`, `n` and `k`: of the work formula. */
+struct clb_cost_call clb_cost_describe(const struct clb_call *call, int64_t m, int64_t n,
+                                       int64_t k);
+
+/* The order at which a call of the family whose sizes are all the same has this work. */
+double clb_cost_order(clb_cost_family family, double work);
+
+/* ---- what has been measured ------------------------------------------------------------------ */
+
+/* What calls of a kind take. add: the median of the last five counts, and of an even number the
+ * shorter one in the middle, since a first call takes longer. */
+enum { CLB_COST_RECENT = 5 };
+struct clb_time {
+    float seconds; /* 0: not measured */
+    unsigned count;
+    float recent[CLB_COST_RECENT]; /* that this process has measured; 0: none */
+};
+void clb_time_add(struct clb_time *time, double seconds);
+
+/* Seconds of square calls of the class's own work, by the size of their work: two classes for each
+ * doubling of the cube root. */
+enum { CLB_COST_CLASSES = 24 };
+struct clb_times {
+    struct clb_time of[CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
+};
+
+typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
+
+/* Of one device beside one next library with one number of threads. */
+struct clb_profile {
+    struct clb_times side[CLB_SIDES];
+    struct clb_time start; /* of the device */
+};
+
+/* Times of classes that are longer than a larger class's were disturbed: they become that one's. */
+void clb_cost_smooth(struct clb_profile *profile);
+
+/* The work of a class, and the class of a work; -1 when it is too small, or too large. */
+double clb_cost_class_work(int class);
+int clb_cost_class_of(double work);
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+struct clb_cost_machine {
+    const struct clb_device *device;
+    bool optimised;                    /* the next library is */
+    int threads;                       /* that it uses */
+    const struct clb_profile *profile; /* NULL: none */
+};
+
+/* NAN: not known. */
+struct clb_prediction {
+    double device, next;
+    bool measured; /* both follow from what was measured on this machine */
+};
+struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
+                                       const struct clb_cost_call *call);
+
+/* How many times as long as alone a call takes on a side, were so many others of the process there
+ * too: the device computes one after the other, and threads of the next library share the CPUs. So
+ * all go to the side that is through with them first. Some on each would be quicker, did the
+ * device's transfers not wait for CPUs. */
+double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side, double others,
+                         size_t cpus);
+
+/* Whether the call is one for the device: its side must be faster by a margin, which is larger
+ * where the predictions are not from this machine. Both sides must be known. */
+bool clb_cost_is_for_device(const struct clb_prediction *prediction);
+bool clb_cost_is_known(const struct clb_prediction *prediction);
+
+/* Whether there are times of such a device in cost.def. */
+bool clb_cost_has(const struct clb_device *device);
+
+/* Seconds that a process loses by starting the device and by ending with it: from the profile's
+ * start, else from cost.def. Without a device: by starting one that no process has used before. */
+double clb_cost_of_start(const struct clb_cost_machine *machine);
+
+/* Seconds that a call for the device is expected to save, by the prediction, else as a share of the
+ * next library's time by the tables. The device may be NULL. */
+double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      const struct clb_prediction *prediction);
+
+/* The shortest start of the device counts. */
+void clb_cost_measure_start(struct clb_profile *profile, double seconds);
+
+/* The duration of a call on a side. measure: it is added to those of its class; false when the call
+ * says nothing of square ones. adjust: what is predicted for the class comes nearer to the
+ * duration, by an eighth, and by twice the prediction at most; nothing where nothing is predicted.
+ */
+bool clb_cost_measure(struct clb_profile *profile, clb_side side,
+                      const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                      double seconds);
+void clb_cost_adjust(struct clb_profile *profile, clb_side side,
+                     const struct clb_cost_machine *machine, const struct clb_cost_call *call,
+                     double seconds);
+
+#endif

@@ -1,0 +1,168 @@
+/* C names of LAPACK: row-major matrices are copied to column-major order; a call with a NaN in its
+ * input is declined, and the next library's function reports where it is.
+ *
+ * A triangle is not copied: the memory of a Hermitian matrix by rows is that of its conjugate by
+ * columns, with the other triangle, A^T = conj(A). So conj(A) = L*L^H is factored in place where
+ * A = U^H*U is asked for, L = U^T, and systems are conj(A)*conj(X) = conj(B): only B is copied.
+ * L^-1 is the transpose of U^-1, and L^H*L that of U*U^H.
+ *
+ * Source: LAPACKE (LAPACK Users' Guide; lapacke.h of Reference LAPACK). */
+#include "engine/device_blas/device_blas.h"
+#include "run.h"
+#include "engine/transfer/prefault.h"
+
+#include <stdlib.h>
+
+/* Columns of a workspace that the shim allocates: enough for the next library's block size. */
+#define OWN_COLUMNS 32
+
+/* True for the names without _work of routines that have a workspace. */
+static bool owns_work(const struct clb_call *call)
+{
+    return clb_signature_has(call, 'w') && call->symbol->form < CLB_FORM_lapacke_work;
+}
+
+static bool is_by_rows(const struct clb_run *run)
+{
+    return run->call->layout == CLB_ROW_MAJOR;
+}
+
+/* Note a matrix, and set its leading dimension to that of the Fortran call; to 0, which is never
+ * valid, when the layout or the caller's leading dimension is invalid. */
+static void add_matrix(struct clb_run *run, char name, void **at, int64_t *ld_at)
+{
+    const struct clb_call *call = run->call;
+    const bool by_rows = is_by_rows(run);
+    struct clb_shape shape;
+    if (!clb_call_shape(call, name, &shape))
+        return;
+    struct clb_lapacke_matrix *matrix = &run->lapacke.matrix[run->lapacke.count++];
+    *matrix = (struct clb_lapacke_matrix){.at = at,
+                                          .ld_at = ld_at,
+                                          .rows = shape.rows,
+                                          .cols = shape.cols,
+                                          .ld = *ld_at,
+                                          .ld_copied = *ld_at,
+                                          .copied = by_rows && !shape.triangle,
+                                          .written = shape.written,
+                                          .conjugated = clb_routine_has_flag(call->routine, 'h')};
+    if (shape.triangle)
+        matrix->part = (char)((call->upper ? 'U' : 'L') | (call->unit ? 0x20 : 0));
+    if ((!by_rows && call->layout != CLB_COL_MAJOR) || shape.rows < 0 ||
+        *ld_at < (by_rows ? shape.cols : shape.rows)) {
+        run->lapacke.count--;
+        *ld_at = 0;
+    } else if (matrix->copied) {
+        matrix->ld_copied = (int64_t)clb_dmat_ld(clb_max((size_t)shape.rows, 1),
+                                                 clb_precision_size(run->precision));
+        *ld_at = matrix->ld_copied;
+    }
+}
+
+void clb_lapacke_decode(struct clb_run *run)
+{
+    struct clb_call *call = run->call;
+    const int64_t least = clb_call_size(call, clb_routines[call->routine].sizes[1]);
+    add_matrix(run, 'A', &call->a, &call->lda);
+    add_matrix(run, 'B', &call->b, &call->ldb);
+    add_matrix(run, 'C', &call->c, &call->ldc);
+    if (is_by_rows(run))
+        call->upper = !call->upper;
+    if (owns_work(call))
+        call->lwork = (least > 1 ? least : 1) * OWN_COLUMNS;
+}
+
+static char other_part(char part)
+{
+    switch (part) {
+    case 'U':
+        return 'L';
+    case 'L':
+        return 'U';
+    case 'u':
+        return 'l';
+    case 'l':
+        return 'u';
+    default:
+        return part;
+    }
+}
+
+/* The memory of a row-major matrix is that of its transpose in column-major order. */
+static bool has_nan(const struct clb_run *run, const struct clb_lapacke_matrix *matrix)
+{
+    const bool by_rows = is_by_rows(run);
+    return clb_has_nan(run->precision, (size_t)(by_rows ? matrix->cols : matrix->rows),
+                       (size_t)(by_rows ? matrix->rows : matrix->cols), *matrix->at,
+                       (size_t)matrix->ld, by_rows ? other_part(matrix->part) : matrix->part);
+}
+
+/* Tau is input where the number of reflectors is. */
+static bool any_nan(const struct clb_run *run)
+{
+    const struct clb_call *call = run->call;
+    for (size_t i = 0; i < run->lapacke.count; i++) {
+        if (has_nan(run, &run->lapacke.matrix[i]))
+            return true;
+    }
+    return clb_signature_has(call, 'q') && clb_signature_has(call, 'k') &&
+           clb_has_nan(run->precision, (size_t)call->k, 1, call->tau, (size_t)call->k, 0);
+}
+
+static clb_status copy_by_columns(const struct clb_run *run, struct clb_lapacke_matrix *matrix)
+{
+    size_t bytes;
+    clb_status status =
+        clb_extent_bytes((size_t)matrix->ld_copied, (size_t)matrix->cols, (size_t)matrix->ld_copied,
+                         clb_precision_size(run->precision), &bytes);
+    if (status != CLB_OK || bytes == 0)
+        return status;
+    void *copy = malloc(bytes);
+    if (copy == NULL)
+        return CLB_ERR_NOMEM;
+    clb_pages_want_huge(copy, bytes);
+    clb_transpose(run->precision, (size_t)matrix->rows, (size_t)matrix->cols, *matrix->at,
+                  (size_t)matrix->ld, copy, (size_t)matrix->ld_copied, matrix->conjugated);
+    matrix->callers = *matrix->at;
+    *matrix->at = copy;
+    return CLB_OK;
+}
+
+clb_reason clb_lapacke_open(struct clb_run *run)
+{
+    struct clb_lapacke *lapacke = &run->lapacke;
+    struct clb_call *call = run->call;
+    bool enough = true;
+    if (call->checks && any_nan(run))
+        return CLB_REASON_INVALID;
+    for (size_t i = 0; i < lapacke->count && enough; i++)
+        enough = !lapacke->matrix[i].copied || copy_by_columns(run, &lapacke->matrix[i]) == CLB_OK;
+    if (enough && owns_work(call)) {
+        lapacke->work = calloc((size_t)call->lwork, clb_precision_size(run->precision));
+        run->host->work = lapacke->work;
+        run->host->lwork = call->lwork;
+        enough = lapacke->work != NULL;
+    }
+    if (enough)
+        return CLB_REASONS;
+    clb_lapacke_close(run, false);
+    return CLB_REASON_NOMEMORY;
+}
+
+void clb_lapacke_close(struct clb_run *run, bool computed)
+{
+    for (size_t i = 0; i < run->lapacke.count; i++) {
+        struct clb_lapacke_matrix *matrix = &run->lapacke.matrix[i];
+        if (matrix->callers == NULL)
+            continue;
+        if (computed && matrix->written)
+            clb_transpose(run->precision, (size_t)matrix->cols, (size_t)matrix->rows, *matrix->at,
+                          (size_t)matrix->ld_copied, matrix->callers, (size_t)matrix->ld,
+                          matrix->conjugated);
+        free(*matrix->at);
+        *matrix->at = matrix->callers;
+        matrix->callers = NULL;
+    }
+    free(run->lapacke.work);
+    run->lapacke.work = NULL;
+}

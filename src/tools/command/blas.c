@@ -1,0 +1,144 @@
+/* The next BLAS: which one it is and how fast. It is loaded in a child process, which does what a
+ * call of the shim would do to find it. */
+#include "command.h"
+#include "host/symbols.h"
+#include "shim/next/next.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ORDER 512
+
+/* ---- in the child ---------------------------------------------------------------------------- */
+
+/* OpenBLAS's functions that describe it, which have the prefix and ending of its other names. */
+struct openblas {
+    const void *function; /* an address in it */
+    char *(*config)(void), *(*core)(void);
+};
+
+static const void *find_in(struct clb_object *object, const char *name)
+{
+    static const char *const forms[] = {"%s", "%s64_", "scipy_%s", "scipy_%s64_"};
+    for (size_t i = 0; i < CLB_COUNT_OF(forms); i++) {
+        char full[64];
+        snprintf(full, sizeof full, forms[i], name);
+        const void *address = clb_object_find(object, full).address;
+        if (address != NULL)
+            return address;
+    }
+    return NULL;
+}
+
+static void find_openblas(const struct clb_objects *objects, void *argument)
+{
+    struct openblas *openblas = argument;
+    struct clb_object *home = clb_object_at(objects, openblas->function);
+    struct clb_closure closure = {0};
+    if (home != NULL)
+        closure = clb_object_closure(objects, home);
+    for (size_t i = 0; i < closure.count && openblas->config == NULL; i++) {
+        const void *config = find_in(closure.member[i], "openblas_get_config");
+        const void *core = find_in(closure.member[i], "openblas_get_corename");
+        memcpy(&openblas->config, &config, sizeof config);
+        memcpy(&openblas->core, &core, sizeof core);
+    }
+}
+
+/* Floating-point operations per second of DGEMM: the best of three, where they are quick. */
+static double measure(const struct clb_target *target)
+{
+    typedef void dgemm(const char *, const char *, const void *, const void *, const void *,
+                       const double *, const double *, const void *, const double *, const void *,
+                       const double *, double *, const void *, size_t, size_t);
+    static double a[ORDER * ORDER], b[ORDER * ORDER], c[ORDER * ORDER];
+    const double one = 1, zero = 0;
+    const int64_t n = ORDER; /* its low half too, where integers have 32 bits */
+    double best = 0;
+    dgemm *function;
+    memcpy(&function, &target->function, sizeof function);
+    for (size_t i = 0; i < CLB_COUNT_OF(a); i++)
+        a[i] = b[i] = 1.0 / (double)(i + 1);
+    double begun = clb_now();
+    for (int i = 0; i < 3 && (i == 0 || clb_now() < begun + 0.1); i++) {
+        double begin = clb_now();
+        function("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n, 1, 1);
+        double rate = 2.0 * ORDER * ORDER * ORDER / (clb_now() - begin);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+struct wanted {
+    const char *name;
+    bool defined;
+};
+
+static void note_wanted(const char *name, clb_elf_relation relation, void *argument)
+{
+    struct wanted *wanted = argument;
+    wanted->defined =
+        wanted->defined || (relation == CLB_ELF_DEFINES && strcmp(name, wanted->name) == 0);
+}
+
+/* The library's dgemm under the first name that it has: the search would go on to others. */
+static const struct clb_target *find_target(const char *library)
+{
+    static const clb_symbol_id forms[] = {CLB_SYMBOL_dgemm_plain, CLB_SYMBOL_dgemm_ilp64,
+                                          CLB_SYMBOL_dgemm_scipy, CLB_SYMBOL_dgemm_scipy_ilp64};
+    const struct clb_target *target = NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(forms) && target == NULL; i++) {
+        struct clb_next_symbol *symbol = &clb_symbols[forms[i]].next;
+        struct wanted wanted = {.name = symbol->name, .defined = library == NULL};
+        if (library != NULL)
+            clb_elf_read(library, note_wanted, &wanted);
+        if (wanted.defined)
+            target = clb_next_try(symbol, __builtin_return_address(0));
+    }
+    return target;
+}
+
+static json_t *describe(const char *library)
+{
+    const struct clb_target *target = find_target(library);
+    struct openblas openblas = {0};
+    cpu_set_t cpus;
+    Dl_info info = {0};
+    if (target == NULL)
+        return json_pack("{s:s}", "library", "");
+    memcpy(&openblas.function, &target->function, sizeof openblas.function);
+    dladdr(openblas.function, &info);
+    clb_objects_visit(find_openblas, &openblas);
+    sched_getaffinity(0, sizeof cpus, &cpus);
+    const char *config = openblas.config != NULL ? openblas.config() : "";
+    char *resolved = info.dli_fname != NULL ? realpath(info.dli_fname, NULL) : NULL;
+    json_t *result = json_pack(
+        "{s:s,s:s,s:s,s:b,s:i,s:i}", "library", resolved != NULL ? resolved : "", "config", config,
+        "core", openblas.core != NULL ? openblas.core() : "", "optimised",
+        target->optimised || *config != '\0', "threads",
+        target->get_threads != NULL ? target->get_threads() : 0, "cpus", CPU_COUNT(&cpus));
+    json_object_set_new(result, "flops", json_real(measure(target)));
+    free(resolved);
+    return result;
+}
+
+/* ---- in this process ------------------------------------------------------------------------- */
+
+static json_t *answer_description(void *argument)
+{
+    const char *library = argument;
+    unsetenv("LD_PRELOAD");
+    if (library != NULL)
+        setenv("CLBLAS_SHIM_NEXT", library, 1);
+    setenv("CLBLAS_SHIM", "off", 1);
+    unsetenv("CLBLAS_SHIM_STATS");
+    return describe(library);
+}
+
+json_t *clb_next_describe(const char *library)
+{
+    return clb_ask_child(answer_description, (void *)(uintptr_t)library);
+}

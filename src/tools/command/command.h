@@ -1,0 +1,151 @@
+/* command: the clblas-shim command. One file for each sub-command; commands.def lists them.
+ *
+ * It is an ordinary program: it opens no OpenCL driver but to measure (otherwise the helper process
+ * does that), and looks up its files beside itself, in a build folder as well as installed. */
+#ifndef CLB_COMMAND_H
+#define CLB_COMMAND_H
+
+#include "host/host.h"
+
+#include <jansson.h>
+#include <sys/types.h>
+
+/* Exit statuses; `run` and `doctor` have others besides. */
+enum {
+    CLB_EXIT_FAILED = 1,
+    CLB_EXIT_USAGE = 64,
+    CLB_EXIT_RUN = 125, /* run: this command failed, not the program */
+    CLB_EXIT_NO_EXEC = 126,
+    CLB_EXIT_NOT_FOUND = 127,
+    CLB_EXIT_SIGNAL = 128
+};
+
+/* ---- main.c: options, messages --------------------------------------------------------------- */
+
+#define CLB_COMMAND(name, operands, summary, text) int clb_command_##name(int argc, char **argv);
+#define CLB_OPTION(command, letter, name, argument, help)
+#include "commands.def"
+#undef CLB_COMMAND
+#undef CLB_OPTION
+
+/* The letter of the next option of the command, its argument in `optarg`; -1 after the last, when
+ * the operands begin at argv[optind]. Ends the process for --help and where an option is wrong. */
+int clb_option_next(int argc, char **argv);
+
+/* Write one line to stderr, with the command's name. Returns `status`. */
+int clb_fail(int status, const char *format, ...) CLB_PRINTF(2, 3);
+
+/* The escape sequence that begins bold text or a colour, and that which ends it; both are empty
+ * unless the stream is a terminal. */
+const char *clb_style(FILE *stream, const char *code);
+#define CLB_BOLD   "1"
+#define CLB_RED    "31"
+#define CLB_GREEN  "32"
+#define CLB_YELLOW "33"
+#define CLB_PLAIN  "0"
+
+/* On a terminal, a bar on stderr with `share` of it full and a text behind; otherwise nothing. It
+ * is cleared before anything else is printed. */
+void clb_bar_draw(double share, const char *format, ...) CLB_PRINTF(2, 3);
+void clb_bar_clear(void);
+
+/* ---- launch.c: files of the installation, programs under the shim ---------------------------- */
+
+/* The library. NULL after a message: it is not where it was installed. Kept until the process ends.
+ */
+const char *clb_find_library(void);
+
+/* The helper process, as clb_find_library. */
+const char *clb_find_helper(void);
+
+/* What the helper process lists (src/tools/helper/probe.c): `cache`, the folder or "", and its
+ * `room`; `all`, the drivers together, and `drivers`, each one alone where that says more. Of each:
+ * `library`, `death` (what the helper's child died of, or ""), `loaded`, `rank`, `devices` and the
+ * `steps` of the one that is taken. NULL after a message. */
+json_t *clb_ask_helper(void);
+
+/* Have the helper do a step ("gemm:d"); returns its process, -1 after a message. */
+pid_t clb_helper_begin(const char *step);
+
+/* Set the variables with which a program runs under the shim; `device` may be NULL. */
+void clb_preload(const char *library, const char *device);
+
+/* Run a program and wait for its end; signals that other processes send to this one are passed on.
+ * Returns its exit status as a shell has it. */
+int clb_run_program(char **program);
+
+/* Have a child process compute an answer: libraries that it loads, and what it does to its
+ * environment, leave no trace here. NULL: it has died. */
+json_t *clb_ask_child(json_t *(*answer)(void *argument), void *argument);
+
+/* A new folder for temporary files. NULL after a message. */
+char *clb_make_folder(void);
+/* Call `visit` with each file of a folder in the order of their names, and remove the folder. */
+void clb_consume_folder(const char *folder, void (*visit)(const char *path, void *argument),
+                        void *argument);
+
+/* ---- elf.c: executables and shared libraries as files ---------------------------------------- */
+
+typedef enum clb_elf_kind {
+    CLB_ELF_NONE,    /* no such file: a script, something else, or it can't be read */
+    CLB_ELF_FOREIGN, /* of another width */
+    CLB_ELF_PROGRAM, /* has an interpreter, so the dynamic linker starts it */
+    CLB_ELF_STATIC   /* has none: a static program, or a shared library */
+} clb_elf_kind;
+
+typedef enum clb_elf_relation { CLB_ELF_DEFINES, CLB_ELF_REFERS, CLB_ELF_NEEDS } clb_elf_relation;
+typedef void clb_elf_visit(const char *name, clb_elf_relation relation, void *argument);
+
+/* Call `visit` (may be NULL) with each function that the file defines, each symbol that it refers
+ * to and each library that it needs. */
+clb_elf_kind clb_elf_read(const char *path, clb_elf_visit *visit, void *argument);
+
+/* ---- bindings.c: which library each name is bound to ----------------------------------------- */
+
+typedef enum clb_name_kind {
+    CLB_NAME_OURS,      /* the shim exports it */
+    CLB_NAME_DECORATED, /* a routine of ours in a form that the shim has not */
+    CLB_NAME_LAPACK,    /* looks like another routine of BLAS or LAPACK */
+    CLB_NAME_OTHER
+} clb_name_kind;
+clb_name_kind clb_name_classify(const char *name);
+
+struct clb_bindings {
+    bool linked;           /* the program is linked with the shim, and not preloaded */
+    json_t *rows;          /* of {state, from, to, why, names}; owned by the caller */
+    json_t *objects;       /* the paths of the files that were loaded, as keys; the same */
+    size_t caught, missed; /* bindings of our names */
+};
+
+/* Add what LD_DEBUG=bindings,scopes wrote of one process. */
+void clb_bindings_read(struct clb_bindings *bindings, const char *path);
+/* A loaded file, other than the shim, that defines names of ours; NULL: none. */
+const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
+
+/* The name of a file without its folder. */
+const char *clb_base_name(const char *path);
+
+/* ---- blas.c: the next BLAS ------------------------------------------------------------------- */
+
+/* Its `library` ("": none), OpenBLAS's `config`, `core` and `threads`, the number of `cpus`,
+ * whether it is `optimised`, and its `flops` per second. `library` is its path, NULL: as the shim
+ * finds it. NULL: it ended the process. */
+json_t *clb_next_describe(const char *library);
+
+/* ---- devices.c: what the helper lists, as the user should know it ---------------------------- */
+
+/* The devices and broken drivers: an object with `devices`, each with `taken` and `why` it is not,
+ * `cache` with its folder and steps, and `problem`: NULL or why no device is taken. NULL after a
+ * message. */
+json_t *clb_devices_list(void);
+void clb_devices_print(FILE *stream, const json_t *list);
+
+/* ---- report.c: sums of reports --------------------------------------------------------------- */
+
+/* Add the report in a file to a sum, which is an empty object at first. False after a message: the
+ * file can't be read or is damaged, and nothing was added. */
+bool clb_report_add(json_t *sum, const char *path);
+/* Print a sum for people. */
+void clb_report_print(FILE *stream, const json_t *sum);
+
+#endif

@@ -1,0 +1,377 @@
+/* The rungs of the LU factorisation: kernels/ladder/lu.cl. All pivot as LAPACK does, and all are
+ * timed from and to ordinary memory. */
+#include "ladder.h"
+#include "engine/kernel/kernels.h"
+#include "shim/next/next.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PANEL 64 /* kernels/ladder/lu.cl */
+#define ITEMS 256
+#define BLOCK 64
+#define SIDE  16
+
+struct lu {
+    struct clb_ladder *ladder;
+    struct clb_program *program;
+    struct clb_buffer *a, *pivots; /* the device's matrix, and its pivots from 0 */
+    struct clb_buffer *panel;      /* the host's copy of a panel, and of its pivots */
+    const struct clb_target *getrf;
+    cl_uint *pivot; /* the result */
+};
+
+static size_t element_size(const struct lu *lu)
+{
+    return clb_precision_size(lu->ladder->measure.precision);
+}
+
+/* Bytes of a panel, whose columns are contiguous and whole. */
+static size_t panel_bytes(const struct lu *lu)
+{
+    return PANEL * lu->ladder->n * element_size(lu);
+}
+
+/* ---- on the CPU alone ------------------------------------------------------------------------ */
+
+#define SEQUENTIAL(real)                                                                           \
+    static void sequential_##real(size_t n, real *a, cl_uint *pivot)                               \
+    {                                                                                              \
+        for (size_t k = 0; k < n; k++) {                                                           \
+            size_t row = k;                                                                        \
+            for (size_t i = k + 1; i < n; i++)                                                     \
+                row = fabs((double)a[i + k * n]) > fabs((double)a[row + k * n]) ? i : row;         \
+            pivot[k] = (cl_uint)row;                                                               \
+            for (size_t j = 0; j < n; j++) {                                                       \
+                real x = a[k + j * n];                                                             \
+                a[k + j * n] = a[row + j * n];                                                     \
+                a[row + j * n] = x;                                                                \
+            }                                                                                      \
+            for (size_t i = k + 1; i < n; i++)                                                     \
+                a[i + k * n] /= a[k + k * n];                                                      \
+            for (size_t j = k + 1; j < n; j++) {                                                   \
+                for (size_t i = k + 1; i < n; i++)                                                 \
+                    a[i + j * n] -= a[i + k * n] * a[k + j * n];                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }
+SEQUENTIAL(float)
+SEQUENTIAL(double)
+
+static clb_status run_sequential(void *argument)
+{
+    struct lu *lu = argument;
+    size_t n = lu->ladder->n;
+    memcpy(lu->ladder->c, lu->ladder->a, n * n * element_size(lu));
+    if (lu->ladder->measure.precision == CLB_S)
+        sequential_float(n, lu->ladder->c, lu->pivot);
+    else
+        sequential_double(n, lu->ladder->c, lu->pivot);
+    return CLB_OK;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* A kernel with the arguments n, k, [first,] a, [pivots]. */
+struct step {
+    const char *kernel;
+    size_t k, first, columns, rows, local[2];
+    bool has_first, has_pivots;
+};
+
+static clb_status launch(const struct lu *lu, const struct step *step, cl_uint waits,
+                         const cl_event *wait_list, cl_event *event)
+{
+    struct clb_measure *measure = &lu->ladder->measure;
+    const cl_uint n = (cl_uint)lu->ladder->n, k = (cl_uint)step->k, first = (cl_uint)step->first;
+    struct clb_argument arguments[5] = {CLB_ARG(n), CLB_ARG(k)};
+    size_t count = 2;
+    if (step->has_first)
+        arguments[count++] = CLB_ARG(first);
+    arguments[count++] = CLB_ARG(lu->a->mem);
+    if (step->has_pivots)
+        arguments[count++] = CLB_ARG(lu->pivots->mem);
+    const struct clb_kernel_launch what = {.queue = measure->queue_set->queue,
+                                           .program = lu->program,
+                                           .kernel = step->kernel,
+                                           .arguments = arguments,
+                                           .count = count,
+                                           .global = {step->columns, step->rows},
+                                           .local = step->local[0] > 0 ? step->local : NULL,
+                                           .waits = waits,
+                                           .wait_list = wait_list,
+                                           .event = event};
+    return clb_measure_launch(measure, &what);
+}
+
+static clb_status send_matrix(const struct lu *lu)
+{
+    size_t n = lu->ladder->n;
+    return clb_queue_write_now(lu->ladder->measure.queue_set->queue, lu->a->mem, 0,
+                               n * n * element_size(lu), lu->ladder->a);
+}
+
+static clb_status fetch_matrix(const struct lu *lu)
+{
+    size_t n = lu->ladder->n;
+    clb_status status = clb_queue_finish(lu->ladder->measure.queue_set->queue);
+    return status != CLB_OK ? status
+                            : clb_queue_read_now(lu->ladder->measure.queue_set->queue, lu->a->mem,
+                                                 0, n * n * element_size(lu), lu->ladder->c);
+}
+
+/* ---- two kernels a column -------------------------------------------------------------------- */
+
+static clb_status run_naive(void *argument)
+{
+    struct lu *lu = argument;
+    size_t n = lu->ladder->n;
+    clb_status status = send_matrix(lu);
+    for (size_t k = 0; k < n && status == CLB_OK; k++) {
+        const struct step column = {.kernel = "column",
+                                    .k = k,
+                                    .columns = ITEMS,
+                                    .rows = 1,
+                                    .local = {ITEMS, 1},
+                                    .has_pivots = true},
+                          rank_one = {.kernel = "rank_one", .k = k, .columns = n, .rows = n};
+        status = launch(lu, &column, 0, NULL, NULL);
+        if (status == CLB_OK)
+            status = launch(lu, &rank_one, 0, NULL, NULL);
+    }
+    if (status == CLB_OK)
+        status = fetch_matrix(lu);
+    if (status == CLB_OK)
+        status = clb_queue_read_now(lu->ladder->measure.queue_set->queue, lu->pivots->mem, 0,
+                                    n * sizeof(cl_uint), lu->pivot);
+    return status;
+}
+
+/* ---- blocked: the CPU factors panels --------------------------------------------------------- */
+
+/* The next LAPACK factors rows k and below of the panel in host memory; its pivots become rows of
+ * the matrix, from 0. */
+static void factor_panel(const struct lu *lu, size_t k)
+{
+    size_t n = lu->ladder->n, size = element_size(lu);
+    int64_t ipiv[PANEL];
+    struct clb_call call = {.routine = lu->ladder->measure.precision == CLB_S ? CLB_ROUTINE_sgetrf
+                                                                              : CLB_ROUTINE_dgetrf,
+                            .m = (int64_t)(n - k),
+                            .n = PANEL,
+                            .a = (char *)lu->panel->host + k * size,
+                            .lda = (int64_t)n,
+                            .ipiv = ipiv};
+    clb_next_call(lu->getrf, CLB_ABI_FORTRAN, &call);
+    for (size_t i = 0; i < PANEL; i++)
+        lu->pivot[k + i] = (cl_uint)(k + (size_t)clb_integer_get(ipiv, i, lu->getrf->ilp64) - 1);
+}
+
+static struct step swap_step(const struct lu *lu, size_t k)
+{
+    return (struct step){.kernel = "swap_rows",
+                         .k = k,
+                         .columns = lu->ladder->n,
+                         .rows = 1,
+                         .local = {PANEL, 1},
+                         .has_pivots = true};
+}
+
+static struct step solve_step(const struct lu *lu, size_t k)
+{
+    return (struct step){.kernel = "solve",
+                         .k = k,
+                         .columns = lu->ladder->n - k - PANEL,
+                         .rows = 1,
+                         .local = {PANEL, 1}};
+}
+
+/* The trailing matrix from column `first` on, `columns` of them. */
+static struct step update_step(const struct lu *lu, bool blocks, size_t k, size_t first,
+                               size_t columns)
+{
+    size_t rows = lu->ladder->n - k - PANEL, share = blocks ? BLOCK / SIDE : 1;
+    return (struct step){.kernel = blocks ? "update_blocks" : "update_tiles",
+                         .k = k,
+                         .first = first,
+                         .columns = rows / share,
+                         .rows = columns / share,
+                         .local = {SIDE, SIDE},
+                         .has_first = true};
+}
+
+/* Nothing overlaps: a panel comes down, is factored, goes up, and the rest is updated. */
+static clb_status run_synchronous(void *argument)
+{
+    struct lu *lu = argument;
+    struct clb_queue *queue = lu->ladder->measure.queue_set->queue;
+    size_t n = lu->ladder->n;
+    clb_status status = send_matrix(lu);
+    for (size_t k = 0; k < n && status == CLB_OK; k += PANEL) {
+        size_t offset = k * n * element_size(lu), rest = n - k - PANEL;
+        const struct step steps[] = {swap_step(lu, k), solve_step(lu, k),
+                                     update_step(lu, false, k, k + PANEL, rest)};
+        status = clb_queue_read_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host);
+        if (status != CLB_OK)
+            break;
+        factor_panel(lu, k);
+        status = clb_queue_write_now(queue, lu->a->mem, offset, panel_bytes(lu), lu->panel->host);
+        if (status == CLB_OK)
+            status = clb_queue_write_now(queue, lu->pivots->mem, k * sizeof(cl_uint),
+                                         PANEL * sizeof(cl_uint), lu->pivot + k);
+        for (size_t i = 0; i < (rest > 0 ? 3 : 1) && status == CLB_OK; i++)
+            status = launch(lu, &steps[i], 0, NULL, NULL);
+        if (status == CLB_OK)
+            status = clb_queue_finish(queue);
+    }
+    return status == CLB_OK ? fetch_matrix(lu) : status;
+}
+
+/* Look-ahead: the columns of the next panel are updated first and come down on another queue; while
+ * the CPU factors them the device updates the rest. */
+static clb_status pipeline_step(struct lu *lu, size_t k)
+{
+    struct clb_queue_set *set = lu->ladder->measure.queue_set;
+    size_t n = lu->ladder->n, offset = k * n * element_size(lu), next = k + PANEL;
+    cl_event sent = NULL, ready = NULL, fetched = NULL;
+    factor_panel(lu, k);
+    clb_status status = clb_queue_write(set->upload, lu->pivots->mem, k * sizeof(cl_uint),
+                                        PANEL * sizeof(cl_uint), lu->pivot + k, 0, NULL, NULL);
+    if (status == CLB_OK)
+        status = clb_queue_write(set->upload, lu->a->mem, offset, panel_bytes(lu), lu->panel->host,
+                                 0, NULL, &sent);
+    if (status == CLB_OK)
+        status = clb_queue_flush(set->upload);
+    const struct step swap = swap_step(lu, k), solve = solve_step(lu, k),
+                      ahead = update_step(lu, true, k, next, PANEL),
+                      rest = update_step(lu, true, k, next + PANEL, n - clb_min(n, next + PANEL));
+    if (status == CLB_OK)
+        status = launch(lu, &swap, 1, &sent, NULL);
+    if (status == CLB_OK && next < n)
+        status = launch(lu, &solve, 0, NULL, NULL);
+    if (status == CLB_OK && next < n)
+        status = launch(lu, &ahead, 0, NULL, &ready);
+    if (status == CLB_OK && next + PANEL < n)
+        status = launch(lu, &rest, 0, NULL, NULL);
+    if (status == CLB_OK)
+        status = clb_queue_flush(set->queue);
+    if (status == CLB_OK && next < n)
+        status = clb_queue_read(set->upload, lu->a->mem, offset + panel_bytes(lu), panel_bytes(lu),
+                                lu->panel->host, 1, &ready, &fetched);
+    if (status == CLB_OK && next < n)
+        status = clb_event_wait(set->runtime, fetched);
+    clb_event_drop(&sent);
+    clb_event_drop(&ready);
+    clb_event_drop(&fetched);
+    return status;
+}
+
+static clb_status run_pipelined(void *argument)
+{
+    struct lu *lu = argument;
+    struct clb_queue_set *set = lu->ladder->measure.queue_set;
+    size_t n = lu->ladder->n;
+    clb_status status = send_matrix(lu);
+    if (status == CLB_OK)
+        status = clb_queue_read_now(set->queue, lu->a->mem, 0, panel_bytes(lu), lu->panel->host);
+    for (size_t k = 0; k < n && status == CLB_OK; k += PANEL)
+        status = pipeline_step(lu, k);
+    if (status == CLB_OK)
+        status = clb_queue_finish(set->upload);
+    return status == CLB_OK ? fetch_matrix(lu) : status;
+}
+
+/* ---- the check ------------------------------------------------------------------------------- */
+
+/* P*A*x against L*(U*x) for a random vector. */
+static double find_error(const struct lu *lu)
+{
+    const struct clb_ladder *ladder = lu->ladder;
+    size_t n = ladder->n;
+    long double *x = clb_ladder_signs(ladder), *y = calloc(4 * n, sizeof *y);
+    double error = NAN;
+    if (x != NULL && y != NULL) {
+        long double *found = y + n, *expected = y + 2 * n, *scale = y + 3 * n;
+        clb_ladder_times(ladder, ladder->a, 'A', false, x, expected);
+        for (size_t i = 0; i < n; i++) {
+            size_t other = lu->pivot[i] < n ? lu->pivot[i] : i;
+            long double held = expected[i];
+            expected[i] = expected[other];
+            expected[other] = held;
+        }
+        clb_ladder_times(ladder, ladder->c, 'U', false, x, y);
+        clb_ladder_times(ladder, ladder->c, 'L', false, y, found);
+        clb_ladder_times(ladder, ladder->c, 'U', true, x, y);
+        clb_ladder_times(ladder, ladder->c, 'L', true, y, scale);
+        error = clb_ladder_error(ladder, found, expected, scale);
+    }
+    free(x);
+    free(y);
+    return error;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static const struct lu_rung {
+    const char *name, *adds, *options;
+    clb_status (*run)(void *lu);
+    double limit;
+} rungs[] = {
+    {"sequential", "three loops in C, one CPU", "", run_sequential, 1},
+    {"two kernels a column", "rank-one updates on the device", "", run_naive, 1},
+    {"with native reciprocals", "no division, perhaps fewer bits", " -DNATIVE", run_naive, 0x1p13},
+    {"blocked, synchronous", "panels on the CPU, tiles on the device", "", run_synchronous, 1},
+    {"blocked, pipelined", "look-ahead, two queues, register tiles", "", run_pipelined, 1},
+};
+
+static clb_status climb_rung(struct lu *lu, const struct lu_rung *rung)
+{
+    struct clb_ladder *ladder = lu->ladder;
+    struct clb_rung result = {rung->name, rung->adds, NAN, NAN, rung->limit};
+    char options[64];
+    memset(ladder->c, 0xff, ladder->n * ladder->n * element_size(lu));
+    snprintf(options, sizeof options, "-DCLB_DOUBLE=%d%s", ladder->measure.precision == CLB_D,
+             rung->options);
+    clb_status status = CLB_OK;
+    /* There are no native functions of doubles. */
+    if (*rung->options == '\0' || ladder->measure.precision == CLB_S)
+        status =
+            clb_program_get(ladder->measure.runtime, &clb_kernel_ladder_lu, options, &lu->program);
+    else
+        rung = NULL;
+    if (status == CLB_OK && rung != NULL)
+        result.seconds = clb_measure_seconds(rung->run, lu, false);
+    if (isfinite(result.seconds))
+        result.error = find_error(lu);
+    if (status == CLB_OK)
+        clb_ladder_add(ladder, &result);
+    return status;
+}
+
+clb_status clb_ladder_climb_lu(struct clb_ladder *ladder)
+{
+    struct clb_measure *measure = &ladder->measure;
+    struct lu lu = {.ladder = ladder};
+    size_t n = ladder->n, size = clb_precision_size(measure->precision);
+    struct clb_symbol *symbol =
+        clb_symbol_at(measure->precision == CLB_S ? CLB_ROUTINE_sgetrf : CLB_ROUTINE_dgetrf, 0);
+    lu.getrf = clb_next_get(&symbol->next, __builtin_return_address(0));
+    lu.pivot = calloc(n, sizeof *lu.pivot);
+    clb_status status = lu.pivot == NULL ? CLB_ERR_NOMEM : CLB_OK;
+    if (status == CLB_OK)
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, n * n * size, &lu.a);
+    if (status == CLB_OK)
+        status =
+            clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, n * sizeof(cl_uint), &lu.pivots);
+    if (status == CLB_OK)
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, PANEL * n * size, &lu.panel);
+    for (size_t i = 0; i < CLB_COUNT_OF(rungs) && status == CLB_OK; i++)
+        status = climb_rung(&lu, &rungs[i]);
+    bool idle = clb_queue_set_settle(measure->queue_set);
+    clb_buffer_end(measure->runtime, lu.a, idle);
+    clb_buffer_end(measure->runtime, lu.pivots, idle);
+    clb_buffer_end(measure->runtime, lu.panel, idle);
+    free(lu.pivot);
+    return status;
+}

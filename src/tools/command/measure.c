@@ -1,0 +1,278 @@
+/* The device for measurements in this process: start, launches, clocks. */
+#include "measure.h"
+#include "engine/kernel/kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_RUNS 15
+/* Seconds: all runs together take little longer; a run that is not repeated. */
+#define LONG_RUN      0.5
+#define VERY_LONG_RUN 5.0
+
+/* The helper process meets the drivers; kernels are then built here, since it knows only those of
+ * the library. */
+bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
+{
+    const char *helper = clb_find_helper();
+    clb_runtime_state state;
+    struct clb_host_state before;
+    if (helper == NULL)
+        return false;
+    setenv("CLBLAS_SHIM_PROBE", helper, 0);
+    clb_host_state_save(&before);
+    *measure = (struct clb_measure){.runtime = clb_runtime_get(&state), .precision = precision};
+    clb_host_state_restore(&before);
+    clb_probe_become(CLB_PROBE_HERE, NULL);
+    if (measure->runtime == NULL) {
+        clb_fail(0, "the device does not start: CLBLAS_SHIM_LOG=info says why");
+        return false;
+    }
+    if (precision == CLB_D && !measure->runtime->device.fp64) {
+        clb_fail(0, "the device has no double precision");
+        return false;
+    }
+    clb_status status = clb_queue_set_acquire(measure->runtime, &measure->queue_set);
+    if (status == CLB_OK)
+        status = clb_queue_set_open_queues(measure->queue_set);
+    if (status != CLB_OK)
+        clb_fail(0, "the device gives no queue: %s", clb_status_name(status));
+    return status == CLB_OK;
+}
+
+void clb_measure_end(struct clb_measure *measure)
+{
+    if (measure->queue_set != NULL && clb_queue_set_settle(measure->queue_set))
+        clb_queue_set_release(measure->queue_set);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double clb_median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare);
+    return values[count / 2];
+}
+
+double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bool best)
+{
+    double seconds[MOST_RUNS], begun = clb_now();
+    size_t count = 0;
+    if (run(argument) != CLB_OK)
+        return NAN;
+    seconds[0] = clb_now() - begun;
+    if (seconds[0] > VERY_LONG_RUN)
+        return seconds[0];
+    begun = clb_now();
+    do {
+        double begin = clb_now();
+        if (run(argument) != CLB_OK)
+            return NAN;
+        seconds[count++] = clb_now() - begin;
+    } while (count < MOST_RUNS && clb_now() - begun < LONG_RUN);
+    double median = clb_median(seconds, count);
+    return best ? seconds[0] : median;
+}
+
+clb_status clb_measure_launch(struct clb_measure *measure, const struct clb_kernel_launch *launch)
+{
+    cl_kernel kernel;
+    clb_status status =
+        clb_queue_set_kernel(measure->queue_set, launch->program, launch->kernel, &kernel);
+    return status != CLB_OK
+               ? status
+               : clb_queue_launch(launch->queue, kernel, launch->kernel, launch->arguments,
+                                  launch->count, 2, launch->global, launch->local, launch->waits,
+                                  launch->wait_list, launch->event);
+}
+
+/* ---- the bound ------------------------------------------------------------------------------- */
+
+#define PEAK_CHAINS 8 /* kernels/ladder/peak.cl */
+#define PEAK_STEPS  4096
+
+struct peak {
+    struct clb_measure *measure;
+    struct clb_program *program;
+    struct clb_buffer *results;
+    size_t items;
+};
+
+static clb_status run_peak(void *argument)
+{
+    struct peak *peak = argument;
+    struct clb_queue *queue = peak->measure->queue_set->queue;
+    const cl_uint steps = PEAK_STEPS;
+    const clb_scalar x = {.d = {0.5, 0}}, y = {.d = {0.25, 0}}, half = {.s = {0.5F, 0}},
+                     quarter = {.s = {0.25F, 0}};
+    bool is_double = peak->measure->precision == CLB_D;
+    size_t size = clb_precision_size(peak->measure->precision);
+    const struct clb_argument arguments[] = {CLB_ARG(steps),
+                                             {size, is_double ? &x : &half},
+                                             {size, is_double ? &y : &quarter},
+                                             CLB_ARG(peak->results->mem)};
+    const struct clb_kernel_launch launch = {.queue = queue,
+                                             .program = peak->program,
+                                             .kernel = "peak",
+                                             .arguments = arguments,
+                                             .count = CLB_COUNT_OF(arguments),
+                                             .global = {peak->items, 1}};
+    clb_status status = clb_measure_launch(peak->measure, &launch);
+    return status == CLB_OK ? clb_queue_finish(queue) : status;
+}
+
+double clb_measure_peak(struct clb_measure *measure)
+{
+    const struct clb_device *device = &measure->runtime->device;
+    /* Of a CPU few: what takes a millisecond is rarely interrupted. */
+    struct peak peak = {.measure = measure,
+                        .items = (size_t)device->units *
+                                 (device->type == CL_DEVICE_TYPE_CPU ? 64 : 2048)};
+    size_t size = clb_precision_size(measure->precision), width = 1;
+    char options[64];
+    while (width < 16 && 2 * width * size <= device->vector_bytes)
+        width *= 2;
+    snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DWIDTH=%zu", measure->precision == CLB_D,
+             width);
+    clb_status status =
+        clb_program_get(measure->runtime, &clb_kernel_ladder_peak, options, &peak.program);
+    if (status == CLB_OK)
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, peak.items * width * size,
+                                &peak.results);
+    double seconds = status == CLB_OK ? clb_measure_seconds(run_peak, &peak, true) : NAN;
+    clb_buffer_put(measure->runtime, peak.results);
+    if (!isfinite(seconds))
+        clb_fail(0, "the bound can't be measured: the kernel fails");
+    return isfinite(seconds)
+               ? 2.0 * PEAK_CHAINS * PEAK_STEPS * (double)peak.items * (double)width / seconds
+               : 0;
+}
+
+/* ---- the library's product ------------------------------------------------------------------- */
+
+clb_status clb_measure_product_open(struct clb_measure_product *product,
+                                    struct clb_measure *measure, size_t n)
+{
+    *product = (struct clb_measure_product){.measure = measure, .n = n};
+    clb_status status =
+        clb_gemm_variant_get(measure->runtime, measure->precision, &product->variant);
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B && status == CLB_OK; role++)
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE,
+                                clb_packed_bytes(product->variant, (clb_operand_role)role, n, n),
+                                &product->packed[role]);
+    /* The operands are within the range of split families: nobody looks at the flag. */
+    if (status == CLB_OK && product->variant->split)
+        status =
+            clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &product->flag);
+    return status;
+}
+
+clb_status clb_measure_product_run(void *argument)
+{
+    struct clb_measure_product *p = argument;
+    struct clb_queue_set *queue_set = p->measure->queue_set;
+    const cl_mem operand[2] = {p->a, p->b};
+    clb_status status = CLB_OK;
+    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B && status == CLB_OK; role++) {
+        const struct clb_chunk chunk = {
+            .mem = operand[role], .ld = p->n, .depth_contiguous = role == CLB_OPERAND_B};
+        status = clb_gemm_pack(queue_set, p->variant, (clb_operand_role)role, &chunk, p->n, p->n,
+                               p->packed[role]->mem, 0, p->flag != NULL ? p->flag->mem : NULL,
+                               (struct clb_order){0});
+    }
+    const struct clb_product product = {.m = p->n,
+                                        .n = p->n,
+                                        .k = p->n,
+                                        .a = p->packed[0] != NULL ? p->packed[0]->mem : NULL,
+                                        .b = p->packed[1] != NULL ? p->packed[1]->mem : NULL,
+                                        .c = p->c,
+                                        .ldc = p->n};
+    if (status == CLB_OK)
+        status = clb_gemm_multiply(queue_set, p->variant, &product, (struct clb_order){0});
+    return status == CLB_OK ? clb_queue_finish(queue_set->queue) : status;
+}
+
+void clb_measure_product_close(struct clb_measure_product *product)
+{
+    clb_buffer_put(product->measure->runtime, product->packed[0]);
+    clb_buffer_put(product->measure->runtime, product->packed[1]);
+    clb_buffer_put(product->measure->runtime, product->flag);
+}
+
+/* Any operands will do. */
+double clb_measure_product_rate(struct clb_measure *measure, size_t n)
+{
+    struct clb_measure_product product;
+    struct clb_buffer *operand[3] = {NULL};
+    size_t bytes = n * n * clb_precision_size(measure->precision);
+    void *zeros = calloc(1, bytes);
+    clb_status status = clb_measure_product_open(&product, measure, n);
+    for (int i = 0; i < 3 && status == CLB_OK; i++) {
+        status = zeros == NULL
+                     ? CLB_ERR_NOMEM
+                     : clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, bytes, &operand[i]);
+        if (status == CLB_OK)
+            status =
+                clb_queue_write_now(measure->queue_set->queue, operand[i]->mem, 0, bytes, zeros);
+    }
+    double seconds = NAN;
+    if (status == CLB_OK) {
+        product.a = operand[0]->mem;
+        product.b = operand[1]->mem;
+        product.c = operand[2]->mem;
+        seconds = clb_measure_seconds(clb_measure_product_run, &product, true);
+    }
+    clb_measure_product_close(&product);
+    for (int i = 0; i < 3; i++)
+        clb_buffer_put(measure->runtime, operand[i]);
+    free(zeros);
+    double parts = clb_precision_parts(measure->precision) == 2 ? 4 : 1;
+    if (!isfinite(seconds))
+        clb_fail(0, "the device's product can't be measured");
+    return isfinite(seconds) ? 2 * parts * (double)n * (double)n * (double)n / seconds : 0;
+}
+
+/* ---- the link -------------------------------------------------------------------------------- */
+
+#define LINK_BYTES ((size_t)1 << 26)
+
+struct transfer {
+    struct clb_queue *queue;
+    struct clb_buffer *device, *host;
+    bool down;
+};
+
+static clb_status run_transfer(void *argument)
+{
+    const struct transfer *t = argument;
+    return t->down ? clb_queue_read_now(t->queue, t->device->mem, 0, LINK_BYTES, t->host->host)
+                   : clb_queue_write_now(t->queue, t->device->mem, 0, LINK_BYTES, t->host->host);
+}
+
+bool clb_measure_link(struct clb_measure *measure, struct clb_link *link)
+{
+    struct transfer transfer = {.queue = measure->queue_set->queue};
+    *link = (struct clb_link){INFINITY, INFINITY};
+    if (measure->runtime->device.unified)
+        return true;
+    clb_status status =
+        clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, LINK_BYTES, &transfer.device);
+    if (status == CLB_OK)
+        status = clb_buffer_get(measure->runtime, CLB_MEMORY_HOST, LINK_BYTES, &transfer.host);
+    double up = status == CLB_OK ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
+    transfer.down = true;
+    double down = isfinite(up) ? clb_measure_seconds(run_transfer, &transfer, true) : NAN;
+    clb_buffer_put(measure->runtime, transfer.device);
+    clb_buffer_put(measure->runtime, transfer.host);
+    if (!isfinite(down)) {
+        clb_fail(0, "the link can't be measured");
+        return false;
+    }
+    *link = (struct clb_link){(double)LINK_BYTES / up, (double)LINK_BYTES / down};
+    return true;
+}

@@ -1,0 +1,122 @@
+/* measure: what the commands that measure have in common. The device is used in this process
+ * (measure.c), BLAS libraries in children (calls.c). */
+#ifndef CLB_MEASURE_H
+#define CLB_MEASURE_H
+
+#include "blas/routines.h"
+#include "command.h"
+#include "engine/kernel/kernel.h"
+
+/* ---- measure.c: the device ------------------------------------------------------------------- */
+
+struct clb_measure {
+    struct clb_runtime *runtime;
+    struct clb_queue_set *queue_set; /* with all three queues */
+    clb_precision precision;
+};
+
+/* Start the device. False after a message. No child may use OpenCL that is forked after this. */
+bool clb_measure_start(struct clb_measure *measure, clb_precision precision);
+void clb_measure_end(struct clb_measure *measure);
+
+/* Seconds of a run: the median or the best of several, after one that is not counted unless it
+ * takes very long. `run` returns when what it does has ended. NAN when it fails. */
+double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bool best);
+
+double clb_median(double *values, size_t count); /* sorts */
+
+/* Launch a kernel on one of the queue set's queues. */
+struct clb_kernel_launch {
+    struct clb_queue *queue;
+    struct clb_program *program;
+    const char *kernel;
+    const struct clb_argument *arguments;
+    size_t count, global[2];
+    const size_t *local; /* NULL: the driver's choice */
+    cl_uint waits;
+    const cl_event *wait_list;
+    cl_event *event;
+};
+clb_status clb_measure_launch(struct clb_measure *measure,
+                              const struct clb_kernel_launch *launch) CLB_MUST_CHECK;
+
+/* Bytes per second from pinned memory to the device's and back; infinite where the device uses the
+ * host's memory. False after a message. */
+struct clb_link {
+    double up, down;
+};
+bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
+
+/* Operations per second of fused multiply-adds in registers; 0 after a message. */
+double clb_measure_peak(struct clb_measure *measure);
+
+/* The library's own kernels for C = A*B of order n, from operands in the device's memory as the
+ * caller has them: packing and product. */
+struct clb_measure_product {
+    struct clb_measure *measure;
+    const struct clb_gemm_variant *variant;
+    size_t n;
+    cl_mem a, b, c;
+    struct clb_buffer *packed[2], *flag;
+};
+double clb_measure_product_rate(struct clb_measure *measure, size_t n); /* 0 after a message */
+clb_status clb_measure_product_open(struct clb_measure_product *product,
+                                    struct clb_measure *measure, size_t n) CLB_MUST_CHECK;
+clb_status clb_measure_product_run(void *product) CLB_MUST_CHECK;
+void clb_measure_product_close(struct clb_measure_product *product);
+
+/* ---- calls.c: BLAS libraries ----------------------------------------------------------------- */
+
+/* Real operations that a call with matrices of order n does. */
+double clb_call_flops(clb_routine routine, size_t n);
+
+/* Bytes that a call reads and writes. */
+struct clb_call_bytes {
+    double read, written;
+};
+struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n);
+
+/* Time calls with matrices of some orders in a child process. `library` is a path, or NULL: the
+ * next BLAS as the shim finds it; the shim's own calls are sent to its device unless CLBLAS_SHIM
+ * says otherwise. An array of {n, seconds, device}: the median, and whether the shim's device
+ * computed it. Empty where the library has no such routine, NULL where the child has died. */
+json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *sizes, size_t count);
+
+/* The routine of this name, with or without an underscore; CLB_ROUTINES: none. */
+clb_routine clb_find_routine(const char *name);
+
+/* ---- peers.c: other libraries for products on a device --------------------------------------- */
+
+/* Time calls in a child process, as clb_time_calls: by "clblast" on the shim's device, by "cublas"
+ * or "nvblas" on NVIDIA's first one. `resident`: operands and result are in the device's memory;
+ * otherwise from and to ordinary memory, which NVBLAS does always. An array of {n, seconds}, empty
+ * where the library or its device is not there or it has no such routine; NULL where the child has
+ * died. */
+json_t *clb_time_peer(const char *name, clb_routine routine, const size_t *sizes, size_t count,
+                      bool resident);
+
+/* ---- tune_kernels.c -------------------------------------------------------------------------- */
+
+/* Search the parameters of a precision's kernels for so many seconds, print the best and keep it.
+ * Returns an exit status. */
+int clb_tune_kernels(clb_precision precision, double seconds);
+
+/* ---- plot.c: pictures of results, drawn by gnuplot ------------------------------------------- */
+
+/* The libraries that bench times: the keys of its rows' cells. */
+enum { CLB_BENCH_LIBRARIES = 6 };
+extern const char *const clb_bench_libraries[CLB_BENCH_LIBRARIES];
+/* Whether a row has a cell of the library. */
+bool clb_bench_has(const json_t *bench, const char *library);
+
+/* Whether a file's name is that of a picture; a message where it is not. */
+bool clb_plot_name(const char *file);
+/* Draw what bench, ladder or report prints with --json in a file. False after a message. */
+bool clb_plot_bench(const json_t *bench, const char *file);
+bool clb_plot_ladder(const json_t *ladder, const char *file);
+bool clb_plot_report(const json_t *report, const char *file);
+
+/* What --json has written to a file, an object with the array `key`. NULL after a message. */
+json_t *clb_result_load(const char *file, const char *key);
+
+#endif

@@ -1,0 +1,353 @@
+/* clblas-shim report: adds up the JSON reports of CLBLAS_SHIM_STATS and says what they mean.
+ *
+ * A sum has the format of a report (docs/report.md) and the number of processes besides, so it can
+ * be added to another sum. */
+#include "measure.h"
+#include "shim/route/route.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What to do about calls that were declined for a reason. */
+static const char *const hints[CLB_REASONS] = {
+    [CLB_REASON_OFF] = "unset CLBLAS_SHIM=off; a set-uid program stays on the CPU",
+    [CLB_REASON_SMALL] = "too small to gain; CLBLAS_SHIM_THRESHOLD=N lowers the limit",
+    [CLB_REASON_COST] =
+        "not expected to gain: the next library is as fast, or a start would not pay",
+    [CLB_REASON_QUICK] = "nothing to compute",
+    [CLB_REASON_INVALID] = "an argument is invalid: the program has an error",
+    [CLB_REASON_QUERY] = "asked for the size of a workspace",
+    [CLB_REASON_NODEVICE] = "no usable device: see clblas-shim devices",
+    [CLB_REASON_NOFP64] = "the device has no double precision: choose another (-d DEVICE)",
+    [CLB_REASON_NOMEMORY] = "host or device memory was short; raise CLBLAS_SHIM_MEMORY",
+    [CLB_REASON_SLOW] = "the device is slower than a core of a CPU: choose another (-d DEVICE)",
+    [CLB_REASON_QUARANTINED] = "the device failed or computed wrong: CLBLAS_SHIM_LOG=warn says how",
+    [CLB_REASON_FORKED] = "made in children forked after the device had started: fork earlier",
+    [CLB_REASON_REENTRANT] = "made inside other calls by the driver or the next library",
+    [CLB_REASON_STARTING] = "the device or its kernels were not ready: a second run has them",
+    [CLB_REASON_DRY_RUN] = "CLBLAS_SHIM=dry-run: unset it, and these run on the device",
+};
+
+/* ---- adding ---------------------------------------------------------------------------------- */
+
+/* A comma list with what `value` has and the list has not. */
+static json_t *join(const json_t *list, const json_t *value)
+{
+    const char *have = json_string_value(list), *name = json_string_value(value);
+    size_t length = strlen(name);
+    for (const char *at = have; *at != '\0'; at += strspn(at, ",")) {
+        size_t item = strcspn(at, ",");
+        if (item == length && strncmp(at, name, length) == 0)
+            return json_string(have);
+        at += item;
+    }
+    return json_sprintf("%s%s%s", have, *have != '\0' ? "," : "", name);
+}
+
+/* Add the elements that a list has not. */
+static void extend(json_t *list, const json_t *more)
+{
+    size_t i, j;
+    json_t *value, *old;
+    json_array_foreach((json_t *)(uintptr_t)more, i, value)
+    {
+        bool known = false;
+        json_array_foreach(list, j, old) known = known || json_equal(old, value);
+        if (!known)
+            json_array_append(list, value);
+    }
+}
+
+/* Add numbers, join strings and lists, and do the same with the members of objects. Both have been
+ * checked. */
+static void add(json_t *sum, const json_t *report)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)report, key, value)
+    {
+        json_t *old = json_object_get(sum, key);
+        if (old == NULL)
+            json_object_set_new(sum, key, json_deep_copy(value));
+        else if (json_is_object(old) && json_is_object(value))
+            add(old, value);
+        else if (json_is_array(old) && json_is_array(value))
+            extend(old, value);
+        else if (json_is_string(old) && json_is_string(value))
+            json_object_set_new(sum, key, join(old, value));
+        else if (json_is_integer(old) && json_is_integer(value))
+            json_object_set_new(sum, key,
+                                json_integer(json_integer_value(old) + json_integer_value(value)));
+        else if (json_is_number(old) && json_is_number(value))
+            json_object_set_new(sum, key,
+                                json_real(json_number_value(old) + json_number_value(value)));
+    }
+}
+
+/* True when all members of an object are of this kind. */
+static bool all_are(const json_t *object, json_type type)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        if (json_typeof(value) != type || json_integer_value(value) < 0)
+            return false;
+    }
+    return json_is_object(object);
+}
+
+static bool is_routine(json_t *row)
+{
+    json_int_t calls = 0, device = 0, next = 0, recovered = 0, declined = 0;
+    double number[4];
+    json_t *kernels, *reasons, *value;
+    const char *key;
+    if (json_unpack(row, "{s:I,s:I,s:I,s:I,s:F,s:F,s:F,s:F,s:o,s:o}", "calls", &calls, "device",
+                    &device, "next", &next, "recovered", &recovered, "flops", &number[0],
+                    "flops_device", &number[1], "seconds_device", &number[2], "seconds_next",
+                    &number[3], "kernels", &kernels, "declined", &reasons) != 0 ||
+        !all_are(kernels, JSON_INTEGER) || !all_are(reasons, JSON_INTEGER))
+        return false;
+    json_object_foreach(reasons, key, value) declined += json_integer_value(value);
+    return device >= 0 && recovered >= 0 && calls == device + next + recovered && next == declined;
+}
+
+/* NULL, or what is wrong with a report. */
+static const char *find_damage(json_t *report)
+{
+    static char text[256];
+    const char *version, *device, *key;
+    json_t *next, *routines, *row;
+    json_error_t error;
+    if (json_unpack_ex(report, &error, 0, "{s:s,s:s,s:o,s:o}", "version", &version, "device",
+                       &device, "next", &next, "routines", &routines) != 0) {
+        snprintf(text, sizeof text, "%s", error.text);
+        return text;
+    }
+    if (!all_are(next, JSON_STRING) || !json_is_object(routines))
+        return "\"next\" or \"routines\" is damaged";
+    json_object_foreach(routines, key, row)
+    {
+        if (!is_routine(row)) {
+            snprintf(text, sizeof text, "the counts of %.64s are missing or contradict each other",
+                     key);
+            return text;
+        }
+    }
+    return NULL;
+}
+
+bool clb_report_add(json_t *sum, const char *path)
+{
+    json_error_t error;
+    const char *damage;
+    bool is_input = strcmp(path, "-") == 0;
+    FILE *file = is_input ? stdin : fopen(path, "re");
+    if (file == NULL) {
+        clb_fail(0, "%s: %s", path, strerror(errno));
+        return false;
+    }
+    json_t *report = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    if (ferror(file))
+        clb_fail(0, "%s: %s", path, strerror(errno));
+    else if (report == NULL)
+        clb_fail(0, "%s: not a report: %s (line %d)", path, error.text, error.line);
+    else if ((damage = find_damage(report)) != NULL)
+        clb_fail(0, "%s: not a report: %s", path, damage);
+    if (!is_input)
+        fclose(file);
+    bool good = report != NULL && find_damage(report) == NULL;
+    if (good) {
+        if (!json_is_integer(json_object_get(report, "processes")))
+            json_object_set_new(report, "processes", json_integer(1));
+        add(sum, report);
+    }
+    json_decref(report);
+    return good;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+struct report_row {
+    const char *name;
+    json_t *json;
+    double flops, flops_device, seconds_device, seconds_next;
+};
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void fill_row(struct report_row *row, const char *name, json_t *json)
+{
+    *row = (struct report_row){.name = name,
+                               .json = json,
+                               .flops = number_of(json, "flops"),
+                               .flops_device = number_of(json, "flops_device"),
+                               .seconds_device = number_of(json, "seconds_device"),
+                               .seconds_next = number_of(json, "seconds_next")};
+}
+
+/* Rows with the most seconds first. */
+static int compare_rows(const void *a, const void *b)
+{
+    const struct report_row *p = a, *q = b;
+    double difference = q->seconds_device + q->seconds_next - p->seconds_device - p->seconds_next;
+    return difference > 0 ? 1 : difference < 0 ? -1 : strcmp(p->name, q->name);
+}
+
+static void print_row(FILE *stream, const struct report_row *row)
+{
+    const char *reason, *mark = " ";
+    json_t *count;
+    fprintf(stream, "%-20s", row->name);
+    static const char *const counts[] = {"calls", "device", "next", "recovered"};
+    for (size_t i = 0; i < CLB_COUNT_OF(counts); i++)
+        fprintf(stream, " %9.0f", number_of(row->json, counts[i]));
+    fprintf(stream, " %11.3f %11.3f ", row->seconds_device, row->seconds_next);
+    json_object_foreach(json_object_get(row->json, "declined"), reason, count)
+    {
+        fprintf(stream, "%s%s:%lld", mark, reason, (long long)json_integer_value(count));
+        mark = " ";
+    }
+    fputc('\n', stream);
+}
+
+/* Operations per second of each side; those of calls that began on the device and ended on the CPU
+ * are with the next library. */
+static void print_rates(FILE *stream, const struct report_row *total)
+{
+    double next = total->flops - total->flops_device;
+    if (total->flops > 0)
+        fprintf(stream, "\n%.1f %% of the floating-point operations were done on the device",
+                100 * total->flops_device / total->flops);
+    if (total->seconds_device > 0)
+        fprintf(stream, ", at %.1f GFLOP/s", 1e-9 * total->flops_device / total->seconds_device);
+    if (total->seconds_next > 0)
+        fprintf(stream, "; the next library did %.1f GFLOP/s", 1e-9 * next / total->seconds_next);
+    fprintf(stream, "%s\n", total->flops > 0 ? "." : "");
+}
+
+/* What the predictions say, and whether their times are from this machine. */
+static void print_saved(FILE *stream, const struct report_row *total)
+{
+    const double calls = number_of(total->json, "predicted");
+    const double measured = number_of(total->json, "measured");
+    const bool dry = number_of(total->json, "device") + number_of(total->json, "recovered") == 0;
+    if (calls == 0)
+        return;
+    fprintf(stream,
+            "The device %s about %.3f s, of %.3f s that the next library is predicted to take\n",
+            dry ? "would save" : "has saved", number_of(total->json, "seconds_saved"),
+            number_of(total->json, "predicted_next"));
+    if (measured == calls)
+        fputs("(both sides measured on this machine).\n", stream);
+    else if (measured == 0)
+        fputs("(estimated: clblas-shim tune measures both sides).\n", stream);
+    else
+        fprintf(stream, "(%.0f of %.0f calls by times measured on this machine: %.3f s).\n",
+                measured, calls, number_of(total->json, "seconds_saved_measured"));
+}
+
+static void print_hints(FILE *stream, const struct report_row *total)
+{
+    const json_t *declined = json_object_get(total->json, "declined");
+    bool any = json_object_size(declined) > 0 || number_of(total->json, "recovered") > 0;
+    if (any)
+        fprintf(stream, "\n%sWhy calls did not run on the device%s\n", clb_style(stream, CLB_BOLD),
+                clb_style(stream, CLB_PLAIN));
+    for (int reason = 0; reason < CLB_REASONS; reason++) {
+        double count = number_of(declined, clb_reason_name((clb_reason)reason));
+        if (count > 0)
+            fprintf(stream, "  %-12s %9.0f  %s\n", clb_reason_name((clb_reason)reason), count,
+                    hints[reason]);
+    }
+    if (number_of(total->json, "recovered") > 0)
+        fprintf(stream, "  %-12s %9.0f  %s\n", "(recovered)", number_of(total->json, "recovered"),
+                "the device failed during the call: CLBLAS_SHIM_LOG=warn says how");
+}
+
+static void print_rates_decided(FILE *stream, const json_t *sum)
+{
+    size_t i;
+    json_t *decision;
+    json_array_foreach(json_object_get(sum, "rates"), i, decision)
+    {
+        const char *dropped, *used;
+        if (json_unpack(decision, "{s:s,s:s}", "dropped", &dropped, "used", &used) == 0)
+            fprintf(stream, "\n%s was not used, at %.1f GFLOP/s; %s, at %.1f\n", dropped,
+                    number_of(decision, "gflops"), used, number_of(decision, "gflops_used"));
+    }
+}
+
+void clb_report_print(FILE *stream, const json_t *sum)
+{
+    json_t *routines = json_object_get(sum, "routines"), *json, *all = json_object();
+    size_t count = json_object_size(routines), used = 0;
+    struct report_row *rows = calloc(count + 1, sizeof *rows), total;
+    const char *name;
+    double processes = number_of(sum, "processes");
+    fprintf(stream, "%sclblas-shim %s, device %s, %.0f process%s%s\n", clb_style(stream, CLB_BOLD),
+            json_string_value(json_object_get(sum, "version")),
+            json_string_value(json_object_get(sum, "device")), processes,
+            processes == 1 ? "" : "es", clb_style(stream, CLB_PLAIN));
+    fprintf(stream, "%-20s %9s %9s %9s %9s %11s %11s  %s\n", "routine", "calls", "device", "next",
+            "recovered", "s on device", "s in next", "declined because");
+    json_object_foreach(routines, name, json)
+    {
+        if (rows != NULL && used < count)
+            fill_row(&rows[used++], name, json);
+        add(all, json);
+    }
+    fill_row(&total, "all", all);
+    if (rows != NULL)
+        qsort(rows, used, sizeof *rows, compare_rows);
+    for (size_t i = 0; i < used; i++)
+        print_row(stream, &rows[i]);
+    if (used != 1)
+        print_row(stream, &total);
+    print_rates(stream, &total);
+    print_saved(stream, &total);
+    print_hints(stream, &total);
+    print_rates_decided(stream, sum);
+    free(rows);
+    json_decref(all);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+int clb_command_report(int argc, char **argv)
+{
+    const char *plot = NULL;
+    bool as_json = false;
+    int status = EXIT_SUCCESS;
+    for (int letter; (letter = clb_option_next(argc, argv)) >= 0;) {
+        if (letter == 'o')
+            plot = optarg;
+        else
+            as_json = true;
+    }
+    if (optind == argc)
+        return clb_fail(CLB_EXIT_USAGE, "no file, see --help");
+    if (plot != NULL && !clb_plot_name(plot))
+        return CLB_EXIT_USAGE;
+    json_t *sum = json_object();
+    for (int i = optind; i < argc; i++) {
+        if (!clb_report_add(sum, argv[i]))
+            status = CLB_EXIT_FAILED;
+    }
+    if (json_object_size(sum) > 0 && as_json) {
+        json_dumpf(sum, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else if (json_object_size(sum) > 0) {
+        clb_report_print(stdout, sum);
+    }
+    if (json_object_size(sum) > 0 && plot != NULL && !clb_plot_report(sum, plot))
+        status = CLB_EXIT_FAILED;
+    json_decref(sum);
+    return status;
+}

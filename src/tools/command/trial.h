@@ -1,0 +1,23 @@
+/* trial: calls of any routine by a public name. Contents of matrices are as good as random and
+ * well conditioned, and are the same before every call. */
+#ifndef CLB_TRIAL_H
+#define CLB_TRIAL_H
+
+#include "shim/next/next.h"
+
+/* Without options, transposes or leading dimensions beyond the rows; sizes that the routine has not
+ * are ignored. */
+struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs);
+
+/* Call the function, by Fortran's conventions, so many times, fewer when `limit` seconds have
+ * passed, and time the calls; before these `uncounted` times. Memory is kept for the next time;
+ * ends the process where there is none. */
+enum { CLB_TRIAL_CALLS = 1000 };
+struct clb_trial_time {
+    double median, best, cpu; /* seconds of a call; the median of the process's CPU time */
+    size_t calls;
+};
+struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_target *target,
+                                    size_t uncounted, size_t calls, double limit);
+
+#endif

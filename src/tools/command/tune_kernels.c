@@ -1,0 +1,257 @@
+/* clblas-shim tune --kernels: searches the parameters of the product's kernels on this device.
+ *
+ * Every candidate is a child process, which a kernel may crash or hang: it compiles without the
+ * cache, lets the library check the kernels, and measures a product in the device's memory. What is
+ * found is kept in the cache, where the library looks first (clb_tuning_kept). */
+#include "measure.h"
+#include "tune_space.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RATE_ON_CPU 1024 /* the order of the product */
+#define RATE_ON_GPU 4096
+#define PATIENCE    90 /* seconds; a candidate that takes longer hangs */
+/* Gains below are noise: of a first look, and of two rates that were measured one after the other.
+ */
+#define LOOKS_BETTER 1.02
+#define IS_BETTER    1.01
+
+struct candidate {
+    clb_precision precision;
+    struct clb_gemm_tuning tuning;
+    bool chosen; /* the values count; otherwise the library's choice */
+};
+
+static struct search {
+    const struct clb_tune_space *space;
+    struct candidate start, now;
+    char class[32];
+    double rate; /* of `now`, operations per second */
+    struct clb_tune_seen seen;
+    size_t tried, failed;
+    double begun, end;
+} search;
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+}
+
+/* ---- a candidate ----------------------------------------------------------------------------- */
+
+/* The values as the user would set them, behind those that the user has set. */
+static void choose_values(const struct candidate *candidate)
+{
+    const char *before = getenv("CLBLAS_SHIM_PARAMS");
+    struct clb_text list = {0};
+    if (before != NULL && *before != '\0')
+        clb_text_addf(&list, "%s,", before);
+    for (size_t i = 0; i < search.space->count; i++) {
+        char key[CLB_PARAM_KEY_SIZE];
+        const clb_param param = search.space->axes[i].param;
+        clb_param_key(param, key);
+        if (candidate->tuning.value[param] > 0)
+            clb_text_addf(&list, "%s%s=%zu", i > 0 ? "," : "", key, candidate->tuning.value[param]);
+    }
+    if (!list.failed)
+        setenv("CLBLAS_SHIM_PARAMS", list.data, 1);
+    setenv("CLBLAS_SHIM_KERNEL", clb_family_name(candidate->tuning.family), 1);
+    clb_text_free(&list);
+}
+
+/* In a child: {rate, class, family, threshold, smallest, values}. */
+static json_t *answer_rate(void *argument)
+{
+    const struct candidate *candidate = argument;
+    struct clb_measure measure;
+    const struct clb_gemm_variant *variant;
+    json_t *values = json_array();
+    signal(SIGALRM, SIG_DFL);
+    alarm(PATIENCE);
+    if (candidate->chosen)
+        choose_values(candidate);
+    setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
+    if (!clb_measure_start(&measure, candidate->precision) ||
+        clb_gemm_variant_get(measure.runtime, candidate->precision, &variant) != CLB_OK)
+        return json_object();
+    const struct clb_device *device = &measure.runtime->device;
+    const double rate = clb_measure_product_rate(
+        &measure, device->type == CL_DEVICE_TYPE_CPU ? RATE_ON_CPU : RATE_ON_GPU);
+    for (int i = 0; i < CLB_PARAMS; i++)
+        json_array_append_new(values, json_integer((json_int_t)variant->tuning.value[i]));
+    return json_pack("{s:f,s:s,s:i,s:f,s:I,s:o}", "rate", rate, "class", clb_tuning_class(device),
+                     "family", (int)variant->tuning.family, "threshold", variant->tuning.threshold,
+                     "smallest", (json_int_t)variant->tuning.smallest, "values", values);
+}
+
+/* Operations per second; 0: it was not built, is wrong, crashed or hung, or is another row after
+ * all, because the library has refused this one. */
+static double rate_of(const struct candidate *candidate)
+{
+    json_t *answer = clb_ask_child(answer_rate, (void *)(uintptr_t)candidate);
+    const json_t *values = json_object_get(answer, "values");
+    double rate = json_number_value(json_object_get(answer, "rate"));
+    for (size_t i = 0; i < search.space->count; i++) {
+        const clb_param param = search.space->axes[i].param;
+        const size_t got = (size_t)json_integer_value(json_array_get(values, param));
+        const size_t wanted = candidate->tuning.value[param];
+        if (wanted > 0 && got != wanted)
+            rate = 0;
+    }
+    json_decref(answer);
+    search.tried++;
+    search.failed += rate <= 0;
+    return rate;
+}
+
+/* The library's own row. False after a message. */
+static bool find_start(clb_precision precision)
+{
+    struct candidate *start = &search.start;
+    *start = (struct candidate){.precision = precision};
+    json_t *answer = clb_ask_child(answer_rate, start);
+    const json_t *values = json_object_get(answer, "values");
+    start->tuning.family = (clb_family)json_integer_value(json_object_get(answer, "family"));
+    start->tuning.threshold = json_number_value(json_object_get(answer, "threshold"));
+    start->tuning.smallest = (size_t)json_integer_value(json_object_get(answer, "smallest"));
+    for (size_t i = 0; i < CLB_PARAMS; i++)
+        start->tuning.value[i] = (size_t)json_integer_value(json_array_get(values, i));
+    const char *class = json_string_value(json_object_get(answer, "class"));
+    snprintf(search.class, sizeof search.class, "%s", class != NULL ? class : "");
+    search.rate = json_number_value(json_object_get(answer, "rate"));
+    search.space = clb_tune_space_of(start->tuning.family);
+    start->chosen = true;
+    search.now = *start;
+    json_decref(answer);
+    if (values == NULL || !(search.rate > 0))
+        clb_fail(0, "the device's own kernels can't be measured in this precision");
+    return values != NULL && search.rate > 0;
+}
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+static void print_changes(const struct candidate *candidate)
+{
+    for (size_t i = 0; i < search.space->count; i++) {
+        const clb_param param = search.space->axes[i].param;
+        const size_t from = search.now.tuning.value[param], to = candidate->tuning.value[param];
+        if (from != to)
+            printf("  %s %zu -> %zu", clb_param_name(param), from, to);
+    }
+}
+
+/* True when the candidate is the best now. */
+static bool consider(struct candidate candidate)
+{
+    size_t *value = candidate.tuning.value;
+    if (search.space->repair != NULL)
+        search.space->repair(value);
+    if (!search.space->sensible(value, clb_precision_real_size(candidate.precision)) ||
+        clb_tune_was_seen(&search.seen, value))
+        return false;
+    double rate = rate_of(&candidate);
+    bool better = rate > LOOKS_BETTER * search.rate;
+    if (better) {
+        const double other = rate_of(&search.now);
+        rate = rate_of(&candidate);
+        better = rate > IS_BETTER * other && rate > search.rate;
+    }
+    clb_bar_draw((clb_now() - search.begun) / (search.end - search.begun),
+                 "%zu tried, best %.1f GFLOP/s, %.0f s left", search.tried, 1e-9 * search.rate,
+                 fmax(search.end - clb_now(), 0));
+    if (!better || stopped)
+        return false;
+    clb_bar_clear();
+    printf("%10.1f GFLOP/s", 1e-9 * rate);
+    print_changes(&candidate);
+    printf("\n");
+    fflush(stdout);
+    search.now = candidate;
+    search.rate = rate;
+    return true;
+}
+
+/* Every value of every parameter, the others kept; whether anything became better. */
+static bool sweep(void)
+{
+    bool better = false;
+    for (size_t a = 0; a < search.space->count; a++) {
+        const struct clb_tune_axis *axis = &search.space->axes[a];
+        for (size_t v = 0; v < axis->count && !stopped && clb_now() < search.end; v++) {
+            struct candidate candidate = search.now;
+            /* A zero is the kernel's default, which can't be asked for in the place of a value. */
+            if (axis->values[v] == 0 && search.start.tuning.value[axis->param] != 0)
+                continue;
+            candidate.tuning.value[axis->param] = axis->values[v];
+            better = consider(candidate) || better;
+        }
+    }
+    return better;
+}
+
+/* ---- the result ------------------------------------------------------------------------------ */
+
+static json_t *answer_keep(void *unused)
+{
+    struct clb_measure measure;
+    clb_param params[CLB_PARAMS];
+    (void)unused;
+    for (size_t i = 0; i < search.space->count; i++)
+        params[i] = search.space->axes[i].param;
+    return clb_measure_start(&measure, search.now.precision) &&
+                   clb_tuning_keep(&measure.runtime->device, search.now.precision,
+                                   &search.now.tuning, params, search.space->count)
+               ? json_array()
+               : json_object();
+}
+
+static int conclude(double before)
+{
+    clb_bar_clear();
+    printf("%zu tried, %zu of them don't work%s\n", search.tried, search.failed,
+           stopped ? ", interrupted" : "");
+    if (memcmp(&search.now.tuning, &search.start.tuning, sizeof search.now.tuning) == 0) {
+        printf("Nothing is clearly better than the library's own row, %.1f GFLOP/s.\n",
+               1e-9 * before);
+        return EXIT_SUCCESS;
+    }
+    printf("%.1f GFLOP/s instead of %.1f. A row for src/engine/tuning/gemm.def, to be sent "
+           "upstream:\n\n",
+           1e-9 * search.rate, 1e-9 * before);
+    clb_tune_print_row(search.class, search.now.precision, &search.now.tuning);
+    json_t *kept = clb_ask_child(answer_keep, NULL);
+    const bool good = json_is_array(kept);
+    json_decref(kept);
+    if (!good)
+        return clb_fail(CLB_EXIT_FAILED, "the row can't be kept: there is no cache to write to");
+    printf("\nIt is kept in the cache, and programs use it from now on.\n");
+    return EXIT_SUCCESS;
+}
+
+int clb_tune_kernels(clb_precision precision, double seconds)
+{
+    const struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND};
+    if (!find_start(precision))
+        return CLB_EXIT_FAILED;
+    const double before = search.rate;
+    printf("%10.1f GFLOP/s  %s, the library's own row for %s\n", 1e-9 * before,
+           clb_family_name(search.start.tuning.family), search.class);
+    fflush(stdout);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    search.begun = clb_now();
+    search.end = search.begun + seconds;
+    clb_tune_was_seen(&search.seen, search.start.tuning.value);
+    while (!stopped && clb_now() < search.end && sweep()) {
+    }
+    int status = conclude(before);
+    free(search.seen.value);
+    return status;
+}

@@ -1,0 +1,593 @@
+/* clblas-shim-probe: the helper process that meets drivers. Started by the library; not for people.
+ *
+ *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] devices | STEP | list
+ *
+ * This process opens no driver. For each step it starts a child that builds, checks and stores, and
+ * then one that loads what is stored and checks it again. What a child dies of, by itself or at a
+ * limit, is marked, and the step begins anew without it. One helper works at a time: it holds a
+ * lock in the cache, and one that has waited looks first whether its step has been done meanwhile.
+ *
+ * Results are records in the cache (src/engine/ocl/helper.c); this process's exit status only says
+ * whether there is one. `list` is for the clblas-shim command: it stores nothing, and prints what
+ * there is as one JSON object. */
+#include "engine/device_blas/getf2.h"
+#include "engine/device_blas/potf2.h"
+#include "engine/gemm/structure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LONGEST_LOCK  900.0 /* seconds that another helper may hold the lock */
+#define LOOK_NS       50000000
+#define MOST_ATTEMPTS 16 /* marks in one step */
+#define LAST_CPU      60 /* seconds of CPU time that a child has when the program has ended */
+#define MOST_MEMORY   ((uint64_t)4 << 30)
+#define RATE          "rate:" /* begins the step for a device's rate */
+#define PROGRESS      0.05    /* seconds of CPU time; a thread that only looks at times uses less */
+
+/* What a child may use; options change it, for tests. */
+static struct limits {
+    double cpu, stall;
+    uint64_t memory;
+} limits = {.cpu = 300, .stall = 60};
+
+static struct clb_probe_shared *shared;
+static bool program_has_ended;
+
+/* ---- the lock -------------------------------------------------------------------------------- */
+
+/* 0 when this process has it, otherwise the exit status. It is held until this process ends; its
+ * children inherit it, but they end first. */
+static int take_lock(void)
+{
+    char path[PATH_MAX];
+    const char *folder = clb_cache_directory();
+    double until = clb_now() + LONGEST_LOCK;
+    int length = folder == NULL ? -1 : snprintf(path, sizeof path, "%s/lock", folder);
+    int fd = length < 0 || (size_t)length >= sizeof path
+                 ? -1
+                 : clb_file_open(path, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || access(folder, W_OK) != 0)
+        return CLB_PROBE_EXIT_NO_LOCK;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return CLB_PROBE_EXIT_NO_LOCK;
+        if (clb_now() > until || program_has_ended)
+            return CLB_PROBE_EXIT_BUSY;
+        sigset_t told;
+        sigemptyset(&told);
+        sigaddset(&told, SIGTERM);
+        program_has_ended =
+            sigtimedwait(&told, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM;
+    }
+    return 0;
+}
+
+/* ---- what a child uses ----------------------------------------------------------------------- */
+
+static double read_cpu_seconds(pid_t child)
+{
+    char path[64], line[1024];
+    unsigned long user = 0, system = 0;
+    long children = 0, waited = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)child);
+    FILE *file = clb_file_read(path);
+    bool read = file != NULL && fgets(line, sizeof line, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    const char *name_end = read ? strrchr(line, ')') : NULL;
+    if (name_end != NULL)
+        sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &user,
+               &system, &children, &waited);
+    return (double)(user + system + (unsigned long)(children + waited)) /
+           (double)sysconf(_SC_CLK_TCK);
+}
+
+static uint64_t read_resident(pid_t child)
+{
+    char path[64];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof path, "/proc/%ld/statm", (long)child);
+    FILE *file = clb_file_read(path);
+    if (file != NULL && fscanf(file, "%*u %llu", &pages) != 1)
+        pages = 0;
+    if (file != NULL)
+        fclose(file);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Half of what the system has left. */
+static uint64_t memory_allowed(void)
+{
+    unsigned long long kib = 0;
+    char line[256];
+    FILE *file = clb_file_read("/proc/meminfo");
+    while (file != NULL && kib == 0 && fgets(line, sizeof line, file) != NULL)
+        sscanf(line, "MemAvailable: %llu", &kib);
+    if (file != NULL)
+        fclose(file);
+    uint64_t half = (uint64_t)kib << 9;
+    return kib == 0 || half > MOST_MEMORY ? MOST_MEMORY : half;
+}
+
+/* ---- children -------------------------------------------------------------------------------- */
+
+typedef int child_task(const char *argument);
+
+struct step_outcome {
+    int status;       /* the child's exit status; -1: it died */
+    char reason[128]; /* of which it died */
+};
+
+static void limit_child(pid_t child, double cpu)
+{
+    struct rlimit seconds = {.rlim_cur = (rlim_t)cpu, .rlim_max = (rlim_t)cpu + 1};
+    prlimit(child, RLIMIT_CPU, &seconds, NULL);
+}
+
+static void run_child(child_task *task, const char *argument, clb_probe_role role)
+{
+    const struct rlimit none = {0, 0};
+    sigset_t empty;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0);
+    setrlimit(RLIMIT_CORE, &none);
+    sigemptyset(&empty);
+    sigprocmask(SIG_SETMASK, &empty, NULL);
+    clb_signals_have_no_program();
+    clb_probe_become(role, shared);
+    int status = task(argument);
+    shared->finished = true;
+    _exit(status);
+}
+
+/* Why the child must be killed now, or NULL. */
+static const char *exceeds(pid_t child, uint64_t memory, double *cpu, double *progress)
+{
+    double now = clb_now(), used = read_cpu_seconds(child);
+    if (read_resident(child) > memory)
+        return "it took too much memory";
+    if (used > *cpu + PROGRESS) {
+        *cpu = used;
+        *progress = now;
+    }
+    return now - *progress > limits.stall ? "it hung" : NULL;
+}
+
+static void describe_end(struct step_outcome *outcome, int status, const char *killed)
+{
+    outcome->status = -1;
+    if (killed != NULL)
+        snprintf(outcome->reason, sizeof outcome->reason, "%s", killed);
+    else if (WIFEXITED(status) && shared->finished)
+        outcome->status = WEXITSTATUS(status);
+    else if (WIFEXITED(status))
+        snprintf(outcome->reason, sizeof outcome->reason, "it ended the process (status %d)",
+                 WEXITSTATUS(status));
+    else if (WTERMSIG(status) == SIGXCPU)
+        snprintf(outcome->reason, sizeof outcome->reason, "it took too much CPU time");
+    else
+        snprintf(outcome->reason, sizeof outcome->reason, "it crashed (%s)",
+                 strsignal(WTERMSIG(status)));
+}
+
+/* Run a task in a child within the limits. */
+static struct step_outcome supervise(child_task *task, const char *argument, clb_probe_role role)
+{
+    struct step_outcome outcome = {.status = -1, .reason = "no process can be made"};
+    struct rusage usage = {0};
+    sigset_t awaited;
+    const char *killed = NULL;
+    double begin = clb_now(), cpu = 0, progress = begin;
+    uint64_t memory = limits.memory != 0 ? limits.memory : memory_allowed();
+    int status = 0;
+    shared->current[0] = '\0';
+    shared->device[0] = '\0';
+    shared->rank = -1;
+    shared->finished = false;
+    pid_t child = fork();
+    if (child < 0)
+        return outcome;
+    if (child == 0)
+        run_child(task, argument, role);
+    limit_child(child, program_has_ended ? LAST_CPU : limits.cpu);
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    sigaddset(&awaited, SIGTERM);
+    while (wait4(child, &status, WNOHANG, &usage) == 0) {
+        if (sigtimedwait(&awaited, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM) {
+            shared->stop = true;
+            program_has_ended = true;
+            limit_child(child, read_cpu_seconds(child) + LAST_CPU);
+        }
+        if (killed == NULL && (killed = exceeds(child, memory, &cpu, &progress)) != NULL)
+            kill(-child, SIGKILL);
+    }
+    kill(-child, SIGKILL); /* what it may have started */
+    describe_end(&outcome, status, killed);
+    cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+          1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    clb_log(outcome.status == 0 ? CLB_LOG_INFO : CLB_LOG_WARN,
+            "%s, %s: %s, %.1f s, %.1f s of CPU time, at most %ld MiB", argument,
+            role == CLB_PROBE_LOADER ? "loaded again" : "built",
+            outcome.status < 0    ? outcome.reason
+            : outcome.status == 0 ? "ok"
+                                  : clb_status_name((clb_status)outcome.status),
+            clb_now() - begin, cpu, usage.ru_maxrss >> 10);
+    return outcome;
+}
+
+/* ---- in a child ------------------------------------------------------------------------------ */
+
+/* The panels of LU and the diagonal blocks of Cholesky are checked when they are first opened. */
+static clb_status open_in_workspace(struct clb_runtime *runtime,
+                                    const struct clb_gemm_variant *variant, bool panels)
+{
+    const struct clb_workspace_limits largest = {
+        .m = CLB_MAX_BLOCK, .n = CLB_MAX_BLOCK, .k = CLB_MAX_BLOCK, .triangle = CLB_MAX_BLOCK};
+    struct clb_workspace workspace;
+    struct clb_getf2 panel;
+    struct clb_potf2 block;
+    clb_status status = clb_workspace_open(&workspace, runtime, variant, &largest);
+    if (status != CLB_OK)
+        return status;
+    status = panels ? clb_getf2_open(&panel, &workspace, CLB_MAX_BLOCK, CLB_MAX_BLOCK)
+                    : clb_potf2_open(&block, &workspace);
+    bool idle = clb_workspace_finish(&workspace);
+    if (status == CLB_OK && panels)
+        clb_getf2_close(&panel, &workspace, idle);
+    else if (status == CLB_OK)
+        clb_potf2_close(&block, &workspace, idle);
+    clb_workspace_close(&workspace, idle);
+    return status;
+}
+
+static clb_status do_step(struct clb_runtime *runtime, clb_probe_step step, clb_precision precision)
+{
+    const struct clb_gemm_variant *variant;
+    clb_status status = clb_gemm_variant_get(runtime, precision, &variant);
+    if (status != CLB_OK || step == CLB_STEP_GEMM)
+        return status;
+    if (variant->plain != NULL) /* a split family is for products in full only */
+        variant = variant->plain;
+    switch (step) {
+    case CLB_STEP_DIRECT:
+        return variant->family->has_direct ? clb_direct_prepare(variant) : CLB_OK;
+    case CLB_STEP_SKIP:
+        return clb_skip_prepare(runtime, variant);
+    case CLB_STEP_STRUCTURE:
+        return clb_structure_check(runtime, variant);
+    case CLB_STEP_SYSTEMS:
+        return clb_workspace_check(runtime, variant);
+    case CLB_STEP_PANELS:
+    case CLB_STEP_BLOCKS:
+        return open_in_workspace(runtime, variant, step == CLB_STEP_PANELS);
+    default:
+        return CLB_OK;
+    }
+}
+
+static int child_step(const char *name)
+{
+    clb_probe_step step;
+    clb_precision precision;
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (!clb_step_parse(name, &step, &precision) || runtime == NULL)
+        return CLB_ERR_NODEVICE;
+    clb_status status = do_step(runtime, step, precision);
+    /* A step has passed when it has been loaded; it has failed at either. */
+    if (!shared->stop && (status != CLB_OK || clb_probe_get_role() == CLB_PROBE_LOADER))
+        clb_step_record(runtime, step, precision, status);
+    return (int)status;
+}
+
+/* "rate:P:D": how fast a device multiplies. */
+static int child_rate(const char *step)
+{
+    clb_runtime_state state;
+    struct clb_record record = {.word = CLB_WORD_FAILED};
+    const struct clb_gemm_variant *variant;
+    snprintf(shared->device, sizeof shared->device, "%s", step + strlen(RATE));
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    char *key = runtime != NULL ? clb_device_rate_key(&runtime->device) : NULL;
+    if (key == NULL)
+        return CLB_ERR_NODEVICE;
+    clb_status status =
+        clb_gemm_variant_get(runtime, runtime->device.fp64 ? CLB_D : CLB_S, &variant);
+    if (status == CLB_OK)
+        record = (struct clb_record){.word = CLB_WORD_PASSED, .rate = variant->rate};
+    if (!shared->stop && (status == CLB_OK || status == CLB_ERR_UNSUPPORTED))
+        clb_record_store(key, record);
+    free(key);
+    return (int)status;
+}
+
+static int child_devices(const char *unused)
+{
+    clb_runtime_state state;
+    const struct clb_runtime *runtime = clb_runtime_get(&state);
+    (void)unused;
+    shared->rank = runtime != NULL ? clb_device_rank(&runtime->device) : -1;
+    return runtime != NULL ? CLB_OK : CLB_ERR_NODEVICE;
+}
+
+/* ---- drivers --------------------------------------------------------------------------------- */
+
+/* When all drivers together crash or hang, each is opened alone, and the one with the best device
+ * is used from then on. */
+static struct clb_record choose_driver(const struct clb_icd *icd, size_t count)
+{
+    struct clb_record record = {.word = CLB_WORD_FAILED, .text = "none of them works"};
+    double best = -1;
+    for (size_t i = 0; i < count && !program_has_ended; i++) {
+        memcpy(shared->library, icd[i].library, sizeof shared->library);
+        struct step_outcome outcome = supervise(child_devices, icd[i].library, CLB_PROBE_BUILDER);
+        if (outcome.status < 0)
+            clb_log(CLB_LOG_WARN, "the driver %s is not used: %s", icd[i].library, outcome.reason);
+        else if (shared->rank > best) {
+            best = shared->rank;
+            record.word = CLB_WORD_LIBRARY;
+            memcpy(record.text, icd[i].library, sizeof record.text);
+        }
+    }
+    shared->library[0] = '\0';
+    return record;
+}
+
+/* True when there is a record about the drivers in the end. */
+static bool meet_drivers(void)
+{
+    struct clb_icd icd[CLB_MAX_ICDS];
+    size_t count = clb_icd_list(icd);
+    char *key = clb_drivers_key(icd, count);
+    if (key == NULL)
+        return false;
+    struct clb_record record = {.word = CLB_WORD_PASSED};
+    shared->library[0] = '\0';
+    struct step_outcome outcome = supervise(child_devices, "devices", CLB_PROBE_BUILDER);
+    if (outcome.status < 0) {
+        clb_log(CLB_LOG_WARN, "a driver does not work: %s", outcome.reason);
+        record = choose_driver(icd, count);
+    }
+    if (!program_has_ended)
+        clb_record_store(key, record);
+    free(key);
+    return !program_has_ended;
+}
+
+/* Make steps open only the driver that meet_drivers has chosen. */
+static void remember_driver(void)
+{
+    struct clb_icd icd[CLB_MAX_ICDS];
+    struct clb_record record;
+    char *key = clb_drivers_key(icd, clb_icd_list(icd));
+    if (key != NULL && clb_record_load(key, &record) && record.word == CLB_WORD_LIBRARY)
+        memcpy(shared->library, record.text, sizeof shared->library);
+    free(key);
+}
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+static void add_device(struct clb_text *text, const struct clb_listed_device *entry,
+                       const struct clb_runtime *used)
+{
+    const struct clb_device *device = &entry->device;
+    const char *type = (device->type & CL_DEVICE_TYPE_GPU) != 0           ? "GPU"
+                       : (device->type & CL_DEVICE_TYPE_CPU) != 0         ? "CPU"
+                       : (device->type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? "accelerator"
+                                                                          : "";
+    clb_text_addf(text, "%s{\"place\":\"%u:%u\",\"name\":", text->length > 0 ? "," : "",
+                  entry->platform, entry->index);
+    clb_text_add_quoted(text, device->name);
+    clb_text_add(text, ",\"platform\":");
+    clb_text_add_quoted(text, device->platform_name);
+    clb_text_add(text, ",\"driver\":");
+    clb_text_add_quoted(text, device->driver);
+    clb_text_addf(text,
+                  ",\"type\":\"%s\",\"fp64\":%s,\"unified\":%s,\"memory\":%llu,\"units\":%u,"
+                  "\"taken\":%s,\"defect\":",
+                  type, device->fp64 ? "true" : "false", device->unified ? "true" : "false",
+                  (unsigned long long)device->memory, device->units,
+                  used != NULL && used->device.id == device->id ? "true" : "false");
+    clb_text_add_quoted(text, entry->defect != NULL ? entry->defect : "");
+    clb_text_add(text, "}");
+}
+
+/* What has become of each step on the device in use. */
+static void add_steps(struct clb_text *text, const struct clb_runtime *used)
+{
+    const char *comma = "";
+    for (int s = 0; s < CLB_STEPS; s++) {
+        for (int p = 0; p < CLB_PRECISIONS; p++) {
+            struct clb_record record;
+            char name[64];
+            bool is_double = p == CLB_D || p == CLB_Z;
+            if (is_double && !used->device.fp64)
+                continue;
+            clb_step_format(name, sizeof name, (clb_probe_step)s, (clb_precision)p);
+            bool found = clb_step_find(used, (clb_probe_step)s, (clb_precision)p, &record);
+            clb_text_addf(text, "%s\"%s\":\"%s\"", comma, name,
+                          !found                           ? ""
+                          : record.word == CLB_WORD_PASSED ? "passed"
+                                                           : "failed");
+            comma = ",";
+        }
+    }
+}
+
+/* Leaves "devices":[...],"steps":{...} for the helper. */
+static int child_list(const char *unused)
+{
+    static struct clb_listed_device list[CLB_MAX_DEVICES];
+    clb_runtime_state state;
+    struct clb_text devices = {0}, steps = {0};
+    (void)unused;
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* drivers print */
+    const struct clb_runtime *used = clb_runtime_get(&state);
+    if (used == NULL && clb_cl_load(shared->library[0] != '\0' ? shared->library : NULL) != CLB_OK)
+        return CLB_ERR_NODEVICE;
+    size_t count = clb_device_list(list, CLB_COUNT_OF(list));
+    for (size_t i = 0; i < count; i++)
+        add_device(&devices, &list[i], used);
+    if (used != NULL)
+        add_steps(&steps, used);
+    shared->rank = used != NULL ? clb_device_rank(&used->device) : -1;
+    if (devices.failed || steps.failed)
+        return CLB_ERR_NOMEM;
+    snprintf(shared->current, sizeof shared->current, "\"devices\":[%s],\"steps\":{%s}",
+             devices.data != NULL ? devices.data : "", steps.data != NULL ? steps.data : "");
+    return CLB_OK;
+}
+
+/* Add the drivers that `library` names, or all, and what has become of opening them. */
+static void add_drivers(struct clb_text *text, const char *library)
+{
+    snprintf(shared->library, sizeof shared->library, "%s", library);
+    struct step_outcome outcome = supervise(child_list, "list", CLB_PROBE_BUILDER);
+    clb_text_add(text, "{\"library\":");
+    clb_text_add_quoted(text, library);
+    clb_text_add(text, ",\"death\":");
+    clb_text_add_quoted(text, outcome.status < 0 ? outcome.reason : "");
+    clb_text_addf(text, ",\"loaded\":%s,\"rank\":%.0f,%s}",
+                  outcome.status == CLB_OK ? "true" : "false", shared->rank,
+                  outcome.status == CLB_OK ? shared->current : "\"devices\":[],\"steps\":{}");
+}
+
+/* All drivers together, as programs use them, and each one alone where that may say more. */
+static int list_drivers(void)
+{
+    struct clb_icd icd[CLB_MAX_ICDS];
+    struct clb_text text = {0};
+    const char *cache = clb_cache_directory();
+    size_t count = clb_icd_list(icd);
+    clb_text_add(&text, "{\"cache\":");
+    clb_text_add_quoted(&text, cache != NULL && access(cache, W_OK) == 0 ? cache : "");
+    clb_text_addf(&text, ",\"room\":%s,\"all\":", clb_cache_has_room(cache) ? "true" : "false");
+    add_drivers(&text, "");
+    clb_text_add(&text, ",\"drivers\":[");
+    count = count == 1 && shared->rank >= 0 ? 0 : count;
+    for (size_t i = 0; i < count && !program_has_ended; i++) {
+        clb_text_add(&text, i > 0 ? "," : "");
+        add_drivers(&text, icd[i].library);
+    }
+    clb_text_add(&text, "]}\n");
+    bool written = !text.failed && fputs(text.data, stdout) >= 0 && fflush(stdout) == 0;
+    clb_text_free(&text);
+    return written ? 0 : CLB_PROBE_EXIT_FAILED;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* False when it died; what it died of is marked. */
+static bool survives(const char *step, clb_probe_role role, int *status)
+{
+    const bool is_rate = strncmp(step, RATE, strlen(RATE)) == 0;
+    struct step_outcome outcome = supervise(is_rate ? child_rate : child_step, step, role);
+    *status = outcome.status;
+    if (outcome.status >= 0 || program_has_ended)
+        return true;
+    if (shared->current[0] != '\0')
+        clb_mark_set(shared->current, outcome.reason);
+    else if (!meet_drivers()) /* it died before any program: of a driver */
+        return true;
+    remember_driver();
+    return false;
+}
+
+static bool make_step(const char *step)
+{
+    int status = -1;
+    remember_driver();
+    for (int attempt = 0; attempt < MOST_ATTEMPTS && !program_has_ended; attempt++) {
+        if (!survives(step, CLB_PROBE_BUILDER, &status))
+            continue;
+        if (status != CLB_OK || program_has_ended)
+            return status >= 0;
+        if (survives(step, CLB_PROBE_LOADER, &status))
+            return status >= 0;
+    }
+    return false;
+}
+
+/* The record of requests has the time at which a helper last did the same in the same environment.
+ */
+static char *request_key(const char *step)
+{
+    struct clb_text key = {0};
+    uint64_t sum = 0;
+    struct clb_icd icd[CLB_MAX_ICDS];
+    char *drivers = clb_drivers_key(icd, clb_icd_list(icd));
+    for (char **entry = environ; *entry != NULL; entry++) {
+        if (strncmp(*entry, "CLBLAS_SHIM", 11) == 0)
+            sum += clb_cache_hash(*entry, strlen(*entry));
+    }
+    clb_text_addf(&key, "request %s\n%016llx\n%s", step, (unsigned long long)sum,
+                  drivers != NULL ? drivers : "");
+    free(drivers);
+    if (key.failed)
+        clb_text_free(&key);
+    return key.data;
+}
+
+static int serve(const char *step)
+{
+    double begin = clb_now();
+    struct clb_record record = {0};
+    if (strcmp(step, "list") == 0)
+        return list_drivers();
+    int failed = take_lock();
+    char *key = failed == 0 ? request_key(step) : NULL;
+    if (failed != 0 || key == NULL)
+        return failed;
+    bool done = clb_record_load(key, &record) && !clb_record_is_older(&record, clb_now() - begin);
+    if (!done) {
+        done = strcmp(step, "devices") == 0 ? meet_drivers() : make_step(step);
+        if (done && !program_has_ended)
+            clb_record_store(key, (struct clb_record){.word = CLB_WORD_PASSED});
+    }
+    free(key);
+    return done ? 0 : CLB_PROBE_EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    sigset_t awaited;
+    int at = 1;
+    for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
+        double value = strtod(argv[at + 1], NULL);
+        if (strcmp(argv[at], "--cpu") == 0)
+            limits.cpu = value;
+        else if (strcmp(argv[at], "--stall") == 0)
+            limits.stall = value;
+        else if (strcmp(argv[at], "--memory") == 0)
+            limits.memory = (uint64_t)value << 20;
+    }
+    if (at + 1 != argc) {
+        fprintf(stderr,
+                "usage: %s devices | STEP | list\n"
+                "The helper process of libclblas_shim, which starts it.\n",
+                argv[0]);
+        return 2;
+    }
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    sigaddset(&awaited, SIGTERM);
+    sigprocmask(SIG_BLOCK, &awaited, NULL);
+    /* Files that the program writes are not the helper's. */
+    unsetenv("CLBLAS_SHIM_TRACE");
+    unsetenv("CLBLAS_SHIM_STATS");
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED ? CLB_PROBE_EXIT_FAILED : serve(argv[at]);
+}
