@@ -38,7 +38,7 @@ typedef CLB_REAL real;
 /* The last parameters and the first statement of every kernel. The launches on a queue are numbered
  * from 1. The first work-item of launch n stores n, unless n - 1 is not stored: so the number that
  * the host reads stays below that of a launch which the device has dropped
- * (src/engine/ocl/queue.c). `chain` is in the device's memory, `report` in memory that the host
+ * (queue.c). `chain` is in the device's memory, `report` in memory that the host
  * reads; launch 0 is not counted. */
 #define CLB_LAUNCH_PARAMETERS                                                                      \
     , global volatile uint *chain, global volatile uint *report, uint counter, uint launch
