@@ -1,12 +1,13 @@
 #!/bin/sh
-# embed.sh .../kernels/[FOLDER/]FILE.cl: a C file on standard output that holds the kernel file as a byte array, the files
-# of this folder that it includes in their places (and what those include), with #line directives so
-# that build logs name the file.
+# embed.sh FILE.cl: a C file on standard output that holds the kernel file as a byte array, the files that it includes
+# in their places (and what those include, relative to its folder), with #line directives so that build logs name the
+# file. It defines clb_kernel_FILE for .../kernels/FILE.cl, and kernel_FOLDER_FILE for a file of another folder.
 set -e
 file=$1
 base=$(basename "$file")
-name=${file##*kernels/}
-name=clb_kernel_$(printf '%s' "${name%.cl}" | tr / _)
+folder=$(basename "$(dirname "$file")")
+name=clb_kernel_${base%.cl}
+[ "$folder" = kernels ] || name=kernel_${folder}_${base%.cl}
 printf '/* Made by kernels/embed.sh from %s. */\n' "$base"
 printf '#include "engine/kernel/kernels.h"\n\nstatic const char text[] = {\n'
 inline()
@@ -35,4 +36,5 @@ inline()
 
 text=$(inline)
 printf '%s\n' "$text" | od -An -v -tu1 | sed -e 's/[0-9][0-9]*/&,/g'
-printf '0};\n\nconst struct clb_source %s = {"%s", text, sizeof text - 1};\n' "$name" "$base"
+printf '0};\n\nextern const struct clb_source %s;\n' "$name"
+printf 'const struct clb_source %s = {"%s", text, sizeof text - 1};\n' "$name" "$base"

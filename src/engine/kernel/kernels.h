@@ -16,9 +16,4 @@ extern const struct clb_source clb_kernel_potf2;
 extern const struct clb_source clb_kernel_structure;
 extern const struct clb_source clb_kernel_trsm;
 
-/* Of the command. */
-extern const struct clb_source clb_kernel_ladder_gemm;
-extern const struct clb_source clb_kernel_ladder_lu;
-extern const struct clb_source clb_kernel_ladder_peak;
-
 #endif

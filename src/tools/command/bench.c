@@ -54,21 +54,16 @@ static json_t *measure_bounds(void *argument)
     return result;
 }
 
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 /* Milliseconds that the link and the device's kernels need at least. */
 static json_t *find_bound(const json_t *bounds, clb_routine routine, size_t n)
 {
     const struct clb_call_bytes bytes = clb_call_traffic(routine, n);
     char letter[] = {"sdcz"[clb_routines[routine].precision], '\0'};
-    double up = number_of(bounds, "up"), down = number_of(bounds, "down"), link = 0;
+    double up = clb_number_of(bounds, "up"), down = clb_number_of(bounds, "down"), link = 0;
     if (up > 0 && down > 0)
         link = fmax(bytes.read / up, bytes.written / down);
     double compute =
-        clb_call_flops(routine, n) / number_of(json_object_get(bounds, "compute"), letter);
+        clb_call_flops(routine, n) / clb_number_of(json_object_get(bounds, "compute"), letter);
     return json_pack("{s:f,s:f,s:f}", "ms", 1e3 * fmax(link, compute), "link_ms", 1e3 * link,
                      "compute_ms", 1e3 * compute);
 }
@@ -87,11 +82,11 @@ static void add_times(json_t *rows, const char *name, json_t *timed, clb_routine
         clb_fail(0, "%s of %s: it ended the process", clb_routines[routine].name, name);
     json_array_foreach(timed, i, time)
     {
-        double seconds = number_of(time, "seconds");
-        size_t n = (size_t)number_of(time, "n");
+        double seconds = clb_number_of(time, "seconds");
+        size_t n = (size_t)clb_number_of(time, "n");
         for (size_t k = 0; k < json_array_size(rows); k++) {
             json_t *row = json_array_get(rows, k);
-            if ((size_t)number_of(row, "n") != n)
+            if ((size_t)clb_number_of(row, "n") != n)
                 continue;
             json_t *cell = json_pack("{s:f,s:f}", "ms", 1e3 * seconds, "gflops",
                                      1e-9 * clb_call_flops(routine, n) / seconds);
@@ -138,10 +133,10 @@ static json_int_t find_crossover(const json_t *rows, const char *routine)
     json_int_t from = 0;
     for (size_t i = json_array_size(rows); i-- > 0;) {
         const json_t *row = json_array_get(rows, i);
-        if (strcmp(json_string_value(json_object_get(row, "routine")), routine) != 0)
+        if (strcmp(clb_text_of(row, "routine"), routine) != 0)
             continue;
-        double shim = number_of(json_object_get(row, "shim"), "ms"),
-               next = number_of(json_object_get(row, "next"), "ms");
+        double shim = clb_number_of(json_object_get(row, "shim"), "ms"),
+               next = clb_number_of(json_object_get(row, "next"), "ms");
         if (!(shim > 0 && next > 0 && shim < next))
             break;
         from = json_integer_value(json_object_get(row, "n"));
@@ -157,7 +152,7 @@ static void print_cell(const json_t *row, const char *name, const char *format, 
     if (cell == NULL)
         printf("%s", none);
     else
-        printf(format, number_of(cell, "ms"), number_of(cell, "gflops"));
+        printf(format, clb_number_of(cell, "ms"), clb_number_of(cell, "gflops"));
 }
 
 static void print_csv(const json_t *bench)
@@ -170,20 +165,19 @@ static void print_csv(const json_t *bench)
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
                      *shim = json_object_get(row, "shim");
-        printf("%s,%.0f,", json_string_value(json_object_get(row, "routine")), number_of(row, "n"));
+        printf("%s,%.0f,", clb_text_of(row, "routine"), clb_number_of(row, "n"));
         for (size_t k = 0; k < CLB_BENCH_LIBRARIES; k++)
             print_cell(row, clb_bench_libraries[k], "%.6g,%.6g,", ",,");
-        printf("%.6g,%.6g,%.6g,%d\n", number_of(bound, "ms"), number_of(bound, "link_ms"),
-               number_of(bound, "compute_ms"), json_is_true(json_object_get(shim, "device")));
+        printf("%.6g,%.6g,%.6g,%d\n", clb_number_of(bound, "ms"), clb_number_of(bound, "link_ms"),
+               clb_number_of(bound, "compute_ms"), json_is_true(json_object_get(shim, "device")));
     }
 }
 
 static void print_table(const json_t *result)
 {
     const json_t *rows = json_object_get(result, "rows");
-    printf("device %s, driver %s\n%s%-8s %6s", json_string_value(json_object_get(result, "device")),
-           json_string_value(json_object_get(result, "driver")), clb_style(stdout, CLB_BOLD),
-           "routine", "n");
+    printf("device %s, driver %s\n%s%-8s %6s", clb_text_of(result, "device"),
+           clb_text_of(result, "driver"), clb_style(stdout, CLB_BOLD), "routine", "n");
     for (size_t i = 0; i < CLB_BENCH_LIBRARIES; i++) {
         if (clb_bench_has(result, clb_bench_libraries[i]))
             printf(" %9s ms %9s", clb_bench_libraries[i], "GFLOP/s");
@@ -192,15 +186,16 @@ static void print_table(const json_t *result)
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *bound = json_object_get(row, "bound"),
                      *shim = json_object_get(row, "shim");
-        double ours = number_of(shim, "ms"), theirs = number_of(json_object_get(row, "next"), "ms");
-        printf("%-8s %6.0f", json_string_value(json_object_get(row, "routine")),
-               number_of(row, "n"));
+        double ours = clb_number_of(shim, "ms"),
+               theirs = clb_number_of(json_object_get(row, "next"), "ms");
+        printf("%-8s %6.0f", clb_text_of(row, "routine"), clb_number_of(row, "n"));
         for (size_t k = 0; k < CLB_BENCH_LIBRARIES; k++) {
             if (clb_bench_has(result, clb_bench_libraries[k]))
                 print_cell(row, clb_bench_libraries[k], " %12.3f %9.2f", "            -         -");
         }
-        printf(" %12.3f %-8s", number_of(bound, "ms"),
-               number_of(bound, "link_ms") > number_of(bound, "compute_ms") ? "link" : "compute");
+        printf(" %12.3f %-8s", clb_number_of(bound, "ms"),
+               clb_number_of(bound, "link_ms") > clb_number_of(bound, "compute_ms") ? "link"
+                                                                                    : "compute");
         if (ours > 0 && theirs > 0)
             printf(" %6.2fx", theirs / ours);
         printf("%s\n",
@@ -273,8 +268,7 @@ static int run_bench(const struct bench *bench)
     if (result == NULL)
         return CLB_EXIT_FAILED;
     if (bench->json) {
-        json_dumpf(result, stdout, JSON_COMPACT);
-        putchar('\n');
+        clb_json_print(result);
     } else if (bench->csv) {
         print_csv(result);
     } else {

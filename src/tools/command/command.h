@@ -20,7 +20,7 @@ enum {
     CLB_EXIT_SIGNAL = 128
 };
 
-/* ---- main.c: options, messages --------------------------------------------------------------- */
+/* ---- options.c: options, messages, JSON ------------------------------------------------------ */
 
 #define CLB_COMMAND(name, operands, summary, text) int clb_command_##name(int argc, char **argv);
 #define CLB_OPTION(command, letter, name, argument, help)
@@ -28,8 +28,16 @@ enum {
 #undef CLB_COMMAND
 #undef CLB_OPTION
 
+/* The sub-command whose options are read; false where there is none of this name. */
+bool clb_command_choose(const char *name);
+/* Print the help of the sub-command, or where none is chosen that of the command. */
+void clb_help_print(void);
+/* What the process returns: the status, unless the output can't be written. */
+int clb_end(int status);
+
 /* The letter of the next option of the command, its argument in `optarg`; -1 after the last, when
- * the operands begin at argv[optind]. Ends the process for --help and where an option is wrong. */
+ * the operands begin at argv[optind]. Options may stand behind operands, but not behind the name of
+ * a program. Ends the process for --help and where an option is wrong. */
 int clb_option_next(int argc, char **argv);
 
 /* Write one line to stderr, with the command's name. Returns `status`. */
@@ -49,14 +57,29 @@ const char *clb_style(FILE *stream, const char *code);
 void clb_bar_draw(double share, const char *format, ...) CLB_PRINTF(2, 3);
 void clb_bar_clear(void);
 
-/* ---- launch.c: files of the installation, programs under the shim ---------------------------- */
+void clb_json_print(const json_t *result); /* on a line of its own */
+
+/* Members of an object; "" or 0: there is none. */
+static inline const char *clb_text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+static inline double clb_number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* ---- start.c: files of the installation, programs under the shim ---------------------------- */
 
 /* The library. NULL after a message: it is not where it was installed. Kept until the process ends.
  */
 const char *clb_find_library(void);
 
-/* The helper process, as clb_find_library. */
+/* The helper process and the ladder, as clb_find_library. */
 const char *clb_find_helper(void);
+const char *clb_find_ladder(void);
 
 /* What the helper process lists (src/tools/helper/probe.c): `cache`, the folder or "", and its
  * `room`; `all`, the drivers together, and `drivers`, each one alone where that says more. Of each:

@@ -7,12 +7,6 @@
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
-}
-
 static bool is_true(const json_t *object, const char *key)
 {
     return json_is_true(json_object_get(object, key));
@@ -24,8 +18,8 @@ static const char *why_not(const json_t *device, const char *rest)
     const char *wanted = getenv("CLBLAS_SHIM_DEVICE");
     if (is_true(device, "taken"))
         return "";
-    if (*text_of(device, "defect") != '\0')
-        return text_of(device, "defect");
+    if (*clb_text_of(device, "defect") != '\0')
+        return clb_text_of(device, "defect");
     if (*rest != '\0')
         return rest;
     return wanted != NULL && *wanted != '\0' ? "CLBLAS_SHIM_DEVICE names another"
@@ -50,10 +44,10 @@ static void add_devices(json_t *list, const json_t *driver, const char *rest)
 /* A row for a driver that gives no device. */
 static void add_broken(json_t *list, const json_t *driver)
 {
-    const char *death = text_of(driver, "death");
+    const char *death = clb_text_of(driver, "death");
     json_array_append_new(list,
                           json_pack("{s:s,s:s,s:s,s:b,s:s}", "place", "", "platform",
-                                    text_of(driver, "library"), "name", "", "taken", 0, "why",
+                                    clb_text_of(driver, "library"), "name", "", "taken", 0, "why",
                                     *death != '\0'              ? death
                                     : is_true(driver, "loaded") ? "the driver has no device"
                                                                 : "the driver can't be loaded"));
@@ -72,7 +66,7 @@ static const json_t *find_only(const json_t *drivers)
     json_t *driver;
     json_array_foreach((json_t *)(uintptr_t)drivers, i, driver)
     {
-        if (*text_of(driver, "death") == '\0' && rank_of(driver) >= 0 &&
+        if (*clb_text_of(driver, "death") == '\0' && rank_of(driver) >= 0 &&
             (only == NULL || rank_of(driver) > rank_of(only)))
             only = driver;
     }
@@ -90,8 +84,8 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
         return "CLBLAS_SHIM_DEVICE is none";
     json_t *device = json_array_get(devices, 0);
     if (used == NULL) {
-        snprintf(text, sizeof text, "no OpenCL driver works: %s: %s", text_of(device, "platform"),
-                 text_of(device, "why"));
+        snprintf(text, sizeof text, "no OpenCL driver works: %s: %s",
+                 clb_text_of(device, "platform"), clb_text_of(device, "why"));
         return text;
     }
     if (!is_true(used, "loaded"))
@@ -100,11 +94,11 @@ static const char *find_problem(const json_t *used, const json_t *devices, size_
         return "no OpenCL driver is installed: /etc/OpenCL/vendors names none";
     size_t i, usable = 0;
     json_array_foreach((json_t *)(uintptr_t)devices, i, device) usable +=
-        strcmp(text_of(device, "why"), "it does not start") == 0 ||
-        strcmp(text_of(device, "why"), "CLBLAS_SHIM_DEVICE names another") == 0;
+        strcmp(clb_text_of(device, "why"), "it does not start") == 0 ||
+        strcmp(clb_text_of(device, "why"), "CLBLAS_SHIM_DEVICE names another") == 0;
     device = json_array_get(devices, 0);
     snprintf(text, sizeof text, "no OpenCL driver has a device that can be used (%s: %s)",
-             text_of(device, "platform"), text_of(device, "why"));
+             clb_text_of(device, "platform"), clb_text_of(device, "why"));
     if (usable == 0)
         return text;
     return wanted != NULL && *wanted != '\0' ? "CLBLAS_SHIM_DEVICE names none of the devices"
@@ -117,7 +111,7 @@ json_t *clb_devices_list(void)
     if (answer == NULL)
         return NULL;
     json_t *all = json_object_get(answer, "all"), *drivers = json_object_get(answer, "drivers");
-    const json_t *used = *text_of(all, "death") == '\0' ? all : find_only(drivers);
+    const json_t *used = *clb_text_of(all, "death") == '\0' ? all : find_only(drivers);
     const char *wanted = getenv("CLBLAS_SHIM_DEVICE");
     const char *rest = used != NULL && rank_of(used) < 0 && (wanted == NULL || *wanted == '\0')
                            ? "it does not start"
@@ -146,29 +140,29 @@ json_t *clb_devices_list(void)
 static void print_device(FILE *stream, const json_t *device)
 {
     char memory[32] = "-";
-    double bytes = json_number_value(json_object_get(device, "memory"));
+    double bytes = clb_number_of(device, "memory");
     bool known = bytes > 0, taken = is_true(device, "taken");
     if (known)
         snprintf(memory, sizeof memory, "%.1f GiB", bytes / (1 << 30));
     fprintf(stream, "%-6s %-5s %-4s %-7s %10s  %-12s %s%s%s%s  %s%s%s\n",
-            *text_of(device, "place") != '\0' ? text_of(device, "place") : "-",
-            known ? text_of(device, "type") : "-",
+            *clb_text_of(device, "place") != '\0' ? clb_text_of(device, "place") : "-",
+            known ? clb_text_of(device, "type") : "-",
             !known                    ? "-"
             : is_true(device, "fp64") ? "yes"
                                       : "no",
             !known                       ? "-"
             : is_true(device, "unified") ? "yes"
                                          : "no",
-            memory, known ? text_of(device, "driver") : "-",
+            memory, known ? clb_text_of(device, "driver") : "-",
             clb_style(stream, taken ? CLB_GREEN : CLB_YELLOW),
-            taken ? "yes" : "no: ", text_of(device, "why"), clb_style(stream, CLB_PLAIN),
-            text_of(device, "platform"), *text_of(device, "name") != '\0' ? ": " : "",
-            text_of(device, "name"));
+            taken ? "yes" : "no: ", clb_text_of(device, "why"), clb_style(stream, CLB_PLAIN),
+            clb_text_of(device, "platform"), *clb_text_of(device, "name") != '\0' ? ": " : "",
+            clb_text_of(device, "name"));
 }
 
 static void print_cache(FILE *stream, const json_t *cache)
 {
-    const char *name, *folder = text_of(cache, "folder");
+    const char *name, *folder = clb_text_of(cache, "folder");
     size_t passed = 0, failed = 0;
     json_t *state, *steps = json_object_get(cache, "steps");
     json_object_foreach(steps, name, state)
@@ -218,8 +212,7 @@ int clb_command_devices(int argc, char **argv)
         return CLB_EXIT_FAILED;
     const char *problem = json_string_value(json_object_get(list, "problem"));
     if (as_json) {
-        json_dumpf(list, stdout, JSON_COMPACT);
-        putchar('\n');
+        clb_json_print(list);
     } else {
         clb_devices_print(stdout, list);
     }

@@ -30,17 +30,6 @@ static void find(enum severity severity, const char *format, ...)
     va_end(arguments);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 /* ---- devices and the next BLAS --------------------------------------------------------------- */
 
 static const json_t *find_taken(const json_t *devices)
@@ -57,29 +46,29 @@ static const json_t *find_taken(const json_t *devices)
 
 static void judge_devices(const json_t *list)
 {
-    const char *problem = text_of(list, "problem");
+    const char *problem = clb_text_of(list, "problem");
     const json_t *cache = json_object_get(list, "cache"), *taken = find_taken(list);
     size_t i;
     json_t *device;
     json_array_foreach(json_object_get(list, "devices"), i, device)
     {
-        if (number_of(device, "memory") == 0 && *problem == '\0')
-            find(NOTE, "%s: %s", text_of(device, "platform"), text_of(device, "why"));
+        if (clb_number_of(device, "memory") == 0 && *problem == '\0')
+            find(NOTE, "%s: %s", clb_text_of(device, "platform"), clb_text_of(device, "why"));
     }
     if (*problem != '\0')
         find(BROKEN, "%s", problem);
     if (taken != NULL)
-        snprintf(works, sizeof works, ": large calls run on %s", text_of(taken, "name"));
+        snprintf(works, sizeof works, ": large calls run on %s", clb_text_of(taken, "name"));
     if (taken != NULL && !json_is_true(json_object_get(taken, "fp64")))
         find(NO_GAIN, "in double precision, which the device %s does not have",
-             text_of(taken, "name"));
-    if (*text_of(cache, "folder") == '\0')
+             clb_text_of(taken, "name"));
+    if (*clb_text_of(cache, "folder") == '\0')
         find(NO_GAIN,
              "there is no cache that can be written (CLBLAS_SHIM_CACHE_DIR), so that every "
              "process compiles the kernels anew");
     else if (!json_is_true(json_object_get(cache, "room")))
         find(NO_GAIN, "the disk of the cache %s is full, so that kernels can't be compiled or kept",
-             text_of(cache, "folder"));
+             clb_text_of(cache, "folder"));
 }
 
 /* The rates of the link to the device's memory, of all of them; an empty object: unknown, or the
@@ -132,8 +121,8 @@ static void add_state(json_t *devices, bool as_json)
     json_t *link = json_is_true(json_object_get(taken, "unified"))
                        ? json_object()
                        : clb_ask_child(answer_link, NULL);
-    json_t *profiles = list_profiles(text_of(json_object_get(devices, "cache"), "folder"),
-                                     text_of(taken, "name")),
+    json_t *profiles = list_profiles(clb_text_of(json_object_get(devices, "cache"), "folder"),
+                                     clb_text_of(taken, "name")),
            *next;
     size_t i;
     json_object_set_new(devices, "link", link != NULL ? link : json_object());
@@ -146,7 +135,7 @@ static void add_state(json_t *devices, bool as_json)
         printf("Link: not measured.\n");
     else
         printf("Link: %.1f GB/s up, %.1f GB/s down (pinned memory).\n",
-               1e-9 * number_of(link, "up"), 1e-9 * number_of(link, "down"));
+               1e-9 * clb_number_of(link, "up"), 1e-9 * clb_number_of(link, "down"));
     if (json_array_size(profiles) == 0)
         printf("Profile: none; clblas-shim tune measures one.\n");
     json_array_foreach(profiles, i, next) printf("Profile: for %s.\n", json_string_value(next));
@@ -178,9 +167,9 @@ static const char *better_core(void)
 
 static void judge_next(const json_t *next, const json_t *taken, bool of_program)
 {
-    const char *library = text_of(next, "library"), *core = text_of(next, "core");
-    double rate = 1e-9 * number_of(next, "flops");
-    int threads = (int)number_of(next, "threads"), cpus = (int)number_of(next, "cpus");
+    const char *library = clb_text_of(next, "library"), *core = clb_text_of(next, "core");
+    double rate = 1e-9 * clb_number_of(next, "flops");
+    int threads = (int)clb_number_of(next, "threads"), cpus = (int)clb_number_of(next, "cpus");
     bool fast = json_is_true(json_object_get(next, "optimised"));
     if (next == NULL || *library == '\0') {
         if (!of_program)
@@ -202,23 +191,23 @@ static void judge_next(const json_t *next, const json_t *taken, bool of_program)
     if (fast && threads > 0 && threads < cpus)
         find(NOTE, "OpenBLAS computes with %d thread%s on %d CPUs (OPENBLAS_NUM_THREADS, %s)",
              threads, threads == 1 ? "" : "s", cpus, "OMP_NUM_THREADS or its build say so");
-    if (fast && !of_program && taken != NULL && strcmp(text_of(taken, "type"), "CPU") == 0)
+    if (fast && !of_program && taken != NULL && strcmp(clb_text_of(taken, "type"), "CPU") == 0)
         find(NO_GAIN, "the only device is the CPU, for which %s is about as fast", library);
 }
 
 static void print_next(const json_t *next)
 {
-    if (next == NULL || *text_of(next, "library") == '\0') {
+    if (next == NULL || *clb_text_of(next, "library") == '\0') {
         printf("\nNext BLAS: none was found.\n");
         return;
     }
-    printf("\nNext BLAS: %s", text_of(next, "library"));
-    if (*text_of(next, "config") != '\0')
-        printf(": %s", text_of(next, "config"));
-    printf("\n  %.1f GFLOP/s (dgemm, n = 512)", 1e-9 * number_of(next, "flops"));
-    if (number_of(next, "threads") > 0)
-        printf(", %.0f threads on %.0f CPUs, kernels for %s", number_of(next, "threads"),
-               number_of(next, "cpus"), text_of(next, "core"));
+    printf("\nNext BLAS: %s", clb_text_of(next, "library"));
+    if (*clb_text_of(next, "config") != '\0')
+        printf(": %s", clb_text_of(next, "config"));
+    printf("\n  %.1f GFLOP/s (dgemm, n = 512)", 1e-9 * clb_number_of(next, "flops"));
+    if (clb_number_of(next, "threads") > 0)
+        printf(", %.0f threads on %.0f CPUs, kernels for %s", clb_number_of(next, "threads"),
+               clb_number_of(next, "cpus"), clb_text_of(next, "core"));
     printf("\n");
 }
 
@@ -330,7 +319,7 @@ static const char *find_next(const struct results *results)
         json_object_foreach(results->bindings.objects, path, value)
         {
             if (strcmp(clb_base_name(path),
-                       text_of(json_object_get(results->report, "next"), name)) == 0)
+                       clb_text_of(json_object_get(results->report, "next"), name)) == 0)
                 found = path;
         }
     }
@@ -347,9 +336,9 @@ static void judge_bindings(const struct results *results, const char *path)
     json_array_foreach(bindings->rows, i, row)
     {
         const char *name = json_object_iter_key(json_object_iter(json_object_get(row, "names")));
-        if (strcmp(text_of(row, "state"), "missed") == 0)
-            find(severity, "%s of %s goes to %s: %s", name, text_of(row, "from"),
-                 text_of(row, "to"), text_of(row, "why"));
+        if (strcmp(clb_text_of(row, "state"), "missed") == 0)
+            find(severity, "%s of %s goes to %s: %s", name, clb_text_of(row, "from"),
+                 clb_text_of(row, "to"), clb_text_of(row, "why"));
     }
     if (json_object_size(results->report) > 0 || bindings->caught > 0 || bindings->missed > 0)
         return;
@@ -410,7 +399,7 @@ static bool has_compiled(const json_t *before)
 static void judge_report(const struct results *results, const json_t *next, const json_t *devices)
 {
     const char *name;
-    double calls = 0, device = 0, flops = 0, seconds = 0, rate = number_of(next, "flops");
+    double calls = 0, device = 0, flops = 0, seconds = 0, rate = clb_number_of(next, "flops");
     json_t *row;
     if (json_object_size(results->report) == 0) {
         if (results->bindings.caught > 0)
@@ -419,10 +408,10 @@ static void judge_report(const struct results *results, const json_t *next, cons
     }
     json_object_foreach(json_object_get(results->report, "routines"), name, row)
     {
-        calls += number_of(row, "calls");
-        device += number_of(row, "device");
-        flops += number_of(row, "flops_device");
-        seconds += number_of(row, "seconds_device");
+        calls += clb_number_of(row, "calls");
+        device += clb_number_of(row, "device");
+        flops += clb_number_of(row, "flops_device");
+        seconds += clb_number_of(row, "seconds_device");
     }
     snprintf(works, sizeof works,
              ": %.0f of %.0f calls ran on the device, at %.1f GFLOP/s; the next BLAS does %.1f",
@@ -448,11 +437,11 @@ static void print_bindings(const json_t *rows)
            clb_style(stdout, CLB_PLAIN));
     json_array_foreach((json_t *)(uintptr_t)rows, i, row)
     {
-        bool caught = strcmp(text_of(row, "state"), "caught") == 0;
+        bool caught = strcmp(clb_text_of(row, "state"), "caught") == 0;
         printf("  %s%s%s: %s -> %s", clb_style(stdout, caught ? CLB_GREEN : CLB_YELLOW),
-               text_of(row, "state"), clb_style(stdout, CLB_PLAIN),
-               clb_base_name(text_of(row, "from")), clb_base_name(text_of(row, "to")));
-        printf("%s%s\n   ", caught ? "" : ": ", text_of(row, "why"));
+               clb_text_of(row, "state"), clb_style(stdout, CLB_PLAIN),
+               clb_base_name(clb_text_of(row, "from")), clb_base_name(clb_text_of(row, "to")));
+        printf("%s%s\n   ", caught ? "" : ": ", clb_text_of(row, "why"));
         json_object_foreach(json_object_get(row, "names"), name, unused) printf(" %s", name);
         printf("\n");
     }
@@ -599,10 +588,10 @@ static const char *worst_finding(enum severity *severity)
     *severity = NOTE;
     json_array_foreach(findings, i, finding)
     {
-        enum severity found = (enum severity)number_of(finding, "severity");
+        enum severity found = (enum severity)clb_number_of(finding, "severity");
         if (found > *severity) {
             *severity = found;
-            text = text_of(finding, "text");
+            text = clb_text_of(finding, "text");
         }
     }
     return text;
@@ -625,8 +614,8 @@ static int conclude(json_t *result, bool as_json)
         return CLB_EXIT_FAILED;
     json_array_foreach(findings, i, finding)
     {
-        if (!as_json && text_of(finding, "text") != text)
-            printf("%s%s\n", i == 0 ? "\n* " : "* ", text_of(finding, "text"));
+        if (!as_json && clb_text_of(finding, "text") != text)
+            printf("%s%s\n", i == 0 ? "\n* " : "* ", clb_text_of(finding, "text"));
     }
     json_object_set_new(result, "findings", findings);
     json_object_set_new(result, "verdict", json_string(verdict));
@@ -655,7 +644,7 @@ static int examine_program(char **program, const json_t *devices, json_t *result
     if (!run_program(program, &results))
         return CLB_EXIT_FAILED;
     json_t *next = clb_next_describe(find_next(&results));
-    if (next != NULL && *text_of(next, "library") == '\0') { /* it has LAPACK only */
+    if (next != NULL && *clb_text_of(next, "library") == '\0') { /* it has LAPACK only */
         json_decref(next);
         next = clb_next_describe(NULL);
     }

@@ -91,68 +91,6 @@ clb_status clb_measure_launch(struct clb_measure *measure, const struct clb_kern
                                   launch->wait_list, launch->event);
 }
 
-/* ---- the bound ------------------------------------------------------------------------------- */
-
-#define PEAK_CHAINS 8 /* kernels/ladder/peak.cl */
-#define PEAK_STEPS  4096
-
-struct peak {
-    struct clb_measure *measure;
-    struct clb_program *program;
-    struct clb_buffer *results;
-    size_t items;
-};
-
-static clb_status run_peak(void *argument)
-{
-    struct peak *peak = argument;
-    struct clb_queue *queue = peak->measure->queue_set->queue;
-    const cl_uint steps = PEAK_STEPS;
-    const clb_scalar x = {.d = {0.5, 0}}, y = {.d = {0.25, 0}}, half = {.s = {0.5F, 0}},
-                     quarter = {.s = {0.25F, 0}};
-    bool is_double = peak->measure->precision == CLB_D;
-    size_t size = clb_precision_size(peak->measure->precision);
-    const struct clb_argument arguments[] = {CLB_ARG(steps),
-                                             {size, is_double ? &x : &half},
-                                             {size, is_double ? &y : &quarter},
-                                             CLB_ARG(peak->results->mem)};
-    const struct clb_kernel_launch launch = {.queue = queue,
-                                             .program = peak->program,
-                                             .kernel = "peak",
-                                             .arguments = arguments,
-                                             .count = CLB_COUNT_OF(arguments),
-                                             .global = {peak->items, 1}};
-    clb_status status = clb_measure_launch(peak->measure, &launch);
-    return status == CLB_OK ? clb_queue_finish(queue) : status;
-}
-
-double clb_measure_peak(struct clb_measure *measure)
-{
-    const struct clb_device *device = &measure->runtime->device;
-    /* Of a CPU few: what takes a millisecond is rarely interrupted. */
-    struct peak peak = {.measure = measure,
-                        .items = (size_t)device->units *
-                                 (device->type == CL_DEVICE_TYPE_CPU ? 64 : 2048)};
-    size_t size = clb_precision_size(measure->precision), width = 1;
-    char options[64];
-    while (width < 16 && 2 * width * size <= device->vector_bytes)
-        width *= 2;
-    snprintf(options, sizeof options, "-DCLB_DOUBLE=%d -DWIDTH=%zu", measure->precision == CLB_D,
-             width);
-    clb_status status =
-        clb_program_get(measure->runtime, &clb_kernel_ladder_peak, options, &peak.program);
-    if (status == CLB_OK)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, peak.items * width * size,
-                                &peak.results);
-    double seconds = status == CLB_OK ? clb_measure_seconds(run_peak, &peak, true) : NAN;
-    clb_buffer_put(measure->runtime, peak.results);
-    if (!isfinite(seconds))
-        clb_fail(0, "the bound can't be measured: the kernel fails");
-    return isfinite(seconds)
-               ? 2.0 * PEAK_CHAINS * PEAK_STEPS * (double)peak.items * (double)width / seconds
-               : 0;
-}
-
 /* ---- the library's product ------------------------------------------------------------------- */
 
 clb_status clb_measure_product_open(struct clb_measure_product *product,

@@ -47,9 +47,6 @@ struct clb_link {
 };
 bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
 
-/* Operations per second of fused multiply-adds in registers; 0 after a message. */
-double clb_measure_peak(struct clb_measure *measure);
-
 /* The library's own kernels for C = A*B of order n, from operands in the device's memory as the
  * caller has them: packing and product. */
 struct clb_measure_product {
@@ -111,10 +108,15 @@ bool clb_bench_has(const json_t *bench, const char *library);
 
 /* Whether a file's name is that of a picture; a message where it is not. */
 bool clb_plot_name(const char *file);
-/* Draw what bench, ladder or report prints with --json in a file. False after a message. */
+/* Draw what bench or report prints with --json in a file. False after a message. */
 bool clb_plot_bench(const json_t *bench, const char *file);
-bool clb_plot_ladder(const json_t *ladder, const char *file);
 bool clb_plot_report(const json_t *report, const char *file);
+/* The same by a function of the caller's that writes gnuplot's script: first of all it calls
+ * clb_plot_begin, and texts it writes by clb_plot_quote. */
+bool clb_plot_draw(const char *file, void (*write)(FILE *, const json_t *, const char *),
+                   const json_t *result);
+void clb_plot_begin(FILE *script, const char *file, size_t width, size_t height);
+void clb_plot_quote(FILE *script, const char *text);
 
 /* What --json has written to a file, an object with the array `key`. NULL after a message. */
 json_t *clb_result_load(const char *file, const char *key);

@@ -1,4 +1,4 @@
-/* Pictures of what bench, ladder and report print, drawn by gnuplot. */
+/* Pictures of what bench, report and the ladder print, drawn by gnuplot. */
 #include "measure.h"
 #include "shim/next/next.h"
 
@@ -8,20 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 /* ---- gnuplot --------------------------------------------------------------------------------- */
 
-static void write_quoted(FILE *script, const char *text)
+void clb_plot_quote(FILE *script, const char *text)
 {
     fputc('\'', script);
     for (; *text != '\0'; text++) {
@@ -46,17 +35,17 @@ bool clb_plot_name(const char *file)
     return good;
 }
 
-static void write_terminal(FILE *script, const char *file, size_t width, size_t height)
+void clb_plot_begin(FILE *script, const char *file, size_t width, size_t height)
 {
     fprintf(script, "set terminal %s noenhanced size %zu,%zu%s\nset output ",
             ends_with(file, ".svg") ? "svg" : "png", width, height,
             ends_with(file, ".svg") ? " background 'white'" : "");
-    write_quoted(script, file);
+    clb_plot_quote(script, file);
     fputc('\n', script);
 }
 
-static bool draw(const char *file, void (*write)(FILE *, const json_t *, const char *),
-                 const json_t *result)
+bool clb_plot_draw(const char *file, void (*write)(FILE *, const json_t *, const char *),
+                   const json_t *result)
 {
     /* A file of before would hide a failure. */
     if (remove(file) != 0 && errno != ENOENT) {
@@ -114,13 +103,13 @@ static size_t write_data(FILE *script, const json_t *rows, const char *routine, 
     fprintf(script, "$%s_%s << END\n", routine, library);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *cell = json_object_get(row, library);
-        if (cell == NULL || strcmp(text_of(row, "routine"), routine) != 0)
+        if (cell == NULL || strcmp(clb_text_of(row, "routine"), routine) != 0)
             continue;
-        double ms = number_of(cell, "ms");
+        double ms = clb_number_of(cell, "ms");
         /* The bound has no rate of its own: the work is that of the shim's call. */
-        double work = number_of(json_object_get(row, "shim"), "ms") *
-                      number_of(json_object_get(row, "shim"), "gflops");
-        fprintf(script, "%.0f %g %g\n", number_of(row, "n"), work / ms, ms);
+        double work = clb_number_of(json_object_get(row, "shim"), "ms") *
+                      clb_number_of(json_object_get(row, "shim"), "gflops");
+        fprintf(script, "%.0f %g %g\n", clb_number_of(row, "n"), work / ms, ms);
         count++;
     }
     fprintf(script, "END\n");
@@ -154,9 +143,9 @@ static void write_bench(FILE *script, const json_t *bench, const char *file)
     json_t *crossovers = json_object_get(bench, "crossover"), *order;
     const json_t *rows = json_object_get(bench, "rows");
     const char *routine;
-    write_terminal(script, file, 1000, 60 + 360 * json_object_size(crossovers));
+    clb_plot_begin(script, file, 1000, 60 + 360 * json_object_size(crossovers));
     fprintf(script, "set multiplot layout %zu,2 title ", json_object_size(crossovers));
-    write_quoted(script, text_of(bench, "device"));
+    clb_plot_quote(script, clb_text_of(bench, "device"));
     fprintf(script, "\nset linetype 5 linecolor 'dark-orange'\nset logscale xy 2\nset format y "
                     "'%%g'\nset xlabel 'n'\nset grid\n");
     json_object_foreach(crossovers, routine, order)
@@ -173,50 +162,7 @@ static void write_bench(FILE *script, const json_t *bench, const char *file)
 
 bool clb_plot_bench(const json_t *bench, const char *file)
 {
-    return draw(file, write_bench, bench);
-}
-
-/* ---- ladder ---------------------------------------------------------------------------------- */
-
-/* A bar for each rung that ran, the first at the top; the bound is a line. */
-static void write_ladder(FILE *script, const json_t *ladder, const char *file)
-{
-    const json_t *rungs = json_object_get(ladder, "rungs");
-    const double bound = number_of(ladder, "bound_gflops");
-    double least = bound, most = bound;
-    size_t count = 0;
-    struct clb_text title = {0};
-    fprintf(script, "$rungs << END\n");
-    for (size_t i = 0; i < json_array_size(rungs); i++) {
-        const json_t *rung = json_array_get(rungs, i);
-        double rate = number_of(rung, "gflops");
-        if (!(rate > 0))
-            continue;
-        fprintf(script, "%zu %g \"%s\"\n", count++, rate, text_of(rung, "name"));
-        least = fmin(least, rate);
-        most = fmax(most, rate);
-    }
-    fprintf(script, "END\n");
-    write_terminal(script, file, 1000, 110 + 24 * count);
-    clb_text_addf(&title, "%s, %s precision, n = %.0f, on %s", text_of(ladder, "ladder"),
-                  strcmp(text_of(ladder, "precision"), "s") == 0 ? "single" : "double",
-                  number_of(ladder, "n"), text_of(ladder, "device"));
-    fprintf(script, "set title ");
-    write_quoted(script, title.failed ? "" : title.data);
-    clb_text_free(&title);
-    fprintf(script,
-            "\nset logscale x\nset xrange [%g:%g]\nset yrange [%zu - 0.5:-0.5]\nset xlabel "
-            "'GFLOP/s'\nset grid xtics\nset format x '%%g'\nunset key\nset style fill solid 0.7\n"
-            "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 front\n"
-            "set label 'bound' at %g, graph 1.01 center\n"
-            "plot $rungs using 2:1:(%g):2:($1-0.4):($1+0.4):ytic(3) with boxxyerror, "
-            "$rungs using 2:1:(sprintf($2 < 100 ? ' %%.2g' : ' %%.0f', $2)) with labels left\n",
-            least / 2, most * 3, count, bound, bound, bound, least / 2);
-}
-
-bool clb_plot_ladder(const json_t *ladder, const char *file)
-{
-    return draw(file, write_ladder, ladder);
+    return clb_plot_draw(file, write_bench, bench);
 }
 
 /* ---- report ---------------------------------------------------------------------------------- */
@@ -225,7 +171,7 @@ bool clb_plot_ladder(const json_t *ladder, const char *file)
 
 static double seconds_of(const json_t *row)
 {
-    return number_of(row, "seconds_device") + number_of(row, "seconds_next");
+    return clb_number_of(row, "seconds_device") + clb_number_of(row, "seconds_next");
 }
 
 static int compare_seconds(const void *a, const void *b)
@@ -239,8 +185,8 @@ static void write_counts(FILE *script, const json_t *row)
 {
     const char *reason;
     json_t *count;
-    fprintf(script, " %.0f of %.0f calls on the device", number_of(row, "device"),
-            number_of(row, "calls"));
+    fprintf(script, " %.0f of %.0f calls on the device", clb_number_of(row, "device"),
+            clb_number_of(row, "calls"));
     json_object_foreach(json_object_get(row, "declined"), reason, count)
         fprintf(script, ", %s %.0f", reason, json_number_value(count));
 }
@@ -266,18 +212,18 @@ static void write_report(FILE *script, const json_t *report, const char *file)
         {
             if (row != rows[i])
                 continue;
-            fprintf(script, "%zu %g %g \"%s\" \"", i, number_of(row, "seconds_device"),
+            fprintf(script, "%zu %g %g \"%s\" \"", i, clb_number_of(row, "seconds_device"),
                     seconds_of(row), name);
             write_counts(script, row);
             fprintf(script, "\"\n");
         }
     }
     fprintf(script, "END\n");
-    write_terminal(script, file, 1000, 130 + 28 * count);
-    clb_text_addf(&title, "%s, processes: %.0f", text_of(report, "device"),
-                  number_of(report, "processes"));
+    clb_plot_begin(script, file, 1000, 130 + 28 * count);
+    clb_text_addf(&title, "%s, processes: %.0f", clb_text_of(report, "device"),
+                  clb_number_of(report, "processes"));
     fprintf(script, "set title ");
-    write_quoted(script, title.failed ? "" : title.data);
+    clb_plot_quote(script, title.failed ? "" : title.data);
     clb_text_free(&title);
     fprintf(
         script,
@@ -292,5 +238,5 @@ static void write_report(FILE *script, const json_t *report, const char *file)
 
 bool clb_plot_report(const json_t *report, const char *file)
 {
-    return draw(file, write_report, report);
+    return clb_plot_draw(file, write_report, report);
 }

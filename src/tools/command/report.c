@@ -177,19 +177,14 @@ struct report_row {
     double flops, flops_device, seconds_device, seconds_next;
 };
 
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 static void fill_row(struct report_row *row, const char *name, json_t *json)
 {
     *row = (struct report_row){.name = name,
                                .json = json,
-                               .flops = number_of(json, "flops"),
-                               .flops_device = number_of(json, "flops_device"),
-                               .seconds_device = number_of(json, "seconds_device"),
-                               .seconds_next = number_of(json, "seconds_next")};
+                               .flops = clb_number_of(json, "flops"),
+                               .flops_device = clb_number_of(json, "flops_device"),
+                               .seconds_device = clb_number_of(json, "seconds_device"),
+                               .seconds_next = clb_number_of(json, "seconds_next")};
 }
 
 /* Rows with the most seconds first. */
@@ -207,7 +202,7 @@ static void print_row(FILE *stream, const struct report_row *row)
     fprintf(stream, "%-20s", row->name);
     static const char *const counts[] = {"calls", "device", "next", "recovered"};
     for (size_t i = 0; i < CLB_COUNT_OF(counts); i++)
-        fprintf(stream, " %9.0f", number_of(row->json, counts[i]));
+        fprintf(stream, " %9.0f", clb_number_of(row->json, counts[i]));
     fprintf(stream, " %11.3f %11.3f ", row->seconds_device, row->seconds_next);
     json_object_foreach(json_object_get(row->json, "declined"), reason, count)
     {
@@ -235,39 +230,41 @@ static void print_rates(FILE *stream, const struct report_row *total)
 /* What the predictions say, and whether their times are from this machine. */
 static void print_saved(FILE *stream, const struct report_row *total)
 {
-    const double calls = number_of(total->json, "predicted");
-    const double measured = number_of(total->json, "measured");
-    const bool dry = number_of(total->json, "device") + number_of(total->json, "recovered") == 0;
+    const double calls = clb_number_of(total->json, "predicted");
+    const double measured = clb_number_of(total->json, "measured");
+    const bool dry =
+        clb_number_of(total->json, "device") + clb_number_of(total->json, "recovered") == 0;
     if (calls == 0)
         return;
     fprintf(stream,
             "The device %s about %.3f s, of %.3f s that the next library is predicted to take\n",
-            dry ? "would save" : "has saved", number_of(total->json, "seconds_saved"),
-            number_of(total->json, "predicted_next"));
+            dry ? "would save" : "has saved", clb_number_of(total->json, "seconds_saved"),
+            clb_number_of(total->json, "predicted_next"));
     if (measured == calls)
         fputs("(both sides measured on this machine).\n", stream);
     else if (measured == 0)
         fputs("(estimated: clblas-shim tune measures both sides).\n", stream);
     else
         fprintf(stream, "(%.0f of %.0f calls by times measured on this machine: %.3f s).\n",
-                measured, calls, number_of(total->json, "seconds_saved_measured"));
+                measured, calls, clb_number_of(total->json, "seconds_saved_measured"));
 }
 
 static void print_hints(FILE *stream, const struct report_row *total)
 {
     const json_t *declined = json_object_get(total->json, "declined");
-    bool any = json_object_size(declined) > 0 || number_of(total->json, "recovered") > 0;
+    bool any = json_object_size(declined) > 0 || clb_number_of(total->json, "recovered") > 0;
     if (any)
         fprintf(stream, "\n%sWhy calls did not run on the device%s\n", clb_style(stream, CLB_BOLD),
                 clb_style(stream, CLB_PLAIN));
     for (int reason = 0; reason < CLB_REASONS; reason++) {
-        double count = number_of(declined, clb_reason_name((clb_reason)reason));
+        double count = clb_number_of(declined, clb_reason_name((clb_reason)reason));
         if (count > 0)
             fprintf(stream, "  %-12s %9.0f  %s\n", clb_reason_name((clb_reason)reason), count,
                     hints[reason]);
     }
-    if (number_of(total->json, "recovered") > 0)
-        fprintf(stream, "  %-12s %9.0f  %s\n", "(recovered)", number_of(total->json, "recovered"),
+    if (clb_number_of(total->json, "recovered") > 0)
+        fprintf(stream, "  %-12s %9.0f  %s\n", "(recovered)",
+                clb_number_of(total->json, "recovered"),
                 "the device failed during the call: CLBLAS_SHIM_LOG=warn says how");
 }
 
@@ -280,7 +277,8 @@ static void print_rates_decided(FILE *stream, const json_t *sum)
         const char *dropped, *used;
         if (json_unpack(decision, "{s:s,s:s}", "dropped", &dropped, "used", &used) == 0)
             fprintf(stream, "\n%s was not used, at %.1f GFLOP/s; %s, at %.1f\n", dropped,
-                    number_of(decision, "gflops"), used, number_of(decision, "gflops_used"));
+                    clb_number_of(decision, "gflops"), used,
+                    clb_number_of(decision, "gflops_used"));
     }
 }
 
@@ -290,10 +288,9 @@ void clb_report_print(FILE *stream, const json_t *sum)
     size_t count = json_object_size(routines), used = 0;
     struct report_row *rows = calloc(count + 1, sizeof *rows), total;
     const char *name;
-    double processes = number_of(sum, "processes");
+    double processes = clb_number_of(sum, "processes");
     fprintf(stream, "%sclblas-shim %s, device %s, %.0f process%s%s\n", clb_style(stream, CLB_BOLD),
-            json_string_value(json_object_get(sum, "version")),
-            json_string_value(json_object_get(sum, "device")), processes,
+            clb_text_of(sum, "version"), clb_text_of(sum, "device"), processes,
             processes == 1 ? "" : "es", clb_style(stream, CLB_PLAIN));
     fprintf(stream, "%-20s %9s %9s %9s %9s %11s %11s  %s\n", "routine", "calls", "device", "next",
             "recovered", "s on device", "s in next", "declined because");
@@ -341,8 +338,7 @@ int clb_command_report(int argc, char **argv)
             status = CLB_EXIT_FAILED;
     }
     if (json_object_size(sum) > 0 && as_json) {
-        json_dumpf(sum, stdout, JSON_COMPACT);
-        putchar('\n');
+        clb_json_print(sum);
     } else if (json_object_size(sum) > 0) {
         clb_report_print(stdout, sum);
     }

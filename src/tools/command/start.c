@@ -36,29 +36,49 @@ static char *find_file(const char *const *candidates, int mode)
 
 #define LIBRARY "libclblas_shim.so.0"
 
+/* The second where the program is in libexec. */
 const char *clb_find_library(void)
 {
-    static const char *const candidates[] = {".libs/" LIBRARY, "../lib/" LIBRARY,
-                                             CLB_LIBDIR "/" LIBRARY, NULL};
+    static const char *const candidates[] = {".libs/" LIBRARY, "../../lib/" LIBRARY,
+                                             "../lib/" LIBRARY, CLB_LIBDIR "/" LIBRARY, NULL};
     static char *library;
     if (library == NULL && (library = find_file(candidates, R_OK)) == NULL)
         clb_fail(0, "%s is neither beside this program nor in %s", LIBRARY, CLB_LIBDIR);
     return library;
 }
 
+/* In the build folder, as it is installed wherever that was moved to, or where it was installed. */
+static char *find_program(const char *const *candidates)
+{
+    char *program = find_file(candidates, X_OK);
+    if (program == NULL)
+        clb_fail(0, "%s is neither beside this program nor in %s", candidates[0],
+                 CLB_PKGLIBEXECDIR);
+    return program;
+}
+#define PLACES(name)                                                                               \
+    {                                                                                              \
+        name, "../libexec/clblas-shim/" name, CLB_PKGLIBEXECDIR "/" name, NULL                     \
+    }
+
 #define HELPER "clblas-shim-probe"
 
 const char *clb_find_helper(void)
 {
-    static const char *const candidates[] = {HELPER, "../libexec/clblas-shim/" HELPER,
-                                             CLB_PKGLIBEXECDIR "/" HELPER, NULL};
+    static const char *const candidates[] = PLACES(HELPER);
     static char *helper;
     const char *wanted = getenv("CLBLAS_SHIM_PROBE");
     if (wanted != NULL && wanted[0] == '/')
         return wanted;
-    if (helper == NULL && (helper = find_file(candidates, X_OK)) == NULL)
-        clb_fail(0, "%s is neither beside this program nor in %s", HELPER, CLB_PKGLIBEXECDIR);
+    if (helper == NULL)
+        helper = find_program(candidates);
     return helper;
+}
+
+const char *clb_find_ladder(void)
+{
+    static const char *const candidates[] = PLACES("clblas-shim-ladder");
+    return find_program(candidates);
 }
 
 /* Start the helper; its output goes to *output unless that is NULL. 0 or an errno. */

@@ -97,7 +97,7 @@ static double rate_of(const struct candidate *candidate)
 {
     json_t *answer = clb_ask_child(answer_rate, (void *)(uintptr_t)candidate);
     const json_t *values = json_object_get(answer, "values");
-    double rate = json_number_value(json_object_get(answer, "rate"));
+    double rate = clb_number_of(answer, "rate");
     for (size_t i = 0; i < search.space->count; i++) {
         const clb_param param = search.space->axes[i].param;
         const size_t got = (size_t)json_integer_value(json_array_get(values, param));
@@ -119,13 +119,13 @@ static bool find_start(clb_precision precision)
     json_t *answer = clb_ask_child(answer_rate, start);
     const json_t *values = json_object_get(answer, "values");
     start->tuning.family = (clb_family)json_integer_value(json_object_get(answer, "family"));
-    start->tuning.threshold = json_number_value(json_object_get(answer, "threshold"));
+    start->tuning.threshold = clb_number_of(answer, "threshold");
     start->tuning.smallest = (size_t)json_integer_value(json_object_get(answer, "smallest"));
     for (size_t i = 0; i < CLB_PARAMS; i++)
         start->tuning.value[i] = (size_t)json_integer_value(json_array_get(values, i));
     const char *class = json_string_value(json_object_get(answer, "class"));
     snprintf(search.class, sizeof search.class, "%s", class != NULL ? class : "");
-    search.rate = json_number_value(json_object_get(answer, "rate"));
+    search.rate = clb_number_of(answer, "rate");
     search.space = clb_tune_space_of(start->tuning.family);
     start->chosen = true;
     search.now = *start;

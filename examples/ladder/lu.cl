@@ -1,6 +1,6 @@
 /* The LU factorisation on the ladder, P*A = L*U by partial pivoting, in place. docs/ladder.md walks
- * through it; src/tools/command/ladder_lu.c launches it. */
-#include "ladder.h"
+ * through it; lu.c launches it. */
+#include "blocks.h"
 
 /* The columns of a panel, that of a block of the trailing update, and the work-items that look for
  * a pivot. */

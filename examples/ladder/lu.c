@@ -1,20 +1,19 @@
-/* The rungs of the LU factorisation: kernels/ladder/lu.cl. All pivot as LAPACK does, and all are
+/* The rungs of the LU factorisation: lu.cl. All pivot as LAPACK does, and all are
  * timed from and to ordinary memory. */
 #include "ladder.h"
-#include "engine/kernel/kernels.h"
 #include "shim/next/next.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PANEL 64 /* kernels/ladder/lu.cl */
+#define PANEL 64 /* lu.cl */
 #define ITEMS 256
 #define BLOCK 64
 #define SIDE  16
 
 struct lu {
-    struct clb_ladder *ladder;
+    struct ladder *ladder;
     struct clb_program *program;
     struct clb_buffer *a, *pivots; /* the device's matrix, and its pivots from 0 */
     struct clb_buffer *panel;      /* the host's copy of a panel, and of its pivots */
@@ -287,24 +286,24 @@ static clb_status run_pipelined(void *argument)
 /* P*A*x against L*(U*x) for a random vector. */
 static double find_error(const struct lu *lu)
 {
-    const struct clb_ladder *ladder = lu->ladder;
+    const struct ladder *ladder = lu->ladder;
     size_t n = ladder->n;
-    long double *x = clb_ladder_signs(ladder), *y = calloc(4 * n, sizeof *y);
+    long double *x = ladder_signs(ladder), *y = calloc(4 * n, sizeof *y);
     double error = NAN;
     if (x != NULL && y != NULL) {
         long double *found = y + n, *expected = y + 2 * n, *scale = y + 3 * n;
-        clb_ladder_times(ladder, ladder->a, 'A', false, x, expected);
+        ladder_times(ladder, ladder->a, 'A', false, x, expected);
         for (size_t i = 0; i < n; i++) {
             size_t other = lu->pivot[i] < n ? lu->pivot[i] : i;
             long double held = expected[i];
             expected[i] = expected[other];
             expected[other] = held;
         }
-        clb_ladder_times(ladder, ladder->c, 'U', false, x, y);
-        clb_ladder_times(ladder, ladder->c, 'L', false, y, found);
-        clb_ladder_times(ladder, ladder->c, 'U', true, x, y);
-        clb_ladder_times(ladder, ladder->c, 'L', true, y, scale);
-        error = clb_ladder_error(ladder, found, expected, scale);
+        ladder_times(ladder, ladder->c, 'U', false, x, y);
+        ladder_times(ladder, ladder->c, 'L', false, y, found);
+        ladder_times(ladder, ladder->c, 'U', true, x, y);
+        ladder_times(ladder, ladder->c, 'L', true, y, scale);
+        error = ladder_error(ladder, found, expected, scale);
     }
     free(x);
     free(y);
@@ -327,8 +326,8 @@ static const struct lu_rung {
 
 static clb_status climb_rung(struct lu *lu, const struct lu_rung *rung)
 {
-    struct clb_ladder *ladder = lu->ladder;
-    struct clb_rung result = {rung->name, rung->adds, NAN, NAN, rung->limit};
+    struct ladder *ladder = lu->ladder;
+    struct rung result = {rung->name, rung->adds, NAN, NAN, rung->limit};
     char options[64];
     memset(ladder->c, 0xff, ladder->n * ladder->n * element_size(lu));
     snprintf(options, sizeof options, "-DCLB_DOUBLE=%d%s", ladder->measure.precision == CLB_D,
@@ -336,8 +335,7 @@ static clb_status climb_rung(struct lu *lu, const struct lu_rung *rung)
     clb_status status = CLB_OK;
     /* There are no native functions of doubles. */
     if (*rung->options == '\0' || ladder->measure.precision == CLB_S)
-        status =
-            clb_program_get(ladder->measure.runtime, &clb_kernel_ladder_lu, options, &lu->program);
+        status = clb_program_get(ladder->measure.runtime, &kernel_ladder_lu, options, &lu->program);
     else
         rung = NULL;
     if (status == CLB_OK && rung != NULL)
@@ -345,11 +343,11 @@ static clb_status climb_rung(struct lu *lu, const struct lu_rung *rung)
     if (isfinite(result.seconds))
         result.error = find_error(lu);
     if (status == CLB_OK)
-        clb_ladder_add(ladder, &result);
+        ladder_add(ladder, &result);
     return status;
 }
 
-clb_status clb_ladder_climb_lu(struct clb_ladder *ladder)
+clb_status ladder_climb_lu(struct ladder *ladder)
 {
     struct clb_measure *measure = &ladder->measure;
     struct lu lu = {.ladder = ladder};

@@ -5,7 +5,7 @@
  * the launch was carried out, as in all kernels of the library; they cost nothing. A product and a
  * sum are written as such: the compiler fuses them where the device has that, and fma() is slow
  * where it has not. */
-#include "../common.h"
+#include "../../kernels/common.h"
 
 /* Each rung of the product computes C = A*B. */
 #define OPERANDS uint n, global const real *a, global const real *b, global real *c

@@ -1,6 +1,6 @@
 /* The product on the ladder, C = A*B, from the text-book's loop up. docs/ladder.md walks through
- * it; src/tools/command/ladder_gemm.c launches it. */
-#include "ladder.h"
+ * it; gemm.c launches it. */
+#include "blocks.h"
 
 /* Rung 1: a work-item for each element, the sum in global memory. */
 kernel void global_sum(OPERANDS CLB_LAUNCH_PARAMETERS)

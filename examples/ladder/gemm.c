@@ -1,6 +1,5 @@
-/* The rungs of the product: kernels/ladder/gemm.cl. */
+/* The rungs of the product: gemm.cl. */
 #include "ladder.h"
-#include "engine/kernel/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@ enum { EACH, ROWS, PARTS };
 static const size_t shares[][2] = {[EACH] = {1, 1}, [ROWS] = {1, 0}, [PARTS] = {4, 4}};
 
 /* The rungs in their order. `tile`: 0 where the kernel has none. */
-static const struct rung {
+static const struct gemm_rung {
     const char *name, *kernel, *adds;
     int share;
     size_t local[2];
@@ -43,8 +42,8 @@ static const struct rung {
 };
 
 struct climb {
-    struct clb_ladder *ladder;
-    const struct rung *rung;
+    struct ladder *ladder;
+    const struct gemm_rung *rung;
     struct clb_program *program;
     struct clb_buffer *a, *b, *c, *other[2]; /* `other`: operands in another form */
 };
@@ -68,7 +67,7 @@ static clb_status launch(const struct climb *climb, const char *kernel,
 static clb_status launch_product(const struct climb *climb, const struct clb_buffer *a,
                                  const struct clb_buffer *b)
 {
-    const struct rung *rung = climb->rung;
+    const struct gemm_rung *rung = climb->rung;
     const size_t *share = shares[rung->share];
     const cl_uint n = (cl_uint)climb->ladder->n;
     const struct clb_argument arguments[] = {CLB_ARG(n), CLB_ARG(a->mem), CLB_ARG(b->mem),
@@ -136,21 +135,21 @@ static clb_status run_rung(void *argument)
 /* C*x against A*(B*x) for a random vector. Replaces C in host memory. */
 static clb_status find_error(const struct climb *climb, double *error)
 {
-    struct clb_ladder *ladder = climb->ladder;
+    struct ladder *ladder = climb->ladder;
     size_t n = ladder->n, bytes = n * n * clb_precision_size(ladder->measure.precision);
-    long double *x = clb_ladder_signs(ladder), *y = calloc(4 * n, sizeof *y);
+    long double *x = ladder_signs(ladder), *y = calloc(4 * n, sizeof *y);
     clb_status status = x == NULL || y == NULL
                             ? CLB_ERR_NOMEM
                             : clb_queue_read_now(ladder->measure.queue_set->queue, climb->c->mem, 0,
                                                  bytes, ladder->c);
     if (status == CLB_OK) {
         long double *found = y + n, *expected = y + 2 * n, *scale = y + 3 * n;
-        clb_ladder_times(ladder, ladder->c, 'A', false, x, found);
-        clb_ladder_times(ladder, ladder->b, 'A', false, x, y);
-        clb_ladder_times(ladder, ladder->a, 'A', false, y, expected);
-        clb_ladder_times(ladder, ladder->b, 'A', true, x, y);
-        clb_ladder_times(ladder, ladder->a, 'A', true, y, scale);
-        *error = clb_ladder_error(ladder, found, expected, scale);
+        ladder_times(ladder, ladder->c, 'A', false, x, found);
+        ladder_times(ladder, ladder->b, 'A', false, x, y);
+        ladder_times(ladder, ladder->a, 'A', false, y, expected);
+        ladder_times(ladder, ladder->b, 'A', true, x, y);
+        ladder_times(ladder, ladder->a, 'A', true, y, scale);
+        *error = ladder_error(ladder, found, expected, scale);
     }
     free(x);
     free(y);
@@ -162,17 +161,17 @@ static clb_status find_error(const struct climb *climb, double *error)
 /* Forget the result of the rung before. */
 static clb_status clear_result(const struct climb *climb)
 {
-    struct clb_ladder *ladder = climb->ladder;
+    struct ladder *ladder = climb->ladder;
     size_t bytes = ladder->n * ladder->n * clb_precision_size(ladder->measure.precision);
     memset(ladder->c, 0xff, bytes);
     return clb_queue_write_now(ladder->measure.queue_set->queue, climb->c->mem, 0, bytes,
                                ladder->c);
 }
 
-static clb_status climb_rung(struct climb *climb, const struct rung *rung)
+static clb_status climb_rung(struct climb *climb, const struct gemm_rung *rung)
 {
-    struct clb_ladder *ladder = climb->ladder;
-    struct clb_rung result = {rung->name, rung->adds, NAN, NAN, 1};
+    struct ladder *ladder = climb->ladder;
+    struct rung result = {rung->name, rung->adds, NAN, NAN, 1};
     char options[96];
     if (rung->operands == HALVES)
         result.limit = HALF_ERROR * (ladder->measure.precision == CLB_S ? 1 : 0x1p29);
@@ -185,21 +184,21 @@ static clb_status climb_rung(struct climb *climb, const struct rung *rung)
     if (status != CLB_OK)
         return status;
     /* What the device's compiler does not know is a rung that it has not. */
-    if (clb_program_get(ladder->measure.runtime, &clb_kernel_ladder_gemm, options,
-                        &climb->program) == CLB_OK)
+    if (clb_program_get(ladder->measure.runtime, &kernel_ladder_gemm, options, &climb->program) ==
+        CLB_OK)
         result.seconds = clb_measure_seconds(run_rung, climb, false);
     if (isfinite(result.seconds))
         status = find_error(climb, &result.error);
     if (status == CLB_OK)
-        clb_ladder_add(ladder, &result);
+        ladder_add(ladder, &result);
     return status;
 }
 
 static clb_status climb_production(struct climb *climb)
 {
-    struct clb_ladder *ladder = climb->ladder;
+    struct ladder *ladder = climb->ladder;
     struct clb_measure_product product;
-    struct clb_rung result = {"the library's kernel", "", NAN, NAN, 1};
+    struct rung result = {"the library's kernel", "", NAN, NAN, 1};
     clb_status status = clear_result(climb);
     if (status == CLB_OK)
         status = clb_measure_product_open(&product, &ladder->measure, ladder->n);
@@ -215,11 +214,11 @@ static clb_status climb_production(struct climb *climb)
     }
     clb_measure_product_close(&product);
     if (status == CLB_OK)
-        clb_ladder_add(ladder, &result);
+        ladder_add(ladder, &result);
     return status;
 }
 
-clb_status clb_ladder_climb_gemm(struct clb_ladder *ladder)
+clb_status ladder_climb_gemm(struct ladder *ladder)
 {
     struct climb climb = {.ladder = ladder};
     struct clb_measure *measure = &ladder->measure;
@@ -241,8 +240,8 @@ clb_status clb_ladder_climb_gemm(struct clb_ladder *ladder)
     const char *name;
     json_t *seconds;
     json_object_foreach(ladder->peers, name, seconds)
-        clb_ladder_add(ladder, &(struct clb_rung){name, "in the device's memory",
-                                                  json_number_value(seconds), NAN, NAN});
+        ladder_add(ladder, &(struct rung){name, "in the device's memory",
+                                          json_number_value(seconds), NAN, NAN});
     bool idle = clb_queue_set_settle(measure->queue_set);
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
         clb_buffer_end(measure->runtime, *buffers[i], idle);

@@ -1,6 +1,6 @@
 /* The bound of the ladder: nothing but fused multiply-adds of registers, in as many independent
  * chains as any device needs to keep its units busy. Tensor cores are not in it. */
-#include "../common.h"
+#include "../../kernels/common.h"
 
 /* Width of the device's vectors. */
 #ifndef WIDTH
