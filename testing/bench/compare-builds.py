@@ -5,7 +5,9 @@ usage: compare-builds.py [--cpu] [--threads N] [--seconds S] [--only ROUTINE,...
 
 Each build is loaded into a process of its own, over OpenBLAS, and both do every call in turns, forwards
 and backwards. A line for each: the least wall time and the least CPU time of all threads, in milliseconds,
-and old / new (above 1: the new one is faster). On a machine that others use too, go by CPU time.
+and old / new (above 1: the new one is faster); then the median of old / new of wall times, turn by turn. Where that median
+is below 0.98, the call is done once more; where it is so twice, the line ends with SLOWER, and the program with status 1. On a
+machine that others use too, --by-cpu takes the median of CPU times.
 
 --cpu has sizes for a CPU device; the others are for a GPU, where the kernels alone are compared as well
 (`resident`, by bench-peer: needs `make bench` in both folders). Each build keeps compiled kernels in its
@@ -16,20 +18,28 @@ import argparse
 import ctypes
 import json
 import os
+import statistics
 import subprocess
 import sys
+import threading
 import time
 
-GPU = [("gemm", p, n) for n in (1024, 2048, 4096, 8192) for p in "sd"]
-GPU += [("gemm", "c", 4096), ("gemm", "z", 4096), ("gemm", "d", 12288), ("getrf", "d", 2048)]
-GPU += [("getrf", "d", 8192), ("getrf", "s", 8192), ("potrf", "d", 8192), ("geqrf", "d", 4096)]
-GPU += [(routine, "d", 8192) for routine in ("trsm", "getrs", "syrk", "trmm")]
+# Routine, precision, order, and how many threads make the call at once.
+GPU = [("gemm", p, n, 1) for n in (300, 512, 600, 800, 1024, 2048, 4096, 8192, 16384) for p in "sd"]
+GPU += [("gemm", "c", 4096, 1), ("gemm", "z", 4096, 1), ("gemm", "d", 12288, 1)]
+GPU += [("getrf", p, n, 1) for p, n in (("d", 1000), ("d", 2000), ("d", 8192), ("s", 8192), ("d", 16384))]
+GPU += [("potrf", "d", n, 1) for n in (1000, 2000, 8192, 16384)]
+GPU += [("geqrf", "d", n, 1) for n in (1000, 2000, 4096, 16384)]
+GPU += [(routine, "d", 8192, 1) for routine in ("trsm", "getrs", "syrk", "trmm")]
+GPU += [("gemm", "d", n, threads) for n in (512, 1024, 2048) for threads in (2, 16)]
 RESIDENT = [(p, n) for n in (1024, 4096, 8192) for p in "sd"]
-CPU = [("gemm", p, n) for p in "sd" for n in (256, 512, 1024, 2048)]
-CPU += [("gemm", p, n) for p in "cz" for n in (256, 512, 1024)]
-CPU += [(r, p, 1000) for r in ("syrk", "syr2k", "symm", "trmm", "trsm") for p in "sdz"]
-CPU += [("getrf", p, n) for p in "sd" for n in (500, 1000, 2000)] + [("getrf", "z", 1000)]
-CPU += [(r, p, 1000) for r in ("potrf", "geqrf", "getrs", "potri") for p in "sdz"]
+CPU = [("gemm", p, n, 1) for p in "sd" for n in (256, 300, 512, 600, 800, 1024, 2048)]
+CPU += [("gemm", p, n, 1) for p in "cz" for n in (256, 512, 1024)]
+CPU += [(r, p, 1000, 1) for r in ("syrk", "syr2k", "symm", "trmm", "trsm") for p in "sdz"]
+CPU += [("getrf", p, n, 1) for p in "sd" for n in (500, 1000, 2000)] + [("getrf", "z", 1000, 1)]
+CPU += [(r, p, 1000, 1) for r in ("potrf", "geqrf", "getrs", "potri") for p in "sdz"]
+CPU += [(r, "d", 2000, 1) for r in ("potrf", "geqrf")]
+CPU += [("gemm", "d", 512, threads) for threads in (2, 16)]
 
 
 def call(function, letters, *arguments):
@@ -93,12 +103,20 @@ class Server:
 
     def measure(self, *task):
         if self.task != task:
-            self.task, self.prepared = task, self.prepare(*task)
-        function, letters, arguments, copied = self.prepared
-        if copied is not None:
-            ctypes.memmove(*copied, ctypes.sizeof(copied[0]))
+            self.task = task
+            self.prepared = [self.prepare(*task[:3]) for thread in range(task[3])]
+        for function, letters, arguments, copied in self.prepared:
+            if copied is not None:
+                ctypes.memmove(*copied, ctypes.sizeof(copied[0]))
+        others = [threading.Thread(target=call, args=(function, letters, *arguments))
+                  for function, letters, arguments, copied in self.prepared[1:]]
+        function, letters, arguments, copied = self.prepared[0]
         wall, cpu = time.perf_counter(), time.process_time()
+        for thread in others:
+            thread.start()
         call(function, letters, *arguments)
+        for thread in others:
+            thread.join()
         return [1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu)]
 
     def on_device(self, name):
@@ -111,8 +129,8 @@ class Server:
 def serve(path):
     server = Server(path)
     for line in sys.stdin:
-        routine, precision, n = line.split()
-        times = server.measure(routine, precision, int(n))
+        routine, precision, n, threads = line.split()
+        times = server.measure(routine, precision, int(n), int(threads))
         print(*times, int(server.on_device(f"{precision}{routine}_")), flush=True)
 
 
@@ -139,35 +157,52 @@ def library(build):
     return os.path.join(build, ".libs/libclblas_shim.so.0")
 
 
-def compare(label, peers, task, seconds):
-    """In turns for so many seconds and at least seven times; the first turn warms up."""
-    best, off, end, turn = [None, None], "", None, 0
-    while turn < 8 or time.time() < end:
-        for which in (0, 1) if turn % 2 == 0 else (1, 0):
+def take_turns(peers, task, seconds):
+    """For so many seconds and at least five turns after one that warms up: the least times of both, the pairs
+    turn by turn, and whether a call was not on the device; None where one fails."""
+    best, off, end, pairs = [None, None], "", None, []
+    while len(pairs) < 6 or time.time() < end:
+        pair = [None, None]
+        for which in (0, 1) if len(pairs) % 2 == 0 else (1, 0):
             answer = peers[which].ask(task)
             if not answer:
-                print(f"{label:16} failed", flush=True)
-                return
+                return None
             off = "  not on the device" if answer[2:] == [0] else off
-            times = answer[:2] if answer[2:] else [1e3 * answer[0]]
-            if turn > 0:
-                best[which] = times if best[which] is None else list(map(min, best[which], times))
+            pair[which] = answer[:2] if answer[2:] else [1e3 * answer[0]]
+            if pairs:
+                best[which] = pair[which] if best[which] is None else list(map(min, best[which], pair[which]))
+        pairs.append(pair)
         end = end or time.time() + seconds
-        turn += 1
+    return best, pairs[1:], off
+
+
+def compare(label, peers, task, seconds, column):
+    """True unless the new build is slower twice."""
+    medians = []
+    while len(medians) < 2 and (not medians or medians[0] < 0.98):
+        result = take_turns(peers, task, seconds)
+        if result is None:
+            print(f"{label:18} failed", flush=True)
+            return True
+        best, pairs, off = result
+        medians.append(statistics.median(old[min(column, len(old) - 1)] / new[min(column, len(new) - 1)]
+                                         for old, new in pairs))
     figures = "".join(f"{old:10.3f}{new:10.3f}{old / new:8.3f}" for old, new in zip(*best))
-    print(f"{label:16}{figures}{turn - 1:6}{off}", flush=True)
+    slower = max(medians) < 0.98
+    print(f"{label:18}{figures}{max(medians):8.3f}{len(pairs):6}{off}{'  SLOWER' if slower else ''}", flush=True)
+    return not slower
 
 
 def main():
     if sys.argv[1:2] == ["--serve"]:
-        serve(sys.argv[2])
-        return
+        return serve(sys.argv[2])
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--threads", default=str(min(16, os.cpu_count())))
     parser.add_argument("--seconds", type=float, default=400)
     parser.add_argument("--only", default="", help="of the table's first column, and resident")
     parser.add_argument("--largest", type=int, default=1 << 30, metavar="N")
+    parser.add_argument("--by-cpu", action="store_true", help="the median of CPU times decides")
     parser.add_argument("builds", nargs=2)
     options = parser.parse_args()
 
@@ -178,20 +213,23 @@ def main():
     builds = [(os.path.abspath(folder), parameters)
               for folder, _, parameters in (build.partition(",") for build in options.builds)]
     share = options.seconds / (len(tasks) + len(resident))
-    print(f"{'':16}{'old wall':>10}{'new wall':>10}{'ratio':>8}{'old CPU':>10}{'new CPU':>10}"
-          f"{'ratio':>8}{'turns':>6}")
+    print(f"{'':18}{'old wall':>10}{'new wall':>10}{'ratio':>8}{'old CPU':>10}{'new CPU':>10}"
+          f"{'ratio':>8}{'median':>8}{'turns':>6}")
     command = [sys.executable, os.path.abspath(__file__), "--serve"]
     peers = [Peer(build, command + [library(build)], options.threads, parameters)
              for build, parameters in builds]
-    for routine, p, n in tasks:
-        compare(f"{p}{routine} {n}", peers, f"{routine} {p} {n}", share)
+    column, equal = int(options.by_cpu), True
+    for routine, p, n, threads in tasks:
+        label = f"{p}{routine} {n}" + (f" x {threads}" if threads > 1 else "")
+        equal &= compare(label, peers, f"{routine} {p} {n} {threads}", share, column)
     for peer in peers:
         peer.process.communicate()
     if resident:
         peers = [Peer(build, [os.path.join(build, "testing/bench/bench-peer"), "resident"],
                       options.threads, parameters) for build, parameters in builds]
         for p, n in resident:
-            compare(f"resident {p} {n}", peers, f"run {p} {n} {n} {n} warm", share)
+            equal &= compare(f"resident {p} {n}", peers, f"run {p} {n} {n} {n} warm", share, 0)
+    return 0 if equal else 1
 
 
-main()
+sys.exit(main())
