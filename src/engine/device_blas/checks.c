@@ -283,7 +283,7 @@ static clb_status trsm_check_open_and_check(void *argument)
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct trsm_check_task task = {runtime, variant};
-    return clb_check_once(&CLB_DENSE_STATE(runtime)->systems[variant->precision],
+    return clb_check_once(&clb_dense_checks.systems[variant->precision],
                           "triangular systems are not the device's", trsm_check_open_and_check,
                           &task, sizeof task);
 }
@@ -492,7 +492,7 @@ clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_va
                            const struct clb_getf2 *like)
 {
     struct getf2_check_task task = {runtime, variant, *like};
-    return clb_check_once(&CLB_DENSE_STATE(runtime)->panels[variant->precision],
+    return clb_check_once(&clb_dense_checks.panels[variant->precision],
                           "the device's panels are not used", getf2_check_open_and_check, &task,
                           sizeof task);
 }
@@ -672,7 +672,7 @@ static clb_status potf2_check_open_and_check(void *argument)
 clb_status clb_potf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
     struct potf2_check_task task = {runtime, variant};
-    return clb_check_once(&CLB_DENSE_STATE(runtime)->blocks[variant->precision],
+    return clb_check_once(&clb_dense_checks.blocks[variant->precision],
                           "the device's diagonal blocks are not used", potf2_check_open_and_check,
                           &task, sizeof task);
 }

@@ -9,15 +9,11 @@
 #include "engine/kernel/check.h"
 #include "engine/kernel/kernel.h"
 
-/* What this layer keeps for each device: whether its kernels have passed their checks, for each
- * precision; and the strip of a panel that was enqueued last (getf2.c), under the state's lock. */
-struct clb_dense_state {
+/* Whether this layer's kernels have passed their checks, for each precision. */
+struct clb_dense_checks {
     struct clb_check systems[CLB_PRECISIONS], panels[CLB_PRECISIONS], blocks[CLB_PRECISIONS];
-    cl_event last_strip;
-    const struct clb_queue *last_queue;
 };
-
-#define CLB_DENSE_STATE(runtime) CLB_DEVICE_STATE(runtime, CLB_STATE_DENSE, struct clb_dense_state)
+extern struct clb_dense_checks clb_dense_checks;
 
 /* A leading dimension for `rows` rows in the shim's own memory: whole cache lines, and not a
  * multiple of a large power of two, with which the columns of a tile would compete for few sets of

@@ -133,10 +133,9 @@ clb_status clb_getf2_prepare(struct clb_getf2 *panel, struct clb_workspace *work
 clb_status clb_getf2_open(struct clb_getf2 *panel, struct clb_workspace *workspace, size_t rows,
                           size_t cols)
 {
-    struct clb_dense_state *state = CLB_DENSE_STATE(workspace->runtime);
     clb_status status = CLB_OK;
     *panel = (struct clb_getf2){0};
-    if (!clb_check_has_passed(&state->panels[workspace->variant->precision])) {
+    if (!clb_check_has_passed(&clb_dense_checks.panels[workspace->variant->precision])) {
         getf2_set_shape(panel, workspace);
         status = clb_getf2_check(workspace->runtime, workspace->variant, panel);
         *panel = (struct clb_getf2){0};
@@ -328,14 +327,19 @@ static clb_status do_blocks(struct getf2_work *work, const struct links *links)
 }
 
 /* Work-groups that wait for each other must all be resident, so the process has one such launch at
- * a time on the device. Whoever enqueues a panel holds the state's lock, and makes its first strip
- * wait for the last strip of the panel that was enqueued before, if that is on another queue. */
+ * a time on the device. Whoever enqueues a panel holds the lock, and makes its first strip wait for
+ * the last strip of the panel that was enqueued before, if that is on another queue. */
+static struct {
+    pthread_mutex_t lock;
+    cl_event last_strip; /* these two under the lock */
+    const struct clb_queue *last_queue;
+} strips = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 static clb_status do_in_turn(struct getf2_work *work)
 {
-    struct clb_dense_state *state = CLB_DENSE_STATE(work->workspace->runtime);
     cl_event event = NULL; /* of the last strip */
-    bool waits = state->last_strip != NULL && state->last_queue != work->workspace->queue;
-    const struct links links = {waits, waits ? &state->last_strip : NULL, &event};
+    bool waits = strips.last_strip != NULL && strips.last_queue != work->workspace->queue;
+    const struct links links = {waits, waits ? &strips.last_strip : NULL, &event};
     clb_status status = do_blocks(work, &links);
     if (status == CLB_OK)
         status = clb_queue_flush(work->workspace->queue);
@@ -343,11 +347,11 @@ static clb_status do_in_turn(struct getf2_work *work)
      * lock is released. */
     if (status != CLB_OK && !clb_workspace_finish(work->workspace))
         clb_log(CLB_LOG_WARN, "panels may still be under way");
-    if (state->last_strip != NULL && event != NULL)
-        clb_event_release(state->last_strip);
+    if (strips.last_strip != NULL && event != NULL)
+        clb_event_release(strips.last_strip);
     if (event != NULL) {
-        state->last_strip = event;
-        state->last_queue = work->workspace->queue;
+        strips.last_strip = event;
+        strips.last_queue = work->workspace->queue;
     }
     return status;
 }
@@ -357,12 +361,11 @@ clb_status clb_getf2_enqueue(struct clb_getf2 *panel, struct clb_workspace *work
 {
     struct getf2_work work = {
         .panel = panel, .workspace = workspace, .x = x, .first = first, .width = width};
-    pthread_mutex_t *lock = &workspace->runtime->state[CLB_STATE_DENSE].lock;
     if (x->rows - first <= panel->group)
         return do_blocks(&work, &(struct links){0});
-    pthread_mutex_lock(lock);
+    pthread_mutex_lock(&strips.lock);
     clb_status status = do_in_turn(&work);
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(&strips.lock);
     return status;
 }
 

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+struct clb_dense_checks clb_dense_checks;
+
 size_t clb_dmat_ld(size_t rows, size_t element)
 {
     size_t line = clb_max(128 / element, 1), ld = clb_round_up(rows, line);
@@ -187,7 +189,7 @@ clb_status clb_workspace_prepare(struct clb_runtime *runtime,
     const struct clb_gemm_variant *plain = plain_of(variant);
     if (plain == NULL)
         return CLB_ERR_UNSUPPORTED;
-    if (clb_check_has_passed(&CLB_DENSE_STATE(runtime)->systems[plain->precision]))
+    if (clb_check_has_passed(&clb_dense_checks.systems[plain->precision]))
         return CLB_OK;
     return clb_workspace_check(runtime, plain);
 }

@@ -644,13 +644,11 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
 
 /* ---- once for each precision ----------------------------------------------------------------- */
 
-/* The gemm room's state of a device; the check guards the program. */
-struct gemm_state {
-    struct structure_state {
-        struct clb_check check;
-        struct clb_program *program;
-    } of[CLB_PRECISIONS];
-};
+/* The check guards the program. */
+static struct {
+    struct clb_check check;
+    struct clb_program *program;
+} expanders[CLB_PRECISIONS];
 
 struct structure_task {
     struct clb_runtime *runtime;
@@ -683,18 +681,12 @@ static bool has_triangle(const struct clb_gemm *problem)
            level3->b[0].shape == CLB_STRUCTURE_TRIANGULAR;
 }
 
-static struct structure_state *structure_state_of(struct clb_runtime *runtime,
-                                                  const struct clb_gemm_variant *variant)
-{
-    return &CLB_DEVICE_STATE(runtime, CLB_STATE_GEMM, struct gemm_state)->of[variant->precision];
-}
-
 clb_status clb_structure_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    struct structure_state *state = structure_state_of(runtime, variant);
-    struct structure_task task = {runtime, variant, &state->program};
-    return clb_check_once(&state->check, "symmetric operands are not made on the device",
-                          build_and_check, &task, sizeof task);
+    struct structure_task task = {runtime, variant, &expanders[variant->precision].program};
+    return clb_check_once(&expanders[variant->precision].check,
+                          "symmetric operands are not made on the device", build_and_check, &task,
+                          sizeof task);
 }
 
 clb_status clb_structure_prepare(struct clb_runtime *runtime,
@@ -710,7 +702,7 @@ clb_status clb_structure_prepare(struct clb_runtime *runtime,
         status = clb_skip_prepare(runtime, variant);
     if (status == CLB_OK && on_device && clb_gemm_is_expanded(variant, problem)) {
         status = clb_structure_check(runtime, variant);
-        *program = structure_state_of(runtime, variant)->program;
+        *program = expanders[variant->precision].program;
     }
     return status;
 }

@@ -6,7 +6,8 @@
 #ifndef CLB_CHECK_H
 #define CLB_CHECK_H
 
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/program.h"
+#include "engine/ocl/queue.h"
 
 #include <stdatomic.h>
 

@@ -3,6 +3,8 @@
 #define CLB_KERNEL_H
 
 #include "blas/blas.h"
+#include "engine/ocl/program.h"
+#include "engine/ocl/queue.h"
 #include "engine/tuning/tuning.h"
 
 /* ---- launch.c: the host's description of kernel families ------------------------------------- */
@@ -125,6 +127,8 @@ bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *preci
  * done the step, or when there is no helper and this process builds them. */
 clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
                          clb_precision precision) CLB_MUST_CHECK;
+
+struct clb_record;
 
 /* The record of a step that has been done on this device; false when there is none. */
 bool clb_step_find(const struct clb_runtime *runtime, clb_probe_step step, clb_precision precision,

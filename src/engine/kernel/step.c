@@ -1,5 +1,6 @@
 /* The steps that the helper process does, and their records in the cache. */
 #include "kernel.h"
+#include "engine/ocl/ocl.h"
 
 #include "kernels.h"
 

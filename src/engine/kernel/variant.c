@@ -1,6 +1,7 @@
 /* Kernels are built and checked on the device at their first use: checks that run once, and
  * variants, kernel families with their parameters. */
 #include "check.h"
+#include "engine/ocl/ocl.h"
 #include "kernel.h"
 
 #include <stdio.h>
@@ -97,21 +98,14 @@ struct clb_direct {
     struct clb_runtime *runtime;
 };
 
-/* The kernel room's state of a device, for each precision. The checks guard what they choose. */
-struct kernel_state {
-    struct selection {
-        struct clb_check check;
-        struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled;
-        struct clb_program *shapes;
-        struct clb_check skip_check;
-        struct clb_direct direct;
-    } selection[CLB_PRECISIONS];
-};
-
-static struct selection *selection_of(struct clb_runtime *runtime, clb_precision precision)
-{
-    return &CLB_DEVICE_STATE(runtime, CLB_STATE_KERNEL, struct kernel_state)->selection[precision];
-}
+/* What has been chosen for each precision; the checks guard it. */
+static struct selection {
+    struct clb_check check;
+    struct clb_gemm_variant variant, plain, second, plain_second, scaled, second_scaled;
+    struct clb_program *shapes;
+    struct clb_check skip_check;
+    struct clb_direct direct;
+} selections[CLB_PRECISIONS];
 
 static char *build_options(const struct clb_gemm_variant *variant, bool shapes)
 {
@@ -383,7 +377,7 @@ static clb_status build_skip(struct clb_runtime *runtime, const struct clb_gemm_
 clb_status clb_gemm_variant_get(struct clb_runtime *runtime, clb_precision precision,
                                 const struct clb_gemm_variant **variant)
 {
-    struct selection *selection = selection_of(runtime, precision);
+    struct selection *selection = &selections[precision];
     struct choice choice = {runtime, precision, selection};
     *variant = &selection->variant;
     return clb_check_once(&selection->check, "no kernels for products", select_variant, &choice,
@@ -427,7 +421,7 @@ clb_status clb_skip_prepare(struct clb_runtime *runtime, const struct clb_gemm_v
     struct skip_task task = {runtime, variant};
     if (!variant->family->has_skip)
         return CLB_OK;
-    return clb_check_once(&selection_of(runtime, variant->precision)->skip_check,
+    return clb_check_once(&selections[variant->precision].skip_check,
                           "triangular products are not the device's", build_and_check_skip, &task,
                           sizeof task);
 }

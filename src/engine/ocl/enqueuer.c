@@ -9,7 +9,8 @@
  * driver for the commands of watched promises again and again, awake while there are any, because
  * the driver could not be called back from waiting. Where the driver does not return from a call,
  * the thread stays there: the device is abandoned by who waits, and no more requests are left. */
-#include "ocl.h"
+#include "enqueuer.h"
+#include "queue.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * Freed buffers are kept for the next call, up to a bound, because allocating costs page faults on
  * shared-memory devices and driver round trips on others. Where the device shares the host's memory
  * the pool is ordinary memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
-#include "ocl.h"
+#include "queue.h"
 
 #include <pthread.h>
 #include <stdio.h>

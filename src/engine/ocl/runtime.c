@@ -509,8 +509,6 @@ static clb_status start(const struct clb_config *config)
         status = clb_enqueuer_start(&clb_runtime_started.device);
     if (status != CLB_OK)
         return status;
-    for (size_t i = 0; i < CLB_STATES; i++)
-        pthread_mutex_init(&clb_runtime_started.state[i].lock, NULL);
     pthread_mutex_init(&clb_runtime_started.pool.lock, NULL);
     pthread_mutex_init(&clb_runtime_started.sets.lock, NULL);
     pthread_mutex_init(&clb_runtime_started.turns.lock, NULL);

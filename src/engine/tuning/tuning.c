@@ -1,5 +1,6 @@
 /* Selects a kernel family and its parameters from the tables. */
 #include "tuning.h"
+#include "engine/ocl/ocl.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #ifndef CLB_TUNING_H
 #define CLB_TUNING_H
 
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/device.h"
 
 typedef enum clb_family {
     CLB_FAMILY_PORTABLE,

@@ -1,5 +1,6 @@
 /* The device for measurements in this process: start, launches, clocks. */
 #include "measure.h"
+#include "engine/ocl/ocl.h"
 #include "engine/kernel/kernels.h"
 
 #include <math.h>

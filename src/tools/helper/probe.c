@@ -11,6 +11,7 @@
  * whether there is one. `list` is for the clblas-shim command: it stores nothing, and prints what
  * there is as one JSON object. */
 #include "engine/device_blas/getf2.h"
+#include "engine/ocl/ocl.h"
 #include "engine/device_blas/potf2.h"
 #include "engine/gemm/structure.h"
 

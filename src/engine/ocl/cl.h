@@ -1,0 +1,51 @@
+/* cl: the OpenCL functions of the system's ICD loader, dlopen'ed at first use, and their errors. */
+#ifndef CLB_CL_H
+#define CLB_CL_H
+
+#include "host/host.h"
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+struct clb_cl {
+#define CLB_CL_STATUS(name, parameters, arguments)       cl_int(CL_API_CALL *name) parameters;
+#define CLB_CL_HANDLE(type, name, parameters, arguments) type(CL_API_CALL *name) parameters;
+#include "functions.def"
+#undef CLB_CL_STATUS
+#undef CLB_CL_HANDLE
+};
+
+extern struct clb_cl clb_cl;
+
+/* Load the system's ICD loader, or with `driver` only that driver's library. */
+clb_status clb_cl_load(const char *driver) CLB_MUST_CHECK;
+
+/* A driver that is installed: the library that its .icd file names. */
+enum { CLB_MAX_ICDS = 32, CLB_DRIVER_PATH = 512 };
+struct clb_icd {
+    char library[CLB_DRIVER_PATH];
+    uint64_t size, time; /* of the library's file; 0 where it is not found */
+};
+/* List them in the loader's order; returns their number. `icd` has CLB_MAX_ICDS elements. */
+size_t clb_icd_list(struct clb_icd *icd);
+
+/* The tests' fault injector: called once after loading, may replace entries of the table. */
+extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
+
+const char *clb_cl_error_name(cl_int status);
+
+/* What an error of a function means: it is logged ("what: CL_...") and mapped; memory errors are
+ * CLB_ERR_NOMEM. For the launch of a kernel also CLB_ERR_LAUNCH: the device has too little local
+ * memory, too few work-items or too few registers for it. */
+CLB_COLD clb_status clb_cl_failed(cl_int status, const char *what) CLB_MUST_CHECK;
+CLB_COLD clb_status clb_cl_launch_failed(cl_int status, const char *name) CLB_MUST_CHECK;
+
+/* trace.c: replace the table's functions by ones that record when the device ran the commands that
+ * they enqueue. Called once after loading, only where a trace is wanted. */
+void clb_cl_trace(struct clb_cl *table);
+
+/* CLB_OK for CL_SUCCESS, otherwise clb_cl_failed or, for a launch, clb_cl_launch_failed. */
+clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
+clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
+
+#endif

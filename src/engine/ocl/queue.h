@@ -1,0 +1,145 @@
+/* queue: queues that detect failed commands, and the queue sets of calls. */
+#ifndef CLB_QUEUE_H
+#define CLB_QUEUE_H
+
+#include "memory.h"
+
+/* All commands are enqueued by these functions. They keep each command's event until its execution
+ * status has been checked. The caller releases an event that a function returns in *event; `event`
+ * may be NULL, and *event is unchanged on failure. Several threads may use a queue. */
+struct clb_queue;
+
+/* False also when the driver does not say. */
+bool clb_cl_event_is_pending(cl_event event);
+
+/* Wait for one command. CLB_ERR_OPENCL when it has failed, or the device has been abandoned. */
+clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event) CLB_MUST_CHECK;
+/* True when the command has not ended yet; false also when the driver does not say. */
+bool clb_event_is_pending(cl_event event);
+void clb_event_release(cl_event event);
+/* clb_event_release for an event that may be NULL; *event becomes NULL. */
+void clb_event_drop(cl_event *event);
+
+clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **queue) CLB_MUST_CHECK;
+
+/* One kernel argument. */
+struct clb_argument {
+    size_t size;
+    const void *value;
+};
+#define CLB_ARG(x) ((struct clb_argument){sizeof(x), &(x)})
+
+/* A rectangle of a buffer and one of host memory: x in bytes, y in rows, pitches in bytes. */
+struct clb_box {
+    size_t origin[3], host[3], size[3], pitch, host_pitch;
+};
+
+/* Set all arguments of the kernel and enqueue it; the kernel has the parameters of
+ * CLB_LAUNCH_PARAMETERS (kernels/common.h) after those. `local` and `global` have `dimensions`
+ * entries. The kernel object must be the calling thread's alone: clb_queue_set_kernel. */
+clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
+                            const struct clb_argument *arguments, size_t count, cl_uint dimensions,
+                            const size_t *global, const size_t *local, cl_uint waits,
+                            const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;
+/* The launches that a queue has been given, where one thread launches. False when the device has
+ * not run all of the first so many, whose end has been waited for. */
+cl_uint clb_queue_launches(const struct clb_queue *queue);
+bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launches);
+clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                           const void *host, cl_uint waits, const cl_event *wait_list,
+                           cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                          void *host, cl_uint waits, const cl_event *wait_list,
+                          cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
+                                const void *host, cl_uint waits, const cl_event *wait_list,
+                                cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
+                               void *host, cl_uint waits, const cl_event *wait_list,
+                               cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
+                             cl_event *event) CLB_MUST_CHECK;
+/* With `event` NULL, wait until the memory is mapped, and check the queue. */
+clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
+                         size_t size, void **mapped, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CLB_MUST_CHECK;
+/* True on CPUs once it has been seen that what their kernels store in buffers of CLB_MEMORY_HOST is
+ * there, so that those need not be mapped: a map would wake a thread of the driver for nothing. */
+bool clb_queue_shows_memory(const struct clb_queue *queue);
+/* On such a device: the event, with a reference, of the last command that has not been seen to end;
+ * NULL where all have, or where the driver gives no reference. */
+cl_event clb_queue_last_event(struct clb_queue *queue);
+/* As clb_queue_map for reading a buffer of CLB_MEMORY_HOST, but without a command where
+ * clb_queue_shows_memory. *mapped is NULL then, with nothing to be unmapped; *results is what is
+ * read when *event, that of the queue's last command, has ended. */
+clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffer *buffer,
+                                 size_t size, const void **results, void **mapped,
+                                 cl_event *event) CLB_MUST_CHECK;
+
+/* Blocking transfers; they check the queue. */
+clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                               const void *host) CLB_MUST_CHECK;
+clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
+                              void *host) CLB_MUST_CHECK;
+
+/* Have the driver begin what has been enqueued. */
+clb_status clb_queue_flush(struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* Wait until no command is outstanding. An error when any command has ever failed on this queue:
+ * drivers report a failure only once. */
+clb_status clb_queue_finish(struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* The same on devices where only the commands' own events report failures. Does nothing where any
+ * later wait reports them too (CLB_QUIRK_FAILS_FOR_GOOD). */
+clb_status clb_queue_confirm(struct clb_queue *queue) CLB_MUST_CHECK;
+
+/* The OpenCL queue, for measuring other libraries. Commands that they enqueue are not checked. */
+cl_command_queue clb_queue_handle(const struct clb_queue *queue);
+
+/* The queues and kernel objects that one call uses. */
+struct clb_queue_set {
+    struct clb_runtime *runtime;
+    struct clb_queue *queue;             /* for kernels; for all commands where memory is shared */
+    struct clb_queue *upload, *download; /* for transfers; NULL until clb_queue_set_open_queues */
+    struct clb_queue_set_kernel *kernels;
+    struct clb_queue_set *link; /* next in the free list */
+};
+
+/* Before and after a call: a device with memory of its own is filled by few calls at once, and more
+ * only take its time and the CPUs' from each other. Callers wait in order, but no longer than so
+ * many seconds: then the call goes on beside the others. Nobody waits for other devices. */
+void clb_turn_begin(struct clb_runtime *runtime, double patience);
+void clb_turn_end(struct clb_runtime *runtime);
+
+/* Get a queue set for one call. Never waits: a new one is made when all are in use. */
+clb_status clb_queue_set_acquire(struct clb_runtime *runtime,
+                                 struct clb_queue_set **queue_set) CLB_MUST_CHECK;
+
+/* Open the upload and download queues: transfers overlap with kernels only on separate queues. */
+clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+
+/* Return a queue set to the free list; its queues must be idle. One on which a command has failed
+ * is discarded. */
+void clb_queue_set_release(struct clb_queue_set *queue_set);
+
+/* Wait until no command is outstanding on any queue. An error when a command has failed. */
+clb_status clb_queue_set_finish(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+
+/* The same at the end of a run, also of one that failed. False: commands may still be outstanding
+ * and will not end; the queue set must be discarded and the buffers of the run leaked. */
+bool clb_queue_set_settle(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+void clb_queue_set_discard(struct clb_queue_set *queue_set);
+
+/* Called after waiting for a command and before its result is used: an error when any command of
+ * the queue set that has ended has failed, so also when the result depends on a failed one. */
+clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+
+/* Wait for an event of the queue set, release it, and check the queue set. *event becomes NULL. */
+clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event) CLB_MUST_CHECK;
+
+/* The queue set's own kernel object (setting arguments is not thread-safe on a shared one).
+ * CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local memory. */
+clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,113 @@
+/* runtime: what is kept for the device in use. It is started by the first clb_runtime_get(). */
+#ifndef CLB_RUNTIME_H
+#define CLB_RUNTIME_H
+
+#include "device.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct clb_buffer;
+struct clb_queue_set;
+struct clb_launch_counters;
+struct clb_program;
+
+/* Buffers that are kept for later calls; memory.c's alone. */
+enum { CLB_BUFFER_CLASSES = 3 };
+struct clb_pool {
+    pthread_mutex_t lock;
+    struct clb_buffer *kept;                 /* free buffers, most recent first */
+    uint64_t kept_bytes[CLB_BUFFER_CLASSES]; /* by class */
+    uint64_t taken_bytes;                    /* all buffers, kept or in use */
+};
+
+/* A process has one: what the layers above know of its device (variants, results of checks) is
+ * static there, and zero before the start. */
+struct clb_runtime {
+    struct clb_device device;
+    cl_context context;
+    uint64_t memory_limit; /* bytes of device memory that the pool may hold */
+    double start_seconds;  /* that the start has taken */
+    struct clb_pool pool;
+    struct {
+        pthread_mutex_t lock;
+        struct clb_queue_set *idle;                     /* queue.c's alone */
+        _Atomic(struct clb_launch_counters *) counters; /* too; NULL before the first launch */
+    } sets;
+    struct { /* queue.c's alone */
+        pthread_mutex_t lock;
+        size_t inside; /* calls that have a turn, or have gone on without one */
+        struct clb_turn *first;
+    } turns;
+    struct {
+        pthread_mutex_t lock;
+        struct clb_program *first; /* program.c's alone */
+    } programs;
+    _Atomic int failures; /* calls in a row that failed on the device */
+    /* Waits for a device with its own memory, see queue.c. */
+    _Atomic unsigned ended;           /* commands that were seen to end */
+    _Atomic unsigned patience_millis; /* 0: no call has said what it expects */
+    atomic_bool abandoned;            /* nothing is enqueued any more, nobody waits */
+};
+
+typedef enum clb_runtime_state {
+    CLB_RUNTIME_IDLE,        /* no call has needed a device yet */
+    CLB_RUNTIME_READY,       /* started */
+    CLB_RUNTIME_FAILED,      /* no usable device */
+    CLB_RUNTIME_ABANDONED,   /* this is a forked child of a process that had started */
+    CLB_RUNTIME_QUARANTINED, /* the device failed too often */
+    CLB_RUNTIME_STARTING     /* another thread starts it, and the caller may not wait */
+} clb_runtime_state;
+
+/* runtime.c's alone, as is the slow path of clb_runtime_get. */
+extern struct clb_runtime clb_runtime_started;
+extern _Atomic int clb_runtime_now; /* of clb_runtime_state */
+struct clb_runtime *clb_runtime_start(clb_runtime_state *state);
+
+/* The runtime, started by the first caller. NULL when there is none: *state says why. The caller
+ * waits for the start as long as its patience lasts. */
+static inline struct clb_runtime *clb_runtime_get(clb_runtime_state *state)
+{
+    *state = CLB_RUNTIME_READY;
+    return CLB_LIKELY(atomic_load_explicit(&clb_runtime_now, memory_order_acquire) ==
+                      CLB_RUNTIME_READY)
+               ? &clb_runtime_started
+               : clb_runtime_start(state);
+}
+
+/* The runtime if it has been started, otherwise NULL: for reports. */
+static inline const struct clb_runtime *clb_runtime_peek(void)
+{
+    const int now = atomic_load(&clb_runtime_now);
+    return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED ? &clb_runtime_started : NULL;
+}
+
+/* Report a call that has failed on the device, or one that has not. Repeated failures quarantine
+ * the device. */
+void clb_runtime_report_failure(struct clb_runtime *runtime);
+static inline void clb_runtime_report_success(struct clb_runtime *runtime)
+{
+    if (CLB_UNLIKELY(atomic_load_explicit(&runtime->failures, memory_order_relaxed) != 0))
+        atomic_store(&runtime->failures, 0);
+}
+
+/* Never use the device again in this process: its result was wrong. */
+void clb_runtime_quarantine(struct clb_runtime *runtime);
+
+/* Called before a call is computed: how long a device with its own memory may complete no command
+ * before it is abandoned, INFINITY for ever. The longest of all calls' so far holds. */
+static inline void clb_runtime_expect(struct clb_runtime *runtime, double seconds)
+{
+    const unsigned millis = seconds < UINT_MAX / 1000 ? (unsigned)(1000 * seconds) : UINT_MAX;
+    unsigned now = atomic_load_explicit(&runtime->patience_millis, memory_order_relaxed);
+    while (now < millis && !atomic_compare_exchange_weak(&runtime->patience_millis, &now, millis))
+        continue;
+}
+double clb_runtime_patience(const struct clb_runtime *runtime);
+
+/* Called when no command has ended for so long: never use the device again, and don't wait for it.
+ * What its commands may still use is never freed. */
+void clb_runtime_abandon(struct clb_runtime *runtime, double seconds);
+
+#endif
