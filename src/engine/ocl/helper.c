@@ -8,6 +8,7 @@
 #include "ocl.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,9 @@
 /* A step that has failed without harm may have wanted what another process had: memory, a disk. */
 #define VERDICT_LASTS 3600
 
-/* Longer than the helper's own limits: it waits for other helpers, and for each step. */
-#define PATIENCE 3600.0
+/* The helper bounds what its children do, and writes to the cache's lock as long as it works. So a
+ * lock that does not change for so many seconds means that whoever has it is stopped. */
+#define PATIENCE 60.0
 
 static const char helper_name[] = "clblas-shim-probe";
 
@@ -177,6 +179,13 @@ bool clb_probe_should_stop(void)
     return shared != NULL && shared->stop;
 }
 
+bool clb_probe_lock_path(char *text, size_t size)
+{
+    const char *folder = clb_cache_directory();
+    const int length = folder != NULL ? snprintf(text, size, "%s/lock", folder) : -1;
+    return length > 0 && (size_t)length < size;
+}
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /* The step whose programs are wanted, "gemm:d"; set by clb_step_need. */
@@ -189,7 +198,7 @@ static void log_outcome(const char *step, const struct clb_spawn_result *result)
     if (result->error != 0)
         snprintf(text, sizeof text, "can't be started: %s", clb_file_error(result->error));
     else if (result->gave_up)
-        snprintf(text, sizeof text, "took too long");
+        snprintf(text, sizeof text, "did not get on");
     else if (!good)
         snprintf(text, sizeof text, "ended with status %d", result->exit_status);
     clb_log(good ? CLB_LOG_INFO : CLB_LOG_WARN,
@@ -201,12 +210,16 @@ static void log_outcome(const char *step, const struct clb_spawn_result *result)
 static bool request(const char *step)
 {
     char *arguments[] = {path, (char *)(uintptr_t)step, NULL};
-    struct clb_spawn_result result;
+    char lock[PATH_MAX];
+    const struct clb_spawn_bound bound = {lock, PATIENCE};
+    struct clb_spawn_result result = {.error = ENAMETOOLONG};
     clb_log(CLB_LOG_INFO, "helper for %s: %s", step, path);
     /* Nothing is loaded, and no driver installs handlers, while this thread waits. */
     clb_signals_end_task();
     int left = clb_driver_leave();
-    clb_status status = clb_spawn(path, arguments, PATIENCE, &result);
+    clb_status status = CLB_ERR_IO;
+    if (clb_probe_lock_path(lock, sizeof lock))
+        status = clb_spawn(path, arguments, &bound, &result);
     clb_driver_enter(left);
     clb_signals_begin_task();
     log_outcome(step, &result);

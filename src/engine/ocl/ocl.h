@@ -38,18 +38,25 @@ void clb_pocl_restore_environment(char *saved);
 struct clb_spawn_result {
     int exit_status;    /* 128 and the signal's number where one has ended it */
     int error;          /* 0, or the errno for which it was not started */
-    bool gave_up;       /* it still ran when the patience had ended */
+    bool gave_up;       /* it was killed, because it did not get on */
     double seconds;     /* from the call to its end */
     double cpu_seconds; /* of it and its children */
     long peak_kib;      /* the memory of the largest of them */
 };
 
-/* Run the program `path` and wait for its end, at most `patience` seconds. The calling program gets
- * no signal, nothing from any form of wait, and no descriptor. The helper has the environment at
- * the time of clb_spawn_note_environment without LD_PRELOAD, /dev/null as its three files, a
- * session of its own and a lower priority; it gets SIGTERM when the program ends or the patience
- * does. CLB_ERR_IO where it was not started or has not ended. Called on the driver thread only. */
-clb_status clb_spawn(const char *path, char *const *arguments, double patience,
+/* How long a helper is waited for: until the file `sign`, to which it writes as long as it gets on,
+ * has not changed for so many seconds. NULL: so long in all. */
+struct clb_spawn_bound {
+    const char *sign;
+    double patience;
+};
+
+/* Run the program `path` and wait for its end, within the bound. The calling program gets no
+ * signal, nothing from any form of wait, and no descriptor. The helper has the environment at the
+ * time of clb_spawn_note_environment without LD_PRELOAD, /dev/null as its three files, a session of
+ * its own and a lower priority; it gets SIGTERM when the program ends, and is killed when the bound
+ * is reached. CLB_ERR_IO where it was not started or has not ended. */
+clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_spawn_bound *bound,
                      struct clb_spawn_result *result) CLB_MUST_CHECK;
 
 /* Copy the environment, once. Called in a thread of the program, because the driver thread may run
@@ -112,6 +119,8 @@ clb_status clb_probe_need(const char *step, const char *key, double lasts) CLB_M
 /* Have the helper measure the rate of device "P:D", which it stores under `key`; on the driver
  * thread. */
 void clb_probe_need_rate(const char *device, const char *key);
+/* The file that a working helper has locked, and writes to. */
+bool clb_probe_lock_path(char *text, size_t size);
 /* In a child of the helper: the only device that it may use, or NULL. */
 const char *clb_probe_device(void);
 /* Have the last step done again, because the cache has lost a program; false if that fails. */

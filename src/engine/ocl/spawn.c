@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +33,8 @@
 #define ALL_SIGNALS    (~(uint64_t)0)
 #define POLITENESS     10        /* added to the nice value */
 #define LOOK_NS        100000000 /* the keeper looks so often whether the program has gone */
+#define SIGN_SECONDS   1.0       /* the program looks so often whether the helper gets on */
+#define LAST_SECONDS   5.0       /* that a keeper has to end, when it has been given up */
 #define MOST_CLOSED    4096      /* descriptors closed one by one, before Linux 5.9 */
 #define EXIT_NO_CLONE  126
 #define EXIT_NO_EXEC   127
@@ -123,6 +126,20 @@ static BARE void be_polite(const struct launch *launch)
     syscall(SYS_sched_setaffinity, 0, sizeof launch->cpus, &launch->cpus);
 }
 
+/* Where the kernel groups processes by session, nice values count inside the group only, and the
+ * group has one of its own. It may not be set again within 0.1 s of anybody's setting. */
+static BARE bool make_session_polite(void)
+{
+    static const char politeness[] = "10"; /* POLITENESS */
+    const long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return true; /* this kernel does not */
+    const bool again = syscall(SYS_write, fd, politeness, sizeof politeness - 1) < 0 &&
+                       (errno == EAGAIN || errno == EINTR);
+    syscall(SYS_close, fd);
+    return !again;
+}
+
 static BARE int run_helper(void *argument)
 {
     struct launch *launch = argument;
@@ -138,12 +155,12 @@ static BARE int run_helper(void *argument)
 static BARE bool host_is_gone(const struct launch *launch)
 {
     unsigned owner = (unsigned)__atomic_load_n((const int *)&launch->alive, __ATOMIC_ACQUIRE);
-    return launch->give_up || syscall(SYS_getppid) != launch->host ||
-           (owner & FUTEX_OWNER_DIED) != 0;
+    return syscall(SYS_getppid) != launch->host || (owner & FUTEX_OWNER_DIED) != 0;
 }
 
 /* Keep the helper until it ends. Where the program ends first, the helper is told and left to
- * init: the program's memory is not freed before the keeper ends. */
+ * init: the program's memory is not freed before the keeper ends. One that the program has given up
+ * is killed, because it may be stopped and hold the lock of the cache. */
 static BARE int run_keeper(void *argument)
 {
     struct launch *launch = argument;
@@ -155,6 +172,7 @@ static BARE int run_keeper(void *argument)
     syscall(SYS_prctl, PR_SET_NAME, "clblas-shim", 0, 0, 0);
     close_descriptors();
     be_polite(launch);
+    bool polite = make_session_polite();
     int helper =
         __clone(run_helper, launch->stacks + 2 * STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, launch);
     if (helper < 0) {
@@ -166,6 +184,9 @@ static BARE int run_keeper(void *argument)
             syscall(SYS_kill, helper, SIGTERM);
             syscall(SYS_exit_group, 0);
         }
+        if (launch->give_up)
+            syscall(SYS_kill, helper, SIGKILL);
+        polite = polite || make_session_polite();
         syscall(SYS_rt_sigtimedwait, &of_child, NULL, &moment, SIGNAL_SET);
     }
     syscall(SYS_exit_group,
@@ -175,37 +196,74 @@ static BARE int run_keeper(void *argument)
 
 /* ---- in the program -------------------------------------------------------------------------- */
 
-/* Wait until the keeper has ended; after `patience` seconds it leaves the helper. */
-static void await_keeper(struct launch *launch, int keeper, double patience,
+/* When the file was last written to. */
+static struct timespec time_of(const char *file)
+{
+    struct stat info;
+    return stat(file, &info) == 0 ? info.st_mtim : (struct timespec){0};
+}
+
+static void sleep_until_change(struct launch *launch, int keeper, double seconds)
+{
+    const struct timespec rest = {.tv_sec = (time_t)seconds,
+                                  .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, keeper, &rest, NULL, 0);
+}
+
+/* Wait until the keeper has ended; it is told when there was no sign of life for so long, or
+ * without a sign when that time is over. False: it does not even end then, as one that a debugger
+ * holds. */
+static bool has_ended(struct launch *launch, int keeper, const struct clb_spawn_bound *bound)
+{
+    struct timespec last = {0}, now = {0};
+    double until = clb_now() + bound->patience;
+    for (int running; (running = launch->keeper) != 0;) {
+        if (bound->sign != NULL)
+            now = time_of(bound->sign);
+        if (now.tv_sec != last.tv_sec || now.tv_nsec != last.tv_nsec)
+            until = clb_now() + bound->patience;
+        last = now;
+        double left = until - clb_now();
+        if (left <= -LAST_SECONDS)
+            return false;
+        if (left <= 0) {
+            launch->give_up = true;
+            kill(keeper, SIGCONT);
+        }
+        left = left <= 0 ? SIGN_SECONDS : left;
+        sleep_until_change(launch, running,
+                           bound->sign != NULL && left > SIGN_SECONDS ? SIGN_SECONDS : left);
+    }
+    return true;
+}
+
+/* False: the keeper still runs, and uses the launch. */
+static bool await_keeper(struct launch *launch, int keeper, const struct clb_spawn_bound *bound,
                          struct clb_spawn_result *result)
 {
     struct rusage usage = {0};
     int status = 0;
-    double until = clb_now() + patience;
-    for (int now; (now = launch->keeper) != 0;) {
-        double left = until - clb_now();
-        if (left <= 0)
-            launch->give_up = true;
-        left = left <= 0 ? 1 : left;
-        const struct timespec rest = {.tv_sec = (time_t)left,
-                                      .tv_nsec = (long)(1e9 * (left - (double)(time_t)left))};
-        syscall(SYS_futex, &launch->keeper, FUTEX_WAIT, now, &rest, NULL, 0);
-    }
+    const bool ended = has_ended(launch, keeper, bound);
+    result->gave_up = launch->give_up;
+    result->error = launch->error;
+    if (!ended)
+        return false;
     while (wait4(keeper, &status, (int)__WCLONE, &usage) < 0 && errno == EINTR)
         ;
     result->exit_status =
         WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_BY_SIGNAL + WTERMSIG(status);
-    result->error = launch->error;
-    result->gave_up = launch->give_up;
     result->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     result->peak_kib = usage.ru_maxrss;
+    return true;
 }
 
 /* The caller holds launch->alive. All signals are blocked in the keeper, because the program's
  * handlers must not run in it. In this thread they are blocked no longer than until it is made:
- * setuid() and the like return when each thread of the program has taken a signal. */
-static void launch_and_wait(struct launch *launch, double patience, struct clb_spawn_result *result)
+ * setuid() and the like return when each thread of the program has taken a signal. False: the
+ * keeper still runs. */
+static bool launch_and_wait(struct launch *launch, const struct clb_spawn_bound *bound,
+                            struct clb_spawn_result *result)
 {
     static const uint64_t all = ALL_SIGNALS;
     uint64_t before = 0;
@@ -216,13 +274,13 @@ static void launch_and_wait(struct launch *launch, double patience, struct clb_s
                          launch, NULL, NULL, (pid_t *)&launch->keeper);
     int error = errno;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGNAL_SET);
-    if (keeper < 0)
-        result->error = error;
-    else
-        await_keeper(launch, keeper, patience, result);
+    if (keeper >= 0)
+        return await_keeper(launch, keeper, bound, result);
+    result->error = error;
+    return true;
 }
 
-clb_status clb_spawn(const char *path, char *const *arguments, double patience,
+clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_spawn_bound *bound,
                      struct clb_spawn_result *result)
 {
     double begin = clb_now();
@@ -251,11 +309,12 @@ clb_status clb_spawn(const char *path, char *const *arguments, double patience,
     pthread_mutexattr_destroy(&robust);
     result->error = 0;
     pthread_mutex_lock(&launch->alive);
-    launch_and_wait(launch, patience, result);
-    pthread_mutex_unlock(&launch->alive);
-    pthread_mutex_destroy(&launch->alive);
-    munmap(stacks, 2 * STACK);
-    free(launch);
+    if (launch_and_wait(launch, bound, result)) {
+        pthread_mutex_unlock(&launch->alive);
+        pthread_mutex_destroy(&launch->alive);
+        munmap(stacks, 2 * STACK);
+        free(launch);
+    }
     result->seconds = clb_now() - begin;
     return result->error == 0 && !result->gave_up ? CLB_OK : CLB_ERR_IO;
 }

@@ -48,22 +48,33 @@ static bool program_has_ended;
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
+static int lock_file = -1;
+
+/* Programs that wait look at the time of the file. */
+static void show_life(void)
+{
+    static double last;
+    const double now = clb_now();
+    if (lock_file >= 0 && now - last >= 1 && pwrite(lock_file, "\n", 1, 0) == 1)
+        last = now;
+}
+
 /* 0 when this process has it, otherwise the exit status. It is held until this process ends; its
- * children inherit it, but they end first. */
+ * children inherit it, but they end first. Where files can't be locked at all, helpers may do a
+ * step twice, which harms nobody. */
 static int take_lock(void)
 {
     char path[PATH_MAX];
-    const char *folder = clb_cache_directory();
     double until = clb_now() + LONGEST_LOCK;
-    int length = folder == NULL ? -1 : snprintf(path, sizeof path, "%s/lock", folder);
-    int fd = length < 0 || (size_t)length >= sizeof path
-                 ? -1
-                 : clb_file_open(path, O_RDWR | O_CREAT, 0600);
-    if (fd < 0 || access(folder, W_OK) != 0)
+    if (clb_probe_lock_path(path, sizeof path) && access(clb_cache_directory(), W_OK) == 0)
+        lock_file = clb_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+    if (lock_file < 0)
         return CLB_PROBE_EXIT_NO_LOCK;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return CLB_PROBE_EXIT_NO_LOCK;
+    while (flock(lock_file, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            clb_log(CLB_LOG_INFO, "%s can't be locked: %s", path, clb_file_error(errno));
+            break;
+        }
         if (clb_now() > until || program_has_ended)
             return CLB_PROBE_EXIT_BUSY;
         sigset_t told;
@@ -72,6 +83,7 @@ static int take_lock(void)
         program_has_ended =
             sigtimedwait(&told, NULL, &(struct timespec){.tv_nsec = LOOK_NS}) == SIGTERM;
     }
+    show_life();
     return 0;
 }
 
@@ -212,6 +224,7 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
             program_has_ended = true;
             limit_child(child, read_cpu_seconds(child) + LAST_CPU);
         }
+        show_life();
         if (killed == NULL && (killed = exceeds(child, memory, &cpu, &progress)) != NULL)
             kill(-child, SIGKILL);
     }
