@@ -73,6 +73,14 @@ FILE *clb_file_read(const char *path)
     return file;
 }
 
+bool clb_file_is_private(const struct stat *info)
+{
+    /* A group with the user's own number is the user. */
+    const bool own_group = info->st_gid == getegid() && info->st_gid == info->st_uid;
+    const mode_t others = own_group ? S_IWOTH : S_IWGRP | S_IWOTH;
+    return (info->st_uid == geteuid() || info->st_uid == 0) && (info->st_mode & others) == 0;
+}
+
 int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode)
 {
     static _Atomic unsigned count;

@@ -256,6 +256,9 @@ static inline void clb_progress_note_columns(size_t k, size_t n)
 int clb_file_open(const char *path, int flags, unsigned mode);
 /* Open a regular file for reading by clb_file_open; NULL when it isn't one or can't be read. */
 FILE *clb_file_read(const char *path);
+/* True for what belongs to the user or root, and which no other user may write to. */
+struct stat;
+bool clb_file_is_private(const struct stat *info);
 /* Create a new file for writing in the folder of `path`; its name is stored in `name`, which has
  * `size` characters. -1 and errno on failure. */
 int clb_file_temporary(char *name, size_t size, const char *path, unsigned mode);

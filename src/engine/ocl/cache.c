@@ -58,12 +58,11 @@ bool clb_cache_usable(const char *path)
     return make_directories(path) && access(path, R_OK | W_OK | X_OK) == 0;
 }
 
-/* A directory that the user has not named explicitly must be writable only for the user, so that no
- * other user can put code into it. */
-static bool private_to_us(const char *path)
+/* False where other users may put code into the directory. */
+static bool is_private(const char *path)
 {
     struct stat info;
-    return stat(path, &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 022) == 0;
+    return stat(path, &info) == 0 && clb_file_is_private(&info);
 }
 
 static bool format_path(char *path, size_t size, const char *format, const char *a, const char *b)
@@ -133,14 +132,20 @@ static pthread_once_t directory_once = PTHREAD_ONCE_INIT;
 static void cache_find_directory(void)
 {
     const char *wanted = clb_config_get()->cache_dir;
-    if (wanted != NULL) {
-        if (strcmp(wanted, "none") == 0)
-            return;
+    if (wanted != NULL && strcmp(wanted, "none") == 0)
+        return;
+    if (wanted != NULL)
         directory_found = format_path(directory, sizeof directory, "%s%s", wanted, "") &&
                           make_directories(directory) && access(directory, R_OK | X_OK) == 0;
-    } else {
+    else
         directory_found = clb_cache_user_path(directory, sizeof directory, "clblas-shim") &&
-                          clb_cache_usable(directory) && private_to_us(directory);
+                          clb_cache_usable(directory);
+    if (directory_found && !is_private(directory)) {
+        directory_found = false;
+        if (wanted != NULL)
+            clb_complain("CLBLAS_SHIM_CACHE_DIR=%s is another user's, or others may write to it: "
+                         "there is no cache",
+                         wanted);
     }
     if (!directory_found)
         clb_log(CLB_LOG_INFO, "no cache directory, compiled kernels are not kept");

@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#define DAY 86400 /* seconds */
 
 static bool is_pocl(const char *platform_name)
 {
@@ -36,18 +39,9 @@ void clb_pocl_describe(struct clb_device *device)
 
 /* ---- the directory of its cache -------------------------------------------------------------- */
 
-/* True for a folder or file that other users may write to. A group with the user's own number
- * counts as the user. */
-static bool others_may_write(const struct stat *info)
-{
-    bool own_group = info->st_gid == getegid() && info->st_gid == info->st_uid;
-    mode_t others = own_group ? S_IWOTH : S_IWGRP | S_IWOTH;
-    return (info->st_mode & others) != 0;
-}
-
 static bool belongs_to_us(const struct stat *info)
 {
-    return info->st_uid == geteuid() && !others_may_write(info);
+    return info->st_uid == geteuid() && clb_file_is_private(info);
 }
 
 /* True when the folder belongs to the user alone, and each folder above it belongs to the user or
@@ -62,7 +56,7 @@ static bool is_private(const char *path)
         *slash = '\0';
         if (stat(slash == real ? "/" : real, &info) != 0 ||
             (info.st_uid != geteuid() && info.st_uid != 0) ||
-            (others_may_write(&info) && (info.st_mode & S_ISVTX) == 0))
+            ((info.st_mode & S_ISVTX) == 0 && !clb_file_is_private(&info)))
             return false;
         if (slash == real)
             return true;
@@ -125,7 +119,7 @@ static bool is_damaged(int folder, const char *name)
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno != ENOENT;
-    bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && belongs_to_us(&info) &&
+    bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && clb_file_is_private(&info) &&
                  (object ? is_whole_object(fd, info.st_size) : is_whole_bitcode(fd, info.st_size));
     close(fd);
     return !whole;
@@ -148,10 +142,17 @@ static bool pocl_is_folder(const struct dirent *entry)
 /* Levels of folders below the cache: two letters, a program, a kernel, its work-group size. */
 #define DEEPEST 4
 
+/* Whoever may write to a folder may have this program run his code. */
+static bool is_open_to_others(DIR *folder)
+{
+    struct stat info;
+    return fstat(dirfd(folder), &info) != 0 || !clb_file_is_private(&info);
+}
+
 static bool has_damage(int parent, const char *name, int depth)
 {
-    bool damaged = false;
     DIR *folder = open_folder(parent, name);
+    bool damaged = folder == NULL ? errno != ENOENT : is_open_to_others(folder);
     for (struct dirent *entry; folder != NULL && !damaged && (entry = readdir(folder)) != NULL;) {
         if (!pocl_is_folder(entry))
             damaged = is_damaged(dirfd(folder), entry->d_name);
@@ -163,7 +164,7 @@ static bool has_damage(int parent, const char *name, int depth)
     return damaged;
 }
 
-static void remove_folder(int parent, const char *name, int depth)
+static bool remove_folder(int parent, const char *name, int depth)
 {
     DIR *folder = open_folder(parent, name);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
@@ -174,31 +175,64 @@ static void remove_folder(int parent, const char *name, int depth)
     }
     if (folder != NULL)
         closedir(folder);
-    unlinkat(parent, name, AT_REMOVEDIR);
+    return unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
 /* The record of the last time at which a program was removed. */
 static const char damage_record[] = "damage in PoCL's cache";
 
-/* Remove each program that has a damaged file; PoCL compiles it again when it is needed. */
-static void throw_away_damage(const char *path)
+/* PoCL compiles again, when it is needed, what was removed. */
+static bool throw_away(int parent, const char *name, int depth)
 {
+    clb_log(CLB_LOG_WARN, "%s in PoCL's cache is damaged, it is removed and made again", name);
+    clb_record_store(damage_record, (struct clb_record){.word = CLB_WORD_FAILED});
+    return remove_folder(parent, name, depth);
+}
+
+/* Look at the programs whose names begin with these letters. */
+static bool clean_letters(int cache, const char *letters)
+{
+    bool clean = true;
+    DIR *programs = open_folder(cache, letters);
+    if (programs == NULL)
+        return errno == ENOENT;
+    if (is_open_to_others(programs)) {
+        closedir(programs);
+        return throw_away(cache, letters, 1);
+    }
+    for (struct dirent *program; (program = readdir(programs)) != NULL;) {
+        if (pocl_is_folder(program) && has_damage(dirfd(programs), program->d_name, 2))
+            clean = throw_away(dirfd(programs), program->d_name, 2) && clean;
+    }
+    closedir(programs);
+    return clean;
+}
+
+/* PoCL leaves an empty one in each process. */
+static void remove_old_temporary(int cache, const char *name)
+{
+    struct stat info;
+    if (strncmp(name, "tempfile_", 9) == 0 &&
+        fstatat(cache, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+        time(NULL) - info.st_mtime > DAY)
+        unlinkat(cache, name, 0);
+}
+
+/* Remove each program that has a damaged file, or that others may have put there; false where that
+ * can't be done. */
+static bool clean_cache(const char *path)
+{
+    bool clean = true;
     DIR *cache = open_folder(AT_FDCWD, path);
-    for (struct dirent *letters; cache != NULL && (letters = readdir(cache)) != NULL;) {
-        DIR *programs = pocl_is_folder(letters) ? open_folder(dirfd(cache), letters->d_name) : NULL;
-        for (struct dirent *program; programs != NULL && (program = readdir(programs)) != NULL;) {
-            if (!pocl_is_folder(program) || !has_damage(dirfd(programs), program->d_name, 2))
-                continue;
-            clb_log(CLB_LOG_WARN, "%s/%s/%s is damaged, it is removed and made again", path,
-                    letters->d_name, program->d_name);
-            remove_folder(dirfd(programs), program->d_name, 2);
-            clb_record_store(damage_record, (struct clb_record){.word = CLB_WORD_FAILED});
-        }
-        if (programs != NULL)
-            closedir(programs);
+    for (struct dirent *entry; cache != NULL && (entry = readdir(cache)) != NULL;) {
+        if (pocl_is_folder(entry))
+            clean = clean_letters(dirfd(cache), entry->d_name) && clean;
+        else
+            remove_old_temporary(dirfd(cache), entry->d_name);
     }
     if (cache != NULL)
         closedir(cache);
+    return clean;
 }
 
 void clb_pocl_identify_cache(char *text, size_t size)
@@ -233,9 +267,9 @@ const char *clb_pocl_refusal(const char *platform_name)
         return "the disk of its cache is full";
     /* It takes a moment for each program, and uses no driver: nothing waits for it. */
     const int left = clb_driver_leave();
-    throw_away_damage(path);
+    const bool clean = clean_cache(path);
     clb_driver_enter(left);
-    return NULL;
+    return clean ? NULL : "the directory of its cache has files that are not the user's alone";
 }
 
 /* ---- the environment variable that PoCL sets ------------------------------------------------- */
