@@ -1,12 +1,11 @@
-/* run.h: the interface between route.c and the files of the families (level3.c, lu.c, cholesky.c,
- * qr.c): what is the same for all calls is in route.c, and a family says how a routine is computed
- * on the device and completed by the next library. */
+/* run.h: the interface between route.c, decide.c and the files of the families (level3.c, lu.c,
+ * cholesky.c, qr.c): what is the same for all calls is in route.c, and a family says how a routine
+ * is computed on the device and completed by the next library. */
 #ifndef CLB_ROUTE_RUN_H
 #define CLB_ROUTE_RUN_H
 
 #include "engine/lapack/lapack.h"
-#include "cost.h"
-#include "route.h"
+#include "decide.h"
 
 struct clb_run;
 
@@ -86,8 +85,16 @@ struct clb_run {
     clb_precision precision;
     struct clb_host_blas *host; /* set before `run` */
     struct clb_lapacke lapacke;
-    int64_t m, n, k; /* arguments of the work formula */
+    int64_t m, n, k;    /* arguments of the work formula */
+    double work, flops; /* of that, and of the call */
     struct clb_verify verify;
+
+    /* Set by decide.c. */
+    clb_reason reason; /* of a gate that has several */
+    bool starts;       /* the device is not started yet */
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    struct clb_question question;
     unsigned stands_for;              /* calls like it, most of which nothing was asked about */
     struct clb_prediction alone;      /* without other calls; 0: none was made */
     struct clb_prediction prediction; /* beside those that are in flight */

@@ -1,0 +1,855 @@
+/* decide: which side computes a call, and what follows from it.
+ *
+ * A call passes the gates of the table below in order, and the first one that declines it names the
+ * reason. The first gates need no driver; the others start the device where that pays, ask for the
+ * durations on both sides and for the kernels. */
+#include "decide.h"
+#include "engine/device_blas/device_blas.h"
+#include "inflight.h"
+#include "repeated.h"
+#include "run.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+/* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
+ * same routine and sizes: that call is declined without deciding or counting again. Only a value is
+ * stored, so nothing leaks when an error handler jumps out of the call; but then one later call of
+ * the same routine and sizes may be declined and not counted. */
+static CLB_THREAD struct {
+    const struct clb_symbol *symbol;
+    int64_t m, n, k;
+} declined;
+
+void clb_route_end_declined(void)
+{
+    declined.symbol = NULL;
+}
+
+bool clb_run_is_lapacke(const struct clb_run *run)
+{
+    return run->call->symbol->next.abi == CLB_ABI_LAPACKE;
+}
+
+static bool asks_for_size(const struct clb_run *run)
+{
+    return clb_signature_has(run->call, 'w') && run->call->lwork == -1;
+}
+
+void clb_decide_remember_name(const struct clb_run *run)
+{
+    if (!clb_run_is_lapacke(run))
+        return;
+    declined.symbol = run->call->symbol;
+    declined.m = run->m;
+    declined.n = run->n;
+    declined.k = run->k;
+}
+
+bool clb_decide_is_repeated_name(const struct clb_run *run)
+{
+    const struct clb_symbol *symbol = run->call->symbol;
+    if (declined.symbol == NULL || declined.symbol == symbol ||
+        declined.symbol->routine != symbol->routine || declined.m != run->m ||
+        declined.n != run->n || declined.k != run->k)
+        return false;
+    if (symbol->next.abi == CLB_ABI_FORTRAN && !asks_for_size(run))
+        clb_route_end_declined();
+    return true;
+}
+
+/* A call of LAPACK that an optimised next library computes because that is predicted to be faster:
+ * the products that it asks for by their names are in that time, so they stay there. An error
+ * handler may jump out of it; what it leaves here counts no longer when the stack is not that deep,
+ * or when ten times the predicted time has passed. */
+static CLB_THREAD struct {
+    const char *frame; /* NULL: none */
+    double until;
+} outer;
+
+#define OUTER_PATIENCE 10
+
+static bool is_outer(const struct clb_run *run, clb_reason reason)
+{
+    return reason == CLB_REASON_COST && run->call->target != NULL && run->call->target->optimised &&
+           isgreater(run->alone.next, 0) &&
+           clb_cost_family_of(run->call->routine) >= CLB_COST_GETRF;
+}
+
+static void begin_outer(const struct clb_run *run)
+{
+    outer.frame = __builtin_frame_address(0);
+    outer.until = clb_now() + OUTER_PATIENCE * run->prediction.next;
+}
+
+void clb_route_end_outer(void)
+{
+    outer.frame = NULL;
+}
+
+static bool is_inner(void)
+{
+    return outer.frame != NULL && (const char *)__builtin_frame_address(0) < outer.frame &&
+           clb_now() < outer.until;
+}
+clb_work clb_routine_work(clb_routine routine)
+{
+    static const clb_work works[CLB_ROUTINES] = {
+#define CLB_NAME(name, precision, kind) [CLB_ROUTINE_##name] = CLB_WORK_##kind,
+#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
+                    flags, sizes, work, kind, ...)                                                 \
+    CLB_NAMES_##precisions(CLB_NAME, stem, kind)
+#include "blas/routines.def"
+#undef CLB_ROUTINE
+#undef CLB_NAME
+    };
+    return works[routine];
+}
+
+const char *clb_reason_name(clb_reason reason)
+{
+    static const char *const names[CLB_REASONS] = {
+#define CLB_REASON(id, name) [CLB_REASON_##id] = name,
+#include "reasons.def"
+#undef CLB_REASON
+    };
+    return names[reason];
+}
+
+/* ---- min_work: calls that the interface may decline at once ---------------------------------- */
+
+static pthread_once_t configured = PTHREAD_ONCE_INIT;
+
+bool clb_calls_are_observed(void)
+{
+    return clb_stats_wanted || clb_log_wanted(CLB_LOG_DEBUG);
+}
+
+bool clb_runs_are_timed(void)
+{
+    return clb_calls_are_observed() || clb_trace_wanted();
+}
+
+/* The threshold on the work of a routine: +inf in mode `off`, 0 in `always`, negative when the
+ * tuning tables decide. */
+static double work_threshold(const char *routine)
+{
+    double edge;
+    switch (clb_config_get()->mode) {
+    case CLB_MODE_OFF:
+        return INFINITY;
+    case CLB_MODE_ALWAYS:
+        return 0;
+    default:
+        edge = clb_config_threshold(routine);
+        return edge < 0 ? -1 : edge * edge * edge;
+    }
+}
+
+static double thresholds[CLB_ROUTINES];
+static _Atomic double lowest[CLB_WORKS]; /* edges below which `auto` declines at once */
+static size_t cpus;                      /* of the system */
+
+static const char *routine_name(size_t index)
+{
+    return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
+}
+
+/* Where a device's costs are known, no smaller call is faster on any; on one that is the CPU, which
+ * nothing has to be moved to. */
+#define SMALLEST_CROSSOVER     250.0
+#define SMALLEST_CROSSOVER_CPU 138.0
+
+static double cube(double edge)
+{
+    return edge * edge * edge;
+}
+
+/* The work below which `auto` declines a call of the routine at once. */
+static double lowest_work(clb_routine routine)
+{
+    return cube(lowest[clb_routine_work(routine)]);
+}
+
+/* What decline_all has set stays. */
+static void set_min_work(void)
+{
+    for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++) {
+        const double threshold = thresholds[clb_symbols[s].routine];
+        const double wanted = threshold < 0 ? lowest_work(clb_symbols[s].routine) : threshold;
+        double now = atomic_load(&clb_symbols[s].min_work);
+        while (now < INFINITY &&
+               !atomic_compare_exchange_weak(&clb_symbols[s].min_work, &now, wanted))
+            continue;
+    }
+}
+
+/* What next libraries have been seen, and whether the device's costs are known beside one. */
+enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_COSTS_CPU = 8, SEEN_ANY = 15 };
+
+static bool is_cpu(const struct clb_device *device)
+{
+    return (device->type & CL_DEVICE_TYPE_CPU) != 0;
+}
+
+static void set_lowest(unsigned seen)
+{
+    for (int w = 0; w < CLB_WORKS; w++) {
+        double edge = (seen & SEEN_COSTS_CPU) != 0 ? SMALLEST_CROSSOVER_CPU
+                      : (seen & SEEN_COSTS) != 0   ? SMALLEST_CROSSOVER
+                                                   : INFINITY;
+        if ((seen & SEEN_PLAIN) != 0)
+            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, false));
+        if ((seen & SEEN_OPTIMISED) != 0)
+            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, true));
+        lowest[w] = edge;
+    }
+    set_min_work();
+}
+
+/* The owner's device is NULL where none is known. Where nothing is known of its costs no call below
+ * the tables' thresholds for such a next library needs it. Once there is something for any next
+ * library, all calls are asked about. */
+static void settle_lowest(const struct clb_profile_owner *owner)
+{
+    static _Atomic unsigned all;
+    const bool known = owner->device != NULL && clb_profile_has(owner);
+    const unsigned costs = !known ? 0U : is_cpu(owner->device) ? SEEN_COSTS_CPU : SEEN_COSTS;
+    const unsigned seen = (owner->optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | costs;
+    if ((atomic_load(&all) & seen) == seen)
+        return;
+    const unsigned before = atomic_fetch_or(&all, seen);
+    if ((before & seen) != seen)
+        set_lowest(before | seen);
+}
+
+static void configure(void)
+{
+    clb_tuning_check_config(clb_config_get());
+    clb_config_check_names(routine_name);
+    clb_stats_configure();
+    clb_report_configure();
+    cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
+    for (int r = 0; r < CLB_ROUTINES; r++)
+        thresholds[r] = work_threshold(clb_routines[r].name);
+    set_lowest(SEEN_ANY);
+}
+
+void clb_route_configure(void)
+{
+    pthread_once(&configured, configure);
+}
+
+/* Called when this process can no longer use a device. */
+static CLB_COLD void decline_all(void)
+{
+    for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++)
+        atomic_store(&clb_symbols[s].min_work, INFINITY);
+}
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+bool clb_run_is_auto(const struct clb_run *run)
+{
+    return thresholds[run->call->symbol->routine] < 0;
+}
+
+/* False also for calls that were declined before they were asked about. Outside the guard of the
+ * host's state a comparison with NaN would raise the program's FE_INVALID. */
+bool clb_run_is_predicted(const struct clb_run *run)
+{
+    return isgreater(run->prediction.next, 0) && clb_cost_is_known(&run->prediction);
+}
+
+static size_t smallest_of(const struct clb_run *run)
+{
+    const size_t m = (size_t)run->m;
+    const size_t smallest = clb_min(clb_min(m, (size_t)run->n), (size_t)run->k);
+    switch (run->ops->smallest) {
+    case CLB_SMALLEST_M:
+        return m;
+    case CLB_SMALLEST_HALF:
+        return smallest / 2;
+    default:
+        return smallest;
+    }
+}
+
+static struct clb_profile_owner owner_of(const struct clb_host_blas *host)
+{
+    return (struct clb_profile_owner){.library = host->library != NULL ? host->library : "",
+                                      .optimised = host->optimised,
+                                      .threads = host->threads > 0 ? host->threads : (int)cpus};
+}
+
+/* As clb_next_blas_open finds it for most routines. */
+static struct clb_profile_owner owner_of_target(const struct clb_target *target)
+{
+    const struct clb_host_blas host = {.library = target->library,
+                                       .optimised = target->optimised,
+                                       .threads =
+                                           target->get_threads != NULL ? target->get_threads() : 0};
+    return owner_of(&host);
+}
+
+static struct clb_prediction predict(const struct clb_device *device,
+                                     const struct clb_question *question)
+{
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    return clb_profile_predict(&owner, &question->cost);
+}
+
+static bool writes_profile(void)
+{
+    return clb_config_get()->learn && !clb_config_get()->reproducible;
+}
+
+/* The shapes of the matrices follow from these sizes and the side. */
+static struct clb_asked asked_of(const struct clb_call *call, const struct clb_profile_owner *owner)
+{
+    const unsigned flags = (unsigned)call->right << 2 | (unsigned)clb_call_reads_c(call) << 1 |
+                           (unsigned)owner->optimised;
+    return (struct clb_asked){
+        {(uintptr_t)owner->library, (uint64_t)call->routine << 32 | (uint32_t)owner->threads,
+         (uint64_t)atomic_load_explicit(&clb_runtime_now, memory_order_relaxed) << 3 | flags,
+         (uint64_t)call->m, (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
+}
+
+/* How many other threads' calls count beside this one. Where results must not depend on what else
+ * the program does, none does. */
+static double count_others(const struct clb_prediction *alone)
+{
+    return clb_config_get()->reproducible ? 0 : clb_inflight_beside(alone);
+}
+
+static void set_prediction(struct clb_run *run, const struct clb_prediction *alone,
+                           const struct clb_profile_owner *owner)
+{
+    const struct clb_cost_machine machine = {.optimised = owner->optimised,
+                                             .threads = owner->threads};
+    run->prediction = run->alone = *alone;
+    if (!clb_cost_is_known(&run->alone))
+        return;
+    const double others = count_others(&run->alone);
+    run->prediction.device *= clb_cost_crowding(&machine, CLB_SIDE_DEVICE, others, cpus);
+    run->prediction.next *= clb_cost_crowding(&machine, CLB_SIDE_NEXT, others, cpus);
+}
+
+/* Whether calls like this one are timed on both sides. A C name of LAPACK copies matrices besides,
+ * and then makes such a call. */
+static bool times_both_sides(const struct clb_run *run)
+{
+    return clb_config_get()->mode == CLB_MODE_AUTO && clb_run_is_auto(run) &&
+           !clb_config_get()->reproducible && !clb_run_is_lapacke(run);
+}
+
+/* Whether durations are asked for: to decide, for reports, or to learn. */
+static bool wants_prediction(const struct clb_run *run)
+{
+    return clb_run_is_auto(run) || clb_calls_are_observed() || writes_profile();
+}
+
+static void settle_for(const struct clb_device *device, const struct clb_question *question)
+{
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    settle_lowest(&owner);
+}
+
+/* The device is there, and the call may be one of those that try it, or the next library. */
+static void predict_run(struct clb_run *run, const struct clb_device *device,
+                        struct clb_question *question)
+{
+    struct clb_prediction alone = predict(device, question);
+    if (times_both_sides(run) && clb_cost_is_known(&alone)) {
+        const struct clb_asked asked = asked_of(run->call, &question->owner);
+        const bool disturbed = count_others(&alone) > 0;
+        question->turned = clb_repeated_tries(&asked, run->stands_for, disturbed, &alone);
+        run->call->compared = !disturbed && run->call->target != NULL;
+    }
+    set_prediction(run, &alone, &question->owner);
+    question->alone = run->alone;
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+/* Whether the call is one for such a device. Where the times of both sides are known they decide,
+ * else the table's threshold; neither where the user has set a threshold. */
+static clb_reason decide_for_device(const struct clb_device *device,
+                                    const struct clb_question *question,
+                                    const struct clb_prediction *prediction)
+{
+    clb_precision precision = clb_routines[question->routine].precision;
+    struct clb_gemm_tuning tuning;
+    if (clb_precision_real_size(precision) == sizeof(double) && !device->fp64)
+        return CLB_REASON_NOFP64;
+    if (thresholds[question->routine] >= 0)
+        return CLB_REASONS;
+    if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
+        return CLB_REASON_NODEVICE;
+    /* Shapes are known for devices with memory of their own. */
+    if (clb_cost_is_known(prediction) &&
+        (!device->unified || question->smallest >= tuning.smallest))
+        return clb_cost_is_for_device(prediction) != question->turned ? CLB_REASONS
+                                                                      : CLB_REASON_COST;
+    if (question->work < lowest_work(question->routine))
+        return CLB_REASON_SMALL;
+    const struct clb_offload from = clb_tuning_offload(
+        device, precision, &tuning, clb_routine_work(question->routine), question->owner.optimised);
+    if (question->work < cube(from.threshold))
+        return isinf(from.threshold) ? CLB_REASON_COST : CLB_REASON_SMALL;
+    return question->smallest < from.smallest ? CLB_REASON_COST : CLB_REASONS;
+}
+
+/* The checks that need the device. */
+static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_question *question,
+                                   const struct clb_prediction *prediction,
+                                   const struct clb_gemm_variant **variant)
+{
+    clb_precision precision = clb_routines[question->routine].precision;
+    const clb_reason reason = decide_for_device(&runtime->device, question, prediction);
+    if (reason != CLB_REASONS)
+        return reason;
+    switch (clb_gemm_variant_get(runtime, precision, variant)) {
+    case CLB_OK:
+        if (thresholds[question->routine] < 0 && clb_gemm_is_too_slow(*variant))
+            return CLB_REASON_SLOW;
+        break;
+    case CLB_ERR_NOMEM:
+        return CLB_REASON_NOMEMORY;
+    case CLB_ERR_UNSUPPORTED:
+        return CLB_REASON_QUARANTINED;
+    case CLB_ERR_STARTING:
+        return CLB_REASON_STARTING;
+    default:
+        return CLB_REASON_NODEVICE;
+    }
+    return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
+}
+
+/* ---- calls that are declined again and again ------------------------------------------------- */
+
+/* A call that is not the device's alone is not beside others either, which cost it as much on the
+ * device as in the next library at least (clb_cost_crowding). What a start would save must be added
+ * up, so that only what decide_for_device has said is remembered. */
+static void remember_decision(const struct clb_run *run, const struct clb_device *device,
+                              const struct clb_question *question, uint64_t valid,
+                              clb_reason reason)
+{
+    if ((reason != CLB_REASON_COST && reason != CLB_REASON_SMALL) || device == NULL ||
+        !clb_run_is_auto(run) || writes_profile() || question->turned ||
+        decide_for_device(device, question, &run->alone) != reason)
+        return;
+    const struct clb_asked asked = asked_of(run->call, &question->owner);
+    clb_declined_remember(&asked, valid, &(struct clb_declined){run->alone, reason});
+}
+
+/* The decision for such a call is remembered and still valid. This is before the driver may be
+ * entered, so the host's state needs no guard. */
+static bool is_remembered(struct clb_run *run)
+{
+    const struct clb_target *target = run->call->target;
+    struct clb_declined known;
+    if (!clb_run_is_auto(run) || writes_profile() || (run->host == NULL && target == NULL))
+        return false;
+    const struct clb_profile_owner owner =
+        run->host != NULL ? owner_of(run->host) : owner_of_target(target);
+    const struct clb_asked asked = asked_of(run->call, &owner);
+    const bool asks_again = times_both_sides(run) && clb_runtime_peek() != NULL;
+    if (!clb_declined_recall(&asked, asks_again, &known, &run->stands_for))
+        return false;
+    set_prediction(run, &known.prediction, &owner);
+    run->reason = (clb_reason)known.reason;
+    return true;
+}
+
+/* ---- waiting for the device ------------------------------------------------------------------ */
+
+/* Until when a call may wait for the device's start, programs and checks. */
+double clb_decide_patience(const struct clb_run *run)
+{
+    const struct clb_config *config = clb_config_get();
+    struct clb_wait wait = {.flops = run->flops,
+                            .precision = run->precision,
+                            .optimised = run->host->optimised,
+                            .cpus = cpus,
+                            .compiled = true};
+    if (config->mode != CLB_MODE_AUTO || !clb_run_is_auto(run) || config->kernel != NULL ||
+        config->reproducible)
+        return INFINITY;
+    wait.device = clb_device_expected();
+    double seconds = clb_tuning_patience(&wait);
+    if (seconds > 0 && !clb_cache_has_entries()) {
+        wait.compiled = false;
+        seconds = clb_tuning_patience(&wait);
+    }
+    return seconds > 0 ? clb_now() + seconds : 0;
+}
+
+/* Runs on the driver thread. What it leaves out is requested by the next call. */
+static clb_status prepare(void *argument)
+{
+    const struct clb_question *question = argument;
+    const struct clb_gemm_variant *variant;
+    clb_runtime_state state;
+    struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (runtime == NULL)
+        return CLB_OK;
+    struct clb_prediction prediction = question->alone;
+    if (question->predicted && prediction.next == 0)
+        prediction = predict(&runtime->device, question);
+    if (decide_on_device(runtime, question, &prediction, &variant) != CLB_REASONS)
+        return CLB_OK;
+    switch (question->ops->main) {
+    case CLB_HOST_GEMM:
+    case CLB_HOST_LEVEL3:
+        return CLB_OK;
+    case CLB_HOST_TRMM:
+        return clb_skip_prepare(runtime, variant);
+    default:
+        return clb_workspace_prepare(runtime, variant);
+    }
+}
+
+/* Get all ready, behind the program's back, that a later call of this routine will need first. */
+static void request_preparation(const struct clb_question *question)
+{
+    static atomic_bool requested[CLB_ROUTINES];
+    clb_driver_set_patience(0);
+    if (!atomic_exchange(&requested[question->routine], true) &&
+        clb_driver_request(prepare, question, sizeof *question) == CLB_ERR_NOMEM)
+        atomic_store(&requested[question->routine], false);
+}
+
+/* Whether the device would have saved what its start costs, had it been there for the calls that it
+ * was wanted for so far and for this one. */
+static bool start_pays(const struct clb_device *device, const struct clb_question *question,
+                       const struct clb_prediction *prediction)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static double saved;
+    const struct clb_config *config = clb_config_get();
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    if (config->mode != CLB_MODE_AUTO || config->reproducible || config->kernel != NULL ||
+        clb_tuning_override(config, CLB_PARAM_START) != 0)
+        return true;
+    const double price = clb_profile_start_cost(&owner);
+    pthread_mutex_lock(&lock);
+    saved += clb_profile_saved(&owner, &question->cost, prediction);
+    const bool pays = saved >= price;
+    pthread_mutex_unlock(&lock);
+    return pays;
+}
+
+/* ---- the gates ------------------------------------------------------------------------------- */
+
+static bool is_query(struct clb_run *run)
+{
+    return asks_for_size(run);
+}
+
+static bool is_off(struct clb_run *run)
+{
+    (void)run;
+    return clb_config_get()->mode == CLB_MODE_OFF;
+}
+
+static bool is_wrong(struct clb_run *run)
+{
+    return clb_call_first_wrong(run->call) != 0;
+}
+
+static bool is_quick(struct clb_run *run)
+{
+    return clb_call_is_quick(run->call);
+}
+
+static bool is_reentrant(struct clb_run *run)
+{
+    (void)run;
+    return clb_thread_inside;
+}
+
+static bool is_part_of_outer(struct clb_run *run)
+{
+    return clb_run_is_auto(run) && is_inner();
+}
+
+static bool is_small(struct clb_run *run)
+{
+    const double threshold = thresholds[run->call->symbol->routine];
+    return run->work < (threshold < 0 ? lowest_work(run->call->symbol->routine) : threshold);
+}
+
+/* A C name of LAPACK has transposed copies of matrices by rows. */
+static bool overlaps(struct clb_run *run)
+{
+    return !clb_run_is_lapacke(run) && clb_call_overlaps(run->call);
+}
+
+/* Calls that are not for the device that is expected, as another process has seen it, don't start
+ * it. NULL: no process has used one before. */
+static bool is_for_next_by_expected(struct clb_run *run)
+{
+    const struct clb_question *question = &run->question;
+    const struct clb_device *expected = clb_device_expected();
+    if (!clb_run_is_auto(run) || clb_runtime_peek() != NULL)
+        return false;
+    run->starts = true;
+    settle_for(expected, question);
+    if (expected == NULL) {
+        run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
+        run->reason = CLB_REASON_SMALL;
+        return question->work < lowest_work(question->routine);
+    }
+    const struct clb_prediction alone = predict(expected, question);
+    set_prediction(run, &alone, &question->owner);
+    run->reason = decide_for_device(expected, question, &run->prediction);
+    return run->reason != CLB_REASONS;
+}
+
+static bool was_slow(struct clb_run *run)
+{
+    const struct clb_device *expected = clb_device_expected();
+    return run->starts && expected != NULL && clb_rate_was_slow(expected, run->precision);
+}
+
+static bool is_dry_start(struct clb_run *run)
+{
+    return run->starts && clb_device_expected() != NULL &&
+           clb_config_get()->mode == CLB_MODE_DRY_RUN;
+}
+
+static bool start_costs_more(struct clb_run *run)
+{
+    return run->starts && !start_pays(clb_device_expected(), &run->question, &run->prediction);
+}
+
+static clb_reason reason_of_state(clb_runtime_state state)
+{
+    switch (state) {
+    case CLB_RUNTIME_ABANDONED:
+        return CLB_REASON_FORKED;
+    case CLB_RUNTIME_QUARANTINED:
+        return CLB_REASON_QUARANTINED;
+    case CLB_RUNTIME_STARTING:
+        return CLB_REASON_STARTING;
+    default:
+        return CLB_REASON_NODEVICE;
+    }
+}
+
+static bool has_no_device(struct clb_run *run)
+{
+    clb_runtime_state state;
+    run->runtime = clb_runtime_get(&state);
+    if (run->runtime != NULL)
+        return false;
+    if (state != CLB_RUNTIME_STARTING)
+        decline_all();
+    run->reason = reason_of_state(state);
+    return true;
+}
+
+static bool is_for_next(struct clb_run *run)
+{
+    if (run->question.predicted) {
+        settle_for(&run->runtime->device, &run->question);
+        predict_run(run, &run->runtime->device, &run->question);
+    }
+    run->reason = decide_on_device(run->runtime, &run->question, &run->prediction, &run->variant);
+    return run->reason != CLB_REASONS;
+}
+
+static bool log_no_host(const struct clb_run *run)
+{
+    clb_log(CLB_LOG_INFO, "%s: there is no library of its integer width to finish it",
+            run->call->symbol->next.name);
+    return true;
+}
+
+/* The next library has not all functions that finish the routine if the device fails. */
+static bool has_no_host(struct clb_run *run)
+{
+    const struct clb_host_blas *host = run->host;
+    const bool found[CLB_HOST_FUNCTIONS] = {
+#define CLB_HOST_FOUND(function, member) host->member != NULL,
+        CLB_HOST_TABLE(CLB_HOST_FOUND)
+#undef CLB_HOST_FOUND
+    };
+    /* A routine that the next library lacks is composed of products. */
+    const unsigned needs = (run->ops->needs | 1U << run->ops->main) & ~(1U << CLB_HOST_LEVEL3);
+    for (unsigned f = 0; f < CLB_HOST_FUNCTIONS; f++) {
+        if ((needs & 1U << f) != 0 && !found[f])
+            return log_no_host(run);
+    }
+    return false;
+}
+
+/* In order. CLB_REASONS: the gate that declines a call has set the run's reason. */
+static const struct gate {
+    bool (*declines)(struct clb_run *run);
+    clb_reason reason;
+} gates[] = {
+    {is_off, CLB_REASON_OFF},
+    {is_wrong, CLB_REASON_INVALID},
+    {is_query, CLB_REASON_QUERY},
+    {is_quick, CLB_REASON_QUICK},
+    {is_reentrant, CLB_REASON_REENTRANT},
+    {is_part_of_outer, CLB_REASON_COST},
+    {is_small, CLB_REASON_SMALL},
+    {overlaps, CLB_REASON_INVALID},
+    {is_remembered, CLB_REASONS},
+    /* From here on the driver may be entered. */
+    {is_for_next_by_expected, CLB_REASONS},
+    {was_slow, CLB_REASON_SLOW},
+    {is_dry_start, CLB_REASON_DRY_RUN},
+    {start_costs_more, CLB_REASON_COST},
+    {has_no_device, CLB_REASONS},
+    {is_for_next, CLB_REASONS},
+    {has_no_host, CLB_REASON_COST},
+};
+enum { GATES = CLB_COUNT_OF(gates), GATES_BEFORE_DRIVER = 9 };
+
+static clb_reason walk(struct clb_run *run, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        if (gates[i].declines(run))
+            return gates[i].reason != CLB_REASONS ? gates[i].reason : run->reason;
+    }
+    return CLB_REASONS;
+}
+
+clb_reason clb_decide(struct clb_run *run)
+{
+    return walk(run, 0, GATES_BEFORE_DRIVER);
+}
+
+clb_reason clb_decide_on_device(struct clb_run *run)
+{
+    struct clb_question *question = &run->question;
+    const uint64_t changes = clb_run_is_auto(run) ? clb_repeated_version() : 0;
+    *question = (struct clb_question){.routine = run->call->symbol->routine,
+                                      .ops = run->ops,
+                                      .work = run->work,
+                                      .smallest = smallest_of(run),
+                                      .owner = owner_of(run->host),
+                                      .predicted = wants_prediction(run)};
+    if (question->predicted)
+        question->cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    const clb_reason reason = walk(run, GATES_BEFORE_DRIVER, GATES);
+    if (reason == CLB_REASON_STARTING)
+        request_preparation(question);
+    remember_decision(run, run->runtime != NULL ? &run->runtime->device : clb_device_expected(),
+                      question, changes, reason);
+    return reason;
+}
+
+/* ---- what calls take ------------------------------------------------------------------------- */
+
+/* Whether the call's duration on the device says something. */
+bool clb_run_is_learnt(const struct clb_run *run)
+{
+    return writes_profile() || (!clb_config_get()->reproducible && clb_run_is_auto(run) &&
+                                clb_cost_is_known(&run->prediction));
+}
+
+/* Others that use the CPU lengthen a call, but not its CPU time; where the device is the CPU that
+ * says on both sides what a call takes undisturbed. NAN: it is not. */
+double clb_decide_cpu_now(const struct clb_device *device)
+{
+    return device != NULL && is_cpu(device) ? clb_cpu_now() : NAN;
+}
+
+static double undisturbed(double seconds, const struct clb_device *device, double cpu_begin)
+{
+    return fmin(seconds, clb_decide_cpu_now(device) - cpu_begin);
+}
+
+/* Beside other calls, those that it began beside or that have come since, it takes longer than
+ * alone, and so many calls together say as much as one alone. That is not for the profile's file.
+ */
+void clb_decide_learn(const struct clb_run *run, double seconds, double cpu_begin)
+{
+    static atomic_bool start_is_known;
+    const struct clb_question *question = &run->question;
+    struct clb_profile_owner owner = question->owner;
+    owner.device = &run->runtime->device;
+    const struct clb_cost_machine machine = {.optimised = owner.optimised,
+                                             .threads = owner.threads};
+    const double alone = run->alone.device;
+    const double crowding =
+        fmax(run->prediction.device / alone,
+             clb_cost_crowding(&machine, CLB_SIDE_DEVICE, count_others(&run->alone), cpus));
+    seconds = undisturbed(seconds, owner.device, cpu_begin);
+    if (!atomic_exchange(&start_is_known, true))
+        clb_profile_learn_start(&owner, run->runtime->start_seconds);
+    if (!(crowding > 1)) {
+        const struct clb_asked asked = asked_of(run->call, &question->owner);
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
+        if (run->call->compared && !run->verify.wanted)
+            clb_repeated_learn(&asked, CLB_SIDE_DEVICE, seconds);
+    } else if (!writes_profile()) {
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost,
+                          alone + (fmin(seconds / crowding, 2 * alone) - alone) / crowding);
+    }
+}
+
+/* Other threads' predictions count with the call from now on. */
+void clb_decide_begin(const struct clb_run *run, clb_side side)
+{
+    if (clb_run_is_predicted(run) && side == CLB_SIDE_DEVICE)
+        clb_inflight_begin(side, run->alone.device, run->prediction.device);
+    else if (clb_run_is_predicted(run))
+        clb_inflight_begin(side, run->alone.next, run->prediction.next);
+}
+
+void clb_decide_end(const struct clb_run *run)
+{
+    if (clb_run_is_predicted(run))
+        clb_inflight_end();
+}
+
+/* Whether what the next library takes for the call that is declined says something. */
+static bool learns_of_next(const struct clb_run *run)
+{
+    return writes_profile() && !isgreater(run->prediction.next, run->alone.next) &&
+           clb_device_expected() != NULL && run->call->target != NULL &&
+           clb_call_first_wrong(run->call) == 0 && !asks_for_size(run) &&
+           !clb_call_is_quick(run->call) && !clb_thread_inside;
+}
+
+void clb_route_learn_next(const struct clb_call *call, double seconds)
+{
+    const char *sizes = clb_routines[call->routine].sizes;
+    struct clb_host_state host_state;
+    clb_host_state_save(&host_state); /* a handler must not jump out of the locks */
+    struct clb_profile_owner owner = owner_of_target(call->target);
+    owner.device = clb_device_expected();
+    const struct clb_asked asked = asked_of(call, &owner);
+    const struct clb_cost_call cost =
+        clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
+                          clb_call_size(call, sizes[2]));
+    seconds = undisturbed(seconds, owner.device, call->cpu_begin);
+    if (call->learnt)
+        clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
+    if (call->compared)
+        clb_repeated_learn(&asked, CLB_SIDE_NEXT, seconds);
+    clb_host_state_restore(&host_state);
+}
+
+void clb_decide_declined(const struct clb_run *run, clb_reason reason)
+{
+    struct clb_call *call = run->call;
+    call->learnt = learns_of_next(run);
+    call->compared = call->compared && reason == CLB_REASON_COST;
+    call->outer = clb_run_is_auto(run) && is_outer(run, reason) && !is_inner();
+    call->timed = clb_stats_wanted || call->learnt || call->compared || call->outer;
+    if (call->outer)
+        begin_outer(run);
+    if (call->learnt || call->compared)
+        call->cpu_begin = clb_decide_cpu_now(clb_device_expected());
+}
