@@ -234,8 +234,8 @@ static void judge(const struct process *process, const char *name, const char *f
         bindings->missed++;
     } else if (count_definitions(to) > 0 && count_definitions(from) == 0) {
         add_row(bindings, "not covered", name, from, to,
-                "the shim has no such routine; what it calls inside is caught only where that "
-                "library is the reference");
+                "the shim has no such routine; what it calls inside is caught where that library "
+                "calls BLAS by its public names");
     }
 }
 
@@ -271,14 +271,24 @@ void clb_bindings_read(struct clb_bindings *bindings, const char *path)
     json_decref(process.deep);
 }
 
+static void note_needed(const char *name, clb_elf_relation relation, void *names)
+{
+    if (relation == CLB_ELF_NEEDS)
+        json_object_set_new(names, name, json_true());
+}
+
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings)
 {
-    const char *path;
-    json_t *unused;
+    const char *path, *own = NULL;
+    json_t *unused, *needed = json_object();
+    json_object_foreach(bindings->objects, path, unused) clb_elf_read(path, note_needed, needed);
     json_object_foreach(bindings->objects, path, unused)
     {
-        if (!is_shim(path) && count_definitions(path) > 0)
-            return path;
+        /* What other files are linked with is a shared BLAS. */
+        if (!is_shim(path) && count_definitions(path) > 0 &&
+            json_object_get(needed, clb_base_name(path)) == NULL)
+            own = path;
     }
-    return NULL;
+    json_decref(needed);
+    return own;
 }

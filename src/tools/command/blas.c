@@ -3,6 +3,7 @@
 #include "command.h"
 #include "host/symbols.h"
 #include "shim/next/next.h"
+#include "shim/route/profile.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -101,6 +102,18 @@ static const struct clb_target *find_target(const char *library)
     return target;
 }
 
+/* As the library finds it. */
+static double start_cost(const struct clb_target *target)
+{
+    const int threads = target->get_threads != NULL ? target->get_threads() : 0;
+    const struct clb_profile_owner owner = {
+        .device = clb_device_expected(),
+        .library = target->library,
+        .optimised = target->optimised,
+        .threads = threads > 0 ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    return clb_profile_start_cost(&owner);
+}
+
 static json_t *describe(const char *library)
 {
     const struct clb_target *target = find_target(library);
@@ -121,6 +134,7 @@ static json_t *describe(const char *library)
         target->optimised || *config != '\0', "threads",
         target->get_threads != NULL ? target->get_threads() : 0, "cpus", CPU_COUNT(&cpus));
     json_object_set_new(result, "flops", json_real(measure(target)));
+    json_object_set_new(result, "start", json_real(start_cost(target)));
     free(resolved);
     return result;
 }

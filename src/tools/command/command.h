@@ -142,7 +142,8 @@ struct clb_bindings {
 
 /* Add what LD_DEBUG=bindings,scopes wrote of one process. */
 void clb_bindings_read(struct clb_bindings *bindings, const char *path);
-/* A loaded file, other than the shim, that defines names of ours; NULL: none. */
+/* A loaded file that defines names of ours and is no shared library that others are linked with;
+ * NULL: none. */
 const char *clb_bindings_own_blas(const struct clb_bindings *bindings);
 
 /* The name of a file without its folder. */
@@ -151,8 +152,9 @@ const char *clb_base_name(const char *path);
 /* ---- blas.c: the next BLAS ------------------------------------------------------------------- */
 
 /* Its `library` ("": none), OpenBLAS's `config`, `core` and `threads`, the number of `cpus`,
- * whether it is `optimised`, and its `flops` per second. `library` is its path, NULL: as the shim
- * finds it. NULL: it ended the process. */
+ * whether it is `optimised`, its `flops` per second, and the seconds that calls must have saved
+ * before the default mode starts the device beside it (`start`). `library` is its path, NULL: as
+ * the shim finds it. NULL: it ended the process. */
 json_t *clb_next_describe(const char *library);
 
 /* ---- devices.c: what the helper lists, as the user should know it ---------------------------- */

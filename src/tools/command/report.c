@@ -14,8 +14,8 @@
 static const char *const hints[CLB_REASONS] = {
     [CLB_REASON_OFF] = "unset CLBLAS_SHIM=off; a set-uid program stays on the CPU",
     [CLB_REASON_SMALL] = "too small to gain; CLBLAS_SHIM_THRESHOLD=N lowers the limit",
-    [CLB_REASON_COST] =
-        "not expected to gain: the next library is as fast, or a start would not pay",
+    [CLB_REASON_COST] = "too narrow, or all of it one panel; unless CLBLAS_SHIM=always also: not "
+                        "expected to gain, or a start would not pay",
     [CLB_REASON_QUICK] = "nothing to compute",
     [CLB_REASON_INVALID] = "an argument is invalid: the program has an error",
     [CLB_REASON_QUERY] = "asked for the size of a workspace",
@@ -268,6 +268,22 @@ static void print_hints(FILE *stream, const struct report_row *total)
                 "the device failed during the call: CLBLAS_SHIM_LOG=warn says how");
 }
 
+/* Where the default mode decides, calls are predicted, and small ones declined. */
+#define MANY_CALLS 1000
+#define SMALL_CALL 1e-3 /* seconds */
+
+static void print_small_calls(FILE *stream, const struct report_row *total)
+{
+    double calls = clb_number_of(total->json, "device");
+    if (clb_number_of(total->json, "predicted") == 0 && calls >= MANY_CALLS &&
+        total->seconds_device < SMALL_CALL * calls)
+        fprintf(stream,
+                "\n%.0f calls took only %.2f ms each on the device: CLBLAS_SHIM=always, or a "
+                "threshold, sends\nsmall ones there, too; by default only those go that are "
+                "expected to gain.\n",
+                calls, 1e3 * total->seconds_device / calls);
+}
+
 static void print_rates_decided(FILE *stream, const json_t *sum)
 {
     size_t i;
@@ -310,6 +326,7 @@ void clb_report_print(FILE *stream, const json_t *sum)
     print_rates(stream, &total);
     print_saved(stream, &total);
     print_hints(stream, &total);
+    print_small_calls(stream, &total);
     print_rates_decided(stream, sum);
     free(rows);
     json_decref(all);

@@ -1,0 +1,138 @@
+/* clblas-shim doctor --pid: what a running process has loaded. Only files and /proc are read. */
+#include "doctor.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A file of /proc/PID; NULL after a finding. */
+static FILE *open_proc(long pid, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/%s", pid, name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        clb_find(CLB_FOUND_BROKEN, "%s can't be read: %s", path, strerror(errno));
+    return file;
+}
+
+static bool is_privileged(long pid)
+{
+    ElfW(auxv_t) entry = {0};
+    FILE *file = open_proc(pid, "auxv");
+    bool secure = false;
+    while (file != NULL && !secure && fread(&entry, sizeof entry, 1, file) == 1)
+        secure = entry.a_type == AT_SECURE && entry.a_un.a_val != 0;
+    if (file != NULL)
+        fclose(file);
+    return secure;
+}
+
+static bool has_preload(long pid)
+{
+    FILE *file = open_proc(pid, "environ");
+    char *entry = NULL;
+    size_t capacity = 0;
+    bool found = false;
+    while (file != NULL && !found && getdelim(&entry, &capacity, '\0', file) > 0)
+        found = strncmp(entry, "LD_PRELOAD=", 11) == 0 && strstr(entry, "libclblas_shim") != NULL;
+    free(entry);
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+struct mapped {
+    const char *path;
+    json_t *define, *refer; /* paths of files with names of ours */
+};
+
+static void note_mapped(const char *name, clb_elf_relation relation, void *argument)
+{
+    const struct mapped *mapped = argument;
+    if (relation != CLB_ELF_NEEDS && clb_name_classify(name) == CLB_NAME_OURS)
+        json_object_set_new(relation == CLB_ELF_DEFINES ? mapped->define : mapped->refer,
+                            mapped->path, json_true());
+}
+
+/* The files that a process has mapped. */
+static json_t *list_mapped(long pid)
+{
+    FILE *file = open_proc(pid, "maps");
+    json_t *paths = json_object();
+    char *line = NULL;
+    size_t capacity = 0;
+    while (file != NULL && getline(&line, &capacity, file) > 0) {
+        char *path = strchr(line, '/');
+        line[strcspn(line, "\n")] = '\0';
+        if (path != NULL)
+            json_object_set_new(paths, path, json_true());
+    }
+    free(line);
+    if (file != NULL)
+        fclose(file);
+    return paths;
+}
+
+static void print_paths(const char *title, const json_t *paths)
+{
+    const char *path;
+    json_t *unused;
+    json_object_foreach((json_t *)(uintptr_t)paths, path, unused) printf("%s%s\n", title, path);
+}
+
+static const char *first_key(json_t *object)
+{
+    return json_object_iter_key(json_object_iter(object));
+}
+
+void clb_doctor_process(long pid, bool as_json)
+{
+    char exe[64], target[PATH_MAX];
+    struct mapped mapped = {.define = json_object(), .refer = json_object()};
+    const char *path, *shim = NULL;
+    json_t *unused, *paths = list_mapped(pid);
+    snprintf(exe, sizeof exe, "/proc/%ld/exe", pid);
+    ssize_t length = readlink(exe, target, sizeof target - 1);
+    target[length > 0 ? length : 0] = '\0';
+    json_object_foreach(paths, path, unused)
+    {
+        if (strstr(clb_base_name(path), "libclblas_shim.so") != NULL)
+            shim = path;
+        mapped.path = path;
+        if (shim != path)
+            clb_elf_read(path, note_mapped, &mapped);
+    }
+    if (!as_json) {
+        printf("Process %ld: %s\n", pid, target);
+        print_paths("  has BLAS or LAPACK: ", mapped.define);
+        print_paths("  calls BLAS or LAPACK: ", mapped.refer);
+    }
+    if (json_object_size(paths) == 0)
+        clb_find(CLB_FOUND_BROKEN, "nothing is known of process %ld", pid);
+    else if (clb_elf_read(exe, NULL, NULL) == CLB_ELF_STATIC)
+        clb_find(CLB_FOUND_BROKEN, "%s is a static program, into which nothing can be preloaded",
+                 target);
+    else if (is_privileged(pid))
+        clb_find(CLB_FOUND_BROKEN,
+                 "the process is set-uid or has capabilities: the shim stays off in it");
+    else if (shim == NULL)
+        clb_find(CLB_FOUND_BROKEN, "the library is not loaded: %s",
+                 has_preload(pid) ? "LD_PRELOAD names it, but the dynamic linker did not find it"
+                                  : "start the program by clblas-shim run");
+    else if (json_object_get(mapped.define, target) != NULL)
+        clb_find(CLB_FOUND_BROKEN, "%s has a BLAS of its own inside", target);
+    else if (json_object_size(mapped.refer) == 0)
+        clb_find(
+            CLB_FOUND_UNUSED,
+            "nothing that is loaded so far calls a BLAS or LAPACK routine that the shim has%s%s",
+            first_key(mapped.define) != NULL ? ", unless by dlsym from " : "",
+            first_key(mapped.define) != NULL ? first_key(mapped.define) : "");
+    clb_find_works("%s is loaded", shim != NULL ? clb_base_name(shim) : "");
+    json_decref(paths);
+    json_decref(mapped.define);
+    json_decref(mapped.refer);
+}

@@ -1,0 +1,433 @@
+/* clblas-shim doctor PROGRAM: runs the program under the shim, and judges which library its calls
+ * are bound to and what became of them. */
+#include "doctor.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_NAMES     12 /* that a line lists */
+#define MOST_LIBRARIES 4  /* next libraries that are described */
+
+struct results {
+    struct clb_bindings bindings;
+    json_t *report;
+};
+
+/* ---- its file -------------------------------------------------------------------------------- */
+
+/* The file of a program, found as execvp does; NULL: none. */
+static char *find_program(const char *name)
+{
+    const char *folders = getenv("PATH");
+    char path[PATH_MAX];
+    if (strchr(name, '/') != NULL)
+        return access(name, X_OK) == 0 ? strdup(name) : NULL;
+    while (folders != NULL && *folders != '\0') {
+        size_t length = strcspn(folders, ":");
+        int used = snprintf(path, sizeof path, "%.*s/%s", (int)length, folders, name);
+        if (used > 0 && (size_t)used < sizeof path && access(path, X_OK) == 0)
+            return strdup(path);
+        folders += length + (folders[length] == ':');
+    }
+    return NULL;
+}
+
+struct contents {
+    size_t ours;
+    bool needs_shim;
+};
+
+static void note_contents(const char *name, clb_elf_relation relation, void *argument)
+{
+    struct contents *contents = argument;
+    contents->ours +=
+        relation == CLB_ELF_DEFINES && clb_name_classify(name) == CLB_NAME_OURS ? 1 : 0;
+    contents->needs_shim = contents->needs_shim || (relation == CLB_ELF_NEEDS &&
+                                                    strncmp(name, "libclblas_shim.so", 17) == 0);
+}
+
+/* What the program's file says before it runs. */
+static struct contents judge_file(const char *path)
+{
+    struct contents contents = {0};
+    struct stat info;
+    clb_elf_kind kind = clb_elf_read(path, note_contents, &contents);
+    if (stat(path, &info) == 0 && (((info.st_mode & S_ISUID) != 0 && info.st_uid != getuid()) ||
+                                   ((info.st_mode & S_ISGID) != 0 && info.st_gid != getgid())))
+        clb_find(CLB_FOUND_BROKEN,
+                 "%s is set-uid or set-gid: nothing is preloaded into it, and the shim stays "
+                 "off in it",
+                 path);
+    if (kind == CLB_ELF_STATIC)
+        clb_find(CLB_FOUND_BROKEN,
+                 "%s is a static program, into which nothing can be preloaded%s; link it "
+                 "dynamically: -lclblas_shim -lblas",
+                 path, contents.ours > 0 ? ", and has a BLAS of its own" : "");
+    if (kind == CLB_ELF_FOREIGN)
+        clb_find(CLB_FOUND_BROKEN, "%s is a 32-bit program", path);
+    return contents;
+}
+
+/* ---- its run --------------------------------------------------------------------------------- */
+
+static void read_result(const char *path, void *argument)
+{
+    struct results *results = argument;
+    if (strncmp(clb_base_name(path), "debug", 5) == 0)
+        clb_bindings_read(&results->bindings, path);
+    else
+        (void)clb_report_add(results->report, path);
+}
+
+/* Run the program under the shim, with reports and the dynamic linker's messages in a folder.
+ * False after a message. */
+static bool run_program(char **program, struct results *results)
+{
+    const char *library = clb_find_library();
+    char *folder = library != NULL ? clb_make_folder() : NULL;
+    char path[PATH_MAX];
+    if (folder == NULL)
+        return false;
+    if (!results->bindings.linked)
+        clb_preload(library, NULL);
+    snprintf(path, sizeof path, "%s/report.%%p", folder);
+    setenv("CLBLAS_SHIM_STATS", path, 1);
+    setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 0); /* what the program gets when all is compiled */
+    snprintf(path, sizeof path, "%s/debug", folder);
+    setenv("LD_DEBUG", "bindings,scopes", 1);
+    setenv("LD_DEBUG_OUTPUT", path, 1);
+    fflush(stdout);
+    int status = clb_run_program(program);
+    unsetenv("LD_DEBUG");
+    unsetenv("LD_DEBUG_OUTPUT");
+    unsetenv("CLBLAS_SHIM_STATS");
+    unsetenv("LD_PRELOAD");
+    clb_consume_folder(folder, read_result, results);
+    free(folder);
+    if (status != 0)
+        clb_find(CLB_FOUND_NOTE, "the program ended with status %d", status);
+    return true;
+}
+
+/* ---- the next libraries ---------------------------------------------------------------------- */
+
+/* Whether a name is in a comma list. */
+static bool lists(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; *at != '\0'; at += strspn(at, ",")) {
+        size_t item = strcspn(at, ",");
+        if (item == length && strncmp(at, name, length) == 0)
+            return true;
+        at += item;
+    }
+    return false;
+}
+
+/* Describe the libraries to which declined calls go: an array, of the next BLAS as the shim finds
+ * it where the program has none. */
+static json_t *describe_next(const struct results *results)
+{
+    const char *name, *path;
+    json_t *list, *unused, *found = json_array();
+    json_object_foreach(results->bindings.objects, path, unused)
+    {
+        bool is_next = false;
+        json_object_foreach(json_object_get(results->report, "next"), name, list) is_next =
+            is_next || lists(json_string_value(list), clb_base_name(path));
+        json_t *next =
+            is_next && json_array_size(found) < MOST_LIBRARIES ? clb_next_describe(path) : NULL;
+        if (*clb_text_of(next, "library") != '\0') /* otherwise it has LAPACK only */
+            json_array_append(found, next);
+        json_decref(next);
+    }
+    json_t *next = json_array_size(found) == 0 ? clb_next_describe(NULL) : NULL;
+    if (next != NULL)
+        json_array_append_new(found, next);
+    return found;
+}
+
+/* The fastest of them. */
+static const json_t *best_next(const json_t *list)
+{
+    const json_t *best = json_array_get(list, 0);
+    size_t i;
+    json_t *next;
+    json_array_foreach((json_t *)(uintptr_t)list, i, next)
+    {
+        if (clb_number_of(next, "flops") > clb_number_of(best, "flops"))
+            best = next;
+    }
+    return best;
+}
+
+/* ---- bindings -------------------------------------------------------------------------------- */
+
+static void judge_bindings(const struct results *results, const char *path)
+{
+    const struct clb_bindings *bindings = &results->bindings;
+    const char *own;
+    enum clb_found kind = bindings->caught > 0 ? CLB_FOUND_NOTE : CLB_FOUND_BROKEN;
+    size_t i;
+    json_t *row;
+    json_array_foreach(bindings->rows, i, row)
+    {
+        const char *name = json_object_iter_key(json_object_iter(json_object_get(row, "names")));
+        if (strcmp(clb_text_of(row, "state"), "missed") == 0)
+            clb_find(kind, "%s of %s goes to %s: %s", name, clb_text_of(row, "from"),
+                     clb_text_of(row, "to"), clb_text_of(row, "why"));
+    }
+    if (json_object_size(results->report) > 0 || bindings->missed > 0)
+        return;
+    if (bindings->caught > 0)
+        clb_find(CLB_FOUND_UNUSED, "%s made no call of a routine that the shim has", path);
+    else if (json_object_size(bindings->objects) == 0)
+        clb_find(CLB_FOUND_BROKEN,
+                 "the dynamic linker said nothing of %s: it is static, set-uid, or not for glibc",
+                 path);
+    else if ((own = clb_bindings_own_blas(bindings)) != NULL)
+        clb_find(CLB_FOUND_BROKEN,
+                 "%s has a BLAS of its own inside, and calls it directly; build it with a shared "
+                 "BLAS",
+                 own);
+    else
+        clb_find(CLB_FOUND_UNUSED, "%s calls no BLAS or LAPACK routine that the shim has", path);
+}
+
+/* The names of a row: of those that reach the shim the ones that were called. */
+static void print_names(const json_t *row, const json_t *report)
+{
+    json_t *names = json_object_get(row, "names"), *unused;
+    const json_t *called = strcmp(clb_text_of(row, "state"), "caught") == 0
+                               ? json_object_get(report, "routines")
+                               : NULL;
+    const char *name;
+    size_t printed = 0;
+    printf("   ");
+    json_object_foreach(names, name, unused)
+    {
+        if (called != NULL ? json_object_get(called, name) != NULL : printed < MOST_NAMES) {
+            printf(" %s", name);
+            printed++;
+        }
+    }
+    if (printed < json_object_size(names))
+        printf("%s%zu %s", printed > 0 ? " and " : " ", json_object_size(names) - printed,
+               called != NULL ? "that were not called" : "more");
+    printf("\n");
+}
+
+static void print_bindings(const struct results *results)
+{
+    const json_t *rows = results->bindings.rows;
+    size_t i;
+    json_t *row;
+    printf("\n%sBLAS and LAPACK names by library%s\n", clb_style(stdout, CLB_BOLD),
+           clb_style(stdout, CLB_PLAIN));
+    json_array_foreach((json_t *)(uintptr_t)rows, i, row)
+    {
+        bool caught = strcmp(clb_text_of(row, "state"), "caught") == 0;
+        printf("  %s%s%s: %s -> %s", clb_style(stdout, caught ? CLB_GREEN : CLB_YELLOW),
+               clb_text_of(row, "state"), clb_style(stdout, CLB_PLAIN),
+               clb_base_name(clb_text_of(row, "from")), clb_base_name(clb_text_of(row, "to")));
+        printf("%s%s\n", caught ? "" : ": ", clb_text_of(row, "why"));
+        print_names(row, results->report);
+    }
+    if (json_array_size(rows) == 0)
+        printf("  none\n");
+}
+
+/* ---- what became of its calls ---------------------------------------------------------------- */
+
+/* Of all routines. */
+struct sums {
+    double calls, device, flops, seconds;
+    double product_flops, product_seconds; /* of matrix products alone, on the device */
+    double predicted, on_device, on_next;  /* calls that were, and the seconds on each side */
+};
+
+static struct sums sum_report(const json_t *report)
+{
+    struct sums sums = {0};
+    const char *name;
+    json_t *row;
+    json_object_foreach(json_object_get(report, "routines"), name, row)
+    {
+        bool product = strstr(name, "gemm") != NULL;
+        double flops = clb_number_of(row, "flops_device"),
+               seconds = clb_number_of(row, "seconds_device");
+        sums.calls += clb_number_of(row, "calls");
+        sums.device += clb_number_of(row, "device");
+        sums.flops += flops;
+        sums.seconds += seconds;
+        sums.product_flops += product ? flops : 0;
+        sums.product_seconds += product ? seconds : 0;
+        sums.predicted += clb_number_of(row, "predicted");
+        sums.on_device += clb_number_of(row, "predicted_device");
+        sums.on_next += clb_number_of(row, "predicted_next");
+    }
+    return sums;
+}
+
+/* The reason for which most calls were declined. */
+static const char *main_reason(const json_t *report)
+{
+    const char *name, *reason, *most = "";
+    json_int_t count = 0;
+    json_t *row, *value, *sum = json_object();
+    json_object_foreach(json_object_get(report, "routines"), name, row)
+    {
+        json_object_foreach(json_object_get(row, "declined"), reason, value)
+        {
+            json_int_t all =
+                json_integer_value(json_object_get(sum, reason)) + json_integer_value(value);
+            json_object_set_new(sum, reason, json_integer(all));
+            if (all > count && strcmp(reason, "query") != 0 && strcmp(reason, "quick") != 0) {
+                count = all;
+                most = reason;
+            }
+        }
+    }
+    json_decref(sum);
+    return most;
+}
+
+/* How many sets of kernels are compiled. */
+static size_t count_ready(const json_t *devices)
+{
+    const char *name;
+    json_t *state;
+    size_t count = 0;
+    json_object_foreach(json_object_get(json_object_get(devices, "cache"), "steps"), name, state)
+        count += strcmp(json_string_value(state), "passed") == 0;
+    return count;
+}
+
+/* True when the program has waited for the compilation of kernels. */
+static bool has_compiled(const json_t *before)
+{
+    json_t *after = clb_devices_list();
+    bool more = after != NULL && count_ready(after) > count_ready(before);
+    json_decref(after);
+    return more;
+}
+
+/* What the environment sets that sends calls elsewhere than the default mode; NULL: nothing. */
+static const char *find_setting(void)
+{
+    const char *mode = getenv("CLBLAS_SHIM");
+    for (char **variable = environ; *variable != NULL; variable++) {
+        if (strncmp(*variable, "CLBLAS_SHIM_THRESHOLD", 21) == 0)
+            return *variable;
+    }
+    return mode != NULL && *mode != '\0' && strcmp(mode, "auto") != 0
+               ? mode - strlen("CLBLAS_SHIM=")
+               : NULL;
+}
+
+/* What the calls on the device save, in seconds: as the library has predicted, or by the rate of
+ * the next BLAS. */
+static double estimate_saved(const struct sums *sums, const json_t *next)
+{
+    double rate = clb_number_of(next, "flops");
+    if (sums->predicted > 0)
+        return sums->on_next - sums->on_device;
+    return rate > 0 ? sums->flops / rate - sums->seconds : 0;
+}
+
+/* The verdict of a program that works: which mode it is of, and what the default mode would do. */
+static void say_works(const struct sums *sums, const json_t *next, double saved)
+{
+    const char *setting = find_setting();
+    struct clb_text text = {0};
+    clb_text_addf(
+        &text, "%.0f of %.0f calls ran on the device, at %.1f GFLOP/s; the next BLAS does %.1f",
+        sums->device, sums->calls, sums->seconds > 0 ? 1e-9 * sums->flops / sums->seconds : 0,
+        1e-9 * clb_number_of(next, "flops"));
+    if (setting != NULL)
+        clb_text_addf(&text,
+                      " (with %s; without it only calls that are expected to gain run there)",
+                      setting);
+    else
+        clb_text_addf(&text,
+                      " (the device was started at once; by default it is started when calls have "
+                      "saved %.2f s, and these save about %.2f s)",
+                      clb_number_of(next, "start"), saved);
+    clb_find_works("%s", text.failed ? "" : text.data);
+    clb_text_free(&text);
+}
+
+static void judge_report(const struct results *results, const json_t *next, const json_t *devices)
+{
+    const struct sums sums = sum_report(results->report);
+    const double rate = clb_number_of(next, "flops"), start = clb_number_of(next, "start"),
+                 saved = estimate_saved(&sums, next);
+    bool same_cpu =
+        clb_doctor_taken_is_cpu(devices) && json_is_true(json_object_get(next, "optimised"));
+    bool slow = sums.product_seconds > 0 && sums.product_flops < 0.9 * rate * sums.product_seconds;
+    if (json_object_size(results->report) == 0)
+        return;
+    say_works(&sums, next, saved);
+    if (sums.device == 0)
+        clb_find(CLB_FOUND_NO_GAIN,
+                 "no call ran on the device%s: most were declined as \"%s\" (docs/report.md "
+                 "explains the reasons)",
+                 same_cpu ? ", which is the same CPU as the next BLAS" : "",
+                 main_reason(results->report));
+    else if (slow && has_compiled(devices))
+        clb_find(CLB_FOUND_NOTE,
+                 "kernels were compiled in this run, so that its times tell nothing: once more");
+    else if (slow && same_cpu)
+        clb_find(CLB_FOUND_NO_GAIN, "the device and the next BLAS are the same CPU");
+    else if (slow)
+        clb_find(CLB_FOUND_NO_GAIN,
+                 "the device did %.1f GFLOP/s in products of this program, and the next BLAS does "
+                 "%.1f: the calls are small, or the device is slow",
+                 1e-9 * sums.product_flops / sums.product_seconds, 1e-9 * rate);
+    else if (find_setting() == NULL && saved < start)
+        clb_find(
+            CLB_FOUND_NO_GAIN,
+            "by default none of its calls would run on the device: they save about %.2f s, and "
+            "a start takes %.2f s (%.0f of %.0f ran there now, because doctor starts the "
+            "device at once)",
+            fmax(saved, 0), start, sums.device, sums.calls);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+int clb_doctor_program(char **program, const json_t *devices, json_t *result, bool as_json)
+{
+    struct results results = {.bindings = {.rows = json_array(), .objects = json_object()},
+                              .report = json_object()};
+    char *path = find_program(program[0]);
+    size_t i;
+    json_t *next;
+    if (path == NULL)
+        return clb_fail(CLB_EXIT_NOT_FOUND, "%s: there is no such program", program[0]);
+    results.bindings.linked = judge_file(path).needs_shim;
+    if (!run_program(program, &results))
+        return CLB_EXIT_FAILED;
+    json_t *list = describe_next(&results);
+    const json_t *best = best_next(list);
+    json_array_foreach(list, i, next) clb_doctor_next(next, devices, true, as_json);
+    judge_bindings(&results, path);
+    judge_report(&results, best, devices);
+    if (!as_json) {
+        print_bindings(&results);
+        if (json_object_size(results.report) > 0) {
+            printf("\n");
+            clb_report_print(stdout, results.report);
+        }
+    }
+    json_object_set(result, "next", best != NULL ? (json_t *)(uintptr_t)best : json_null());
+    json_object_set_new(result, "next_libraries", list);
+    json_object_set_new(result, "bindings", results.bindings.rows);
+    json_object_set_new(result, "report", results.report);
+    json_decref(results.bindings.objects);
+    free(path);
+    return 0;
+}
