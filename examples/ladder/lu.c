@@ -157,10 +157,10 @@ static void factor_panel(const struct lu *lu, size_t k)
     int64_t ipiv[PANEL];
     struct clb_call call = {.routine = lu->ladder->measure.precision == CLB_S ? CLB_ROUTINE_sgetrf
                                                                               : CLB_ROUTINE_dgetrf,
-                            .m = (int64_t)(n - k),
+                            .m = n - k,
                             .n = PANEL,
                             .a = (char *)lu->panel->host + k * size,
-                            .lda = (int64_t)n,
+                            .lda = n,
                             .ipiv = ipiv};
     clb_next_call(lu->getrf, CLB_ABI_FORTRAN, &call);
     for (size_t i = 0; i < PANEL; i++)

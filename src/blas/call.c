@@ -9,10 +9,11 @@
 
 const struct clb_routine_info clb_routines[CLB_ROUTINES] = {
 #define CLB_NAME(full_name, letter, STEM, SIGNATURE, SHAPES, LIMITS, TRANS, TRANS_COMPLEX, FLAGS,  \
-                 SIZES, OPS, OTHERS)                                                               \
+                 SIZES, KIND, OTHERS)                                                              \
     [CLB_ROUTINE_##full_name] = {.name = #full_name,                                               \
                                  .stem = #STEM,                                                    \
                                  .row = CLB_STEM_##STEM,                                           \
+                                 .kind = CLB_KIND_##KIND,                                          \
                                  .precision = CLB_##letter,                                        \
                                  .signature = SIGNATURE,                                           \
                                  .shapes = SHAPES,                                                 \
@@ -20,12 +21,11 @@ const struct clb_routine_info clb_routines[CLB_ROUTINES] = {
                                  .trans = CLB_##letter < CLB_C ? TRANS : TRANS_COMPLEX,            \
                                  .flags = FLAGS,                                                   \
                                  .sizes = SIZES,                                                   \
-                                 .ops = #OPS,                                                      \
                                  .others = OTHERS},
 #define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, ops, others)                                         \
+                    flags, sizes, work, kind, others)                                              \
     CLB_NAMES_##precisions(CLB_NAME, stem, stem, signature, shapes, limits, trans, trans_complex,  \
-                           flags, sizes, ops, others)
+                           flags, sizes, kind, others)
 #include "routines.def"
 #undef CLB_ROUTINE
 #undef CLB_NAME
@@ -43,6 +43,34 @@ double clb_work_of(clb_stem row, double m, double n, double k)
     default:
         return 0;
     }
+}
+
+clb_routine clb_routine_of(clb_kind kind, clb_precision precision, bool adjoint)
+{
+    clb_routine found = CLB_ROUTINES;
+    for (int r = CLB_ROUTINES - 1; r >= 0; r--) {
+        const struct clb_routine_info *routine = &clb_routines[r];
+        if (routine->kind == kind && routine->precision == precision &&
+            (found == CLB_ROUTINES || clb_routine_has_flag((clb_routine)r, 'l') == adjoint))
+            found = (clb_routine)r;
+    }
+    return found;
+}
+
+void clb_call_set_routine(struct clb_call *call, clb_routine routine)
+{
+    call->routine = routine;
+    call->kind = clb_routines[routine].kind;
+    call->precision = clb_routines[routine].precision;
+    if (!clb_signature_has(call, 'm'))
+        call->m = call->n;
+}
+
+struct clb_call clb_call_of(clb_routine routine)
+{
+    struct clb_call call = {0};
+    clb_call_set_routine(&call, routine);
+    return call;
 }
 
 /* ---- scalars and integers -------------------------------------------------------------------- */
@@ -105,21 +133,22 @@ bool clb_routine_has_flag(clb_routine routine, char flag)
 
 int64_t clb_call_size(const struct clb_call *call, char letter)
 {
+    const int64_t m = (int64_t)call->m, n = (int64_t)call->n;
     switch (letter) {
     case 'm':
-        return call->m;
+        return m;
     case 'n':
-        return call->n;
+        return n;
     case 'k':
-        return call->k;
+        return (int64_t)call->k;
     case 'r':
-        return call->nrhs;
+        return (int64_t)call->nrhs;
     case 'o':
-        return call->right ? call->n : call->m;
+        return call->right ? n : m;
     case 'e':
-        return call->right ? call->m : call->n;
+        return call->right ? m : n;
     default:
-        return call->m < call->n ? call->m : call->n;
+        return m < n ? m : n;
     }
 }
 
@@ -133,8 +162,8 @@ bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *
         if (*s == matrix) {
             const bool turned = (at[3] == 't' && call->transa != CLB_OP_N) ||
                                 (at[3] == 'T' && call->transb != CLB_OP_N);
-            *shape = (struct clb_shape){.rows = clb_call_size(call, at[turned ? 2 : 1]),
-                                        .cols = clb_call_size(call, at[turned ? 1 : 2]),
+            *shape = (struct clb_shape){.rows = (size_t)clb_call_size(call, at[turned ? 2 : 1]),
+                                        .cols = (size_t)clb_call_size(call, at[turned ? 1 : 2]),
                                         .written = at[0] == '>',
                                         .triangle = at[3] == 'u'};
             return true;
@@ -180,8 +209,9 @@ static bool is_length_valid(int64_t length, int64_t least)
 static bool is_ld_valid(const struct clb_call *call, char matrix)
 {
     struct clb_shape shape;
-    int64_t ld = matrix == 'A' ? call->lda : matrix == 'B' ? call->ldb : call->ldc;
-    return clb_call_shape(call, matrix, &shape) && is_length_valid(ld, shape.rows);
+    size_t ld = matrix == 'A' ? call->lda : matrix == 'B' ? call->ldb : call->ldc;
+    return clb_call_shape(call, matrix, &shape) &&
+           is_length_valid((int64_t)ld, (int64_t)shape.rows);
 }
 
 static bool is_argument_valid(const struct clb_call *call, char letter)
@@ -226,16 +256,19 @@ int clb_call_first_wrong(const struct clb_call *call)
 
 struct place {
     uintptr_t begin, end; /* of the first element, and behind the last */
-    int64_t rows, cols, ld;
+    size_t rows, cols, ld;
     bool written;
 };
 
 /* Whether two matrices, whose memory overlaps from the first to the last element, share one. */
 static bool have_common(const struct place *x, const struct place *y, size_t size)
 {
-    const int64_t ld = x->cols > 1 ? x->ld : y->ld;
+    const int64_t ld = (int64_t)(x->cols > 1 ? x->ld : y->ld);
+    const int64_t rows_x = (int64_t)x->rows, cols_x = (int64_t)x->cols;
+    const int64_t rows_y = (int64_t)y->rows, cols_y = (int64_t)y->cols;
     const int64_t bytes = (int64_t)(y->begin - x->begin);
-    if ((y->cols > 1 && y->ld != ld) || x->rows > ld || y->rows > ld || bytes % (int64_t)size != 0)
+    if ((cols_y > 1 && (int64_t)y->ld != ld) || rows_x > ld || rows_y > ld ||
+        bytes % (int64_t)size != 0)
         return true; /* not worth the trouble */
     /* Where y begins in x's columns. Rows that don't fit there are at the top of the next ones. */
     int64_t column = bytes / (int64_t)size / ld, row = bytes / (int64_t)size % ld;
@@ -243,15 +276,15 @@ static bool have_common(const struct place *x, const struct place *y, size_t siz
         row += ld;
         column--;
     }
-    const bool in_same = row < x->rows && column < x->cols && column + y->cols > 0;
-    const bool in_next = row + y->rows > ld && column + 1 < x->cols && column + 1 + y->cols > 0;
+    const bool in_same = row < rows_x && column < cols_x && column + cols_y > 0;
+    const bool in_next = row + rows_y > ld && column + 1 < cols_x && column + 1 + cols_y > 0;
     return in_same || in_next;
 }
 
 bool clb_call_overlaps(const struct clb_call *call)
 {
     void *const data[] = {call->a, call->b, call->c};
-    const int64_t ld[] = {call->lda, call->ldb, call->ldc};
+    const size_t ld[] = {call->lda, call->ldb, call->ldc};
     const size_t size = clb_precision_size(call->precision);
     struct place places[CLB_COUNT_OF(data)];
     size_t count = 0;
@@ -261,12 +294,9 @@ bool clb_call_overlaps(const struct clb_call *call)
             continue;
         const uintptr_t begin = (uintptr_t)data[i];
         const struct place place = {
-            begin,
-            begin + ((size_t)(shape.cols - 1) * (size_t)ld[i] + (size_t)shape.rows) * size,
-            shape.rows,
-            shape.cols,
-            ld[i],
-            shape.written};
+            begin,      begin + ((shape.cols - 1) * ld[i] + shape.rows) * size,
+            shape.rows, shape.cols,
+            ld[i],      shape.written};
         for (size_t j = 0; j < count; j++) {
             const struct place *other = &places[j];
             if ((place.written || other->written) && place.begin < other->end &&
@@ -328,7 +358,7 @@ void clb_call_describe(const struct clb_call *call, char *text, size_t size)
  * triangle, is computed by the other op; if it is Hermitian, C^T is conj(C), and alpha*A*B^H
  * becomes alpha*conj(A)*B^T, which is the second product of the call with A^T and B^T: its alpha is
  * conjugated. */
-void clb_call_turn(struct clb_call *call)
+void clb_call_turn(struct clb_call *call, clb_scalar *alpha)
 {
     const struct clb_call old = *call;
     const struct clb_routine_info *routine = &clb_routines[call->routine];
@@ -352,9 +382,9 @@ void clb_call_turn(struct clb_call *call)
         else
             call->transa = old.transa != CLB_OP_N ? CLB_OP_N : hermitian ? CLB_OP_C : CLB_OP_T;
         if (hermitian && clb_signature_has(call, 'B')) {
-            call->turned = clb_scalar_conjugate(
-                routine->precision, clb_scalar_get(routine->precision, false, old.alpha));
-            call->alpha = &call->turned;
+            *alpha = clb_scalar_conjugate(routine->precision,
+                                          clb_scalar_get(routine->precision, false, old.alpha));
+            call->alpha = alpha;
         }
     }
 }

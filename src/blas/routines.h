@@ -5,6 +5,38 @@
 #include "blas.h"
 #include "names.h"
 
+/* What routines compute, X(kind, work): the same for all precisions, and for Hermitian, recursive
+ * and adjoint (LQ) forms. `work` is the row of offload.def that holds the threshold, CLB_WORK_...
+ */
+#define CLB_KIND_TABLE(X)                                                                          \
+    X(gemm, PRODUCT)                                                                               \
+    X(gemmtr, PRODUCT) /* a triangle of a product */                                               \
+    X(syrk, PRODUCT)   /* a triangle of A*A^T */                                                   \
+    X(syr2k, PRODUCT)  /* a triangle of A*B^T + B*A^T */                                           \
+    X(symm, PRODUCT)                                                                               \
+    X(trmm, PRODUCT)                                                                               \
+    X(trsm, SOLVE)                                                                                 \
+    X(potrf, DEFINITE)                                                                             \
+    X(potrs, SOLVE)                                                                                \
+    X(posv, DEFINITE)                                                                              \
+    X(trtri, INVERT)                                                                               \
+    X(lauum, SQUARE)                                                                               \
+    X(potri, INVERT_DEFINITE)                                                                      \
+    X(getrf, FACTOR)                                                                               \
+    X(getrs, SOLVE)                                                                                \
+    X(getri, INVERT)                                                                               \
+    X(gesv, FACTOR)                                                                                \
+    X(geqrf, REFLECT)                                                                              \
+    X(ormqr, REFLECT)                                                                              \
+    X(orgqr, REFLECT)
+
+typedef enum clb_kind {
+#define CLB_KIND(kind, work) CLB_KIND_##kind,
+    CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
+        CLB_KINDS
+} clb_kind;
+
 typedef enum clb_routine {
 #define CLB_NAME(name, precision, library)          CLB_ROUTINE_##name,
 #define CLB_ROUTINE(stem, precisions, library, ...) CLB_NAMES_##precisions(CLB_NAME, stem, library)
@@ -27,10 +59,11 @@ struct clb_routine_info {
     const char *name; /* "dgemm" */
     const char *stem; /* "gemm" */
     clb_stem row;
+    clb_kind kind;
     clb_precision precision;
     const char *signature, *shapes, *limits;
     const char *trans; /* letters allowed in this precision */
-    const char *flags, *sizes, *ops, *others;
+    const char *flags, *sizes, *others;
 };
 
 extern const struct clb_routine_info clb_routines[CLB_ROUTINES];
@@ -38,45 +71,40 @@ extern const struct clb_routine_info clb_routines[CLB_ROUTINES];
 /* The work formula of a row, for the sizes that it names. */
 double clb_work_of(clb_stem row, double m, double n, double k);
 
-/* ---- call.c: what a signature says of a call --------------------------------------------------
+/* The first routine of a kind in a precision; `adjoint`: that with the flag l, where there is one.
+ */
+clb_routine clb_routine_of(clb_kind kind, clb_precision precision, bool adjoint);
+
+/* ---- call.c: calls, and what a signature says of them -----------------------------------------
  *
- * A decoded call of any routine: the arguments under their names. Integers are as the caller passed
- * them. C names may pass row-major matrices, see `layout`: clb_route turns calls of BLAS with them,
- * and copies matrices of LAPACK. */
+ * A call of any routine: the arguments under their names, of column-major matrices. From the entry
+ * to the algorithms, to the next library and to the check of a result it is described by this. */
 
 #define CLB_OP_INVALID ((clb_op)-1)
 
-enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 }; /* CBLAS_LAYOUT, LAPACK_ROW_MAJOR */
-
 struct clb_call {
     clb_routine routine;
-    clb_precision precision;
-    struct clb_symbol *symbol;
-    const struct clb_target *target; /* the next library's function of that name */
-    const void *caller;              /* the address that the call returns to */
-    bool wide;                       /* ipiv and info are 64-bit */
+    clb_kind kind;           /* the routine's, */
+    clb_precision precision; /* and its */
     char invalid; /* the first side, uplo or diag that is none, as in the signature; l: layout */
 
     bool right, upper, unit;
     clb_op transa, transb; /* transa also where there is one trans; CLB_OP_INVALID: none */
-    int64_t m, n, k, nrhs, lda, ldb, ldc, lwork;
+    /* In calls that are not checked yet these may be negative: see clb_call_size. m = n where the
+     * routine has no m. */
+    size_t m, n, k, nrhs, lda, ldb, ldc;
     const void *alpha, *beta;
     void *a, *b, *c, *ipiv, *tau;
-    void *work; /* NULL: a C name of LAPACK that passes no workspace */
+    void *work; /* of lwork elements, -1: only the best number is asked for */
+    int64_t lwork;
     void *info;
-
-    int layout;  /* of C names; 0: a Fortran name */
-    bool checks; /* C names of LAPACK: look for NaN in the input */
-
-    clb_scalar turned; /* where alpha may point to: see clb_call_turn */
-
-    /* Set by clb_route where it declines the call. */
-    bool timed;       /* the time that the next library takes is wanted: clb_next_begin; */
-    bool learnt;      /* for the profile, */
-    bool compared;    /* for later calls like this one; */
-    bool outer;       /* calls that it makes are part of it */
-    double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
+    bool wide; /* ipiv and info have 64-bit integers */
 };
+
+/* Set the routine, its kind and precision, and m where it has none. clb_call_of: a call without
+ * arguments. */
+void clb_call_set_routine(struct clb_call *call, clb_routine routine);
+struct clb_call clb_call_of(clb_routine routine);
 
 /* Whether the routine has an argument of this letter, or the flag: see routines.def. */
 bool clb_signature_has(const struct clb_call *call, char letter);
@@ -87,7 +115,7 @@ int64_t clb_call_size(const struct clb_call *call, char letter);
 
 /* A matrix as `shapes` has it: its name, A, B or C. False: the routine has no such matrix. */
 struct clb_shape {
-    int64_t rows, cols;
+    size_t rows, cols; /* see struct clb_call */
     bool written, triangle;
 };
 bool clb_call_shape(const struct clb_call *call, char matrix, struct clb_shape *shape);
@@ -107,8 +135,9 @@ bool clb_call_is_quick(const struct clb_call *call);
 /* Options and sizes for the log, "NT m=5 n=6 k=7". */
 void clb_call_describe(const struct clb_call *call, char *text, size_t size);
 
-/* Turn a row-major call of BLAS into the column-major call on the same memory. */
-void clb_call_turn(struct clb_call *call);
+/* Turn a row-major call of BLAS into the column-major call on the same memory. *alpha is where its
+ * alpha may be. */
+void clb_call_turn(struct clb_call *call, clb_scalar *alpha);
 
 /* Scalars. `real`: of the precision's real type. */
 clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value);

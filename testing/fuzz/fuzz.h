@@ -97,7 +97,7 @@ enum content {
     CONTENT_REFLECTORS
 };
 
-/* What is right, by what routines.def calls ops. */
+/* What is right, by kinds of routines.def. */
 struct judge {
     enum content content; /* of A */
     bool can_be_wrong;    /* A may be singular or not definite, and info says so */
@@ -280,7 +280,8 @@ bool is_gemmtr(const struct routine *routine);
 void check_lu_solution(struct problem *p, const struct model *lu, char op);
 void check_cholesky_solution(struct problem *p, const struct model *factor);
 
-extern const struct judge judge_gemm, judge_level3, judge_trmm, judge_trsm;
+extern const struct judge judge_gemm, judge_gemmtr, judge_syrk, judge_syr2k, judge_symm, judge_trmm,
+    judge_trsm;
 extern const struct judge judge_getrf, judge_getrs, judge_gesv, judge_getri;
 extern const struct judge judge_potrf, judge_potrs, judge_posv;
 extern const struct judge judge_trtri, judge_lauum, judge_potri;

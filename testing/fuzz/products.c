@@ -110,5 +110,8 @@ static void judge_triangles(struct problem *p)
 }
 
 const struct judge judge_gemm = {CONTENT_ANY, false, judge_products};
-const struct judge judge_level3 = {CONTENT_ANY, false, judge_products};
+const struct judge judge_gemmtr = {CONTENT_ANY, false, judge_products};
+const struct judge judge_syrk = {CONTENT_ANY, false, judge_products};
+const struct judge judge_syr2k = {CONTENT_ANY, false, judge_products};
+const struct judge judge_symm = {CONTENT_ANY, false, judge_products};
 const struct judge judge_trmm = {CONTENT_TRIANGLE, false, judge_triangles};

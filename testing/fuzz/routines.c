@@ -3,18 +3,10 @@
 
 const struct routine routines[] = {
 #define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, ops, others)                                         \
-    {#stem,                                                                                        \
-     #precisions,                                                                                  \
-     LIBRARY_##library,                                                                            \
-     signature,                                                                                    \
-     shapes,                                                                                       \
-     limits,                                                                                       \
-     {trans, trans_complex},                                                                       \
-     flags,                                                                                        \
-     sizes,                                                                                        \
-     others,                                                                                       \
-     &judge_##ops},
+                    flags, sizes, work, kind, others)                                              \
+    {#stem,  #precisions, LIBRARY_##library,      signature,                                       \
+     shapes, limits,      {trans, trans_complex}, flags,                                           \
+     sizes,  others,      &judge_##kind},
 #include "blas/routines.def"
 };
 const size_t routine_count = sizeof routines / sizeof *routines;

@@ -55,8 +55,8 @@ static void fill_matrix(const struct clb_call *call, struct operands *x, size_t 
 {
     const struct clb_shape *shape = &x->shape[matrix];
     const bool dominant = matrix == 0 && (shape->triangle || is_of(call, "getrs getri gesv"));
-    for (size_t j = 0; j < (size_t)shape->cols; j++) {
-        for (size_t i = 0; i < (size_t)shape->rows; i++) {
+    for (size_t j = 0; j < shape->cols; j++) {
+        for (size_t i = 0; i < shape->rows; i++) {
             double re = random_uniform(seed), im = random_uniform(seed);
             if (dominant && i == j)
                 re = 2 + re * re, im = 0;
@@ -71,8 +71,8 @@ static void fill_matrix(const struct clb_call *call, struct operands *x, size_t 
 static void fill_tau(const struct clb_call *call, struct operands *x)
 {
     const bool lq = clb_routine_has_flag(call->routine, 'l');
-    const size_t rows = (size_t)x->shape[0].rows, cols = (size_t)x->shape[0].cols;
-    for (size_t j = 0; j < (size_t)call->k && j < clb_min(rows, cols); j++) {
+    const size_t rows = x->shape[0].rows, cols = x->shape[0].cols;
+    for (size_t j = 0; j < call->k && j < clb_min(rows, cols); j++) {
         double norm = 1;
         for (size_t i = j + 1; i < (lq ? cols : rows); i++) {
             const char *at = lq ? at_of(call, x, 0, j, i) : at_of(call, x, 0, i, j);
@@ -88,9 +88,9 @@ static void connect(struct clb_call *call, struct operands *x)
     call->a = x->data[0];
     call->b = x->data[1];
     call->c = x->data[2];
-    call->lda = (int64_t)x->ld[0];
-    call->ldb = (int64_t)x->ld[1];
-    call->ldc = (int64_t)x->ld[2];
+    call->lda = x->ld[0];
+    call->ldb = x->ld[1];
+    call->ldc = x->ld[2];
     call->ipiv = x->ipiv;
     call->tau = x->tau;
     call->work = x->work;
@@ -104,10 +104,9 @@ static void make_operands(struct clb_call *call, struct operands *x, uint64_t *s
     for (size_t i = 0; i < MATRICES; i++) {
         if (!clb_call_shape(call, (char)('A' + i), &x->shape[i]))
             continue;
-        x->ld[i] = (size_t)x->shape[i].rows + PAD;
+        x->ld[i] = x->shape[i].rows + PAD;
         /* With a column behind the last one. */
-        x->bytes[i] =
-            x->ld[i] * ((size_t)x->shape[i].cols + 1) * clb_precision_size(call->precision);
+        x->bytes[i] = x->ld[i] * (x->shape[i].cols + 1) * clb_precision_size(call->precision);
         x->data[i] = calloc(1, x->bytes[i]);
         if (x->data[i] == NULL)
             abort();
@@ -146,13 +145,13 @@ static void copy_operands(const struct operands *x, struct operands *copy)
         type, type, type, type, type
 typedef void any_function(LIST_OF(const void *));
 
-static void call_next(const struct clb_call *call)
+static void call_next(const struct clb_target *target, const struct clb_call *call)
 {
     static const char letters[] = "NTC";
     const void *list[20] = {0};
     size_t count = 0;
     any_function *function;
-    memcpy(&function, &call->target->function, sizeof function);
+    memcpy(&function, &target->function, sizeof function);
     for (const char *s = clb_routines[call->routine].signature; *s != '\0'; s++) {
         const void *const one[] = {*s == 's'   ? (call->right ? "R" : "L")
                                    : *s == 'u' ? (call->upper ? "U" : "L")
@@ -174,9 +173,9 @@ static void call_next(const struct clb_call *call)
                                                : call->info};
         list[count++] = one[0];
         if (*s == 'A' || *s == 'B' || *s == 'C' || *s == 'w')
-            list[count++] = *s == 'A'   ? &call->lda
+            list[count++] = *s == 'A'   ? (const void *)&call->lda
                             : *s == 'B' ? &call->ldb
-                            : *s == 'C' ? &call->ldc
+                            : *s == 'C' ? (const void *)&call->ldc
                                         : &call->lwork;
     }
     function(list[0], list[1], list[2], list[3], list[4], list[5], list[6], list[7], list[8],
@@ -203,11 +202,10 @@ static double deviation(const struct clb_call *call, const struct operands *x,
     double worst = 0;
     for (size_t matrix = 0; matrix < MATRICES; matrix++) {
         const struct clb_shape *shape = &x->shape[matrix];
-        for (size_t j = 0; x->data[matrix] != NULL && j <= (size_t)shape->cols; j++) {
+        for (size_t j = 0; x->data[matrix] != NULL && j <= shape->cols; j++) {
             for (size_t i = 0; i < x->ld[matrix]; i++) {
                 const char *at = at_of(call, x, matrix, i, j);
-                const bool written = shape->written && i < (size_t)shape->rows &&
-                                     j < (size_t)shape->cols &&
+                const bool written = shape->written && i < shape->rows && j < shape->cols &&
                                      (!shape->triangle || (call->upper ? i <= j : i >= j));
                 if (!written && memcmp(at, at_of(call, before, matrix, i, j),
                                        clb_precision_size(call->precision)) != 0)
@@ -235,17 +233,17 @@ static const void *a_caller(void)
     return __builtin_return_address(0);
 }
 
-static bool open_call(struct clb_call *call, clb_routine routine, uint64_t *seed)
+static bool open_call(struct clb_entry *entry, clb_routine routine, uint64_t *seed)
 {
+    struct clb_call *call = &entry->call;
     struct clb_symbol *symbol = clb_symbol_at(routine, 0);
     const struct clb_routine_info *info = &clb_routines[routine];
     static const double one_d[2] = {1}, half_d[2] = {0.5};
     static const float one_s[2] = {1}, half_s[2] = {0.5F};
     const bool single = clb_precision_real_size(info->precision) == sizeof(float);
+    *entry = (struct clb_entry){.symbol = symbol, .caller = a_caller()};
     *call = (struct clb_call){.routine = routine,
                               .precision = info->precision,
-                              .symbol = symbol,
-                              .caller = a_caller(),
                               .right = random_below(seed, 2),
                               .upper = random_below(seed, 2),
                               .m = M,
@@ -267,30 +265,31 @@ static bool open_call(struct clb_call *call, clb_routine routine, uint64_t *seed
             strchr(info->trans, 'T') != NULL)
             call->transb = CLB_OP_T;
     }
-    call->target = clb_next_try(&symbol->next, call->caller);
-    return call->target != NULL && !call->target->ilp64;
+    entry->target = clb_next_try(&symbol->next, entry->caller);
+    return entry->target != NULL && !entry->target->ilp64;
 }
 
 double any_call_run(clb_routine routine, uint64_t *seed)
 {
-    struct clb_call call;
+    struct clb_entry entry;
+    struct clb_call *call = &entry.call;
     struct operands x, expected, before;
-    if (!open_call(&call, routine, seed))
+    if (!open_call(&entry, routine, seed))
         return -1;
-    make_operands(&call, &x, seed);
+    make_operands(call, &x, seed);
     copy_operands(&x, &expected);
     copy_operands(&x, &before);
-    connect(&call, &expected);
-    call_next(&call);
-    connect(&call, &x);
+    connect(call, &expected);
+    call_next(entry.target, call);
+    connect(call, &x);
     if (any_call_routes != NULL)
         any_call_routes(true);
-    const bool taken = clb_route(&call, NULL);
+    const bool taken = clb_route(&entry, NULL);
     if (any_call_routes != NULL)
         any_call_routes(false);
     if (!taken)
-        call_next(&call);
-    const double worst = deviation(&call, &x, &expected, &before);
+        call_next(entry.target, call);
+    const double worst = deviation(call, &x, &expected, &before);
     free_operands(&x);
     free_operands(&expected);
     free_operands(&before);

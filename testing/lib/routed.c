@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool routed_call(struct clb_symbol *symbol, const struct clb_call *call, struct clb_host_blas *host)
+{
+    struct clb_entry entry = {.call = *call, .symbol = symbol};
+    return clb_route(&entry, host);
+}
+
 _Atomic long next_calls;
 _Atomic size_t next_entries;
 void (*next_hook)(void);
@@ -32,8 +38,6 @@ bool routed_gemm(const struct gemm_case *g)
         &clb_symbols[single ? CLB_SYMBOL_sgemm_plain : CLB_SYMBOL_dgemm_plain];
     struct clb_host_blas next = {.gemm = fake_next};
     struct clb_call call = {
-        .symbol = symbol,
-        .precision = g->precision,
         .transa = g->transa,
         .transb = g->transb,
         .alpha = problem.alpha,
@@ -41,14 +45,14 @@ bool routed_gemm(const struct gemm_case *g)
         .a = matrix_data(&g->a),
         .b = matrix_data(&g->b),
         .c = matrix_data(&g->c),
-        .m = (int64_t)g->m,
-        .n = (int64_t)g->n,
-        .k = (int64_t)g->k,
-        .lda = (int64_t)g->a.ld,
-        .ldb = (int64_t)g->b.ld,
-        .ldc = (int64_t)g->c.ld,
+        .m = g->m,
+        .n = g->n,
+        .k = g->k,
+        .lda = g->a.ld,
+        .ldb = g->b.ld,
+        .ldc = g->c.ld,
     };
-    if (clb_route(&call, &next))
+    if (routed_call(symbol, &call, &next))
         return true;
     fake_next(&next, &problem);
     return false;

@@ -7,6 +7,10 @@
 #include "matrix.h"
 #include "shim/route/route.h"
 
+/* A call of a name, as the interface would make it: true when the route layer took it. */
+bool routed_call(struct clb_symbol *symbol, const struct clb_call *call,
+                 struct clb_host_blas *host);
+
 /* What the fake next library was asked for in this process. */
 extern _Atomic long next_calls;     /* whole or part of a problem */
 extern _Atomic size_t next_entries; /* entries of C that it computed */

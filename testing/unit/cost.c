@@ -24,10 +24,10 @@ static struct clb_cost_call make_call(clb_routine routine, int64_t m, int64_t n,
     static const double zero[2];
     struct clb_call call = {.routine = routine,
                             .precision = clb_routines[routine].precision,
-                            .m = m,
-                            .n = n,
-                            .k = k,
-                            .nrhs = k,
+                            .m = (size_t)m,
+                            .n = (size_t)n,
+                            .k = (size_t)k,
+                            .nrhs = (size_t)k,
                             .beta = zero};
     const char *sizes = clb_routines[routine].sizes;
     return clb_cost_describe(&call, clb_call_size(&call, sizes[0]), clb_call_size(&call, sizes[1]),

@@ -35,20 +35,10 @@ static struct family {
 } families[MAX_FAMILIES];
 static size_t family_count;
 
-static const char *const ops_of[CLB_ROUTINES] = {
-#define CLB_NAME(name, precision, ops) [CLB_ROUTINE_##name] = #ops,
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, ops, ...)                                            \
-    CLB_NAMES_##precisions(CLB_NAME, stem, ops)
-#include "blas/routines.def"
-#undef CLB_ROUTINE
-#undef CLB_NAME
-};
-
 static bool are_alike(clb_routine x, clb_routine y)
 {
     return strcmp(clb_routines[x].signature, clb_routines[y].signature) == 0 &&
-           strcmp(ops_of[x], ops_of[y]) == 0 &&
+           clb_routines[x].kind == clb_routines[y].kind &&
            clb_routine_has_flag(x, 'l') == clb_routine_has_flag(y, 'l');
 }
 

@@ -166,13 +166,11 @@ static void host_functions(void *unused)
     for (size_t i = 0; i < CLB_COUNT_OF(expected); i++) {
         struct clb_symbol *symbol = &clb_symbols[expected[i].called];
         const clb_host_function function = expected[i].function;
-        const struct clb_call call = {.routine = symbol->routine,
-                                      .symbol = symbol,
-                                      .target = &target,
-                                      .caller = __builtin_return_address(0)};
+        const struct clb_entry entry = {
+            .symbol = symbol, .target = &target, .caller = __builtin_return_address(0)};
         const bool adjoint = expected[i].adjoint != expected[i].plain;
         struct clb_next_blas next;
-        clb_next_blas_open(&next, &call, function, 1U << function);
+        clb_next_blas_open(&next, &entry, function, 1U << function);
         expect(next.routine[function][0] == expected[i].plain, "%s asks for %s", symbol->next.name,
                clb_routines[next.routine[function][0]].name);
         expect(!adjoint || next.routine[function][1] == expected[i].adjoint, "%s asks for %s",

@@ -143,32 +143,32 @@ static void reason_invalid(void *unused)
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
-        struct clb_call call = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
-                                .transa = bad[i].transa,
+        struct clb_call call = {.transa = bad[i].transa,
                                 .transb = bad[i].transb,
                                 .alpha = &one,
                                 .beta = &one,
                                 .a = memory[0],
                                 .b = memory[1],
                                 .c = memory[2],
-                                .m = bad[i].m,
-                                .n = bad[i].n,
-                                .k = bad[i].k,
-                                .lda = bad[i].lda,
-                                .ldb = bad[i].ldb,
-                                .ldc = bad[i].ldc,
+                                .m = (size_t)bad[i].m,
+                                .n = (size_t)bad[i].n,
+                                .k = (size_t)bad[i].k,
+                                .lda = (size_t)bad[i].lda,
+                                .ldb = (size_t)bad[i].ldb,
+                                .ldc = (size_t)bad[i].ldc,
                                 .invalid = bad[i].layout_valid ? 0 : 'l'};
-        expect(!clb_route(&call, &next), "call %zu was taken", i);
+        expect(!routed_call(&clb_symbols[CLB_SYMBOL_dgemm_plain], &call, &next),
+               "call %zu was taken", i);
     }
     expect_declined("dgemm_", "invalid", CLB_COUNT_OF(bad));
     expect(reported("dgemm_", "flops") >= 0, "negative flops");
 }
 
-static void mark(bool *marked, size_t begin, int64_t rows, int64_t cols, int64_t ld)
+static void mark(bool *marked, size_t begin, size_t rows, size_t cols, size_t ld)
 {
-    for (int64_t j = 0; j < cols; j++) {
-        for (int64_t i = 0; i < rows; i++)
-            marked[begin + (size_t)(i + j * ld)] = true;
+    for (size_t j = 0; j < cols; j++) {
+        for (size_t i = 0; i < rows; i++)
+            marked[begin + i + j * ld] = true;
     }
 }
 
@@ -183,10 +183,8 @@ static void finds_overlaps(void *unused)
         bool read[ELEMENTS] = {false}, written[ELEMENTS] = {false};
         const size_t at[] = {random_below(&seed, PLACES), random_below(&seed, PLACES),
                              random_below(&seed, PLACES)};
-        const int64_t m = 1 + (int64_t)random_below(&seed, MOST),
-                      n = 1 + (int64_t)random_below(&seed, MOST),
-                      k = 1 + (int64_t)random_below(&seed, MOST),
-                      same = MOST + (int64_t)random_below(&seed, 2 * MOST);
+        const size_t m = 1 + random_below(&seed, MOST), n = 1 + random_below(&seed, MOST),
+                     k = 1 + random_below(&seed, MOST), same = MOST + random_below(&seed, 2 * MOST);
         const bool differ = random_below(&seed, 4) == 0;
         const struct clb_call call = {.routine = CLB_ROUTINE_dgemm,
                                       .precision = CLB_D,
@@ -223,8 +221,7 @@ static void overlapping_matrices(void *unused)
     const double one = 1, zero = 0;
     double memory[40 * 40] = {0};
     struct clb_host_blas next = {.gemm = no_next};
-    struct clb_call call = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
-                            .alpha = &one,
+    struct clb_call call = {.alpha = &one,
                             .beta = &zero,
                             .a = memory,
                             .b = memory,
@@ -240,7 +237,8 @@ static void overlapping_matrices(void *unused)
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(memory); i++)
         memory[i] = 0.5 + (double)i;
-    expect(!clb_route(&call, &next), "a product that overwrites its factors was taken");
+    expect(!routed_call(&clb_symbols[CLB_SYMBOL_dgemm_plain], &call, &next),
+           "a product that overwrites its factors was taken");
     expect_declined("dgemm_", "invalid", 1);
     expect(run_one(0, CLB_D, 30, 30, 30), "the device is no longer used");
 }
@@ -289,12 +287,11 @@ static bool run_worthy(void)
 
 /* Whether a square product is taken, on memory that it has not, beside a next library that computes
  * nothing. */
-static bool takes_product(long n, struct clb_host_blas *next)
+static bool takes_product(size_t n, struct clb_host_blas *next)
 {
     const double one = 1, zero = 0;
     double memory[1] = {0};
-    struct clb_call call = {.symbol = &clb_symbols[CLB_SYMBOL_dgemm_plain],
-                            .alpha = &one,
+    struct clb_call call = {.alpha = &one,
                             .beta = &zero,
                             .a = memory,
                             .b = memory,
@@ -305,7 +302,7 @@ static bool takes_product(long n, struct clb_host_blas *next)
                             .lda = n,
                             .ldb = n,
                             .ldc = n};
-    return clb_route(&call, next);
+    return routed_call(&clb_symbols[CLB_SYMBOL_dgemm_plain], &call, next);
 }
 
 /* A call that waited would wait for ever, and be ended as a test that takes too long. */
@@ -356,7 +353,7 @@ static void by_cost(void *unused)
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
-    const long small = (long)clb_tuning_lowest_threshold(CLB_WORK_PRODUCT, false) - 1;
+    const size_t small = (size_t)clb_tuning_lowest_threshold(CLB_WORK_PRODUCT, false) - 1;
     expect(run_worthy() && !takes_product(small, &fast), "by the tables");
     expect(reported("dgemm_", "small") == 1, "below the table's threshold");
     play_h200();
@@ -500,28 +497,28 @@ static void tries_the_other_side(void *argument)
 }
 
 /* A factorisation that is left to a fast library. */
-static void decline_factorisation(struct clb_call *call, struct clb_host_blas *fast)
+static void decline_factorisation(struct clb_entry *entry, struct clb_host_blas *fast)
 {
     static double memory[1];
     static const struct clb_target target = {.optimised = true};
-    *call = (struct clb_call){.symbol = &clb_symbols[CLB_SYMBOL_dgeqrf_plain],
-                              .target = &target,
-                              .a = memory,
-                              .tau = memory,
-                              .work = memory,
-                              .m = 20000,
-                              .n = 500,
-                              .lda = 20000,
-                              .lwork = 64 * 500};
-    expect(!clb_route(call, fast) && call->outer, "the factorisation is not left whole");
+    *entry = (struct clb_entry){.symbol = &clb_symbols[CLB_SYMBOL_dgeqrf_plain],
+                                .target = &target,
+                                .call = {.a = memory,
+                                         .tau = memory,
+                                         .work = memory,
+                                         .m = 20000,
+                                         .n = 500,
+                                         .lda = 20000,
+                                         .lwork = 64 * 500}};
+    expect(!clb_route(entry, fast) && entry->outer, "the factorisation is not left whole");
 }
 
 /* As if an error handler jumped out of it. */
 static CLB_NOINLINE void leave_factorisation(struct clb_host_blas *fast)
 {
     volatile char deep[1 << 16] = {0};
-    struct clb_call call;
-    decline_factorisation(&call, fast);
+    struct clb_entry entry;
+    decline_factorisation(&entry, fast);
     deep[0] = deep[1];
 }
 
@@ -530,16 +527,16 @@ static CLB_NOINLINE void leave_factorisation(struct clb_host_blas *fast)
 static void inner_calls(void *unused)
 {
     struct clb_host_blas fast = {.optimised = true, .threads = 16};
-    struct clb_call call;
+    struct clb_entry entry;
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
     expect(run_worthy(), "no device");
     play_h200();
-    decline_factorisation(&call, &fast);
+    decline_factorisation(&entry, &fast);
     expect(!run_worthy() && reported("dgemm_", "cost") == 1, "a product of it is the device's");
-    clb_next_end(&call, clb_next_begin());
+    clb_next_end(&entry, clb_next_begin());
     expect(run_worthy(), "a product behind it is not");
     leave_factorisation(&fast);
     expect(run_worthy(), "a product is not the device's after one that did not return");
@@ -810,8 +807,6 @@ static void call_complex(const struct routed_failing *setting, long at)
     make_product(&x, setting->precision, &state);
     const struct clb_gemm *p = &x.problem;
     struct clb_call call = {
-        .symbol = &clb_symbols[setting->precision == CLB_C ? CLB_SYMBOL_cgemm_plain
-                                                           : CLB_SYMBOL_zgemm_plain],
         .transa = p->transa,
         .transb = p->transb,
         .alpha = p->alpha,
@@ -819,15 +814,17 @@ static void call_complex(const struct routed_failing *setting, long at)
         .b = (void *)(uintptr_t)p->b,
         .beta = p->beta,
         .c = p->c,
-        .m = (int64_t)p->m,
-        .n = (int64_t)p->n,
-        .k = (int64_t)p->k,
-        .lda = (int64_t)p->lda,
-        .ldb = (int64_t)p->ldb,
-        .ldc = (int64_t)p->ldc,
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .lda = p->lda,
+        .ldb = p->ldb,
+        .ldc = p->ldc,
     };
     struct clb_host_blas next = {.gemm = next_gemm};
-    expect(clb_route(&call, &next), "call %ld: declined", at);
+    struct clb_symbol *symbol =
+        &clb_symbols[setting->precision == CLB_C ? CLB_SYMBOL_cgemm_plain : CLB_SYMBOL_zgemm_plain];
+    expect(routed_call(symbol, &call, &next), "call %ld: declined", at);
     for (size_t j = 0; j < p->n; j++) {
         for (size_t i = 0; i < p->m; i++)
             worst = fmaxl(worst, cabsl(dense_get(&x.c, i, j) - dense_get(&x.expected, i, j)));

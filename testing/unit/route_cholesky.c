@@ -94,10 +94,10 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     dense_make(&s->expected, precision, n, nrhs, 5, &again);
     s->call = (struct clb_call){.precision = precision,
                                 .upper = upper,
-                                .n = (int64_t)n,
-                                .nrhs = (int64_t)nrhs,
-                                .lda = (int64_t)s->a.ld,
-                                .ldb = (int64_t)s->b.ld,
+                                .n = n,
+                                .nrhs = nrhs,
+                                .lda = s->a.ld,
+                                .ldb = s->b.ld,
                                 .a = dense_data(&s->a),
                                 .b = dense_data(&s->b),
                                 .info = &s->info,
@@ -121,8 +121,7 @@ static void free_system(struct system *s)
 /* As the interface would; true when the route layer took the call. */
 static bool run_with(struct system *s, struct clb_host_blas next)
 {
-    s->call.symbol = symbol_of(s->routine, s->call.precision);
-    return clb_route(&s->call, &next);
+    return routed_call(symbol_of(s->routine, s->call.precision), &s->call, &next);
 }
 
 static bool run(struct system *s)
@@ -241,8 +240,8 @@ static void reason_quick(void *unused)
     run_one(POTRS, CLB_D, 7, 7, 0);
     run_one(POSV, CLB_D, 7, 7, 0);
     struct clb_host_blas host = all_of_next;
-    struct clb_call call = {.symbol = symbol_of(POTRF, CLB_D), .lda = 1};
-    expect(!clb_route(&call, &host), "n = 0");
+    const struct clb_call call = {.lda = 1};
+    expect(!routed_call(symbol_of(POTRF, CLB_D), &call, &host), "n = 0");
     expect_declined("dpotrf_", "quick", 1);
     expect_declined("dpotrs_", "quick", 1);
     expect_declined("dposv_", "quick", 1);
@@ -266,10 +265,10 @@ static void reason_invalid(void *unused)
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
         struct system s;
         make_system(&s, bad[i].routine, CLB_Z, 8, 8, false, &seed);
-        s.call.n = bad[i].n;
-        s.call.nrhs = bad[i].nrhs;
-        s.call.lda = bad[i].lda;
-        s.call.ldb = bad[i].ldb;
+        s.call.n = (size_t)bad[i].n;
+        s.call.nrhs = (size_t)bad[i].nrhs;
+        s.call.lda = (size_t)bad[i].lda;
+        s.call.ldb = (size_t)bad[i].ldb;
         s.call.invalid = bad[i].uplo ? 0 : 'u';
         expect(!run(&s) && s.info == UNSET && dense_intact_bits(&s.a) && dense_intact(&s.b),
                "call %zu was taken", i);

@@ -53,8 +53,8 @@ static void make_inverse(struct inverse *s, clb_precision precision, size_t n, i
             memcpy((char *)s->ipiv + i * sizeof narrow, &narrow, sizeof narrow);
     }
     s->call.precision = precision;
-    s->call.m = s->call.n = (int64_t)n;
-    s->call.lda = (int64_t)clb_max(s->factors.ld, 1);
+    s->call.m = s->call.n = n;
+    s->call.lda = clb_max(s->factors.ld, 1);
     s->call.a = dense_data(&s->factors);
     s->call.ipiv = s->ipiv;
     s->call.info = &s->info;
@@ -79,8 +79,7 @@ static bool run(struct inverse *s)
 {
     struct clb_host_blas next = lapack_next_for(s->call.wide);
     next_getri_calls = 0;
-    s->call.symbol = symbol_of(s->call.precision);
-    return clb_route(&s->call, &next);
+    return routed_call(symbol_of(s->call.precision), &s->call, &next);
 }
 
 static long double norm_of(const struct dense *x)
@@ -196,7 +195,7 @@ static void declines(void *unused)
     s.call.lwork = 30;
     s.call.lda = 29;
     expect(is_declined(&s, "invalid", 2), "a leading dimension");
-    s.call.lda = (int64_t)s.factors.ld;
+    s.call.lda = s.factors.ld;
     memset(s.ipiv, 0x7f, sizeof s.ipiv);
     expect(is_declined(&s, "invalid", 3), "pivots that are no rows");
     s.call.n = 0;

@@ -71,7 +71,7 @@ static void make(struct inverse *s, enum kind kind, clb_precision precision, siz
     s->call = (struct clb_call){.precision = precision,
                                 .upper = random_below(state, 2),
                                 .unit = kind == TRTRI && random_below(state, 3) == 0,
-                                .n = (int64_t)n,
+                                .n = n,
                                 .info = &s->info,
                                 .wide = random_below(state, 2)};
     dense_make(&s->a, precision, n, n, pad, state);
@@ -89,15 +89,14 @@ static void make(struct inverse *s, enum kind kind, clb_precision precision, siz
     }
     dense_remember(&s->a);
     s->call.a = dense_data(&s->a);
-    s->call.lda = (int64_t)clb_max(s->a.ld, 1);
+    s->call.lda = clb_max(s->a.ld, 1);
 }
 
 static bool run(struct inverse *s)
 {
     struct clb_host_blas next = lapack_next_for(s->call.wide);
     next_inverse_calls = 0;
-    s->call.symbol = symbol_of(s);
-    return clb_route(&s->call, &next);
+    return routed_call(symbol_of(s), &s->call, &next);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -387,8 +386,8 @@ static void declines(void *unused)
         s.call.invalid = 0;
         s.call.lda = 29;
         expect_refused(&s, "invalid", ++invalid);
-        s.call.lda = (int64_t)s.a.ld;
-        s.call.n = -1;
+        s.call.lda = s.a.ld;
+        s.call.n = (size_t)-1;
         expect_refused(&s, "invalid", ++invalid);
         s.call.n = 0;
         expect_refused(&s, "quick", 1);

@@ -75,6 +75,7 @@ enum routine { GETRF, GETRS, GESV };
 struct system {
     enum routine routine;
     struct clb_call call;
+    bool checks;
     struct dense a, b, rows_a, rows_b;
     int64_t ipiv[MOST], info;
 };
@@ -102,20 +103,19 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     copy_transposed(&s->b, &s->rows_b);
     dense_remember(&s->rows_a);
     dense_remember(&s->rows_b);
-    s->call = (struct clb_call){.layout = CLB_ROW_MAJOR,
-                                .checks = true,
-                                .precision = precision,
-                                .m = (int64_t)m,
-                                .n = (int64_t)n,
-                                .nrhs = (int64_t)nrhs,
+    s->checks = true;
+    s->call = (struct clb_call){.precision = precision,
+                                .m = m,
+                                .n = n,
+                                .nrhs = nrhs,
                                 .ipiv = s->ipiv,
                                 .info = &s->info,
                                 .wide = true};
     s->call.a = dense_data(&s->rows_a);
-    s->call.lda = (int64_t)s->rows_a.ld;
+    s->call.lda = s->rows_a.ld;
     if (routine != GETRF) {
         s->call.b = dense_data(&s->rows_b);
-        s->call.ldb = (int64_t)s->rows_b.ld;
+        s->call.ldb = s->rows_b.ld;
     }
 }
 
@@ -137,11 +137,11 @@ static const clb_symbol_id high[CLB_PRECISIONS][3] = {IDS(s, lapacke), IDS(d, la
 static bool run_as(struct system *s, clb_symbol_id id)
 {
     struct clb_host_blas next = lapack_next_for(s->call.wide);
-    struct clb_call call = s->call;
-    call.symbol = &clb_symbols[id];
-    bool computed = clb_route(&call, &next);
-    s->call.a = call.a;
-    s->call.b = call.b;
+    struct clb_entry entry = {
+        .call = s->call, .symbol = &clb_symbols[id], .layout = CLB_ROW_MAJOR, .checks = s->checks};
+    bool computed = clb_route(&entry, &next);
+    s->call.a = entry.call.a;
+    s->call.b = entry.call.b;
     return computed;
 }
 
@@ -241,7 +241,7 @@ static void declines_nan(void *unused)
         clb_route_end_declined();
         expect(s.call.a == dense_data(&s.rows_a) && (s.routine == GETRF || dense_intact(&s.rows_b)),
                "call %d has changed something", i);
-        s.call.checks = false;
+        s.checks = false;
         expect(run(&s), "call %d was declined although nobody looks", i);
         free_system(&s);
     }

@@ -211,7 +211,7 @@ static struct clb_call call_of(const struct level3_case *x)
     bool right = p->b[0].shape != CLB_STRUCTURE_GENERAL;
     bool symm = x->routine == LEVEL3_SYMM || x->routine == LEVEL3_HEMM;
     bool rank = x->routine == LEVEL3_SYRK || x->routine == LEVEL3_HERK;
-    return (struct clb_call){.symbol = symbol_of(x->routine, p->precision),
+    return (struct clb_call){.precision = p->precision,
                              .right = right,
                              .upper = symm ? (right ? p->b : p->a)->upper
                                            : p->region == CLB_REGION_UPPER,
@@ -222,12 +222,12 @@ static struct clb_call call_of(const struct level3_case *x)
                              .b = rank ? NULL : dense_data(&x->b),
                              .beta = &p->beta,
                              .c = p->c,
-                             .m = (int64_t)p->m,
-                             .n = (int64_t)p->n,
-                             .k = (int64_t)p->k,
-                             .lda = (int64_t)x->a.ld,
-                             .ldb = (int64_t)x->b.ld,
-                             .ldc = (int64_t)p->ldc};
+                             .m = p->m,
+                             .n = p->n,
+                             .k = p->k,
+                             .lda = x->a.ld,
+                             .ldb = x->b.ld,
+                             .ldc = p->ldc};
 }
 
 static bool route_trmm(const struct level3_case *x)
@@ -235,7 +235,7 @@ static bool route_trmm(const struct level3_case *x)
     const struct clb_level3 *p = &x->problem;
     bool right = p->b[0].shape != CLB_STRUCTURE_GENERAL;
     const struct clb_level3_operand *a = right ? p->b : p->a;
-    struct clb_call call = {.symbol = symbol_of(LEVEL3_TRMM, p->precision),
+    struct clb_call call = {.precision = p->precision,
                             .right = right,
                             .upper = a->upper,
                             .unit = a->unit,
@@ -243,11 +243,11 @@ static bool route_trmm(const struct level3_case *x)
                             .alpha = &p->alpha[0],
                             .a = (void *)(uintptr_t)a->data,
                             .b = p->c,
-                            .m = (int64_t)p->m,
-                            .n = (int64_t)p->n,
-                            .lda = (int64_t)a->ld,
-                            .ldb = (int64_t)p->ldc};
-    return clb_route(&call, &next);
+                            .m = p->m,
+                            .n = p->n,
+                            .lda = a->ld,
+                            .ldb = p->ldc};
+    return routed_call(symbol_of(LEVEL3_TRMM, p->precision), &call, &next);
 }
 
 static bool route(const struct level3_case *x)
@@ -256,7 +256,7 @@ static bool route(const struct level3_case *x)
     if (x->routine == LEVEL3_TRMM)
         return route_trmm(x);
     struct clb_call call = call_of(x);
-    return clb_route(&call, &next);
+    return routed_call(symbol_of(x->routine, call.precision), &call, &next);
 }
 
 static void check(const struct level3_case *x, bool computed, const char *what)
@@ -332,19 +332,18 @@ static void reason_quick(void *unused)
     for (size_t i = 0; i < CLB_COUNT_OF(calls); i++) {
         struct clb_symbol *symbol = symbol_of(calls[i].routine, CLB_Z);
         double before = reported(symbol->next.name, "quick");
-        struct clb_call call = {.symbol = symbol,
-                                .alpha = calls[i].alpha,
+        struct clb_call call = {.alpha = calls[i].alpha,
                                 .a = memory,
                                 .b = memory,
                                 .beta = zero,
                                 .c = memory,
-                                .m = calls[i].m,
-                                .n = calls[i].n,
-                                .k = calls[i].k,
+                                .m = (size_t)calls[i].m,
+                                .n = (size_t)calls[i].n,
+                                .k = (size_t)calls[i].k,
                                 .lda = 5,
                                 .ldb = 5,
                                 .ldc = 5};
-        expect(!clb_route(&call, &next), "call %zu was taken", i);
+        expect(!routed_call(symbol, &call, &next), "call %zu was taken", i);
         expect(reported(symbol->next.name, "quick") == before + 1, "call %zu is not quick", i);
     }
     expect(own_calls + product_calls == 0, "a declined call was computed");
@@ -402,8 +401,7 @@ static void reason_invalid(void *unused)
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
         struct clb_symbol *symbol = symbol_of(bad[i].routine, bad[i].precision);
         double before = reported(symbol->next.name, "invalid");
-        struct clb_call call = {.symbol = symbol,
-                                .right = bad[i].right,
+        struct clb_call call = {.right = bad[i].right,
                                 .transa = bad[i].transa,
                                 .transb = bad[i].transb,
                                 .alpha = one,
@@ -411,14 +409,14 @@ static void reason_invalid(void *unused)
                                 .b = memory[1],
                                 .beta = one,
                                 .c = memory[2],
-                                .m = bad[i].m,
-                                .n = bad[i].n,
-                                .k = bad[i].k,
-                                .lda = bad[i].lda,
-                                .ldb = bad[i].ldb,
-                                .ldc = bad[i].ldc,
+                                .m = (size_t)bad[i].m,
+                                .n = (size_t)bad[i].n,
+                                .k = (size_t)bad[i].k,
+                                .lda = (size_t)bad[i].lda,
+                                .ldb = (size_t)bad[i].ldb,
+                                .ldc = (size_t)bad[i].ldc,
                                 .invalid = bad[i].options_valid ? 0 : 'u'};
-        expect(!clb_route(&call, &next), "call %zu was taken", i);
+        expect(!routed_call(symbol, &call, &next), "call %zu was taken", i);
         expect(reported(symbol->next.name, "invalid") == before + 1, "call %zu is not invalid", i);
     }
     expect(own_calls + product_calls == 0, "an invalid call was computed");
@@ -430,7 +428,8 @@ static clb_op op_in_rows(clb_symbol_id symbol, clb_op op)
 {
     static const double one[2] = {1, 0};
     struct clb_call call = {.routine = clb_symbols[symbol].routine, .transa = op, .alpha = one};
-    clb_call_turn(&call);
+    clb_scalar alpha;
+    clb_call_turn(&call, &alpha);
     return call.transa;
 }
 
@@ -455,7 +454,7 @@ static void no_products(void *unused)
     routed_set_up("always", params);
     level3_make(&x, LEVEL3_SYRK, CLB_D, 30, &seed);
     struct clb_call call = call_of(&x);
-    expect(!clb_route(&call, &alone), "taken");
+    expect(!routed_call(symbol_of(x.routine, CLB_D), &call, &alone), "taken");
     check(&x, false, "declined");
     expect_declined("dsyrk_", "cost", 1);
     level3_free(&x);
@@ -562,8 +561,9 @@ static void compose(void *unused)
     for (int i = 0; i < 24; i++) {
         struct level3_case x;
         level3_make(&x, LEVEL3_GEMMTR, (clb_precision)(i % CLB_PRECISIONS), 100, &seed);
-        struct clb_call call = call_of(&x);
-        expect(clb_route_compose_gemmtr(&call, &none) == 0, "declined");
+        struct clb_entry entry = {.call = call_of(&x),
+                                  .symbol = symbol_of(LEVEL3_GEMMTR, x.problem.precision)};
+        expect(clb_route_compose_gemmtr(&entry, &none) == 0, "declined");
         check(&x, true, "composed");
         level3_free(&x);
     }
@@ -572,8 +572,7 @@ static void compose(void *unused)
 
 static void positions(void *unused)
 {
-    const struct clb_call right = {.symbol = symbol_of(LEVEL3_GEMMTR, CLB_D),
-                                   .transa = CLB_OP_N,
+    const struct clb_call right = {.transa = CLB_OP_N,
                                    .transb = CLB_OP_N,
                                    .m = 5,
                                    .n = 5,
@@ -583,23 +582,24 @@ static void positions(void *unused)
                                    .ldc = 5};
     struct clb_host_blas none = {.gemm = next_gemm};
     (void)unused;
-    struct clb_call call = right;
-    call.ldc = 4;
-    expect(clb_route_compose_gemmtr(&call, &none) == 13, "ldc");
-    call.ldb = 3;
-    expect(clb_route_compose_gemmtr(&call, &none) == 10, "ldb");
-    call.lda = 4;
-    expect(clb_route_compose_gemmtr(&call, &none) == 8, "lda");
-    call.k = -1;
-    expect(clb_route_compose_gemmtr(&call, &none) == 5, "k");
-    call.n = -1;
-    expect(clb_route_compose_gemmtr(&call, &none) == 4, "n");
-    call.transb = CLB_OP_INVALID;
-    expect(clb_route_compose_gemmtr(&call, &none) == 3, "transb");
-    call.transa = CLB_OP_INVALID;
-    expect(clb_route_compose_gemmtr(&call, &none) == 2, "transa");
-    call.invalid = 'u';
-    expect(clb_route_compose_gemmtr(&call, &none) == 1, "uplo");
+    struct clb_entry entry = {.call = right, .symbol = symbol_of(LEVEL3_GEMMTR, CLB_D)};
+    struct clb_call *call = &entry.call;
+    call->ldc = 4;
+    expect(clb_route_compose_gemmtr(&entry, &none) == 13, "ldc");
+    call->ldb = 3;
+    expect(clb_route_compose_gemmtr(&entry, &none) == 10, "ldb");
+    call->lda = 4;
+    expect(clb_route_compose_gemmtr(&entry, &none) == 8, "lda");
+    call->k = (size_t)-1;
+    expect(clb_route_compose_gemmtr(&entry, &none) == 5, "k");
+    call->n = (size_t)-1;
+    expect(clb_route_compose_gemmtr(&entry, &none) == 4, "n");
+    call->transb = CLB_OP_INVALID;
+    expect(clb_route_compose_gemmtr(&entry, &none) == 3, "transb");
+    call->transa = CLB_OP_INVALID;
+    expect(clb_route_compose_gemmtr(&entry, &none) == 2, "transa");
+    call->invalid = 'u';
+    expect(clb_route_compose_gemmtr(&entry, &none) == 1, "uplo");
     expect(product_calls == 0, "computed all the same");
 }
 

@@ -75,11 +75,11 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     s->info = UNSET;
     s->call = (struct clb_call){.precision = precision,
                                 .transa = (clb_op)random_below(state, 3),
-                                .m = (int64_t)m,
-                                .n = (int64_t)n,
-                                .nrhs = (int64_t)nrhs,
-                                .lda = (int64_t)clb_max(s->a.ld, 1),
-                                .ldb = (int64_t)clb_max(s->b.ld, 1),
+                                .m = m,
+                                .n = n,
+                                .nrhs = nrhs,
+                                .lda = clb_max(s->a.ld, 1),
+                                .ldb = clb_max(s->b.ld, 1),
                                 .a = dense_data(&s->a),
                                 .b = dense_data(&s->b),
                                 .ipiv = s->ipiv,
@@ -113,8 +113,7 @@ static bool run_with(struct system *s, struct clb_host_blas *next)
 {
     dense_next_entries = 0;
     next_getrf_calls = next_getrs_calls = 0;
-    s->call.symbol = symbol_of(s->routine, s->call.precision);
-    return clb_route(&s->call, next);
+    return routed_call(symbol_of(s->routine, s->call.precision), &s->call, next);
 }
 
 static bool run(struct system *s)
@@ -291,11 +290,11 @@ static void reason_invalid(void *unused)
         struct system s;
         make_system(&s, bad[i].routine, CLB_Z, 8, 8, 8, &seed);
         dense_remember(&s.a);
-        s.call.m = bad[i].m;
-        s.call.n = bad[i].n;
-        s.call.nrhs = bad[i].nrhs;
-        s.call.lda = bad[i].lda;
-        s.call.ldb = bad[i].ldb;
+        s.call.m = (size_t)bad[i].m;
+        s.call.n = (size_t)bad[i].n;
+        s.call.nrhs = (size_t)bad[i].nrhs;
+        s.call.lda = (size_t)bad[i].lda;
+        s.call.ldb = (size_t)bad[i].ldb;
         s.call.transa = bad[i].trans;
         expect(!run(&s) && s.info == UNSET && dense_intact(&s.a) && dense_intact(&s.b),
                "call %zu was taken", i);
@@ -380,11 +379,11 @@ static void few_right_hand_sides(void *unused)
     if (ipiv == NULL || b == NULL)
         return;
     s.call = (struct clb_call){.precision = CLB_S,
-                               .m = (int64_t)n,
-                               .n = (int64_t)n,
+                               .m = n,
+                               .n = n,
                                .nrhs = 1,
-                               .lda = (int64_t)n,
-                               .ldb = (int64_t)n,
+                               .lda = n,
+                               .ldb = n,
                                .a = dense_data(&s.a),
                                .b = b,
                                .ipiv = ipiv,
@@ -442,11 +441,11 @@ static void by_kind_of_next(void *unused)
         expect(n > 0 && n <= LARGEST, "order %lld", (long long)n);
         struct system s = {.routine = calls[i].routine,
                            .call = {.precision = calls[i].precision,
-                                    .m = n,
-                                    .n = n,
-                                    .nrhs = n,
-                                    .lda = n,
-                                    .ldb = n,
+                                    .m = (size_t)n,
+                                    .n = (size_t)n,
+                                    .nrhs = (size_t)n,
+                                    .lda = (size_t)n,
+                                    .ldb = (size_t)n,
                                     .a = memory,
                                     .b = (void *)(uintptr_t)4096, /* elsewhere; not used */
                                     .ipiv = ipiv,

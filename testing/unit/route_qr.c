@@ -130,10 +130,10 @@ static void make_lq(struct call *c, uint64_t *state)
     if (!c->lq)
         return;
     c->call.a = dense_data(&c->adjoint);
-    c->call.lda = (int64_t)clb_max(c->adjoint.ld, 1);
+    c->call.lda = clb_max(c->adjoint.ld, 1);
     if (has_c)
         return;
-    const int64_t m = c->call.m;
+    const size_t m = c->call.m;
     c->call.m = c->call.n;
     c->call.n = m;
 }
@@ -152,11 +152,11 @@ static void make_call(struct call *c, enum routine of, clb_precision precision, 
                                 .transa = lq     ? CLB_OP_N
                                           : real ? CLB_OP_T
                                                  : CLB_OP_C,
-                                .m = (int64_t)m,
-                                .n = (int64_t)n,
-                                .k = (int64_t)k,
-                                .lda = (int64_t)clb_max(c->a.ld, 1),
-                                .ldc = (int64_t)clb_max(c->c.ld, 1),
+                                .m = m,
+                                .n = n,
+                                .k = k,
+                                .lda = clb_max(c->a.ld, 1),
+                                .ldc = clb_max(c->c.ld, 1),
                                 .a = dense_data(&c->a),
                                 .c = dense_data(&c->c)};
     make_arrays(c, routine == GEQRF ? clb_min(m, n) : k, n);
@@ -164,7 +164,7 @@ static void make_call(struct call *c, enum routine of, clb_precision precision, 
         make_lq(c, state);
         return;
     }
-    const struct clb_geqrf vectors = {precision, m, k, c->call.a, (size_t)c->call.lda, false};
+    const struct clb_geqrf vectors = {precision, m, k, c->call.a, c->call.lda, false};
     dense_qr_next.geqrf(&dense_qr_next, &vectors, c->tau);
     dense_remember(&c->a);
     make_lq(c, state);
@@ -208,8 +208,8 @@ static void free_call(struct call *c)
 static bool run(struct call *c)
 {
     next_geqrf_calls = next_geqrt_calls = next_ormqr_calls = next_orgqr_calls = next_lq_calls = 0;
-    c->call.symbol = symbol_of(c->routine + (c->lq ? GELQF : 0), c->call.precision);
-    return clb_route(&c->call, &c->next);
+    return routed_call(symbol_of(c->routine + (c->lq ? GELQF : 0), c->call.precision), &c->call,
+                       &c->next);
 }
 
 static bool is_untouched(const char *bytes, size_t count)
@@ -387,11 +387,11 @@ static void reason_invalid(void *unused)
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
         struct call c;
         make_call(&c, bad[i].routine, bad[i].precision, 8, 8, 8, &seed);
-        c.call.m = bad[i].m;
-        c.call.n = bad[i].n;
-        c.call.k = bad[i].k;
-        c.call.lda = bad[i].lda;
-        c.call.ldc = bad[i].ldc;
+        c.call.m = (size_t)bad[i].m;
+        c.call.n = (size_t)bad[i].n;
+        c.call.k = (size_t)bad[i].k;
+        c.call.lda = (size_t)bad[i].lda;
+        c.call.ldc = (size_t)bad[i].ldc;
         c.call.lwork = bad[i].lwork;
         c.call.transa = bad[i].trans;
         c.call.right = bad[i].right;

@@ -97,7 +97,7 @@ static struct clb_symbol *symbol_of(clb_precision precision)
 
 static struct clb_call call_of(const struct system *s)
 {
-    return (struct clb_call){.symbol = symbol_of(s->problem.precision),
+    return (struct clb_call){.precision = s->problem.precision,
                              .right = s->problem.right,
                              .upper = s->problem.upper,
                              .unit = s->problem.unit,
@@ -105,10 +105,10 @@ static struct clb_call call_of(const struct system *s)
                              .alpha = s->problem.alpha,
                              .a = (void *)(uintptr_t)s->problem.a,
                              .b = s->problem.b,
-                             .m = (int64_t)s->problem.m,
-                             .n = (int64_t)s->problem.n,
-                             .lda = (int64_t)s->problem.lda,
-                             .ldb = (int64_t)s->problem.ldb};
+                             .m = s->problem.m,
+                             .n = s->problem.n,
+                             .lda = s->problem.lda,
+                             .ldb = s->problem.ldb};
 }
 
 /* As the interface would; true when the route layer took the call. */
@@ -116,7 +116,7 @@ static bool run(const struct system *s)
 {
     struct clb_host_blas next = {.trsm = next_trsm};
     struct clb_call call = call_of(s);
-    if (clb_route(&call, &next))
+    if (routed_call(symbol_of(s->problem.precision), &call, &next))
         return true;
     next_trsm(NULL, &s->problem);
     return false;
@@ -185,15 +185,15 @@ static void reason_quick(void *unused)
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(calls); i++) {
-        struct clb_call call = {.symbol = symbol_of(CLB_Z),
+        struct clb_call call = {.precision = CLB_Z,
                                 .alpha = calls[i].alpha,
                                 .a = memory,
                                 .b = memory,
-                                .m = calls[i].m,
-                                .n = calls[i].n,
+                                .m = (size_t)calls[i].m,
+                                .n = (size_t)calls[i].n,
                                 .lda = 5,
                                 .ldb = 5};
-        expect(!clb_route(&call, &next), "call %zu was taken", i);
+        expect(!routed_call(symbol_of(CLB_Z), &call, &next), "call %zu was taken", i);
     }
     expect_declined("ztrsm_", "quick", CLB_COUNT_OF(calls));
 }
@@ -214,17 +214,17 @@ static void reason_invalid(void *unused)
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
-        struct clb_call call = {.symbol = symbol_of(CLB_D),
+        struct clb_call call = {.precision = CLB_D,
                                 .right = bad[i].right,
                                 .alpha = &one,
                                 .a = memory[0],
                                 .b = memory[1],
-                                .m = bad[i].m,
-                                .n = bad[i].n,
-                                .lda = bad[i].lda,
-                                .ldb = bad[i].ldb,
+                                .m = (size_t)bad[i].m,
+                                .n = (size_t)bad[i].n,
+                                .lda = (size_t)bad[i].lda,
+                                .ldb = (size_t)bad[i].ldb,
                                 .invalid = bad[i].options_valid ? 0 : 'u'};
-        expect(!clb_route(&call, &next), "call %zu was taken", i);
+        expect(!routed_call(symbol_of(CLB_D), &call, &next), "call %zu was taken", i);
     }
     expect_declined("dtrsm_", "invalid", CLB_COUNT_OF(bad));
     expect(dense_next_entries == 0, "an invalid call was computed");

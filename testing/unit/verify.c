@@ -238,7 +238,6 @@ static void put(clb_precision precision, void *matrix, size_t i, size_t j, doubl
 
 static void factors_with_nans(void *unused)
 {
-    static const struct clb_ops ops = {.verify = CLB_VERIFY_GETRF};
     static struct clb_runtime runtime;
     static struct clb_gemm_variant variant;
     (void)unused;
@@ -247,15 +246,16 @@ static void factors_with_nans(void *unused)
         double a[2 * ORDER * ORDER] = {0};
         int32_t ipiv[ORDER], info = 0;
         struct clb_call call = {.routine = factors[f].routine,
+                                .kind = CLB_KIND_getrf,
                                 .precision = clb_routines[factors[f].routine].precision,
-                                .symbol = clb_symbol_at(factors[f].routine, 0),
                                 .m = ORDER,
                                 .n = ORDER,
                                 .lda = ORDER,
                                 .a = a,
                                 .ipiv = ipiv,
                                 .info = &info};
-        struct clb_run run = {.ops = &ops, .call = &call, .precision = call.precision};
+        struct clb_entry entry = {.symbol = clb_symbol_at(factors[f].routine, 0)};
+        struct clb_run run = {.entry = &entry, .call = &call, .precision = call.precision};
         for (size_t i = 0; i < ORDER; i++) {
             put(call.precision, a, i, i, 1);
             ipiv[i] = (int32_t)i + 1;
@@ -266,7 +266,7 @@ static void factors_with_nans(void *unused)
         if (factors[f].spoilt >= 0)
             put(call.precision, a, ORDER - 1, (size_t)factors[f].spoilt, NAN);
         expect(clb_verify_end(&run, CLB_OK) == factors[f].is_right,
-               "%s: a pivot of %g and a NaN in column %d %s", call.symbol->next.name,
+               "%s: a pivot of %g and a NaN in column %d %s", entry.symbol->next.name,
                factors[f].pivot, factors[f].spoilt,
                factors[f].is_right ? "are refused" : "are accepted");
     }

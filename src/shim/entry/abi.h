@@ -83,11 +83,11 @@ CLB_INLINE clb_op clb_op_of_cblas(int trans)
     }
 }
 
-CLB_INLINE struct clb_call clb_call_for(struct clb_symbol *symbol, const struct clb_target *target,
-                                        const void *caller)
+CLB_INLINE struct clb_entry clb_entry_for(struct clb_symbol *symbol,
+                                          const struct clb_target *target, const void *caller)
 {
-    return (struct clb_call){
-        .symbol = symbol, .target = target, .caller = caller, .wide = target->ilp64};
+    return (struct clb_entry){
+        .symbol = symbol, .target = target, .caller = caller, .call.wide = target->ilp64};
 }
 
 /* True when the call must be declined at once, by a jump to the target: its work is less than the
@@ -100,7 +100,7 @@ CLB_INLINE bool clb_work_is_small(struct clb_symbol *symbol, double work)
 
 /* gemmtr.c: compute a declined call of xGEMMTR where the next library lacks it, or report a wrong
  * argument to the error handler that the routine would call (xerbla_, ...). */
-void clb_compose_gemmtr(struct clb_call *call);
+void clb_compose_gemmtr(struct clb_entry *entry);
 
 /* errors.c: report that argument number `position`, from 1, is wrong, to that error handler. */
 void clb_report_argument(const struct clb_symbol *symbol, const void *caller, int position);

@@ -17,13 +17,13 @@ static int position_in_c(int position, int layout)
     return position + 1;
 }
 
-void clb_compose_gemmtr(struct clb_call *call)
+void clb_compose_gemmtr(struct clb_entry *entry)
 {
-    const double begin = call->timed ? clb_next_begin() : 0;
-    int wrong = clb_route_compose_gemmtr(call, NULL);
-    if (call->timed)
-        clb_next_end(call, begin);
+    const double begin = entry->timed ? clb_next_begin() : 0;
+    int wrong = clb_route_compose_gemmtr(entry, NULL);
+    if (entry->timed)
+        clb_next_end(entry, begin);
     if (wrong != 0)
-        clb_report_argument(call->symbol, call->caller,
-                            call->layout == 0 ? wrong : position_in_c(wrong, call->layout));
+        clb_report_argument(entry->symbol, entry->caller,
+                            entry->layout == 0 ? wrong : position_in_c(wrong, entry->layout));
 }

@@ -4,7 +4,7 @@
 #
 # For each routine there are three sorts of functions. The exported ones pass their arguments on to
 # *_enter, which is inlined: it declines a call of little work by a jump to the next library. All
-# other calls go to *_decode, which fills in struct clb_call and asks the route layer. What is the
+# other calls go to *_decode, which fills in struct clb_entry and asks the route layer. What is the
 # same for all is in abi.h.
 
 function trim(text)
@@ -137,36 +137,36 @@ function put_decoding(has_work, alpha, beta,    i, c, test, op)
     test = kind == "cblas" ? "clb_is_option" : "clb_is_letter"
     op = kind == "cblas" ? "clb_op_of_cblas" : "clb_op_of_letter"
     if (kind != "fortran")
-        print "    call.layout = layout;"
+        print "    entry.layout = layout;"
     if (kind == "cblas")
-        print "    if (layout != CLB_ROW_MAJOR && layout != CLB_COL_MAJOR)\n        call.invalid = 'l';"
+        print "    if (layout != CLB_ROW_MAJOR && layout != CLB_COL_MAJOR)\n        call->invalid = 'l';"
     if (kind == "lapacke") {
-        print "    call.info = &info;"
+        print "    call->info = &info;"
         if (checks)
-            print "    call.checks = clb_next_checks_nan(symbol, caller);"
+            print "    entry.checks = clb_next_checks_nan(symbol, caller);"
     }
     for (i = 1; i <= length(signature); i++) {
         c = substr(signature, i, 1)
         if (index("sud", c))
-            put(4, "call." field_of[c] " = " test "(" letter(name_of[c]) ", " yes_no[kind == "cblas", c] ", '" c "', &call.invalid);")
+            put(4, "call->" field_of[c] " = " test "(" letter(name_of[c]) ", " yes_no[kind == "cblas", c] ", '" c "', &call->invalid);")
         else if (index("tT", c))
-            print "    call." field_of[c] " = " op "(" letter(name_of[c]) ");"
+            print "    call->" field_of[c] " = " op "(" letter(name_of[c]) ");"
         else if (index("mnkr", c))
-            print "    call." name_of[c] " = " integer(name_of[c]) ";"
+            print "    call->" name_of[c] " = (size_t)" integer(name_of[c]) ";"
         else if (c == "*")
-            print "    call.alpha = " (alpha ~ /\*$/ ? "" : "&") "alpha;"
+            print "    call->alpha = " (alpha ~ /\*$/ ? "" : "&") "alpha;"
         else if (c == "+")
-            print "    call.beta = " (beta ~ /\*$/ ? "" : "&") "beta;"
+            print "    call->beta = " (beta ~ /\*$/ ? "" : "&") "beta;"
         else if (index("ABC", c)) {
-            print "    call." name_of[c] " = " name_of[c] ";"
-            print "    call.ld" name_of[c] " = " integer("ld" name_of[c]) ";"
+            print "    call->" name_of[c] " = " name_of[c] ";"
+            print "    call->ld" name_of[c] " = (size_t)" integer("ld" name_of[c]) ";"
         } else if (c == "w") {
             if (has_work) {
-                print "    call.work = work;"
-                print "    call.lwork = " integer("lwork") ";"
+                print "    call->work = work;"
+                print "    call->lwork = " integer("lwork") ";"
             }
         } else if (c != "i" || kind == "fortran")
-            print "    call." name_of[c] " = " name_of[c] ";"
+            print "    call->" name_of[c] " = " name_of[c] ";"
     }
 }
 
@@ -192,22 +192,23 @@ function put_functions(function_name, letters_of, first, last, has_work, alpha, 
     print "{\n    const bool wide = target->ilp64;"
     if (kind == "lapacke")
         print "    int64_t info = 0;"
-    print "    struct clb_call call = clb_call_for(symbol, target, caller);"
+    print "    struct clb_entry entry = clb_entry_for(symbol, target, caller);"
+    print "    struct clb_call *const call = &entry.call;"
     put_decoding(has_work, alpha, beta)
     if (kind == "lapacke")
-        print "    if (clb_route(&call, NULL))\n        return clb_c_int(info, wide);"
+        print "    if (clb_route(&entry, NULL))\n        return clb_c_int(info, wide);"
     else
-        print "    if (clb_route(&call, NULL))\n        return;"
+        print "    if (clb_route(&entry, NULL))\n        return;"
     if (composed) {
         print "    if (clb_next_is_composed(target)) {"
-        print "        clb_compose_gemmtr(&call);"
+        print "        clb_compose_gemmtr(&entry);"
         print "        return;\n    }"
     }
-    print "    const double begin = call.timed ? clb_next_begin() : 0;"
+    print "    const double begin = entry.timed ? clb_next_begin() : 0;"
     put(4, (kind == "lapacke" ? "const int64_t result = " : "") type arguments ones ");")
     if (kind == "lapacke")
         print "    clb_route_end_declined();"
-    print "    if (call.timed)\n        clb_next_end(&call, begin);"
+    print "    if (entry.timed)\n        clb_next_end(&entry, begin);"
     if (kind == "lapacke")
         print "    return clb_c_int(result, wide);"
     print "}\n"
@@ -322,7 +323,7 @@ BEGIN {
     flags = field[9]
     sizes = field[10]
     work = field[11]
-    others = field[14]
+    others = field[13]
     print "/* ---- " stem " ---- */\n"
     put_routine()
 }

@@ -177,13 +177,13 @@ static void add_argument(struct arguments *to, const struct clb_routine_info *ro
         add_scalar(to, routine, strchr(routine->flags, '+') != NULL, x->beta);
         break;
     case 'A':
-        add_matrix(to, x->a, x->lda);
+        add_matrix(to, x->a, (int64_t)x->lda);
         break;
     case 'B':
-        add_matrix(to, x->b, x->ldb);
+        add_matrix(to, x->b, (int64_t)x->ldb);
         break;
     case 'C':
-        add_matrix(to, x->c, x->ldc);
+        add_matrix(to, x->c, (int64_t)x->ldc);
         break;
     case 'p':
         add_address(to, x->ipiv);
@@ -252,17 +252,17 @@ static void host_gemm(const struct clb_host_blas *host, const struct clb_gemm *p
     call_host(host, CLB_HOST_GEMM,
               (struct clb_call){.transa = p->transa,
                                 .transb = p->transb,
-                                .m = (int64_t)p->m,
-                                .n = (int64_t)p->n,
-                                .k = (int64_t)p->k,
+                                .m = p->m,
+                                .n = p->n,
+                                .k = p->k,
                                 .alpha = p->alpha,
                                 .a = writable(p->a),
-                                .lda = (int64_t)p->lda,
+                                .lda = p->lda,
                                 .b = writable(p->b),
-                                .ldb = (int64_t)p->ldb,
+                                .ldb = p->ldb,
                                 .beta = p->beta,
                                 .c = p->c,
-                                .ldc = (int64_t)p->ldc});
+                                .ldc = p->ldc});
 }
 
 static void host_level3(const struct clb_host_blas *host, const struct clb_blas3 *p)
@@ -272,17 +272,17 @@ static void host_level3(const struct clb_host_blas *host, const struct clb_blas3
                                 .upper = p->upper,
                                 .transa = p->transa,
                                 .transb = p->transb,
-                                .m = (int64_t)p->m,
-                                .n = (int64_t)p->n,
-                                .k = (int64_t)p->k,
+                                .m = p->m,
+                                .n = p->n,
+                                .k = p->k,
                                 .alpha = p->alpha,
                                 .a = writable(p->a),
-                                .lda = (int64_t)p->lda,
+                                .lda = p->lda,
                                 .b = writable(p->b),
-                                .ldb = (int64_t)p->ldb,
+                                .ldb = p->ldb,
                                 .beta = p->beta,
                                 .c = p->c,
-                                .ldc = (int64_t)p->ldc});
+                                .ldc = p->ldc});
 }
 
 static struct clb_call triangle_call(const struct clb_trsm *p)
@@ -291,13 +291,13 @@ static struct clb_call triangle_call(const struct clb_trsm *p)
                              .upper = p->upper,
                              .unit = p->unit,
                              .transa = p->trans,
-                             .m = (int64_t)p->m,
-                             .n = (int64_t)p->n,
+                             .m = p->m,
+                             .n = p->n,
                              .alpha = p->alpha,
                              .a = writable(p->a),
-                             .lda = (int64_t)p->lda,
+                             .lda = p->lda,
                              .b = p->b,
-                             .ldb = (int64_t)p->ldb};
+                             .ldb = p->ldb};
 }
 
 static void host_trsm(const struct clb_host_blas *host, const struct clb_trsm *p)
@@ -323,12 +323,9 @@ static void widen_in_place(int64_t *array, size_t count)
 static size_t host_getrf(const struct clb_host_blas *host, const struct clb_getrf *p, int64_t *ipiv)
 {
     const struct clb_next_blas *next = host->context;
-    size_t info = call_host(host, CLB_HOST_GETRF,
-                            (struct clb_call){.m = (int64_t)p->m,
-                                              .n = (int64_t)p->n,
-                                              .a = p->a,
-                                              .lda = (int64_t)p->lda,
-                                              .ipiv = ipiv});
+    size_t info =
+        call_host(host, CLB_HOST_GETRF,
+                  (struct clb_call){.m = p->m, .n = p->n, .a = p->a, .lda = p->lda, .ipiv = ipiv});
     if (!next->target[CLB_HOST_GETRF][0]->ilp64)
         widen_in_place(ipiv, clb_min(p->m, p->n));
     return info;
@@ -339,13 +336,13 @@ static void host_getrs(const struct clb_host_blas *host, const struct clb_getrs 
 {
     call_host(host, CLB_HOST_GETRS,
               (struct clb_call){.transa = p->trans,
-                                .n = (int64_t)p->n,
-                                .nrhs = (int64_t)p->nrhs,
+                                .n = p->n,
+                                .nrhs = p->nrhs,
                                 .a = writable(p->a),
-                                .lda = (int64_t)p->lda,
+                                .lda = p->lda,
                                 .ipiv = writable(ipiv),
                                 .b = p->b,
-                                .ldb = (int64_t)p->ldb});
+                                .ldb = p->ldb});
 }
 
 static size_t host_getri(const struct clb_host_blas *host, const struct clb_getri *p,
@@ -353,47 +350,42 @@ static size_t host_getri(const struct clb_host_blas *host, const struct clb_getr
 {
     return call_host(
         host, CLB_HOST_GETRI,
-        (struct clb_call){
-            .n = (int64_t)p->n, .a = p->a, .lda = (int64_t)p->lda, .ipiv = writable(ipiv)});
+        (struct clb_call){.n = p->n, .a = p->a, .lda = p->lda, .ipiv = writable(ipiv)});
 }
 
 static size_t host_potrf(const struct clb_host_blas *host, const struct clb_potrf *p)
 {
     return call_host(host, CLB_HOST_POTRF,
-                     (struct clb_call){
-                         .upper = p->upper, .n = (int64_t)p->n, .a = p->a, .lda = (int64_t)p->lda});
+                     (struct clb_call){.upper = p->upper, .n = p->n, .a = p->a, .lda = p->lda});
 }
 
 static void host_potrs(const struct clb_host_blas *host, const struct clb_potrs *p)
 {
     call_host(host, CLB_HOST_POTRS,
               (struct clb_call){.upper = p->upper,
-                                .n = (int64_t)p->n,
-                                .nrhs = (int64_t)p->nrhs,
+                                .n = p->n,
+                                .nrhs = p->nrhs,
                                 .a = writable(p->a),
-                                .lda = (int64_t)p->lda,
+                                .lda = p->lda,
                                 .b = p->b,
-                                .ldb = (int64_t)p->ldb});
+                                .ldb = p->ldb});
 }
 
 static size_t host_inverse(const struct clb_host_blas *host, const struct clb_inverse *p)
 {
-    return call_host(host, CLB_HOST_INVERSE,
-                     (struct clb_call){.upper = p->upper,
-                                       .unit = p->unit,
-                                       .n = (int64_t)p->n,
-                                       .a = p->a,
-                                       .lda = (int64_t)p->lda});
+    return call_host(
+        host, CLB_HOST_INVERSE,
+        (struct clb_call){.upper = p->upper, .unit = p->unit, .n = p->n, .a = p->a, .lda = p->lda});
 }
 
 /* The matrix of an adjoint problem has its rows and columns exchanged. */
 static void host_geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
 {
     call_form(host, CLB_HOST_GEQRF, p->adjoint,
-              (struct clb_call){.m = (int64_t)(p->adjoint ? p->n : p->m),
-                                .n = (int64_t)(p->adjoint ? p->m : p->n),
+              (struct clb_call){.m = p->adjoint ? p->n : p->m,
+                                .n = p->adjoint ? p->m : p->n,
                                 .a = p->a,
-                                .lda = (int64_t)p->lda,
+                                .lda = p->lda,
                                 .tau = tau});
 }
 
@@ -407,24 +399,24 @@ static void host_ormqr(const struct clb_host_blas *host, const struct clb_ormqr 
                                 .transa = (p->trans == CLB_OP_N) != p->adjoint ? CLB_OP_N
                                           : real                               ? CLB_OP_T
                                                                                : CLB_OP_C,
-                                .m = (int64_t)p->m,
-                                .n = (int64_t)p->n,
-                                .k = (int64_t)p->k,
+                                .m = p->m,
+                                .n = p->n,
+                                .k = p->k,
                                 .a = writable(p->a),
-                                .lda = (int64_t)p->lda,
+                                .lda = p->lda,
                                 .tau = writable(p->tau),
                                 .c = p->c,
-                                .ldc = (int64_t)p->ldc});
+                                .ldc = p->ldc});
 }
 
 static void host_orgqr(const struct clb_host_blas *host, const struct clb_orgqr *p)
 {
     call_form(host, CLB_HOST_ORGQR, p->adjoint,
-              (struct clb_call){.m = (int64_t)(p->adjoint ? p->n : p->m),
-                                .n = (int64_t)(p->adjoint ? p->m : p->n),
-                                .k = (int64_t)p->k,
+              (struct clb_call){.m = p->adjoint ? p->n : p->m,
+                                .n = p->adjoint ? p->m : p->n,
+                                .k = p->k,
                                 .a = p->a,
-                                .lda = (int64_t)p->lda,
+                                .lda = p->lda,
                                 .tau = writable(p->tau)});
 }
 
@@ -533,41 +525,28 @@ static clb_form fortran_form(clb_form form)
 /* The target of another name for the same caller; NULL when there is none or its integers have
  * another width. */
 static const struct clb_target *same_abi(struct clb_next_symbol *symbol,
-                                         const struct clb_call *call)
+                                         const struct clb_entry *entry)
 {
-    const struct clb_target *found = clb_next_try(symbol, call->caller);
-    return found != NULL && found->ilp64 == call->target->ilp64 ? found : NULL;
-}
-
-static bool is_of(clb_routine routine, const char *ops, bool adjoint)
-{
-    return strcmp(clb_routines[routine].ops, ops) == 0 &&
-           clb_routine_has_flag(routine, 'l') == adjoint;
+    const struct clb_target *found = clb_next_try(symbol, entry->caller);
+    return found != NULL && found->ilp64 == entry->target->ilp64 ? found : NULL;
 }
 
 /* The routine that a function stands for in a call: see CLB_HOST_TABLE. */
 static clb_routine routine_of(clb_host_function function, bool adjoint, clb_routine called)
 {
-    static const char *const members[CLB_HOST_FUNCTIONS] = {
-#define CLB_HOST_MEMBER(function, member) #member,
-        CLB_HOST_TABLE(CLB_HOST_MEMBER)
-#undef CLB_HOST_MEMBER
-    };
-    /* The first of the kind, plus 1; 0: not looked up yet. */
-    static _Atomic unsigned known[CLB_HOST_FUNCTIONS][CLB_PRECISIONS][2];
-    const clb_precision precision = clb_routines[called].precision;
-    _Atomic unsigned *first = &known[function][precision][adjoint];
-    clb_routine routine = 0;
-    if (is_of(called, members[function], adjoint))
+    static const clb_kind kinds[CLB_HOST_FUNCTIONS] = {
+        [CLB_HOST_GEMM] = CLB_KIND_gemm,   [CLB_HOST_TRSM] = CLB_KIND_trsm,
+        [CLB_HOST_TRMM] = CLB_KIND_trmm,   [CLB_HOST_LEVEL3] = CLB_KINDS,
+        [CLB_HOST_POTRF] = CLB_KIND_potrf, [CLB_HOST_POTRS] = CLB_KIND_potrs,
+        [CLB_HOST_INVERSE] = CLB_KINDS,    [CLB_HOST_GETRF] = CLB_KIND_getrf,
+        [CLB_HOST_GETRS] = CLB_KIND_getrs, [CLB_HOST_GETRI] = CLB_KIND_getri,
+        [CLB_HOST_GEQRF] = CLB_KIND_geqrf, [CLB_HOST_ORMQR] = CLB_KIND_ormqr,
+        [CLB_HOST_ORGQR] = CLB_KIND_orgqr};
+    const struct clb_routine_info *info = &clb_routines[called];
+    if (kinds[function] == CLB_KINDS ||
+        (kinds[function] == info->kind && clb_routine_has_flag(called, 'l') == adjoint))
         return called;
-    if (atomic_load(first) == 0) {
-        while (routine < CLB_ROUTINES && (clb_routines[routine].precision != precision ||
-                                          !is_of(routine, members[function], adjoint)))
-            routine++;
-        atomic_store(first, 1U + (unsigned)routine);
-    }
-    routine = (clb_routine)(atomic_load(first) - 1);
-    return routine < CLB_ROUTINES ? routine : called;
+    return clb_routine_of(kinds[function], info->precision, adjoint);
 }
 
 bool clb_next_is_composed(const struct clb_target *target)
@@ -581,15 +560,16 @@ static bool hold_threads(const struct clb_host_blas *host)
     return clb_next_hold_threads(next->main);
 }
 
-void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
+void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry,
                         clb_host_function main, unsigned needs)
 {
-    const clb_precision precision = clb_routines[call->routine].precision;
-    const struct clb_symbol *symbol = call->symbol;
+    const struct clb_symbol *symbol = entry->symbol;
+    const clb_routine called = symbol->routine;
+    const clb_precision precision = clb_routines[called].precision;
     const bool lapacke = symbol->next.abi == CLB_ABI_LAPACKE;
-    const bool composed = main == CLB_HOST_LEVEL3 && clb_next_is_composed(call->target);
+    const bool composed = main == CLB_HOST_LEVEL3 && clb_next_is_composed(entry->target);
     const size_t form = lapacke ? (size_t)fortran_form(symbol->form) : clb_symbol_form(symbol);
-    const bool adjoint = clb_routine_has_flag(call->routine, 'l');
+    const bool adjoint = clb_routine_has_flag(called, 'l');
     const struct clb_target *(*target)[2] = next->target;
     *next =
         (struct clb_next_blas){.abi = symbol->next.abi == CLB_ABI_C ? CLB_ABI_C : CLB_ABI_FORTRAN};
@@ -597,22 +577,22 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
         const clb_host_function f = (clb_host_function)(i / 2);
         if ((needs & 1U << f) == 0 || i % 2 > adjoint)
             continue;
-        const clb_routine routine = routine_of(f, i % 2, call->routine);
-        const bool own = routine == call->routine || (f == CLB_HOST_GEMM && composed);
+        const clb_routine routine = routine_of(f, i % 2, called);
+        const bool own = routine == called || (f == CLB_HOST_GEMM && composed);
         next->routine[f][i % 2] = routine;
         target[f][i % 2] =
-            own && !lapacke ? call->target : same_abi(&clb_symbol_at(routine, form)->next, call);
+            own && !lapacke ? entry->target : same_abi(&clb_symbol_at(routine, form)->next, entry);
     }
     if (composed)
         target[CLB_HOST_LEVEL3][0] = NULL;
     if (target[CLB_HOST_GEQRF][0] != NULL) {
-        next->geqrt = same_abi(&geqrt[precision][form], call);
+        next->geqrt = same_abi(&geqrt[precision][form], entry);
         /* xGEQRT of another library may be slower than the program's xGEQRF. */
         if (next->geqrt != NULL &&
             strcmp(next->geqrt->library, target[CLB_HOST_GEQRF][0]->library) != 0)
             next->geqrt = NULL;
     }
-    next->main = composed ? call->target : target[main][adjoint];
+    next->main = composed ? entry->target : target[main][adjoint];
     next->host = (struct clb_host_blas){
         .context = next,
         .optimised = next->main != NULL && next->main->optimised,

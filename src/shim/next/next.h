@@ -127,6 +127,28 @@ struct clb_symbol {
 /* One row for each exported name; read by the interface's fast path. */
 extern struct clb_symbol clb_symbols[CLB_SYMBOLS];
 
+/* A decoded call of an exported name: what `call` describes, and how it came. Integers are as the
+ * caller passed them. C names may pass row-major matrices, see `layout`: clb_route turns calls of
+ * BLAS with them, and copies matrices of LAPACK. */
+struct clb_entry {
+    struct clb_call call;
+    struct clb_symbol *symbol;
+    const struct clb_target *target; /* the next library's function of that name */
+    const void *caller;              /* the address that the call returns to */
+    int layout;                      /* of C names; 0: a Fortran name */
+    bool checks;                     /* C names of LAPACK: look for NaN in the input */
+    clb_scalar turned;               /* see clb_call_turn */
+
+    /* Set by clb_route where it declines the call. */
+    bool timed;       /* the time that the next library takes is wanted: clb_next_begin; */
+    bool learnt;      /* for the profile, */
+    bool compared;    /* for later calls like this one; */
+    bool outer;       /* calls that it makes are part of it */
+    double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
+};
+
+enum { CLB_ROW_MAJOR = 101, CLB_COL_MAJOR = 102 }; /* CBLAS_LAYOUT, LAPACK_ROW_MAJOR */
+
 /* The number of a name among the names of its routine; and the name of another routine in the same
  * form: dtrsm_64_ for dgemm_64_. */
 size_t clb_symbol_form(const struct clb_symbol *symbol);
@@ -136,7 +158,7 @@ struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form);
 /* ---- call.c: calls of the next library by the shim itself ------------------------------------ */
 
 /* The functions of struct clb_host_blas, X(FUNCTION, member). Each stands for the first routine in
- * routines.def of which it is the `ops`, for that one's form with the flag l if the problem is
+ * routines.def of that kind, for that one's form with the flag l if the problem is
  * adjoint, or for the routine that is called if that is of this kind or none is. */
 #define CLB_HOST_TABLE(X)                                                                          \
     X(GEMM, gemm)                                                                                  \
@@ -176,7 +198,7 @@ size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_ca
 /* Find the functions that a call needs (a set of bits), under names of the form that it was called
  * by; for a C name of LAPACK, of the Fortran names that LAPACKE calls. `main` is the one that
  * computes most of it. */
-void clb_next_blas_open(struct clb_next_blas *next, const struct clb_call *call,
+void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry,
                         clb_host_function main, unsigned needs);
 
 /* The slow path of clb_next_get_target: for a name that not every library has the target may be

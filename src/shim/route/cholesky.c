@@ -8,8 +8,7 @@
 static struct clb_potrf potrf_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    return (struct clb_potrf){run->precision, call->upper, (size_t)call->n, call->a,
-                              (size_t)call->lda};
+    return (struct clb_potrf){run->precision, call->upper, call->n, call->a, call->lda};
 }
 
 static clb_status potrf_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -41,7 +40,6 @@ static bool potrf_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_potrf_ops = {.run = potrf_run,
                                       .complete = potrf_complete,
-                                      .verify = CLB_VERIFY_POTRF,
                                       .main = CLB_HOST_POTRF,
                                       .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM};
 
@@ -52,12 +50,12 @@ static struct clb_potrs potrs_problem(const struct clb_run *run)
     const struct clb_call *call = run->call;
     return (struct clb_potrs){.precision = run->precision,
                               .upper = call->upper,
-                              .n = (size_t)call->n,
-                              .nrhs = (size_t)call->nrhs,
+                              .n = call->n,
+                              .nrhs = call->nrhs,
                               .a = call->a,
-                              .lda = (size_t)call->lda,
+                              .lda = call->lda,
                               .b = call->b,
-                              .ldb = (size_t)call->ldb};
+                              .ldb = call->ldb};
 }
 
 static clb_status potrs_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -84,10 +82,8 @@ static bool potrs_complete(struct clb_run *run, clb_status status)
     return next_used;
 }
 
-const struct clb_ops clb_potrs_ops = {.run = potrs_run,
-                                      .complete = potrs_complete,
-                                      .main = CLB_HOST_POTRS,
-                                      .verify = CLB_VERIFY_POTRS};
+const struct clb_ops clb_potrs_ops = {
+    .run = potrs_run, .complete = potrs_complete, .main = CLB_HOST_POTRS};
 
 /* ---- xPOSV: A = U^H*U or L*L^H, then A*X = B unless a pivot is not positive ------------------ */
 
@@ -121,7 +117,6 @@ static bool posv_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_posv_ops = {.run = posv_run,
                                      .complete = posv_complete,
-                                     .verify = CLB_VERIFY_POSV,
                                      .main = CLB_HOST_POTRF,
                                      .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM |
                                               1U << CLB_HOST_POTRS,
@@ -139,9 +134,9 @@ static struct clb_inverse inverse_problem(const struct clb_run *run)
                                 .multiplies = run->ops != &clb_trtri_ops,
                                 .upper = call->upper,
                                 .unit = call->unit,
-                                .n = (size_t)call->n,
+                                .n = call->n,
                                 .a = call->a,
-                                .lda = (size_t)call->lda};
+                                .lda = call->lda};
 }
 
 static clb_status inverse_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -168,9 +163,6 @@ static bool inverse_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-const struct clb_ops clb_trtri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE,
-                                      .verify = CLB_VERIFY_TRTRI};
-const struct clb_ops clb_lauum_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE,
-                                      .verify = CLB_VERIFY_LAUUM};
-const struct clb_ops clb_potri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE,
-                                      .verify = CLB_VERIFY_POTRI};
+const struct clb_ops clb_trtri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE};
+const struct clb_ops clb_lauum_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE};
+const struct clb_ops clb_potri_ops = {inverse_run, inverse_complete, .main = CLB_HOST_INVERSE};

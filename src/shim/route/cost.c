@@ -32,18 +32,12 @@ const char *clb_cost_family_name(clb_cost_family family)
 
 clb_cost_family clb_cost_family_of(clb_routine routine)
 {
-    const struct clb_routine_info *info = &clb_routines[routine];
-    if (strcmp(info->ops, "level3") == 0) {
-        if (strchr(info->signature, 's') != NULL)
-            return CLB_COST_SYMM;
-        const bool two_terms = strstr(info->stem, "2k") != NULL;
-        return two_terms ? CLB_COST_SYR2K : CLB_COST_SYRK;
-    }
-    for (int f = 0; f < CLB_COST_FAMILIES_COUNT; f++) {
-        if (strcmp(families[f].stem, info->ops) == 0)
-            return (clb_cost_family)f;
-    }
-    return CLB_COST_GEMM;
+    static const clb_cost_family of_kind[CLB_KINDS] = {[CLB_KIND_gemmtr] = CLB_COST_SYRK,
+#define CLB_COST_KIND(family, stem, matrices, chain) [CLB_KIND_##stem] = CLB_COST_##family,
+                                                       CLB_COST_FAMILIES(CLB_COST_KIND)
+#undef CLB_COST_KIND
+    };
+    return of_kind[clb_routines[routine].kind];
 }
 
 double clb_cost_order(clb_cost_family family, double work)

@@ -29,7 +29,7 @@ void clb_route_end_declined(void)
 
 bool clb_run_is_lapacke(const struct clb_run *run)
 {
-    return run->call->symbol->next.abi == CLB_ABI_LAPACKE;
+    return run->entry->symbol->next.abi == CLB_ABI_LAPACKE;
 }
 
 static bool asks_for_size(const struct clb_run *run)
@@ -41,7 +41,7 @@ void clb_decide_remember_name(const struct clb_run *run)
 {
     if (!clb_run_is_lapacke(run))
         return;
-    declined.symbol = run->call->symbol;
+    declined.symbol = run->entry->symbol;
     declined.m = run->m;
     declined.n = run->n;
     declined.k = run->k;
@@ -49,7 +49,7 @@ void clb_decide_remember_name(const struct clb_run *run)
 
 bool clb_decide_is_repeated_name(const struct clb_run *run)
 {
-    const struct clb_symbol *symbol = run->call->symbol;
+    const struct clb_symbol *symbol = run->entry->symbol;
     if (declined.symbol == NULL || declined.symbol == symbol ||
         declined.symbol->routine != symbol->routine || declined.m != run->m ||
         declined.n != run->n || declined.k != run->k)
@@ -72,8 +72,8 @@ static CLB_THREAD struct {
 
 static bool is_outer(const struct clb_run *run, clb_reason reason)
 {
-    return reason == CLB_REASON_COST && run->call->target != NULL && run->call->target->optimised &&
-           isgreater(run->alone.next, 0) &&
+    return reason == CLB_REASON_COST && run->entry->target != NULL &&
+           run->entry->target->optimised && isgreater(run->alone.next, 0) &&
            clb_cost_family_of(run->call->routine) >= CLB_COST_GETRF;
 }
 
@@ -95,16 +95,12 @@ static bool is_inner(void)
 }
 clb_work clb_routine_work(clb_routine routine)
 {
-    static const clb_work works[CLB_ROUTINES] = {
-#define CLB_NAME(name, precision, kind) [CLB_ROUTINE_##name] = CLB_WORK_##kind,
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, ...)                                                 \
-    CLB_NAMES_##precisions(CLB_NAME, stem, kind)
-#include "blas/routines.def"
-#undef CLB_ROUTINE
-#undef CLB_NAME
+    static const clb_work works[CLB_KINDS] = {
+#define CLB_KIND(kind, work) [CLB_KIND_##kind] = CLB_WORK_##work,
+        CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
     };
-    return works[routine];
+    return works[clb_routines[routine].kind];
 }
 
 const char *clb_reason_name(clb_reason reason)
@@ -252,7 +248,7 @@ static CLB_COLD void decline_all(void)
 
 bool clb_run_is_auto(const struct clb_run *run)
 {
-    return thresholds[run->call->symbol->routine] < 0;
+    return thresholds[run->entry->symbol->routine] < 0;
 }
 
 /* False also for calls that were declined before they were asked about. Outside the guard of the
@@ -367,7 +363,7 @@ static void predict_run(struct clb_run *run, const struct clb_device *device,
         const struct clb_asked asked = asked_of(run->call, &question->owner);
         const bool disturbed = count_others(&alone) > 0;
         question->turned = clb_repeated_tries(&asked, run->stands_for, disturbed, &alone);
-        run->call->compared = !disturbed && run->call->target != NULL;
+        run->entry->compared = !disturbed && run->entry->target != NULL;
     }
     set_prediction(run, &alone, &question->owner);
     question->alone = run->alone;
@@ -450,7 +446,7 @@ static void remember_decision(const struct clb_run *run, const struct clb_device
  * entered, so the host's state needs no guard. */
 static bool is_remembered(struct clb_run *run)
 {
-    const struct clb_target *target = run->call->target;
+    const struct clb_target *target = run->entry->target;
     struct clb_declined known;
     if (!clb_run_is_auto(run) || writes_profile() || (run->host == NULL && target == NULL))
         return false;
@@ -580,8 +576,8 @@ static bool is_part_of_outer(struct clb_run *run)
 
 static bool is_small(struct clb_run *run)
 {
-    const double threshold = thresholds[run->call->symbol->routine];
-    return run->work < (threshold < 0 ? lowest_work(run->call->symbol->routine) : threshold);
+    const double threshold = thresholds[run->entry->symbol->routine];
+    return run->work < (threshold < 0 ? lowest_work(run->entry->symbol->routine) : threshold);
 }
 
 /* A C name of LAPACK has transposed copies of matrices by rows. */
@@ -667,7 +663,7 @@ static bool is_for_next(struct clb_run *run)
 static bool log_no_host(const struct clb_run *run)
 {
     clb_log(CLB_LOG_INFO, "%s: there is no library of its integer width to finish it",
-            run->call->symbol->next.name);
+            run->entry->symbol->next.name);
     return true;
 }
 
@@ -732,7 +728,7 @@ clb_reason clb_decide_on_device(struct clb_run *run)
 {
     struct clb_question *question = &run->question;
     const uint64_t changes = clb_run_is_auto(run) ? clb_repeated_version() : 0;
-    *question = (struct clb_question){.routine = run->call->symbol->routine,
+    *question = (struct clb_question){.routine = run->entry->symbol->routine,
                                       .ops = run->ops,
                                       .work = run->work,
                                       .smallest = smallest_of(run),
@@ -790,7 +786,7 @@ void clb_decide_learn(const struct clb_run *run, double seconds, double cpu_begi
     if (!(crowding > 1)) {
         const struct clb_asked asked = asked_of(run->call, &question->owner);
         clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
-        if (run->call->compared && !run->verify.wanted)
+        if (run->entry->compared && !run->verify.wanted)
             clb_repeated_learn(&asked, CLB_SIDE_DEVICE, seconds);
     } else if (!writes_profile()) {
         clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost,
@@ -817,39 +813,40 @@ void clb_decide_end(const struct clb_run *run)
 static bool learns_of_next(const struct clb_run *run)
 {
     return writes_profile() && !isgreater(run->prediction.next, run->alone.next) &&
-           clb_device_expected() != NULL && run->call->target != NULL &&
+           clb_device_expected() != NULL && run->entry->target != NULL &&
            clb_call_first_wrong(run->call) == 0 && !asks_for_size(run) &&
            !clb_call_is_quick(run->call) && !clb_thread_inside;
 }
 
-void clb_route_learn_next(const struct clb_call *call, double seconds)
+void clb_route_learn_next(const struct clb_entry *entry, double seconds)
 {
+    const struct clb_call *call = &entry->call;
     const char *sizes = clb_routines[call->routine].sizes;
     struct clb_host_state host_state;
     clb_host_state_save(&host_state); /* a handler must not jump out of the locks */
-    struct clb_profile_owner owner = owner_of_target(call->target);
+    struct clb_profile_owner owner = owner_of_target(entry->target);
     owner.device = clb_device_expected();
     const struct clb_asked asked = asked_of(call, &owner);
     const struct clb_cost_call cost =
         clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
                           clb_call_size(call, sizes[2]));
-    seconds = undisturbed(seconds, owner.device, call->cpu_begin);
-    if (call->learnt)
+    seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
+    if (entry->learnt)
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
-    if (call->compared)
+    if (entry->compared)
         clb_repeated_learn(&asked, CLB_SIDE_NEXT, seconds);
     clb_host_state_restore(&host_state);
 }
 
 void clb_decide_declined(const struct clb_run *run, clb_reason reason)
 {
-    struct clb_call *call = run->call;
-    call->learnt = learns_of_next(run);
-    call->compared = call->compared && reason == CLB_REASON_COST;
-    call->outer = clb_run_is_auto(run) && is_outer(run, reason) && !is_inner();
-    call->timed = clb_stats_wanted || call->learnt || call->compared || call->outer;
-    if (call->outer)
+    struct clb_entry *entry = run->entry;
+    entry->learnt = learns_of_next(run);
+    entry->compared = entry->compared && reason == CLB_REASON_COST;
+    entry->outer = clb_run_is_auto(run) && is_outer(run, reason) && !is_inner();
+    entry->timed = clb_stats_wanted || entry->learnt || entry->compared || entry->outer;
+    if (entry->outer)
         begin_outer(run);
-    if (call->learnt || call->compared)
-        call->cpu_begin = clb_decide_cpu_now(clb_device_expected());
+    if (entry->learnt || entry->compared)
+        entry->cpu_begin = clb_decide_cpu_now(clb_device_expected());
 }

@@ -17,19 +17,19 @@
 #define OWN_COLUMNS 32
 
 /* True for the names without _work of routines that have a workspace. */
-static bool owns_work(const struct clb_call *call)
+static bool owns_work(const struct clb_run *run)
 {
-    return clb_signature_has(call, 'w') && call->symbol->form < CLB_FORM_lapacke_work;
+    return clb_signature_has(run->call, 'w') && run->entry->symbol->form < CLB_FORM_lapacke_work;
 }
 
 static bool is_by_rows(const struct clb_run *run)
 {
-    return run->call->layout == CLB_ROW_MAJOR;
+    return run->entry->layout == CLB_ROW_MAJOR;
 }
 
 /* Note a matrix, and set its leading dimension to that of the Fortran call; to 0, which is never
  * valid, when the layout or the caller's leading dimension is invalid. */
-static void add_matrix(struct clb_run *run, char name, void **at, int64_t *ld_at)
+static void add_matrix(struct clb_run *run, char name, void **at, size_t *ld_at)
 {
     const struct clb_call *call = run->call;
     const bool by_rows = is_by_rows(run);
@@ -48,13 +48,12 @@ static void add_matrix(struct clb_run *run, char name, void **at, int64_t *ld_at
                                           .conjugated = clb_routine_has_flag(call->routine, 'h')};
     if (shape.triangle)
         matrix->part = (char)((call->upper ? 'U' : 'L') | (call->unit ? 0x20 : 0));
-    if ((!by_rows && call->layout != CLB_COL_MAJOR) || shape.rows < 0 ||
-        *ld_at < (by_rows ? shape.cols : shape.rows)) {
+    if ((!by_rows && run->entry->layout != CLB_COL_MAJOR) || (int64_t)shape.rows < 0 ||
+        (int64_t)*ld_at < (int64_t)(by_rows ? shape.cols : shape.rows)) {
         run->lapacke.count--;
         *ld_at = 0;
     } else if (matrix->copied) {
-        matrix->ld_copied = (int64_t)clb_dmat_ld(clb_max((size_t)shape.rows, 1),
-                                                 clb_precision_size(run->precision));
+        matrix->ld_copied = clb_dmat_ld(clb_max(shape.rows, 1), clb_precision_size(run->precision));
         *ld_at = matrix->ld_copied;
     }
 }
@@ -68,7 +67,7 @@ void clb_lapacke_decode(struct clb_run *run)
     add_matrix(run, 'C', &call->c, &call->ldc);
     if (is_by_rows(run))
         call->upper = !call->upper;
-    if (owns_work(call))
+    if (owns_work(run))
         call->lwork = (least > 1 ? least : 1) * OWN_COLUMNS;
 }
 
@@ -92,9 +91,9 @@ static char other_part(char part)
 static bool has_nan(const struct clb_run *run, const struct clb_lapacke_matrix *matrix)
 {
     const bool by_rows = is_by_rows(run);
-    return clb_has_nan(run->precision, (size_t)(by_rows ? matrix->cols : matrix->rows),
-                       (size_t)(by_rows ? matrix->rows : matrix->cols), *matrix->at,
-                       (size_t)matrix->ld, by_rows ? other_part(matrix->part) : matrix->part);
+    return clb_has_nan(run->precision, by_rows ? matrix->cols : matrix->rows,
+                       by_rows ? matrix->rows : matrix->cols, *matrix->at, matrix->ld,
+                       by_rows ? other_part(matrix->part) : matrix->part);
 }
 
 /* Tau is input where the number of reflectors is. */
@@ -106,23 +105,22 @@ static bool any_nan(const struct clb_run *run)
             return true;
     }
     return clb_signature_has(call, 'q') && clb_signature_has(call, 'k') &&
-           clb_has_nan(run->precision, (size_t)call->k, 1, call->tau, (size_t)call->k, 0);
+           clb_has_nan(run->precision, call->k, 1, call->tau, call->k, 0);
 }
 
 static clb_status copy_by_columns(const struct clb_run *run, struct clb_lapacke_matrix *matrix)
 {
     size_t bytes;
-    clb_status status =
-        clb_extent_bytes((size_t)matrix->ld_copied, (size_t)matrix->cols, (size_t)matrix->ld_copied,
-                         clb_precision_size(run->precision), &bytes);
+    clb_status status = clb_extent_bytes(matrix->ld_copied, matrix->cols, matrix->ld_copied,
+                                         clb_precision_size(run->precision), &bytes);
     if (status != CLB_OK || bytes == 0)
         return status;
     void *copy = malloc(bytes);
     if (copy == NULL)
         return CLB_ERR_NOMEM;
     clb_pages_want_huge(copy, bytes);
-    clb_transpose(run->precision, (size_t)matrix->rows, (size_t)matrix->cols, *matrix->at,
-                  (size_t)matrix->ld, copy, (size_t)matrix->ld_copied, matrix->conjugated);
+    clb_transpose(run->precision, matrix->rows, matrix->cols, *matrix->at, matrix->ld, copy,
+                  matrix->ld_copied, matrix->conjugated);
     matrix->callers = *matrix->at;
     *matrix->at = copy;
     return CLB_OK;
@@ -133,11 +131,11 @@ clb_reason clb_lapacke_open(struct clb_run *run)
     struct clb_lapacke *lapacke = &run->lapacke;
     struct clb_call *call = run->call;
     bool enough = true;
-    if (call->checks && any_nan(run))
+    if (run->entry->checks && any_nan(run))
         return CLB_REASON_INVALID;
     for (size_t i = 0; i < lapacke->count && enough; i++)
         enough = !lapacke->matrix[i].copied || copy_by_columns(run, &lapacke->matrix[i]) == CLB_OK;
-    if (enough && owns_work(call)) {
+    if (enough && owns_work(run)) {
         lapacke->work = calloc((size_t)call->lwork, clb_precision_size(run->precision));
         run->host->work = lapacke->work;
         run->host->lwork = call->lwork;
@@ -156,9 +154,8 @@ void clb_lapacke_close(struct clb_run *run, bool computed)
         if (matrix->callers == NULL)
             continue;
         if (computed && matrix->written)
-            clb_transpose(run->precision, (size_t)matrix->cols, (size_t)matrix->rows, *matrix->at,
-                          (size_t)matrix->ld_copied, matrix->callers, (size_t)matrix->ld,
-                          matrix->conjugated);
+            clb_transpose(run->precision, matrix->cols, matrix->rows, *matrix->at,
+                          matrix->ld_copied, matrix->callers, matrix->ld, matrix->conjugated);
         free(*matrix->at);
         *matrix->at = matrix->callers;
         matrix->callers = NULL;

@@ -13,17 +13,17 @@ static struct clb_gemm gemm_problem(const struct clb_run *run)
     return (struct clb_gemm){.precision = run->precision,
                              .transa = call->transa,
                              .transb = call->transb,
-                             .m = (size_t)call->m,
-                             .n = (size_t)call->n,
-                             .k = (size_t)call->k,
+                             .m = call->m,
+                             .n = call->n,
+                             .k = call->k,
                              .alpha = call->alpha,
                              .a = call->a,
                              .b = call->b,
                              .beta = call->beta,
                              .c = call->c,
-                             .lda = (size_t)call->lda,
-                             .ldb = (size_t)call->ldb,
-                             .ldc = (size_t)call->ldc};
+                             .lda = call->lda,
+                             .ldb = call->ldb,
+                             .ldc = call->ldc};
 }
 
 static clb_status gemm_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -47,10 +47,8 @@ static bool gemm_complete(struct clb_run *run, clb_status status)
     return clb_run_complete_parts(run, status, gemm_compute);
 }
 
-const struct clb_ops clb_gemm_ops = {.run = gemm_run,
-                                     .complete = gemm_complete,
-                                     .main = CLB_HOST_GEMM,
-                                     .verify = CLB_VERIFY_PRODUCT};
+const struct clb_ops clb_gemm_ops = {
+    .run = gemm_run, .complete = gemm_complete, .main = CLB_HOST_GEMM};
 
 /* ---- xTRSM, and xTRMM with the same arguments ------------------------------------------------ */
 
@@ -62,13 +60,13 @@ static struct clb_trsm triangle_problem(const struct clb_run *run)
                              .upper = call->upper,
                              .unit = call->unit,
                              .trans = call->transa,
-                             .m = (size_t)call->m,
-                             .n = (size_t)call->n,
+                             .m = call->m,
+                             .n = call->n,
                              .alpha = call->alpha,
                              .a = call->a,
                              .b = call->b,
-                             .lda = (size_t)call->lda,
-                             .ldb = (size_t)call->ldb};
+                             .lda = call->lda,
+                             .ldb = call->ldb};
 }
 
 static clb_status trsm_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -126,26 +124,15 @@ static bool triangle_complete(struct clb_run *run, clb_status status)
     return clb_run_complete_parts(run, status, triangle_compute);
 }
 
-const struct clb_ops clb_trsm_ops = {.run = trsm_run,
-                                     .complete = triangle_complete,
-                                     .main = CLB_HOST_TRSM,
-                                     .verify = CLB_VERIFY_TRSM};
-const struct clb_ops clb_trmm_ops = {.run = trmm_run,
-                                     .complete = triangle_complete,
-                                     .main = CLB_HOST_TRMM,
-                                     .verify = CLB_VERIFY_PRODUCT};
+const struct clb_ops clb_trsm_ops = {
+    .run = trsm_run, .complete = triangle_complete, .main = CLB_HOST_TRSM};
+const struct clb_ops clb_trmm_ops = {
+    .run = trmm_run, .complete = triangle_complete, .main = CLB_HOST_TRMM};
 
 /* ---- the others: what a routine is ----------------------------------------------------------- */
 
-typedef enum {
-    KIND_SYMM,  /* A is symmetric or Hermitian */
-    KIND_SYRK,  /* A*A^T: a triangle of C */
-    KIND_SYR2K, /* A*B^T + B*A^T */
-    KIND_GEMMTR /* a triangle of a product */
-} level3_kind;
-
 struct level3 {
-    level3_kind kind;
+    clb_kind kind;
     bool hermitian;
     clb_scalar alpha, beta; /* in the precision, as xGEMM takes them */
     struct clb_blas3 problem;
@@ -154,14 +141,11 @@ struct level3 {
 
 static struct level3 level3_of(struct clb_call *call, struct clb_host_blas *host)
 {
-    const clb_precision precision = clb_routines[call->routine].precision;
+    const clb_precision precision = call->precision;
     const clb_routine routine = call->routine;
-    const bool symm = clb_signature_has(call, 's');
+    const bool symm = call->kind == CLB_KIND_symm;
     return (struct level3){
-        .kind = symm                           ? KIND_SYMM
-                : clb_signature_has(call, 'T') ? KIND_GEMMTR
-                : clb_signature_has(call, 'B') ? KIND_SYR2K
-                                               : KIND_SYRK,
+        .kind = call->kind,
         .hermitian = clb_routine_has_flag(routine, 'h'),
         .alpha = clb_scalar_get(precision, clb_routine_has_flag(routine, '*'), call->alpha),
         .beta = clb_scalar_get(precision, clb_routine_has_flag(routine, '+'), call->beta),
@@ -170,17 +154,17 @@ static struct level3 level3_of(struct clb_call *call, struct clb_host_blas *host
                     .upper = call->upper,
                     .transa = call->transa,
                     .transb = call->transb,
-                    .m = (size_t)(symm ? call->m : call->n),
-                    .n = (size_t)call->n,
-                    .k = (size_t)(symm ? clb_call_size(call, 'o') : call->k),
+                    .m = call->m,
+                    .n = call->n,
+                    .k = symm ? (size_t)clb_call_size(call, 'o') : call->k,
                     .alpha = call->alpha,
                     .a = call->a,
                     .b = call->b,
                     .beta = call->beta,
                     .c = call->c,
-                    .lda = (size_t)call->lda,
-                    .ldb = (size_t)call->ldb,
-                    .ldc = (size_t)call->ldc},
+                    .lda = call->lda,
+                    .ldb = call->ldb,
+                    .ldc = call->ldc},
         .host = host,
     };
 }
@@ -199,17 +183,17 @@ static void set_operands(const struct level3 *x, struct clb_level3 *level3)
     struct clb_level3_operand a = {.data = p->a, .ld = p->lda, .op = p->transa, .upper = p->upper};
     struct clb_level3_operand b = {.data = p->b, .ld = p->ldb, .op = p->transb};
     switch (x->kind) {
-    case KIND_SYMM:
+    case CLB_KIND_symm:
         a.op = b.op = CLB_OP_N;
         a.shape = x->hermitian ? CLB_STRUCTURE_HERMITIAN : CLB_STRUCTURE_SYMMETRIC;
         level3->a[0] = p->right ? b : a;
         level3->b[0] = p->right ? a : b;
         break;
-    case KIND_SYRK:
+    case CLB_KIND_syrk:
         level3->a[0] = level3->b[0] = a;
         level3->b[0].op = adjoint_op(x, p->transa);
         break;
-    case KIND_SYR2K:
+    case CLB_KIND_syr2k:
         b.op = a.op;
         level3->a[0] = level3->b[1] = a;
         level3->a[1] = level3->b[0] = b;
@@ -231,15 +215,15 @@ static clb_status level3_run(struct clb_run *run, struct clb_runtime *runtime,
         .m = p->m,
         .n = p->n,
         .k = p->k,
-        .terms = x.kind == KIND_SYR2K ? 2 : 1,
+        .terms = x.kind == CLB_KIND_syr2k ? 2 : 1,
         .alpha = {x.alpha, x.hermitian ? clb_scalar_conjugate(p->precision, x.alpha) : x.alpha},
         .beta = x.beta,
         .c = p->c,
         .ldc = p->ldc,
-        .region = x.kind == KIND_SYMM ? CLB_REGION_FULL
-                  : p->upper          ? CLB_REGION_UPPER
-                                      : CLB_REGION_LOWER,
-        .real_diagonal = x.hermitian && x.kind != KIND_SYMM,
+        .region = x.kind == CLB_KIND_symm ? CLB_REGION_FULL
+                  : p->upper              ? CLB_REGION_UPPER
+                                          : CLB_REGION_LOWER,
+        .real_diagonal = x.hermitian && x.kind != CLB_KIND_symm,
     };
     set_operands(&x, &level3);
     clb_status status = clb_level3_run(runtime, variant, &level3, &run->progress);
@@ -369,9 +353,9 @@ static void compute_diagonal(const struct level3_part *part)
     struct clb_blas3 own = *p;
     own.m = own.n = part->rect->rows;
     own.a = row_of(p, p->transa, p->a, i, p->lda);
-    if (part->x->kind == KIND_GEMMTR)
+    if (part->x->kind == CLB_KIND_gemmtr)
         own.b = column_of(p, p->transb, p->b, i, p->ldb);
-    else if (part->x->kind == KIND_SYR2K)
+    else if (part->x->kind == CLB_KIND_syr2k)
         own.b = row_of(p, p->transa, p->b, i, p->ldb);
     own.c = at_c(p, i, i);
     struct level3 smaller = *part->x;
@@ -434,13 +418,13 @@ static void compute_syr2k(const struct level3_part *part)
 static void compute_part(const struct level3 *x, const struct clb_rect *rect)
 {
     const struct level3_part part = {x, rect};
-    if (x->kind == KIND_SYMM)
+    if (x->kind == CLB_KIND_symm)
         compute_symm(&part);
     else if (rect->row == rect->col)
         compute_diagonal(&part);
-    else if (x->kind == KIND_SYRK)
+    else if (x->kind == CLB_KIND_syrk)
         compute_syrk(&part);
-    else if (x->kind == KIND_SYR2K)
+    else if (x->kind == CLB_KIND_syr2k)
         compute_syr2k(&part);
     else
         compute_gemmtr(&part);
@@ -504,24 +488,26 @@ static bool level3_complete(struct clb_run *run, clb_status status)
     return clb_run_complete_parts(run, status, level3_compute);
 }
 
-const struct clb_ops clb_level3_ops = {.run = level3_run,
-                                       .complete = level3_complete,
-                                       .main = CLB_HOST_LEVEL3,
-                                       .verify = CLB_VERIFY_PRODUCT,
-                                       .needs = 1U << CLB_HOST_GEMM};
+#define LEVEL3_OPS                                                                                 \
+    {                                                                                              \
+        .run = level3_run, .complete = level3_complete, .main = CLB_HOST_LEVEL3,                   \
+        .needs = 1U << CLB_HOST_GEMM                                                               \
+    }
+const struct clb_ops clb_symm_ops = LEVEL3_OPS, clb_syrk_ops = LEVEL3_OPS;
+const struct clb_ops clb_syr2k_ops = LEVEL3_OPS, clb_gemmtr_ops = LEVEL3_OPS;
 
-int clb_route_compose_gemmtr(struct clb_call *call, struct clb_host_blas *host)
+int clb_route_compose_gemmtr(struct clb_entry *entry, struct clb_host_blas *host)
 {
     struct clb_next_blas next;
-    call->routine = call->symbol->routine;
-    int wrong = clb_call_first_wrong(call);
+    clb_call_set_routine(&entry->call, entry->symbol->routine);
+    int wrong = clb_call_first_wrong(&entry->call);
     if (wrong != 0)
         return wrong;
     if (host == NULL) {
-        clb_next_blas_open(&next, call, CLB_HOST_LEVEL3, 1U << CLB_HOST_GEMM);
+        clb_next_blas_open(&next, entry, CLB_HOST_LEVEL3, 1U << CLB_HOST_GEMM);
         host = &next.host;
     }
-    const struct level3 x = level3_of(call, host);
+    const struct level3 x = level3_of(&entry->call, host);
     compute_all(&x);
     return 0;
 }

@@ -9,9 +9,7 @@
 static struct clb_getrf getrf_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    const bool square = !clb_signature_has(call, 'm');
-    return (struct clb_getrf){run->precision, (size_t)(square ? call->n : call->m), (size_t)call->n,
-                              call->a, (size_t)call->lda};
+    return (struct clb_getrf){run->precision, call->m, call->n, call->a, call->lda};
 }
 
 /* Factor, and solve `system` with the factors unless that is NULL. */
@@ -62,7 +60,6 @@ static bool getrf_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_getrf_ops = {.run = getrf_run,
                                       .complete = getrf_complete,
-                                      .verify = CLB_VERIFY_GETRF,
                                       .main = CLB_HOST_GETRF,
                                       .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM};
 
@@ -72,14 +69,14 @@ static struct clb_getrs getrs_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
     return (struct clb_getrs){.precision = run->precision,
-                              .trans = clb_signature_has(call, 't') ? call->transa : CLB_OP_N,
-                              .n = (size_t)call->n,
-                              .nrhs = (size_t)call->nrhs,
+                              .trans = call->transa,
+                              .n = call->n,
+                              .nrhs = call->nrhs,
                               .a = call->a,
-                              .lda = (size_t)call->lda,
+                              .lda = call->lda,
                               .ipiv = run->ipiv,
                               .b = call->b,
-                              .ldb = (size_t)call->ldb};
+                              .ldb = call->ldb};
 }
 
 /* Set run->ipiv to the pivots as 64-bit integers: the caller's array, or a copy. CLB_ERR_RANGE when
@@ -88,7 +85,7 @@ static struct clb_getrs getrs_problem(const struct clb_run *run)
 static clb_status open_pivots(struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    size_t n = (size_t)call->n;
+    size_t n = call->n;
     if (!call->wide) {
         run->pivots = malloc(n * sizeof *run->pivots);
         if (run->pivots == NULL)
@@ -97,7 +94,7 @@ static clb_status open_pivots(struct clb_run *run)
     run->ipiv = call->wide ? call->ipiv : run->pivots;
     for (size_t i = 0; i < n; i++) {
         int64_t pivot = clb_integer_get(call->ipiv, i, call->wide);
-        if (pivot < 1 || pivot > call->n)
+        if (pivot < 1 || pivot > (int64_t)n)
             return CLB_ERR_RANGE;
         if (!call->wide)
             run->pivots[i] = pivot;
@@ -134,10 +131,8 @@ static bool getrs_complete(struct clb_run *run, clb_status status)
     return next_used;
 }
 
-const struct clb_ops clb_getrs_ops = {.run = getrs_run,
-                                      .complete = getrs_complete,
-                                      .main = CLB_HOST_GETRS,
-                                      .verify = CLB_VERIFY_GETRS};
+const struct clb_ops clb_getrs_ops = {
+    .run = getrs_run, .complete = getrs_complete, .main = CLB_HOST_GETRS};
 
 /* ---- xGESV: A = P*L*U, then A*X = B unless A is singular ------------------------------------- */
 
@@ -148,7 +143,7 @@ static clb_status gesv_run(struct clb_run *run, struct clb_runtime *runtime,
     /* In mode `auto` the next library solves for few right-hand sides, unless the factors are on
      * the device and would have to be read from host memory. */
     const bool solves = !(clb_run_is_auto(run) && runtime->device.unified &&
-                          (size_t)run->call->nrhs < variant->tuning.smallest);
+                          run->call->nrhs < variant->tuning.smallest);
     clb_status status = factor(run, runtime, variant, solves ? &system : NULL);
     run->factored = run->lu.columns_written == system.n;
     if (!run->factored)
@@ -173,7 +168,6 @@ static bool gesv_complete(struct clb_run *run, clb_status status)
 
 const struct clb_ops clb_gesv_ops = {.run = gesv_run,
                                      .complete = gesv_complete,
-                                     .verify = CLB_VERIFY_GESV,
                                      .main = CLB_HOST_GETRF,
                                      .needs = 1U << CLB_HOST_TRSM | 1U << CLB_HOST_GEMM |
                                               1U << CLB_HOST_GETRS,
@@ -184,8 +178,7 @@ const struct clb_ops clb_gesv_ops = {.run = gesv_run,
 static struct clb_getri getri_problem(const struct clb_run *run)
 {
     const struct clb_call *call = run->call;
-    return (struct clb_getri){run->precision, (size_t)call->n, call->a, (size_t)call->lda,
-                              run->ipiv};
+    return (struct clb_getri){run->precision, call->n, call->a, call->lda, run->ipiv};
 }
 
 static clb_status getri_run(struct clb_run *run, struct clb_runtime *runtime,
@@ -219,7 +212,5 @@ static bool getri_complete(struct clb_run *run, clb_status status)
     return status != CLB_OK;
 }
 
-const struct clb_ops clb_getri_ops = {.run = getri_run,
-                                      .complete = getri_complete,
-                                      .main = CLB_HOST_GETRI,
-                                      .verify = CLB_VERIFY_GETRI};
+const struct clb_ops clb_getri_ops = {
+    .run = getri_run, .complete = getri_complete, .main = CLB_HOST_GETRI};

@@ -21,10 +21,10 @@ static struct clb_geqrf geqrf_problem(const struct clb_run *run)
     const struct clb_call *call = run->call;
     const bool lq = is_lq(call);
     return (struct clb_geqrf){.precision = run->precision,
-                              .m = (size_t)(lq ? call->n : call->m),
-                              .n = (size_t)(lq ? call->m : call->n),
+                              .m = lq ? call->n : call->m,
+                              .n = lq ? call->m : call->n,
                               .a = call->a,
-                              .lda = (size_t)call->lda,
+                              .lda = call->lda,
                               .adjoint = lq};
 }
 
@@ -67,7 +67,6 @@ static bool geqrf_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_geqrf_ops = {.run = geqrf_run,
                                       .complete = geqrf_complete,
                                       .main = CLB_HOST_GEQRF,
-                                      .verify = CLB_VERIFY_GEQRF,
                                       .needs = 1U << CLB_HOST_ORMQR,
                                       .smallest = CLB_SMALLEST_HALF};
 
@@ -81,14 +80,14 @@ static struct clb_ormqr ormqr_problem(const struct clb_run *run)
     return (struct clb_ormqr){.precision = run->precision,
                               .right = call->right,
                               .trans = lq ? turned : call->transa,
-                              .m = (size_t)call->m,
-                              .n = (size_t)call->n,
-                              .k = (size_t)call->k,
+                              .m = call->m,
+                              .n = call->n,
+                              .k = call->k,
                               .a = call->a,
-                              .lda = (size_t)call->lda,
+                              .lda = call->lda,
                               .tau = call->tau,
                               .c = call->c,
-                              .ldc = (size_t)call->ldc,
+                              .ldc = call->ldc,
                               .adjoint = lq};
 }
 
@@ -121,7 +120,6 @@ static bool ormqr_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_ormqr_ops = {.run = ormqr_run,
                                       .complete = ormqr_complete,
                                       .main = CLB_HOST_ORMQR,
-                                      .verify = CLB_VERIFY_ORMQR,
                                       .smallest = CLB_SMALLEST_HALF};
 
 /* ---- xORGQR ---------------------------------------------------------------------------------- */
@@ -131,11 +129,11 @@ static struct clb_orgqr orgqr_problem(const struct clb_run *run)
     const struct clb_call *call = run->call;
     const bool lq = is_lq(call);
     return (struct clb_orgqr){.precision = run->precision,
-                              .m = (size_t)(lq ? call->n : call->m),
-                              .n = (size_t)(lq ? call->m : call->n),
-                              .k = (size_t)call->k,
+                              .m = lq ? call->n : call->m,
+                              .n = lq ? call->m : call->n,
+                              .k = call->k,
                               .a = call->a,
-                              .lda = (size_t)call->lda,
+                              .lda = call->lda,
                               .tau = call->tau,
                               .adjoint = lq};
 }
@@ -165,5 +163,4 @@ static bool orgqr_complete(struct clb_run *run, clb_status status)
 const struct clb_ops clb_orgqr_ops = {.run = orgqr_run,
                                       .complete = orgqr_complete,
                                       .main = CLB_HOST_ORGQR,
-                                      .verify = CLB_VERIFY_ORGQR,
                                       .smallest = CLB_SMALLEST_HALF};

@@ -6,20 +6,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, ops, ...)                                            \
-    extern const struct clb_ops clb_##ops##_ops;
-#include "blas/routines.def"
-#undef CLB_ROUTINE
+#define CLB_KIND(kind, work) extern const struct clb_ops clb_##kind##_ops;
+CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
 
-static const struct clb_ops *const families[CLB_ROUTINES] = {
-#define CLB_NAME(name, precision, ops) [CLB_ROUTINE_##name] = &clb_##ops##_ops,
-#define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, ops, ...)                                            \
-    CLB_NAMES_##precisions(CLB_NAME, stem, ops)
-#include "blas/routines.def"
-#undef CLB_ROUTINE
-#undef CLB_NAME
+static const struct clb_ops *const families[CLB_KINDS] = {
+#define CLB_KIND(kind, work) [CLB_KIND_##kind] = &clb_##kind##_ops,
+    CLB_KIND_TABLE(CLB_KIND)
+#undef CLB_KIND
 };
 
 bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda)
@@ -174,8 +168,7 @@ static clb_reason begin_verification(struct clb_run *run)
     const double share = clb_config_get()->verify;
     run->verify.size_class = size_class_of(run->work);
     const atomic_bool *passed = &clb_verify_passed[run->call->routine][run->verify.size_class];
-    if (share == 0 || run->ops->verify == CLB_VERIFY_NOTHING ||
-        (share < 0 && atomic_load_explicit(passed, memory_order_relaxed)))
+    if (share == 0 || (share < 0 && atomic_load_explicit(passed, memory_order_relaxed)))
         return CLB_REASONS;
     return clb_verify_begin(run, run->runtime, run->variant);
 }
@@ -201,7 +194,7 @@ static void run_family(struct clb_run *run, struct outcome *outcome)
     clb_turn_begin(run->runtime, clb_run_is_predicted(run) ? WAIT_PREDICTED * run->prediction.device
                                                            : WAIT_UNKNOWN);
     clb_runtime_expect(run->runtime, longest_standstill(run->variant, run->flops));
-    clb_progress_begin(&progress, run->call->symbol->next.name, run->flops);
+    clb_progress_begin(&progress, run->entry->symbol->next.name, run->flops);
     outcome->status = run->ops->run(run, run->runtime, run->variant);
     clb_turn_end(run->runtime);
     clb_decide_end(run);
@@ -225,7 +218,7 @@ static void run_and_learn(struct clb_run *run, struct outcome *outcome)
     if (learns && outcome->reason == CLB_REASONS && outcome->status == CLB_OK && run->share > 0)
         clb_decide_learn(run, outcome->seconds, cpu_begin);
     if (clb_trace_wanted())
-        clb_trace_since(run->call->symbol->next.name, begin);
+        clb_trace_since(run->entry->symbol->next.name, begin);
 }
 
 /* All code that may enter the driver: what it may do to the thread's state is undone. */
@@ -256,7 +249,7 @@ static void log_call(const struct clb_run *run, const char *where, const char *d
     if (clb_run_is_predicted(run))
         snprintf(predicted, sizeof predicted, "; %s: device %.3f, next %.3f ms",
                  p->measured ? "measured" : "estimated", 1e3 * p->device, 1e3 * p->next);
-    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms%s", run->call->symbol->next.name, text, where,
+    clb_log(CLB_LOG_DEBUG, "%s %s -> %s (%s) %.3f ms%s", run->entry->symbol->next.name, text, where,
             detail, 1e3 * seconds, predicted);
 }
 
@@ -264,10 +257,10 @@ static void decline(const struct clb_run *run, clb_reason reason)
 {
     clb_decide_declined(run, reason);
     if (clb_stats_wanted)
-        clb_stats_declined(run->call->symbol, reason, run->flops);
+        clb_stats_declined(run->entry->symbol, reason, run->flops);
     if (clb_stats_wanted && clb_run_is_predicted(run))
         clb_stats_predicted(
-            run->call->symbol, &run->prediction,
+            run->entry->symbol, &run->prediction,
             reason == CLB_REASON_DRY_RUN ? run->prediction.next - run->prediction.device : 0);
     if (clb_log_wanted(CLB_LOG_DEBUG))
         log_call(run, "next", clb_reason_name(reason), 0);
@@ -286,7 +279,7 @@ static void close_lapacke(struct clb_run *run, bool computed)
 /* False when the result is wrong, and undone. */
 static bool route_finish(struct clb_run *run, const struct outcome *outcome)
 {
-    const struct clb_symbol *symbol = run->call->symbol;
+    const struct clb_symbol *symbol = run->entry->symbol;
     bool recovered = outcome->status != CLB_OK;
     if (recovered)
         clb_log(CLB_LOG_WARN, "%s: %s after %zu of %zu parts, the next library computes the rest",
@@ -318,12 +311,11 @@ static bool route_finish(struct clb_run *run, const struct outcome *outcome)
 static void describe(struct clb_run *run)
 {
     struct clb_call *call = run->call;
-    const struct clb_symbol *symbol = call->symbol;
-    const struct clb_routine_info *routine = &clb_routines[symbol->routine];
-    call->routine = symbol->routine;
-    call->precision = routine->precision;
-    if (symbol->next.abi == CLB_ABI_C && call->layout == CLB_ROW_MAJOR)
-        clb_call_turn(call);
+    struct clb_entry *entry = run->entry;
+    const struct clb_routine_info *routine = &clb_routines[entry->symbol->routine];
+    clb_call_set_routine(call, entry->symbol->routine);
+    if (entry->symbol->next.abi == CLB_ABI_C && entry->layout == CLB_ROW_MAJOR)
+        clb_call_turn(call, &entry->turned);
     if (clb_run_is_lapacke(run))
         clb_lapacke_decode(run);
     run->m = clb_call_size(call, routine->sizes[0]);
@@ -338,7 +330,8 @@ static void describe(struct clb_run *run)
 static struct outcome try_device(struct clb_run *run, struct clb_next_blas *next)
 {
     if (run->host == NULL) {
-        clb_next_blas_open(next, run->call, run->ops->main, run->ops->needs | 1U << run->ops->main);
+        clb_next_blas_open(next, run->entry, run->ops->main,
+                           run->ops->needs | 1U << run->ops->main);
         run->host = &next->host;
     }
     run->host->work = run->call->work;
@@ -349,11 +342,12 @@ static struct outcome try_device(struct clb_run *run, struct clb_next_blas *next
     return outcome;
 }
 
-bool clb_route(struct clb_call *call, struct clb_host_blas *host)
+bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
 {
-    const struct clb_symbol *symbol = call->symbol;
-    struct clb_run run = {.ops = families[symbol->routine],
-                          .call = call,
+    const struct clb_symbol *symbol = entry->symbol;
+    struct clb_run run = {.ops = families[clb_routines[symbol->routine].kind],
+                          .entry = entry,
+                          .call = &entry->call,
                           .precision = clb_routines[symbol->routine].precision,
                           .host = host,
                           .stands_for = 1};
@@ -361,7 +355,7 @@ bool clb_route(struct clb_call *call, struct clb_host_blas *host)
     clb_route_configure();
     clb_next_declined = &symbol->next;
     describe(&run);
-    call->timed = clb_stats_wanted;
+    entry->timed = clb_stats_wanted;
     if (clb_decide_is_repeated_name(&run))
         return false;
     clb_reason reason = clb_decide(&run);

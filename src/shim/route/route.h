@@ -27,12 +27,12 @@ const char *clb_reason_name(clb_reason reason);
 void clb_route_configure(void);
 
 /* Called by the interface with a decoded call whose symbol, target, caller and width are set; a
- * wrong option is noted in it. Its routine and precision are set here. `host` has the next
+ * wrong option is noted in it. Its routine, kind and precision are set here. `host` has the next
  * library's functions, or is NULL: those of the call's naming scheme.
  *
  * True: the call has been computed. False: it is declined; call the next library, between
  * clb_next_begin and clb_next_end. */
-bool clb_route(struct clb_call *call, struct clb_host_blas *host);
+bool clb_route(struct clb_entry *entry, struct clb_host_blas *host);
 
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
@@ -42,13 +42,13 @@ void clb_route_end_outer(void);
 
 /* Called with the seconds that the next library has taken for a declined call that is `learnt`
  * or `compared`. */
-void clb_route_learn_next(const struct clb_call *call, double seconds);
+void clb_route_learn_next(const struct clb_entry *entry, double seconds);
 
 /* ---- level3.c -------------------------------------------------------------------------------- */
 
 /* Compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When an argument is
  * wrong, return the position of the first such argument in Fortran's list. */
-int clb_route_compose_gemmtr(struct clb_call *call, struct clb_host_blas *host);
+int clb_route_compose_gemmtr(struct clb_entry *entry, struct clb_host_blas *host);
 
 /* ---- stats.c --------------------------------------------------------------------------------- */
 
@@ -74,7 +74,7 @@ void clb_stats_predicted(const struct clb_symbol *symbol, const struct clb_predi
 /* Called before and after a declined call that is `timed`. Only the caller's values are kept
  * meanwhile, so nothing leaks when the next library's xerbla_ jumps out of the call. */
 double clb_next_begin(void);
-void clb_next_end(const struct clb_call *call, double begin);
+void clb_next_end(const struct clb_entry *entry, double begin);
 
 /* The report as JSON, in the format that docs/report.md defines, and as a table to be read. */
 void clb_stats_format_json(struct clb_text *text);

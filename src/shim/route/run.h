@@ -9,28 +9,7 @@
 
 struct clb_run;
 
-/* What verify.c checks of a result. */
-typedef enum clb_verification {
-    CLB_VERIFY_NOTHING,
-    CLB_VERIFY_PRODUCT, /* of Level 3 */
-    CLB_VERIFY_TRSM,
-    CLB_VERIFY_GETRF,
-    CLB_VERIFY_GETRS,
-    CLB_VERIFY_GESV,
-    CLB_VERIFY_GETRI,
-    CLB_VERIFY_POTRF,
-    CLB_VERIFY_POTRS,
-    CLB_VERIFY_POSV,
-    CLB_VERIFY_TRTRI,
-    CLB_VERIFY_LAUUM,
-    CLB_VERIFY_POTRI,
-    CLB_VERIFY_GEQRF,
-    CLB_VERIFY_ORMQR,
-    CLB_VERIFY_ORGQR,
-    CLB_VERIFICATIONS
-} clb_verification;
-
-/* One for each `ops` of routines.def. */
+/* One for each kind of routines. */
 struct clb_ops {
     /* Run on the device, inside clb_host_state_save/restore, and set the progress below. */
     clb_status (*run)(struct clb_run *run, struct clb_runtime *runtime,
@@ -45,16 +24,15 @@ struct clb_ops {
     /* `auto` compares with the table's smallest dimension: 0, the smallest of m, n and k; else m
      * alone, or half of the smallest. */
     enum { CLB_SMALLEST, CLB_SMALLEST_M, CLB_SMALLEST_HALF } smallest;
-    clb_verification verify;
 };
 
 /* The matrices of a C name of LAPACK that are passed row-major: see lapacke.c. */
 struct clb_lapacke {
     struct clb_lapacke_matrix {
-        void **at;      /* the pointer in the call */
-        int64_t *ld_at; /* and its leading dimension there */
-        void *callers;  /* the caller's matrix while *at points to the copy */
-        int64_t rows, cols, ld, ld_copied;
+        void **at;     /* the pointer in the call */
+        size_t *ld_at; /* and its leading dimension there */
+        void *callers; /* the caller's matrix while *at points to the copy */
+        size_t rows, cols, ld, ld_copied;
         bool copied, written, conjugated;
         char part; /* the part that is checked for NaN, as in clb_has_nan */
     } matrix[3];
@@ -81,7 +59,8 @@ struct clb_verify {
 
 struct clb_run {
     const struct clb_ops *ops;
-    struct clb_call *call;
+    struct clb_entry *entry;
+    struct clb_call *call; /* the entry's */
     clb_precision precision;
     struct clb_host_blas *host; /* set before `run` */
     struct clb_lapacke lapacke;

@@ -167,16 +167,16 @@ double clb_next_begin(void)
     return clb_now();
 }
 
-void clb_next_end(const struct clb_call *call, double begin)
+void clb_next_end(const struct clb_entry *entry, double begin)
 {
     const double seconds = clb_now() - begin;
-    struct counters *counters = clb_stats_wanted ? counters_of(call->symbol) : NULL;
+    struct counters *counters = clb_stats_wanted ? counters_of(entry->symbol) : NULL;
     if (counters != NULL)
         stats_add(&counters->seconds_next, seconds);
-    if (call->outer)
+    if (entry->outer)
         clb_route_end_outer();
-    if (call->learnt || call->compared)
-        clb_route_learn_next(call, seconds);
+    if (entry->learnt || entry->compared)
+        clb_route_learn_next(entry, seconds);
 }
 
 /* ---- summing --------------------------------------------------------------------------------- */

@@ -68,8 +68,8 @@ static bool matrix_of(const struct clb_run *run, size_t i, struct verify_matrix 
 {
     const struct clb_call *call = run->call;
     void *const data[] = {call->a, call->b, call->c};
-    const int64_t ld[] = {call->lda, call->ldb, call->ldc};
-    *matrix = (struct verify_matrix){.name = (char)('A' + i), .data = data[i], .ld = (size_t)ld[i]};
+    const size_t ld[] = {call->lda, call->ldb, call->ldc};
+    *matrix = (struct verify_matrix){.name = (char)('A' + i), .data = data[i], .ld = ld[i]};
     if (!clb_call_shape(call, matrix->name, &matrix->shape))
         return false;
     if (matrix->shape.triangle)
@@ -80,7 +80,7 @@ static bool matrix_of(const struct clb_run *run, size_t i, struct verify_matrix 
 static void copy_part(const struct clb_run *run, const struct verify_matrix *matrix,
                       const void *from, size_t ld_from, void *to, size_t ld_to)
 {
-    const size_t rows = (size_t)matrix->shape.rows, cols = (size_t)matrix->shape.cols;
+    const size_t rows = matrix->shape.rows, cols = matrix->shape.cols;
     if (matrix->part != 0)
         clb_copy_triangle(run->precision, matrix->part, cols, cols, from, ld_from, to, ld_to);
     else
@@ -96,8 +96,8 @@ static clb_status copy_outputs(struct clb_run *run)
         struct verify_matrix matrix;
         if (!matrix_of(run, i, &matrix) || !matrix.shape.written || !clb_call_reads_c(run->call))
             continue;
-        copy->ld = (size_t)matrix.shape.rows;
-        clb_status status = clb_extent_bytes(copy->ld, (size_t)matrix.shape.cols, copy->ld,
+        copy->ld = matrix.shape.rows;
+        clb_status status = clb_extent_bytes(copy->ld, matrix.shape.cols, copy->ld,
                                              clb_precision_size(run->precision), &copy->bytes);
         copy->data = status == CLB_OK ? clb_host_map(copy->bytes) : NULL;
         if (copy->data == NULL)
@@ -171,7 +171,7 @@ static size_t largest_size(const struct clb_run *run)
     for (size_t i = 0; i < CLB_VERIFY_MATRICES; i++) {
         struct verify_matrix matrix;
         if (matrix_of(run, i, &matrix))
-            size = clb_max(size, clb_max((size_t)matrix.shape.rows, (size_t)matrix.shape.cols));
+            size = clb_max(size, clb_max(matrix.shape.rows, matrix.shape.cols));
     }
     return size;
 }
@@ -217,8 +217,7 @@ static struct clb_operator matrix_now(const struct verification *v, char name)
 {
     struct verify_matrix matrix = {0};
     (void)matrix_of(v->run, (size_t)(name - 'A'), &matrix);
-    struct clb_operator m =
-        plain(v, matrix.data, (size_t)matrix.shape.rows, (size_t)matrix.shape.cols, matrix.ld);
+    struct clb_operator m = plain(v, matrix.data, matrix.shape.rows, matrix.shape.cols, matrix.ld);
     m.part = matrix.part;
     return m;
 }
@@ -527,17 +526,16 @@ static size_t terms_of(const struct verification *v, struct product_term term[2]
 {
     const struct clb_call *call = v->call;
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
-    const bool two = !clb_signature_has(call, 's') && !clb_signature_has(call, 'T') &&
-                     clb_signature_has(call, 'B');
+    const bool two = call->kind == CLB_KIND_syr2k;
     struct clb_operator a = matrix_now(v, 'A');
     get_scalar(v, false, term[0].alpha);
-    if (clb_signature_has(call, 'd')) { /* trmm */
+    if (call->kind == CLB_KIND_trmm) {
         term[0].outer = transpose_if(call->right, with_op(a, call->transa));
         term[0].inner = transpose_if(call->right, matrix_before(v, 'B'));
-    } else if (clb_signature_has(call, 's')) {
+    } else if (call->kind == CLB_KIND_symm) {
         term[0].outer = transpose_if(call->right, mirror(a, hermitian));
         term[0].inner = transpose_if(call->right, matrix_now(v, 'B'));
-    } else if (clb_signature_has(call, 'T')) {
+    } else if (call->kind == CLB_KIND_gemm || call->kind == CLB_KIND_gemmtr) {
         term[0].outer = with_op(a, call->transa);
         term[0].inner = with_op(matrix_now(v, 'B'), call->transb);
     } else {
@@ -590,8 +588,8 @@ static void multiply_triangle(struct verification *v, const struct product_term 
 static void verify_product(struct verification *v)
 {
     const struct clb_call *call = v->call;
-    const bool symm = clb_signature_has(call, 's'), trmm = clb_signature_has(call, 'd');
-    const bool corner = clb_signature_has(call, 'u') && clb_signature_has(call, 'T');
+    const bool symm = call->kind == CLB_KIND_symm, trmm = call->kind == CLB_KIND_trmm;
+    const bool corner = call->kind == CLB_KIND_gemmtr;
     const bool hermitian = clb_routine_has_flag(call->routine, 'h');
     const char name = trmm ? 'B' : 'C';
     struct product_term term[2];
@@ -700,7 +698,7 @@ static struct clb_operator cholesky_factor(const struct verification *v, size_t 
 
 static void verify_potrs(struct verification *v)
 {
-    const struct clb_operator f = cholesky_factor(v, (size_t)v->call->n);
+    const struct clb_operator f = cholesky_factor(v, v->call->n);
     verify_solution(v, f, adjoint(f), false, false);
 }
 
@@ -881,7 +879,7 @@ static void verify_bad_pivot(struct verification *v, const struct clb_operator *
 static void verify_potrf(struct verification *v)
 {
     const int64_t info = info_of(v);
-    const size_t n = (size_t)v->call->n;
+    const size_t n = v->call->n;
     struct clb_operator before = mirror(matrix_before(v, 'A'), true);
     if (info < 0 || info > (int64_t)n) {
         fail(v, "info is wrong");
@@ -1046,7 +1044,7 @@ static void verify_geqrf(struct verification *v)
 static void verify_ormqr(struct verification *v)
 {
     const struct clb_operator now = matrix_now(v, 'C'), before = matrix_before(v, 'C');
-    const struct clb_reflector_list list = reflectors_of(v, matrix_now(v, 'A'), (size_t)v->call->k);
+    const struct clb_reflector_list list = reflectors_of(v, matrix_now(v, 'A'), v->call->k);
     const bool right = v->call->right;
     const bool forward = ((v->call->transa != CLB_OP_N) != list.adjoint) != right;
     const struct clb_operator c = right ? adjoint(before) : before;
@@ -1065,8 +1063,7 @@ static void verify_orgqr(struct verification *v)
 {
     const struct clb_operator q = as_qr(v, matrix_now(v, 'A'));
     const size_t cols = clb_operator_cols(&q);
-    const struct clb_reflector_list list =
-        reflectors_of(v, matrix_before(v, 'A'), (size_t)v->call->k);
+    const struct clb_reflector_list list = reflectors_of(v, matrix_before(v, 'A'), v->call->k);
     if (!clb_reflector_list_is_unitary(&list))
         return;
     set_vector(v, cols, NULL);
@@ -1084,15 +1081,17 @@ static void verify_orgqr(struct verification *v)
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-static void (*const verifications[CLB_VERIFICATIONS])(struct verification *) = {
-    [CLB_VERIFY_PRODUCT] = verify_product, [CLB_VERIFY_TRSM] = verify_trsm,
-    [CLB_VERIFY_GETRF] = verify_getrf,     [CLB_VERIFY_GETRS] = verify_getrs,
-    [CLB_VERIFY_GESV] = verify_gesv,       [CLB_VERIFY_GETRI] = verify_getri,
-    [CLB_VERIFY_POTRF] = verify_potrf,     [CLB_VERIFY_POTRS] = verify_potrs,
-    [CLB_VERIFY_POSV] = verify_posv,       [CLB_VERIFY_TRTRI] = verify_trtri,
-    [CLB_VERIFY_LAUUM] = verify_lauum,     [CLB_VERIFY_POTRI] = verify_potri,
-    [CLB_VERIFY_GEQRF] = verify_geqrf,     [CLB_VERIFY_ORMQR] = verify_ormqr,
-    [CLB_VERIFY_ORGQR] = verify_orgqr,
+static void (*const verifications[CLB_KINDS])(struct verification *) = {
+    [CLB_KIND_gemm] = verify_product, [CLB_KIND_gemmtr] = verify_product,
+    [CLB_KIND_syrk] = verify_product, [CLB_KIND_syr2k] = verify_product,
+    [CLB_KIND_symm] = verify_product, [CLB_KIND_trmm] = verify_product,
+    [CLB_KIND_trsm] = verify_trsm,    [CLB_KIND_getrf] = verify_getrf,
+    [CLB_KIND_getrs] = verify_getrs,  [CLB_KIND_gesv] = verify_gesv,
+    [CLB_KIND_getri] = verify_getri,  [CLB_KIND_potrf] = verify_potrf,
+    [CLB_KIND_potrs] = verify_potrs,  [CLB_KIND_posv] = verify_posv,
+    [CLB_KIND_trtri] = verify_trtri,  [CLB_KIND_lauum] = verify_lauum,
+    [CLB_KIND_potri] = verify_potri,  [CLB_KIND_geqrf] = verify_geqrf,
+    [CLB_KIND_ormqr] = verify_ormqr,  [CLB_KIND_orgqr] = verify_orgqr,
 };
 
 static void note_passed(const struct clb_run *run)
@@ -1107,7 +1106,7 @@ static void note_passed(const struct clb_run *run)
 
 static bool end_verification(struct clb_run *run, const struct verification *v)
 {
-    const char *name = run->call->symbol->next.name;
+    const char *name = run->entry->symbol->next.name;
     char text[120];
     clb_verify_counts.calls++;
     clb_verify_counts.judged += (long)v->judged;
@@ -1143,7 +1142,7 @@ bool clb_verify_end(struct clb_run *run, clb_status status)
         const double begin = clb_trace_wanted() ? clb_now() : 0;
         for (v.round = 1; v.round <= ROUNDS && v.failed == NULL; v.round++) {
             v.judged = v.left = 0;
-            verifications[run->ops->verify](&v);
+            verifications[run->call->kind](&v);
         }
         right = end_verification(run, &v);
         if (clb_trace_wanted())

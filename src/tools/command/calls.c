@@ -34,8 +34,7 @@ double clb_call_flops(clb_routine routine, size_t n)
 struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
 {
     const struct clb_routine_info *info = &clb_routines[routine];
-    const struct clb_call call = {
-        .routine = routine, .m = (int64_t)n, .n = (int64_t)n, .k = (int64_t)n, .nrhs = (int64_t)n};
+    const struct clb_call call = {.routine = routine, .m = n, .n = n, .k = n, .nrhs = n};
     struct clb_call_bytes bytes = {0};
     for (const char *name = "ABC"; *name != '\0'; name++) {
         struct clb_shape shape;

@@ -91,19 +91,18 @@ static void put(double value, char *data, size_t count, size_t step, clb_precisi
 static bool needs_diagonal(const struct clb_call *call)
 {
     struct clb_shape shape;
-    const char *stem = clb_routines[call->routine].stem;
-    return (clb_call_shape(call, 'A', &shape) && shape.triangle) || strcmp(stem, "getrs") == 0 ||
-           strcmp(stem, "getri") == 0;
+    return (clb_call_shape(call, 'A', &shape) && shape.triangle) || call->kind == CLB_KIND_getrs ||
+           call->kind == CLB_KIND_getri;
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
 static size_t largest_size(const struct clb_call *call)
 {
-    const int64_t sizes[] = {call->m, call->n, call->k, call->nrhs};
+    const size_t sizes[] = {call->m, call->n, call->k, call->nrhs};
     size_t most = 1;
     for (size_t i = 0; i < CLB_COUNT_OF(sizes); i++)
-        most = clb_max(most, (size_t)sizes[i]);
+        most = clb_max(most, sizes[i]);
     return most;
 }
 
@@ -117,17 +116,17 @@ static void make_operands(struct clb_call *call, bool ilp64)
         struct arena *arena = &arenas[i];
         if (!clb_call_shape(call, (char)('A' + i), &shape))
             continue;
-        const size_t rows = clb_max((size_t)shape.rows, 1);
-        const size_t bytes = rows * clb_max((size_t)shape.cols, 1) * size;
+        const size_t rows = clb_max(shape.rows, 1);
+        const size_t bytes = rows * clb_max(shape.cols, 1) * size;
         make_room(arena, bytes);
         fill(arena, bytes, real);
         arena->used = bytes;
         if (shape.written)
             arena->filled = 0;
-        *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = (int64_t)rows;
+        *(i == 0 ? &call->lda : i == 1 ? &call->ldb : &call->ldc) = rows;
         *(i == 0 ? &call->a : i == 1 ? &call->b : &call->c) = arena->data;
         if (i == 0 && needs_diagonal(call)) {
-            put(1, arena->data, clb_min(rows, (size_t)shape.cols), (rows + 1) * size, precision);
+            put(1, arena->data, clb_min(rows, shape.cols), (rows + 1) * size, precision);
             arena->filled = 0;
         }
     }
@@ -168,13 +167,9 @@ static double median_of(double *values, size_t count)
 
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs)
 {
-    return (struct clb_call){.routine = routine,
-                             .precision = clb_routines[routine].precision,
-                             .symbol = clb_symbol_at(routine, 0),
-                             .m = m,
-                             .n = n,
-                             .k = k,
-                             .nrhs = nrhs};
+    struct clb_call call = {.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .nrhs = (size_t)nrhs};
+    clb_call_set_routine(&call, routine);
+    return call;
 }
 
 struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_target *target,

@@ -1,5 +1,6 @@
 /* clblas-shim warm: the helper process compiles and checks what programs will need. */
 #include "command.h"
+#include "blas/routines.h"
 #include "engine/kernel/kernel.h"
 
 #include <getopt.h>
@@ -14,41 +15,41 @@
 
 /* ---- which steps ----------------------------------------------------------------------------- */
 
-/* The steps of routines by their `ops` in routines.def; of those that are not here all that
- * matrices in the device's memory need. */
 static const struct {
-    const char *ops;
-    unsigned steps;
-} steps_of[] = {
-    {"gemm", STEP(GEMM) | STEP(DIRECT)},
-    {"level3", STEP(GEMM) | STEP(SKIP) | STEP(STRUCTURE)},
-    {"trmm", STEP(GEMM) | STEP(SKIP) | STEP(STRUCTURE)},
-    {"trsm", STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS)},
-    {"getrf", STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS) | STEP(PANELS)},
-    {"gesv", STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS) | STEP(PANELS)},
-    {"potrf", STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS) | STEP(BLOCKS)},
-    {"posv", STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS) | STEP(BLOCKS)},
-};
-
-static const struct {
-    const char *stem, *precisions, *ops;
+    const char *stem, *precisions;
+    clb_kind kind;
 } routines[] = {
 #define CLB_ROUTINE(stem, precisions, library, signature, shapes, limits, trans, trans_complex,    \
-                    flags, sizes, work, kind, ops, others)                                         \
-    {#stem, #precisions, #ops},
+                    flags, sizes, work, kind, others)                                              \
+    {#stem, #precisions, CLB_KIND_##kind},
 #include "blas/routines.def"
 #undef CLB_ROUTINE
 };
 
 static const char letters[CLB_PRECISIONS + 1] = "sdcz";
 
-static unsigned find_steps(const char *ops)
+static unsigned find_steps(clb_kind kind)
 {
-    for (size_t i = 0; i < CLB_COUNT_OF(steps_of); i++) {
-        if (strcmp(ops, steps_of[i].ops) == 0)
-            return steps_of[i].steps;
+    switch (kind) {
+    case CLB_KIND_gemm:
+        return STEP(GEMM) | STEP(DIRECT);
+    case CLB_KIND_gemmtr:
+    case CLB_KIND_syrk:
+    case CLB_KIND_syr2k:
+    case CLB_KIND_symm:
+    case CLB_KIND_trmm:
+        return STEP(GEMM) | STEP(SKIP) | STEP(STRUCTURE);
+    case CLB_KIND_trsm:
+        return STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS);
+    case CLB_KIND_getrf:
+    case CLB_KIND_gesv:
+        return STEP(GEMM) | STEP(DIRECT) | STEP(SYSTEMS) | STEP(PANELS);
+    case CLB_KIND_potrf:
+    case CLB_KIND_posv:
+        return STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS) | STEP(BLOCKS);
+    default: /* all that matrices in the device's memory need */
+        return STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS);
     }
-    return STEP(GEMM) | STEP(DIRECT) | STEP(SKIP) | STEP(SYSTEMS);
 }
 
 /* Add the steps of "dgemm", "gemm" or "dgemm_"; false for another name. */
@@ -65,7 +66,7 @@ static bool add_routine(unsigned steps[CLB_PRECISIONS], const char *name)
             continue;
         for (int p = 0; p < CLB_PRECISIONS; p++) {
             if (one ? name[0] == letters[p] : strchr(routines[i].precisions, letters[p]) != NULL)
-                steps[p] |= find_steps(routines[i].ops);
+                steps[p] |= find_steps(routines[i].kind);
         }
         return true;
     }
