@@ -260,6 +260,7 @@ static void read_process_config(void)
 
 const struct clb_config *clb_config_read(void)
 {
+    clb_fork_watch();
     pthread_once(&process_once, read_process_config);
     atomic_store_explicit(&clb_config_known, &process_config, memory_order_release);
     return &process_config;

@@ -1,122 +1,46 @@
-/* Forks: functions that run in the child, and code during which a fork must wait.
+/* Forks. A child has only the thread that forked, and finds every lock and every half-made change
+ * as the other threads of the parent left them.
+ *
+ * Nobody has to be told of a fork: it raises the process's generation, and whoever owns a lock, a
+ * thread or a count compares the generation with the one in which it was last used
+ * (struct clb_mutex does).
  *
  * The C library does not take the dynamic linker's lock for a fork. A child that was forked while
- * another thread was loading a library inherits incomplete tables of the linker: its own dlopen
- * ends the process ("dl_open_worker_begin: Assertion ... RT_CONSISTENT failed"), or it hangs at
- * exit, because the loading thread held the lock of the exit handlers (both seen with glibc 2.36
- * and PoCL, which loads LLVM when it starts). So a fork waits, for a limited time, while the shim
- * causes a library to be loaded. It does not wait for whole calls: loading is a short part of the
- * first ones. */
+ * another thread loaded a library inherits half-made tables: its own dlopen ends the process
+ * ("dl_open_worker_begin: Assertion ... RT_CONSISTENT failed"), or it hangs at exit. So a fork
+ * waits, for a limited time, while the shim causes libraries to be loaded. */
 #include "host.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#define MAX_HOOKS 8
+/* The longest that a fork waits for threads that load; the next ones do not wait for the same
+ * threads again. */
+#define LONGEST_WAIT_SECONDS 0.5
 
-/* The longest that a fork waits. That is reached when loading itself waits for a lock that the
- * forking thread holds, and when a helper thread of a driver forks. Where other programs keep the
- * CPUs busy it is the CPU time that a loading thread gets, within the second limit. What has got as
- * much CPU time since it began is not a step that loads but a compiler, and is not waited for. */
-#define LONGEST_WAIT_SECONDS 0.04
-#define LONGEST_BUSY_SECONDS 2
+_Atomic unsigned clb_process_generation;
 
-/* How often it looks at threads that load, and after how long without running one counts as
- * waiting for something. */
-#define LOOK_SECONDS 0.01
-#define IDLE_SECONDS 0.02
-
-static void (*hooks[MAX_HOOKS])(void);
-static _Atomic int hook_count;
-static pthread_once_t registered = PTHREAD_ONCE_INIT;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the next three */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int loading; /* threads between clb_load_begin and clb_load_end */
-static int forking; /* forks in progress, for which clb_load_begin waits */
-static struct loader {
-    pid_t id;
-    clockid_t clock;         /* its CPU time, */
-    double used;             /* what that was when it began, */
-    double was_ready;        /* and when it was last seen to run or to wait for a CPU or a disk */
-} loaders[16];               /* the threads that load; others, if more do, are waited for briefly */
+static int loading;          /* threads between clb_load_begin and clb_load_end */
+static int forking;          /* forks in progress, for which clb_load_begin waits */
+static bool waited;          /* a fork has waited in vain for threads that are still loading */
 static CLB_THREAD int depth; /* nesting of clb_load_begin in this thread */
 static CLB_THREAD bool fork_is_noted; /* this thread's fork is counted in `forking` */
 
-static double cpu_time_of(const struct loader *loader)
-{
-    struct timespec time;
-    return clock_gettime(loader->clock, &time) == 0
-               ? (double)time.tv_sec + 1e-9 * (double)time.tv_nsec
-               : 0;
-}
-
-char clb_thread_state(int id)
-{
-    char file[64], line[256];
-    snprintf(file, sizeof file, "/proc/self/task/%d/stat", id);
-    const int fd = clb_file_open(file, O_RDONLY, 0);
-    const ssize_t length = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
-    if (fd >= 0)
-        close(fd);
-    line[length > 0 ? length : 0] = '\0';
-    const char *end = strrchr(line, ')');
-    return end != NULL && end[1] == ' ' ? end[2] : '\0';
-}
-
-bool clb_thread_is_ready(int id)
-{
-    const char state = clb_thread_state(id);
-    return state == 'R' || state == 'D';
-}
-
-/* With the lock held: until when a fork that began to wait at `begin` waits for the threads that
- * load now. */
-static double find_end(double begin, double now)
-{
-    int compiling = 0;
-    bool held_up = false;
-    for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
-        struct loader *loader = &loaders[i];
-        if (loader->id == 0)
-            continue;
-        if (clb_thread_is_ready((int)loader->id))
-            loader->was_ready = now;
-        const bool compiles = cpu_time_of(loader) >= loader->used + LONGEST_WAIT_SECONDS;
-        compiling += compiles;
-        held_up = held_up || (!compiles && now < loader->was_ready + IDLE_SECONDS);
-    }
-    if (compiling == loading)
-        return begin;
-    return begin + (held_up ? LONGEST_BUSY_SECONDS : LONGEST_WAIT_SECONDS);
-}
-
-/* Wait until no thread loads a library. A thread that forks while it loads one itself does not
- * wait: drivers start compilers so. */
+/* A thread that forks while it loads a library itself does not wait: drivers start compilers so. */
 static void before_fork(void)
 {
-    const double begin = clb_now();
     if (depth > 0)
         return;
     pthread_mutex_lock(&lock);
-    forking++; /* no thread begins to load, and who does so already stops at the next chance */
+    forking++;
     fork_is_noted = true;
-    for (double now = begin; loading > 0 && now < find_end(begin, now); now = clb_now()) {
-        const struct timespec until = clb_time_of(now + LOOK_SECONDS);
-        pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until);
-    }
-    bool loads = loading > 0;
+    const struct timespec until = clb_time_of(clb_now() + LONGEST_WAIT_SECONDS);
+    while (loading > 0 && !waited)
+        waited = pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) != 0;
     pthread_mutex_unlock(&lock);
-    /* It may only compile: this waits until the dynamic linker is free. */
-    if (loads)
-        dlopen("", RTLD_LAZY | RTLD_NOLOAD);
 }
 
 static void after_fork(void)
@@ -130,93 +54,119 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The other threads, and the locks that they held, do not exist in the child. */
 static void in_child(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
+    atomic_fetch_add(&clb_process_generation, 1);
     lock = unlocked;
     changed = unwaited;
     loading = depth > 0;
-    memset(loaders, 0, sizeof loaders);
     forking = 0;
-    fork_is_noted = false;
-    int count = atomic_load(&hook_count);
-    for (int i = 0; i < count; i++)
-        hooks[i]();
+    waited = fork_is_noted = false;
 }
 
-static void register_handlers(void)
+static void watch_forks(void)
 {
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-void clb_fork_on_child(void (*child)(void))
+void clb_fork_watch(void)
 {
-    pthread_once(&registered, register_handlers);
-    int count = atomic_load(&hook_count);
-    if (count < MAX_HOOKS) {
-        hooks[count] = child;
-        atomic_store(&hook_count, count + 1);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+}
+
+/* ---- locks that a forked child finds free ---------------------------------------------------- */
+
+/* Set in a mutex's generation while a thread makes it anew. */
+#define BEING_MADE (1U << 31)
+
+static void make_anew(struct clb_mutex *mutex, unsigned now)
+{
+    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    for (unsigned seen = atomic_load(&mutex->generation); seen != now;
+         seen = atomic_load_explicit(&mutex->generation, memory_order_acquire)) {
+        if (seen != (now | BEING_MADE) &&
+            atomic_compare_exchange_strong(&mutex->generation, &seen, now | BEING_MADE)) {
+            mutex->mutex = unlocked;
+            atomic_store_explicit(&mutex->generation, now, memory_order_release);
+        }
+        sched_yield();
     }
 }
 
-static void load_enter(void)
+static void make_sure(struct clb_mutex *mutex)
 {
+    const unsigned now = clb_generation();
+    if (CLB_UNLIKELY(atomic_load_explicit(&mutex->generation, memory_order_acquire) != now))
+        make_anew(mutex, now);
+}
+
+static bool is_first(struct clb_mutex *mutex)
+{
+    const bool first = mutex->last != clb_generation();
+    mutex->last = clb_generation();
+    return first;
+}
+
+bool clb_lock(struct clb_mutex *mutex)
+{
+    make_sure(mutex);
+    pthread_mutex_lock(&mutex->mutex);
+    return is_first(mutex);
+}
+
+bool clb_lock_try(struct clb_mutex *mutex, bool *first)
+{
+    make_sure(mutex);
+    const bool locked = pthread_mutex_trylock(&mutex->mutex) == 0;
+    *first = locked && is_first(mutex);
+    return locked;
+}
+
+void clb_unlock(struct clb_mutex *mutex)
+{
+    pthread_mutex_unlock(&mutex->mutex);
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+void clb_load_begin(void)
+{
+    clb_fork_watch();
+    if (depth++ > 0)
+        return;
     pthread_mutex_lock(&lock);
     while (forking > 0)
         pthread_cond_wait(&changed, &lock);
     loading++;
-    for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
-        if (loaders[i].id != 0)
-            continue;
-        if (pthread_getcpuclockid(pthread_self(), &loaders[i].clock) == 0) {
-            loaders[i].id = (pid_t)syscall(SYS_gettid);
-            loaders[i].used = cpu_time_of(&loaders[i]);
-        }
-        break;
-    }
     pthread_mutex_unlock(&lock);
-}
-
-static void load_leave(void)
-{
-    const pid_t self = (pid_t)syscall(SYS_gettid);
-    pthread_mutex_lock(&lock);
-    loading--;
-    for (size_t i = 0; i < CLB_COUNT_OF(loaders); i++) {
-        if (loaders[i].id == self)
-            loaders[i].id = 0;
-    }
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-}
-
-void clb_load_begin(void)
-{
-    pthread_once(&registered, register_handlers);
-    if (depth++ == 0)
-        load_enter();
 }
 
 void clb_load_end(void)
 {
-    if (--depth == 0)
-        load_leave();
+    if (--depth > 0)
+        return;
+    pthread_mutex_lock(&lock);
+    if (--loading == 0)
+        waited = false;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
 }
 
 int clb_load_suspend(void)
 {
-    int suspended = depth;
-    depth = 0;
+    const int suspended = depth;
+    depth = suspended > 0;
     if (suspended > 0)
-        load_leave();
+        clb_load_end();
     return suspended;
 }
 
 void clb_load_resume(int suspended)
 {
     if (suspended > 0)
-        load_enter();
+        clb_load_begin();
     depth = suspended;
 }

@@ -4,6 +4,7 @@
 #ifndef CLB_BASE_H
 #define CLB_BASE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -373,9 +374,33 @@ clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument) 
 
 /* ---- fork (fork.c) --------------------------------------------------------------------------- */
 
-/* Register `child` to run in every forked child (in order of registration; call it from one thread
- * at a time). */
-void clb_fork_on_child(void (*child)(void));
+/* How many forks lie between the program's first process and this one. A forked child finds other
+ * threads' locks held and their data half changed; who owns a lock, a thread or a count compares
+ * this number with the one at which it was last used. Raised from clb_fork_watch on. */
+extern _Atomic unsigned clb_process_generation;
+static inline unsigned clb_generation(void)
+{
+    return atomic_load_explicit(&clb_process_generation, memory_order_relaxed);
+}
+/* Called before the first lock is taken: when the configuration is read, and where that may not
+ * have happened yet. */
+void clb_fork_watch(void);
+
+/* A mutex that a forked child finds free, whichever thread of the parent held it. */
+struct clb_mutex {
+    pthread_mutex_t mutex;
+    _Atomic unsigned generation; /* of the process that `mutex` was made for */
+    unsigned last;               /* under the mutex: generation of the last process to lock it */
+};
+#define CLB_MUTEX_INITIALIZER                                                                      \
+    {                                                                                              \
+        .mutex = PTHREAD_MUTEX_INITIALIZER                                                         \
+    }
+/* True the first time that a forked child locks it. What the mutex guards may be half changed. */
+bool clb_lock(struct clb_mutex *mutex);
+/* Returns false at once when it is locked. */
+bool clb_lock_try(struct clb_mutex *mutex, bool *first);
+void clb_unlock(struct clb_mutex *mutex);
 
 /* Called before and after code that may make the dynamic linker load libraries. Forks by other
  * threads wait meanwhile, for a limited time. May be nested; loading threads don't wait for each
@@ -386,12 +411,6 @@ void clb_load_end(void);
  * on; resume waits for their end. */
 int clb_load_suspend(void);
 void clb_load_resume(int suspended);
-/* The state of a thread of this process as in /proc/PID/stat, 'Z' for a main thread that has ended
- * before others; '\0' when it is not known. */
-char clb_thread_state(int id);
-/* True for a thread of this process that runs, or waits for a CPU or a disk, but for nothing else.
- */
-bool clb_thread_is_ready(int id);
 
 /* ---- worker threads (workers.c) -------------------------------------------------------------- */
 

@@ -64,7 +64,7 @@ static void list_asynchronous(sigset_t *set)
         sigdelset(set, synchronous[i]);
 }
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct {
     bool used;
@@ -75,6 +75,18 @@ static bool watcher_exists;
 static bool asleep; /* the watcher waits for `wake` */
 
 static _Atomic bool task_runs;
+
+/* The child has neither the watcher nor the other threads inside the driver. Its own thread is
+ * inside the driver only when the driver forks. */
+static void take(void)
+{
+    if (!clb_lock(&lock))
+        return;
+    memset(threads, 0, sizeof threads);
+    thread_count = 0;
+    watcher_exists = asleep = false;
+    atomic_store(&task_runs, false);
+}
 
 /* ---- dispositions that a driver has changed -------------------------------------------------- */
 
@@ -242,9 +254,9 @@ void clb_signals_begin_task(void)
         known[number] = sigaction(number, NULL, &program[number]) == 0;
     pthread_mutex_unlock(&task_lock);
     atomic_store(&task_runs, true);
-    pthread_mutex_lock(&lock);
+    take();
     pthread_cond_signal(&wake);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 void clb_signals_end_task(void)
@@ -297,7 +309,7 @@ static void let_defaults_through(const sigset_t *awaited)
 static bool sleep_for(long nanoseconds)
 {
     const struct timespec until = clb_time_of(clb_now() + 1e-9 * (double)nanoseconds);
-    return pthread_cond_clockwait(&wake, &lock, CLOCK_MONOTONIC, &until) == 0;
+    return pthread_cond_clockwait(&wake, &lock.mutex, CLOCK_MONOTONIC, &until) == 0;
 }
 
 /* The names of the shim's threads begin so. Threads that a driver makes in them inherit the name;
@@ -315,10 +327,25 @@ static bool is_named_ours(long id)
     return found;
 }
 
+/* The state of a thread of this process as in /proc/PID/stat, 'Z' for a main thread that has ended
+ * before others. */
+static char thread_state(int id)
+{
+    char file[64], line[256];
+    snprintf(file, sizeof file, "/proc/self/task/%d/stat", id);
+    const int fd = clb_file_open(file, O_RDONLY, 0);
+    const ssize_t length = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (fd >= 0)
+        close(fd);
+    line[length > 0 ? length : 0] = '\0';
+    const char *end = strrchr(line, ')');
+    return end != NULL && end[1] == ' ' ? end[2] : '\0';
+}
+
 static bool only_ours_are_left(void)
 {
     const pid_t main_thread = getpid();
-    if (clb_thread_state(main_thread) != 'Z')
+    if (thread_state(main_thread) != 'Z')
         return false;
     const int fd = clb_file_open("/proc/self/task", O_RDONLY | O_DIRECTORY, 0);
     DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
@@ -350,14 +377,14 @@ static void *watch(void *unused)
     int idle = 0;
     (void)unused;
     pthread_setname_np(pthread_self(), "clblas-shim");
-    pthread_mutex_lock(&lock);
+    take();
     for (;;) {
         sigset_t awaited;
         bool task = atomic_load(&task_runs), looks = clb_now() - last > 0.9e-9 * THREAD_INTERVAL_NS;
         idle = task || thread_count > 0 ? 0 : idle + 1;
         if (looks)
             list_awaited(&awaited);
-        pthread_mutex_unlock(&lock);
+        clb_unlock(&lock);
         if (task && pthread_mutex_trylock(&task_lock) == 0) {
             if (atomic_load(&task_runs))
                 look_at_dispositions();
@@ -367,7 +394,7 @@ static void *watch(void *unused)
             let_defaults_through(&awaited);
             last = clb_now();
         }
-        pthread_mutex_lock(&lock);
+        take();
         if (idle < IDLE_LOOKS) {
             sleep_for(task ? TASK_INTERVAL_NS : THREAD_INTERVAL_NS);
         } else if (thread_count == 0 && !atomic_load(&task_runs)) {
@@ -375,31 +402,12 @@ static void *watch(void *unused)
             bool woken = sleep_for(SLEEP_NS);
             asleep = false;
             idle = woken ? 0 : IDLE_LOOKS;
-            pthread_mutex_unlock(&lock);
+            clb_unlock(&lock);
             end_with_last_thread();
-            pthread_mutex_lock(&lock);
+            take();
         }
     }
     return NULL;
-}
-
-/* The child has neither the watcher nor the other threads inside the driver. Its own thread is
- * inside the driver only when the driver forks. */
-static void signals_forget_in_child(void)
-{
-    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
-    lock = task_lock = unlocked;
-    wake = unwaited;
-    memset(threads, 0, sizeof threads);
-    thread_count = 0;
-    watcher_exists = asleep = false;
-    atomic_store(&task_runs, false);
-}
-
-static void signals_watch_forks(void)
-{
-    clb_fork_on_child(signals_forget_in_child);
 }
 
 clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument)
@@ -425,13 +433,11 @@ clb_status clb_thread_start(size_t stack, void *(*run)(void *), void *argument)
 
 clb_status clb_signals_watch(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, signals_watch_forks);
-    pthread_mutex_lock(&lock);
+    take();
     if (!watcher_exists)
         watcher_exists = clb_thread_start((size_t)256 << 10, watch, NULL) == CLB_OK;
     clb_status status = watcher_exists ? CLB_OK : CLB_ERR_NOMEM;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return status;
 }
 
@@ -442,7 +448,7 @@ clb_status clb_signals_watch(void)
 static int enter_driver(const sigset_t *mask)
 {
     int slot = 0;
-    pthread_mutex_lock(&lock);
+    take();
     while (slot < MAX_THREADS && threads[slot].used)
         slot++;
     if (slot < MAX_THREADS) {
@@ -452,18 +458,18 @@ static int enter_driver(const sigset_t *mask)
     }
     if (asleep)
         pthread_cond_signal(&wake);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return slot;
 }
 
 static void leave_driver(int slot)
 {
-    pthread_mutex_lock(&lock);
+    take();
     if (slot < MAX_THREADS && threads[slot].used) { /* false in a forked child */
         threads[slot].used = false;
         thread_count--;
     }
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 /* ---- the guard ------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
  * that chrome://tracing and Perfetto read. */
 #include "host.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,17 +17,17 @@ struct span {
 };
 
 const char *clb_trace_file;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
 static struct span *spans;
 static size_t count, capacity, lost;
 static double device_offset;
 static bool offset_is_known;
 
 /* The trace of a forked child begins with the fork. */
-static void trace_reset_in_child(void)
+static void take(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    count = lost = 0;
+    if (clb_lock(&lock))
+        count = lost = 0;
 }
 
 void clb_trace_open(const char *name)
@@ -37,7 +36,6 @@ void clb_trace_open(const char *name)
     if (name == NULL)
         return;
     clb_output_note(name);
-    clb_fork_on_child(trace_reset_in_child);
 }
 
 static bool base_trace_make_room(void)
@@ -56,12 +54,12 @@ static bool base_trace_make_room(void)
 void clb_trace_span(enum clb_trace_side side, long track, const char *name, double begin,
                     double end)
 {
-    pthread_mutex_lock(&lock);
+    take();
     if (base_trace_make_room())
         spans[count++] = (struct span){name, begin, end, track, side};
     else
         lost++;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 void clb_trace_since(const char *name, double begin)
@@ -71,11 +69,11 @@ void clb_trace_since(const char *name, double begin)
 
 void clb_trace_offset(double offset)
 {
-    pthread_mutex_lock(&lock);
+    take();
     if (!offset_is_known || offset < device_offset)
         device_offset = offset;
     offset_is_known = true;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 static double earliest(void)
@@ -116,8 +114,11 @@ static void format(struct clb_text *text)
 /* Other threads may still run; spans that they add from now on are not written. */
 __attribute__((destructor)) static void write_trace_at_exit(void)
 {
-    if (!clb_trace_wanted() || pthread_mutex_trylock(&lock) != 0)
+    bool first;
+    if (!clb_trace_wanted() || !clb_lock_try(&lock, &first))
         return;
+    if (first)
+        count = 0;
     struct clb_text text = {0};
     if (count > 0) {
         format(&text);
@@ -128,5 +129,5 @@ __attribute__((destructor)) static void write_trace_at_exit(void)
     spans = NULL;
     count = capacity = 0;
     clb_trace_file = NULL;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }

@@ -583,6 +583,50 @@ static bool over_in_child(struct load *load)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+static struct clb_mutex many[16]; /* all zero: as CLB_MUTEX_INITIALIZER on Linux */
+
+static void *hold_all(void *held)
+{
+    for (size_t i = 0; i < CLB_COUNT_OF(many); i++)
+        clb_lock(&many[i]);
+    atomic_store((atomic_bool *)held, true);
+    pause();
+    return NULL;
+}
+
+/* In a child that was forked while another thread held all locks: each is free, the first to take
+ * it is told so, and the child's own threads exclude each other. */
+static void locks_after_forks(void *unused)
+{
+    static atomic_bool held;
+    pthread_t thread;
+    int status = -1;
+    (void)unused;
+    clb_fork_watch();
+    expect(pthread_create(&thread, NULL, hold_all, &held) == 0, "thread");
+    while (!atomic_load(&held))
+        usleep(1000);
+    for (int depth = 0; depth < 2; depth++) { /* a child, and a child's child */
+        pid_t pid = fork();
+        if (pid != 0) {
+            waitpid(pid, &status, 0);
+            _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+        }
+        alarm(20);
+        bool first = false;
+        for (size_t i = 0; i < CLB_COUNT_OF(many); i++) {
+            if (!clb_lock(&many[i]) || clb_lock_try(&many[i], &first) || first)
+                _exit(1);
+        }
+    }
+    for (size_t i = 0; i < CLB_COUNT_OF(many); i++) {
+        clb_unlock(&many[i]);
+        if (clb_lock(&many[i]))
+            _exit(2);
+    }
+    _exit(0);
+}
+
 static void forks(void *unused)
 {
     (void)unused;
@@ -660,6 +704,8 @@ int main(void)
     tap_child("signals that the program blocks or handles wait", 30, pending_for_program, NULL);
     tap_child("a fork while a library is loaded: the child's dynamic linker is whole", 60, forks,
               NULL);
+    tap_child("a child forked while another thread holds sixteen locks takes them all", 30,
+              locks_after_forks, NULL);
     tap_child("names", 30, names, NULL);
     tap_child("copies past the cache", 30, copies, NULL);
     return tap_done();

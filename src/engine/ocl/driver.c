@@ -299,22 +299,6 @@ static void *run_tasks(void *unused)
     return NULL;
 }
 
-/* The child has neither the driver thread nor the threads that wait for tasks. */
-static void driver_forget_in_child(void)
-{
-    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
-    lock = unlocked;
-    arrived = ended = unwaited;
-    first = last = NULL;
-    exists = in_driver = starts = closing = stopped = false;
-}
-
-static void driver_watch_forks(void)
-{
-    clb_fork_on_child(driver_forget_in_child);
-}
-
 /* With the lock held: add a task for the driver thread, which is made for the first one. */
 static clb_status driver_add(struct driver_task *task)
 {
@@ -362,8 +346,6 @@ static clb_status driver_wait(const struct driver_task *task)
 
 static clb_status driver_prepare(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, driver_watch_forks);
     driver_watch_exit();
     return clb_signals_watch();
 }

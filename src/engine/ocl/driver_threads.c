@@ -154,7 +154,7 @@ void clb_threads_stop(void)
     for (int round = 0; round < STOP_ROUNDS && quiet < QUIET_ROUNDS; round++) {
         const size_t asked_before = asked;
         for (size_t i = 0; i < count; i++) {
-            if (!atomic_load(&stop.stopped[i]) && clb_thread_is_ready(stop.threads.id[i]))
+            if (!atomic_load(&stop.stopped[i]))
                 asked += syscall(SYS_tgkill, getpid(), stop.threads.id[i], STOP_SIGNAL) == 0;
         }
         quiet = asked == asked_before ? quiet + 1 : 0;

@@ -271,26 +271,12 @@ static void *enqueue_for_all(void *unused)
     return NULL;
 }
 
-static void forget_in_child(void)
-{
-    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    static const pthread_cond_t unwaited = PTHREAD_COND_INITIALIZER;
-    lock = unlocked;
-    arrived = unwaited;
-    atomic_store(&clb_enqueuer_made, false);
-    atomic_store(&left, NULL);
-    ahead = others = (struct line){NULL, NULL};
-}
-
 clb_status clb_enqueuer_start(const struct clb_device *device)
 {
     if (device->unified || !(clb_enqueuer_always || clb_device_has(device, CLB_QUIRK_ONE_ENQUEUER)))
         return CLB_OK;
     clb_status status = clb_thread_start(STACK, enqueue_for_all, NULL);
-    if (status == CLB_OK) {
-        atomic_store(&clb_enqueuer_made, true);
-        clb_fork_on_child(forget_in_child);
-    }
+    atomic_store(&clb_enqueuer_made, status == CLB_OK);
     return status;
 }
 

@@ -46,7 +46,7 @@ char *clb_device_rate_key(const struct clb_device *device)
 
 /* ---- what rates have decided ----------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 static struct clb_rate_decision decisions[CLB_RATE_DECISIONS];
 static size_t count;
 
@@ -54,18 +54,18 @@ void clb_rate_note(const struct clb_rate_decision *decision)
 {
     clb_log(CLB_LOG_INFO, "%s: %.3g GFLOP/s, %s: %.3g GFLOP/s: the latter is used",
             decision->dropped, decision->dropped_rate, decision->used, decision->used_rate);
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     if (count < CLB_COUNT_OF(decisions))
         decisions[count++] = *decision;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 size_t clb_rate_decisions(const struct clb_rate_decision **list)
 {
     *list = decisions;
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     size_t now = count;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return now;
 }
 

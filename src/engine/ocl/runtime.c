@@ -457,18 +457,15 @@ const struct clb_device *clb_device_expected(void)
 
 struct clb_runtime clb_runtime_started;
 _Atomic int clb_runtime_now = CLB_RUNTIME_IDLE;
+_Atomic unsigned clb_runtime_process;
 
-static void abandon_in_child(void)
+int clb_runtime_settle(void)
 {
     int now = atomic_load(&clb_runtime_now);
-    if (now == CLB_RUNTIME_READY || now == CLB_RUNTIME_STARTING || now == CLB_RUNTIME_QUARANTINED)
-        atomic_store(&clb_runtime_now, CLB_RUNTIME_ABANDONED);
-}
-
-static void runtime_watch_forks(void)
-{
-    clb_spawn_note_environment();
-    clb_fork_on_child(abandon_in_child);
+    if (atomic_load(&clb_runtime_process) != clb_generation() &&
+        (now == CLB_RUNTIME_READY || now == CLB_RUNTIME_STARTING || now == CLB_RUNTIME_QUARANTINED))
+        atomic_store(&clb_runtime_now, now = CLB_RUNTIME_ABANDONED);
+    return now;
 }
 
 static void set_memory_limit(const struct clb_memory_limit *limit)
@@ -549,10 +546,12 @@ static clb_status start_once(void *unused)
 
 struct clb_runtime *clb_runtime_start(clb_runtime_state *why)
 {
-    int now = atomic_load_explicit(&clb_runtime_now, memory_order_acquire);
+    int now = clb_runtime_settle();
     if (now == CLB_RUNTIME_IDLE || (now == CLB_RUNTIME_STARTING && clb_driver_may_wait())) {
         static pthread_once_t watching = PTHREAD_ONCE_INIT;
-        pthread_once(&watching, runtime_watch_forks);
+        pthread_once(&watching, clb_spawn_note_environment);
+        if (now == CLB_RUNTIME_IDLE)
+            atomic_store(&clb_runtime_process, clb_generation());
         int idle = CLB_RUNTIME_IDLE, starting = CLB_RUNTIME_STARTING;
         atomic_compare_exchange_strong(&clb_runtime_now, &idle, starting);
         /* Not even the driver thread may be had. */

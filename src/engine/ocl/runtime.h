@@ -63,15 +63,20 @@ typedef enum clb_runtime_state {
 /* runtime.c's alone, as is the slow path of clb_runtime_get. */
 extern struct clb_runtime clb_runtime_started;
 extern _Atomic int clb_runtime_now; /* of clb_runtime_state */
+/* The generation (clb_generation) of the process that has begun to start the device. */
+extern _Atomic unsigned clb_runtime_process;
 struct clb_runtime *clb_runtime_start(clb_runtime_state *state);
+/* The state now. What a forked child has inherited of a device is abandoned. */
+int clb_runtime_settle(void);
 
 /* The runtime, started by the first caller. NULL when there is none: *state says why. The caller
  * waits for the start as long as its patience lasts. */
 static inline struct clb_runtime *clb_runtime_get(clb_runtime_state *state)
 {
     *state = CLB_RUNTIME_READY;
-    return CLB_LIKELY(atomic_load_explicit(&clb_runtime_now, memory_order_acquire) ==
-                      CLB_RUNTIME_READY)
+    return CLB_LIKELY(
+               atomic_load_explicit(&clb_runtime_now, memory_order_acquire) == CLB_RUNTIME_READY &&
+               atomic_load_explicit(&clb_runtime_process, memory_order_relaxed) == clb_generation())
                ? &clb_runtime_started
                : clb_runtime_start(state);
 }
@@ -79,7 +84,7 @@ static inline struct clb_runtime *clb_runtime_get(clb_runtime_state *state)
 /* The runtime if it has been started, otherwise NULL: for reports. */
 static inline const struct clb_runtime *clb_runtime_peek(void)
 {
-    const int now = atomic_load(&clb_runtime_now);
+    const int now = clb_runtime_settle();
     return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED ? &clb_runtime_started : NULL;
 }
 

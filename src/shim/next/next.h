@@ -95,6 +95,16 @@ bool clb_next_probe_ilp64(void (*function)(void), const char *probe, clb_abi abi
  * False when that is not needed; release must not be called then. Calls may nest and overlap. */
 bool clb_next_hold_threads(const struct clb_target *target);
 void clb_next_release_threads(void);
+/* Called before a call's side is chosen: in a forked child, undoes what the parent's threads have
+ * left. */
+extern _Atomic unsigned clb_next_threads_process; /* threads.c's alone, and this: */
+void clb_next_forget_holders(void);
+static inline void clb_next_settle_threads(void)
+{
+    if (CLB_UNLIKELY(atomic_load_explicit(&clb_next_threads_process, memory_order_relaxed) !=
+                     clb_generation()))
+        clb_next_forget_holders();
+}
 
 /* ---- call.c: the exported names -------------------------------------------------------------- */
 

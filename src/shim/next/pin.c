@@ -25,7 +25,7 @@ static _Atomic(struct kept *) all_kept;
 
 /* The objects that the thread still has to keep; guarded by `lock`. */
 #define MAX_PENDING 32
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 static struct clb_place pending[MAX_PENDING];
 static size_t pending_count;
 static bool is_working;
@@ -91,15 +91,15 @@ static void *work(void *unused)
     struct clb_place place;
     (void)unused;
     pthread_setname_np(pthread_self(), "clblas-shim");
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     while (pending_count > 0) {
         place = pending[--pending_count];
-        pthread_mutex_unlock(&lock);
+        clb_unlock(&lock);
         clb_place_keep_now(&place);
-        pthread_mutex_lock(&lock);
+        clb_lock(&lock);
     }
     is_working = false;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return NULL;
 }
 
@@ -121,20 +121,6 @@ static bool start_work(void)
     return started;
 }
 
-/* The child does not have the thread. */
-static void keep_forget_in_child(void)
-{
-    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
-    lock = unlocked;
-    pending_count = 0;
-    is_working = false;
-}
-
-static void keep_watch_forks(void)
-{
-    clb_fork_on_child(keep_forget_in_child);
-}
-
 static bool is_pending(const struct clb_place *place)
 {
     for (size_t i = 0; i < pending_count; i++) {
@@ -146,17 +132,21 @@ static bool is_pending(const struct clb_place *place)
 
 bool clb_place_keep(const struct clb_place *place)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    bool in_new_child;
     if (clb_place_stays(place))
         return true;
     if (place->path[0] == '\0' || known(place) != NULL)
         return false;
     if (__libc_single_threaded)
         return clb_place_keep_now(place);
-    pthread_once(&once, keep_watch_forks);
+    clb_fork_watch();
     /* A signal handler that calls BLAS must not wait for the code that it interrupted. */
-    if (pthread_mutex_trylock(&lock) != 0)
+    if (!clb_lock_try(&lock, &in_new_child))
         return false;
+    if (in_new_child) { /* which does not have the thread */
+        pending_count = 0;
+        is_working = false;
+    }
     if (!is_pending(place) && pending_count < MAX_PENDING)
         pending[pending_count++] = *place;
     if (attempts_to_skip > 0) {
@@ -165,6 +155,6 @@ bool clb_place_keep(const struct clb_place *place)
         is_working = start_work();
         attempts_to_skip = is_working ? 0 : 1000;
     }
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return false;
 }

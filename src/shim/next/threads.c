@@ -3,39 +3,47 @@
  * OpenBLAS's idle threads spin for 25 ms after each call; when the device is the CPU they take CPU
  * time from it. OpenBLAS has one thread count for the process: the first holder sets it to one, and
  * the last one restores it unless the program has set another since. Meanwhile other callers get
- * one thread as well. A child forked meanwhile keeps one thread: setting the count in the fork
- * handler would start threads during the fork. */
+ * one thread as well. A child that was forked meanwhile has no holders: its next call sets the
+ * count back. Doing that in the fork handler would start threads during the fork. */
 #include "next.h"
 
-#include <pthread.h>
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* guards what follows */
 static void (*set_threads)(int count);
 static int (*get_threads)(void);
 static size_t holders;
 static int before;
 
-/* The threads that are holders do not exist in the child. */
-static void threads_forget_in_child(void)
+_Atomic unsigned clb_next_threads_process;
+
+static void give_back(void)
 {
-    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-    lock = fresh;
-    holders = 0;
+    if (get_threads() == 1)
+        set_threads(before);
 }
 
-static void threads_watch_forks(void)
+/* The holders' threads do not exist in a forked child. */
+static void take(void)
 {
-    clb_fork_on_child(threads_forget_in_child);
+    if (!clb_lock(&lock))
+        return;
+    if (holders > 0)
+        give_back();
+    holders = 0;
+    atomic_store(&clb_next_threads_process, clb_generation());
+}
+
+void clb_next_forget_holders(void)
+{
+    take();
+    clb_unlock(&lock);
 }
 
 bool clb_next_hold_threads(const struct clb_target *target)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     bool held = false;
     if (target->set_threads == NULL || target->get_threads == NULL)
         return false;
-    pthread_once(&once, threads_watch_forks);
-    pthread_mutex_lock(&lock);
+    take();
     if (holders == 0) {
         before = target->get_threads();
         set_threads = target->set_threads;
@@ -47,14 +55,14 @@ bool clb_next_hold_threads(const struct clb_target *target)
         if (holders++ == 0)
             set_threads(1);
     }
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return held;
 }
 
 void clb_next_release_threads(void)
 {
-    pthread_mutex_lock(&lock);
-    if (--holders == 0 && get_threads() == 1)
-        set_threads(before);
-    pthread_mutex_unlock(&lock);
+    take();
+    if (holders > 0 && --holders == 0)
+        give_back();
+    clb_unlock(&lock);
 }

@@ -307,10 +307,10 @@ static struct clb_asked asked_of(const struct clb_call *call, const struct clb_p
 {
     const unsigned flags = (unsigned)call->right << 2 | (unsigned)clb_call_reads_c(call) << 1 |
                            (unsigned)owner->optimised;
-    return (struct clb_asked){
-        {(uintptr_t)owner->library, (uint64_t)call->routine << 32 | (uint32_t)owner->threads,
-         (uint64_t)atomic_load_explicit(&clb_runtime_now, memory_order_relaxed) << 3 | flags,
-         (uint64_t)call->m, (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
+    return (struct clb_asked){{(uintptr_t)owner->library,
+                               (uint64_t)call->routine << 32 | (uint32_t)owner->threads,
+                               (uint64_t)clb_runtime_settle() << 3 | flags, (uint64_t)call->m,
+                               (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
 }
 
 /* How many other threads' calls count beside this one. Where results must not depend on what else
@@ -524,7 +524,7 @@ static void request_preparation(const struct clb_question *question)
 static bool start_pays(const struct clb_device *device, const struct clb_question *question,
                        const struct clb_prediction *prediction)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
     static double saved;
     const struct clb_config *config = clb_config_get();
     struct clb_profile_owner owner = question->owner;
@@ -533,10 +533,10 @@ static bool start_pays(const struct clb_device *device, const struct clb_questio
         clb_tuning_override(config, CLB_PARAM_START) != 0)
         return true;
     const double price = clb_profile_start_cost(&owner);
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     saved += clb_profile_saved(&owner, &question->cost, prediction);
     const bool pays = saved >= price;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return pays;
 }
 

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,18 +189,7 @@ static struct known {
     float announced[CLB_SIDES][CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
 } * known[MOST_OWNERS]; /* under the lock, as what they point to */
 static size_t known_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void forget_lock_in_child(void)
-{
-    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-    lock = fresh;
-}
-
-static void watch_forks(void)
-{
-    clb_fork_on_child(forget_lock_in_child);
-}
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
 /* Whether it has times of calls. */
 static bool is_any(const struct clb_profile *profile)
@@ -241,9 +229,7 @@ static struct known *find(const struct clb_profile_owner *owner)
 
 static struct known *take(const struct clb_profile_owner *owner)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     return owner->device != NULL ? find(owner) : NULL;
 }
 
@@ -262,7 +248,7 @@ struct clb_prediction clb_profile_predict(const struct clb_profile_owner *owner,
     const struct known *of = take(owner);
     const struct clb_cost_machine machine = machine_of(owner, of != NULL ? &of->now : NULL);
     const struct clb_prediction prediction = clb_cost_predict(&machine, call);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return prediction;
 }
 
@@ -270,7 +256,7 @@ bool clb_profile_has(const struct clb_profile_owner *owner)
 {
     const struct known *of = take(owner);
     const bool has = clb_cost_has(owner->device) || (of != NULL && is_any(&of->now));
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return has;
 }
 
@@ -279,7 +265,7 @@ double clb_profile_start_cost(const struct clb_profile_owner *owner)
     const struct known *of = take(owner);
     const struct clb_cost_machine machine = machine_of(owner, of != NULL ? &of->now : NULL);
     const double seconds = clb_cost_of_start(&machine);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return seconds;
 }
 
@@ -295,7 +281,7 @@ void clb_profile_learn_start(const struct clb_profile_owner *owner, double secon
     struct known *of = take(owner);
     if (of != NULL && clb_config_get()->learn)
         clb_cost_measure_start(&of->own, seconds);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 static _Atomic uint64_t changes;
@@ -353,7 +339,7 @@ void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
             clb_cost_adjust(&of->now, side, &machine, call, seconds);
         announce(of, side, call);
     }
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }
 
 uint64_t clb_profile_changes(void)
@@ -395,9 +381,10 @@ static void write_one(const struct known *of)
 
 void clb_profile_write(void)
 {
-    if (pthread_mutex_trylock(&lock) != 0)
+    bool first;
+    if (!clb_lock_try(&lock, &first))
         return;
     for (size_t i = 0; i < known_count; i++)
         write_one(known[i]);
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }

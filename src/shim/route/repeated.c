@@ -2,7 +2,6 @@
 #include "repeated.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 #define CLOSE 1.5  /* times as long as on the better side: farther away nothing is tried */
@@ -124,26 +123,13 @@ static struct repeated_shape {
     bool is_long;
 } shapes[1 << SHAPE_BITS];
 
-static double spent, seconds; /* by rows, as expected, and by all calls */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of shapes and of these */
-
-static void forget_lock_in_child(void)
-{
-    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-    lock = fresh;
-}
-
-static void watch_forks(void)
-{
-    clb_fork_on_child(forget_lock_in_child);
-}
+static double spent, seconds;                         /* by rows, as expected, and by all calls */
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER; /* of shapes and of these */
 
 /* Takes the lock. Another call's place may be taken. */
 static struct repeated_shape *take(const struct clb_asked *asked)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&lock);
+    clb_lock(&lock);
     struct repeated_shape *shape = &shapes[hash_of(asked, SHAPE_BITS)];
     if (memcmp(&shape->asked, asked, sizeof *asked) != 0)
         *shape = (struct repeated_shape){.asked = *asked, .next = FIRST};
@@ -202,7 +188,7 @@ bool clb_repeated_tries(const struct clb_asked *asked, unsigned calls, bool dist
         shape->next = shape->calls + FIRST;
         atomic_fetch_add(&turns, 1);
     }
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
     return turns_now;
 }
 
@@ -222,5 +208,5 @@ void clb_repeated_learn(const struct clb_asked *asked, clb_side side, double too
     if (in_row && (shape->consecutive > 1 || is_settled(took)) &&
         isgreater(took, FAR * seconds_of(shape, other)))
         shape->left = 0;
-    pthread_mutex_unlock(&lock);
+    clb_unlock(&lock);
 }

@@ -8,19 +8,9 @@
 
 #define VARIABLE "CLBLAS_SHIM_STATS"
 
-static bool forked;
-
-static void note_fork(void)
-{
-    forked = true;
-}
-
 void clb_report_configure(void)
 {
-    const char *name = clb_config_get()->stats;
-    clb_output_note(name);
-    if (name != NULL)
-        clb_fork_on_child(note_fork);
+    clb_output_note(clb_config_get()->stats);
 }
 
 /* True when the parent process has been started with the variable, too. */
@@ -48,7 +38,7 @@ static bool is_inherited(void)
  * other messages. */
 static bool must_say_nothing_came(void)
 {
-    return clb_config_asks_for_table() && !forked && !is_inherited();
+    return clb_config_asks_for_table() && clb_generation() == 0 && !is_inherited();
 }
 
 __attribute__((destructor)) static void write_report_at_exit(void)

@@ -353,6 +353,7 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
                           .stands_for = 1};
     struct clb_next_blas next;
     clb_route_configure();
+    clb_next_settle_threads();
     clb_next_declined = &symbol->next;
     describe(&run);
     entry->timed = clb_stats_wanted;

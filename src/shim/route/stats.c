@@ -41,9 +41,15 @@ static void give_block(void *block)
 }
 
 /* A forked child has only the forking thread, and starts with all counts zero. */
-static void stats_reset_in_child(void)
+static void reset_in_child(void)
 {
-    for (struct stats_block *block = atomic_load(&blocks); block != NULL; block = block->link) {
+    static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
+    static _Atomic unsigned generation; /* of the process that counts */
+    if (CLB_LIKELY(atomic_load(&generation) == clb_generation()))
+        return;
+    const bool first = clb_lock(&lock);
+    for (struct stats_block *block = atomic_load(&blocks); first && block != NULL;
+         block = block->link) {
         for (int s = 0; s < CLB_SYMBOLS; s++) {
             struct counters *counters = atomic_load(&block->rows[s]);
             if (counters != NULL)
@@ -51,6 +57,8 @@ static void stats_reset_in_child(void)
         }
         atomic_store(&block->taken, block == own_block);
     }
+    atomic_store(&generation, clb_generation());
+    clb_unlock(&lock);
 }
 
 static struct stats_block *take_block(void)
@@ -78,6 +86,7 @@ static struct stats_block *take_block(void)
 /* This thread's counters for a symbol; NULL when memory has run out. */
 static struct counters *counters_of(const struct clb_symbol *symbol)
 {
+    reset_in_child();
     struct stats_block *block = own_block != NULL ? own_block : take_block();
     if (block == NULL)
         return NULL;
@@ -110,8 +119,6 @@ void clb_stats_configure(void)
     const struct clb_config *config = clb_config_get();
     clb_stats_wanted = (config->stats != NULL || config->learn) &&
                        pthread_key_create(&thread_end, give_block) == 0;
-    if (clb_stats_wanted)
-        clb_fork_on_child(stats_reset_in_child);
 }
 
 void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops)
@@ -231,6 +238,7 @@ static void add_counters(struct totals *totals, struct counters *counters)
 
 static struct totals sum(int symbol)
 {
+    reset_in_child();
     struct totals totals = {0};
     for (struct stats_block *block = atomic_load(&blocks); block != NULL; block = block->link) {
         struct counters *counters =
