@@ -26,3 +26,10 @@ prints()
     "$@" >prints.out 2>&1 || { echo "status $?"; cat prints.out; return 1; }
     grep -q -e "$text" prints.out || { cat prints.out; return 1; }
 }
+
+# has_terminal: script(1) can make one. A bare root may be without /dev/pts. Otherwise no_terminal says why.
+no_terminal="script(1) makes no terminal: is /dev/pts there?"
+has_terminal()
+{
+    command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/null 2>&1
+}
