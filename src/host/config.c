@@ -17,112 +17,49 @@ struct variable {
     const char *placeholder;
 };
 
-/* Index of `value` in a list of words, or -1. */
-static int find_word(const char *value, const char *const words[], int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (strcmp(value, words[i]) == 0)
-            return i;
+/* Of these words the index. */
+#define WORDS(field, type, ...)                                                                    \
+    static bool parse_##field(struct clb_config *config, const char *value)                        \
+    {                                                                                              \
+        static const char *const words[] = {__VA_ARGS__};                                          \
+        size_t i = 0;                                                                              \
+        while (i < CLB_COUNT_OF(words) && strcmp(value, words[i]) != 0)                            \
+            i++;                                                                                   \
+        if (i < CLB_COUNT_OF(words))                                                               \
+            config->field = (type)i;                                                               \
+        return i < CLB_COUNT_OF(words);                                                            \
     }
-    return -1;
-}
+WORDS(mode, clb_mode, [CLB_MODE_AUTO] = "auto", [CLB_MODE_OFF] = "off",
+      [CLB_MODE_ALWAYS] = "always", [CLB_MODE_DRY_RUN] = "dry-run")
+WORDS(math, clb_math, [CLB_MATH_STRICT] = "strict", [CLB_MATH_DEFAULT] = "default",
+      [CLB_MATH_FAST] = "fast")
+WORDS(log, clb_log_level, [CLB_LOG_ERROR] = "error", [CLB_LOG_WARN] = "warn",
+      [CLB_LOG_INFO] = "info", [CLB_LOG_DEBUG] = "debug")
 
-static bool parse_mode(struct clb_config *config, const char *value)
-{
-    static const char *const words[] = {[CLB_MODE_AUTO] = "auto",
-                                        [CLB_MODE_OFF] = "off",
-                                        [CLB_MODE_ALWAYS] = "always",
-                                        [CLB_MODE_DRY_RUN] = "dry-run"};
-    int index = find_word(value, words, CLB_COUNT_OF(words));
-    if (index >= 0)
-        config->mode = (clb_mode)index;
-    return index >= 0;
-}
+/* Any text; the tuning layer knows the names of kernel families. */
+#define TEXT(field)                                                                                \
+    static bool parse_##field(struct clb_config *config, const char *value)                        \
+    {                                                                                              \
+        config->field = value;                                                                     \
+        return true;                                                                               \
+    }
+TEXT(device)
+TEXT(next)
+TEXT(kernel)
+TEXT(log_file)
+TEXT(stats)
+TEXT(trace)
+TEXT(cache_dir)
 
-static bool parse_math(struct clb_config *config, const char *value)
-{
-    static const char *const words[] = {
-        [CLB_MATH_STRICT] = "strict", [CLB_MATH_DEFAULT] = "default", [CLB_MATH_FAST] = "fast"};
-    int index = find_word(value, words, CLB_COUNT_OF(words));
-    if (index >= 0)
-        config->math = (clb_math)index;
-    return index >= 0;
-}
-
-static bool parse_log(struct clb_config *config, const char *value)
-{
-    static const char *const words[] = {[CLB_LOG_ERROR] = "error",
-                                        [CLB_LOG_WARN] = "warn",
-                                        [CLB_LOG_INFO] = "info",
-                                        [CLB_LOG_DEBUG] = "debug"};
-    int index = find_word(value, words, CLB_COUNT_OF(words));
-    if (index >= 0)
-        config->log = (clb_log_level)index;
-    return index >= 0;
-}
-
-static bool parse_device(struct clb_config *config, const char *value)
-{
-    config->device = value;
-    return true;
-}
-
-static bool parse_next(struct clb_config *config, const char *value)
-{
-    config->next = value;
-    return true;
-}
-
-static bool parse_kernel(struct clb_config *config, const char *value)
-{
-    config->kernel = value; /* the family's name is checked by the tuning layer */
-    return true;
-}
-
-static bool parse_switch(bool *on, const char *value)
-{
-    *on = strcmp(value, "1") == 0;
-    return *on || strcmp(value, "0") == 0;
-}
-
-static bool parse_reproducible(struct clb_config *config, const char *value)
-{
-    return parse_switch(&config->reproducible, value);
-}
-
-static bool parse_learn(struct clb_config *config, const char *value)
-{
-    return parse_switch(&config->learn, value);
-}
-
-static bool parse_progress(struct clb_config *config, const char *value)
-{
-    return parse_switch(&config->progress, value);
-}
-
-static bool parse_log_file(struct clb_config *config, const char *value)
-{
-    config->log_file = value;
-    return true;
-}
-
-static bool parse_stats(struct clb_config *config, const char *value)
-{
-    config->stats = value;
-    return true;
-}
-
-static bool parse_trace(struct clb_config *config, const char *value)
-{
-    config->trace = value;
-    return true;
-}
-
-static bool parse_cache_dir(struct clb_config *config, const char *value)
-{
-    config->cache_dir = value;
-    return true;
-}
+#define SWITCH(field)                                                                              \
+    static bool parse_##field(struct clb_config *config, const char *value)                        \
+    {                                                                                              \
+        config->field = strcmp(value, "1") == 0;                                                   \
+        return config->field || strcmp(value, "0") == 0;                                           \
+    }
+SWITCH(reproducible)
+SWITCH(learn)
+SWITCH(progress)
 
 static bool parse_cache_size(struct clb_config *config, const char *value)
 {
@@ -286,58 +223,20 @@ static void format_threshold_name(char name[MAX_NAME], const char *routine)
     name[used] = '\0';
 }
 
-/* The name of the i-th known variable, NULL after the last. */
-static const char *name_variable(size_t i, const char *(*routine)(size_t index),
-                                 char buffer[MAX_NAME])
+static bool is_known(const char *name, const char *(*routine)(size_t index))
 {
-    if (i < CLB_COUNT_OF(variables))
-        return variables[i].name;
-    const char *name = routine(i - CLB_COUNT_OF(variables));
-    if (name == NULL)
-        return NULL;
-    format_threshold_name(buffer, name);
-    return buffer;
-}
-
-/* Edit distance of a and b, ignoring case: insert, remove or replace a character, or swap it with
- * the next one. */
-static size_t count_edits(const char *a, const char *b)
-{
-    size_t edits[MAX_NAME + 1][MAX_NAME + 1];
-    size_t rows = clb_min(strlen(a), MAX_NAME), columns = clb_min(strlen(b), MAX_NAME);
-    for (size_t i = 0; i <= rows; i++) {
-        for (size_t j = 0; j <= columns; j++) {
-            if (i == 0 || j == 0) {
-                edits[i][j] = i + j;
-                continue;
-            }
-            int p = toupper((unsigned char)a[i - 1]), q = toupper((unsigned char)b[j - 1]);
-            size_t best = clb_min(edits[i - 1][j], edits[i][j - 1]) + 1;
-            best = clb_min(best, edits[i - 1][j - 1] + (p != q));
-            if (i > 1 && j > 1 && p == toupper((unsigned char)b[j - 2]) &&
-                toupper((unsigned char)a[i - 2]) == q)
-                best = clb_min(best, edits[i - 2][j - 2] + 1);
-            edits[i][j] = best;
-        }
+    char threshold[MAX_NAME];
+    const char *known;
+    for (size_t i = 0; i < CLB_COUNT_OF(variables); i++) {
+        if (strcmp(name, variables[i].name) == 0)
+            return true;
     }
-    return edits[rows][columns];
-}
-
-/* Write one line for an unknown variable with our prefix, and suggest one of similar spelling. */
-static CLB_COLD void complain_of(const char *name, const char *(*routine)(size_t index))
-{
-    char buffer[MAX_NAME], nearest[MAX_NAME] = "";
-    size_t fewest = strlen(name) < strlen(PREFIX) + 7 ? 2 : 3;
-    const char *other;
-    for (size_t i = 0; (other = name_variable(i, routine, buffer)) != NULL; i++) {
-        size_t edits = count_edits(name, other);
-        if (edits < fewest) {
-            fewest = edits;
-            strcpy(nearest, other);
-        }
+    for (size_t i = 0; (known = routine(i)) != NULL; i++) {
+        format_threshold_name(threshold, known);
+        if (strcmp(name, threshold) == 0)
+            return true;
     }
-    clb_complain("unknown variable %s%s%s%s", name, *nearest == '\0' ? "" : ", did you mean ",
-                 nearest, *nearest == '\0' ? "" : "?");
+    return false;
 }
 
 /* This walks through the environment as getenv does, and as parsing the configuration has just
@@ -348,7 +247,7 @@ void clb_config_check_names(const char *(*routine)(size_t index))
     if (getauxval(AT_SECURE) != 0)
         return;
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-        char name[2 * MAX_NAME], buffer[MAX_NAME];
+        char name[2 * MAX_NAME];
         size_t length = strcspn(*entry, "=");
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || (*entry)[length] == '\0' ||
             (*entry)[length + 1] == '\0')
@@ -356,12 +255,8 @@ void clb_config_check_names(const char *(*routine)(size_t index))
         length = clb_min(length, sizeof name - 1);
         memcpy(name, *entry, length);
         name[length] = '\0';
-        const char *other;
-        size_t i = 0;
-        while ((other = name_variable(i, routine, buffer)) != NULL && strcmp(name, other) != 0)
-            i++;
-        if (other == NULL)
-            complain_of(name, routine);
+        if (!is_known(name, routine))
+            clb_complain("unknown variable %s", name);
     }
 }
 
