@@ -287,15 +287,16 @@ void clb_text_add_quoted(struct clb_text *text, const char *string);
 /* Adds the shortest decimal that reads back as the same double, with a '.' in every locale. */
 void clb_text_add_double(struct clb_text *text, double value);
 
-/* ---- output (output.c): files that are written when the process ends ------------------------- */
+/* ---- report_file.c: files that are written when the process ends ----------------------------- */
 
-/* Remember the working directory, for a relative name, and the time at which the run began. Called
- * at the first intercepted call. */
-void clb_output_note(const char *name);
-/* Write the text to the file `name`, in which %p stands for the process id; `-` is stderr. A file
- * written before the run began is replaced. One written since then is kept, and the process id is
- * appended to the new file's name. A failure is reported by one line that names the variable. */
-void clb_output_write(const char *variable, const char *name, const struct clb_text *text);
+/* Remember the working directory, for a relative name, and the time. Called at the first
+ * intercepted call. */
+void clb_report_file_note(const char *name);
+/* Write the text, a JSON object, to the file `name`, in which %p stands for the process id; the
+ * time becomes the object's first member. A file of ours that was written before this process's
+ * first call is replaced; otherwise the process id is appended to the new file's name. `-` is
+ * stderr, for any text. A failure is reported by one line that names the variable. */
+void clb_report_file_write(const char *variable, const char *name, const struct clb_text *text);
 
 /* Monotonic time in seconds. */
 static inline double clb_now(void)

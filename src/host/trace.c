@@ -35,7 +35,7 @@ void clb_trace_open(const char *name)
     clb_trace_file = name;
     if (name == NULL)
         return;
-    clb_output_note(name);
+    clb_report_file_note(name);
 }
 
 static bool base_trace_make_room(void)
@@ -122,7 +122,7 @@ __attribute__((destructor)) static void write_trace_at_exit(void)
     struct clb_text text = {0};
     if (count > 0) {
         format(&text);
-        clb_output_write("CLBLAS_SHIM_TRACE", clb_trace_file, &text);
+        clb_report_file_write("CLBLAS_SHIM_TRACE", clb_trace_file, &text);
     }
     clb_text_free(&text);
     free(spans);

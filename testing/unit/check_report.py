@@ -5,19 +5,22 @@ import sys
 REASONS = set("off small cost quick invalid query nodevice nofp64 nomemory slow quarantined forked "
               "reentrant starting dry-run".split())
 TOP = {"version", "device", "next", "routines"}
+WRITTEN = {"written"}  # where it is in a file
 RATE = {"dropped", "gflops", "used", "gflops_used"}  # of the optional key "rates"
 ROUTINE = {"calls", "device", "next", "recovered", "flops", "flops_device", "seconds_device",
            "seconds_next", "kernels", "declined"}
 PREDICTED = {"predicted", "measured", "predicted_device", "predicted_next", "seconds_saved",
              "seconds_saved_measured"}  # optional, all or none
+INSIDE = {"inside", "flops_inside", "seconds_inside"}  # the same
 
 
 def check(report):
-    assert set(report) - {"rates"} == TOP, set(report)
+    assert set(report) - {"rates"} - WRITTEN == TOP, set(report)
     assert all(set(rate) == RATE for rate in report.get("rates", [])), report["rates"]
     assert set(report["next"]) == set(report["routines"]), report["next"]
     for name, routine in report["routines"].items():
-        assert set(routine) - PREDICTED == ROUTINE, (name, set(routine))
+        assert set(routine) - PREDICTED - INSIDE == ROUTINE, (name, set(routine))
+        assert INSIDE <= set(routine) or not INSIDE & set(routine), (name, set(routine))
         assert PREDICTED <= set(routine) or not PREDICTED & set(routine), (name, set(routine))
         assert routine.get("measured", 0) <= routine.get("predicted", 0) <= routine["calls"], name
         assert routine["calls"] == routine["device"] + routine["next"] + routine["recovered"], name

@@ -510,7 +510,7 @@ static void decline_factorisation(struct clb_entry *entry, struct clb_host_blas 
                                          .n = 500,
                                          .lda = 20000,
                                          .lwork = 64 * 500}};
-    expect(!clb_route(entry, fast) && entry->outer, "the factorisation is not left whole");
+    expect(!clb_route(entry, fast) && entry->encloses, "the factorisation is not left whole");
 }
 
 /* As if an error handler jumped out of it. */
@@ -536,8 +536,10 @@ static void inner_calls(void *unused)
     play_h200();
     decline_factorisation(&entry, &fast);
     expect(!run_worthy() && reported("dgemm_", "cost") == 1, "a product of it is the device's");
+    expect(reported("dgemm_", "inside") == 1 && reported("dgemm_", "flops_inside") > 0,
+           "the product is not shown as inside");
     clb_next_end(&entry, clb_next_begin());
-    expect(run_worthy(), "a product behind it is not");
+    expect(run_worthy() && reported("dgemm_", "inside") == 1, "a product behind it is not");
     leave_factorisation(&fast);
     expect(run_worthy(), "a product is not the device's after one that did not return");
     expect_sums("dgemm_");

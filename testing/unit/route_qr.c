@@ -336,6 +336,7 @@ static void reason_query(void *unused)
     expect_declined("dgelqf_", "query", 1);
     expect_declined("dormlq_", "query", 1);
     expect_declined("dorglq_", "query", 1);
+    expect(reported("dgeqrf_", "flops") == 0, "a query counts as the work of the call");
 }
 
 static void reason_invalid(void *unused)

@@ -153,7 +153,8 @@ struct clb_entry {
     bool timed;       /* the time that the next library takes is wanted: clb_next_begin; */
     bool learnt;      /* for the profile, */
     bool compared;    /* for later calls like this one; */
-    bool outer;       /* calls that it makes are part of it */
+    bool encloses;    /* calls that it makes are inside it; */
+    bool inside;      /* it is made by another call */
     double cpu_begin; /* the process's CPU time then, where that counts; else NaN */
 };
 

@@ -37,6 +37,11 @@ static bool asks_for_size(const struct clb_run *run)
     return clb_signature_has(run->call, 'w') && run->call->lwork == -1;
 }
 
+bool clb_run_computes_nothing(const struct clb_run *run)
+{
+    return clb_call_first_wrong(run->call) != 0 || asks_for_size(run);
+}
+
 void clb_decide_remember_name(const struct clb_run *run)
 {
     if (!clb_run_is_lapacke(run))
@@ -59,40 +64,54 @@ bool clb_decide_is_repeated_name(const struct clb_run *run)
     return true;
 }
 
-/* A call of LAPACK that an optimised next library computes because that is predicted to be faster:
- * the products that it asks for by their names are in that time, so they stay there. An error
- * handler may jump out of it; what it leaves here counts no longer when the stack is not that deep,
- * or when ten times the predicted time has passed. */
+/* The declined call that this thread is in, while its library computes it. Calls that the library
+ * makes by their names are inside it: the report counts their time once. Where an optimised library
+ * computes a factorisation because that is predicted to be faster, their time is in the prediction,
+ * so they stay with it (`keeps`).
+ *
+ * The call's struct is on the stack, and a call that is inside has a deeper one. So what an error
+ * handler leaves here when it jumps out of the call counts no longer when the stack is not that
+ * deep; `keeps` ends, too, when ten times the predicted time has passed. */
 static CLB_THREAD struct {
-    const char *frame; /* NULL: none */
+    const struct clb_call *call; /* NULL: none */
+    bool keeps;
     double until;
-} outer;
+} enclosing;
 
-#define OUTER_PATIENCE 10
+#define KEEPS_PATIENCE 10
 
-static bool is_outer(const struct clb_run *run, clb_reason reason)
+static bool is_inside(const struct clb_call *call)
 {
-    return reason == CLB_REASON_COST && run->entry->target != NULL &&
+    return enclosing.call != NULL && (uintptr_t)call < (uintptr_t)enclosing.call;
+}
+
+/* Whether the calls that this one makes are to stay with it. */
+static bool keeps_calls(const struct clb_run *run, clb_reason reason)
+{
+    return reason == CLB_REASON_COST && clb_run_is_auto(run) && run->entry->target != NULL &&
            run->entry->target->optimised && isgreater(run->alone.next, 0) &&
            clb_cost_family_of(run->call->routine) >= CLB_COST_GETRF;
 }
 
-static void begin_outer(const struct clb_run *run)
+static void begin_enclosing(const struct clb_run *run, clb_reason reason)
 {
-    outer.frame = __builtin_frame_address(0);
-    outer.until = clb_now() + OUTER_PATIENCE * run->prediction.next;
+    struct clb_entry *entry = run->entry;
+    entry->inside = clb_thread_inside || is_inside(run->call);
+    entry->encloses = !is_inside(run->call) && (clb_stats_wanted || keeps_calls(run, reason)) &&
+                      !clb_run_computes_nothing(run);
+    if (!entry->encloses)
+        return;
+    enclosing.call = run->call;
+    enclosing.keeps = keeps_calls(run, reason);
+    if (enclosing.keeps)
+        enclosing.until = clb_now() + KEEPS_PATIENCE * run->prediction.next;
 }
 
-void clb_route_end_outer(void)
+void clb_decide_end_enclosing(void)
 {
-    outer.frame = NULL;
+    enclosing.call = NULL;
 }
 
-static bool is_inner(void)
-{
-    return outer.frame != NULL && (const char *)__builtin_frame_address(0) < outer.frame &&
-           clb_now() < outer.until;
-}
 clb_work clb_routine_work(clb_routine routine)
 {
     static const clb_work works[CLB_KINDS] = {
@@ -225,7 +244,6 @@ static void configure(void)
     clb_tuning_check_config(clb_config_get());
     clb_config_check_names(routine_name);
     clb_stats_configure();
-    clb_report_configure();
     cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
     for (int r = 0; r < CLB_ROUTINES; r++)
         thresholds[r] = work_threshold(clb_routines[r].name);
@@ -569,9 +587,10 @@ static bool is_reentrant(struct clb_run *run)
     return clb_thread_inside;
 }
 
-static bool is_part_of_outer(struct clb_run *run)
+static bool is_kept(struct clb_run *run)
 {
-    return clb_run_is_auto(run) && is_inner();
+    return clb_run_is_auto(run) && is_inside(run->call) && enclosing.keeps &&
+           clb_now() < enclosing.until;
 }
 
 static bool is_small(struct clb_run *run)
@@ -695,7 +714,7 @@ static const struct gate {
     {is_query, CLB_REASON_QUERY},
     {is_quick, CLB_REASON_QUICK},
     {is_reentrant, CLB_REASON_REENTRANT},
-    {is_part_of_outer, CLB_REASON_COST},
+    {is_kept, CLB_REASON_COST},
     {is_small, CLB_REASON_SMALL},
     {overlaps, CLB_REASON_INVALID},
     {is_remembered, CLB_REASONS},
@@ -814,8 +833,7 @@ static bool learns_of_next(const struct clb_run *run)
 {
     return writes_profile() && !isgreater(run->prediction.next, run->alone.next) &&
            clb_device_expected() != NULL && run->entry->target != NULL &&
-           clb_call_first_wrong(run->call) == 0 && !asks_for_size(run) &&
-           !clb_call_is_quick(run->call) && !clb_thread_inside;
+           !clb_run_computes_nothing(run) && !clb_call_is_quick(run->call) && !clb_thread_inside;
 }
 
 void clb_route_learn_next(const struct clb_entry *entry, double seconds)
@@ -843,10 +861,8 @@ void clb_decide_declined(const struct clb_run *run, clb_reason reason)
     struct clb_entry *entry = run->entry;
     entry->learnt = learns_of_next(run);
     entry->compared = entry->compared && reason == CLB_REASON_COST;
-    entry->outer = clb_run_is_auto(run) && is_outer(run, reason) && !is_inner();
-    entry->timed = clb_stats_wanted || entry->learnt || entry->compared || entry->outer;
-    if (entry->outer)
-        begin_outer(run);
+    begin_enclosing(run, reason);
+    entry->timed = clb_stats_wanted || entry->learnt || entry->compared || entry->encloses;
     if (entry->learnt || entry->compared)
         entry->cpu_begin = clb_decide_cpu_now(clb_device_expected());
 }

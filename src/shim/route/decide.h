@@ -44,6 +44,8 @@ bool clb_calls_are_observed(void);
 bool clb_runs_are_timed(void);
 
 bool clb_run_is_lapacke(const struct clb_run *run);
+/* Whether it is a query for a workspace's size, or has a wrong argument. */
+bool clb_run_computes_nothing(const struct clb_run *run);
 /* Whether both sides' durations are known. */
 bool clb_run_is_predicted(const struct clb_run *run);
 /* Whether the call's duration on the device says something. */
@@ -64,6 +66,9 @@ void clb_decide_end(const struct clb_run *run);
  * that one, which is declined without deciding or counting again. */
 bool clb_decide_is_repeated_name(const struct clb_run *run);
 void clb_decide_remember_name(const struct clb_run *run);
+
+/* The next library has returned from a declined call that encloses others. */
+void clb_decide_end_enclosing(void);
 
 /* The call is declined: note in it what is to be done when the next library has returned. */
 void clb_decide_declined(const struct clb_run *run, clb_reason reason);

@@ -257,7 +257,7 @@ static void decline(const struct clb_run *run, clb_reason reason)
 {
     clb_decide_declined(run, reason);
     if (clb_stats_wanted)
-        clb_stats_declined(run->entry->symbol, reason, run->flops);
+        clb_stats_declined(run->entry, reason, clb_run_computes_nothing(run) ? 0 : run->flops);
     if (clb_stats_wanted && clb_run_is_predicted(run))
         clb_stats_predicted(
             run->entry->symbol, &run->prediction,
@@ -296,8 +296,8 @@ static bool route_finish(struct clb_run *run, const struct outcome *outcome)
         return true;
     }
     if (clb_stats_wanted)
-        clb_stats_computed(symbol, outcome->kernel, recovered, run->flops, run->flops * run->share,
-                           outcome->seconds, seconds_next);
+        clb_stats_computed(run->entry, outcome->kernel, recovered, run->flops,
+                           run->flops * run->share, outcome->seconds, seconds_next);
     if (clb_stats_wanted && clb_run_is_predicted(run))
         clb_stats_predicted(symbol, &run->prediction,
                             run->prediction.next - outcome->seconds - seconds_next);

@@ -37,9 +37,6 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host);
 /* Called when the next library has returned from a declined call of a C name of LAPACK. */
 void clb_route_end_declined(void);
 
-/* Called when the next library has returned from a declined call that is `outer`. */
-void clb_route_end_outer(void);
-
 /* Called with the seconds that the next library has taken for a declined call that is `learnt`
  * or `compared`. */
 void clb_route_learn_next(const struct clb_entry *entry, double seconds);
@@ -60,9 +57,9 @@ void clb_stats_configure(void);
 bool clb_stats_any(void);
 
 /* Count a call: one that is declined, one that was computed on the device or, if `recovered`, begun
- * there. */
-void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops);
-void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, bool recovered,
+ * there. Those that another call makes (`inside`) are also counted apart. */
+void clb_stats_declined(const struct clb_entry *entry, clb_reason reason, double flops);
+void clb_stats_computed(const struct clb_entry *entry, const char *kernel, bool recovered,
                         double flops, double flops_device, double seconds_device,
                         double seconds_next);
 
@@ -79,10 +76,5 @@ void clb_next_end(const struct clb_entry *entry, double begin);
 /* The report as JSON, in the format that docs/report.md defines, and as a table to be read. */
 void clb_stats_format_json(struct clb_text *text);
 void clb_stats_format_table(struct clb_text *text);
-
-/* ---- report.c: the file at exit -------------------------------------------------------------- */
-
-/* Remember the directory that a relative CLBLAS_SHIM_STATS refers to. */
-void clb_report_configure(void);
 
 #endif

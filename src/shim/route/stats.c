@@ -1,12 +1,14 @@
-/* Statistics: counted per thread without locks, summed when they are read.
+/* Statistics: counted per thread without locks, summed when they are read, and written at exit.
  *
  * The block of counters of a thread outlives the thread and is reused by a later one. So no count
  * is lost, and memory does not grow with the number of threads that have ever existed. */
-#include "route.h"
+#include "decide.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_KERNELS 4
 
@@ -15,6 +17,8 @@ struct counters {
     _Atomic double flops, flops_device, seconds_device, seconds_next;
     _Atomic uint64_t predicted, measured;
     _Atomic double predicted_device, predicted_next, saved, saved_measured;
+    _Atomic uint64_t inside; /* calls that other calls made, */
+    _Atomic double flops_inside, seconds_inside;
     struct {
         _Atomic(const char *) name;
         _Atomic uint64_t calls;
@@ -117,24 +121,34 @@ static void stats_add(_Atomic double *sum, double value)
 void clb_stats_configure(void)
 {
     const struct clb_config *config = clb_config_get();
+    clb_report_file_note(config->stats);
     clb_stats_wanted = (config->stats != NULL || config->learn) &&
                        pthread_key_create(&thread_end, give_block) == 0;
 }
 
-void clb_stats_declined(const struct clb_symbol *symbol, clb_reason reason, double flops)
+static void count_inside(struct counters *counters, double flops, double seconds)
 {
-    struct counters *counters = counters_of(symbol);
+    count(&counters->inside);
+    stats_add(&counters->flops_inside, flops);
+    stats_add(&counters->seconds_inside, seconds);
+}
+
+void clb_stats_declined(const struct clb_entry *entry, clb_reason reason, double flops)
+{
+    struct counters *counters = counters_of(entry->symbol);
     if (counters == NULL)
         return;
     count(&counters->declined[reason]);
     stats_add(&counters->flops, flops);
+    if (entry->inside)
+        count_inside(counters, flops, 0); /* clb_next_end adds the seconds */
 }
 
-void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, bool recovered,
+void clb_stats_computed(const struct clb_entry *entry, const char *kernel, bool recovered,
                         double flops, double flops_device, double seconds_device,
                         double seconds_next)
 {
-    struct counters *counters = counters_of(symbol);
+    struct counters *counters = counters_of(entry->symbol);
     if (counters == NULL)
         return;
     count(recovered ? &counters->recovered : &counters->device);
@@ -142,6 +156,8 @@ void clb_stats_computed(const struct clb_symbol *symbol, const char *kernel, boo
     stats_add(&counters->flops_device, flops_device);
     stats_add(&counters->seconds_device, seconds_device);
     stats_add(&counters->seconds_next, seconds_next);
+    if (entry->inside)
+        count_inside(counters, flops, seconds_device + seconds_next);
     for (int i = 0; i < MAX_KERNELS; i++) {
         const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_relaxed);
         if (name == NULL)
@@ -180,8 +196,10 @@ void clb_next_end(const struct clb_entry *entry, double begin)
     struct counters *counters = clb_stats_wanted ? counters_of(entry->symbol) : NULL;
     if (counters != NULL)
         stats_add(&counters->seconds_next, seconds);
-    if (entry->outer)
-        clb_route_end_outer();
+    if (counters != NULL && entry->inside)
+        stats_add(&counters->seconds_inside, seconds);
+    if (entry->encloses)
+        clb_decide_end_enclosing();
     if (entry->learnt || entry->compared)
         clb_route_learn_next(entry, seconds);
 }
@@ -193,6 +211,8 @@ struct totals {
     double flops, flops_device, seconds_device, seconds_next;
     uint64_t predicted, measured;
     double predicted_device, predicted_next, saved, saved_measured;
+    uint64_t inside;
+    double flops_inside, seconds_inside;
     struct {
         const char *name;
         uint64_t calls;
@@ -229,6 +249,9 @@ static void add_counters(struct totals *totals, struct counters *counters)
     totals->predicted_next += atomic_load(&counters->predicted_next);
     totals->saved += atomic_load(&counters->saved);
     totals->saved_measured += atomic_load(&counters->saved_measured);
+    totals->inside += atomic_load(&counters->inside);
+    totals->flops_inside += atomic_load(&counters->flops_inside);
+    totals->seconds_inside += atomic_load(&counters->seconds_inside);
     for (int i = 0; i < MAX_KERNELS; i++) {
         const char *name = atomic_load_explicit(&counters->kernels[i].name, memory_order_acquire);
         if (name != NULL)
@@ -295,6 +318,17 @@ static void format_predictions(struct clb_text *text, const struct totals *total
     add_number(text, "seconds_saved_measured", totals->saved_measured);
 }
 
+/* Left out where no call was made by another one. */
+static void format_inside(struct clb_text *text, const struct totals *totals)
+{
+    bool first = false;
+    if (totals->inside == 0)
+        return;
+    add_count(text, &first, "inside", totals->inside);
+    add_number(text, "flops_inside", totals->flops_inside);
+    add_number(text, "seconds_inside", totals->seconds_inside);
+}
+
 static void format_routine(struct clb_text *text, const struct totals *totals)
 {
     bool first = true;
@@ -308,6 +342,7 @@ static void format_routine(struct clb_text *text, const struct totals *totals)
     add_number(text, "seconds_device", totals->seconds_device);
     add_number(text, "seconds_next", totals->seconds_next);
     format_predictions(text, totals);
+    format_inside(text, totals);
     clb_text_add(text, ",\"kernels\":{");
     first = true;
     for (size_t i = 0; i < CLB_COUNT_OF(totals->kernels); i++) {
@@ -406,6 +441,63 @@ void clb_stats_format_table(struct clb_text *text)
                 clb_text_addf(text, " %s:%llu", clb_reason_name((clb_reason)r),
                               (unsigned long long)totals.declined[r]);
         }
+        if (totals.inside != 0)
+            clb_text_addf(text, " (%llu inside other calls)", (unsigned long long)totals.inside);
         clb_text_add(text, "\n");
     }
+}
+
+/* ---- at exit, without OpenCL calls and without locks ----------------------------------------- */
+
+#define VARIABLE "CLBLAS_SHIM_STATS"
+
+/* True when the parent process has been started with the variable, too. */
+static bool is_inherited(void)
+{
+    static const char wanted[] = VARIABLE "=";
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)getppid());
+    FILE *file = clb_file_read(path);
+    size_t same = 0;
+    bool at_start = true;
+    for (int c; file != NULL && wanted[same] != '\0' && (c = fgetc(file)) != EOF;) {
+        bool goes_on = (at_start || same > 0) && c == wanted[same];
+        same = goes_on ? same + 1 : 0;
+        at_start = c == '\0';
+    }
+    if (file != NULL)
+        fclose(file);
+    return wanted[same] == '\0';
+}
+
+/* A user who asks for a table is told when it is empty, also when no call has reached the library
+ * and the configuration was never read. Only the program that was started with the variable says
+ * so. Its children are silent: they have inherited the variable, and their stderr may be used for
+ * other messages. */
+static bool must_say_nothing_came(void)
+{
+    return clb_config_asks_for_table() && clb_generation() == 0 && !is_inherited();
+}
+
+__attribute__((destructor)) static void write_report_at_exit(void)
+{
+    struct clb_text report = {0};
+    const char *name = "-";
+    if (clb_stats_wanted)
+        clb_profile_write();
+    if (clb_stats_wanted && clb_stats_any() && clb_config_get()->stats != NULL) {
+        name = clb_config_get()->stats;
+        if (strcmp(name, "-") == 0)
+            clb_stats_format_table(&report);
+        else
+            clb_stats_format_json(&report);
+    } else if (must_say_nothing_came()) {
+        clb_text_addf(&report,
+                      "clblas-shim " CLB_VERSION ": no BLAS or LAPACK call of %s (process %ld) "
+                      "reached the library\n",
+                      program_invocation_short_name, (long)getpid());
+    }
+    if (report.data != NULL)
+        clb_report_file_write(VARIABLE, name, &report);
+    clb_text_free(&report);
 }

@@ -69,7 +69,7 @@ static void add(json_t *sum, const json_t *report)
     json_object_foreach((json_t *)(uintptr_t)report, key, value)
     {
         json_t *old = json_object_get(sum, key);
-        if (old == NULL)
+        if (old == NULL || strcmp(key, "written") == 0)
             json_object_set_new(sum, key, json_deep_copy(value));
         else if (json_is_object(old) && json_is_object(value))
             add(old, value);
@@ -212,6 +212,16 @@ static void print_row(FILE *stream, const struct report_row *row)
     fputc('\n', stream);
 }
 
+static void print_inside(FILE *stream, const struct report_row *total)
+{
+    const double calls = clb_number_of(total->json, "inside");
+    if (calls > 0)
+        fprintf(stream,
+                "\n%.0f of these calls, %.3f s, were made inside other calls; `all` has their time "
+                "once.\n",
+                calls, clb_number_of(total->json, "seconds_inside"));
+}
+
 /* Operations per second of each side; those of calls that began on the device and ended on the CPU
  * are with the next library. */
 static void print_rates(FILE *stream, const struct report_row *total)
@@ -317,12 +327,16 @@ void clb_report_print(FILE *stream, const json_t *sum)
         add(all, json);
     }
     fill_row(&total, "all", all);
+    /* Time and operations of calls that other calls made are in theirs, too. */
+    total.flops -= clb_number_of(all, "flops_inside");
+    total.seconds_next -= clb_number_of(all, "seconds_inside");
     if (rows != NULL)
         qsort(rows, used, sizeof *rows, compare_rows);
     for (size_t i = 0; i < used; i++)
         print_row(stream, &rows[i]);
     if (used != 1)
         print_row(stream, &total);
+    print_inside(stream, &total);
     print_rates(stream, &total);
     print_saved(stream, &total);
     print_hints(stream, &total);
