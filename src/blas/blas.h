@@ -318,12 +318,12 @@ void clb_copy_adjoint(clb_precision precision, size_t rows, size_t cols, const v
 bool clb_has_nan(clb_precision precision, size_t rows, size_t cols, const void *x, size_t ldx,
                  char part);
 
-/* For such a part of a square matrix of order n > 0: clb_triangle_is_finite is true when it has no
- * NaN and no infinity; clb_copy_triangle copies its first `cols` columns and reads and writes
- * nothing outside the part. */
+/* For such a part of a square matrix of order n > 0: true when it has no NaN and no infinity. */
 bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const void *x,
                             size_t ldx);
-void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols, const void *x,
-                       size_t ldx, void *y, size_t ldy);
+/* Copy such a part of the first `cols` columns of a matrix, or with 0 all of them. Nothing outside
+ * the part is read or written. */
+void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols, const void *x,
+                   size_t ldx, void *y, size_t ldy);
 
 #endif

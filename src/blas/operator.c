@@ -1,4 +1,4 @@
-/* Matrices applied to a vector. A column's pieces are converted to double, so that there is one
+/* Matrices applied to vectors. A column's pieces are converted to double, so that there is one
  * kernel for real and one for complex matrices; sums are taken by pieces and blocks of columns, so
  * that their own errors are far below those that are looked for. */
 #include "operator.h"
@@ -6,27 +6,41 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 512, BLOCK = 64 };
-
 /* ---- vectors --------------------------------------------------------------------------------- */
+
+/* Arrays of a sample. */
+enum { ROOM = 2 * CLB_VECTORS + 1 };
 
 clb_status clb_sample_make(struct clb_sample *sample, size_t n)
 {
-    *sample = (struct clb_sample){.n = n, .re = calloc(3 * n + 1, sizeof(double))};
-    if (sample->re == NULL)
+    *sample = (struct clb_sample){.n = n, .size = calloc(ROOM * n + 1, sizeof(double))};
+    if (sample->size == NULL)
         return CLB_ERR_NOMEM;
-    sample->im = sample->re + n;
-    sample->size = sample->im + n;
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        sample->re[r] = sample->size + (2 * r + 1) * n;
+        sample->im[r] = sample->re[r] + n;
+    }
     return CLB_OK;
 }
 
 void clb_sample_free(struct clb_sample *sample)
 {
-    free(sample->re);
+    free(sample->size);
     *sample = (struct clb_sample){0};
+}
+
+void clb_sample_clear(struct clb_sample *sample, size_t n)
+{
+    sample->n = n;
+    memset(sample->size, 0, n * sizeof(double));
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        memset(sample->re[r], 0, n * sizeof(double));
+        memset(sample->im[r], 0, n * sizeof(double));
+    }
 }
 
 static void swap(double *x, size_t i, size_t j)
@@ -40,13 +54,45 @@ void clb_sample_swap(struct clb_sample *sample, const void *ipiv, bool wide, siz
 {
     for (size_t i = 0; i < count; i++) {
         const size_t other = (size_t)clb_integer_get(ipiv, i, wide) - 1;
-        swap(sample->re, i, other);
-        swap(sample->im, i, other);
         swap(sample->size, i, other);
+        for (size_t r = 0; r < CLB_VECTORS; r++) {
+            swap(sample->re[r], i, other);
+            swap(sample->im[r], i, other);
+        }
     }
 }
 
+void clb_sample_scale(struct clb_sample *y, const double alpha[2])
+{
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        for (size_t i = 0; i < y->n; i++) {
+            const double re = y->re[r][i];
+            y->re[r][i] = alpha[0] * re - alpha[1] * y->im[r][i];
+            y->im[r][i] = alpha[0] * y->im[r][i] + alpha[1] * re;
+        }
+    }
+    for (size_t i = 0; i < y->n; i++)
+        y->size[i] *= fabs(alpha[0]) + fabs(alpha[1]);
+}
+
+static void add_to(double *y, double factor, const double *x, size_t n)
+{
+    CLB_SIMD for (size_t i = 0; i < n; i++) y[i] += factor * x[i];
+}
+
+void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *z, bool sized)
+{
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        add_to(y->re[r], sign, z->re[r], y->n);
+        add_to(y->im[r], sign, z->im[r], y->n);
+    }
+    if (sized)
+        add_to(y->size, 1, z->size, y->n);
+}
+
 /* ---- pieces of columns ----------------------------------------------------------------------- */
+
+enum { PIECE = 512, BLOCK = 64 };
 
 /* Rows [begin, end) of a stored column. */
 struct piece {
@@ -54,6 +100,11 @@ struct piece {
     const double *re, *im; /* im: NULL in real precisions */
     double room[2][PIECE];
 };
+
+static bool is_complex(const struct clb_operator *m)
+{
+    return clb_precision_parts(m->precision) == 2;
+}
 
 static bool is_unit(const struct clb_operator *m)
 {
@@ -71,33 +122,50 @@ static void rows_of(const struct clb_operator *m, size_t col, size_t *begin, siz
         *begin = clb_min(m->rows, col + (m->part == 'l'));
 }
 
-static void load(const struct clb_operator *m, size_t col, struct piece *piece)
+/* `count` elements from number `at` on, in double. */
+static void convert(clb_precision precision, const void *data, size_t at, size_t count, double *re,
+                    double *im)
 {
-    const size_t count = piece->end - piece->begin, at = piece->begin + col * m->ld;
-    const float *s = (const float *)m->data;
-    const double *d = (const double *)m->data;
-    double *re = piece->room[0], *im = piece->room[1];
-    piece->re = re;
-    piece->im = clb_precision_parts(m->precision) == 2 ? im : NULL;
-    switch (m->precision) {
+    const float *s = (const float *)data + at * clb_precision_parts(precision);
+    const double *d = (const double *)data + at * clb_precision_parts(precision);
+    switch (precision) {
     case CLB_S:
-        CLB_SIMD for (size_t i = 0; i < count; i++) re[i] = s[at + i];
+        CLB_SIMD for (size_t i = 0; i < count; i++) re[i] = (double)s[i];
         break;
     case CLB_D:
-        piece->re = d + at;
+        memcpy(re, d, count * sizeof *re);
         break;
     case CLB_C:
-        for (size_t i = 0; i < count; i++) {
-            re[i] = s[2 * (at + i)];
-            im[i] = s[2 * (at + i) + 1];
+        CLB_SIMD for (size_t i = 0; i < count; i++)
+        {
+            re[i] = (double)s[2 * i];
+            im[i] = (double)s[2 * i + 1];
         }
         break;
     default:
-        for (size_t i = 0; i < count; i++) {
-            re[i] = d[2 * (at + i)];
-            im[i] = d[2 * (at + i) + 1];
+        CLB_SIMD for (size_t i = 0; i < count; i++)
+        {
+            re[i] = d[2 * i];
+            im[i] = d[2 * i + 1];
         }
     }
+}
+
+/* The same rows of a later column are fetched meanwhile: the hardware's prefetchers stop at the
+ * ends of pages, and a piece is no longer than one. */
+static void load(const struct clb_operator *m, size_t col, struct piece *piece)
+{
+    enum { COLUMNS_AHEAD = 2 };
+    const size_t count = piece->end - piece->begin, at = piece->begin + col * m->ld;
+    const size_t element = clb_precision_size(m->precision);
+    const char *const ahead = (const char *)m->data + (at + COLUMNS_AHEAD * m->ld) * element;
+    double *re = piece->room[0], *im = piece->room[1];
+    for (size_t i = 0; col + COLUMNS_AHEAD < m->cols && i < count * element; i += 64)
+        __builtin_prefetch(ahead + i);
+    piece->re = m->precision == CLB_D ? (const double *)m->data + at : re;
+    piece->im = is_complex(m) ? im : NULL;
+    if (m->precision != CLB_D)
+        convert(m->precision, m->data, at, count, re, im);
     if (m->hermitian && piece->im != NULL && col >= piece->begin && col < piece->end)
         im[col - piece->begin] = 0;
 }
@@ -118,314 +186,347 @@ static void cut_out(const struct clb_operator *m, const struct clb_sample *x, st
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 struct partial_sums {
-    double re[PIECE], im[PIECE], size[PIECE];
+    double re[CLB_VECTORS][PIECE], im[CLB_VECTORS][PIECE], size[PIECE];
 };
 
-/* sums += piece * x(j), for the piece's rows from `at` on. Squares are those of scaled elements,
- * which neither overflow nor underflow where it matters. */
-static inline void add_real(struct partial_sums *sums, size_t at, const struct piece *piece,
-                            double x, double size, const bool squares)
+/* sum += |m|*size; squares are those of scaled elements, which neither overflow nor underflow where
+ * it matters. */
+static inline void add_sizes(double *sum, const double *m, double size, size_t count,
+                             const bool squares)
 {
-    const double *re = piece->re;
-    double *sum = sums->re + at, *total = sums->size + at;
-    const size_t count = piece->end - piece->begin;
-    CLB_SIMD
+    CLB_SIMD for (size_t i = 0; i < count; i++)
+    {
+        const double scaled = fabs(m[i]) * size;
+        sum[i] += squares ? scaled * scaled : scaled;
+    }
+}
+
+/* sum(r) += x(r)*m, for all vectors at once: m is loaded once. */
+static void add_each(double (*sum)[PIECE], size_t at, const double *m, const double x[CLB_VECTORS],
+                     size_t count)
+{
+    double *a = sum[0] + at, *b = sum[1] + at, *c = sum[2] + at;
+    CLB_SIMD for (size_t i = 0; i < count; i++)
+    {
+        a[i] += m[i] * x[0];
+        b[i] += m[i] * x[1];
+        c[i] += m[i] * x[2];
+    }
+}
+
+/* sum(r)[at] += sign times the inner product of m and x(r). */
+static void dot_each(double *const sum[CLB_VECTORS], size_t at, double sign, const double *m,
+                     double *const x[CLB_VECTORS], size_t begin, size_t count)
+{
+    const double *u = x[0] + begin, *v = x[1] + begin, *w = x[2] + begin;
+    double a = 0, b = 0, c = 0;
+#pragma omp simd reduction(+ : a, b, c)
     for (size_t i = 0; i < count; i++) {
-        const double scaled = fabs(re[i]) * size;
-        sum[i] += re[i] * x;
-        total[i] += squares ? scaled * scaled : scaled;
+        a += m[i] * u[i];
+        b += m[i] * v[i];
+        c += m[i] * w[i];
     }
+    sum[0][at] += sign * a;
+    sum[1][at] += sign * b;
+    sum[2][at] += sign * c;
 }
 
-static inline void add_complex(struct partial_sums *sums, size_t at, const struct piece *piece,
-                               const double x[2], double sign, double size, const bool squares)
+/* Two sums at a time, so that additions need not wait for one another. */
+static inline double dot(const double *x, const double *y, size_t count)
 {
-    const double *re = piece->re, *im = piece->im;
-    double *sum = sums->re + at, *other = sums->im + at, *total = sums->size + at;
-    const size_t count = piece->end - piece->begin;
-    CLB_SIMD
-    for (size_t i = 0; i < count; i++) {
-        const double a = fabs(re[i]) * size, b = fabs(im[i]) * size;
-        sum[i] += re[i] * x[0] - sign * im[i] * x[1];
-        other[i] += re[i] * x[1] + sign * im[i] * x[0];
-        total[i] += squares ? a * a + b * b : a + b;
+    const size_t half = count / 2;
+    double a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+    for (size_t i = 0; i < half; i++) {
+        a += x[i] * y[i];
+        b += x[i + half] * y[i + half];
     }
+    return a + b + (count > 2 * half ? x[count - 1] * y[count - 1] : 0);
 }
 
-/* The piece's sum with x from row `begin` to `end`. */
-static inline void dot(const struct piece *piece, size_t begin, size_t end,
-                       const struct clb_sample *x, double sign, const bool squares, double sum[3])
+static inline double size_of(double x, double size, const bool squares)
 {
-    const double *re = piece->re - piece->begin;
-    const double *im = piece->im != NULL ? piece->im - piece->begin : NULL;
-    double a = 0, b = 0, s = 0;
-    if (im == NULL) {
-#pragma omp simd reduction(+ : a, b, s)
-        for (size_t i = begin; i < end; i++) {
-            const double scaled = fabs(re[i]) * x->size[i];
-            a += re[i] * x->re[i];
-            b += re[i] * x->im[i];
-            s += squares ? scaled * scaled : scaled;
-        }
-    } else {
-#pragma omp simd reduction(+ : a, b, s)
-        for (size_t i = begin; i < end; i++) {
-            const double c = fabs(re[i]) * x->size[i], d = fabs(im[i]) * x->size[i];
-            a += re[i] * x->re[i] - sign * im[i] * x->im[i];
-            b += re[i] * x->im[i] + sign * im[i] * x->re[i];
-            s += squares ? c * c + d * d : c + d;
-        }
-    }
-    sum[0] += a;
-    sum[1] += b;
-    sum[2] += s;
+    const double scaled = fabs(x) * size;
+    return squares ? scaled * scaled : scaled;
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+static inline double dot_sizes(const double *m, const double *size, size_t count,
+                               const bool squares)
+{
+    const size_t half = count / 2;
+    double a = 0, b = 0;
+#pragma omp simd reduction(+ : a, b)
+    for (size_t i = 0; i < half; i++) {
+        a += size_of(m[i], size[i], squares);
+        b += size_of(m[i + half], size[i + half], squares);
+    }
+    return a + b + (count > 2 * half ? size_of(m[count - 1], size[count - 1], squares) : 0);
+}
 
-struct application {
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* A pass over a matrix: y = M*x, or the largest magnitudes of its columns. Threads take tiles of
+ * it, each with sums of its own. */
+struct pass {
     const struct clb_operator *m;
-    const struct clb_sample *x;
-    struct clb_sample *y;
-    bool first, holes; /* holes: some of x are not to be read */
+    const struct clb_sample *x;      /* NULL: magnitudes, */
+    const struct clb_sample *factor; /* as in clb_operator_columns */
+    bool first, holes;               /* holes: some of x are not to be read */
+    size_t tiles, tiles_down;
+    atomic_size_t next; /* tile */
 };
 
-static void add_column(const struct application *a, size_t col, size_t row,
-                       struct partial_sums *sums, struct piece *piece)
+struct pass_share {
+    struct pass *pass;
+    struct clb_sample y; /* magnitudes: the sizes */
+};
+
+/* Rows of a tile. */
+enum { TILE = 8 * PIECE };
+
+static void add_column(const struct pass *pass, size_t col, size_t row, struct partial_sums *sums,
+                       const struct piece *piece)
 {
-    const struct clb_operator *m = a->m;
-    const double x[2] = {a->x->re[col], a->x->im[col]};
+    const struct clb_operator *m = pass->m;
     /* The stored triangle of a mirrored matrix that is transposed is the other one. */
-    const bool conjugated = m->conjugated != (m->hermitian && m->transposed);
-    const double sign = conjugated ? -1 : 1, size = a->x->size[col];
-    if (a->first && size == 0)
+    const double sign = m->conjugated != (m->hermitian && m->transposed) ? -1 : 1;
+    const double size = pass->x->size[col];
+    const size_t at = piece->begin - row, count = piece->end - piece->begin;
+    if (pass->first && size == 0)
         return;
-    if (piece->im == NULL && a->first)
-        add_real(sums, piece->begin - row, piece, x[0], size, true);
-    else if (piece->im == NULL)
-        add_real(sums, piece->begin - row, piece, x[0], size, false);
-    else if (a->first)
-        add_complex(sums, piece->begin - row, piece, x, sign, size, true);
-    else
-        add_complex(sums, piece->begin - row, piece, x, sign, size, false);
+    double re[CLB_VECTORS], im[CLB_VECTORS], signed_re[CLB_VECTORS], signed_im[CLB_VECTORS];
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        re[r] = pass->x->re[r][col];
+        im[r] = pass->x->im[r][col];
+        signed_re[r] = sign * re[r];
+        signed_im[r] = -sign * im[r];
+    }
+    add_each(sums->re, at, piece->re, re, count);
+    if (piece->im != NULL) {
+        add_each(sums->im, at, piece->im, signed_re, count);
+        if (!pass->first) { /* else x is real */
+            add_each(sums->re, at, piece->im, signed_im, count);
+            add_each(sums->im, at, piece->re, im, count);
+        }
+    }
+    for (int part = 0; part < (piece->im != NULL ? 2 : 1); part++) {
+        const double *m_part = part == 0 ? piece->re : piece->im;
+        if (pass->first)
+            add_sizes(sums->size + at, m_part, size, count, true);
+        else
+            add_sizes(sums->size + at, m_part, size, count, false);
+    }
 }
 
-static void add_row(const struct application *a, size_t col, struct piece *piece)
+static void add_row(const struct pass *pass, size_t col, struct clb_sample *y, struct piece *piece)
 {
-    const struct clb_operator *m = a->m;
-    const bool conjugated = m->conjugated != (m->hermitian && !m->transposed);
-    const double sign = conjugated ? -1 : 1;
-    double sum[3] = {0};
+    const struct clb_operator *m = pass->m;
+    const struct clb_sample *x = pass->x;
+    const double sign = m->conjugated != (m->hermitian && !m->transposed) ? -1 : 1;
     size_t begin = piece->begin, end = piece->end;
     if (m->mirrored) { /* the diagonal is added with the column */
         begin += m->part == 'L' && begin == col;
         end -= m->part == 'U' && end == col + 1;
     }
-    if (a->holes)
-        cut_out(m, a->x, piece);
-    if (a->first)
-        dot(piece, begin, end, a->x, sign, true, sum);
-    else
-        dot(piece, begin, end, a->x, sign, false, sum);
-    a->y->re[col] += sum[0];
-    a->y->im[col] += sum[1];
-    a->y->size[col] += sum[2];
-}
-
-static void add_sums(struct clb_sample *y, size_t row, size_t rows, struct partial_sums *sums)
-{
-    for (size_t i = 0; i < rows; i++) {
-        y->re[row + i] += sums->re[i];
-        y->im[row + i] += sums->im[i];
-        y->size[row + i] += sums->size[i];
+    if (pass->holes)
+        cut_out(m, x, piece);
+    const size_t count = end - begin, at = begin - piece->begin;
+    const double *re = piece->re + at, *im = piece->im != NULL ? piece->im + at : NULL;
+    dot_each(y->re, col, 1, re, x->re, begin, count);
+    if (im != NULL) {
+        dot_each(y->im, col, sign, im, x->re, begin, count);
+        if (!pass->first) {
+            dot_each(y->re, col, -sign, im, x->im, begin, count);
+            dot_each(y->im, col, 1, re, x->im, begin, count);
+        }
     }
-    memset(sums, 0, sizeof *sums);
+    for (int part = 0; part < (im != NULL ? 2 : 1); part++) {
+        const double *m_part = part == 0 ? re : im;
+        y->size[col] += pass->first ? dot_sizes(m_part, x->size + begin, count, true)
+                                    : dot_sizes(m_part, x->size + begin, count, false);
+    }
 }
 
-/* The stored rows of every `step`-th piece, from the given one on. */
-static void add_pieces(const struct application *a, size_t first, size_t step)
+static void add_sums(struct clb_sample *y, size_t row, size_t rows, bool complex,
+                     struct partial_sums *sums)
 {
-    const struct clb_operator *m = a->m;
+    add_to(y->size + row, 1, sums->size, rows);
+    memset(sums->size, 0, sizeof sums->size);
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        add_to(y->re[r] + row, 1, sums->re[r], rows);
+        memset(sums->re[r], 0, sizeof sums->re[r]);
+        if (complex) {
+            add_to(y->im[r] + row, 1, sums->im[r], rows);
+            memset(sums->im[r], 0, sizeof sums->im[r]);
+        }
+    }
+}
+
+/* Raise most[i] to |re| + |im|, or to infinity where one is not finite. */
+static void raise_each(double *most, const double *re, const double *im, size_t count)
+{
+    double none = 0; /* NaN where one is not finite */
+#pragma omp simd reduction(+ : none)
+    for (size_t i = 0; i < count; i++) {
+        const double size = fabs(re[i]) + fabs(im[i]);
+        most[i] = size > most[i] ? size : most[i];
+        none += 0 * size;
+    }
+    for (size_t i = 0; none != 0 && i < count; i++)
+        most[i] = fabs(re[i]) + fabs(im[i]) <= DBL_MAX ? most[i] : INFINITY;
+}
+
+static double largest_of(const double *re, const double *im, size_t count)
+{
+    enum { LANES = 64 };
+    double most[LANES] = {0}, all = 0;
+    for (size_t i = 0; i < count; i += LANES)
+        raise_each(most, re + i, im + i, clb_min(LANES, count - i));
+    for (size_t i = 0; i < LANES; i++)
+        all = fmax(all, most[i]);
+    return all;
+}
+
+static void note_magnitudes(const struct pass *pass, size_t col, double *largest,
+                            struct piece *piece)
+{
+    static const double zeros[PIECE];
+    const size_t count = piece->end - piece->begin;
+    const double *const im = piece->im != NULL ? piece->im : zeros;
+    if (pass->m->transposed) {
+        raise_each(largest + piece->begin, piece->re, im, count);
+        return;
+    }
+    if (pass->factor != NULL && piece->im != NULL) {
+        const double a = pass->factor->re[0][col], b = pass->factor->im[0][col];
+        CLB_SIMD for (size_t i = 0; i < count; i++)
+        {
+            const double x = piece->room[0][i], y = piece->room[1][i];
+            piece->room[0][i] = x * a - y * b;
+            piece->room[1][i] = x * b + y * a;
+        }
+    }
+    double most = largest_of(piece->re, im, count);
+    if (pass->factor != NULL && piece->im == NULL)
+        most *= fabs(pass->factor->re[0][col]);
+    largest[col] = fmax(largest[col], most);
+}
+
+static void visit_tile(struct pass_share *share, size_t tile)
+{
+    const struct pass *pass = share->pass;
+    const struct clb_operator *m = pass->m;
     const bool columns = !m->transposed || m->mirrored, rows = m->transposed || m->mirrored;
+    const size_t first = tile / pass->tiles_down * BLOCK, top = tile % pass->tiles_down * TILE;
+    const size_t last = clb_min(m->cols, first + BLOCK), bottom = clb_min(m->rows, top + TILE);
     struct partial_sums sums;
     struct piece piece;
     memset(&sums, 0, sizeof sums);
-    for (size_t row = first * PIECE; row < m->rows; row += step * PIECE) {
-        const size_t behind = clb_min(m->rows, row + PIECE);
-        for (size_t col = 0; col < m->cols; col++) {
+    for (size_t row = top; row < bottom; row += PIECE) {
+        const size_t behind = clb_min(bottom, row + PIECE);
+        for (size_t col = first; col < last; col++) {
             rows_of(m, col, &piece.begin, &piece.end);
             piece.begin = clb_max(piece.begin, row);
             piece.end = clb_min(piece.end, behind);
-            if (piece.begin < piece.end) {
-                load(m, col, &piece);
-                if (columns)
-                    add_column(a, col, row, &sums, &piece);
-                if (rows)
-                    add_row(a, col, &piece);
-            }
-            if (columns && (col % BLOCK == BLOCK - 1 || col + 1 == m->cols))
-                add_sums(a->y, row, behind - row, &sums);
+            if (piece.begin >= piece.end)
+                continue;
+            load(m, col, &piece);
+            if (pass->x == NULL)
+                note_magnitudes(pass, col, share->y.size, &piece);
+            if (pass->x != NULL && columns)
+                add_column(pass, col, row, &sums, &piece);
+            if (pass->x != NULL && rows)
+                add_row(pass, col, &share->y, &piece);
         }
+        if (pass->x != NULL && columns)
+            add_sums(&share->y, row, behind - row, is_complex(m), &sums);
     }
 }
 
-/* ---- shares ---------------------------------------------------------------------------------- */
+static void take_tiles(void *argument)
+{
+    struct pass_share *share = argument;
+    for (;;) {
+        const size_t tile = atomic_fetch_add(&share->pass->next, 1);
+        if (tile >= share->pass->tiles)
+            return;
+        visit_tile(share, tile);
+    }
+}
 
-/* Large matrices are shared out between the calling thread and worker threads that are free. */
-enum { SHARES = 8 };
-#define SHARE_BYTES ((size_t)8 << 20)
+/* A share has at least so many bytes of the matrix, and four times as many as its own sums. */
+#define LEAST_SHARE ((size_t)2 << 20)
 
-struct share {
-    size_t index, count;
-    struct application application;
-    struct clb_sample sums; /* of all but the first */
-    double *largest;
-};
-
-/* The number of shares; `team` has a thread for each but the first. */
-static size_t lend_workers(struct clb_workers *team, const struct clb_operator *m, size_t most)
+static size_t shares_of(const struct clb_operator *m, const struct clb_sample *y)
 {
     const size_t bytes = m->rows * m->cols * clb_precision_size(m->precision);
-    const size_t shares = clb_min(clb_min(bytes / SHARE_BYTES, most), SHARES);
-    clb_workers_lend(team, shares > 1 ? shares - 1 : 0, false);
-    return team->count + 1;
+    const size_t sums = ROOM * y->n * sizeof(double);
+    return clb_max(bytes / clb_max(LEAST_SHARE, 4 * sums), 1);
 }
 
-static void run_shares(struct clb_workers *team, void (*run)(void *), struct share *share,
-                       size_t count)
+/* Add the pass's sums to y, or find larger magnitudes than those in y's sizes. */
+static void run_pass(struct pass *pass, struct clb_sample *y)
 {
-    for (size_t i = 0; i < count; i++) {
-        share[i].index = i;
-        share[i].count = count;
-        if (i > 0)
-            clb_workers_start(team, i - 1, run, &share[i]);
-    }
-    run(&share[0]);
-    clb_workers_return(team);
-}
-
-static void add_share(void *argument)
-{
-    const struct share *share = argument;
-    add_pieces(&share->application, share->index, share->count);
-}
-
-/* The sums of each share are added in the order of shares. */
-static void add_stored(const struct application *a)
-{
-    struct share share[SHARES];
+    struct pass_share share[CLB_MAX_WORKERS + 1];
     struct clb_workers team;
-    struct clb_sample *y = a->y;
-    size_t count = lend_workers(&team, a->m, clb_div_up(a->m->rows, PIECE));
-    share[0].application = *a;
-    for (size_t i = 1; i < count; i++) {
-        share[i].application = *a;
-        share[i].application.y = &share[i].sums;
-        if (clb_sample_make(&share[i].sums, y->n) != CLB_OK)
-            count = i;
+    size_t count = 1;
+    pass->tiles_down = clb_max(clb_div_up(pass->m->rows, TILE), 1);
+    pass->tiles = pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
+    clb_workers_lend(&team, clb_min(shares_of(pass->m, y), pass->tiles) - (pass->tiles > 0), false);
+    share[0] = (struct pass_share){pass, *y};
+    for (; count <= team.count; count++) {
+        share[count].pass = pass;
+        if (clb_sample_make(&share[count].y, y->n) != CLB_OK)
+            break;
+        clb_workers_start(&team, count - 1, take_tiles, &share[count]);
     }
-    run_shares(&team, add_share, share, count);
+    take_tiles(&share[0]);
+    clb_workers_return(&team);
     for (size_t i = 1; i < count; i++) {
-        const struct clb_sample *sums = &share[i].sums;
-        for (size_t j = 0; j < y->n; j++) {
-            y->re[j] += sums->re[j];
-            y->im[j] += sums->im[j];
-            y->size[j] += sums->size[j];
-        }
-        clb_sample_free(&share[i].sums);
+        if (pass->x != NULL)
+            clb_sample_add(y, 1, &share[i].y, true);
+        for (size_t j = 0; pass->x == NULL && j < y->n; j++)
+            y->size[j] = fmax(y->size[j], share[i].y.size[j]);
+        clb_sample_free(&share[i].y);
     }
+}
+
+void clb_operator_columns(const struct clb_operator *m, const struct clb_sample *factor,
+                          double *largest)
+{
+    struct clb_sample y = {.n = clb_operator_cols(m), .size = largest};
+    struct pass pass = {.m = m, .factor = factor};
+    for (size_t i = 0; i < y.n; i++)
+        largest[i] = is_unit(m) ? 1 : 0;
+    run_pass(&pass, &y);
 }
 
 void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x,
                         struct clb_sample *y, bool first)
 {
-    struct application a = {.m = m, .x = x, .y = y, .first = first};
+    struct pass pass = {.m = m, .x = x, .first = first};
     double total = 0;
-    memset(y->re, 0, y->n * sizeof(double));
-    memset(y->im, 0, y->n * sizeof(double));
-    memset(y->size, 0, y->n * sizeof(double));
+    clb_sample_clear(y, clb_operator_rows(m));
     y->norm = x->norm;
     y->least = x->least;
     for (size_t i = 0; i < x->n; i++) {
-        a.holes = a.holes || (first && x->size[i] == 0);
+        pass.holes = pass.holes || (first && x->size[i] == 0);
         total += x->size[i];
     }
-    add_stored(&a);
-    for (size_t i = 0; is_unit(m) && i < clb_min(m->rows, m->cols); i++) {
-        y->re[i] += x->re[i];
-        y->im[i] += x->im[i];
-        y->size[i] += first ? x->size[i] * x->size[i] : x->size[i];
+    run_pass(&pass, y);
+    const size_t ones = is_unit(m) ? clb_min(m->rows, m->cols) : 0;
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        add_to(y->re[r], 1, x->re[r], ones);
+        add_to(y->im[r], 1, x->im[r], ones);
     }
+    for (size_t i = 0; i < ones; i++)
+        y->size[i] += first ? x->size[i] * x->size[i] : x->size[i];
     /* Squares may underflow. A product or an operand that is below the smallest normal number may
      * be taken for zero. */
     const double lost = (double)x->n * DBL_MIN;
     for (size_t i = 0; i < y->n; i++)
         y->size[i] = (first ? sqrt(y->size[i] + lost) : y->size[i] + y->least * total) +
                      y->least * (double)(first ? 1 : x->n) * y->norm;
-}
-
-/* |re| + |im| as bits, which are ordered as the numbers are, with infinity and NaN above all. */
-static inline int64_t magnitude(const struct piece *piece, size_t i)
-{
-    const double size = fabs(piece->re[i]) + (piece->im != NULL ? fabs(piece->im[i]) : 0);
-    int64_t bits;
-    memcpy(&bits, &size, sizeof bits);
-    return bits & INT64_MAX;
-}
-
-static double size_of(int64_t magnitude)
-{
-    double size;
-    memcpy(&size, &magnitude, sizeof size);
-    return size <= DBL_MAX ? size : INFINITY;
-}
-
-/* A share of the columns of the matrix as it is applied. */
-static void find_largest(void *argument)
-{
-    const struct share *share = argument;
-    const struct clb_operator *m = share->application.m;
-    const size_t cols = clb_operator_cols(m), first = cols * share->index / share->count,
-                 last = cols * (share->index + 1) / share->count;
-    double *largest = share->largest;
-    struct piece piece;
-    for (size_t col = m->transposed ? 0 : first; col < (m->transposed ? m->cols : last); col++) {
-        size_t begin, end;
-        rows_of(m, col, &begin, &end);
-        if (m->transposed) {
-            begin = clb_max(begin, first);
-            end = clb_min(end, last);
-        }
-        for (size_t row = begin; row < end; row += PIECE) {
-            piece.begin = row;
-            piece.end = clb_min(end, row + PIECE);
-            load(m, col, &piece);
-            if (m->transposed) {
-                for (size_t i = 0; i < piece.end - row; i++)
-                    largest[row + i] = fmax(largest[row + i], size_of(magnitude(&piece, i)));
-                continue;
-            }
-            int64_t most = 0;
-#pragma omp simd reduction(max : most)
-            for (size_t i = 0; i < piece.end - row; i++) {
-                const int64_t bits = magnitude(&piece, i);
-                most = bits > most ? bits : most;
-            }
-            largest[col] = fmax(largest[col], size_of(most));
-        }
-    }
-}
-
-void clb_operator_columns(const struct clb_operator *m, double *largest)
-{
-    struct share share[SHARES];
-    struct clb_workers team;
-    const size_t count = lend_workers(&team, m, clb_operator_cols(m));
-    for (size_t i = 0; i < clb_operator_cols(m); i++)
-        largest[i] = is_unit(m) ? 1 : 0;
-    for (size_t i = 0; i < count; i++)
-        share[i] = (struct share){.application = {.m = m}, .largest = largest};
-    run_shares(&team, find_largest, share, count);
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
@@ -439,12 +540,7 @@ void clb_operator_get(const struct clb_operator *m, size_t i, size_t j, double v
     value[1] = 0;
     if (row < begin || row >= end)
         return;
-    const clb_scalar at = clb_scalar_get(
-        m->precision, false,
-        (const char *)m->data + (row + col * m->ld) * clb_precision_size(m->precision));
-    const bool single = clb_precision_real_size(m->precision) == sizeof(float);
-    value[0] = single ? (double)at.s[0] : at.d[0];
-    value[1] = single ? (double)at.s[1] : at.d[1];
+    convert(m->precision, m->data, row + col * m->ld, 1, &value[0], &value[1]);
     if (m->conjugated)
         value[1] = -value[1];
 }
@@ -486,92 +582,120 @@ double clb_operator_solve(const struct clb_operator *m, double *re, double *im, 
 
 /* ---- reflectors ------------------------------------------------------------------------------ */
 
-/* Elements [begin, end) of v(j). */
-static void load_vector(const struct clb_reflector_list *list, size_t j, struct piece *piece)
-{
-    const struct clb_operator m = {.precision = list->precision,
-                                   .data = list->data,
-                                   .rows = list->adjoint ? list->count : list->order,
-                                   .cols = list->adjoint ? list->order : list->count,
-                                   .ld = list->ld,
-                                   .transposed = list->adjoint,
-                                   .conjugated = list->adjoint};
-    if (!list->adjoint) {
-        load(&m, j, piece);
-        return;
-    }
-    piece->re = piece->room[0];
-    piece->im = clb_precision_parts(list->precision) == 2 ? piece->room[1] : NULL;
-    for (size_t i = piece->begin; i < piece->end; i++) {
-        double value[2];
-        clb_operator_get(&m, i, j, value);
-        piece->room[0][i - piece->begin] = value[0];
-        piece->room[1][i - piece->begin] = value[1];
-    }
-}
+/* Reflectors follow one on the other: threads take a vector each. */
+struct reflection {
+    const struct clb_reflector_list *list;
+    bool adjoint;
+    struct clb_sample *y;
+    atomic_size_t next; /* vector */
+    atomic_bool not_unitary, no_memory;
+};
 
-static void tau_of(const struct clb_reflector_list *list, size_t j, double tau[2])
-{
-    const struct clb_operator taus = {
-        .precision = list->precision, .data = list->tau, .rows = list->count, .cols = 1};
-    clb_operator_get(&taus, j, 0, tau);
-}
+/* Vectors in rows are read so many at a time, which are a line of memory or two. */
+enum { ROWS = 8 };
 
-static void reflect(const struct clb_reflector_list *list, size_t j, bool adjoint, double *re,
-                    double *im)
+/* Vectors [first, first + ROWS), of order elements each, in re and im. */
+static void read_vectors(const struct clb_reflector_list *list, size_t first, double *re,
+                         double *im)
 {
-    struct piece piece;
-    double tau[2], w[2] = {re[j], im[j]};
-    tau_of(list, j, tau);
-    if (adjoint)
-        tau[1] = -tau[1];
-    for (piece.begin = j + 1; piece.begin < list->order; piece.begin = piece.end) {
-        struct clb_sample y = {.re = re, .im = im, .size = re};
-        double sum[3] = {0};
-        piece.end = clb_min(list->order, piece.begin + PIECE);
-        load_vector(list, j, &piece);
-        dot(&piece, piece.begin, piece.end, &y, -1, false, sum);
-        w[0] += sum[0];
-        w[1] += sum[1];
-    }
-    const double x[2] = {-(tau[0] * w[0] - tau[1] * w[1]), -(tau[0] * w[1] + tau[1] * w[0])};
-    re[j] += x[0];
-    im[j] += x[1];
-    for (piece.begin = j + 1; piece.begin < list->order; piece.begin = piece.end) {
-        piece.end = clb_min(list->order, piece.begin + PIECE);
-        load_vector(list, j, &piece);
-        for (size_t i = 0; i < piece.end - piece.begin; i++) {
-            const double a = piece.re[i], b = piece.im != NULL ? piece.im[i] : 0;
-            re[piece.begin + i] += a * x[0] - b * x[1];
-            im[piece.begin + i] += a * x[1] + b * x[0];
+    const size_t count = clb_min(ROWS, list->count - first);
+    double row[2][ROWS] = {{0}};
+    for (size_t i = first; i < list->order; i++) {
+        convert(list->precision, list->data, first + i * list->ld, count, row[0], row[1]);
+        for (size_t r = 0; r < CLB_VECTORS; r++) {
+            re[r * list->order + i] = row[0][r];
+            im[r * list->order + i] = -row[1][r];
         }
     }
 }
 
-void clb_reflector_list_apply(const struct clb_reflector_list *list, bool adjoint, double *re,
-                              double *im)
+/* y = H*y with the elements behind the first of v and of y. Returns |v|^2. */
+static double reflect(const double *v_re, const double *v_im, size_t count, const double tau[2],
+                      double *re, double *im)
 {
-    for (size_t step = 0; step < list->count; step++)
-        reflect(list, adjoint ? step : list->count - 1 - step, adjoint, re, im);
+    double w[2] = {re[0] + dot(v_re, re + 1, count), im[0]}, norm = 1 + dot(v_re, v_re, count);
+    if (v_im != NULL) {
+        w[0] += dot(v_im, im + 1, count);
+        w[1] += dot(v_re, im + 1, count) - dot(v_im, re + 1, count);
+        norm += dot(v_im, v_im, count);
+    }
+    const double x[2] = {-(tau[0] * w[0] - tau[1] * w[1]), -(tau[0] * w[1] + tau[1] * w[0])};
+    re[0] += x[0];
+    im[0] += x[1];
+    add_to(re + 1, x[0], v_re, count);
+    if (v_im != NULL) {
+        add_to(re + 1, -x[1], v_im, count);
+        add_to(im + 1, x[1], v_re, count);
+        add_to(im + 1, x[0], v_im, count);
+    }
+    return norm;
 }
 
 /* |tau|^2 |v|^2 = 2 Re(tau). */
-bool clb_reflector_list_is_unitary(const struct clb_reflector_list *list)
+static bool is_unitary(const double tau[2], double norm)
 {
-    struct piece piece;
-    for (size_t j = 0; j < list->count; j++) {
-        double tau[2], norm = 1;
-        tau_of(list, j, tau);
-        for (piece.begin = j + 1; piece.begin < list->order; piece.begin = piece.end) {
-            piece.end = clb_min(list->order, piece.begin + PIECE);
-            load_vector(list, j, &piece);
-            for (size_t i = 0; i < piece.end - piece.begin; i++)
-                norm +=
-                    piece.re[i] * piece.re[i] + (piece.im != NULL ? piece.im[i] * piece.im[i] : 0);
+    const double square = (tau[0] * tau[0] + tau[1] * tau[1]) * norm;
+    return norm <= DBL_MAX && fabs(square - 2 * tau[0]) <= 1e-3 * (square + fabs(tau[0]));
+}
+
+static bool reflect_all(const struct reflection *reflection, double *re, double *im, double *room)
+{
+    const struct clb_reflector_list *list = reflection->list;
+    double *const v_im = room + (list->adjoint ? ROWS : 1) * list->order;
+    size_t held = SIZE_MAX; /* the rows in room */
+    bool unitary = true;
+    for (size_t step = 0; step < list->count; step++) {
+        const size_t j = reflection->adjoint ? step : list->count - 1 - step;
+        const size_t count = list->order - j - 1, at = j + 1 + j * list->ld;
+        const double *v = room, *w = v_im;
+        double tau[2] = {0};
+        convert(list->precision, list->tau, j, 1, &tau[0], &tau[1]);
+        if (list->adjoint && j / ROWS != held) {
+            held = j / ROWS;
+            read_vectors(list, held * ROWS, room, v_im);
         }
-        const double square = (tau[0] * tau[0] + tau[1] * tau[1]) * norm;
-        if (!(norm <= DBL_MAX && fabs(square - 2 * tau[0]) <= 1e-3 * (square + fabs(tau[0]))))
-            return false;
+        if (list->adjoint) {
+            v += j % ROWS * list->order + j + 1;
+            w += j % ROWS * list->order + j + 1;
+        } else if (list->precision == CLB_D) {
+            v = (const double *)list->data + at;
+        } else {
+            convert(list->precision, list->data, at, count, room, v_im);
+        }
+        tau[1] = reflection->adjoint ? -tau[1] : tau[1];
+        const bool complex = clb_precision_parts(list->precision) == 2;
+        const double norm = reflect(v, complex ? w : NULL, count, tau, re + j, im + j);
+        unitary = unitary && is_unitary(tau, norm);
     }
-    return true;
+    return unitary;
+}
+
+static void take_vectors(void *argument)
+{
+    struct reflection *reflection = argument;
+    const struct clb_sample *y = reflection->y;
+    const size_t held = reflection->list->adjoint ? ROWS : 1;
+    double *room = malloc((2 * held * reflection->list->order + 1) * sizeof *room);
+    if (room == NULL)
+        atomic_store(&reflection->no_memory, true);
+    for (size_t r; room != NULL && (r = atomic_fetch_add(&reflection->next, 1)) < CLB_VECTORS;) {
+        if (!reflect_all(reflection, y->re[r], y->im[r], room))
+            atomic_store(&reflection->not_unitary, true);
+    }
+    free(room);
+}
+
+clb_status clb_reflector_list_apply(const struct clb_reflector_list *list, bool adjoint,
+                                    struct clb_sample *y, bool *unitary)
+{
+    struct reflection reflection = {.list = list, .adjoint = adjoint, .y = y};
+    const size_t bytes = list->order * list->count * clb_precision_size(list->precision);
+    struct clb_workers team;
+    clb_workers_lend(&team, bytes < LEAST_SHARE ? 0 : CLB_VECTORS - 1, false);
+    for (size_t i = 0; i < team.count; i++)
+        clb_workers_start(&team, i, take_vectors, &reflection);
+    take_vectors(&reflection);
+    clb_workers_return(&team);
+    *unitary = !atomic_load(&reflection.not_unitary);
+    return atomic_load(&reflection.no_memory) ? CLB_ERR_NOMEM : CLB_OK;
 }

@@ -1,5 +1,9 @@
-/* operator: matrices applied to a vector, with what bounds the errors of the results that are to be
- * checked. For checks in O(n^2) of what was computed in O(n^3) (Freivalds 1977). */
+/* operator: matrices applied to vectors, with what bounds the errors of the results that are to be
+ * checked. For checks in O(n^2) of what was computed in O(n^3) (Freivalds 1977).
+ *
+ * Each function reads its matrix once, at the speed of memory: several vectors are applied in one
+ * pass, and large matrices are shared out in tiles between the calling thread and worker threads
+ * that are free (none inside a parallel region of the program). */
 #ifndef CLB_OPERATOR_H
 #define CLB_OPERATOR_H
 
@@ -27,28 +31,38 @@ static inline size_t clb_operator_cols(const struct clb_operator *m)
     return m->transposed ? m->rows : m->cols;
 }
 
-/* A vector y = M*x and a bound for each of its entries. Sizes of x itself are |x(j)|. The signs of
- * x are random, so that errors E of M, however they came about, have |E*x| below 9 times the rows'
- * norms of E*diag(|x|) but for one row in 10^17 (Hoeffding 1963). Where |E| <= u|F||M|, these norms
- * are at most u|F|r with r those of M*diag(|x|) (Minkowski): r is y's size, and |F|r that of F*y.
+/* Three vectors y = M*x and a bound for each of their entries. Sizes of x itself are |x(j)|,
+ * the same for each vector. The signs of x are random, so that errors E of M, however they came
+ * about, have |E*x| below 9 times the rows' norms of E*diag(|x|) but for one row in 10^17
+ * (Hoeffding 1963). Where |E| <= u|F||M|, these norms are at most u|F|r with r those of M*diag(|x|)
+ * (Minkowski): r is y's size, and |F|r that of F*y.
  *
  * `least` and `norm` add to sizes what underflow loses: see clb_operator_apply. */
+enum { CLB_VECTORS = 3 };
 struct clb_sample {
-    size_t n;
-    double *re, *im, *size; /* owned, one block */
-    double norm;            /* the sum of |x(j)| */
+    size_t n, count;                                  /* entries; vectors */
+    double *re[CLB_VECTORS], *im[CLB_VECTORS], *size; /* owned, one block that begins with size */
+    double norm;                                      /* the sum of |x(j)| */
     double least;
 };
 
-/* A vector of zeros. */
+/* Vectors of zeros. */
 clb_status clb_sample_make(struct clb_sample *sample, size_t n) CLB_MUST_CHECK;
 void clb_sample_free(struct clb_sample *sample);
+/* Zeros, of which there is room for so many. */
+void clb_sample_clear(struct clb_sample *sample, size_t n);
 /* Swap the entries i and ipiv(i) in order, as xLASWP; 1-based. */
 void clb_sample_swap(struct clb_sample *sample, const void *ipiv, bool wide, size_t count);
+/* y = alpha*y; sizes by |alpha|. */
+void clb_sample_scale(struct clb_sample *y, const double alpha[2]);
+/* y = y + sign*z; sizes only where `sized`. */
+void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *z, bool sized);
 
 /* The largest magnitude |re| + |im| of each column of the matrix as it is applied, infinity where
- * one is not finite. Mirrored triangles: of the stored part only. */
-void clb_operator_columns(const struct clb_operator *m, double *largest);
+ * one is not finite. Mirrored triangles: of the stored part only. `factor` NULL, or the first of
+ * its vectors has numbers that columns are multiplied by; then the matrix is not transposed. */
+void clb_operator_columns(const struct clb_operator *m, const struct clb_sample *factor,
+                          double *largest);
 
 /* y = M*x. `first`: sizes are the norms of the rows of M*diag(size of x), and columns j where that
  * size is zero are not read; otherwise |M|*size. */
@@ -72,10 +86,10 @@ struct clb_reflector_list {
     const void *tau;
     bool adjoint;
 };
-/* y = Q*y with Q = H(0)*H(1)...; or y = Q^H*y. */
-void clb_reflector_list_apply(const struct clb_reflector_list *list, bool adjoint, double *re,
-                              double *im);
-/* True when Q is unitary as far as checks need it. */
-bool clb_reflector_list_is_unitary(const struct clb_reflector_list *list);
+/* y = Q*y with Q = H(0)*H(1)...; or y = Q^H*y. Sizes stay. *unitary: Q is, as far as checks need
+ * it.
+ */
+clb_status clb_reflector_list_apply(const struct clb_reflector_list *list, bool adjoint,
+                                    struct clb_sample *y, bool *unitary) CLB_MUST_CHECK;
 
 #endif

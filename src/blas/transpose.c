@@ -113,6 +113,12 @@ static void copy_lines(struct transpose_work *work, size_t line, size_t lines)
 {
     const size_t element = clb_precision_size(work->precision);
     const bool upper = work->part == 'U' || work->part == 'u';
+    if (work->part == 0) {
+        clb_copy_nontemporal(work->to + line * work->to_ld, work->to_ld,
+                             work->from + line * work->from_ld, work->from_ld,
+                             work->length * element, lines);
+        return;
+    }
     const ptrdiff_t diagonal = (ptrdiff_t)line + (work->part == 'l') - (work->part == 'u');
     clb_copy_trapezoid(work->precision, upper, diagonal, work->length, lines,
                        work->from + line * work->from_ld, work->from_ld / element,
@@ -205,18 +211,19 @@ bool clb_triangle_is_finite(clb_precision precision, char part, size_t n, const 
     return !atomic_load(&work.found);
 }
 
-void clb_copy_triangle(clb_precision precision, char part, size_t n, size_t cols, const void *x,
-                       size_t ldx, void *y, size_t ldy)
+void clb_copy_part(clb_precision precision, char part, size_t rows, size_t cols, const void *x,
+                   size_t ldx, void *y, size_t ldy)
 {
     const size_t element = clb_precision_size(precision);
     struct transpose_work work = {.precision = precision,
                                   .kind = COPY,
                                   .lines = cols,
-                                  .length = n,
+                                  .length = rows,
                                   .from = x,
                                   .to = y,
                                   .from_ld = ldx * element,
                                   .to_ld = ldy * element,
                                   .part = part};
-    share_work(&work);
+    if (rows > 0 && cols > 0)
+        share_work(&work);
 }

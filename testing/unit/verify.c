@@ -92,7 +92,7 @@ static void inject(void *unused)
         }
     }
     expect(reported(name, "device") == 2 && !is_quarantined(name), "%s: not computed there", name);
-    shared->checked += clb_verify_counts.calls;
+    shared->checked += clb_verified_calls;
     const long launches = fault.launches;
     fault.seed = random_bits(&seed);
     for (int trial = 0; trial < TRIALS && !is_quarantined(name); trial++) {
@@ -285,7 +285,7 @@ static long checks_of(const char *verify, int calls)
         uint64_t same = seed;
         expect(any_call_run(CLB_ROUTINE_dgemm, &same) < 1e-7, "a wrong result");
     }
-    return clb_verify_counts.calls;
+    return clb_verified_calls;
 }
 
 static void share_is_kept(void *unused)
@@ -372,23 +372,26 @@ static void apply_in_shares(void *unused)
         x.n = cols;
         y.n = rows;
         for (size_t j = 0; j < cols; j++) {
-            x.re[j] = random_uniform(&state);
-            x.im[j] = 0;
-            x.size[j] = fabs(x.re[j]);
+            x.size[j] = fabs(random_uniform(&state));
+            for (size_t r = 0; r < CLB_VECTORS; r++)
+                x.re[r][j] = random_bits(&state) % 2 == 0 ? x.size[j] : -x.size[j];
         }
         clb_operator_apply(&m, &x, &y, true);
         if (!square)
-            clb_operator_columns(&m, largest);
+            clb_operator_columns(&m, NULL, largest);
         for (size_t i = 0; i < rows; i++) {
-            double sum = 0, size = 0;
+            double sum[CLB_VECTORS] = {0}, size = 0;
             for (size_t j = 0; j < cols; j++) {
                 const bool swap = square ? i < j : m.transposed;
                 const double a = data[(swap ? j : i) + (swap ? i : j) * LD];
-                sum += a * x.re[j];
-                size += a * x.re[j] * a * x.re[j];
+                size += a * x.size[j] * a * x.size[j];
+                for (size_t r = 0; r < CLB_VECTORS; r++)
+                    sum[r] += a * x.re[r][j];
             }
-            expect(fabs(y.re[i] - sum) <= 1e-12 * sqrt(size), "way %d: entry %zu is %g, not %g",
-                   way, i, y.re[i], sum);
+            for (size_t r = 0; r < CLB_VECTORS; r++)
+                expect(fabs(y.re[r][i] - sum[r]) <= 1e-12 * sqrt(size),
+                       "way %d: entry %zu of vector %zu is %g, not %g", way, i, r, y.re[r][i],
+                       sum[r]);
             expect(fabs(y.size[i] - sqrt(size)) <= 1e-12 * sqrt(size),
                    "way %d: size %zu is %g, not %g", way, i, y.size[i], sqrt(size));
         }

@@ -425,7 +425,7 @@ static clb_status inverse_write(const struct inverse_run *inverting, const void 
                       : clb_triangle_is_finite(problem->precision, part, n, result, ld);
     if (!finite)
         return CLB_ERR_RANGE;
-    clb_copy_triangle(problem->precision, part, n, n, result, ld, problem->a, problem->lda);
+    clb_copy_part(problem->precision, part, n, n, result, ld, problem->a, problem->lda);
     if (problem->multiplies && clb_precision_parts(problem->precision) == 2)
         make_real(problem);
     return CLB_OK;

@@ -266,17 +266,16 @@ static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *dia
         return potrf_bring_down(chol, diagonal, event);
     if (clb_job_see(&chol->run, diagonal) != NULL)
         return CLB_OK;
-    clb_copy_triangle(problem->precision, problem->upper ? 'U' : 'L', diagonal->rows,
-                      diagonal->rows, problem->a, problem->lda, chol->host_block->host,
-                      diagonal->rows);
+    clb_copy_part(problem->precision, problem->upper ? 'U' : 'L', diagonal->rows, diagonal->rows,
+                  problem->a, problem->lda, chol->host_block->host, diagonal->rows);
     return CLB_OK;
 }
 
 static void copy_block(const struct potrf_run *chol, const void *from, size_t ld_from, void *to,
                        size_t ld_to, size_t order)
 {
-    clb_copy_triangle(chol->problem->precision, chol->problem->upper ? 'U' : 'L', order, order,
-                      from, ld_from, to, ld_to);
+    clb_copy_part(chol->problem->precision, chol->problem->upper ? 'U' : 'L', order, order, from,
+                  ld_from, to, ld_to);
 }
 
 /* Wait for the diagonal block in the CPU's memory. */
@@ -444,11 +443,11 @@ static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
     if (status != CLB_OK)
         return status;
     if (out)
-        clb_copy_triangle(problem->precision, part, chol->n, cols, memory, chol->x.ld, problem->a,
-                          problem->lda);
+        clb_copy_part(problem->precision, part, chol->n, cols, memory, chol->x.ld, problem->a,
+                      problem->lda);
     else
-        clb_copy_triangle(problem->precision, part, chol->n, cols, problem->a, problem->lda, memory,
-                          chol->x.ld);
+        clb_copy_part(problem->precision, part, chol->n, cols, problem->a, problem->lda, memory,
+                      chol->x.ld);
     if (out)
         chol->result->columns_written = cols;
     return clb_job_unmap(&chol->run, &chol->x, memory);

@@ -4,6 +4,7 @@
 #ifndef CLB_ROUTE_RUN_H
 #define CLB_ROUTE_RUN_H
 
+#include "blas/judge.h"
 #include "engine/lapack/lapack.h"
 #include "decide.h"
 
@@ -44,17 +45,17 @@ struct clb_lapacke {
 enum { CLB_VERIFY_CLASSES = 16 };
 extern atomic_bool clb_verify_passed[CLB_ROUTINES][CLB_VERIFY_CLASSES];
 
-/* A call that is to be verified: copies of the matrices that it overwrites, A, B and C. */
-enum { CLB_VERIFY_MATRICES = 3 };
+/* A call that is to be verified, with copies of the matrices that it overwrites. */
 struct clb_verify {
     int size_class; /* of the call */
     bool wanted;
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
+    struct clb_before before[CLB_CALL_MATRICES];
     struct clb_verify_copy {
         void *data; /* owned; NULL: none */
-        size_t bytes, ld;
-    } copy[CLB_VERIFY_MATRICES];
+        size_t bytes;
+    } copy[CLB_CALL_MATRICES];
 };
 
 struct clb_run {
@@ -148,11 +149,6 @@ clb_reason clb_verify_begin(struct clb_run *run, struct clb_runtime *runtime,
 bool clb_verify_end(struct clb_run *run, clb_status status);
 void clb_verify_free(struct clb_run *run);
 
-/* For tests. */
-struct clb_verify_counts {
-    _Atomic long calls, failed; /* that were verified */
-    _Atomic long judged, left;  /* entries; left: not judged */
-};
-extern struct clb_verify_counts clb_verify_counts;
+extern _Atomic long clb_verified_calls; /* for tests */
 
 #endif

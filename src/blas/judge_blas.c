@@ -1,0 +1,194 @@
+/* What products and triangular systems must satisfy. */
+#include "judging.h"
+
+#include <float.h>
+#include <math.h>
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+struct product_term {
+    struct clb_operator outer, inner;
+    double alpha[2];
+};
+
+/* C = alpha*op(A)*op(B) and so on as sums of products of a left operator and a right one; where A
+ * is on the right, of the transposes. Returns the number of terms. */
+static size_t terms_of(const struct judge *v, struct product_term term[2])
+{
+    const struct clb_call *call = v->call;
+    const bool hermitian = clb_routine_has_flag(call->routine, 'h');
+    const bool two = call->kind == CLB_KIND_syr2k;
+    struct clb_operator a = clb_matrix_now(v, 'A');
+    clb_get_scalar(v, false, term[0].alpha);
+    if (call->kind == CLB_KIND_trmm) {
+        term[0].outer = clb_transposed_if(call->right, clb_with_op(a, call->transa));
+        term[0].inner = clb_transposed_if(call->right, clb_matrix_before(v, 'B'));
+    } else if (call->kind == CLB_KIND_symm) {
+        term[0].outer = clb_transposed_if(call->right, clb_mirrored(a, hermitian));
+        term[0].inner = clb_transposed_if(call->right, clb_matrix_now(v, 'B'));
+    } else if (call->kind == CLB_KIND_gemm || call->kind == CLB_KIND_gemmtr) {
+        term[0].outer = clb_with_op(a, call->transa);
+        term[0].inner = clb_with_op(clb_matrix_now(v, 'B'), call->transb);
+    } else {
+        const clb_op op = call->transa == CLB_OP_N ? CLB_OP_N : hermitian ? CLB_OP_C : CLB_OP_T;
+        struct clb_operator b = clb_with_op(two ? clb_matrix_now(v, 'B') : a, op);
+        a = clb_with_op(a, op);
+        term[0].outer = a;
+        term[0].inner = hermitian ? clb_adjoint(b) : clb_transposed(b);
+        term[1].outer = b;
+        term[1].inner = hermitian ? clb_adjoint(a) : clb_transposed(a);
+        term[1].alpha[0] = term[0].alpha[0];
+        term[1].alpha[1] = hermitian ? -term[0].alpha[1] : term[0].alpha[1];
+    }
+    return two ? 2 : 1;
+}
+
+/* Rows, or columns, [first, first + count) of a general matrix as it is applied. */
+static struct clb_operator part_of(struct clb_operator m, bool rows, size_t first, size_t count)
+{
+    const bool down = rows != m.transposed;
+    m.data = (const char *)m.data + first * (down ? 1 : m.ld) * clb_precision_size(m.precision);
+    *(down ? &m.rows : &m.cols) = count;
+    return m;
+}
+
+static struct clb_sample entries_of(struct clb_sample x, size_t first, size_t count)
+{
+    x.n = count;
+    x.size += first;
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        x.re[r] += first;
+        x.im[r] += first;
+    }
+    return x;
+}
+
+/* y += the triangle of outer*inner in rows and columns [first, first + count), times x: for row i
+ * the inner product of row i of the left operand and the sum of the right one's columns that are in
+ * the triangle, which grows with i. */
+static void add_small_triangle(struct judge *v, const struct product_term *term, bool upper,
+                               size_t first, size_t count)
+{
+    struct clb_sample *y = &v->y;
+    const double least = v->x.least;
+    double b[2], a[2];
+    for (size_t p = 0; p < clb_operator_cols(&term->outer); p++) {
+        double re[CLB_VECTORS] = {0}, im[CLB_VECTORS] = {0}, squares = (double)count * DBL_MIN;
+        for (size_t step = 0; step < count; step++) {
+            const size_t i = first + (upper ? count - 1 - step : step);
+            if (v->x.size[i] != 0)
+                clb_operator_get(&term->inner, p, i, b);
+            else
+                b[0] = b[1] = 0;
+            clb_operator_get(&term->outer, i, p, a);
+            squares += (b[0] * b[0] + b[1] * b[1]) * v->x.size[i] * v->x.size[i];
+            for (size_t r = 0; r < CLB_VECTORS; r++) {
+                re[r] += b[0] * v->x.re[r][i];
+                im[r] += b[1] * v->x.re[r][i];
+                y->re[r][i] += a[0] * re[r] - a[1] * im[r];
+                y->im[r][i] += a[0] * im[r] + a[1] * re[r];
+            }
+            y->size[i] +=
+                (fabs(a[0]) + fabs(a[1]) + least) * (sqrt(squares) + 2 * least * v->x.norm) +
+                least * v->x.norm;
+        }
+    }
+}
+
+/* The same of all of it: the square beside two triangles is a product. */
+static void add_triangle(struct judge *v, const struct product_term *term, bool upper, size_t first,
+                         size_t count)
+{
+    enum { SMALL = 32 };
+    const size_t half = count / 2;
+    if (count <= SMALL) {
+        add_small_triangle(v, term, upper, first, count);
+        return;
+    }
+    add_triangle(v, term, upper, first, half);
+    add_triangle(v, term, upper, first + half, count - half);
+    const size_t row = upper ? first : first + half, rows = upper ? half : count - half;
+    const size_t col = upper ? first + half : first, cols = count - rows;
+    const struct clb_operator outer = part_of(term->outer, true, row, rows);
+    const struct clb_operator inner = part_of(term->inner, false, col, cols);
+    const struct clb_sample x = entries_of(v->x, col, cols);
+    clb_operator_apply(&inner, &x, &v->z, true);
+    clb_apply_next(v, outer, &v->z);
+    struct clb_sample y = entries_of(v->y, row, rows);
+    clb_sample_add(&y, 1, &v->z, true);
+}
+
+static void add_product(struct judge *v, const struct product_term *term, struct clb_sample *y)
+{
+    clb_apply_first(v, term->inner, y);
+    clb_apply_next(v, term->outer, y);
+    clb_sample_scale(y, term->alpha);
+}
+
+void clb_judge_product(struct judge *v)
+{
+    const struct clb_call *call = v->call;
+    const bool symm = call->kind == CLB_KIND_symm, trmm = call->kind == CLB_KIND_trmm;
+    const bool corner = call->kind == CLB_KIND_gemmtr;
+    const bool hermitian = clb_routine_has_flag(call->routine, 'h');
+    const char name = trmm ? 'B' : 'C';
+    struct product_term term[2];
+    double beta[2] = {0};
+    const size_t count = terms_of(v, term), n = clb_operator_cols(&term[0].inner);
+    if (count > 1) {
+        clb_operator_columns(&term[1].inner, NULL, v->held.size);
+        clb_find_largest(v, &term[0].inner);
+        for (size_t j = 0; j < n; j++)
+            v->largest[j] = fmax(v->largest[j], v->held.size[j]);
+        (void)clb_set_scaled_to_largest(v, n);
+    } else {
+        (void)clb_set_scaled(v, &term[0].inner);
+    }
+    clb_note_scalar(v, term[0].alpha);
+    if (corner) {
+        clb_sample_clear(&v->y, n);
+        add_triangle(v, &term[0], call->upper, 0, n);
+        clb_sample_scale(&v->y, term[0].alpha);
+    } else {
+        add_product(v, &term[0], &v->y);
+    }
+    for (size_t t = 1; t < count; t++) {
+        add_product(v, &term[t], &v->z);
+        clb_sample_add(&v->y, 1, &v->z, true);
+    }
+    const bool mirrored = !symm && clb_matrix_now(v, name).part != 0 && !corner;
+    if (!trmm)
+        clb_get_scalar(v, true, beta);
+    for (int now = 0; now < 2; now++) {
+        struct clb_operator c = now ? clb_matrix_now(v, name) : clb_matrix_before(v, name);
+        if (!now && (trmm || c.data == NULL))
+            continue;
+        c = clb_transposed_if(symm && call->right, mirrored ? clb_mirrored(c, hermitian) : c);
+        clb_apply_first(v, c, &v->z);
+        if (!now)
+            clb_sample_scale(&v->z, beta);
+        clb_sample_add(&v->y, now ? -1 : 1, &v->z, !now);
+    }
+    clb_judge_entries(v,
+                      (double)(count * clb_operator_cols(&term[0].outer) + 8) * (corner ? 2 : 1));
+}
+
+/* op(A)*X = alpha*B; from the right, the transposes. */
+void clb_judge_trsm(struct judge *v)
+{
+    const struct clb_call *call = v->call;
+    const struct clb_operator a =
+        clb_transposed_if(call->right, clb_with_op(clb_matrix_now(v, 'A'), call->transa));
+    const struct clb_operator x = clb_transposed_if(call->right, clb_matrix_now(v, 'B'));
+    const struct clb_operator b = clb_transposed_if(call->right, clb_matrix_before(v, 'B'));
+    double alpha[2];
+    clb_get_scalar(v, false, alpha);
+    (void)clb_set_scaled(v, &x);
+    clb_note_scalar(v, alpha);
+    clb_judge_equation(v, &(struct equation){.factor = {a, x},
+                                             .factors = 2,
+                                             .right = &b,
+                                             .alpha = alpha,
+                                             .is_solution = true,
+                                             .terms = (double)a.rows + 16});
+}
