@@ -602,7 +602,7 @@ static void read_vectors(const struct clb_reflector_list *list, size_t first, do
     double row[2][ROWS] = {{0}};
     for (size_t i = first; i < list->order; i++) {
         convert(list->precision, list->data, first + i * list->ld, count, row[0], row[1]);
-        for (size_t r = 0; r < CLB_VECTORS; r++) {
+        for (size_t r = 0; r < count; r++) {
             re[r * list->order + i] = row[0][r];
             im[r * list->order + i] = -row[1][r];
         }
