@@ -80,7 +80,7 @@ struct step {
 };
 
 static clb_status launch(const struct lu *lu, const struct step *step, cl_uint waits,
-                         const cl_event *wait_list, cl_event *event)
+                         const clb_event *wait_list, clb_event *event)
 {
     struct clb_measure *measure = &lu->ladder->measure;
     const cl_uint n = (cl_uint)lu->ladder->n, k = (cl_uint)step->k, first = (cl_uint)step->first;
@@ -233,7 +233,7 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
 {
     struct clb_queue_set *set = lu->ladder->measure.queue_set;
     size_t n = lu->ladder->n, offset = k * n * element_size(lu), next = k + PANEL;
-    cl_event sent = NULL, ready = NULL, fetched = NULL;
+    clb_event sent = NULL, ready = NULL, fetched = NULL;
     factor_panel(lu, k);
     clb_status status = clb_queue_write(set->upload, lu->pivots->mem, k * sizeof(cl_uint),
                                         PANEL * sizeof(cl_uint), lu->pivot + k, 0, NULL, NULL);
@@ -259,7 +259,7 @@ static clb_status pipeline_step(struct lu *lu, size_t k)
         status = clb_queue_read(set->upload, lu->a->mem, offset + panel_bytes(lu), panel_bytes(lu),
                                 lu->panel->host, 1, &ready, &fetched);
     if (status == CLB_OK && next < n)
-        status = clb_event_wait(set->runtime, fetched);
+        status = clb_event_wait(fetched);
     clb_event_drop(&sent);
     clb_event_drop(&ready);
     clb_event_drop(&fetched);

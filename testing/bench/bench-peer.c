@@ -269,7 +269,7 @@ static void close_link(void)
 {
     clb_buffer_put(runtime, pinned);
     clb_buffer_put(runtime, device);
-    clb_queue_set_release(link_lane);
+    clb_queue_set_end(link_lane, true);
 }
 
 /* ---- tasks ---- */

@@ -46,7 +46,7 @@ void resident_close(struct resident *r)
     clb_buffer_put(r->runtime, r->c);
     for (int i = 0; i < 3; i++)
         free(r->host[i]);
-    clb_queue_set_release(r->queue_set);
+    clb_queue_set_end(r->queue_set, true);
 }
 
 clb_status resident_use(struct resident *r, const struct clb_gemm_variant *variant)

@@ -146,6 +146,11 @@ static void enqueue(struct command *command, cl_uint waits, const cl_event *wait
         if (pending[i]->queue == queue)
             wait_first(command, pending[i]);
     }
+    size_t launches = 0;
+    for (size_t i = 0; i < pending_count; i++)
+        launches += pending[i]->queue == queue && pending[i]->operation == LAUNCH;
+    if (launches >= 500)
+        fail("500 launches of a queue are unfinished: drivers would wait for one to end", 0);
     replace(&queue->last, command);
     if (barrier)
         replace(&queue->barrier, command);

@@ -126,7 +126,7 @@ static void overtake(void *unused)
     clb_runtime_state state;
     struct clb_queue_set *set;
     struct clb_buffer *buffer;
-    cl_event last = NULL;
+    clb_event last = NULL;
     (void)unused;
     set_up_enqueuer(PARAMS);
     expect(any_call_run(CLB_ROUTINE_dgemm, &problem) < 1e-7, "a wrong result");
@@ -150,7 +150,7 @@ static void overtake(void *unused)
         status = clb_queue_write(set->upload, buffer->mem, 32, 32, bytes, 1, &last, NULL);
     held = false;
     expect(status == CLB_OK, "a command could not be left");
-    expect(clb_event_wait(runtime, last) == CLB_OK, "no end of a command");
+    expect(clb_event_wait(last) == CLB_OK, "no end of a command");
     clb_event_drop(&last);
     expect(clb_queue_set_finish(set) == CLB_OK, "commands failed");
     expect(strncmp(entered, "ktkkt", 5) == 0, "enqueued in the order %s", entered);

@@ -206,7 +206,7 @@ static void comes_after_pages(void *argument)
     expect(writer.written == COLUMNS, "%zu columns of %d", writer.written, COLUMNS);
     expect(writer.missing == 0, "%zu pages were not there", writer.missing);
     clb_buffer_put(runtime, buffer);
-    clb_queue_set_release(set);
+    clb_queue_set_end(set, true);
     munmap(c.memory, c.bytes);
 }
 

@@ -96,6 +96,42 @@ static void keeps_queues(void *unused)
     }
 }
 
+/* A device that runs nothing before somebody waits must not get so many launches that a driver
+ * would hold the thread that enqueues the next one (fakecl_reorder.c fails at 500). */
+static void limits_launches(void *unused)
+{
+    static const char text[] =
+        "kernel void count(global uint *x, global volatile uint *chain,\n"
+        "                  global volatile uint *report, uint counter, uint launch)\n"
+        "{\n"
+        "    x[0]++;\n"
+        "    if (launch != 0 && chain[counter] == launch - 1)\n"
+        "        chain[counter] = report[counter] = launch;\n"
+        "}\n";
+    const struct clb_source source = {"count.cl", text, sizeof text - 1};
+    const size_t one = 1;
+    struct clb_runtime *runtime = fake_cl_start("cpu", "", false);
+    struct clb_queue_set *set = NULL;
+    struct clb_program *program;
+    struct clb_buffer *buffer;
+    cl_kernel kernel;
+    cl_uint zero = 0, launches = 0;
+    (void)unused;
+    if (runtime == NULL || clb_queue_set_acquire(runtime, &set) != CLB_OK ||
+        clb_program_get(runtime, &source, "", &program) != CLB_OK ||
+        clb_queue_set_kernel(set, program, "count", &kernel) != CLB_OK ||
+        clb_buffer_get(runtime, CLB_MEMORY_DEVICE, sizeof zero, &buffer) != CLB_OK ||
+        clb_queue_write_now(set->queue, buffer->mem, 0, sizeof zero, &zero) != CLB_OK)
+        exit(2);
+    const struct clb_argument x = CLB_ARG(buffer->mem);
+    clb_status status = CLB_OK;
+    for (int i = 0; i < 1200 && status == CLB_OK; i++)
+        status = clb_queue_launch(set->queue, kernel, "count", &x, 1, 1, &one, &one, 0, NULL, NULL);
+    expect(status == CLB_OK && clb_queue_set_finish(set) == CLB_OK, "a launch has failed");
+    status = clb_queue_read_now(set->queue, buffer->mem, 0, sizeof launches, &launches);
+    expect(status == CLB_OK && launches == 1200, "%u of 1200 launches", (unsigned)launches);
+}
+
 /* ---- pipelines ------------------------------------------------------------------------------- */
 
 static const char *folder;
@@ -145,6 +181,7 @@ int main(int count, char **arguments)
     setenv("FULL", tap_full() ? "" : "few", 1);
     tap_child("what waits is in order, what does not is not", 60, keeps_order, NULL);
     tap_child("a queue is in order", 60, keeps_queues, NULL);
+    tap_child("fewer than 500 launches are unfinished", 60, limits_launches, NULL);
     for (size_t i = 0; i < CLB_COUNT_OF(tests); i++) {
         if (count > 1 ? strcmp(arguments[1], tests[i]) != 0 : i >= ALWAYS && !tap_full())
             continue;

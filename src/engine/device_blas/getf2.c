@@ -166,8 +166,8 @@ struct getf2_work {
 /* The events that a launch waits for, and its own. */
 struct links {
     cl_uint waits;
-    const cl_event *wait_list;
-    cl_event *event;
+    const clb_event *wait_list;
+    clb_event *event;
 };
 
 static clb_status getf2_launch(const struct getf2_work *work, const char *name,
@@ -331,13 +331,13 @@ static clb_status do_blocks(struct getf2_work *work, const struct links *links)
  * the last strip of the panel that was enqueued before, if that is on another queue. */
 static struct {
     pthread_mutex_t lock;
-    cl_event last_strip; /* these two under the lock */
+    clb_event last_strip; /* these two under the lock */
     const struct clb_queue *last_queue;
 } strips = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static clb_status do_in_turn(struct getf2_work *work)
 {
-    cl_event event = NULL; /* of the last strip */
+    clb_event event = NULL; /* of the last strip */
     bool waits = strips.last_strip != NULL && strips.last_queue != work->workspace->queue;
     const struct links links = {waits, waits ? &strips.last_strip : NULL, &event};
     clb_status status = do_blocks(work, &links);

@@ -9,7 +9,7 @@ struct clb_potf2 {
     struct clb_program *program; /* NULL: the device does not factor blocks */
     size_t most, group;          /* largest order of a block; work-items */
     struct clb_buffer *state, *state_host;
-    cl_event seen[2]; /* events of the last two copies of the state to the host, alternating */
+    clb_event seen[2]; /* events of the last two copies of the state to the host, alternating */
     size_t turn;
 };
 

@@ -233,9 +233,6 @@ void clb_workspace_close(struct clb_workspace *workspace, bool idle)
         workspace->moves,    workspace->moves_host, workspace->parts};
     for (size_t i = 0; i < CLB_COUNT_OF(buffers); i++)
         clb_buffer_end(workspace->runtime, buffers[i], idle);
-    if (workspace->queue_set != NULL && idle)
-        clb_queue_set_release(workspace->queue_set);
-    else if (workspace->queue_set != NULL)
-        clb_queue_set_discard(workspace->queue_set);
+    clb_queue_set_end(workspace->queue_set, idle);
     *workspace = (struct clb_workspace){0};
 }

@@ -102,7 +102,7 @@ static clb_status check_flag(struct stream *stream, const struct clb_strip *stri
     *clean = true;
     if (stream->flag == NULL)
         return CLB_OK;
-    clb_status status = clb_event_wait(stream->runtime, stream->schedule.step[strip->step].checked);
+    clb_status status = clb_event_wait(stream->schedule.step[strip->step].checked);
     *clean = ((const volatile cl_uint *)stream->words->host)[strip->step] == 0;
     if (status == CLB_OK && !*clean)
         clb_transfer_queue_stop(&stream->transfers);
@@ -397,14 +397,6 @@ static void release_loads(struct stream *stream)
         clb_event_drop(&stream->schedule.load[i].packed);
 }
 
-static void give_queue_set(struct clb_queue_set *queue_set, bool idle)
-{
-    if (queue_set != NULL && idle)
-        clb_queue_set_release(queue_set);
-    else if (queue_set != NULL)
-        clb_queue_set_discard(queue_set);
-}
-
 static bool stream_put(struct stream *stream, bool enqueued)
 {
     bool idle = true, good = true;
@@ -422,7 +414,7 @@ static bool stream_put(struct stream *stream, bool enqueued)
     clb_buffer_end(stream->runtime, stream->exponents, idle);
     clb_buffer_end(stream->runtime, stream->words, idle);
     for (size_t i = 0; i < QUEUE_SETS; i++)
-        give_queue_set(stream->queue_set[i], idle);
+        clb_queue_set_end(stream->queue_set[i], idle);
     free(stream->buffers);
     free(stream->transfer);
     clb_schedule_free(&stream->schedule);
@@ -473,16 +465,16 @@ static clb_status scale(struct stream *stream, const struct clb_load *load,
 }
 
 /* Enqueue the kernels that pack a load, after its transfers and the `count` events of `more`. */
-static clb_status stream_pack(struct stream *stream, size_t index, const cl_event *more,
+static clb_status stream_pack(struct stream *stream, size_t index, const clb_event *more,
                               size_t count)
 {
     struct clb_load *load = &stream->schedule.load[index];
     size_t pieces = 0;
     size_t next = index + stream->plan.raw_slots; /* the load that gets the raw buffer */
-    const cl_event *uploaded;
+    const clb_event *uploaded;
     clb_status status =
         clb_transfer_queue_await_events(&stream->transfers, index, &uploaded, &pieces);
-    cl_event *waits = calloc(pieces + count, sizeof(cl_event));
+    clb_event *waits = calloc(pieces + count, sizeof(clb_event));
     if (status != CLB_OK || waits == NULL) {
         free(waits);
         return status != CLB_OK ? status : CLB_ERR_NOMEM;
@@ -524,11 +516,11 @@ static clb_status stream_pack(struct stream *stream, size_t index, const cl_even
 
 /* The events of the last strip before `end` on each queue: after them, packed operands that strips
  * read may be overwritten. */
-static size_t last_strips(const struct stream *stream, size_t end, cl_event *events)
+static size_t last_strips(const struct stream *stream, size_t end, clb_event *events)
 {
     size_t count = 0;
     for (size_t i = end; i > 0 && end - i < CLB_STRIP_QUEUES; i--) {
-        cl_event ready = transfer_of_strip(stream, i - 1)->before;
+        clb_event ready = transfer_of_strip(stream, i - 1)->before;
         if (ready != NULL)
             events[count++] = ready;
     }
@@ -598,7 +590,7 @@ static clb_status multiply_slab(struct stream *stream, size_t number, size_t sla
 /* Enqueue the kernels of a strip after the packing of its operands; `packed` is the event of the
  * last of them. The first slab contributes to all of the strip. Strips of later slabs that add to
  * those of the first slabs are on the same queue, hence after them. */
-static clb_status stream_multiply(struct stream *stream, size_t number, cl_event packed)
+static clb_status stream_multiply(struct stream *stream, size_t number, clb_event packed)
 {
     struct clb_strip *strip = &stream->schedule.strip[number];
     const struct clb_discrete_plan *plan = &stream->plan;
@@ -652,7 +644,7 @@ static clb_status enqueue_all(struct stream *stream)
     size_t load = 0, strip = 0;
     for (size_t s = 0; s < schedule->steps && status == CLB_OK; s++) {
         const struct clb_step *step = &schedule->step[s];
-        cl_event before[CLB_STRIP_QUEUES];
+        clb_event before[CLB_STRIP_QUEUES];
         size_t waits = step->new_block ? last_strips(stream, strip, before) : 0;
         for (size_t i = 0; i < step->loads && status == CLB_OK; i++)
             status = stream_pack(stream, load++, before, i == 0 ? waits : 0);

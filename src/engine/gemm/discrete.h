@@ -108,7 +108,7 @@ struct clb_load {
     size_t origin;
     size_t step;
     size_t piece_cols;
-    cl_event packed; /* the last packing: frees the raw buffer; NULL until enqueued */
+    clb_event packed; /* the last packing: frees the raw buffer; NULL until enqueued */
 };
 
 struct clb_strip {
@@ -128,8 +128,8 @@ struct clb_strip {
 /* A step: its loads, then the strips that they make computable. */
 struct clb_step {
     size_t loads, strips;
-    bool new_block;   /* its loads overwrite packed operands that earlier strips read */
-    cl_event checked; /* split families: the flag has been read */
+    bool new_block;    /* its loads overwrite packed operands that earlier strips read */
+    clb_event checked; /* split families: the flag has been read */
     /* Products with a triangular operand: some element of the general operand is not finite. Set
      * before the transfer of that element is enqueued, so that it is set when a strip comes
      * down. */

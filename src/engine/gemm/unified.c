@@ -275,9 +275,9 @@ struct unified_tile {
 /* A buffer for one packed chunk of an operand. */
 struct unified_slot {
     struct clb_buffer *buffer;
-    size_t holds;   /* number of the packed chunk plus one; 0: none */
-    size_t turn;    /* the queue that packed it */
-    cl_event ready; /* completion of the packing, for the other queue */
+    size_t holds;    /* number of the packed chunk plus one; 0: none */
+    size_t turn;     /* the queue that packed it */
+    clb_event ready; /* completion of the packing, for the other queue */
 };
 
 /* Indices are roles where there are two of A and of B. */
@@ -299,7 +299,7 @@ struct unified_run {
     struct clb_buffer *c[2];
     size_t part;                 /* see clb_part_depth; 0: the depth is not divided */
     struct clb_buffer *parts[2]; /* for that, of each queue */
-    cl_event event[2];           /* the tile in the slot is readable, at results */
+    clb_event event[2];          /* the tile in the slot is readable, at results */
     const void *results[2];      /* where the CPU reads the tile */
     void *mapped[2];             /* NULL: the slot is not mapped, the device may use it */
     bool out_of_range;           /* some parts were not written, see clb_part_is_exact */
@@ -874,10 +874,7 @@ static bool unified_end_run(struct unified_run *run, bool enqueued)
     }
     free(run->slot[0]);
     free(run->tile);
-    if (run->queue_set != NULL && idle)
-        clb_queue_set_release(run->queue_set);
-    else if (run->queue_set != NULL)
-        clb_queue_set_discard(run->queue_set);
+    clb_queue_set_end(run->queue_set, idle);
     return good;
 }
 

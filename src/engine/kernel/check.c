@@ -21,10 +21,7 @@ void clb_check_note_passed(const struct clb_check_programs *check)
 bool clb_check_end(struct clb_queue_set *queue_set)
 {
     bool idle = queue_set == NULL || clb_queue_set_settle(queue_set);
-    if (queue_set != NULL && idle)
-        clb_queue_set_release(queue_set);
-    else if (queue_set != NULL)
-        clb_queue_set_discard(queue_set);
+    clb_queue_set_end(queue_set, idle);
     return idle;
 }
 

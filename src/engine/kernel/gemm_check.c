@@ -426,10 +426,7 @@ static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm
         status = check_size(variant, queue_set, direct, sizes[i], &idle);
     if (all && status == CLB_OK)
         clb_check_note_passed(&programs);
-    if (idle)
-        clb_queue_set_release(queue_set);
-    else
-        clb_queue_set_discard(queue_set);
+    clb_queue_set_end(queue_set, idle);
     return status;
 }
 
@@ -541,10 +538,7 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
         if (status == CLB_OK && seconds > 0)
             *gflops = fmax(*gflops, 1e-9 * flops / seconds);
     }
-    if (idle)
-        clb_queue_set_release(queue_set);
-    else
-        clb_queue_set_discard(queue_set);
+    clb_queue_set_end(queue_set, idle);
     /* Smaller ones have been timed where there is no memory for a larger one. */
     return status == CLB_ERR_NOMEM && *gflops > 0 ? CLB_OK : status;
 }

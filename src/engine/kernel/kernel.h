@@ -239,8 +239,8 @@ enum {
 struct clb_order {
     struct clb_queue *queue; /* one of the queue set's; NULL: its queue for kernels */
     cl_uint waits;
-    const cl_event *wait_list;
-    cl_event *event;
+    const clb_event *wait_list;
+    clb_event *event;
 };
 
 /* Bytes of w x k packed elements; w is rounded up to the panel width, k to the depth step. */

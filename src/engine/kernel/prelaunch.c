@@ -198,10 +198,7 @@ static clb_status prelaunch_apart(struct clb_runtime *runtime,
     if (status != CLB_OK)
         return status;
     status = prelaunch(queue_set, variant);
-    if (status == CLB_ERR_OPENCL)
-        clb_queue_set_discard(queue_set);
-    else
-        clb_queue_set_release(queue_set);
+    clb_queue_set_end(queue_set, status != CLB_ERR_OPENCL);
     /* Not a failure: where memory is too scarce for this launch, later launches are small as
      * well. */
     return status == CLB_ERR_NOMEM ? CLB_OK : status;

@@ -35,9 +35,9 @@ struct getrf_lookahead_run {
     struct clb_workspace own;    /* of the queue "ahead", where there are two queues */
     struct clb_workspace *ahead; /* &own, or the only workspace */
     struct clb_getf2 *panel;
-    size_t *applied;   /* steps that were enqueued for each group */
-    cl_event ready[2]; /* signals that group t may be used by the queue "ahead", index t % 2; NULL
-                        * where the group has not arrived */
+    size_t *applied;    /* steps that were enqueued for each group */
+    clb_event ready[2]; /* signals that group t may be used by the queue "ahead", index t % 2; NULL
+                         * where the group has not arrived */
 };
 
 /* ---- a step on some columns ------------------------------------------------------------------ */
@@ -100,7 +100,7 @@ static clb_status catch_up(struct getrf_lookahead_run *run, struct clb_workspace
 
 /* ---- the queue of panels --------------------------------------------------------------------- */
 
-static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
+static clb_status wait_in(struct clb_queue *queue, const clb_event *event)
 {
     return *event == NULL ? CLB_OK : clb_queue_barrier(queue, 1, event, NULL);
 }
@@ -110,7 +110,7 @@ static clb_status wait_in(struct clb_queue *queue, const cl_event *event)
 static clb_status getrf_lookahead_factor(struct getrf_lookahead_run *run, size_t s)
 {
     struct clb_workspace *ahead = run->ahead;
-    cl_event *ready = &run->ready[s % 2], begun = NULL;
+    clb_event *ready = &run->ready[s % 2], begun = NULL;
     bool kept = false;
     clb_status status = wait_in(ahead->queue, ready);
     if (status == CLB_OK && run->applied[s] == 0)

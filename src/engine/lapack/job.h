@@ -174,7 +174,7 @@ struct clb_panels {
     size_t first, end, cols; /* panels begin in [first, end); columns before `cols` are updated */
     size_t arriving; /* transfers of the columns after the first panel: uploads [0, arriving) */
     struct clb_buffer *pinned; /* of a panel, its columns without gaps */
-    cl_event down;             /* the download of a panel, while one is outstanding */
+    clb_event down;            /* the download of a panel, while one is outstanding */
 };
 
 /* The most uploads that clb_panels_add_uploads adds. */

@@ -244,7 +244,7 @@ static clb_status step_there(struct potrf_run *chol, size_t k, size_t width)
  * What it is given until the block is back does not use it. Without that event all of the queue is
  * waited for. */
 static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat *diagonal,
-                                   cl_event *event)
+                                   clb_event *event)
 {
     struct clb_queue *queue = chol->run.workspace.queue;
     if (clb_job_see(&chol->run, diagonal) != NULL) {
@@ -259,7 +259,7 @@ static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat
 /* Make the first diagonal block available to the CPU: where memory is shared, without a round trip,
  * and where the CPU must not look into that from the caller's matrix. */
 static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *diagonal,
-                              cl_event *event)
+                              clb_event *event)
 {
     const struct clb_potrf *problem = chol->problem;
     if (chol->run.own)
@@ -280,7 +280,7 @@ static void copy_block(const struct potrf_run *chol, const void *from, size_t ld
 
 /* Wait for the diagonal block in the CPU's memory. */
 static clb_status await_block(struct potrf_run *chol, const struct clb_dmat *diagonal,
-                              cl_event *event)
+                              clb_event *event)
 {
     const void *seen = clb_job_see(&chol->run, diagonal);
     clb_status status =
@@ -305,7 +305,7 @@ static clb_status take_back(struct potrf_run *chol, const struct clb_dmat *diago
  * positive, the part before that pivot is downloaded again and factored on its own, because a
  * library leaves the rows below it undefined. *width is then the order of that part. */
 static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *width,
-                                    cl_event *event)
+                                    clb_event *event)
 {
     struct clb_dmat diagonal = part(chol, k, k, *width, *width);
     size_t first_width = *width, info = 0;
@@ -410,7 +410,7 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
 {
     const struct clb_dmat diagonal = part(chol, k, k, width, width);
     size_t below = k + width;
-    cl_event event = NULL;
+    clb_event event = NULL;
     clb_status status = update_from_left(chol, k, k, width, width);
     if (status == CLB_OK)
         status = k == 0 ? bring_first(chol, &diagonal, &event)

@@ -71,8 +71,8 @@ const struct clb_solve_work clb_solve_triangles_work = {solve_limits_of, solve_p
 /* Shared memory: two of them hold parts of B by turns. */
 struct slot {
     struct clb_buffer *buffer;
-    void *mapped;   /* NULL while the device has it */
-    cl_event ready; /* signals that the part is solved and mapped */
+    void *mapped;    /* NULL while the device has it */
+    clb_event ready; /* signals that the part is solved and mapped */
 };
 
 struct solve_run {

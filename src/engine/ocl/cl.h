@@ -45,7 +45,13 @@ CLB_COLD clb_status clb_cl_launch_failed(cl_int status, const char *name) CLB_MU
 void clb_cl_trace(struct clb_cl *table);
 
 /* CLB_OK for CL_SUCCESS, otherwise clb_cl_failed or, for a launch, clb_cl_launch_failed. */
-clb_status clb_cl_check(cl_int status, const char *what) CLB_MUST_CHECK;
-clb_status clb_cl_check_launch(cl_int status, const char *name) CLB_MUST_CHECK;
+CLB_MUST_CHECK static inline clb_status clb_cl_check(cl_int status, const char *what)
+{
+    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_failed(status, what);
+}
+CLB_MUST_CHECK static inline clb_status clb_cl_check_launch(cl_int status, const char *name)
+{
+    return CLB_LIKELY(status == CL_SUCCESS) ? CLB_OK : clb_cl_launch_failed(status, name);
+}
 
 #endif

@@ -5,18 +5,18 @@
  * ones have made, whoever has left them. Only those of queues for transfers overtake others, as
  * soon as what they use has been made: enqueueing a kernel takes some microseconds, and the link
  * would be idle while those of a whole step are enqueued. Nobody waits for a request as such; who
- * wants to know what has become of one waits for its promise, by looking at it. The thread asks the
- * driver for the commands of watched promises again and again, awake while there are any, because
- * the driver could not be called back from waiting. Where the driver does not return from a call,
- * the thread stays there: the device is abandoned by who waits, and no more requests are left. */
+ * wants to know what has become of a command has its event watched, and looks at it. The thread
+ * asks the driver for the commands of watched events again and again, awake while there are any,
+ * because the driver could not be called back from waiting. Where the driver does not return from a
+ * call, the thread stays there: the device is abandoned by who waits, and no more requests are
+ * left. */
 #include "enqueuer.h"
-#include "queue.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define STACK ((size_t)8 << 20) /* PoCL compiles kernels when they are enqueued */
 
@@ -31,8 +31,8 @@ static _Atomic(struct clb_request *) left; /* the latest first */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 atomic_bool clb_enqueuer_made;
-static atomic_bool sleeps;          /* it waits for `arrived`, or is about to */
-static struct clb_promise *watched; /* its own: the oldest first */
+static atomic_bool sleeps; /* it waits for `arrived`, or is about to */
+static clb_event watched;  /* its own: the oldest first */
 
 /* Its own: requests that it has taken, the earliest first. */
 struct line {
@@ -45,11 +45,6 @@ CLB_THREAD bool clb_enqueuer_is_self;
 bool clb_enqueuer_always;
 
 /* ---- requests -------------------------------------------------------------------------------- */
-
-static bool is_abandoned(const struct clb_runtime *runtime)
-{
-    return CLB_UNLIKELY(atomic_load_explicit(&runtime->abandoned, memory_order_relaxed));
-}
 
 static void line_add(struct line *line, struct clb_request *request)
 {
@@ -109,113 +104,161 @@ void clb_enqueuer_leave(struct clb_request *request)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- promises -------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
-struct clb_promise *clb_promise_new(struct clb_runtime *runtime)
-{
-    struct clb_promise *promise = calloc(1, sizeof *promise);
-    if (promise == NULL)
-        return NULL;
-    promise->runtime = runtime;
-    atomic_init(&promise->references, 1);
-    return promise;
-}
+#define MOST_ARGUMENTS 24
+#define MOST_BYTES     16 /* of an argument */
 
-static void promise_destroy(struct clb_request *request)
-{
-    struct clb_promise *promise = (struct clb_promise *)request;
-    if (promise->event != NULL)
-        clb_cl.ReleaseEvent(promise->event);
-    free(promise);
-}
+/* A copy of a command with all that it refers to; in `memory` the events that it waits for, or the
+ * bytes that are to be written. */
+struct posted {
+    struct clb_request request;
+    struct clb_command command;
+    clb_event event; /* NULL where nobody wants it */
+    struct clb_box box;
+    size_t global[3], local[3];
+    struct clb_argument argument[MOST_ARGUMENTS];
+    _Alignas(max_align_t) char value[MOST_ARGUMENTS][MOST_BYTES];
+    char memory[];
+};
 
-void clb_promise_retain(struct clb_promise *promise)
+/* Whether all commands that it waits for are enqueued, or have ended. */
+static bool is_ready(const struct clb_request *request)
 {
-    atomic_fetch_add(&promise->references, 1);
-}
-
-/* An abandoned driver is not entered, so an event is left to it. */
-void clb_promise_release(struct clb_promise *promise)
-{
-    if (promise == NULL || atomic_fetch_sub(&promise->references, 1) > 1)
-        return;
-    promise->request = (struct clb_request){.run = promise_destroy};
-    if (promise->event == NULL)
-        promise_destroy(&promise->request);
-    else if (!is_abandoned(promise->runtime))
-        clb_enqueuer_leave(&promise->request);
-}
-
-void clb_promise_end(struct clb_promise *promise, clb_status status)
-{
-    clb_status more = promise->then != NULL ? promise->then(promise->queue) : CLB_OK;
-    promise->status = status != CLB_OK ? status : more;
-    atomic_fetch_add(&promise->runtime->ended, 1);
-    atomic_store(&promise->ended, true);
-}
-
-static void watch_promise(struct clb_request *request)
-{
-    struct clb_promise *promise =
-        (struct clb_promise *)((char *)request - offsetof(struct clb_promise, watch));
-    struct clb_promise **end = &watched;
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = promise;
-    promise->next = NULL;
-    /* As clWaitForEvents does. */
-    if (!atomic_load(&promise->ended))
-        clb_queue_flush_now(promise->queue);
-}
-
-bool clb_promise_has_ended(struct clb_promise *promise)
-{
-    if (atomic_load(&promise->ended))
-        return true;
-    if (!is_abandoned(promise->runtime) && !atomic_exchange(&promise->is_watched, true)) {
-        clb_promise_retain(promise);
-        promise->watch = (struct clb_request){
-            .run = watch_promise, .overtakes = clb_queue_is_for_transfers(promise->queue)};
-        clb_enqueuer_leave(&promise->watch);
+    const struct posted *posted = (const struct posted *)(const void *)request;
+    for (cl_uint i = 0; i < posted->command.waits; i++) {
+        const struct clb_event *event = posted->command.wait_list[i];
+        if (event->handle == NULL && !atomic_load(&event->ended))
+            return false;
     }
-    return atomic_load(&promise->ended);
+    return true;
+}
+
+static void run_posted(struct clb_request *request)
+{
+    struct posted *posted = (struct posted *)(void *)request;
+    clb_queue_carry_out(&posted->command, posted->event);
+    clb_event_release(posted->event);
+    for (cl_uint i = 0; i < posted->command.waits; i++)
+        clb_event_release(posted->command.wait_list[i]);
+    free(posted);
+}
+
+static bool copy_launch(struct posted *posted, const struct clb_command *command)
+{
+    if (command->count > MOST_ARGUMENTS)
+        return false;
+    for (size_t i = 0; i < command->count; i++) {
+        struct clb_argument *argument = &posted->argument[i];
+        *argument = command->arguments[i];
+        if (argument->value == NULL) /* so much local memory is asked for */
+            continue;
+        if (argument->size > MOST_BYTES)
+            return false;
+        argument->value = memcpy(posted->value[i], argument->value, argument->size);
+    }
+    memcpy(posted->global, command->global, command->dimensions * sizeof(size_t));
+    memcpy(posted->local, command->local, command->dimensions * sizeof(size_t));
+    posted->command.arguments = posted->argument;
+    posted->command.global = posted->global;
+    posted->command.local = posted->local;
+    return true;
+}
+
+clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event)
+{
+    const size_t bytes =
+        command->verb == CLB_WRITE_COPY ? command->size : command->waits * sizeof(clb_event);
+    struct posted *posted = malloc(sizeof *posted + bytes);
+    if (posted == NULL)
+        return CLB_ERR_NOMEM;
+    posted->command = *command;
+    posted->event = event;
+    if (command->verb == CLB_LAUNCH && !copy_launch(posted, command)) {
+        free(posted);
+        return CLB_ERR_UNSUPPORTED;
+    }
+    if (command->verb == CLB_WRITE_COPY)
+        posted->command.host = memcpy(posted->memory, command->host, bytes);
+    else if (command->waits > 0)
+        posted->command.wait_list = memcpy(posted->memory, command->wait_list, bytes);
+    if (command->box != NULL) {
+        posted->box = *command->box;
+        posted->command.box = &posted->box;
+    }
+    for (cl_uint i = 0; i < command->waits; i++)
+        clb_event_retain(command->wait_list[i]);
+    if (event != NULL)
+        clb_event_retain(event);
+    posted->request = (struct clb_request){
+        .run = run_posted,
+        .is_ready = is_ready,
+        .overtakes = command->queue->is_for_transfers,
+    };
+    clb_enqueuer_leave(&posted->request);
+    return CLB_OK;
+}
+
+/* ---- watched events -------------------------------------------------------------------------- */
+
+static void watch(struct clb_request *request)
+{
+    clb_event event = (clb_event)(void *)((char *)request - offsetof(struct clb_event, request));
+    clb_event *end = &watched;
+    while (*end != NULL)
+        end = &(*end)->next_watched;
+    *end = event;
+    event->next_watched = NULL;
+    /* As clWaitForEvents does. */
+    if (!atomic_load(&event->ended))
+        (void)!clb_queue_flush_now(event->queue);
+}
+
+void clb_enqueuer_watch(clb_event event)
+{
+    if (atomic_exchange(&event->is_watched, true))
+        return;
+    clb_event_retain(event);
+    event->request =
+        (struct clb_request){.run = watch, .overtakes = event->queue->is_for_transfers};
+    clb_enqueuer_leave(&event->request);
 }
 
 /* The driver's word that a command has ended does not make its results visible; waiting does. */
-static bool ask_for(struct clb_promise *promise)
+static bool ask_for(clb_event event)
 {
-    if (atomic_load(&promise->ended))
+    if (atomic_load(&event->ended))
         return true;
-    if (promise->event == NULL || clb_cl_event_is_pending(promise->event))
+    if (event->handle == NULL || clb_cl_event_is_pending(event->handle))
         return false;
-    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &promise->event), "a command");
-    clb_cl.ReleaseEvent(promise->event);
-    promise->event = NULL;
-    clb_promise_end(promise, status);
+    clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &event->handle), "a command");
+    clb_cl.ReleaseEvent(event->handle);
+    event->handle = NULL;
+    clb_event_end(event, status);
     return true;
 }
 
 /* Queues are in order: a command can't end before an earlier one of its queue. */
-static bool is_behind_another(const struct clb_promise *promise)
+static bool is_behind_another(const struct clb_event *event)
 {
-    const struct clb_promise *other = watched;
-    while (other != promise && other->queue != promise->queue)
-        other = other->next;
-    return other != promise;
+    const struct clb_event *other = watched;
+    while (other != event && other->queue != event->queue)
+        other = other->next_watched;
+    return other != event;
 }
 
 /* Ask for the commands that somebody waits for. True when one has ended. */
 static bool look(void)
 {
     bool any = false;
-    for (struct clb_promise **at = &watched; *at != NULL;) {
-        struct clb_promise *promise = *at;
-        if (is_behind_another(promise) || !ask_for(promise)) {
-            at = &promise->next;
+    for (clb_event *at = &watched; *at != NULL;) {
+        clb_event event = *at;
+        if (is_behind_another(event) || !ask_for(event)) {
+            at = &event->next_watched;
             continue;
         }
-        *at = promise->next;
-        clb_promise_release(promise);
+        *at = event->next_watched;
+        clb_event_release(event);
         any = true;
     }
     return any;

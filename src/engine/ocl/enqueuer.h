@@ -1,8 +1,113 @@
-/* enqueuer: the thread that enqueues, for queue.c alone. */
+/* enqueuer: what queue.c and the thread that enqueues (enqueuer.c) know of commands; theirs alone.
+ */
 #ifndef CLB_ENQUEUER_H
 #define CLB_ENQUEUER_H
 
-#include "runtime.h"
+#include "queue.h"
+
+enum clb_verb {
+    CLB_LAUNCH,
+    CLB_WRITE,
+    CLB_WRITE_COPY, /* of few bytes, blocking; the enqueuing thread has a copy of them */
+    CLB_READ,
+    CLB_WRITE_RECT,
+    CLB_READ_RECT,
+    CLB_BARRIER,
+    CLB_MAP,
+    CLB_UNMAP,
+    CLB_ASK /* no command: call `ask` on the thread that enters the driver */
+};
+
+/* What a thread wants to have enqueued. The members of a launch, and those of all others. */
+struct clb_command {
+    enum clb_verb verb;
+    struct clb_queue *queue;
+
+    cl_kernel kernel;
+    const char *name; /* of the kernel: a constant */
+    const struct clb_argument *arguments;
+    size_t count;
+    cl_uint dimensions;
+    const size_t *global, *local;
+
+    cl_mem mem;
+    size_t offset, size;
+    const struct clb_box *box;
+    cl_map_flags flags;
+    void *host;
+    clb_status (*ask)(struct clb_queue *queue);
+
+    cl_uint waits;
+    const clb_event *wait_list;
+};
+
+/* What the thread is to do: first member of a larger struct, which `run` frees. */
+struct clb_request {
+    void (*run)(struct clb_request *request);
+    /* Whether all that it uses has been made; NULL where it uses nothing of other queues. */
+    bool (*is_ready)(const struct clb_request *request);
+    bool overtakes; /* it belongs to a queue for transfers */
+    struct clb_request *next;
+};
+
+/* What becomes of a command. Who holds a reference may ask for it. */
+struct clb_event {
+    _Atomic unsigned references;
+    struct clb_queue *queue;
+    /* Of the thread that enqueues. NULL when the command is not enqueued; and where that is a
+     * thread of its own, when it has ended. */
+    cl_event handle;
+    cl_uint launch; /* the number of a launch that is counted, otherwise 0 */
+    bool finishes;  /* the command ends a queue: clb_event_end finishes it */
+    void *mapped;   /* the memory that the command has mapped; known when it is enqueued */
+    /* Only with an enqueuing thread, which writes these two, `status` before `ended`. */
+    clb_status status;
+    atomic_bool ended;
+    struct clb_event *next; /* in the queue's list, under its lock */
+    /* The enqueuing thread's, but for `is_watched`: whoever sets it leaves the request. */
+    struct clb_request request;
+    atomic_bool is_watched;
+    struct clb_event *next_watched;
+};
+
+/* The counters of all queues of a device: `chain` in its memory, `report` in memory that the CPU
+ * reads; both are the same where memory is shared. */
+struct clb_launch_counters {
+    struct clb_buffer *chain, *report;
+    _Atomic cl_uint queues;
+    /* The CPU has seen what kernels store, when a queue was finished. Nothing is concluded before,
+     * or where it never does. */
+    atomic_bool seen;
+};
+
+/* Queues are never freed. */
+struct clb_queue {
+    struct clb_runtime *runtime;
+    cl_command_queue handle;
+    bool keeps; /* keep the events of commands */
+    bool is_for_transfers;
+    pthread_mutex_t lock;
+    /* Commands that are not yet checked, a reference to each, and their number; under the lock. */
+    clb_event first, last;
+    pthread_mutex_t spare_lock;
+    clb_event spare; /* for later events, so that warm calls need no memory; under spare_lock */
+    size_t count;
+    atomic_bool failed;    /* a command or clFinish has failed; never reset */
+    _Atomic int error;     /* the clb_status of the first command that could not be enqueued */
+    atomic_bool unended;   /* it was to be finished, and clFinish has not succeeded */
+    atomic_bool busy;      /* there were commands since it was to be finished */
+    atomic_bool unflushed; /* there were commands since it was flushed */
+    /* The launching thread's, one at a time. */
+    bool asked;                           /* has asked for a counter */
+    unsigned unmarked;                    /* launches since `mark` */
+    clb_event mark;                       /* of a launch, or NULL */
+    _Atomic cl_uint given;                /* counted launches so far */
+    struct clb_launch_counters *counters; /* NULL: launches are not counted, and have number 0 */
+    cl_uint counter;                      /* the place of its counter */
+    cl_uint launches; /* counted launches that are enqueued, by the thread that enqueues */
+};
+
+/* ---- enqueuer.c ------------------------------------------------------------------------------ */
 
 /* Called when the device starts: make the thread if the device is one where it does all
  * (CLB_QUIRK_ONE_ENQUEUER). Tests may have it on every device with its own memory. */
@@ -16,47 +121,34 @@ static inline bool clb_enqueuer_exists(void)
 }
 extern CLB_THREAD bool clb_enqueuer_is_self; /* this is the thread */
 
-/* What the thread is to do: first member of a larger struct, which `run` frees. */
-struct clb_request {
-    void (*run)(struct clb_request *request);
-    /* Whether all that it uses has been made; NULL where it uses nothing of other queues. */
-    bool (*is_ready)(const struct clb_request *request);
-    bool overtakes; /* it belongs to a queue for transfers */
-    struct clb_request *next;
-};
-
+/* Leave a copy of a command, with references to its events and, unless that is NULL, to `event`. */
+clb_status clb_enqueuer_post(const struct clb_command *command, clb_event event) CLB_MUST_CHECK;
+/* Have the thread ask for a command from now on, until it calls clb_event_end. */
+void clb_enqueuer_watch(clb_event event);
 /* Leave a request; it is carried out after all that were left before, or, if it overtakes, after
  * all of those that do so too. */
 void clb_enqueuer_leave(struct clb_request *request);
 
-/* What becomes of a command, or of another request. Threads hold it as a cl_event. */
-struct clb_promise {
-    struct clb_request request, watch; /* the thread's */
-    struct clb_runtime *runtime;
-    _Atomic unsigned references;
-    atomic_bool is_watched, ended;
-    clb_status status; /* these two are known when it has ended */
-    void *mapped;      /* the memory that a command has mapped */
-    cl_event event;    /* the thread's: NULL when the command is not enqueued, or has ended */
-    struct clb_promise *next; /* the thread's */
-    struct clb_queue *queue;  /* of the command */
-    /* What the thread does when the command has ended; NULL: nothing. */
-    clb_status (*then)(struct clb_queue *queue);
-};
-
-/* NULL when there is no memory. */
-struct clb_promise *clb_promise_new(struct clb_runtime *runtime);
-void clb_promise_retain(struct clb_promise *promise);
-void clb_promise_release(struct clb_promise *promise);
-/* The thread says that the request has ended. */
-void clb_promise_end(struct clb_promise *promise, clb_status status);
-/* Has the thread ask for it from now on. */
-bool clb_promise_has_ended(struct clb_promise *promise);
-/* The thread flushes a queue, unless nothing has been enqueued since it did. */
-void clb_queue_flush_now(struct clb_queue *queue);
-bool clb_queue_is_for_transfers(const struct clb_queue *queue);
-
 /* Wait until the thread has nothing to do, but no longer than this: the process ends. */
 void clb_enqueuer_await_idle(double seconds);
+
+/* ---- launch_count.c -------------------------------------------------------------------------- */
+
+/* Give a queue that launches its first kernel a counter, if there is one left. */
+void clb_launch_counter_get(struct clb_queue *queue);
+/* All launches of a queue have ended: true unless one has not run. */
+bool clb_launches_have_run(const struct clb_queue *queue);
+
+/* ---- queue.c, for the thread ----------------------------------------------------------------- */
+
+/* Carry out a command that was left. What fails, fails its queue and ends `event`. */
+void clb_queue_carry_out(const struct clb_command *command, clb_event event);
+void clb_event_retain(clb_event event);
+/* The command of an event has ended, or could not be enqueued. */
+void clb_event_end(clb_event event, clb_status status);
+/* False also when the driver does not say. */
+bool clb_cl_event_is_pending(cl_event event);
+/* Flush a queue, unless nothing has been enqueued since that was done. */
+clb_status clb_queue_flush_now(struct clb_queue *queue);
 
 #endif

@@ -109,10 +109,7 @@ static clb_status map_pinned(struct clb_runtime *runtime, struct clb_buffer *buf
         return status;
     status = clb_queue_map(queue_set->queue, buffer->mem, CL_MAP_READ | CL_MAP_WRITE, 0,
                            buffer->size, &buffer->host, NULL);
-    if (status == CLB_OK)
-        clb_queue_set_release(queue_set);
-    else
-        clb_queue_set_discard(queue_set);
+    clb_queue_set_end(queue_set, status == CLB_OK);
     return status;
 }
 
@@ -336,17 +333,10 @@ void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer)
     destroy_list(runtime, evicted);
 }
 
-void clb_buffer_leak(struct clb_buffer *buffer)
-{
-    (void)buffer; /* its memory and its share of the allowance stay taken */
-}
-
 void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle)
 {
     if (idle)
         clb_buffer_put(runtime, buffer);
-    else
-        clb_buffer_leak(buffer);
 }
 
 uint64_t clb_memory_available(struct clb_runtime *runtime)

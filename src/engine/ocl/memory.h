@@ -38,10 +38,8 @@ void clb_pool_make_room(struct clb_runtime *runtime, uint64_t bytes);
 /* Return a buffer to the pool; no command that uses it may be outstanding. NULL is allowed. */
 void clb_buffer_put(struct clb_runtime *runtime, struct clb_buffer *buffer);
 
-/* Never use this buffer again: a command that uses it may still be outstanding. */
-void clb_buffer_leak(struct clb_buffer *buffer);
-
-/* clb_buffer_put when `idle`, otherwise clb_buffer_leak. */
+/* The same when `idle`. Otherwise a command that uses it may still be outstanding: its memory and
+ * its share of the allowance stay taken. */
 void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool idle);
 
 /* Zeroed host memory for data that is too large for the pool and not used by the device. NULL when

@@ -8,19 +8,19 @@
  * status has been checked. The caller releases an event that a function returns in *event; `event`
  * may be NULL, and *event is unchanged on failure. Several threads may use a queue. */
 struct clb_queue;
-
-/* False also when the driver does not say. */
-bool clb_cl_event_is_pending(cl_event event);
+typedef struct clb_event *clb_event;
 
 /* Wait for one command. CLB_ERR_OPENCL when it has failed, or the device has been abandoned. */
-clb_status clb_event_wait(struct clb_runtime *runtime, cl_event event) CLB_MUST_CHECK;
+clb_status clb_event_wait(clb_event event) CLB_MUST_CHECK;
 /* True when the command has not ended yet; false also when the driver does not say. */
-bool clb_event_is_pending(cl_event event);
-void clb_event_release(cl_event event);
-/* clb_event_release for an event that may be NULL; *event becomes NULL. */
-void clb_event_drop(cl_event *event);
+bool clb_event_is_pending(clb_event event);
+/* NULL is allowed. */
+void clb_event_release(clb_event event);
+/* The same; *event becomes NULL. */
+void clb_event_drop(clb_event *event);
 
-clb_status clb_queue_open(struct clb_runtime *runtime, struct clb_queue **queue) CLB_MUST_CHECK;
+clb_status clb_queue_open(struct clb_runtime *runtime, bool for_transfers,
+                          struct clb_queue **queue) CLB_MUST_CHECK;
 
 /* One kernel argument. */
 struct clb_argument {
@@ -40,41 +40,41 @@ struct clb_box {
 clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const char *name,
                             const struct clb_argument *arguments, size_t count, cl_uint dimensions,
                             const size_t *global, const size_t *local, cl_uint waits,
-                            const cl_event *wait_list, cl_event *event) CLB_MUST_CHECK;
+                            const clb_event *wait_list, clb_event *event) CLB_MUST_CHECK;
 /* The launches that a queue has been given, where one thread launches. False when the device has
  * not run all of the first so many, whose end has been waited for. */
 cl_uint clb_queue_launches(const struct clb_queue *queue);
 bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launches);
 clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
-                           const void *host, cl_uint waits, const cl_event *wait_list,
-                           cl_event *event) CLB_MUST_CHECK;
+                           const void *host, cl_uint waits, const clb_event *wait_list,
+                           clb_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
-                          void *host, cl_uint waits, const cl_event *wait_list,
-                          cl_event *event) CLB_MUST_CHECK;
+                          void *host, cl_uint waits, const clb_event *wait_list,
+                          clb_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                                const void *host, cl_uint waits, const cl_event *wait_list,
-                                cl_event *event) CLB_MUST_CHECK;
+                                const void *host, cl_uint waits, const clb_event *wait_list,
+                                clb_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
-                               void *host, cl_uint waits, const cl_event *wait_list,
-                               cl_event *event) CLB_MUST_CHECK;
-clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const cl_event *wait_list,
-                             cl_event *event) CLB_MUST_CHECK;
+                               void *host, cl_uint waits, const clb_event *wait_list,
+                               clb_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_barrier(struct clb_queue *queue, cl_uint waits, const clb_event *wait_list,
+                             clb_event *event) CLB_MUST_CHECK;
 /* With `event` NULL, wait until the memory is mapped, and check the queue. */
 clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags, size_t offset,
-                         size_t size, void **mapped, cl_event *event) CLB_MUST_CHECK;
+                         size_t size, void **mapped, clb_event *event) CLB_MUST_CHECK;
 clb_status clb_queue_unmap(struct clb_queue *queue, cl_mem mem, void *mapped) CLB_MUST_CHECK;
 /* True on CPUs once it has been seen that what their kernels store in buffers of CLB_MEMORY_HOST is
  * there, so that those need not be mapped: a map would wake a thread of the driver for nothing. */
 bool clb_queue_shows_memory(const struct clb_queue *queue);
 /* On such a device: the event, with a reference, of the last command that has not been seen to end;
  * NULL where all have, or where the driver gives no reference. */
-cl_event clb_queue_last_event(struct clb_queue *queue);
+clb_event clb_queue_last_event(struct clb_queue *queue);
 /* As clb_queue_map for reading a buffer of CLB_MEMORY_HOST, but without a command where
  * clb_queue_shows_memory. *mapped is NULL then, with nothing to be unmapped; *results is what is
  * read when *event, that of the queue's last command, has ended. */
 clb_status clb_queue_map_results(struct clb_queue *queue, const struct clb_buffer *buffer,
                                  size_t size, const void **results, void **mapped,
-                                 cl_event *event) CLB_MUST_CHECK;
+                                 clb_event *event) CLB_MUST_CHECK;
 
 /* Blocking transfers; they check the queue. */
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
@@ -88,6 +88,12 @@ clb_status clb_queue_flush(struct clb_queue *queue) CLB_MUST_CHECK;
 /* Wait until no command is outstanding. An error when any command has ever failed on this queue:
  * drivers report a failure only once. */
 clb_status clb_queue_finish(struct clb_queue *queue) CLB_MUST_CHECK;
+/* The same in two steps, so that several queues are finished at once. */
+bool clb_queue_finish_begin(struct clb_queue *queue, clb_event *last) CLB_MUST_CHECK;
+clb_status clb_queue_finish_end(struct clb_queue *queue, bool begun, clb_event last) CLB_MUST_CHECK;
+
+/* An error when a command that has ended has failed. Does not wait. */
+clb_status clb_queue_check(struct clb_queue *queue) CLB_MUST_CHECK;
 
 /* The same on devices where only the commands' own events report failures. Does nothing where any
  * later wait reports them too (CLB_QUIRK_FAILS_FOR_GOOD). */
@@ -118,24 +124,23 @@ clb_status clb_queue_set_acquire(struct clb_runtime *runtime,
 /* Open the upload and download queues: transfers overlap with kernels only on separate queues. */
 clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
-/* Return a queue set to the free list; its queues must be idle. One on which a command has failed
- * is discarded. */
-void clb_queue_set_release(struct clb_queue_set *queue_set);
+/* Give a queue set back, NULL is allowed. It is kept for later calls if its queues are `idle` and
+ * no command on them has failed; otherwise it is never used again. */
+void clb_queue_set_end(struct clb_queue_set *queue_set, bool idle);
 
 /* Wait until no command is outstanding on any queue. An error when a command has failed. */
 clb_status clb_queue_set_finish(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
 /* The same at the end of a run, also of one that failed. False: commands may still be outstanding
- * and will not end; the queue set must be discarded and the buffers of the run leaked. */
+ * and will not end. What is returned is `idle` for clb_queue_set_end and clb_buffer_end. */
 bool clb_queue_set_settle(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
-void clb_queue_set_discard(struct clb_queue_set *queue_set);
 
 /* Called after waiting for a command and before its result is used: an error when any command of
  * the queue set that has ended has failed, so also when the result depends on a failed one. */
 clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 
 /* Wait for an event of the queue set, release it, and check the queue set. *event becomes NULL. */
-clb_status clb_queue_set_await(struct clb_queue_set *queue_set, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event) CLB_MUST_CHECK;
 
 /* The queue set's own kernel object (setting arguments is not thread-safe on a shared one).
  * CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local memory. */

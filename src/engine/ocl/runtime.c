@@ -509,6 +509,8 @@ static clb_status start(const struct clb_config *config)
     pthread_mutex_init(&clb_runtime_started.pool.lock, NULL);
     pthread_mutex_init(&clb_runtime_started.sets.lock, NULL);
     pthread_mutex_init(&clb_runtime_started.turns.lock, NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(clb_runtime_started.turns.come); i++)
+        pthread_cond_init(&clb_runtime_started.turns.come[i], NULL);
     pthread_mutex_init(&clb_runtime_started.programs.lock, NULL);
     set_memory_limit(&config->memory);
     if (clb_probe_device() == NULL)

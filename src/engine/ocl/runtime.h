@@ -32,13 +32,14 @@ struct clb_runtime {
     struct clb_pool pool;
     struct {
         pthread_mutex_t lock;
-        struct clb_queue_set *idle;                     /* queue.c's alone */
-        _Atomic(struct clb_launch_counters *) counters; /* too; NULL before the first launch */
+        struct clb_queue_set *idle; /* queue_set.c's alone */
+        _Atomic(struct clb_launch_counters *)
+            counters; /* launch_count.c's; NULL before the first launch */
     } sets;
-    struct { /* queue.c's alone */
+    struct clb_turns { /* queue_set.c's alone */
         pthread_mutex_t lock;
-        size_t inside; /* calls that have a turn, or have gone on without one */
-        struct clb_turn *first;
+        size_t begun, ended;     /* calls; under the lock */
+        pthread_cond_t come[16]; /* call number i waits for come[i % 16] */
     } turns;
     struct {
         pthread_mutex_t lock;

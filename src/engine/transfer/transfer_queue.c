@@ -273,7 +273,7 @@ static struct clb_box box_of(const struct clb_dmat *x, size_t element, size_t ld
 /* Enqueue the transfer of a piece, once `before` has completed. */
 static clb_status enqueue(const struct clb_transfer_queue *transfers,
                           const struct clb_transfer *transfer, size_t piece,
-                          const struct clb_rect *rect, void *slot, cl_event *event)
+                          const struct clb_rect *rect, void *slot, clb_event *event)
 {
     const struct clb_queue_set *queue_set = transfers->queue_set[piece % transfers->queues];
     struct clb_queue *queue = transfer->down ? queue_set->download : queue_set->upload;
@@ -305,9 +305,9 @@ static size_t next_slot(struct clb_transfer_thread *thread, bool down)
 
 static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
 {
-    cl_event busy = thread->busy[slot];
+    clb_event busy = thread->busy[slot];
     thread->busy[slot] = NULL;
-    return busy != NULL ? clb_event_wait(thread->transfers->runtime, busy) : CLB_OK;
+    return busy != NULL ? clb_event_wait(busy) : CLB_OK;
 }
 
 /* ---- gathered transfers ---------------------------------------------------------------------- */
@@ -344,7 +344,7 @@ static bool send_gathered(struct clb_transfer_queue *transfers)
     for (; end < transfer->first_piece + transfer->pieces && transfers->copied[end]; end++)
         rect.cols += clb_transfer_piece(transfer, end - transfer->first_piece).cols;
     pthread_mutex_unlock(&transfers->lock);
-    cl_event moved = NULL;
+    clb_event moved = NULL;
     clb_status status =
         enqueue(transfers, transfer, 0, &rect, place_of(transfers, transfer, &rect), &moved);
     pthread_mutex_lock(&transfers->lock);
@@ -364,12 +364,12 @@ static bool receive_gathered(struct clb_transfer_queue *transfers, bool waits)
     clb_status status = CLB_OK;
     if (piece == transfers->asked)
         return false;
-    cl_event *event = &transfers->arriving[piece];
+    clb_event *event = &transfers->arriving[piece];
     if (*event != NULL && !waits && clb_event_is_pending(*event))
         return false;
     pthread_mutex_unlock(&transfers->lock);
     if (*event != NULL)
-        status = clb_event_wait(transfers->runtime, *event);
+        status = clb_event_wait(*event);
     for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
         status = clb_queue_set_check(transfers->queue_set[i]);
     clb_event_drop(event);
@@ -481,7 +481,7 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
         return CLB_OK;
     }
     size_t slot = next_slot(thread, false);
-    cl_event moved = NULL;
+    clb_event moved = NULL;
     help_others(transfers, piece);
     note(thread, "copy in");
     clb_status status = await_slot(thread, slot);
@@ -556,7 +556,7 @@ static clb_status end_download(struct clb_transfer_thread *thread)
     struct clb_transfer_queue *transfers = thread->transfers;
     size_t piece = thread->pending - 1;
     struct clb_transfer *transfer = transfer_of(transfers, true, piece);
-    clb_status status = clb_event_wait(transfers->runtime, thread->pending_event);
+    clb_status status = clb_event_wait(thread->pending_event);
     clb_event_drop(&thread->pending_event);
     thread->pending = 0;
     for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
@@ -578,7 +578,7 @@ static clb_status download(struct clb_transfer_thread *thread, size_t piece)
     if (transfers->gathered != NULL)
         return write_piece(thread, transfer, piece, place_of(transfers, transfer, &rect));
     size_t slot = next_slot(thread, true);
-    cl_event moved = NULL;
+    clb_event moved = NULL;
     clb_status status = await_slot(thread, slot);
     if (status == CLB_OK)
         status = enqueue(transfers, transfer, piece, &rect, thread->slot[slot]->host, &moved);
@@ -772,7 +772,7 @@ clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t
 }
 
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t index,
-                                           const cl_event **events, size_t *count)
+                                           const clb_event **events, size_t *count)
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];
     /* One queue carries all that is gathered, in order. */
@@ -872,7 +872,7 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-clb_status clb_queue_mark(struct clb_queue *queue, cl_event *event)
+clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event)
 {
     clb_status status = clb_queue_barrier(queue, 0, NULL, event);
     if (status == CLB_OK)
@@ -882,7 +882,7 @@ clb_status clb_queue_mark(struct clb_queue *queue, cl_event *event)
 
 clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
 {
-    cl_event event = NULL;
+    clb_event event = NULL;
     clb_status status = clb_queue_mark(from, &event);
     if (status == CLB_OK)
         status = clb_queue_barrier(to, 1, &event, NULL);
@@ -891,14 +891,14 @@ clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to)
 }
 
 clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
-                          const void *host, size_t ld, cl_event *event)
+                          const void *host, size_t ld, clb_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
     return clb_queue_write_rect(queue, x->mem, &box, host, 0, NULL, event);
 }
 
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
-                         void *host, size_t ld, cl_event *event)
+                         void *host, size_t ld, clb_event *event)
 {
     const struct clb_box box = box_of(x, element, ld);
     return clb_queue_read_rect(queue, x->mem, &box, host, 0, NULL, event);

@@ -75,11 +75,11 @@ struct clb_transfer {
 
     /* Set by the transfer queue. */
     size_t first_piece, pieces;
-    size_t at;       /* where gathered pieces begin in the buffer */
-    size_t done;     /* uploads: pieces enqueued; downloads in order: pieces arrived */
-    size_t written;  /* downloads: pieces in the caller's memory */
-    cl_event before; /* the transfer waits for this: from then on x may be overwritten, or read */
-    cl_event ready;  /* uploads with `marks`: x is complete */
+    size_t at;        /* where gathered pieces begin in the buffer */
+    size_t done;      /* uploads: pieces enqueued; downloads in order: pieces arrived */
+    size_t written;   /* downloads: pieces in the caller's memory */
+    clb_event before; /* the transfer waits for this: from then on x may be overwritten, or read */
+    clb_event ready;  /* uploads with `marks`: x is complete */
 };
 
 struct clb_transfer_queue;
@@ -91,11 +91,11 @@ struct clb_transfer_thread {
     bool helps;      /* no piece is left to upload; set with a download piece */
     size_t touching; /* the prefault unit that it faults in, plus one; or 0 */
     struct clb_buffer *slot[4];
-    size_t turn[2];   /* pieces that went through slots 0 and 1, through 2 and 3 */
-    cl_event busy[4]; /* uploads from the slots; events of `moved` */
-    size_t pending;   /* the download piece in transfer, plus one; or 0 */
+    size_t turn[2];    /* pieces that went through slots 0 and 1, through 2 and 3 */
+    clb_event busy[4]; /* uploads from the slots; events of `moved` */
+    size_t pending;    /* the download piece in transfer, plus one; or 0 */
     size_t pending_slot;
-    cl_event pending_event;
+    clb_event pending_event;
     /* The upload piece that is being copied, for threads that help with it (copy_shares): `ticket`
      * has piece + 1 and the next column, `copied` counts its copied columns, `at` is the slot. */
     _Atomic uint64_t ticket;
@@ -156,14 +156,14 @@ struct clb_transfer_queue {
     atomic_uint wakes;      /* how often either has been signalled */
     size_t next[2];         /* pieces handed out */
     size_t released[2];     /* pieces that may be moved */
-    cl_event *moved;        /* of each upload piece that has been enqueued */
+    clb_event *moved;       /* of each upload piece that has been enqueued */
     struct clb_buffer *gathered; /* or NULL */
     size_t gathered_bytes;
-    bool *copied;       /* gathered uploads: pieces that are in the buffer */
-    size_t sent;        /* gathered uploads: pieces that have been enqueued */
-    size_t asked;       /* gathered downloads: pieces released; `released` have arrived */
-    cl_event *arriving; /* gathered downloads: of each piece that has been enqueued */
-    bool *has_arrived;  /* in order: for each download piece */
+    bool *copied;        /* gathered uploads: pieces that are in the buffer */
+    size_t sent;         /* gathered uploads: pieces that have been enqueued */
+    size_t asked;        /* gathered downloads: pieces released; `released` have arrived */
+    clb_event *arriving; /* gathered downloads: of each piece that has been enqueued */
+    bool *has_arrived;   /* in order: for each download piece */
     /* In order: the first so many download pieces are in their slots and will be written. */
     size_t arrived;
     bool complete;     /* nothing more will be released */
@@ -196,7 +196,7 @@ clb_status clb_transfer_queue_await(struct clb_transfer_queue *transfers, size_t
 /* The same, without a queue: the upload is complete after the *count events at *events. They belong
  * to the queue. */
 clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers, size_t transfer,
-                                           const cl_event **events, size_t *count) CLB_MUST_CHECK;
+                                           const clb_event **events, size_t *count) CLB_MUST_CHECK;
 /* True when all pieces of an upload have been enqueued, or a transfer has failed:
  * clb_transfer_queue_await would not block. */
 bool clb_transfer_queue_has(struct clb_transfer_queue *transfers, size_t transfer);
@@ -244,15 +244,15 @@ struct clb_rect clb_transfer_piece(const struct clb_transfer *transfer, size_t p
 
 /* Make an event that completes when all commands that `queue` has now are done; for use on other
  * queues. */
-clb_status clb_queue_mark(struct clb_queue *queue, cl_event *event) CLB_MUST_CHECK;
+clb_status clb_queue_mark(struct clb_queue *queue, clb_event *event) CLB_MUST_CHECK;
 /* Make `to` wait, by a barrier, until all commands that `from` has now are done. */
 clb_status clb_queue_join(struct clb_queue *from, struct clb_queue *to) CLB_MUST_CHECK;
 
 /* Enqueue a rectangular transfer between a device matrix and a host matrix of the same size; does
  * not block. */
 clb_status clb_dmat_write(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
-                          const void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
+                          const void *host, size_t ld, clb_event *event) CLB_MUST_CHECK;
 clb_status clb_dmat_read(struct clb_queue *queue, const struct clb_dmat *x, size_t element,
-                         void *host, size_t ld, cl_event *event) CLB_MUST_CHECK;
+                         void *host, size_t ld, clb_event *event) CLB_MUST_CHECK;
 
 #endif

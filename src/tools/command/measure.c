@@ -44,8 +44,8 @@ bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
 
 void clb_measure_end(struct clb_measure *measure)
 {
-    if (measure->queue_set != NULL && clb_queue_set_settle(measure->queue_set))
-        clb_queue_set_release(measure->queue_set);
+    if (measure->queue_set != NULL)
+        clb_queue_set_end(measure->queue_set, clb_queue_set_settle(measure->queue_set));
 }
 
 static int compare(const void *a, const void *b)

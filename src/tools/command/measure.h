@@ -34,8 +34,8 @@ struct clb_kernel_launch {
     size_t count, global[2];
     const size_t *local; /* NULL: the driver's choice */
     cl_uint waits;
-    const cl_event *wait_list;
-    cl_event *event;
+    const clb_event *wait_list;
+    clb_event *event;
 };
 clb_status clb_measure_launch(struct clb_measure *measure,
                               const struct clb_kernel_launch *launch) CLB_MUST_CHECK;

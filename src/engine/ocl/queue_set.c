@@ -1,0 +1,222 @@
+/* The queues and kernel objects of one call, and the calls that are on the device at once. */
+#include "enqueuer.h"
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- calls at once --------------------------------------------------------------------------- */
+
+/* Calls take numbers; those below `ended` + CALLS_AT_ONCE have their turn. So a call that has gone
+ * on without one counts as soon as its turn comes. (An H200 multiplies n = 512 2550, 3150, 2620 and
+ * 1120 times a second for 1, 4, 16 and 64 threads.) */
+enum { CALLS_AT_ONCE = 4 };
+
+void clb_turn_begin(struct clb_runtime *runtime, double patience)
+{
+    struct clb_turns *turns = &runtime->turns;
+    int status = 0;
+    if (runtime->device.unified)
+        return;
+    const struct timespec until = clb_time_of(clb_now() + patience);
+    pthread_mutex_lock(&turns->lock);
+    const size_t number = turns->begun++;
+    while (number >= turns->ended + CALLS_AT_ONCE && status == 0)
+        status = pthread_cond_clockwait(&turns->come[number % CLB_COUNT_OF(turns->come)],
+                                        &turns->lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&turns->lock);
+}
+
+void clb_turn_end(struct clb_runtime *runtime)
+{
+    struct clb_turns *turns = &runtime->turns;
+    if (runtime->device.unified)
+        return;
+    pthread_mutex_lock(&turns->lock);
+    const size_t next = turns->ended++ + CALLS_AT_ONCE;
+    pthread_cond_broadcast(&turns->come[next % CLB_COUNT_OF(turns->come)]);
+    pthread_mutex_unlock(&turns->lock);
+}
+
+/* ---- queue sets ------------------------------------------------------------------------------ */
+
+/* A call never waits for a queue set: when all are in use a new one is made, and it is kept for
+ * later calls. */
+
+struct clb_queue_set_kernel {
+    const struct clb_program *program;
+    char name[32];
+    cl_kernel kernel;
+    struct clb_queue_set_kernel *next;
+};
+
+clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set)
+{
+    clb_status status = CLB_OK;
+    if (queue_set->upload == NULL)
+        status = clb_queue_open(queue_set->runtime, true, &queue_set->upload);
+    if (status == CLB_OK && queue_set->download == NULL)
+        status = clb_queue_open(queue_set->runtime, true, &queue_set->download);
+    return status;
+}
+
+clb_status clb_queue_set_acquire(struct clb_runtime *runtime, struct clb_queue_set **out)
+{
+    pthread_mutex_lock(&runtime->sets.lock);
+    struct clb_queue_set *queue_set = runtime->sets.idle;
+    if (queue_set != NULL)
+        runtime->sets.idle = queue_set->link;
+    pthread_mutex_unlock(&runtime->sets.lock);
+    *out = queue_set;
+    if (queue_set != NULL)
+        return CLB_OK;
+    queue_set = calloc(1, sizeof *queue_set);
+    if (queue_set == NULL)
+        return CLB_ERR_NOMEM;
+    queue_set->runtime = runtime;
+    clb_status status = clb_queue_open(runtime, false, &queue_set->queue);
+    if (status != CLB_OK) {
+        free(queue_set);
+        return status;
+    }
+    *out = queue_set;
+    return CLB_OK;
+}
+
+/* The three queues of a set; those that it has not opened are NULL. */
+#define QUEUES 3
+static void get_queues(const struct clb_queue_set *queue_set, struct clb_queue *queue[QUEUES])
+{
+    queue[0] = queue_set->upload;
+    queue[1] = queue_set->queue;
+    queue[2] = queue_set->download;
+}
+
+void clb_queue_set_end(struct clb_queue_set *queue_set, bool idle)
+{
+    struct clb_queue *queue[QUEUES];
+    if (queue_set == NULL || !idle)
+        return;
+    get_queues(queue_set, queue);
+    for (size_t i = 0; i < QUEUES; i++) {
+        if (queue[i] != NULL && (queue[i]->failed || queue[i]->first != NULL))
+            return;
+    }
+    struct clb_runtime *runtime = queue_set->runtime;
+    pthread_mutex_lock(&runtime->sets.lock);
+    queue_set->link = runtime->sets.idle;
+    runtime->sets.idle = queue_set;
+    pthread_mutex_unlock(&runtime->sets.lock);
+}
+
+/* Begins to finish all queues before it waits for one, and waits for all even when one fails, so
+ * that all commands that can end have ended. */
+clb_status clb_queue_set_finish(struct clb_queue_set *queue_set)
+{
+    struct clb_queue *queue[QUEUES];
+    clb_event last[QUEUES];
+    bool begun[QUEUES];
+    clb_status result = CLB_OK;
+    get_queues(queue_set, queue);
+    for (size_t i = 0; i < QUEUES; i++)
+        begun[i] = queue[i] != NULL && clb_queue_finish_begin(queue[i], &last[i]);
+    for (size_t i = 0; i < QUEUES; i++) {
+        clb_status status =
+            queue[i] != NULL ? clb_queue_finish_end(queue[i], begun[i], last[i]) : CLB_OK;
+        if (status != CLB_OK)
+            result = status;
+    }
+    return result;
+}
+
+bool clb_queue_set_settle(struct clb_queue_set *queue_set)
+{
+    struct clb_queue *queue[QUEUES];
+    bool stuck = false;
+    if (clb_queue_set_finish(queue_set) == CLB_OK)
+        return true;
+    get_queues(queue_set, queue);
+    for (size_t i = 0; i < QUEUES; i++)
+        stuck = stuck || (queue[i] != NULL && queue[i]->unended);
+    return !stuck;
+}
+
+clb_status clb_queue_set_check(struct clb_queue_set *queue_set)
+{
+    struct clb_queue *queue[QUEUES];
+    clb_status result = CLB_OK;
+    get_queues(queue_set, queue);
+    for (size_t i = 0; i < QUEUES; i++) {
+        clb_status status = queue[i] == NULL ? CLB_OK : clb_queue_check(queue[i]);
+        if (status != CLB_OK)
+            result = status;
+    }
+    return result;
+}
+
+clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event)
+{
+    clb_status status = clb_event_wait(*event);
+    clb_event_drop(event);
+    return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
+}
+
+/* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
+ * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.
+ */
+static clb_status check_needs(const struct clb_device *device, cl_kernel kernel, const char *name)
+{
+    size_t group[3] = {1, 1, 1}, most = SIZE_MAX;
+    cl_ulong bytes = 0;
+    if (clb_device_has(device, CLB_QUIRK_UNDERSTATES_LIMITS))
+        return CLB_OK;
+    bool known =
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
+                                      &most, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                      sizeof group, group, NULL) == CL_SUCCESS &&
+        clb_cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof bytes,
+                                      &bytes, NULL) == CL_SUCCESS;
+    size_t items = group[0] * group[1] * group[2];
+    if (!known || (items <= most && items <= device->max_group && bytes <= device->local_memory))
+        return CLB_OK;
+    clb_log(CLB_LOG_WARN,
+            "%s: groups of %zu with %llu bytes of local memory, the device has %zu and %llu", name,
+            items, (unsigned long long)bytes, clb_min(most, device->max_group),
+            (unsigned long long)device->local_memory);
+    return CLB_ERR_LAUNCH;
+}
+
+clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, cl_kernel *kernel)
+{
+    for (struct clb_queue_set_kernel *entry = queue_set->kernels; entry != NULL;
+         entry = entry->next) {
+        if (entry->program == program && strcmp(entry->name, name) == 0) {
+            *kernel = entry->kernel;
+            return CLB_OK;
+        }
+    }
+    struct clb_queue_set_kernel *entry = calloc(1, sizeof *entry);
+    if (entry == NULL || strlen(name) >= sizeof entry->name) {
+        free(entry);
+        return CLB_ERR_NOMEM;
+    }
+    cl_int error;
+    entry->kernel = clb_cl.CreateKernel(clb_program_handle(program), name, &error);
+    clb_status status = clb_cl_check(error, name);
+    if (status == CLB_OK)
+        status = check_needs(&queue_set->runtime->device, entry->kernel, name);
+    if (status != CLB_OK) {
+        if (entry->kernel != NULL)
+            clb_cl.ReleaseKernel(entry->kernel);
+        free(entry);
+        return status;
+    }
+    strcpy(entry->name, name);
+    entry->program = program;
+    entry->next = queue_set->kernels;
+    queue_set->kernels = entry;
+    *kernel = entry->kernel;
+    return CLB_OK;
+}
