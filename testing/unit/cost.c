@@ -1,6 +1,5 @@
 /* Predictions of both sides: their tables, shapes, and what has been measured. */
-#include "shim/route/inflight.h"
-#include "shim/route/repeated.h"
+#include "shim/route/profile.h"
 #include "tap.h"
 
 #include <math.h>
@@ -39,8 +38,8 @@ static bool is_for(const struct clb_cost_machine *machine, clb_routine routine, 
 {
     const struct clb_cost_call call = make_call(routine, m, n, k);
     const struct clb_prediction p = clb_cost_predict(machine, &call);
-    expect(clb_cost_is_known(&p), "%s is not known", clb_routines[routine].name);
-    return clb_cost_is_for_device(&p);
+    expect(clb_prediction_is_known(&p), "%s is not known", clb_routines[routine].name);
+    return clb_prediction_is_for_device(&p);
 }
 
 static void families(void *unused)
@@ -134,7 +133,7 @@ static void next_library(void *unused)
     machine.device = &other;
     const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1000, 1000, 1000);
     struct clb_prediction p = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_known(&p), "a device without rows is known");
+    expect(!clb_prediction_is_known(&p), "a device without rows is known");
 }
 
 /* Of the same work, thin products move more and leave tiles empty; very tall panels are the CPU's.
@@ -216,13 +215,13 @@ static void measured(void *unused)
     machine.profile = &profile;
     struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
     struct clb_prediction p = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_known(&p) && !p.measured, "an empty profile says something");
+    expect(!clb_prediction_is_known(&p) && !p.measured, "an empty profile says something");
     learn_both(&profile, &machine, 512, 4e-3, 3e-3);
     learn_both(&profile, &machine, 1024, 20e-3, 22e-3);
     p = clb_cost_predict(&machine, &call);
     expect(p.measured && fabs(p.device - 20e-3) < 1e-5 && fabs(p.next - 22e-3) < 1e-5,
            "%g and %g s", p.device, p.next);
-    expect(clb_cost_is_for_device(&p), "a gain of a tenth");
+    expect(clb_prediction_is_for_device(&p), "a gain of a tenth");
     expect(!is_for(&machine, CLB_ROUTINE_dgemm, 512, 512, 512), "a loss");
     expect(!is_for(&machine, CLB_ROUTINE_dgemm, 700, 700, 700), "between both");
     /* Larger ones run at the rates of the largest, as far as four times its order. */
@@ -233,28 +232,13 @@ static void measured(void *unused)
            "%g and %g s of a larger one", p.device, p.next);
     call = make_call(CLB_ROUTINE_dgemm, 6000, 6000, 6000);
     p = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_known(&p), "far above what was measured");
+    expect(!clb_prediction_is_known(&p), "far above what was measured");
     call = make_call(CLB_ROUTINE_dgemm, 256, 256, 256);
     p = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_known(&p), "far below what was measured");
+    expect(!clb_prediction_is_known(&p), "far below what was measured");
     call = make_call(CLB_ROUTINE_dsyrk, 1024, 1024, 1024);
     p = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_known(&p), "another routine");
-    /* A device that has become slower is noticed after some calls. */
-    call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
-    clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 21e-3);
-    expect(is_for(&machine, CLB_ROUTINE_dgemm, 1024, 1024, 1024), "one call decides");
-    for (int i = 0; i < 8; i++)
-        clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 40e-3);
-    expect(!is_for(&machine, CLB_ROUTINE_dgemm, 1024, 1024, 1024), "nothing is learnt");
-    for (int i = 0; i < 50; i++)
-        clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 20e-3);
-    expect(is_for(&machine, CLB_ROUTINE_dgemm, 1024, 1024, 1024), "nothing is forgotten");
-    call = make_call(CLB_ROUTINE_dgetri, 1024, 1024, 1024);
-    clb_cost_adjust(&profile, CLB_SIDE_DEVICE, &machine, &call, 40e-3);
-    p = clb_cost_predict(&machine, &call);
-    expect(!clb_cost_is_known(&p), "what is not predicted is adjusted");
-    call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
+    expect(!clb_prediction_is_known(&p), "another routine");
     for (int i = 0; i < CLB_COST_CLASSES; i++)
         expect(clb_cost_class_of(clb_cost_class_work(i)) == i, "class %d", i);
     expect(clb_cost_class_of(1e30) == -1 && clb_cost_class_of(10) == -1, "no class");
@@ -314,7 +298,7 @@ static void threads(void *unused)
         for (int count = 1; count <= 16; count *= 2) {
             const struct clb_cost_machine machine = machine_of(&h200, count);
             const struct clb_prediction p = clb_cost_predict(&machine, &call);
-            expect(clb_cost_is_known(&p) && p.next < last, "%s with %d threads: %g s",
+            expect(clb_prediction_is_known(&p) && p.next < last, "%s with %d threads: %g s",
                    clb_routines[routines[i]].name, count, p.next);
             last = p.next;
         }
@@ -324,12 +308,12 @@ static void threads(void *unused)
     const struct clb_cost_call solve = make_call(CLB_ROUTINE_dgesv, 1024, 1024, 1024);
     const struct clb_prediction before = clb_cost_predict(&machine, &solve);
     const double seconds = clb_cost_predict(&machine, &product).next;
-    expect(clb_cost_is_for_device(&before), "dgesv beside 4 threads");
+    expect(clb_prediction_is_for_device(&before), "dgesv beside 4 threads");
     machine.profile = &profile;
     clb_cost_measure(&profile, CLB_SIDE_NEXT, &machine, &product, seconds / 8);
     const struct clb_prediction after = clb_cost_predict(&machine, &solve);
     expect(fabs(after.next / before.next - 1.0 / 8) < 1e-3 && !after.measured &&
-               !clb_cost_is_for_device(&after),
+               !clb_prediction_is_for_device(&after),
            "a CPU eight times as fast: %g s", after.next);
 }
 
@@ -357,9 +341,9 @@ static bool is_for_many(const struct clb_cost_machine *machine, int64_t n, doubl
 {
     const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, n, n, n);
     struct clb_prediction p = clb_cost_predict(machine, &call);
-    p.device *= clb_cost_crowding(machine, CLB_SIDE_DEVICE, threads - 1, 16);
-    p.next *= clb_cost_crowding(machine, CLB_SIDE_NEXT, threads - 1, 16);
-    return clb_cost_is_for_device(&p);
+    p.device *= clb_history_crowding(CLB_SIDE_DEVICE, threads - 1, machine->threads, 16);
+    p.next *= clb_history_crowding(CLB_SIDE_NEXT, threads - 1, machine->threads, 16);
+    return clb_prediction_is_for_device(&p);
 }
 
 /* Calls that are made at once: the device computes one after the other, and threads share the CPUs.
@@ -369,18 +353,15 @@ static void crowding(void *unused)
     (void)unused;
     struct clb_cost_machine machine = machine_of(&h200, 16);
     for (int side = 0; side < CLB_SIDES; side++) {
-        for (int threads = 1; threads <= 64; threads *= 2) {
-            machine.threads = threads;
-            expect(clb_cost_crowding(&machine, (clb_side)side, 0, 16) == 1, "alone");
-        }
+        for (int threads = 1; threads <= 64; threads *= 2)
+            expect(clb_history_crowding((clb_side)side, 0, threads, 16) == 1, "alone");
     }
-    machine.threads = 16;
-    expect(clb_cost_crowding(&machine, CLB_SIDE_DEVICE, 2.5, 16) == 3.5 &&
-               clb_cost_crowding(&machine, CLB_SIDE_NEXT, 2.5, 16) == 3.5,
+    expect(clb_history_crowding(CLB_SIDE_DEVICE, 2.5, 16, 16) == 3.5 &&
+               clb_history_crowding(CLB_SIDE_NEXT, 2.5, 16, 16) == 3.5,
            "calls of 16 threads on 16 CPUs");
     machine.threads = 1;
-    expect(clb_cost_crowding(&machine, CLB_SIDE_NEXT, 15, 16) == 1 &&
-               clb_cost_crowding(&machine, CLB_SIDE_NEXT, 47, 16) == 3,
+    expect(clb_history_crowding(CLB_SIDE_NEXT, 15, 1, 16) == 1 &&
+               clb_history_crowding(CLB_SIDE_NEXT, 47, 1, 16) == 3,
            "calls of one thread");
     /* Measured, calls a second on the CPUs and on the device: 451 and 1393, 2777 and 3563; with 16
      * threads a call 212 and 1590; at n = 300 CPUs for each are quicker. */
@@ -388,47 +369,6 @@ static void crowding(void *unused)
     expect(is_for_many(&machine, 300, 1) && !is_for_many(&machine, 300, 16), "n = 300");
     machine.threads = 16;
     expect(is_for_many(&machine, 1024, 1) && is_for_many(&machine, 1024, 64), "16 threads a call");
-}
-
-static void *begin_calls(void *argument)
-{
-    const struct clb_prediction *expected = argument;
-    clb_inflight_begin(CLB_SIDE_DEVICE, 1, 1);
-    clb_inflight_end();
-    clb_inflight_begin(CLB_SIDE_NEXT, 2, expected->next);
-    return NULL;
-}
-
-static void begin_on_thread(double expected)
-{
-    pthread_t thread;
-    struct clb_prediction next = {.next = expected};
-    expect(pthread_create(&thread, NULL, begin_calls, &next) == 0, "no thread");
-    pthread_join(thread, NULL);
-}
-
-/* Other threads' calls in flight count until they end, or longer than is expected. */
-static void loads(void *unused)
-{
-    (void)unused;
-    const struct clb_prediction alone = {.device = 4, .next = 4};
-    clb_inflight_begin(CLB_SIDE_DEVICE, 9, 9);
-    expect(clb_inflight_beside(&alone) == 0, "a thread's own call counts");
-    begin_on_thread(1000);
-    begin_on_thread(1000);
-    double others = clb_inflight_beside(&alone);
-    expect(others == 1, "%g for two of half the time", others);
-    const struct clb_prediction shorter = {.device = 1, .next = 1};
-    others = clb_inflight_beside(&shorter);
-    expect(others == 2, "%g for two of more time", others);
-    begin_on_thread(1e-9);
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    expect(clb_inflight_beside(&alone) == 1, "a call that was to have ended counts");
-    /* Places of more threads than there are belong to several. */
-    for (int i = 0; i < 300; i++)
-        begin_on_thread(1000);
-    others = clb_inflight_beside(&shorter);
-    expect(others > 100 && others <= 128, "%g of 300 threads", others);
 }
 
 /* The median of the last calls counts, without the first one's surplus or a call that was
@@ -451,21 +391,11 @@ static void medians(void *unused)
     }
 }
 
-/* A size's first calls change nothing; what a smaller size took longer than a larger one was
- * disturbed. */
+/* What a smaller size took longer than a larger one was disturbed. */
 static void disturbed(void *unused)
 {
     static struct clb_profile profile;
     (void)unused;
-    const struct clb_profile_owner owner = {
-        .device = &h200, .library = "libnone.so.0", .optimised = true, .threads = 16};
-    const struct clb_cost_call call = make_call(CLB_ROUTINE_dgemm, 1024, 1024, 1024);
-    const double before = clb_profile_predict(&owner, &call).device;
-    for (int i = 0; i < 2; i++)
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &call, 9 * before);
-    expect(clb_profile_predict(&owner, &call).device == before, "first calls count");
-    clb_profile_learn(&owner, CLB_SIDE_DEVICE, &call, 2 * before);
-    expect(clb_profile_predict(&owner, &call).device > 1.1 * before, "later ones don't");
     struct clb_cost_machine machine = machine_of(&h200, 16);
     learn_both(&profile, &machine, 512, 3e-3, 1e-3);
     learn_both(&profile, &machine, 1024, 2e-3, 2e-3);
@@ -523,151 +453,6 @@ static void text(void *unused)
     free(other_key);
 }
 
-/* So many calls that stand for `calls` each; how many go to the other side. Those take `there`
- * seconds, where it is not 0. */
-static int try_calls(const struct clb_asked *asked, int count, unsigned calls,
-                     struct clb_prediction *alone, double there)
-{
-    int turned = 0;
-    for (int i = 0; i < count; i++) {
-        const bool to_device = clb_cost_is_for_device(alone);
-        const bool turns = clb_repeated_tries(asked, calls, false, alone);
-        turned += turns;
-        if (turns && there > 0)
-            clb_repeated_learn(asked, to_device ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE, there);
-    }
-    return turned;
-}
-
-/* Calls go to the other side in rows of five, where predictions are close, seldom, and for a
- * hundredth of the time. */
-static void other_side(void *unused)
-{
-    const struct clb_asked asked = {{1}}, distant = {{2}}, slow = {{3}};
-    const struct clb_prediction close = {.device = 10e-4, .next = 12e-4, .measured = true};
-    struct clb_prediction alone = close;
-    (void)unused;
-    const uint64_t version = clb_repeated_version();
-    expect(try_calls(&asked, 99, 1, &alone, 0) == 0, "tried before a hundredth pays for it");
-    expect(clb_repeated_version() == version, "what is remembered is no longer valid");
-    expect(clb_repeated_tries(&asked, 1, false, &alone), "not tried");
-    expect(clb_repeated_version() != version, "the row's calls are remembered as declined");
-    expect(!clb_repeated_tries(&asked, 1, true, &alone), "tried beside other calls");
-    expect(try_calls(&asked, 10, 1, &alone, 0) == 4, "the row is not of five calls");
-    expect(alone.next == close.next, "it is known without a time");
-    const int tried = try_calls(&asked, 800, 1, &alone, 0);
-    expect(tried >= 36 && tried <= 40, "%d of 800 calls were tried", tried);
-    struct clb_prediction far = {.device = 10e-4, .next = 16e-4, .measured = true};
-    expect(try_calls(&distant, 10000, 32, &far, 0) == 0, "a side that is far behind is tried");
-    /* What takes twice as long as calls on the better side is not tried four times more. */
-    struct clb_prediction better = {.device = 13e-4, .next = 12e-4};
-    for (int i = 0; i < 5; i++)
-        clb_repeated_learn(&slow, CLB_SIDE_NEXT, 12e-4);
-    expect(try_calls(&slow, 20, 1, &better, 30e-4) == 2, "a row goes on that loses");
-}
-
-/* The times of both sides count when there are three of each, without the first after calls on the
- * other side. */
-static void both_sides(void *unused)
-{
-    const struct clb_asked asked = {{1}}, others = {{2}};
-    struct clb_prediction alone = {.device = 11e-4, .next = 10e-4},
-                          far = {.device = 1, .next = 9e-4};
-    (void)unused;
-    try_calls(&others, 10, 1000, &far, 0); /* so that time enough has passed */
-    for (int i = 0; i < 7; i++)
-        clb_repeated_learn(&asked, CLB_SIDE_NEXT, i < 1 ? 30e-4 : 10.5e-4);
-    expect(try_calls(&asked, 3, 1, &alone, 0) == 0, "tried at once");
-    expect(try_calls(&asked, 1, 1, &alone, 90e-4) == 1, "not tried");
-    expect(try_calls(&asked, 3, 1, &alone, 6e-4) == 3, "the row has ended");
-    expect(!clb_repeated_tries(&asked, 1, false, &alone) && alone.measured, "nothing is known");
-    expect(fabs(alone.device - 6e-4) < 1e-7 && fabs(alone.next - 10.5e-4) < 1e-7,
-           "%g and %g s are known", alone.device, alone.next);
-    expect(clb_cost_is_for_device(&alone), "what is faster is left");
-    /* It becomes slower than the other side was. */
-    for (int i = 0; i < 5; i++)
-        clb_repeated_learn(&asked, CLB_SIDE_DEVICE, 20e-4);
-    clb_repeated_tries(&asked, 1, false, &alone);
-    expect(!clb_cost_is_for_device(&alone), "what has become slower stays");
-}
-
-/* Where the first calls of the device mislead, it is tried again when calls have been made eight
- * times as often, whether or not these were asked about. */
-static void tried_again(void *unused)
-{
-    const struct clb_asked asked = {{1}};
-    struct clb_prediction alone = {.device = 9e-4, .next = 10e-4, .measured = true};
-    int calls = 0;
-    (void)unused;
-    for (int i = 0; i < 8; i++, calls++) {
-        expect(!clb_repeated_tries(&asked, 1, false, &alone), "call %d is tried", i);
-        clb_repeated_learn(&asked, CLB_SIDE_DEVICE, 12e-4);
-    }
-    for (int i = 0; i < 5; i++)
-        clb_repeated_learn(&asked, CLB_SIDE_NEXT, 10e-4);
-    bool turns = false;
-    for (; !turns && calls < 1000; calls += 32) {
-        turns = clb_repeated_tries(&asked, 32, false, &alone);
-        clb_repeated_learn(&asked, turns ? CLB_SIDE_DEVICE : CLB_SIDE_NEXT, 10e-4);
-    }
-    expect(turns && calls < 400, "%s after %d calls", turns ? "tried" : "not tried", calls);
-    expect(try_calls(&asked, 4, 1, &alone, 8e-4) == 4, "the row has ended");
-    expect(!clb_repeated_tries(&asked, 1, false, &alone) && clb_cost_is_for_device(&alone),
-           "%g and %g s are known", alone.device, alone.next);
-}
-
-/* Of long calls a row of two says enough, which costs less and so comes earlier. */
-static void long_calls(void *unused)
-{
-    const struct clb_asked asked = {{1}};
-    const struct clb_prediction predicted = {.device = 100e-3, .next = 106e-3, .measured = true};
-    struct clb_prediction alone = predicted;
-    int turned = 0, first = 0, last = 0;
-    (void)unused;
-    for (int i = 1; i <= 24; i++) {
-        const bool turns = clb_repeated_tries(&asked, 1, false, &alone);
-        turned += turns;
-        first = turns && first == 0 ? i : first;
-        last = turns ? i : last;
-        clb_repeated_learn(&asked, turns ? CLB_SIDE_NEXT : CLB_SIDE_DEVICE, turns ? 91e-3 : 99e-3);
-        if (alone.next < predicted.next)
-            break;
-    }
-    expect(turned == 2 && first == 15 && last == 16, "%d calls were tried, %d to %d", turned, first,
-           last);
-    expect(fabs(alone.next - 91e-3) < 1e-6 && !clb_cost_is_for_device(&alone),
-           "what is slower stays");
-}
-
-/* A declined call is recalled, but for some where predictions are close. */
-static void asked_again(void *unused)
-{
-    const struct clb_asked close = {{1}}, far = {{2}};
-    struct clb_declined declined = {{.device = 1.1e-3, .next = 1e-3}, 3}, known;
-    unsigned calls, recalled = 0, stood_for = 0;
-    (void)unused;
-    clb_declined_remember(&close, clb_repeated_version(), &declined);
-    for (int i = 0; i < 1006; i++) {
-        if (clb_declined_recall(&close, true, &known, &calls))
-            recalled++;
-        else
-            stood_for += calls;
-    }
-    expect(recalled > 960 && recalled < 980, "%u of 1006 calls were recalled", recalled);
-    expect(stood_for > 970 && stood_for < 1010, "the others stand for %u", stood_for);
-    expect(clb_declined_recall(&close, false, &known, &calls) && known.reason == 3,
-           "asked about without need");
-    declined.prediction = (struct clb_prediction){.device = 11e-3, .next = 10e-3};
-    clb_declined_remember(&close, clb_repeated_version(), &declined);
-    for (int i = 0; i < 100; i++)
-        expect(!clb_declined_recall(&close, true, &known, &calls) && calls == 1,
-               "call %d, a long one, is not asked about", i);
-    declined.prediction.device = 20e-3;
-    clb_declined_remember(&far, clb_repeated_version(), &declined);
-    for (int i = 0; i < 100; i++)
-        expect(clb_declined_recall(&far, true, &known, &calls), "call %d is asked about", i);
-}
-
 int main(void)
 {
     static struct clb_profile profile;
@@ -686,14 +471,8 @@ int main(void)
     tap_child("numbers of threads", 20, threads, NULL);
     tap_child("what a start saves", 20, starts, NULL);
     tap_child("calls at once", 20, crowding, NULL);
-    tap_child("calls in flight", 20, loads, NULL);
     tap_child("medians", 20, medians, NULL);
     tap_child("times that were disturbed", 20, disturbed, NULL);
     tap_child("a profile's text", 20, text, NULL);
-    tap_child("calls that try the other side", 20, other_side, NULL);
-    tap_child("times of both sides", 20, both_sides, NULL);
-    tap_child("a side that is tried again", 20, tried_again, NULL);
-    tap_child("times of long calls", 20, long_calls, NULL);
-    tap_child("declined calls that are asked about", 20, asked_again, NULL);
     return tap_done();
 }

@@ -1,8 +1,7 @@
 /* The route layer: every reason for which a call is declined, counters that add up, the report. */
 #include "dense.h"
 #include "fakecl.h"
-#include "shim/route/inflight.h"
-#include "shim/route/repeated.h"
+#include "shim/route/profile.h"
 #include "routed.h"
 #include "tap.h"
 
@@ -357,7 +356,9 @@ static void by_cost(void *unused)
     expect(run_worthy() && !takes_product(small, &fast), "by the tables");
     expect(reported("dgemm_", "small") == 1, "below the table's threshold");
     play_h200();
-    expect(run_worthy() && run_one(0, CLB_D, 300, 300, 300), "declined beside a slow library");
+    /* Another call than before: that one is remembered. */
+    expect(run_one(0, CLB_D, 1500, 1500, 65) && run_one(0, CLB_D, 300, 300, 300),
+           "declined beside a slow library");
     expect(!takes_product(400, &fast), "taken beside a fast library");
     expect(reported("dgemm_", "cost") == 1, "not for its cost");
     /* What was taken: the report has what the next library was predicted to take besides. */
@@ -395,30 +396,14 @@ static void declined_again(void *unused)
     fast.library = "another";
     expect(!takes_product(400, &fast) && reported("dgemm_", "nofp64") == 3, "another library");
     fast.library = NULL;
-    const struct clb_profile_owner owner = {
-        .device = &runtime->device, .library = "", .optimised = true, .threads = 16};
-    const struct clb_cost_call cost = {
-        .family = CLB_COST_GEMM, .precision = CLB_D, .work = 400.0 * 400 * 400};
-    const double now = clb_profile_predict(&owner, &cost).device;
-    for (int i = 0; i < 4; i++)
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, now);
-    expect(!takes_product(400, &fast) && reported("dgemm_", "nofp64") == 4, "a time is learnt");
     runtime->device.fp64 = true;
     expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 3, "taken again");
-    for (int i = 0; i < 4; i++)
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 1.01 * now);
-    runtime->device.fp64 = false;
-    expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 4,
-           "a change that says nothing counts");
-    for (int i = 0; i < 4; i++)
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, 1.5 * now);
-    expect(!takes_product(400, &fast) && reported("dgemm_", "nofp64") == 5, "a change does not");
     expect_sums("dgemm_");
 }
 
 static void *begin_call(void *expected)
 {
-    clb_inflight_begin(CLB_SIDE_DEVICE, 1, *(double *)expected);
+    clb_history_begin(CLB_SIDE_DEVICE, 1, *(double *)expected);
     return NULL;
 }
 
@@ -480,7 +465,7 @@ static void tries_the_other_side(void *argument)
     int declined = 0, first = -1, last = -1;
     for (int i = 0; i < 2 * row->before; i++) {
         /* However long calls take here. */
-        for (int j = 0; j < CLB_COST_RECENT; j++) {
+        for (int j = 0; j < CLB_TIME_RECENT; j++) {
             clb_profile_learn(&owner, CLB_SIDE_DEVICE, &cost, row->seconds);
             clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, 1.06 * row->seconds);
         }

@@ -447,29 +447,6 @@ struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
     return prediction;
 }
 
-double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side, double others,
-                         size_t cpus)
-{
-    const double count = (double)clb_max(cpus, 1);
-    const double threads = machine->optimised ? fmax(machine->threads, 1) : 1;
-    return side == CLB_SIDE_DEVICE ? 1 + others
-                                   : fmax(1, (1 + others) * fmin(threads, count) / count);
-}
-
-#define MARGIN_MEASURED 1.05
-#define MARGIN_BY_TABLE 1.25
-
-bool clb_cost_is_known(const struct clb_prediction *prediction)
-{
-    return isfinite(prediction->device) && isfinite(prediction->next);
-}
-
-bool clb_cost_is_for_device(const struct clb_prediction *prediction)
-{
-    const double margin = prediction->measured ? MARGIN_MEASURED : MARGIN_BY_TABLE;
-    return margin * prediction->device < prediction->next;
-}
-
 bool clb_cost_has(const struct clb_device *device)
 {
     return find_machine(device) < MACHINES;
@@ -504,7 +481,7 @@ double clb_cost_of_start(const struct clb_cost_machine *machine)
 double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       const struct clb_prediction *prediction)
 {
-    if (clb_cost_is_known(prediction))
+    if (clb_prediction_is_known(prediction))
         return prediction->next - prediction->device;
     const bool is_cpu =
         machine->device != NULL && (machine->device->type & CL_DEVICE_TYPE_CPU) != 0;
@@ -520,26 +497,6 @@ void clb_cost_measure_start(struct clb_profile *profile, double seconds)
     if (start->count == 0 || seconds < (double)start->seconds)
         start->seconds = (float)seconds;
     start->count += start->count < UINT16_MAX;
-}
-
-/* The shortest times are seldom reached again: a call of a library with 16 threads takes 1.2 to 1.5
- * times its shortest time, a device's 1.1. */
-void clb_time_add(struct clb_time *time, double seconds)
-{
-    float sorted[CLB_COST_RECENT];
-    size_t count = 0;
-    time->recent[time->count % CLB_COST_RECENT] = (float)seconds;
-    for (size_t i = 0; i < CLB_COST_RECENT; i++) {
-        size_t place = count;
-        if (time->recent[i] <= 0)
-            continue;
-        for (; place > 0 && sorted[place - 1] > time->recent[i]; place--)
-            sorted[place] = sorted[place - 1];
-        sorted[place] = time->recent[i];
-        count++;
-    }
-    time->seconds = sorted[(count - 1) / 2];
-    time->count += time->count < UINT16_MAX;
 }
 
 /* Calls most of whose time is their shape's say little of square ones. */
@@ -567,24 +524,4 @@ bool clb_cost_measure(struct clb_profile *profile, clb_side side,
     const int class = clb_cost_class_of(call->work);
     clb_time_add(&profile->side[side].of[call->family][call->precision][class], square);
     return true;
-}
-
-#define MOST_WRONG 2.0 /* a call that took more times as long was disturbed */
-
-void clb_cost_adjust(struct clb_profile *profile, clb_side side,
-                     const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                     double seconds)
-{
-    const double square = square_seconds(side, machine, call, seconds);
-    const int class = clb_cost_class_of(call->work);
-    if (isnan(square))
-        return;
-    bool near;
-    const double work = clb_cost_class_work(class);
-    const double now = of_square(machine, side, call->family, call->precision, work, &near);
-    if (isnan(now))
-        return;
-    struct clb_time *time = &profile->side[side].of[call->family][call->precision][class];
-    time->seconds = (float)(now + (fmin(square, MOST_WRONG * now) - now) / REMEMBERED);
-    time->count += time->count < UINT16_MAX;
 }

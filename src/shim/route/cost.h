@@ -5,7 +5,7 @@
 #ifndef CLB_COST_H
 #define CLB_COST_H
 
-#include "blas/routines.h"
+#include "history.h"
 #include "engine/ocl/ocl.h"
 
 /* Routines whose calls of the same work take about the same time, X(FAMILY, stem, matrices, chain):
@@ -63,24 +63,12 @@ double clb_cost_order(clb_cost_family family, double work);
 
 /* ---- what has been measured ------------------------------------------------------------------ */
 
-/* What calls of a kind take. add: the median of the last five counts, and of an even number the
- * shorter one in the middle, since a first call takes longer. */
-enum { CLB_COST_RECENT = 5 };
-struct clb_time {
-    float seconds; /* 0: not measured */
-    unsigned count;
-    float recent[CLB_COST_RECENT]; /* that this process has measured; 0: none */
-};
-void clb_time_add(struct clb_time *time, double seconds);
-
 /* Seconds of square calls of the class's own work, by the size of their work: two classes for each
  * doubling of the cube root. */
 enum { CLB_COST_CLASSES = 24 };
 struct clb_times {
     struct clb_time of[CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
 };
-
-typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
 
 /* Of one device beside one next library with one number of threads. */
 struct clb_profile {
@@ -104,25 +92,8 @@ struct clb_cost_machine {
     const struct clb_profile *profile; /* NULL: none */
 };
 
-/* NAN: not known. */
-struct clb_prediction {
-    double device, next;
-    bool measured; /* both follow from what was measured on this machine */
-};
 struct clb_prediction clb_cost_predict(const struct clb_cost_machine *machine,
                                        const struct clb_cost_call *call);
-
-/* How many times as long as alone a call takes on a side, were so many others of the process there
- * too: the device computes one after the other, and threads of the next library share the CPUs. So
- * all go to the side that is through with them first. Some on each would be quicker, did the
- * device's transfers not wait for CPUs. */
-double clb_cost_crowding(const struct clb_cost_machine *machine, clb_side side, double others,
-                         size_t cpus);
-
-/* Whether the call is one for the device: its side must be faster by a margin, which is larger
- * where the predictions are not from this machine. Both sides must be known. */
-bool clb_cost_is_for_device(const struct clb_prediction *prediction);
-bool clb_cost_is_known(const struct clb_prediction *prediction);
 
 /* Whether there are times of such a device in cost.def. */
 bool clb_cost_has(const struct clb_device *device);
@@ -139,15 +110,10 @@ double clb_cost_saved(const struct clb_cost_machine *machine, const struct clb_c
 /* The shortest start of the device counts. */
 void clb_cost_measure_start(struct clb_profile *profile, double seconds);
 
-/* The duration of a call on a side. measure: it is added to those of its class; false when the call
- * says nothing of square ones. adjust: what is predicted for the class comes nearer to the
- * duration, by an eighth, and by twice the prediction at most; nothing where nothing is predicted.
- */
+/* Add the duration of a call on a side to those of its class. False: the call says nothing of
+ * square ones. */
 bool clb_cost_measure(struct clb_profile *profile, clb_side side,
                       const struct clb_cost_machine *machine, const struct clb_cost_call *call,
                       double seconds);
-void clb_cost_adjust(struct clb_profile *profile, clb_side side,
-                     const struct clb_cost_machine *machine, const struct clb_cost_call *call,
-                     double seconds);
 
 #endif

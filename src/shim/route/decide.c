@@ -5,8 +5,6 @@
  * durations on both sides and for the kernels. */
 #include "decide.h"
 #include "engine/device_blas/device_blas.h"
-#include "inflight.h"
-#include "repeated.h"
 #include "run.h"
 
 #include <math.h>
@@ -64,27 +62,6 @@ bool clb_decide_is_repeated_name(const struct clb_run *run)
     return true;
 }
 
-/* The declined call that this thread is in, while its library computes it. Calls that the library
- * makes by their names are inside it: the report counts their time once. Where an optimised library
- * computes a factorisation because that is predicted to be faster, their time is in the prediction,
- * so they stay with it (`keeps`).
- *
- * The call's struct is on the stack, and a call that is inside has a deeper one. So what an error
- * handler leaves here when it jumps out of the call counts no longer when the stack is not that
- * deep; `keeps` ends, too, when ten times the predicted time has passed. */
-static CLB_THREAD struct {
-    const struct clb_call *call; /* NULL: none */
-    bool keeps;
-    double until;
-} enclosing;
-
-#define KEEPS_PATIENCE 10
-
-static bool is_inside(const struct clb_call *call)
-{
-    return enclosing.call != NULL && (uintptr_t)call < (uintptr_t)enclosing.call;
-}
-
 /* Whether the calls that this one makes are to stay with it. */
 static bool keeps_calls(const struct clb_run *run, clb_reason reason)
 {
@@ -96,20 +73,11 @@ static bool keeps_calls(const struct clb_run *run, clb_reason reason)
 static void begin_enclosing(const struct clb_run *run, clb_reason reason)
 {
     struct clb_entry *entry = run->entry;
-    entry->inside = clb_thread_inside || is_inside(run->call);
-    entry->encloses = !is_inside(run->call) && (clb_stats_wanted || keeps_calls(run, reason)) &&
-                      !clb_run_computes_nothing(run);
-    if (!entry->encloses)
-        return;
-    enclosing.call = run->call;
-    enclosing.keeps = keeps_calls(run, reason);
-    if (enclosing.keeps)
-        enclosing.until = clb_now() + KEEPS_PATIENCE * run->prediction.next;
-}
-
-void clb_decide_end_enclosing(void)
-{
-    enclosing.call = NULL;
+    const bool inside = clb_history_is_inside(run->call), keeps = keeps_calls(run, reason);
+    entry->inside = clb_thread_inside || inside;
+    entry->encloses = !inside && (clb_stats_wanted || keeps) && !clb_run_computes_nothing(run);
+    if (entry->encloses)
+        clb_history_enclose(run->call, keeps, run->prediction.next);
 }
 
 clb_work clb_routine_work(clb_routine routine)
@@ -273,7 +241,7 @@ bool clb_run_is_auto(const struct clb_run *run)
  * host's state a comparison with NaN would raise the program's FE_INVALID. */
 bool clb_run_is_predicted(const struct clb_run *run)
 {
-    return isgreater(run->prediction.next, 0) && clb_cost_is_known(&run->prediction);
+    return isgreater(run->prediction.next, 0) && clb_prediction_is_known(&run->prediction);
 }
 
 static size_t smallest_of(const struct clb_run *run)
@@ -321,34 +289,40 @@ static bool writes_profile(void)
 }
 
 /* The shapes of the matrices follow from these sizes and the side. */
-static struct clb_asked asked_of(const struct clb_call *call, const struct clb_profile_owner *owner)
+static struct clb_history_key key_of(const struct clb_call *call,
+                                     const struct clb_profile_owner *owner)
 {
     const unsigned flags = (unsigned)call->right << 2 | (unsigned)clb_call_reads_c(call) << 1 |
                            (unsigned)owner->optimised;
-    return (struct clb_asked){{(uintptr_t)owner->library,
-                               (uint64_t)call->routine << 32 | (uint32_t)owner->threads,
-                               (uint64_t)clb_runtime_settle() << 3 | flags, (uint64_t)call->m,
-                               (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
+    return (struct clb_history_key){{(uint64_t)call->routine << 32 | (uint32_t)owner->threads,
+                                     (uintptr_t)owner->library,
+                                     (uint64_t)clb_runtime_settle() << 3 | flags, (uint64_t)call->m,
+                                     (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
 }
 
 /* How many other threads' calls count beside this one. Where results must not depend on what else
  * the program does, none does. */
 static double count_others(const struct clb_prediction *alone)
 {
-    return clb_config_get()->reproducible ? 0 : clb_inflight_beside(alone);
+    return clb_config_get()->reproducible ? 0 : clb_history_beside(alone);
+}
+
+/* How many times as long as alone the call takes beside so many others. */
+static double crowding_of(const struct clb_profile_owner *owner, clb_side side, double others)
+{
+    const double threads = owner->optimised ? fmax(owner->threads, 1) : 1;
+    return clb_history_crowding(side, others, threads, (double)cpus);
 }
 
 static void set_prediction(struct clb_run *run, const struct clb_prediction *alone,
                            const struct clb_profile_owner *owner)
 {
-    const struct clb_cost_machine machine = {.optimised = owner->optimised,
-                                             .threads = owner->threads};
     run->prediction = run->alone = *alone;
-    if (!clb_cost_is_known(&run->alone))
+    const double others = clb_prediction_is_known(alone) ? count_others(alone) : 0;
+    if (!isgreater(others, 0))
         return;
-    const double others = count_others(&run->alone);
-    run->prediction.device *= clb_cost_crowding(&machine, CLB_SIDE_DEVICE, others, cpus);
-    run->prediction.next *= clb_cost_crowding(&machine, CLB_SIDE_NEXT, others, cpus);
+    run->prediction.device *= crowding_of(owner, CLB_SIDE_DEVICE, others);
+    run->prediction.next *= crowding_of(owner, CLB_SIDE_NEXT, others);
 }
 
 /* Whether calls like this one are timed on both sides. A C name of LAPACK copies matrices besides,
@@ -372,19 +346,39 @@ static void settle_for(const struct clb_device *device, const struct clb_questio
     settle_lowest(&owner);
 }
 
-/* The device is there, and the call may be one of those that try it, or the next library. */
-static void predict_run(struct clb_run *run, const struct clb_device *device,
-                        struct clb_question *question)
+/* Whether the history's decisions count for the call, and it adds to them. */
+static bool has_history(const struct clb_run *run)
 {
-    struct clb_prediction alone = predict(device, question);
-    if (times_both_sides(run) && clb_cost_is_known(&alone)) {
-        const struct clb_asked asked = asked_of(run->call, &question->owner);
-        const bool disturbed = count_others(&alone) > 0;
-        question->turned = clb_repeated_tries(&asked, run->stands_for, disturbed, &alone);
-        run->entry->compared = !disturbed && run->entry->target != NULL;
-    }
-    set_prediction(run, &alone, &question->owner);
-    question->alone = run->alone;
+    return clb_run_is_auto(run) && !writes_profile();
+}
+
+/* The prediction for such a device, by what the history knows of such work. */
+static struct clb_prediction predict_by_history(struct clb_run *run,
+                                                const struct clb_device *device)
+{
+    struct clb_prediction alone = predict(device, &run->question);
+    run->key = key_of(run->call, &run->question.owner);
+    if (has_history(run))
+        clb_history_correct(&run->key, run->work, &alone);
+    return alone;
+}
+
+/* The call may be one of those that go to the other side, to be timed there. */
+static void try_other_side(struct clb_run *run, struct clb_prediction *alone)
+{
+    if (!times_both_sides(run) || !clb_prediction_is_known(alone))
+        return;
+    const bool disturbed = count_others(alone) > 0;
+    run->question.turned = clb_history_tries(&run->key, run->stands_for, disturbed, alone);
+    run->entry->compared = !disturbed && run->entry->target != NULL;
+}
+
+static void predict_run(struct clb_run *run, const struct clb_device *device)
+{
+    struct clb_prediction alone = predict_by_history(run, device);
+    try_other_side(run, &alone);
+    set_prediction(run, &alone, &run->question.owner);
+    run->question.alone = run->alone;
 }
 
 /* ---- decisions ------------------------------------------------------------------------------- */
@@ -393,10 +387,11 @@ static void predict_run(struct clb_run *run, const struct clb_device *device,
  * else the table's threshold; neither where the user has set a threshold. */
 static clb_reason decide_for_device(const struct clb_device *device,
                                     const struct clb_question *question,
-                                    const struct clb_prediction *prediction)
+                                    const struct clb_prediction *prediction, bool *by_times)
 {
     clb_precision precision = clb_routines[question->routine].precision;
     struct clb_gemm_tuning tuning;
+    *by_times = false;
     if (clb_precision_real_size(precision) == sizeof(double) && !device->fp64)
         return CLB_REASON_NOFP64;
     if (thresholds[question->routine] >= 0)
@@ -404,10 +399,11 @@ static clb_reason decide_for_device(const struct clb_device *device,
     if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
         return CLB_REASON_NODEVICE;
     /* Shapes are known for devices with memory of their own. */
-    if (clb_cost_is_known(prediction) &&
-        (!device->unified || question->smallest >= tuning.smallest))
-        return clb_cost_is_for_device(prediction) != question->turned ? CLB_REASONS
-                                                                      : CLB_REASON_COST;
+    *by_times = clb_prediction_is_known(prediction) &&
+                (!device->unified || question->smallest >= tuning.smallest);
+    if (*by_times)
+        return clb_prediction_is_for_device(prediction) != question->turned ? CLB_REASONS
+                                                                            : CLB_REASON_COST;
     if (question->work < lowest_work(question->routine))
         return CLB_REASON_SMALL;
     const struct clb_offload from = clb_tuning_offload(
@@ -417,66 +413,57 @@ static clb_reason decide_for_device(const struct clb_device *device,
     return question->smallest < from.smallest ? CLB_REASON_COST : CLB_REASONS;
 }
 
-/* The checks that need the device. */
-static clb_reason decide_on_device(struct clb_runtime *runtime, const struct clb_question *question,
-                                   const struct clb_prediction *prediction,
-                                   const struct clb_gemm_variant **variant)
-{
-    clb_precision precision = clb_routines[question->routine].precision;
-    const clb_reason reason = decide_for_device(&runtime->device, question, prediction);
-    if (reason != CLB_REASONS)
-        return reason;
-    switch (clb_gemm_variant_get(runtime, precision, variant)) {
-    case CLB_OK:
-        if (thresholds[question->routine] < 0 && clb_gemm_is_too_slow(*variant))
-            return CLB_REASON_SLOW;
-        break;
-    case CLB_ERR_NOMEM:
-        return CLB_REASON_NOMEMORY;
-    case CLB_ERR_UNSUPPORTED:
-        return CLB_REASON_QUARANTINED;
-    case CLB_ERR_STARTING:
-        return CLB_REASON_STARTING;
-    default:
-        return CLB_REASON_NODEVICE;
-    }
-    return clb_config_get()->mode == CLB_MODE_DRY_RUN ? CLB_REASON_DRY_RUN : CLB_REASONS;
-}
+/* ---- what the history has decided ------------------------------------------------------------ */
 
-/* ---- calls that are declined again and again ------------------------------------------------- */
-
-/* A call that is not the device's alone is not beside others either, which cost it as much on the
- * device as in the next library at least (clb_cost_crowding). What a start would save must be added
- * up, so that only what decide_for_device has said is remembered. */
-static void remember_decision(const struct clb_run *run, const struct clb_device *device,
-                              const struct clb_question *question, uint64_t valid,
+/* A call that the device loses without competition it loses beside other calls, too: these cost it
+ * as much there as in the next library at least (clb_history_crowding). So only the decision
+ * without other calls is remembered. What a start would save must be added up, so that a call that
+ * is for the device is remembered only when the device is there. */
+static void remember_decision(struct clb_run *run, const struct clb_device *device,
                               clb_reason reason)
 {
-    if ((reason != CLB_REASON_COST && reason != CLB_REASON_SMALL) || device == NULL ||
-        !clb_run_is_auto(run) || writes_profile() || question->turned ||
-        decide_for_device(device, question, &run->alone) != reason)
+    struct clb_decision decision = {.alone = run->alone, .for_device = reason == CLB_REASONS};
+    if (!has_history(run) || device == NULL || run->question.turned ||
+        (reason != CLB_REASONS && reason != CLB_REASON_COST && reason != CLB_REASON_SMALL) ||
+        decide_for_device(device, &run->question, &run->alone, &decision.by_times) != reason)
         return;
-    const struct clb_asked asked = asked_of(run->call, &question->owner);
-    clb_declined_remember(&asked, valid, &(struct clb_declined){run->alone, reason});
+    decision.reason = reason;
+    clb_history_decide(&run->key, &decision);
 }
 
-/* The decision for such a call is remembered and still valid. This is before the driver may be
- * entered, so the host's state needs no guard. */
+/* The decision for such a call is remembered, and is not to be asked about again. This is before
+ * the driver may be entered, so the host's state needs no guard. */
 static bool is_remembered(struct clb_run *run)
 {
     const struct clb_target *target = run->entry->target;
-    struct clb_declined known;
-    if (!clb_run_is_auto(run) || writes_profile() || (run->host == NULL && target == NULL))
+    if (!has_history(run) || (run->host == NULL && target == NULL))
         return false;
-    const struct clb_profile_owner owner =
-        run->host != NULL ? owner_of(run->host) : owner_of_target(target);
-    const struct clb_asked asked = asked_of(run->call, &owner);
-    const bool asks_again = times_both_sides(run) && clb_runtime_peek() != NULL;
-    if (!clb_declined_recall(&asked, asks_again, &known, &run->stands_for))
+    run->question.owner = run->host != NULL ? owner_of(run->host) : owner_of_target(target);
+    run->key = key_of(run->call, &run->question.owner);
+    const bool timed = times_both_sides(run) && clb_runtime_peek() != NULL;
+    run->is_known = clb_history_recall(&run->key, timed, &run->known, &run->asks, &run->stands_for);
+    if (!run->is_known || run->known.for_device || run->asks)
         return false;
-    set_prediction(run, &known.prediction, &owner);
-    run->reason = (clb_reason)known.reason;
+    set_prediction(run, &run->known.alone, &run->question.owner);
+    run->reason = (clb_reason)run->known.reason;
     return true;
+}
+
+/* The decision is remembered; the call may be one of those that go to the other side, and others
+ * may be beside it. */
+static bool is_for_next_by_history(struct clb_run *run)
+{
+    struct clb_prediction alone = run->known.alone;
+    if (!run->is_known)
+        return false;
+    if (run->asks)
+        try_other_side(run, &alone);
+    set_prediction(run, &alone, &run->question.owner);
+    if (!run->known.by_times)
+        return !run->known.for_device;
+    if (!run->question.turned && clb_prediction_is_for_device(&alone) != run->known.for_device)
+        clb_history_forget(&run->key); /* the times have decided otherwise: ask all again */
+    return clb_prediction_is_for_device(&run->prediction) == run->question.turned;
 }
 
 /* ---- waiting for the device ------------------------------------------------------------------ */
@@ -487,12 +474,14 @@ double clb_decide_patience(const struct clb_run *run)
     const struct clb_config *config = clb_config_get();
     struct clb_wait wait = {.flops = run->flops,
                             .precision = run->precision,
-                            .optimised = run->host->optimised,
+                            .optimised = run->question.owner.optimised,
                             .cpus = cpus,
                             .compiled = true};
     if (config->mode != CLB_MODE_AUTO || !clb_run_is_auto(run) || config->kernel != NULL ||
         config->reproducible)
         return INFINITY;
+    if (run->is_known && run->known.for_device)
+        return 0; /* all is ready */
     wait.device = clb_device_expected();
     double seconds = clb_tuning_patience(&wait);
     if (seconds > 0 && !clb_cache_has_entries()) {
@@ -512,9 +501,12 @@ static clb_status prepare(void *argument)
     if (runtime == NULL)
         return CLB_OK;
     struct clb_prediction prediction = question->alone;
+    bool by_times;
     if (question->predicted && prediction.next == 0)
         prediction = predict(&runtime->device, question);
-    if (decide_on_device(runtime, question, &prediction, &variant) != CLB_REASONS)
+    if (decide_for_device(&runtime->device, question, &prediction, &by_times) != CLB_REASONS ||
+        clb_gemm_variant_get(runtime, clb_routines[question->routine].precision, &variant) !=
+            CLB_OK)
         return CLB_OK;
     switch (question->ops->main) {
     case CLB_HOST_GEMM:
@@ -589,8 +581,7 @@ static bool is_reentrant(struct clb_run *run)
 
 static bool is_kept(struct clb_run *run)
 {
-    return clb_run_is_auto(run) && is_inside(run->call) && enclosing.keeps &&
-           clb_now() < enclosing.until;
+    return clb_run_is_auto(run) && clb_history_is_kept(run->call);
 }
 
 static bool is_small(struct clb_run *run)
@@ -620,9 +611,10 @@ static bool is_for_next_by_expected(struct clb_run *run)
         run->reason = CLB_REASON_SMALL;
         return question->work < lowest_work(question->routine);
     }
-    const struct clb_prediction alone = predict(expected, question);
+    bool by_times;
+    const struct clb_prediction alone = predict_by_history(run, expected);
     set_prediction(run, &alone, &question->owner);
-    run->reason = decide_for_device(expected, question, &run->prediction);
+    run->reason = decide_for_device(expected, question, &run->prediction, &by_times);
     return run->reason != CLB_REASONS;
 }
 
@@ -671,12 +663,45 @@ static bool has_no_device(struct clb_run *run)
 
 static bool is_for_next(struct clb_run *run)
 {
+    bool by_times;
+    const struct clb_device *device = &run->runtime->device;
     if (run->question.predicted) {
-        settle_for(&run->runtime->device, &run->question);
-        predict_run(run, &run->runtime->device, &run->question);
+        settle_for(device, &run->question);
+        predict_run(run, device);
     }
-    run->reason = decide_on_device(run->runtime, &run->question, &run->prediction, &run->variant);
+    run->reason = decide_for_device(device, &run->question, &run->prediction, &by_times);
     return run->reason != CLB_REASONS;
+}
+
+static bool has_no_kernels(struct clb_run *run)
+{
+    switch (clb_gemm_variant_get(run->runtime, run->precision, &run->variant)) {
+    case CLB_OK:
+        return false;
+    case CLB_ERR_NOMEM:
+        run->reason = CLB_REASON_NOMEMORY;
+        return true;
+    case CLB_ERR_UNSUPPORTED:
+        run->reason = CLB_REASON_QUARANTINED;
+        return true;
+    case CLB_ERR_STARTING:
+        run->reason = CLB_REASON_STARTING;
+        return true;
+    default:
+        run->reason = CLB_REASON_NODEVICE;
+        return true;
+    }
+}
+
+static bool is_slow(struct clb_run *run)
+{
+    return clb_run_is_auto(run) && clb_gemm_is_too_slow(run->variant);
+}
+
+static bool is_dry_run(struct clb_run *run)
+{
+    (void)run;
+    return clb_config_get()->mode == CLB_MODE_DRY_RUN;
 }
 
 static bool log_no_host(const struct clb_run *run)
@@ -690,6 +715,8 @@ static bool log_no_host(const struct clb_run *run)
 static bool has_no_host(struct clb_run *run)
 {
     const struct clb_host_blas *host = run->host;
+    if (host == NULL)
+        return false; /* the history knows that it has */
     const bool found[CLB_HOST_FUNCTIONS] = {
 #define CLB_HOST_FOUND(function, member) host->member != NULL,
         CLB_HOST_TABLE(CLB_HOST_FOUND)
@@ -704,34 +731,43 @@ static bool has_no_host(struct clb_run *run)
     return false;
 }
 
-/* In order. CLB_REASONS: the gate that declines a call has set the run's reason. */
+/* All reasons to decline a call, in order: the first gate that declines it names the reason, or
+ * sets the run's where the table has CLB_REASONS. Of a call that the history knows those of
+ * `unknown` are left out. */
 static const struct gate {
     bool (*declines)(struct clb_run *run);
     clb_reason reason;
+    enum { ALL, UNKNOWN } of;
 } gates[] = {
-    {is_off, CLB_REASON_OFF},
-    {is_wrong, CLB_REASON_INVALID},
-    {is_query, CLB_REASON_QUERY},
-    {is_quick, CLB_REASON_QUICK},
-    {is_reentrant, CLB_REASON_REENTRANT},
-    {is_kept, CLB_REASON_COST},
-    {is_small, CLB_REASON_SMALL},
-    {overlaps, CLB_REASON_INVALID},
-    {is_remembered, CLB_REASONS},
+    {is_off, CLB_REASON_OFF, ALL},
+    {is_wrong, CLB_REASON_INVALID, ALL},
+    {is_query, CLB_REASON_QUERY, ALL},
+    {is_quick, CLB_REASON_QUICK, ALL},
+    {is_reentrant, CLB_REASON_REENTRANT, ALL},
+    {is_kept, CLB_REASON_COST, ALL},
+    {is_small, CLB_REASON_SMALL, ALL},
+    {is_remembered, CLB_REASONS, ALL},
+    {overlaps, CLB_REASON_INVALID, ALL},
     /* From here on the driver may be entered. */
-    {is_for_next_by_expected, CLB_REASONS},
-    {was_slow, CLB_REASON_SLOW},
-    {is_dry_start, CLB_REASON_DRY_RUN},
-    {start_costs_more, CLB_REASON_COST},
-    {has_no_device, CLB_REASONS},
-    {is_for_next, CLB_REASONS},
-    {has_no_host, CLB_REASON_COST},
+    {is_for_next_by_history, CLB_REASON_COST, ALL},
+    {is_for_next_by_expected, CLB_REASONS, UNKNOWN},
+    {was_slow, CLB_REASON_SLOW, UNKNOWN},
+    {is_dry_start, CLB_REASON_DRY_RUN, UNKNOWN},
+    {start_costs_more, CLB_REASON_COST, UNKNOWN},
+    {has_no_device, CLB_REASONS, ALL},
+    {is_for_next, CLB_REASONS, UNKNOWN},
+    {has_no_kernels, CLB_REASONS, ALL},
+    {is_slow, CLB_REASON_SLOW, ALL},
+    {is_dry_run, CLB_REASON_DRY_RUN, ALL},
+    {has_no_host, CLB_REASON_COST, ALL},
 };
 enum { GATES = CLB_COUNT_OF(gates), GATES_BEFORE_DRIVER = 9 };
 
 static clb_reason walk(struct clb_run *run, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++) {
+        if (gates[i].of == UNKNOWN && run->is_known)
+            continue;
         if (gates[i].declines(run))
             return gates[i].reason != CLB_REASONS ? gates[i].reason : run->reason;
     }
@@ -746,20 +782,21 @@ clb_reason clb_decide(struct clb_run *run)
 clb_reason clb_decide_on_device(struct clb_run *run)
 {
     struct clb_question *question = &run->question;
-    const uint64_t changes = clb_run_is_auto(run) ? clb_repeated_version() : 0;
-    *question = (struct clb_question){.routine = run->entry->symbol->routine,
-                                      .ops = run->ops,
-                                      .work = run->work,
-                                      .smallest = smallest_of(run),
-                                      .owner = owner_of(run->host),
-                                      .predicted = wants_prediction(run)};
+    question->routine = run->entry->symbol->routine;
+    question->ops = run->ops;
+    question->work = run->work;
+    question->smallest = smallest_of(run);
+    question->predicted = !run->is_known && wants_prediction(run);
+    if (run->host != NULL)
+        question->owner = owner_of(run->host);
     if (question->predicted)
         question->cost = clb_cost_describe(run->call, run->m, run->n, run->k);
     const clb_reason reason = walk(run, GATES_BEFORE_DRIVER, GATES);
     if (reason == CLB_REASON_STARTING)
         request_preparation(question);
-    remember_decision(run, run->runtime != NULL ? &run->runtime->device : clb_device_expected(),
-                      question, changes, reason);
+    if (!run->is_known)
+        remember_decision(run, run->runtime != NULL ? &run->runtime->device : clb_device_expected(),
+                          reason);
     return reason;
 }
 
@@ -769,7 +806,7 @@ clb_reason clb_decide_on_device(struct clb_run *run)
 bool clb_run_is_learnt(const struct clb_run *run)
 {
     return writes_profile() || (!clb_config_get()->reproducible && clb_run_is_auto(run) &&
-                                clb_cost_is_known(&run->prediction));
+                                clb_prediction_is_known(&run->prediction));
 }
 
 /* Others that use the CPU lengthen a call, but not its CPU time; where the device is the CPU that
@@ -785,47 +822,38 @@ static double undisturbed(double seconds, const struct clb_device *device, doubl
 }
 
 /* Beside other calls, those that it began beside or that have come since, it takes longer than
- * alone, and so many calls together say as much as one alone. That is not for the profile's file.
- */
+ * alone. That is not for the profile's file. */
 void clb_decide_learn(const struct clb_run *run, double seconds, double cpu_begin)
 {
     static atomic_bool start_is_known;
-    const struct clb_question *question = &run->question;
-    struct clb_profile_owner owner = question->owner;
+    struct clb_profile_owner owner = run->question.owner;
     owner.device = &run->runtime->device;
-    const struct clb_cost_machine machine = {.optimised = owner.optimised,
-                                             .threads = owner.threads};
-    const double alone = run->alone.device;
-    const double crowding =
-        fmax(run->prediction.device / alone,
-             clb_cost_crowding(&machine, CLB_SIDE_DEVICE, count_others(&run->alone), cpus));
+    const double crowding = fmax(run->prediction.device / run->alone.device,
+                                 crowding_of(&owner, CLB_SIDE_DEVICE, count_others(&run->alone)));
     seconds = undisturbed(seconds, owner.device, cpu_begin);
     if (!atomic_exchange(&start_is_known, true))
         clb_profile_learn_start(&owner, run->runtime->start_seconds);
-    if (!(crowding > 1)) {
-        const struct clb_asked asked = asked_of(run->call, &question->owner);
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost, seconds);
-        if (run->entry->compared && !run->verify.wanted)
-            clb_repeated_learn(&asked, CLB_SIDE_DEVICE, seconds);
-    } else if (!writes_profile()) {
-        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &question->cost,
-                          alone + (fmin(seconds / crowding, 2 * alone) - alone) / crowding);
-    }
+    if (!writes_profile())
+        clb_history_learn_work(&run->key, seconds, fmax(crowding, 1));
+    else if (!(crowding > 1))
+        clb_profile_learn(&owner, CLB_SIDE_DEVICE, &run->question.cost, seconds);
+    if (!(crowding > 1) && run->entry->compared && !run->verify.wanted)
+        clb_history_learn(&run->key, CLB_SIDE_DEVICE, seconds);
 }
 
 /* Other threads' predictions count with the call from now on. */
 void clb_decide_begin(const struct clb_run *run, clb_side side)
 {
     if (clb_run_is_predicted(run) && side == CLB_SIDE_DEVICE)
-        clb_inflight_begin(side, run->alone.device, run->prediction.device);
+        clb_history_begin(side, run->alone.device, run->prediction.device);
     else if (clb_run_is_predicted(run))
-        clb_inflight_begin(side, run->alone.next, run->prediction.next);
+        clb_history_begin(side, run->alone.next, run->prediction.next);
 }
 
 void clb_decide_end(const struct clb_run *run)
 {
     if (clb_run_is_predicted(run))
-        clb_inflight_end();
+        clb_history_end();
 }
 
 /* Whether what the next library takes for the call that is declined says something. */
@@ -844,15 +872,17 @@ void clb_route_learn_next(const struct clb_entry *entry, double seconds)
     clb_host_state_save(&host_state); /* a handler must not jump out of the locks */
     struct clb_profile_owner owner = owner_of_target(entry->target);
     owner.device = clb_device_expected();
-    const struct clb_asked asked = asked_of(call, &owner);
-    const struct clb_cost_call cost =
-        clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
-                          clb_call_size(call, sizes[2]));
     seconds = undisturbed(seconds, owner.device, entry->cpu_begin);
-    if (entry->learnt)
+    if (entry->learnt) {
+        const struct clb_cost_call cost =
+            clb_cost_describe(call, clb_call_size(call, sizes[0]), clb_call_size(call, sizes[1]),
+                              clb_call_size(call, sizes[2]));
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
-    if (entry->compared)
-        clb_repeated_learn(&asked, CLB_SIDE_NEXT, seconds);
+    }
+    if (entry->compared) {
+        const struct clb_history_key key = key_of(call, &owner);
+        clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
+    }
     clb_host_state_restore(&host_state);
 }
 

@@ -67,9 +67,6 @@ void clb_decide_end(const struct clb_run *run);
 bool clb_decide_is_repeated_name(const struct clb_run *run);
 void clb_decide_remember_name(const struct clb_run *run);
 
-/* The next library has returned from a declined call that encloses others. */
-void clb_decide_end_enclosing(void);
-
 /* The call is declined: note in it what is to be done when the next library has returned. */
 void clb_decide_declined(const struct clb_run *run, clb_reason reason);
 

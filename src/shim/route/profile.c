@@ -185,9 +185,7 @@ static struct known {
     char *key;
     bool learnt;                 /* `own` has times */
     struct clb_profile now, own; /* what counts; what this process has measured */
-    /* What the seconds were when `changes` was last raised for them. */
-    float announced[CLB_SIDES][CLB_COST_FAMILIES_COUNT][CLB_PRECISIONS][CLB_COST_CLASSES];
-} * known[MOST_OWNERS]; /* under the lock, as what they point to */
+} * known[MOST_OWNERS];          /* under the lock, as what they point to */
 static size_t known_count;
 static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
 
@@ -284,23 +282,6 @@ void clb_profile_learn_start(const struct clb_profile_owner *owner, double secon
     clb_unlock(&lock);
 }
 
-static _Atomic uint64_t changes;
-
-#define UNNOTICED 0.02F /* of a class's seconds: what is remembered of declined calls stays */
-
-static void announce(struct known *of, clb_side side, const struct clb_cost_call *call)
-{
-    const int class = clb_cost_class_of(call->work);
-    if (class < 0)
-        return;
-    const float now = of->now.side[side].of[call->family][call->precision][class].seconds;
-    float *before = &of->announced[side][call->family][call->precision][class];
-    if (fabsf(now - *before) <= UNNOTICED * *before)
-        return;
-    *before = now;
-    atomic_fetch_add(&changes, 1);
-}
-
 /* What this process has measured of a class counts at once. */
 static void measure(struct known *of, clb_side side, const struct clb_cost_machine *machine,
                     const struct clb_cost_call *call, double seconds)
@@ -313,38 +294,15 @@ static void measure(struct known *of, clb_side side, const struct clb_cost_machi
         of->own.side[side].of[call->family][call->precision][class];
 }
 
-/* The first calls of a size have results checked and memory made. */
-#define FIRST_CALLS 2
-
-static bool is_first(struct known *of, clb_side side, const struct clb_cost_call *call)
-{
-    const int class = clb_cost_class_of(call->work);
-    struct clb_time *own =
-        class >= 0 ? &of->own.side[side].of[call->family][call->precision][class] : NULL;
-    if (own == NULL || own->count >= FIRST_CALLS)
-        return false;
-    own->count++;
-    return true;
-}
-
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds)
 {
     struct known *of = take(owner);
     if (of != NULL) {
         const struct clb_cost_machine machine = machine_of(owner, &of->now);
-        if (clb_config_get()->learn)
-            measure(of, side, &machine, call, seconds);
-        else if (!is_first(of, side, call))
-            clb_cost_adjust(&of->now, side, &machine, call, seconds);
-        announce(of, side, call);
+        measure(of, side, &machine, call, seconds);
     }
     clb_unlock(&lock);
-}
-
-uint64_t clb_profile_changes(void)
-{
-    return atomic_load_explicit(&changes, memory_order_acquire);
 }
 
 /* Times of this process replace those of the file. */

@@ -30,14 +30,10 @@ double clb_profile_saved(const struct clb_profile_owner *owner, const struct clb
                          const struct clb_prediction *prediction);
 void clb_profile_learn_start(const struct clb_profile_owner *owner, double seconds);
 
-/* Add the duration of a call. With CLBLAS_SHIM_LEARN=1 the median of a kind in this process counts;
- * otherwise only what is predicted already is changed, slowly, and not by the first two
- * calls of a size. */
+/* Add the duration of a call: the median of a kind in this process counts. For CLBLAS_SHIM_LEARN=1
+ * and clblas-shim tune. */
 void clb_profile_learn(const struct clb_profile_owner *owner, clb_side side,
                        const struct clb_cost_call *call, double seconds);
-
-/* Changes whenever a prediction may have moved by more than 2 %. */
-uint64_t clb_profile_changes(void);
 
 /* Write what this process has learnt; what other processes have written meanwhile is kept. Called
  * at the end of a process. */

@@ -325,9 +325,7 @@ static void describe(struct clb_run *run)
     run->flops = count_flops(run);
 }
 
-/* The outcome of a call that the first gates have let through; `next` is the place for the next
- * library's functions. */
-static struct outcome try_device(struct clb_run *run, struct clb_next_blas *next)
+static void open_host(struct clb_run *run, struct clb_next_blas *next)
 {
     if (run->host == NULL) {
         clb_next_blas_open(next, run->entry, run->ops->main,
@@ -336,7 +334,17 @@ static struct outcome try_device(struct clb_run *run, struct clb_next_blas *next
     }
     run->host->work = run->call->work;
     run->host->lwork = run->call->lwork;
+}
+
+/* The outcome of a call that the first gates have let through; `next` is the place for the next
+ * library's functions. A product that the history knows needs them only if the device fails. */
+static struct outcome try_device(struct clb_run *run, struct clb_next_blas *next)
+{
+    if (!run->is_known || !run->known.for_device || run->ops->main != CLB_HOST_GEMM)
+        open_host(run, next);
     struct outcome outcome = run_on_device(run);
+    if (outcome.reason == CLB_REASONS && outcome.status != CLB_OK)
+        open_host(run, next);
     if (outcome.reason == CLB_REASONS && !route_finish(run, &outcome))
         outcome.reason = CLB_REASON_QUARANTINED;
     return outcome;

@@ -75,8 +75,11 @@ struct clb_run {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
     struct clb_question question;
-    unsigned stands_for;              /* calls like it, most of which nothing was asked about */
-    struct clb_prediction alone;      /* without other calls; 0: none was made */
+    struct clb_history_key key;
+    bool is_known, asks;         /* the history has the decision; it may be one of those that */
+    struct clb_decision known;   /* go to the other side */
+    unsigned stands_for;         /* calls like it, most of which nothing was asked about */
+    struct clb_prediction alone; /* without other calls; 0: none was made */
     struct clb_prediction prediction; /* beside those that are in flight */
 
     /* Set by run. */

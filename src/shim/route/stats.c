@@ -199,7 +199,7 @@ void clb_next_end(const struct clb_entry *entry, double begin)
     if (counters != NULL && entry->inside)
         stats_add(&counters->seconds_inside, seconds);
     if (entry->encloses)
-        clb_decide_end_enclosing();
+        clb_history_leave();
     if (entry->learnt || entry->compared)
         clb_route_learn_next(entry, seconds);
 }

@@ -1,0 +1,116 @@
+/* history: what this process knows of the calls that it has made.
+ *
+ * There is an entry for each routine with its sizes, beside a next library with a number of
+ * threads. It has the seconds that such a call was predicted to take on either side, those that it
+ * has taken, and the decision. So a call that is made again
+ *   - is decided without predicting it again,
+ *   - goes to the other side now and then, where that is nearly as fast, and to the side that has
+ *     proved faster from then on,
+ *   - and corrects what is predicted for other sizes of about the same work.
+ * Beside it the history knows the calls that other threads are in at the moment, and the declined
+ * call that this thread is in. Nothing of it is written to a file. */
+#ifndef CLB_HISTORY_H
+#define CLB_HISTORY_H
+
+#include "blas/routines.h"
+
+typedef enum clb_side { CLB_SIDE_DEVICE, CLB_SIDE_NEXT, CLB_SIDES } clb_side;
+
+/* ---- seconds --------------------------------------------------------------------------------- */
+
+/* What calls of a kind take. add: the median of the last five counts, and of an even number the
+ * shorter one in the middle, since a first call takes longer. */
+enum { CLB_TIME_RECENT = 5 };
+struct clb_time {
+    float seconds; /* 0: not measured */
+    unsigned count;
+    float recent[CLB_TIME_RECENT]; /* that this process has measured; 0: none */
+};
+void clb_time_add(struct clb_time *time, double seconds);
+
+/* The seconds of a call on both sides. NAN: not known. */
+struct clb_prediction {
+    double device, next;
+    bool measured; /* both follow from what was measured on this machine */
+};
+bool clb_prediction_is_known(const struct clb_prediction *prediction);
+/* Whether the call is one for the device: its side must be faster by a margin, which is larger
+ * where the predictions are not from this machine. Both sides must be known. */
+bool clb_prediction_is_for_device(const struct clb_prediction *prediction);
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+/* What tells entries apart: words that decide.c makes of the call. The first holds the routine. */
+enum { CLB_HISTORY_WORDS = 7 };
+struct clb_history_key {
+    uint64_t word[CLB_HISTORY_WORDS];
+};
+
+/* A decision, without regard to other threads' calls. */
+struct clb_decision {
+    struct clb_prediction alone;
+    bool for_device;
+    bool by_times;   /* the predicted times have decided, not a threshold */
+    unsigned reason; /* a clb_reason, why it is declined */
+};
+
+/* The prediction of the device's seconds for a call with that work becomes what later calls of
+ * about that work have shown. The entry is taken from the call that had its place. */
+void clb_history_correct(const struct clb_history_key *key, double work,
+                         struct clb_prediction *alone);
+
+/* Remember a decision that follows from the last prediction; forget it. */
+void clb_history_decide(const struct clb_history_key *key, const struct clb_decision *decision);
+void clb_history_forget(const struct clb_history_key *key);
+
+/* Takes no lock, needs no guard of the host's state. False: the call must be decided anew, because
+ *   - no such call was decided yet, or another one has taken the place, or
+ *   - what is predicted for calls of this work has moved by more than 2 % since.
+ * Where calls are timed on both sides (`timed`) and these are close, `asks` says that the call may
+ * be one for clb_history_tries: each call for the device, of declined ones the first 6 and then
+ * every 32nd, which stands for so many `calls`, and all that take long. */
+bool clb_history_recall(const struct clb_history_key *key, bool timed,
+                        struct clb_decision *decision, bool *asks, unsigned *calls);
+
+/* A call is to be decided that stands for so many. Where the times of such calls are known on both
+ * sides, they become the prediction. True: the call should go to the other side than the prediction
+ * says, for its time there, which no other thread's call must disturb. */
+bool clb_history_tries(const struct clb_history_key *key, unsigned calls, bool disturbed,
+                       struct clb_prediction *alone);
+
+/* Such a call has taken so many seconds, undisturbed by other threads' calls. */
+void clb_history_learn(const struct clb_history_key *key, clb_side side, double seconds);
+
+/* Such a call has taken so many seconds on the device, beside calls that made it take `crowding`
+ * times as long as alone: what is predicted for its work comes nearer to that. */
+void clb_history_learn_work(const struct clb_history_key *key, double seconds, double crowding);
+
+/* ---- other threads' calls -------------------------------------------------------------------- */
+
+/* A call of this thread begins on a side: so many seconds alone, and so many as are expected. On
+ * the device it is over with `end`; in the next library, from which an error handler may jump, when
+ * the thread's next call begins; in any case after twice the expected time. */
+void clb_history_begin(clb_side side, double seconds, double expected);
+void clb_history_end(void);
+
+/* How many calls of other threads there are beside one that takes so long alone. Shorter ones count
+ * by their share of its time. */
+double clb_history_beside(const struct clb_prediction *alone);
+
+/* How many times as long as alone a call takes on a side, were so many others of the process there
+ * too: the device computes one after the other, and the next library's threads share the CPUs. So
+ * all go to the side that is through with them first. Some on each would be quicker, did the
+ * device's transfers not wait for CPUs. */
+double clb_history_crowding(clb_side side, double others, double threads, double cpus);
+
+/* ---- the declined call that this thread is in ------------------------------------------------ */
+
+/* Calls that the next library makes by their names, while it computes a declined call, are inside
+ * that one: the report has their time once. Where it `keeps` them they are declined, too, for so
+ * many seconds: they are in the time that was predicted for it. */
+void clb_history_enclose(const struct clb_call *call, bool keeps, double seconds);
+void clb_history_leave(void);
+bool clb_history_is_inside(const struct clb_call *call);
+bool clb_history_is_kept(const struct clb_call *call);
+
+#endif
