@@ -8,58 +8,20 @@
 #include "run.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <unistd.h>
-
-/* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
- * same routine and sizes: that call is declined without deciding or counting again. Only a value is
- * stored, so nothing leaks when an error handler jumps out of the call; but then one later call of
- * the same routine and sizes may be declined and not counted. */
-static CLB_THREAD struct {
-    const struct clb_symbol *symbol;
-    int64_t m, n, k;
-} declined;
-
-void clb_route_end_declined(void)
-{
-    declined.symbol = NULL;
-}
 
 bool clb_run_is_lapacke(const struct clb_run *run)
 {
     return run->entry->symbol->next.abi == CLB_ABI_LAPACKE;
 }
 
-static bool asks_for_size(const struct clb_run *run)
+bool clb_run_is_query(const struct clb_run *run)
 {
     return clb_signature_has(run->call, 'w') && run->call->lwork == -1;
 }
 
 bool clb_run_computes_nothing(const struct clb_run *run)
 {
-    return clb_call_first_wrong(run->call) != 0 || asks_for_size(run);
-}
-
-void clb_decide_remember_name(const struct clb_run *run)
-{
-    if (!clb_run_is_lapacke(run))
-        return;
-    declined.symbol = run->entry->symbol;
-    declined.m = run->m;
-    declined.n = run->n;
-    declined.k = run->k;
-}
-
-bool clb_decide_is_repeated_name(const struct clb_run *run)
-{
-    const struct clb_symbol *symbol = run->entry->symbol;
-    if (declined.symbol == NULL || declined.symbol == symbol ||
-        declined.symbol->routine != symbol->routine || declined.m != run->m ||
-        declined.n != run->n || declined.k != run->k)
-        return false;
-    if (symbol->next.abi == CLB_ABI_FORTRAN && !asks_for_size(run))
-        clb_route_end_declined();
-    return true;
+    return clb_call_first_wrong(run->call) != 0 || clb_run_is_query(run);
 }
 
 /* Whether the calls that this one makes are to stay with it. */
@@ -67,7 +29,7 @@ static bool keeps_calls(const struct clb_run *run, clb_reason reason)
 {
     return reason == CLB_REASON_COST && clb_run_is_auto(run) && run->entry->target != NULL &&
            run->entry->target->optimised && isgreater(run->alone.next, 0) &&
-           clb_cost_family_of(run->call->routine) >= CLB_COST_GETRF;
+           run->entry->symbol->next.library == CLB_LIBRARY_LAPACK;
 }
 
 static void begin_enclosing(const struct clb_run *run, clb_reason reason)
@@ -100,10 +62,6 @@ const char *clb_reason_name(clb_reason reason)
     return names[reason];
 }
 
-/* ---- min_work: calls that the interface may decline at once ---------------------------------- */
-
-static pthread_once_t configured = PTHREAD_ONCE_INIT;
-
 bool clb_calls_are_observed(void)
 {
     return clb_stats_wanted || clb_log_wanted(CLB_LOG_DEBUG);
@@ -114,127 +72,11 @@ bool clb_runs_are_timed(void)
     return clb_calls_are_observed() || clb_trace_wanted();
 }
 
-/* The threshold on the work of a routine: +inf in mode `off`, 0 in `always`, negative when the
- * tuning tables decide. */
-static double work_threshold(const char *routine)
-{
-    double edge;
-    switch (clb_config_get()->mode) {
-    case CLB_MODE_OFF:
-        return INFINITY;
-    case CLB_MODE_ALWAYS:
-        return 0;
-    default:
-        edge = clb_config_threshold(routine);
-        return edge < 0 ? -1 : edge * edge * edge;
-    }
-}
-
-static double thresholds[CLB_ROUTINES];
-static _Atomic double lowest[CLB_WORKS]; /* edges below which `auto` declines at once */
-static size_t cpus;                      /* of the system */
-
-static const char *routine_name(size_t index)
-{
-    return index < CLB_ROUTINES ? clb_routines[index].name : NULL;
-}
-
-/* Where a device's costs are known, no smaller call is faster on any; on one that is the CPU, which
- * nothing has to be moved to. */
-#define SMALLEST_CROSSOVER     250.0
-#define SMALLEST_CROSSOVER_CPU 138.0
-
-static double cube(double edge)
-{
-    return edge * edge * edge;
-}
-
-/* The work below which `auto` declines a call of the routine at once. */
-static double lowest_work(clb_routine routine)
-{
-    return cube(lowest[clb_routine_work(routine)]);
-}
-
-/* What decline_all has set stays. */
-static void set_min_work(void)
-{
-    for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++) {
-        const double threshold = thresholds[clb_symbols[s].routine];
-        const double wanted = threshold < 0 ? lowest_work(clb_symbols[s].routine) : threshold;
-        double now = atomic_load(&clb_symbols[s].min_work);
-        while (now < INFINITY &&
-               !atomic_compare_exchange_weak(&clb_symbols[s].min_work, &now, wanted))
-            continue;
-    }
-}
-
-/* What next libraries have been seen, and whether the device's costs are known beside one. */
-enum { SEEN_PLAIN = 1, SEEN_OPTIMISED = 2, SEEN_COSTS = 4, SEEN_COSTS_CPU = 8, SEEN_ANY = 15 };
-
-static bool is_cpu(const struct clb_device *device)
-{
-    return (device->type & CL_DEVICE_TYPE_CPU) != 0;
-}
-
-static void set_lowest(unsigned seen)
-{
-    for (int w = 0; w < CLB_WORKS; w++) {
-        double edge = (seen & SEEN_COSTS_CPU) != 0 ? SMALLEST_CROSSOVER_CPU
-                      : (seen & SEEN_COSTS) != 0   ? SMALLEST_CROSSOVER
-                                                   : INFINITY;
-        if ((seen & SEEN_PLAIN) != 0)
-            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, false));
-        if ((seen & SEEN_OPTIMISED) != 0)
-            edge = fmin(edge, clb_tuning_lowest_threshold((clb_work)w, true));
-        lowest[w] = edge;
-    }
-    set_min_work();
-}
-
-/* The owner's device is NULL where none is known. Where nothing is known of its costs no call below
- * the tables' thresholds for such a next library needs it. Once there is something for any next
- * library, all calls are asked about. */
-static void settle_lowest(const struct clb_profile_owner *owner)
-{
-    static _Atomic unsigned all;
-    const bool known = owner->device != NULL && clb_profile_has(owner);
-    const unsigned costs = !known ? 0U : is_cpu(owner->device) ? SEEN_COSTS_CPU : SEEN_COSTS;
-    const unsigned seen = (owner->optimised ? SEEN_OPTIMISED : SEEN_PLAIN) | costs;
-    if ((atomic_load(&all) & seen) == seen)
-        return;
-    const unsigned before = atomic_fetch_or(&all, seen);
-    if ((before & seen) != seen)
-        set_lowest(before | seen);
-}
-
-static void configure(void)
-{
-    clb_tuning_check_config(clb_config_get());
-    clb_config_check_names(routine_name);
-    clb_stats_configure();
-    cpus = (size_t)fmax(1, (double)sysconf(_SC_NPROCESSORS_ONLN));
-    for (int r = 0; r < CLB_ROUTINES; r++)
-        thresholds[r] = work_threshold(clb_routines[r].name);
-    set_lowest(SEEN_ANY);
-}
-
-void clb_route_configure(void)
-{
-    pthread_once(&configured, configure);
-}
-
-/* Called when this process can no longer use a device. */
-static CLB_COLD void decline_all(void)
-{
-    for (int s = 0; s < CLB_SYMBOLS && !clb_calls_are_observed(); s++)
-        atomic_store(&clb_symbols[s].min_work, INFINITY);
-}
-
 /* ---- predictions ----------------------------------------------------------------------------- */
 
 bool clb_run_is_auto(const struct clb_run *run)
 {
-    return thresholds[run->entry->symbol->routine] < 0;
+    return clb_threshold_is_auto(run->entry->symbol->routine);
 }
 
 /* False also for calls that were declined before they were asked about. Outside the guard of the
@@ -262,7 +104,8 @@ static struct clb_profile_owner owner_of(const struct clb_host_blas *host)
 {
     return (struct clb_profile_owner){.library = host->library != NULL ? host->library : "",
                                       .optimised = host->optimised,
-                                      .threads = host->threads > 0 ? host->threads : (int)cpus};
+                                      .threads =
+                                          host->threads > 0 ? host->threads : (int)clb_cpus()};
 }
 
 /* As clb_next_blas_open finds it for most routines. */
@@ -311,7 +154,7 @@ static double count_others(const struct clb_prediction *alone)
 static double crowding_of(const struct clb_profile_owner *owner, clb_side side, double others)
 {
     const double threads = owner->optimised ? fmax(owner->threads, 1) : 1;
-    return clb_history_crowding(side, others, threads, (double)cpus);
+    return clb_history_crowding(side, others, threads, (double)clb_cpus());
 }
 
 static void set_prediction(struct clb_run *run, const struct clb_prediction *alone,
@@ -343,7 +186,7 @@ static void settle_for(const struct clb_device *device, const struct clb_questio
 {
     struct clb_profile_owner owner = question->owner;
     owner.device = device;
-    settle_lowest(&owner);
+    clb_threshold_settle(&owner);
 }
 
 /* Whether the history's decisions count for the call, and it adds to them. */
@@ -394,7 +237,7 @@ static clb_reason decide_for_device(const struct clb_device *device,
     *by_times = false;
     if (clb_precision_real_size(precision) == sizeof(double) && !device->fp64)
         return CLB_REASON_NOFP64;
-    if (thresholds[question->routine] >= 0)
+    if (!clb_threshold_is_auto(question->routine))
         return CLB_REASONS;
     if (clb_tuning_gemm(device, precision, clb_config_get()->math, 0, &tuning) != CLB_OK)
         return CLB_REASON_NODEVICE;
@@ -404,11 +247,11 @@ static clb_reason decide_for_device(const struct clb_device *device,
     if (*by_times)
         return clb_prediction_is_for_device(prediction) != question->turned ? CLB_REASONS
                                                                             : CLB_REASON_COST;
-    if (question->work < lowest_work(question->routine))
+    if (question->work < clb_threshold(question->routine))
         return CLB_REASON_SMALL;
     const struct clb_offload from = clb_tuning_offload(
         device, precision, &tuning, clb_routine_work(question->routine), question->owner.optimised);
-    if (question->work < cube(from.threshold))
+    if (question->work < clb_cube(from.threshold))
         return isinf(from.threshold) ? CLB_REASON_COST : CLB_REASON_SMALL;
     return question->smallest < from.smallest ? CLB_REASON_COST : CLB_REASONS;
 }
@@ -475,7 +318,7 @@ double clb_decide_patience(const struct clb_run *run)
     struct clb_wait wait = {.flops = run->flops,
                             .precision = run->precision,
                             .optimised = run->question.owner.optimised,
-                            .cpus = cpus,
+                            .cpus = clb_cpus(),
                             .compiled = true};
     if (config->mode != CLB_MODE_AUTO || !clb_run_is_auto(run) || config->kernel != NULL ||
         config->reproducible)
@@ -554,7 +397,7 @@ static bool start_pays(const struct clb_device *device, const struct clb_questio
 
 static bool is_query(struct clb_run *run)
 {
-    return asks_for_size(run);
+    return clb_run_is_query(run);
 }
 
 static bool is_off(struct clb_run *run)
@@ -586,8 +429,7 @@ static bool is_kept(struct clb_run *run)
 
 static bool is_small(struct clb_run *run)
 {
-    const double threshold = thresholds[run->entry->symbol->routine];
-    return run->work < (threshold < 0 ? lowest_work(run->entry->symbol->routine) : threshold);
+    return run->work < clb_threshold(run->entry->symbol->routine);
 }
 
 /* A C name of LAPACK has transposed copies of matrices by rows. */
@@ -609,7 +451,7 @@ static bool is_for_next_by_expected(struct clb_run *run)
     if (expected == NULL) {
         run->prediction = (struct clb_prediction){.device = NAN, .next = NAN};
         run->reason = CLB_REASON_SMALL;
-        return question->work < lowest_work(question->routine);
+        return question->work < clb_threshold(question->routine);
     }
     bool by_times;
     const struct clb_prediction alone = predict_by_history(run, expected);
@@ -656,7 +498,7 @@ static bool has_no_device(struct clb_run *run)
     if (run->runtime != NULL)
         return false;
     if (state != CLB_RUNTIME_STARTING)
-        decline_all();
+        clb_threshold_decline_all();
     run->reason = reason_of_state(state);
     return true;
 }
@@ -813,7 +655,7 @@ bool clb_run_is_learnt(const struct clb_run *run)
  * says on both sides what a call takes undisturbed. NAN: it is not. */
 double clb_decide_cpu_now(const struct clb_device *device)
 {
-    return device != NULL && is_cpu(device) ? clb_cpu_now() : NAN;
+    return device != NULL && clb_device_is_cpu(device) ? clb_cpu_now() : NAN;
 }
 
 static double undisturbed(double seconds, const struct clb_device *device, double cpu_begin)

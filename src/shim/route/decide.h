@@ -25,8 +25,28 @@ struct clb_question {
     bool turned;                    /* it goes to the other side, to be timed there */
 };
 
-/* Read the configuration and set every symbol's min_work. Called once. */
-void clb_decide_configure(void);
+/* ---- threshold.c ----------------------------------------------------------------------------- */
+
+/* The work below which a call of the routine is declined: the user's, +inf in mode `off`, 0 in
+ * `always`, or, `auto`, what the tables and profiles say. */
+double clb_threshold(clb_routine routine);
+bool clb_threshold_is_auto(clb_routine routine);
+
+/* The device, NULL where none is known, and the next library of a call: where nothing is known of
+ * the device's times beside it, min_work rises to the tables' thresholds for such libraries. */
+void clb_threshold_settle(const struct clb_profile_owner *owner);
+
+/* Called when this process can no longer use a device. */
+void clb_threshold_decline_all(void);
+
+size_t clb_cpus(void); /* of the system */
+static inline double clb_cube(double edge)
+{
+    return edge * edge * edge;
+}
+bool clb_device_is_cpu(const struct clb_device *device);
+
+/* ---- decide.c -------------------------------------------------------------------------------- */
 
 /* The gates that need neither the driver nor a guard of the host's state. CLB_REASONS: the call may
  * be one for the device. */
@@ -44,6 +64,7 @@ bool clb_calls_are_observed(void);
 bool clb_runs_are_timed(void);
 
 bool clb_run_is_lapacke(const struct clb_run *run);
+bool clb_run_is_query(const struct clb_run *run);
 /* Whether it is a query for a workspace's size, or has a wrong argument. */
 bool clb_run_computes_nothing(const struct clb_run *run);
 /* Whether both sides' durations are known. */
@@ -61,11 +82,6 @@ void clb_decide_learn(const struct clb_run *run, double seconds, double cpu_begi
 /* The call begins on a side, or has ended on the device: other threads' calls are decided by it. */
 void clb_decide_begin(const struct clb_run *run, clb_side side);
 void clb_decide_end(const struct clb_run *run);
-
-/* A declined call of a C name of LAPACK reaches the library again under its Fortran name: true for
- * that one, which is declined without deciding or counting again. */
-bool clb_decide_is_repeated_name(const struct clb_run *run);
-void clb_decide_remember_name(const struct clb_run *run);
 
 /* The call is declined: note in it what is to be done when the next library has returned. */
 void clb_decide_declined(const struct clb_run *run, clb_reason reason);

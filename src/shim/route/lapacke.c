@@ -163,3 +163,42 @@ void clb_lapacke_close(struct clb_run *run, bool computed)
     free(run->lapacke.work);
     run->lapacke.work = NULL;
 }
+
+/* ---- declined calls ---------------------------------------------------------------------------
+ */
+
+/* A LAPACKE call that was declined. The next library's function calls the Fortran name, with the
+ * same routine and sizes: that call is declined without deciding or counting again. Only a value is
+ * stored, so nothing leaks when an error handler jumps out of the call; but then one later call of
+ * the same routine and sizes may be declined and not counted. */
+static CLB_THREAD struct {
+    const struct clb_symbol *symbol;
+    int64_t m, n, k;
+} declined;
+
+void clb_route_end_declined(void)
+{
+    declined.symbol = NULL;
+}
+
+void clb_lapacke_note_declined(const struct clb_run *run)
+{
+    if (!clb_run_is_lapacke(run))
+        return;
+    declined.symbol = run->entry->symbol;
+    declined.m = run->m;
+    declined.n = run->n;
+    declined.k = run->k;
+}
+
+bool clb_lapacke_is_declined_again(const struct clb_run *run)
+{
+    const struct clb_symbol *symbol = run->entry->symbol;
+    if (declined.symbol == NULL || declined.symbol == symbol ||
+        declined.symbol->routine != symbol->routine || declined.m != run->m ||
+        declined.n != run->n || declined.k != run->k)
+        return false;
+    if (symbol->next.abi == CLB_ABI_FORTRAN && !clb_run_is_query(run))
+        clb_route_end_declined();
+    return true;
+}

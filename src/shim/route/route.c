@@ -365,14 +365,14 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
     clb_next_declined = &symbol->next;
     describe(&run);
     entry->timed = clb_stats_wanted;
-    if (clb_decide_is_repeated_name(&run))
+    if (clb_lapacke_is_declined_again(&run))
         return false;
     clb_reason reason = clb_decide(&run);
     if (reason == CLB_REASONS)
         reason = try_device(&run, &next).reason;
     if (reason != CLB_REASONS) {
         close_lapacke(&run, false);
-        clb_decide_remember_name(&run);
+        clb_lapacke_note_declined(&run);
         clb_next_declined = &symbol->next;
         decline(&run, reason);
         clb_decide_begin(&run, CLB_SIDE_NEXT);

@@ -142,6 +142,11 @@ void clb_lapacke_decode(struct clb_run *run);
 clb_reason clb_lapacke_open(struct clb_run *run);
 void clb_lapacke_close(struct clb_run *run, bool computed);
 
+/* A declined call of a C name of LAPACK reaches the library again under its Fortran name: true for
+ * that one, which is declined without deciding or counting again. */
+bool clb_lapacke_is_declined_again(const struct clb_run *run);
+void clb_lapacke_note_declined(const struct clb_run *run);
+
 /* verify.c. begin: called before `run` where the configuration asks for verification; where the
  * call is to be verified, copies what it overwrites. Returns CLB_REASONS, or the reason to decline
  * the call. The others are for a call that is to be verified. end: called after `complete`, with
