@@ -197,22 +197,24 @@ static clb_status climb_rung(struct climb *climb, const struct gemm_rung *rung)
 static clb_status climb_production(struct climb *climb)
 {
     struct ladder *ladder = climb->ladder;
-    struct clb_measure_product product;
+    struct clb_resident product = {.runtime = ladder->measure.runtime};
+    const struct clb_gemm_variant *variant;
     struct rung result = {"the library's kernel", "", NAN, NAN, 1};
     clb_status status = clear_result(climb);
     if (status == CLB_OK)
-        status = clb_measure_product_open(&product, &ladder->measure, ladder->n);
-    else
-        return status;
+        status = clb_gemm_variant_get(ladder->measure.runtime, ladder->measure.precision, &variant);
+    if (status == CLB_OK)
+        status = clb_resident_open(&product, ladder->measure.runtime, ladder->measure.queue_set,
+                                   variant, ladder->n, ladder->n, ladder->n);
     product.a = climb->a->mem;
     product.b = climb->b->mem;
     product.c = climb->c->mem;
     if (status == CLB_OK) {
         result.adds = product.variant->name;
-        result.seconds = clb_measure_seconds(clb_measure_product_run, &product, false);
+        result.seconds = clb_measure_seconds(clb_measure_product, &product, false);
         status = find_error(climb, &result.error);
     }
-    clb_measure_product_close(&product);
+    clb_resident_close(&product);
     if (status == CLB_OK)
         ladder_add(ladder, &result);
     return status;

@@ -2,14 +2,13 @@
  *
  * usage: bench-kernel [--sizes N|MxNxK,...] [--precisions s,d,c,z] [--reps N]
  *
- * It differs from bench-gemm in that nothing crosses the host's memory. Each time is from the
+ * It differs from bench-calls in that nothing crosses the host's memory. Each time is from the
  * enqueue to the end of the queue, over as many launches as take a while. Behind the kernel's name:
  * "raw" where it reads the operands unpacked, and the number of parts that the depth is divided
  * into. CLBLAS_SHIM_DEVICE, _KERNEL and _PARAMS choose what is measured. 256 entries of C are
  * compared with sums in extended precision.
  */
 #include "resident.h"
-#include "start.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,31 +45,25 @@ static bool next_size(const char **list, struct size *size)
 static bool measure(struct clb_runtime *runtime, clb_precision precision, struct size size,
                     size_t reps)
 {
-    const struct clb_gemm_variant *variant;
     struct resident r;
     char shape[64], name[64];
     double product[MAX_REPS], whole[MAX_REPS], parts = bench_parts((int)precision);
     double work = 2e-9 * parts * parts * (double)size.m * (double)size.n * (double)size.k;
     size_t launches = 1, launches_whole = 1;
     snprintf(shape, sizeof shape, "%zux%zux%zu", size.m, size.n, size.k);
-    if (clb_gemm_variant_get(runtime, precision, &variant) != CLB_OK) {
+    if (!resident_open(&r, runtime, precision, size.m, size.n, size.k)) {
         printf("%c %s  no kernel for this precision\n", BENCH_PRECISIONS[precision], shape);
         return true;
     }
-    variant = clb_gemm_for(variant, runtime->device.units, size.m, size.n, size.k);
-    resident_open(&r, runtime, precision, size.m, size.n, size.k);
-    resident_need(resident_use(&r, variant), "packing");
-    resident_need(resident_enqueue(&r, false, true), "product");
-    resident_need(clb_queue_set_finish(r.queue_set), "queue");
     for (size_t i = 0; i < reps; i++) {
         product[i] = resident_time(&r, false, true, 0.01, &launches);
         whole[i] = resident_time(&r, true, true, 0.01, &launches_whole);
     }
-    bool good = resident_right(&r, false);
+    bool good = resident_right(&r);
     double best = bench_best(product, reps), best_whole = bench_best(whole, reps);
     double median = bench_median(product, reps), median_whole = bench_median(whole, reps);
-    snprintf(name, sizeof name, "%s%s/%zu", variant->name, r.raw ? "-raw" : "",
-             r.part != 0 ? clb_div_up(size.k, r.part) : 1);
+    snprintf(name, sizeof name, "%s%s/%zu", r.product.variant->name, r.product.raw ? "-raw" : "",
+             r.product.part != 0 ? clb_div_up(size.k, r.product.part) : 1);
     printf("%c %18s %-28s %10.3f %10.1f %10.1f %10.3f %10.1f %10.1f%s\n",
            BENCH_PRECISIONS[precision], shape, name, 1e3 * median, work / median, work / best,
            1e3 * median_whole, work / median_whole, work / best_whole, good ? "" : "  WRONG");
@@ -96,7 +89,7 @@ int main(int count, char **arguments)
                 "usage: bench-kernel [--sizes N|MxNxK,...] [--precisions s,d,c,z] [--reps N]");
     }
     reps = reps < 1 ? 1 : reps > MAX_REPS ? MAX_REPS : reps;
-    struct clb_runtime *runtime = bench_start_device();
+    struct clb_runtime *runtime = resident_start_device();
     printf("# device %s, driver %s\n", runtime->device.name, runtime->device.driver);
     printf("%s %18s %-28s %10s %10s %10s %10s %10s %10s\n", "p", "n", "kernel", "product ms",
            "GF median", "GF best", "all ms", "GF median", "GF best");

@@ -1,6 +1,7 @@
 /* One way to multiply matrices, in a process of its own, for peers.py.
  *
- * usage: bench-peer PEER        PEER: shim, next, preloaded, resident, clblast, link, where
+ * usage: bench-peer PEER        PEER: shim, next, preloaded, resident, clblast, cublas,
+ *                               link, where
  *
  * Reads tasks from stdin, a line each, and answers each with a line:
  *   run P M N K warm|fresh      seconds that one C = A*B took; P is one of s, d, c, z
@@ -13,12 +14,12 @@
  *   next       the same of BENCH_OPENBLAS
  *   preloaded  the same of whatever LD_PRELOAD put there (NVBLAS)
  *   resident   the shim's kernels, packing included, on operands that are on the device
- *   clblast    CLBlast on such operands
+ *   clblast    CLBlast on such operands; BENCH_CLBLAST names the library
+ *   cublas     cuBLAS, on CUDA's first device, without TF32
  *   link       `run` answers with the seconds that M MiB of pinned memory take up, `fresh`: down
  *   where      prints the paths of the shim and OpenBLAS and ends */
-#include "tools/command/clblast.h"
+#include "tools/command/peers.h"
 #include "resident.h"
-#include "start.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -140,7 +141,7 @@ static void open_host(const struct task *task)
     run_host(task);
     const struct bench_product product = {task->precision, task->m,        task->n,       task->k,
                                           host.matrix[0],  host.matrix[1], host.matrix[2]};
-    if (!bench_product_right(&product, 1, ENTRIES))
+    if (!bench_product_right(&product, ENTRIES))
         wrong(task);
     if (host.shim != NULL)
         check_report(task->precision);
@@ -160,13 +161,7 @@ static size_t launches;
 
 static void start_device(void)
 {
-    runtime = bench_start_device();
-}
-
-static void open_operands(const struct task *task)
-{
-    resident_open(&resident, runtime, (clb_precision)task->precision, task->m, task->n, task->k);
-    launches = 1;
+    runtime = resident_start_device();
 }
 
 static double run_resident(const struct task *task)
@@ -178,14 +173,12 @@ static double run_resident(const struct task *task)
 
 static void open_resident(const struct task *task)
 {
-    const struct clb_gemm_variant *variant;
-    resident_need(clb_gemm_variant_get(runtime, (clb_precision)task->precision, &variant),
-                  "kernel");
-    open_operands(task);
-    variant = clb_gemm_for(variant, runtime->device.units, task->m, task->n, task->k);
-    resident_need(resident_use(&resident, variant), "packing");
+    launches = 1;
+    if (!resident_open(&resident, runtime, (clb_precision)task->precision, task->m, task->n,
+                       task->k))
+        bench_fail("no kernel for this precision");
     run_resident(task);
-    if (!resident_right(&resident, false))
+    if (!resident_right(&resident))
         wrong(task);
 }
 
@@ -194,50 +187,78 @@ static void close_resident(void)
     resident_close(&resident);
 }
 
-/* ---- CLBlast ---- */
+/* ---- CLBlast and cuBLAS ---- */
 
-static void (*clblast_gemm[4])(void);
+static const struct clb_peer *other;
+static int other_precision = -1; /* for which it has been opened */
 
 static void start_clblast(void)
 {
-    const char *path = getenv("BENCH_CLBLAST");
-    void *handle = bench_open(path != NULL ? path : "libclblast.so.1");
-    for (int i = 0; i < 4; i++) {
-        char name[16];
-        clb_clblast_name(name, (clb_precision)i);
-        clblast_gemm[i] = bench_symbol(handle, name);
-    }
+    other = clb_peer_find("clblast");
     start_device();
 }
 
-static void enqueue_clblast(void *argument)
+static void start_cublas(void)
+{
+    other = clb_peer_find("cublas");
+}
+
+static void enqueue_other(void *argument)
 {
     const struct task *task = argument;
-    const struct resident *r = &resident;
-    const cl_mem matrix[] = {r->raw_operand[0]->mem, r->raw_operand[1]->mem, r->c->mem};
-    const int status =
-        clb_clblast_multiply(clblast_gemm[task->precision], (clb_precision)task->precision, r->m,
-                             r->n, r->k, matrix, clb_queue_handle(r->queue_set->queue));
-    if (status != 0)
-        bench_fail("CLBlast returns %d", status);
+    if (!other->multiply(task->m, task->n, task->k))
+        bench_fail("%s fails", other->name);
 }
 
-static double run_clblast(const struct task *task)
+static void finish_other(void *unused)
+{
+    (void)unused;
+    if (!other->finish())
+        bench_fail("%s fails", other->name);
+}
+
+static double run_other(const struct task *task)
 {
     struct task copy = *task;
-    resident_time_of(resident.queue_set, enqueue_clblast, &copy, LEAST, &launches);
-    return resident_time_of(resident.queue_set, enqueue_clblast, &copy, LEAST, &launches);
+    bench_repeat(enqueue_other, finish_other, &copy, LEAST, &launches);
+    return bench_repeat(enqueue_other, finish_other, &copy, LEAST, &launches);
 }
 
-static void open_clblast(const struct task *task)
+static void open_other(const struct task *task)
 {
-    const struct clb_gemm_variant names_precision = {.precision = (clb_precision)task->precision};
-    open_operands(task);
-    run_clblast(task);
-    resident.variant = &names_precision;
-    if (!resident_right(&resident, false))
+    const size_t elements[3] = {task->m * task->k, task->k * task->n, task->m * task->n};
+    size_t bytes[3];
+    void *matrix[3];
+    struct clb_queue_set *queue_set = NULL;
+    launches = 1;
+    if (other->on_our_device)
+        resident_need(clb_queue_set_acquire(runtime, &queue_set), "queue");
+    if (other_precision != task->precision &&
+        !other->open((clb_precision)task->precision, queue_set))
+        bench_fail("%s is not there", other->name);
+    other_precision = task->precision;
+    for (int i = 0; i < 3; i++)
+        bytes[i] = elements[i] * element_bytes(task->precision);
+    bool good = other->reserve(bytes);
+    for (int i = 0; i < 3; i++) {
+        matrix[i] = bench_memory(bytes[i]);
+        bench_fill(matrix[i], elements[i], task->precision, (uint64_t)i + 1);
+        good = good && (i == 2 || other->write(i, matrix[i], bytes[i]));
+    }
+    if (!good)
+        bench_fail("%s gets no memory", other->name);
+    run_other(task);
+    good = other->read(matrix[2], bytes[2]);
+    const struct bench_product product = {task->precision, task->m,   task->n,  task->k,
+                                          matrix[0],       matrix[1], matrix[2]};
+    if (!good || !bench_product_right(&product, ENTRIES))
         wrong(task);
-    resident.variant = NULL;
+    for (int i = 0; i < 3; i++)
+        bench_release(matrix[i], bytes[i]);
+}
+
+static void close_other(void)
+{
 }
 
 /* ---- the link ---- */
@@ -279,7 +300,8 @@ static const struct peer peers[] = {
     {"next", start_next, open_host, run_host, close_host},
     {"preloaded", start_preloaded, open_host, run_host, close_host},
     {"resident", start_device, open_resident, run_resident, close_resident},
-    {"clblast", start_clblast, open_clblast, run_clblast, close_resident},
+    {"clblast", start_clblast, open_other, run_other, close_other},
+    {"cublas", start_cublas, open_other, run_other, close_other},
     {"link", start_device, open_link, run_link, close_link},
 };
 

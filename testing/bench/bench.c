@@ -98,8 +98,8 @@ static long double part_of(const void *matrix, int precision, size_t index, int 
                                                        : (long double)((const double *)matrix)[at];
 }
 
-/* Part `part` of entry (i, j) of `scale` * A * B against C's, within k+2 roundings of its terms. */
-static bool entry_right(const struct bench_product *p, double scale, size_t i, size_t j, int part)
+/* Part `part` of entry (i, j) of A * B against C's, within k+2 roundings of its terms. */
+static bool entry_right(const struct bench_product *p, size_t i, size_t j, int part)
 {
     long double sum = 0, size = 0,
                 unit = bench_real_size(p->precision) == sizeof(float) ? 0x1p-24L : 0x1p-53L;
@@ -111,12 +111,11 @@ static bool entry_right(const struct bench_product *p, double scale, size_t i, s
             size += fabsl(x * y);
         }
     }
-    long double error = fabsl(scale * sum - part_of(p->c, p->precision, i + j * p->m, part));
-    return error <= (long double)(p->k * (size_t)bench_parts(p->precision) + 2) * unit *
-                        fabsl((long double)scale) * size;
+    long double error = fabsl(sum - part_of(p->c, p->precision, i + j * p->m, part));
+    return error <= (long double)(p->k * (size_t)bench_parts(p->precision) + 2) * unit * size;
 }
 
-bool bench_product_right(const struct bench_product *product, double scale, int entries)
+bool bench_product_right(const struct bench_product *product, int entries)
 {
     uint64_t seed = 2;
     bool right = true;
@@ -126,9 +125,24 @@ bool bench_product_right(const struct bench_product *product, double scale, int 
         size_t j = (size_t)(fabs(bench_random(&seed)) * (double)product->n) % product->n;
         i = entry % 8 == 0 ? product->m - 1 : i;
         j = entry % 8 == 1 ? product->n - 1 : j;
-        right = entry_right(product, scale, i, j, entry % bench_parts(product->precision));
+        right = entry_right(product, i, j, entry % bench_parts(product->precision));
     }
     return right;
+}
+
+double bench_repeat(void (*enqueue)(void *), void (*finish)(void *), void *argument, double least,
+                    size_t *launches)
+{
+    for (;;) {
+        double begin = bench_now();
+        for (size_t i = 0; i < *launches; i++)
+            enqueue(argument);
+        finish(argument);
+        double seconds = bench_now() - begin;
+        if (seconds > least || *launches >= 256)
+            return seconds / (double)*launches;
+        *launches *= 2;
+    }
 }
 
 void bench_fail(const char *format, ...)

@@ -32,7 +32,13 @@ struct bench_product {
     size_t m, n, k;
     const void *a, *b, *c;
 };
-bool bench_product_right(const struct bench_product *product, double scale, int entries);
+bool bench_product_right(const struct bench_product *product, int entries);
+
+/* Seconds of one of so many launches that they take `least` seconds; *launches is where to begin. A
+ * device at the limit of its power takes a while to settle at the clock that a kernel allows: run
+ * it untimed before. */
+double bench_repeat(void (*enqueue)(void *), void (*finish)(void *), void *argument, double least,
+                    size_t *launches);
 
 /* Print to stderr and exit. */
 void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));

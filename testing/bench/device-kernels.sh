@@ -6,7 +6,7 @@
 #        device-kernels.sh --shapes [BUILD-FOLDER]
 #
 # With --shapes only rates, of the products in SHAPES (small, narrow and deep ones unless it is set), beside
-# cuBLAS where PyTorch is: one process after the other, medians, with the kernel that the tables choose.
+# cuBLAS where that is: one process after the other, medians, with the kernel that the tables choose.
 #
 # Half of the time is for the results, which are judged side by side, the rest for the rates. A built
 # tree needs its programs only (`make bench` and `make check TESTS=` made them). The device is
@@ -109,7 +109,7 @@ cublas_rates()
         [ "$size" != "${size#*x}" ] || size=${size}x${size}x$size
         echo "run $1 ${size//x/ } warm"
     done >"$work/tasks"
-    timeout 60 python3 "$here/peer-cublas.py" <"$work/tasks" 2>/dev/null | paste -d ' ' "$work/tasks" - |
+    timeout 60 "$build/testing/bench/bench-peer" cublas <"$work/tasks" 2>/dev/null | paste -d ' ' "$work/tasks" - |
         awk 'NF == 7 && $7 > 0 { print $2, $3 "x" $4 "x" $5, 2e-12 * $3 * $4 * $5 / $7 }'
 }
 

@@ -3,7 +3,7 @@
 
 usage: peers.py [options] [BUILD-FOLDER]         (default: the current folder, after `make bench`)
 
-Every peer is a process of its own (bench-peer.c, peer-cublas.py) that multiplies when told to; the
+Every peer is a process of its own (bench-peer.c) that multiplies when told to; the
 peers of a shape take turns, forwards and backwards, and the ratio is the median of the ratios of one
 round, because speeds drift. On the device each works untimed for a while before it is timed: at the
 limit of its power the device's clock depends on what it has just done. A peer that is missing is left
@@ -11,7 +11,7 @@ out with a message. The last table has limits that this project has set itself f
 shim must reach, and what it should.
 
   on the device    operands there already, the shim's packing included: shim, shim strict, shim fast
-                   (single precision), CLBlast, cuBLAS through PyTorch (without TF32)
+                   (single precision), CLBlast, cuBLAS (without TF32)
   host to host     xgemm_ on memory that the program wrote before (warm) or never touched (fresh) C
                    of: shim, shim with a third of the memory that the matrices take, the next BLAS
                    (OpenBLAS), NVBLAS with and without its pinning of memory
@@ -98,11 +98,9 @@ class Peer:
 class Bench:
     def __init__(self, options, folder):
         self.options, self.folder, self.rows = options, folder, []
-        here = os.path.dirname(os.path.abspath(__file__))
         self.program = os.path.join(options.build, "testing/bench/bench-peer")
         if not os.access(self.program, os.X_OK):
             sys.exit(f"{self.program} is missing: make bench")
-        self.cublas = [sys.executable, os.path.join(here, "peer-cublas.py")]
         where = subprocess.run([self.program, "where"], stdout=subprocess.PIPE, text=True, check=True)
         self.shim, self.openblas, self.core = (where.stdout.split("\n") + ["", ""])[:3]
         if self.core:
@@ -124,7 +122,7 @@ class Bench:
         if "s" in self.options.precisions:
             peers += [self.start("resident", f"shim {math}", {"CLBLAS_SHIM_MATH": math})
                       for math in ("strict", "fast")]
-        return peers + [self.start("clblast"), Peer("cublas", self.cublas)]
+        return peers + [self.start("clblast"), self.start("cublas")]
 
     def nvblas(self, pinned):
         patterns = ("/usr/local/cuda*/lib64/libnvblas.so*", "/usr/local/cuda*/targets/*/lib/libnvblas.so*",

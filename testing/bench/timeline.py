@@ -36,7 +36,7 @@ def main():
     options = parser.parse_args()
     with open(options.trace, encoding="utf-8") as file:
         spans = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
-    # What is called from outside: names of routines, and what bench-lu calls so.
+    # What is called from outside: names of routines, and `call`.
     calls = sorted((e for e in spans if e["pid"] == 0 and
                     (e["name"] == "call" or e["name"].endswith("_") or "cblas_" in e["name"])),
                    key=lambda e: e["ts"])

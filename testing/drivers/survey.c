@@ -55,7 +55,7 @@ static double multiply(struct survey *survey, int n, double *wall)
                                           .a = survey->a,
                                           .b = survey->b,
                                           .c = survey->c};
-    if (!bench_product_right(&product, 1, ENTRIES))
+    if (!bench_product_right(&product, ENTRIES))
         survey->right = false;
     return used;
 }

@@ -94,63 +94,25 @@ clb_status clb_measure_launch(struct clb_measure *measure, const struct clb_kern
 
 /* ---- the library's product ------------------------------------------------------------------- */
 
-clb_status clb_measure_product_open(struct clb_measure_product *product,
-                                    struct clb_measure *measure, size_t n)
+clb_status clb_measure_product(void *resident)
 {
-    *product = (struct clb_measure_product){.measure = measure, .n = n};
-    clb_status status =
-        clb_gemm_variant_get(measure->runtime, measure->precision, &product->variant);
-    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B && status == CLB_OK; role++)
-        status = clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(product->variant, (clb_operand_role)role, n, n),
-                                &product->packed[role]);
-    /* The operands are within the range of split families: nobody looks at the flag. */
-    if (status == CLB_OK && product->variant->split)
-        status =
-            clb_buffer_get(measure->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &product->flag);
-    return status;
-}
-
-clb_status clb_measure_product_run(void *argument)
-{
-    struct clb_measure_product *p = argument;
-    struct clb_queue_set *queue_set = p->measure->queue_set;
-    const cl_mem operand[2] = {p->a, p->b};
-    clb_status status = CLB_OK;
-    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B && status == CLB_OK; role++) {
-        const struct clb_chunk chunk = {
-            .mem = operand[role], .ld = p->n, .depth_contiguous = role == CLB_OPERAND_B};
-        status = clb_gemm_pack(queue_set, p->variant, (clb_operand_role)role, &chunk, p->n, p->n,
-                               p->packed[role]->mem, 0, p->flag != NULL ? p->flag->mem : NULL,
-                               (struct clb_order){0});
-    }
-    const struct clb_product product = {.m = p->n,
-                                        .n = p->n,
-                                        .k = p->n,
-                                        .a = p->packed[0] != NULL ? p->packed[0]->mem : NULL,
-                                        .b = p->packed[1] != NULL ? p->packed[1]->mem : NULL,
-                                        .c = p->c,
-                                        .ldc = p->n};
-    if (status == CLB_OK)
-        status = clb_gemm_multiply(queue_set, p->variant, &product, (struct clb_order){0});
-    return status == CLB_OK ? clb_queue_finish(queue_set->queue) : status;
-}
-
-void clb_measure_product_close(struct clb_measure_product *product)
-{
-    clb_buffer_put(product->measure->runtime, product->packed[0]);
-    clb_buffer_put(product->measure->runtime, product->packed[1]);
-    clb_buffer_put(product->measure->runtime, product->flag);
+    const struct clb_resident *r = resident;
+    clb_status status = clb_resident_enqueue(r, true, true);
+    return status == CLB_OK ? clb_queue_finish(r->queue_set->queue) : status;
 }
 
 /* Any operands will do. */
 double clb_measure_product_rate(struct clb_measure *measure, size_t n)
 {
-    struct clb_measure_product product;
+    struct clb_resident product = {.runtime = measure->runtime};
+    const struct clb_gemm_variant *variant;
     struct clb_buffer *operand[3] = {NULL};
     size_t bytes = n * n * clb_precision_size(measure->precision);
     void *zeros = calloc(1, bytes);
-    clb_status status = clb_measure_product_open(&product, measure, n);
+    clb_status status = clb_gemm_variant_get(measure->runtime, measure->precision, &variant);
+    if (status == CLB_OK)
+        status =
+            clb_resident_open(&product, measure->runtime, measure->queue_set, variant, n, n, n);
     for (int i = 0; i < 3 && status == CLB_OK; i++) {
         status = zeros == NULL
                      ? CLB_ERR_NOMEM
@@ -164,9 +126,9 @@ double clb_measure_product_rate(struct clb_measure *measure, size_t n)
         product.a = operand[0]->mem;
         product.b = operand[1]->mem;
         product.c = operand[2]->mem;
-        seconds = clb_measure_seconds(clb_measure_product_run, &product, true);
+        seconds = clb_measure_seconds(clb_measure_product, &product, true);
     }
-    clb_measure_product_close(&product);
+    clb_resident_close(&product);
     for (int i = 0; i < 3; i++)
         clb_buffer_put(measure->runtime, operand[i]);
     free(zeros);

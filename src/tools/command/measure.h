@@ -5,7 +5,7 @@
 
 #include "blas/routines.h"
 #include "command.h"
-#include "engine/kernel/kernel.h"
+#include "product.h"
 
 /* ---- measure.c: the device ------------------------------------------------------------------- */
 
@@ -47,20 +47,10 @@ struct clb_link {
 };
 bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
 
-/* The library's own kernels for C = A*B of order n, from operands in the device's memory as the
- * caller has them: packing and product. */
-struct clb_measure_product {
-    struct clb_measure *measure;
-    const struct clb_gemm_variant *variant;
-    size_t n;
-    cl_mem a, b, c;
-    struct clb_buffer *packed[2], *flag;
-};
-double clb_measure_product_rate(struct clb_measure *measure, size_t n); /* 0 after a message */
-clb_status clb_measure_product_open(struct clb_measure_product *product,
-                                    struct clb_measure *measure, size_t n) CLB_MUST_CHECK;
-clb_status clb_measure_product_run(void *product) CLB_MUST_CHECK;
-void clb_measure_product_close(struct clb_measure_product *product);
+/* For clb_measure_seconds: packing and product of a struct clb_resident. */
+clb_status clb_measure_product(void *resident) CLB_MUST_CHECK;
+/* Operations per second of it at an order; 0 after a message. */
+double clb_measure_product_rate(struct clb_measure *measure, size_t n);
 
 /* ---- calls.c: BLAS libraries ----------------------------------------------------------------- */
 
@@ -82,7 +72,8 @@ json_t *clb_time_calls(const char *library, clb_routine routine, const size_t *s
 /* The routine of this name, with or without an underscore; CLB_ROUTINES: none. */
 clb_routine clb_find_routine(const char *name);
 
-/* ---- peers.c: other libraries for products on a device --------------------------------------- */
+/* ---- peer_times.c: other libraries for products on a device
+ * --------------------------------------- */
 
 /* Time calls in a child process, as clb_time_calls: by "clblast" on the shim's device, by "cublas"
  * or "nvblas" on NVIDIA's first one. `resident`: operands and result are in the device's memory;

@@ -1,5 +1,4 @@
-/* tune_space: the values of kernel families that a search may try, for tune --kernels and for
- * testing/bench/tune. */
+/* tune_space: the values of kernel families that tune --kernels may try. */
 #ifndef CLB_TUNE_SPACE_H
 #define CLB_TUNE_SPACE_H
 
