@@ -538,24 +538,6 @@ static clb_status stream_wait_for_slot(struct stream *stream, size_t number)
                                             stream->schedule.loads + number - slots);
 }
 
-/* The part of a strip to which a pass contributes. */
-static struct clb_rect stream_find_support(const struct stream *stream,
-                                           const struct clb_strip *strip,
-                                           const struct clb_pass *pass)
-{
-    const struct clb_rect *rect = &strip->rect;
-    size_t row_end = rect->row + rect->rows, col_end = rect->col + rect->cols;
-    const struct clb_span rows =
-        clb_operand_support(&stream->a[pass->term], strip->a_origin, row_end - strip->a_origin,
-                            pass->p0, pass->k, clb_gemm_unit(stream->variant, CLB_OPERAND_A));
-    const struct clb_span cols =
-        clb_operand_support(&stream->b[pass->term], strip->b_origin, col_end - strip->b_origin,
-                            pass->p0, pass->k, clb_gemm_unit(stream->variant, CLB_OPERAND_B));
-    size_t row = clb_max(rect->row, rows.first), col = clb_max(rect->col, cols.first);
-    return (struct clb_rect){row, col, row < rows.end ? rows.end - row : 0,
-                             col < cols.end ? cols.end - col : 0};
-}
-
 static clb_status multiply_slab(struct stream *stream, size_t number, size_t slab,
                                 const struct clb_rect *rect, struct clb_order order)
 {
@@ -602,7 +584,8 @@ static clb_status stream_multiply(struct stream *stream, size_t number, clb_even
         bool end = slab == strip->end_slab;
         if (!end) {
             const struct clb_pass pass = clb_gemm_pass(stream->problem, plan->slab, slab);
-            rect = stream_find_support(stream, strip, &pass);
+            rect = clb_gemm_support(stream->variant, stream->a, stream->b, &pass, strip->a_origin,
+                                    strip->b_origin, &strip->rect);
         }
         if (!end && (rect.rows == 0 || rect.cols == 0))
             continue;

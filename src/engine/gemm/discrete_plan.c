@@ -71,13 +71,6 @@ static size_t band(const size_t *value, size_t extent, size_t other, size_t fill
 #define BYTES_SMALL ((size_t)128 << 20)
 #define FEW_THREADS ((size_t)8)
 
-/* Bytes of A, B and C. */
-static double bytes_of(const struct clb_gemm *problem)
-{
-    double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
-    return (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
-}
-
 /* Small products have fewer staging threads, which get into each other's way in the driver. (H200,
  * 2026-11, n = 2048: a tenth faster with 8 than with 12, and a quarter less CPU time; at n = 4096,
  * 5 % slower.) */
@@ -317,7 +310,7 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
         .slab = clb_min(
             clb_round_up(clb_gemm_slab(variant, problem, false), clb_gemm_depth_unit(variant)),
             problem->k),
-        .staging_threads = staging_threads(value, bytes_of(problem)),
+        .staging_threads = staging_threads(value, clb_gemm_bytes(problem)),
         .unit_m = unit_m,
         .unit_n = unit_n,
         .strip_tiles = value[CLB_PARAM_STRIP] != 0 ? value[CLB_PARAM_STRIP]
@@ -325,8 +318,8 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
                                                    : 0,
         .available = available};
     plan.piece_bytes =
-        piece(bytes_of(problem), available, plan.staging_threads, value[CLB_PARAM_PIECE]);
-    plan.gathers = bytes_of(problem) <= (double)value[CLB_PARAM_GATHER];
+        piece(clb_gemm_bytes(problem), available, plan.staging_threads, value[CLB_PARAM_PIECE]);
+    plan.gathers = clb_gemm_bytes(problem) <= (double)value[CLB_PARAM_GATHER];
     plan.slabs = clb_gemm_passes(problem, plan.slab);
     plan.part = clb_part_depth(variant, units, problem->m, problem->n, plan.slab);
     search_blocks(variant, problem, &limits, plan, &least, best);

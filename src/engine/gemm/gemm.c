@@ -22,22 +22,6 @@ struct clb_gemm clb_gemm_part(const struct clb_gemm *problem, const struct clb_r
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* True when structured operands can be expanded on the device: each of them fits into one
- * buffer. */
-static bool can_be_in_place(const struct clb_runtime *runtime, const struct clb_gemm *problem)
-{
-    bool shaped = clb_gemm_is_structured(problem), fits = true;
-    for (size_t t = 0; shaped && t < clb_gemm_terms(problem); t++) {
-        const struct clb_operand a = clb_operand_of_term(problem, CLB_OPERAND_A, t);
-        const struct clb_operand b = clb_operand_of_term(problem, CLB_OPERAND_B, t);
-        size_t columns_a = a.depth_contiguous ? problem->m : problem->k;
-        size_t columns_b = b.depth_contiguous ? problem->n : problem->k;
-        uint64_t most = runtime->device.max_alloc / a.element;
-        fits = fits && columns_a <= most / clb_max(a.ld, 1) && columns_b <= most / clb_max(b.ld, 1);
-    }
-    return fits;
-}
-
 static bool is_begun(const struct clb_gemm_progress *progress)
 {
     bool begun = false;
@@ -75,13 +59,16 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
                          clb_min(problem->k, clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1)));
     for (;;) {
         bool discrete = resumes || !runtime->device.unified ||
-                        variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split ||
-                        !can_be_in_place(runtime, problem);
+                        variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split;
         struct clb_program *expander; /* nothing is prepared for kernels that are known to be bad */
         clb_status status = clb_structure_prepare(runtime, variant, problem, !discrete, &expander);
-        if (status == CLB_OK)
-            status = discrete ? clb_gemm_run_discrete(runtime, variant, problem, progress)
-                              : clb_gemm_run_unified(runtime, variant, problem, expander, progress);
+        if (status == CLB_OK && !discrete) {
+            status = clb_gemm_run_unified(runtime, variant, problem, expander, progress);
+            discrete = status == CLB_ERR_UNSUPPORTED;
+            status = discrete ? CLB_OK : status;
+        }
+        if (status == CLB_OK && discrete)
+            status = clb_gemm_run_discrete(runtime, variant, problem, progress);
         const struct clb_gemm_variant *next = successor(variant, status);
         if (next == NULL)
             return status;

@@ -265,6 +265,12 @@ size_t clb_gemm_transposed_term(const struct clb_gemm *problem, size_t term)
     return are_twins(&a, &b) ? transposed_term : CLB_MAX_TERMS;
 }
 
+double clb_gemm_bytes(const struct clb_gemm *problem)
+{
+    double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
+    return (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
+}
+
 /* ---- the depth ------------------------------------------------------------------------------- */
 
 size_t clb_gemm_terms(const struct clb_gemm *problem)
@@ -296,6 +302,22 @@ struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_
         number = slabs - 1 - number;
     return (struct clb_pass){index / slabs, number * slab,
                              clb_min(slab, problem->k - number * slab)};
+}
+
+struct clb_rect clb_gemm_support(const struct clb_gemm_variant *variant,
+                                 const struct clb_operand *a, const struct clb_operand *b,
+                                 const struct clb_pass *pass, size_t a0, size_t b0,
+                                 const struct clb_rect *rect)
+{
+    const struct clb_span rows =
+        clb_operand_support(&a[pass->term], a0, rect->row + rect->rows - a0, pass->p0, pass->k,
+                            clb_gemm_unit(variant, CLB_OPERAND_A));
+    const struct clb_span cols =
+        clb_operand_support(&b[pass->term], b0, rect->col + rect->cols - b0, pass->p0, pass->k,
+                            clb_gemm_unit(variant, CLB_OPERAND_B));
+    size_t row = clb_max(rect->row, rows.first), col = clb_max(rect->col, cols.first);
+    return (struct clb_rect){row, col, row < rows.end ? rows.end - row : 0,
+                             col < cols.end ? cols.end - col : 0};
 }
 
 /* The CLB_SKIP_ kind of a triangular operand, or 0, and the distance of the diagonal for elements

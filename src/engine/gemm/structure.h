@@ -105,6 +105,9 @@ bool clb_gemm_is_structured(const struct clb_gemm *problem);
 /* True when an operand has pieces that must be expanded before the variant packs them. */
 bool clb_gemm_is_expanded(const struct clb_gemm_variant *variant, const struct clb_gemm *problem);
 
+/* Bytes of A, B and C. */
+double clb_gemm_bytes(const struct clb_gemm *problem);
+
 /* ---- the depth ------------------------------------------------------------------------------- */
 
 /* A pass: a slab of the depth of one of the terms. */
@@ -118,6 +121,13 @@ size_t clb_gemm_passes(const struct clb_gemm *problem, size_t slab);
 /* Pass number `index`. The order is such that the first pass has all of C in its support, and the
  * others may only add to it. */
 struct clb_pass clb_gemm_pass(const struct clb_gemm *problem, size_t slab, size_t index);
+
+/* The part of a rectangle of C to which a pass contributes. `a` and `b` have one operand for each
+ * term, whose panels begin at row `a0` and column `b0`. */
+struct clb_rect clb_gemm_support(const struct clb_gemm_variant *variant,
+                                 const struct clb_operand *a, const struct clb_operand *b,
+                                 const struct clb_pass *pass, size_t a0, size_t b0,
+                                 const struct clb_rect *rect);
 
 /* The depth of the slabs of a problem, at most the tuning's. Where structured operands have to be
  * expanded across the diagonal, slabs are so small that this is a small part of the work; operands

@@ -8,8 +8,8 @@
  * kernel of the same queue that reads it has been enqueued.
  *
  * An operand is one read-only buffer over the caller's memory; overlapping operands (A*A^T) share
- * one, since buffers over overlapping memory are not defined. Where an operand is larger than a
- * buffer may be, chunks are copied by rectangular transfers into a buffer of the shim's.
+ * one, since buffers over overlapping memory are not defined. Where that is impossible, because an
+ * operand is larger than a buffer may be, discrete.c computes the product.
  *
  * Structured operands are packed in pieces (structure.h): from either triangle as it is stored, and
  * where they cross the diagonal through a buffer. Triangular operands are packed in one piece by a
@@ -97,18 +97,6 @@ static clb_op find_b_of_a(const struct clb_gemm_variant *variant, const struct c
     return adjoint && clb_precision_parts(problem->precision) > 1 ? CLB_OP_C : CLB_OP_T;
 }
 
-/* Bytes of the buffer through which chunks of an operand are copied that is too large for one
- * buffer over the caller's memory. */
-static uint64_t raw_bytes(const struct clb_gemm *problem, clb_operand_role role, size_t chunk,
-                          uint64_t max_alloc)
-{
-    const struct clb_operand operand = clb_operand_describe(problem, role);
-    size_t width = role == CLB_OPERAND_A ? problem->m : problem->n;
-    size_t columns = operand.depth_contiguous ? width : problem->k;
-    bool in_place = columns <= max_alloc / (clb_max(operand.ld, 1) * operand.element);
-    return in_place ? 0 : clb_buffer_rounded(chunk);
-}
-
 /* Count the bytes for a number of slots of the operand that is kept; true when they fit. Chunks of
  * the other operand are kept where all tiles share them; otherwise there is one slot, which stays
  * in the cache. */
@@ -127,8 +115,6 @@ static bool plan_fits(const struct clb_gemm_variant *variant, const struct clb_g
     plan->bytes =
         (uint64_t)(own_a * plan->a_slots) * clb_buffer_rounded(plan->a_bytes) +
         (uint64_t)(own_b * plan->b_slots) * clb_buffer_rounded(plan->b_bytes) +
-        raw_bytes(problem, CLB_OPERAND_A, plan->a_bytes, max_alloc) +
-        raw_bytes(problem, CLB_OPERAND_B, plan->b_bytes, max_alloc) +
         (plan->mixed_bytes > 0 ? plan->queues * clb_buffer_rounded(plan->mixed_bytes) : 0) +
         (uint64_t)plan->c_slots * clb_buffer_rounded(plan->c_bytes);
     size_t largest = clb_max(clb_max(plan->a_bytes, plan->b_bytes), plan->c_bytes);
@@ -229,20 +215,13 @@ static bool plan_within(const struct clb_gemm_variant *variant, const struct clb
     }
 }
 
-/* The device's memory is the host's, and the program needs it too: prefer a plan with 64 MiB and a
+/* The device's memory is the host's, and the program needs it too: prefers a plan with 64 MiB and a
  * tenth of the operands. */
-static uint64_t modest_budget(const struct clb_gemm *problem)
-{
-    double m = (double)problem->m, n = (double)problem->n, k = (double)problem->k;
-    double bytes = (m * k + k * n + m * n) * (double)clb_precision_size(problem->precision);
-    return ((uint64_t)64 << 20) + (uint64_t)(bytes / 10);
-}
-
 clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
                               const struct clb_gemm *problem, uint64_t available,
                               uint64_t max_alloc, struct clb_gemm_plan *plan)
 {
-    uint64_t modest = modest_budget(problem);
+    uint64_t modest = ((uint64_t)64 << 20) + (uint64_t)(clb_gemm_bytes(problem) / 10);
     *plan =
         (struct clb_gemm_plan){.slab = even_tile(problem->k, clb_gemm_slab(variant, problem, true),
                                                  clb_gemm_depth_unit(variant)),
@@ -272,9 +251,8 @@ struct unified_tile {
     size_t first_part, parts; /* the tile's parts of the progress */
 };
 
-/* A buffer for one packed chunk of an operand. */
+/* What is in a buffer for one packed chunk of an operand. */
 struct unified_slot {
-    struct clb_buffer *buffer;
     size_t holds;    /* number of the packed chunk plus one; 0: none */
     size_t turn;     /* the queue that packed it */
     clb_event ready; /* completion of the packing, for the other queue */
@@ -289,21 +267,26 @@ struct unified_run {
     struct clb_queue_set *queue_set;
     struct clb_operand operand[2][CLB_MAX_TERMS]; /* of each term */
     cl_mem wrapped[2 * CLB_MAX_TERMS];            /* buffers over the caller's memory */
-    struct clb_buffer *raw[2];                    /* for copies; NULL: the operand is in place */
-    struct unified_slot *slot[2];                 /* parts of one array */
-    size_t slots[2];
+    /* All buffers, first those of the slots, and parts of them: tiles of C; for each queue, what
+     * the expander makes, and parts of tiles. */
+    struct clb_buffer **buffer, **c, **mixed, **parts;
+    size_t buffers;
+    struct unified_slot *slot[2]; /* parts of one array */
+    size_t slots;                 /* in all */
     struct clb_program *expander; /* expands what can't be packed as it is; NULL: not needed */
-    struct clb_buffer *mixed[2];  /* for that, of each queue */
     struct unified_tile *tile;
     size_t tiles;
-    struct clb_buffer *c[2];
-    size_t part;                 /* see clb_part_depth; 0: the depth is not divided */
-    struct clb_buffer *parts[2]; /* for that, of each queue */
-    clb_event event[2];          /* the tile in the slot is readable, at results */
-    const void *results[2];      /* where the CPU reads the tile */
-    void *mapped[2];             /* NULL: the slot is not mapped, the device may use it */
-    bool out_of_range;           /* some parts were not written, see clb_part_is_exact */
+    size_t part;            /* see clb_part_depth; 0: the depth is not divided */
+    clb_event event[2];     /* the tile in the slot is readable, at results */
+    const void *results[2]; /* where the CPU reads the tile */
+    void *mapped[2];        /* NULL: the slot is not mapped, the device may use it */
+    bool out_of_range;      /* some parts were not written, see clb_part_is_exact */
 };
+
+static cl_mem mem_of(const struct unified_run *run, const struct unified_slot *slot)
+{
+    return run->buffer[slot - run->slot[0]]->mem;
+}
 
 /* Tile t runs on queue t % queues. */
 static struct clb_queue *queue_of(const struct unified_run *run, size_t turn)
@@ -318,17 +301,6 @@ struct range {
     const char *begin, *end;
     cl_mem mem;
 };
-
-/* Set *range to the memory of an operand of w x k elements. */
-static clb_status find_range(const struct clb_operand *operand, size_t w, size_t k,
-                             struct range *range)
-{
-    size_t bytes;
-    size_t rows = operand->depth_contiguous ? k : w, cols = operand->depth_contiguous ? w : k;
-    clb_status status = clb_extent_bytes(rows, cols, operand->ld, operand->element, &bytes);
-    *range = (struct range){operand->host, operand->host + bytes, NULL};
-    return status;
-}
 
 /* Unite overlapping ranges until none overlap; returns their number. */
 static size_t unite(struct range *range, size_t count)
@@ -348,8 +320,8 @@ static size_t unite(struct range *range, size_t count)
     return count;
 }
 
-/* Place an operand in its range's buffer, if that exists. An operand that is not a whole number of
- * elements behind the begin of its range is copied. */
+/* Place an operand in its range's buffer, if that exists and it is a whole number of elements
+ * behind the begin of its range. */
 static void operand_place(struct clb_operand *operand, const struct range *range, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -362,89 +334,49 @@ static void operand_place(struct clb_operand *operand, const struct range *range
     }
 }
 
-/* Wrap the caller's memory; where that is impossible operands are not in place. */
-static clb_status wrap_operands(struct unified_run *run)
+/* Get buffers over the operands in the caller's memory; CLB_ERR_UNSUPPORTED where that is
+ * impossible. */
+static clb_status open_operands(struct unified_run *run)
 {
-    struct clb_runtime *runtime = run->runtime;
+    const struct clb_gemm *problem = run->problem;
     struct range range[2 * CLB_MAX_TERMS];
-    size_t count = 0, terms = clb_gemm_terms(run->problem);
+    size_t count = 0, terms = clb_gemm_terms(problem);
     clb_status status = CLB_OK;
-    for (size_t t = 0; t < terms && status == CLB_OK; t++) {
-        status = find_range(&run->operand[CLB_OPERAND_A][t], run->problem->m, run->problem->k,
-                            &range[count++]);
-        if (status == CLB_OK)
-            status = find_range(&run->operand[CLB_OPERAND_B][t], run->problem->n, run->problem->k,
-                                &range[count++]);
+    for (size_t x = 0; x < 2 * terms && status == CLB_OK; x++) {
+        struct clb_operand *operand = &run->operand[x / terms][x % terms];
+        const size_t w = x / terms == CLB_OPERAND_A ? problem->m : problem->n;
+        size_t bytes;
+        *operand = clb_operand_of_term(problem, (clb_operand_role)(x / terms), x % terms);
+        status = clb_extent_bytes(operand->depth_contiguous ? problem->k : w,
+                                  operand->depth_contiguous ? w : problem->k, operand->ld,
+                                  operand->element, &bytes);
+        range[count++] = (struct range){operand->host, operand->host + bytes, NULL};
     }
-    if (status != CLB_OK || !runtime->device.unified)
+    if (status != CLB_OK)
         return status;
     count = unite(range, count);
     for (size_t i = 0; i < count; i++) {
-        size_t bytes = (size_t)(range[i].end - range[i].begin);
-        if (bytes <= runtime->device.max_alloc &&
-            clb_buffer_wrap(runtime, range[i].begin, bytes, &run->wrapped[i]) == CLB_OK)
+        if (clb_buffer_wrap(run->runtime, range[i].begin, (size_t)(range[i].end - range[i].begin),
+                            &run->wrapped[i]) == CLB_OK)
             range[i].mem = run->wrapped[i];
     }
-    for (size_t t = 0; t < terms; t++) {
-        operand_place(&run->operand[CLB_OPERAND_A][t], range, count);
-        operand_place(&run->operand[CLB_OPERAND_B][t], range, count);
-    }
-    return CLB_OK;
-}
-
-/* Get buffers over the operands, and for operands that are not in place one for copies of their
- * chunks, of all terms. */
-static clb_status open_operands(struct unified_run *run)
-{
-    const size_t bytes[] = {run->plan.a_bytes, run->plan.b_bytes};
-    size_t terms = clb_gemm_terms(run->problem);
-    for (size_t t = 0; t < terms; t++) {
-        run->operand[CLB_OPERAND_A][t] = clb_operand_of_term(run->problem, CLB_OPERAND_A, t);
-        run->operand[CLB_OPERAND_B][t] = clb_operand_of_term(run->problem, CLB_OPERAND_B, t);
-    }
-    clb_status status = wrap_operands(run);
-    for (size_t x = 0; x < 2 * terms && status == CLB_OK; x++) {
+    for (size_t x = 0; x < 2 * terms; x++) {
         struct clb_operand *operand = &run->operand[x / terms][x % terms];
-        if (operand->mem == NULL && run->raw[x / terms] == NULL)
-            status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, bytes[x / terms],
-                                    &run->raw[x / terms]);
+        operand_place(operand, range, count);
+        status = operand->mem != NULL ? status : CLB_ERR_UNSUPPORTED;
     }
-    /* Structured operands are not copied, because only one triangle may be read. */
-    bool in_place = run->raw[0] == NULL && run->raw[1] == NULL;
-    if (status == CLB_OK && clb_gemm_is_structured(run->problem) && !in_place)
-        status = CLB_ERR_NOMEM;
-    /* Chunks are copied through one buffer, which only the order of a single queue protects. */
-    if (!in_place)
-        run->plan.queues = 1;
     return status;
 }
 
-/* Set *chunk to the place of elements (i0.., p0..) of an operand in device memory. If the operand
- * is not in place, this enqueues the copy of them. */
-static clb_status operand_chunk(struct unified_run *run, struct clb_queue *queue,
-                                const struct clb_operand *operand, size_t i0, size_t p0, size_t w,
-                                size_t k, struct clb_chunk *chunk)
+/* The elements (i0.., p0..) of an operand. */
+static struct clb_chunk operand_chunk(const struct clb_operand *operand, size_t i0, size_t p0)
 {
     size_t row = operand->depth_contiguous ? p0 : i0, col = operand->depth_contiguous ? i0 : p0;
-    size_t rows = operand->depth_contiguous ? k : w, cols = operand->depth_contiguous ? w : k;
-    size_t first = row + col * operand->ld;
-    *chunk = (struct clb_chunk){.depth_contiguous = operand->depth_contiguous,
-                                .conjugated = operand->conjugated};
-    if (operand->mem != NULL) {
-        chunk->mem = operand->mem;
-        chunk->offset = operand->offset + first;
-        chunk->ld = operand->ld;
-        return CLB_OK;
-    }
-    /* The pitch must not be smaller than the region's width, even with one column, where it has no
-     * other use. */
-    const struct clb_box box = {.size = {rows * operand->element, cols, 1},
-                                .pitch = rows * operand->element,
-                                .host_pitch = clb_max(operand->ld, rows) * operand->element};
-    chunk->mem = run->raw[operand->role]->mem;
-    chunk->ld = rows;
-    return clb_queue_write_rect(queue, chunk->mem, &box, operand->host + first * operand->element,
-                                0, NULL, NULL);
+    return (struct clb_chunk){.mem = operand->mem,
+                              .offset = operand->offset + row + col * operand->ld,
+                              .ld = operand->ld,
+                              .depth_contiguous = operand->depth_contiguous,
+                              .conjugated = operand->conjugated};
 }
 
 /* Set *chunk to the elements that the device packs for a piece; a piece that crosses the diagonal
@@ -453,7 +385,6 @@ static clb_status piece_chunk(struct unified_run *run, const struct clb_operand 
                               const struct clb_piece *piece, const struct clb_pass *pass,
                               size_t turn, struct clb_chunk *chunk)
 {
-    struct clb_queue *queue = queue_of(run, turn);
     struct clb_operand view = *operand;
     if (piece->kind == CLB_PIECE_EXPANDED) {
         *chunk = (struct clb_chunk){.mem = run->mixed[turn]->mem,
@@ -461,15 +392,14 @@ static clb_status piece_chunk(struct unified_run *run, const struct clb_operand 
                                     .depth_contiguous = operand->depth_contiguous,
                                     .conjugated = operand->conjugated};
         return clb_structure_make(run->queue_set, run->expander, run->variant, operand, piece->i0,
-                                  pass->p0, piece->w, pass->k, chunk->mem, queue);
+                                  pass->p0, piece->w, pass->k, chunk->mem, queue_of(run, turn));
     }
     if (piece->kind == CLB_PIECE_TRANSPOSED)
         view = clb_operand_other_half(operand);
-    clb_status status =
-        operand_chunk(run, queue, &view, piece->i0, pass->p0, piece->w, pass->k, chunk);
+    *chunk = operand_chunk(&view, piece->i0, pass->p0);
     if (piece->kind == CLB_PIECE_TRIANGLE)
         clb_operand_set_triangle(operand, piece->i0, pass->p0, chunk);
-    return status;
+    return CLB_OK;
 }
 
 /* Get the packed chunk of an operand for a block of C and a slab: pack its elements, without those
@@ -495,9 +425,7 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
     if (slot->holds == chunk_number + 1)
         return CLB_OK;
     bool both = kept && plan->queues > 1, over = both && slot->holds != 0;
-    if (slot->ready != NULL)
-        clb_event_release(slot->ready);
-    slot->ready = NULL;
+    clb_event_drop(&slot->ready);
     slot->holds = chunk_number + 1;
     slot->turn = turn;
 
@@ -524,7 +452,7 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
             status = piece_chunk(run, operand, &part, &pass, turn, &chunk);
             if (status == CLB_OK)
                 status = clb_gemm_pack(
-                    run->queue_set, run->variant, role, &chunk, part.w, pass.k, slot->buffer->mem,
+                    run->queue_set, run->variant, role, &chunk, part.w, pass.k, mem_of(run, slot),
                     clb_packed_offset(run->variant, role, part.i0 - i0, pass.k), NULL, order);
         }
     }
@@ -535,26 +463,6 @@ static clb_status get_packed(struct unified_run *run, clb_operand_role role,
 }
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
-
-/* The part of a tile to which a pass contributes. */
-static struct clb_rect unified_find_support(const struct unified_run *run,
-                                            const struct unified_tile *tile,
-                                            const struct clb_pass *pass)
-{
-    const struct clb_rect *block = &tile->block, *rect = &tile->rect;
-    const struct clb_span rows =
-        clb_operand_support(&run->operand[CLB_OPERAND_A][pass->term], block->row, block->rows,
-                            pass->p0, pass->k, clb_gemm_unit(run->variant, CLB_OPERAND_A));
-    const struct clb_span cols =
-        clb_operand_support(&run->operand[CLB_OPERAND_B][pass->term], block->col, block->cols,
-                            pass->p0, pass->k, clb_gemm_unit(run->variant, CLB_OPERAND_B));
-    size_t row = clb_max(rect->row, rows.first),
-           row_end = clb_min(rect->row + rect->rows, rows.end);
-    size_t col = clb_max(rect->col, cols.first),
-           col_end = clb_min(rect->col + rect->cols, cols.end);
-    return (struct clb_rect){row, col, row < row_end ? row_end - row : 0,
-                             col < col_end ? col_end - col : 0};
-}
 
 /* Enqueue the product of packed chunks for a rectangle of a tile, in launches of at most
  * clb_gemm_widest. */
@@ -594,15 +502,13 @@ static clb_status unified_multiply(struct unified_run *run, const struct unified
 }
 
 /* Let a product read the rows of A, or the columns of B, as they are. */
-static clb_status take_unpacked(struct unified_run *run, struct clb_queue *queue,
-                                clb_operand_role role, const struct clb_rect *block,
-                                const struct clb_pass *pass, struct clb_product *product)
+static void take_unpacked(const struct unified_run *run, clb_operand_role role,
+                          const struct clb_rect *block, const struct clb_pass *pass,
+                          struct clb_product *product)
 {
     const bool of_a = role == CLB_OPERAND_A;
-    struct clb_chunk chunk;
-    clb_status status =
-        operand_chunk(run, queue, &run->operand[role][pass->term], of_a ? block->row : block->col,
-                      pass->p0, of_a ? block->rows : block->cols, pass->k, &chunk);
+    const struct clb_chunk chunk =
+        operand_chunk(&run->operand[role][pass->term], of_a ? block->row : block->col, pass->p0);
     if (of_a) {
         product->raw = product->b_depth_contiguous = true;
         product->a = chunk.mem;
@@ -613,7 +519,6 @@ static clb_status take_unpacked(struct unified_run *run, struct clb_queue *queue
         product->b_offset = chunk.offset;
         product->ldb = chunk.ld;
     }
-    return status;
 }
 
 /* Enqueue everything that computes a tile, and makes it readable for the CPU. */
@@ -630,7 +535,9 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
     clb_status status = CLB_OK;
     for (size_t slab = 0; slab < plan->slabs && status == CLB_OK; slab++) {
         const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
-        const struct clb_rect rect = unified_find_support(run, tile, &pass);
+        const struct clb_rect rect =
+            clb_gemm_support(run->variant, run->operand[CLB_OPERAND_A], run->operand[CLB_OPERAND_B],
+                             &pass, block->row, block->col, &tile->rect);
         struct unified_slot *packed[2] = {NULL, NULL}, *of_other_term = NULL;
         struct clb_product product = {.k = pass.k,
                                       .c = run->c[slot]->mem,
@@ -647,22 +554,22 @@ static clb_status enqueue_tile(struct unified_run *run, size_t index)
                                 plan->slabs - term_slabs - slab / term_slabs * term_slabs +
                                     slab % term_slabs,
                                 index, &of_other_term);
-        if (status == CLB_OK && plan->raw)
-            status = take_unpacked(run, queue, CLB_OPERAND_A, block, &pass, &product);
+        if (plan->raw)
+            take_unpacked(run, CLB_OPERAND_A, block, &pass, &product);
         else if (status == CLB_OK)
             status = get_packed(run, plan->kept, block, slab, index, &packed[plan->kept]);
-        if (status == CLB_OK && plan->direct)
-            status = take_unpacked(run, queue, CLB_OPERAND_B, block, &pass, &product);
+        if (plan->direct)
+            take_unpacked(run, CLB_OPERAND_B, block, &pass, &product);
         else if (status == CLB_OK && !transposed)
             status = get_packed(run, other, block, slab, index, &packed[other]);
         if (status != CLB_OK)
-            return status;
+            break;
         const struct unified_slot *kept = packed[plan->kept];
         bool waits = kept != NULL && kept->ready != NULL && kept->turn != turn;
         if (!plan->raw)
-            product.a = packed[CLB_OPERAND_A]->buffer->mem;
+            product.a = mem_of(run, packed[CLB_OPERAND_A]);
         if (!plan->direct)
-            product.b = (transposed ? of_other_term : packed[CLB_OPERAND_B])->buffer->mem;
+            product.b = mem_of(run, transposed ? of_other_term : packed[CLB_OPERAND_B]);
         status = unified_multiply(run, tile, &pass, &rect, turn, product,
                                   (struct clb_order){.queue = queue,
                                                      .waits = waits,
@@ -769,61 +676,49 @@ static clb_status make_tiles(struct unified_run *run, struct clb_gemm_progress *
 
 /* ---- memory: all of it before anything is enqueued ------------------------------------------- */
 
-/* One of the run's buffers, in this order: the slots of A, of B, the tiles, the expanded pieces of
- * structured operands, parts of tiles. */
-struct panel_need {
-    clb_memory_kind kind;
-    size_t bytes;
-    struct clb_buffer **buffer;
-};
-
-static struct panel_need get_need(struct unified_run *run, size_t i)
-{
-    const struct clb_gemm_plan *plan = &run->plan;
-    for (int role = CLB_OPERAND_A; role <= CLB_OPERAND_B; i -= run->slots[role++]) {
-        if (i < run->slots[role])
-            return (struct panel_need){CLB_MEMORY_DEVICE,
-                                       role == CLB_OPERAND_A ? plan->a_bytes : plan->b_bytes,
-                                       &run->slot[role][i].buffer};
-    }
-    if (i < plan->c_slots)
-        return (struct panel_need){CLB_MEMORY_HOST, plan->c_bytes, &run->c[i]};
-    i -= plan->c_slots;
-    if (plan->mixed_bytes > 0 && i < plan->queues)
-        return (struct panel_need){CLB_MEMORY_DEVICE, plan->mixed_bytes, &run->mixed[i]};
-    i -= plan->mixed_bytes > 0 ? plan->queues : 0;
-    size_t parts = clb_part_bytes(run->variant, run->part, clb_min(plan->tile_m, run->problem->m),
-                                  clb_min(plan->tile_n, run->problem->n),
-                                  clb_min(plan->slab, run->problem->k));
-    return (struct panel_need){CLB_MEMORY_DEVICE, parts, &run->parts[i]};
-}
-
+/* Kept buffers are taken before any is made, because making one may free kept ones. */
 static clb_status unified_get_memory(struct unified_run *run)
 {
     const struct clb_gemm_plan *plan = &run->plan;
+    const size_t a = plan->a_slots * (plan->kept == CLB_OPERAND_A ? 1 : plan->queues);
+    const size_t b = plan->b_slots * (plan->kept == CLB_OPERAND_B ? 1 : plan->queues);
+    const struct {
+        clb_memory_kind kind;
+        size_t count, bytes;
+    } need[] = {{CLB_MEMORY_DEVICE, a, plan->a_bytes},
+                {CLB_MEMORY_DEVICE, b, plan->b_bytes},
+                {CLB_MEMORY_HOST, plan->c_slots, plan->c_bytes},
+                {CLB_MEMORY_DEVICE, plan->mixed_bytes > 0 ? plan->queues : 0, plan->mixed_bytes},
+                {CLB_MEMORY_DEVICE, run->part != 0 ? plan->queues : 0,
+                 clb_part_bytes(run->variant, run->part, clb_min(plan->tile_m, run->problem->m),
+                                clb_min(plan->tile_n, run->problem->n),
+                                clb_min(plan->slab, run->problem->k))}};
     uint64_t missing = 0;
-    run->slots[CLB_OPERAND_A] = plan->a_slots * (plan->kept == CLB_OPERAND_A ? 1 : plan->queues);
-    run->slots[CLB_OPERAND_B] = plan->b_slots * (plan->kept == CLB_OPERAND_B ? 1 : plan->queues);
-    run->slot[0] = calloc(clb_max(run->slots[0] + run->slots[1], 1), sizeof *run->slot[0]);
-    if (run->slot[0] == NULL)
-        return CLB_ERR_NOMEM;
-    run->slot[1] = run->slot[0] + run->slots[0];
-    size_t count = run->slots[0] + run->slots[1] + plan->c_slots;
-    count += plan->mixed_bytes > 0 ? plan->queues : 0;
-    count += run->part != 0 ? plan->queues : 0;
-    for (size_t i = 0; i < count; i++) {
-        struct panel_need need = get_need(run, i);
-        *need.buffer = clb_buffer_find(run->runtime, need.kind, need.bytes);
-        if (*need.buffer == NULL)
-            missing += clb_buffer_rounded(need.bytes);
-    }
     clb_status status = CLB_OK;
+    run->slots = a + b;
+    run->buffers = a + b + plan->c_slots + need[3].count + need[4].count;
+    run->slot[0] = calloc(clb_max(a + b, 1), sizeof *run->slot[0]);
+    run->buffer = calloc(run->buffers, sizeof(struct clb_buffer *));
+    if (run->slot[0] == NULL || run->buffer == NULL)
+        return CLB_ERR_NOMEM;
+    run->slot[1] = run->slot[0] + a;
+    run->c = run->buffer + a + b;
+    run->mixed = run->c + plan->c_slots;
+    run->parts = run->mixed + need[3].count;
+    for (size_t n = 0, at = 0; n < CLB_COUNT_OF(need); n++) {
+        for (size_t i = 0; i < need[n].count; i++, at++) {
+            run->buffer[at] = clb_buffer_find(run->runtime, need[n].kind, need[n].bytes);
+            missing += run->buffer[at] == NULL ? clb_buffer_rounded(need[n].bytes) : 0;
+        }
+    }
     if (missing > 0)
         clb_pool_make_room(run->runtime, missing);
-    for (size_t i = 0; i < count && status == CLB_OK; i++) {
-        struct panel_need need = get_need(run, i);
-        if (*need.buffer == NULL)
-            status = clb_buffer_get(run->runtime, need.kind, need.bytes, need.buffer);
+    for (size_t n = 0, at = 0; n < CLB_COUNT_OF(need); n++) {
+        for (size_t i = 0; i < need[n].count && status == CLB_OK; i++, at++) {
+            if (run->buffer[at] == NULL)
+                status =
+                    clb_buffer_get(run->runtime, need[n].kind, need[n].bytes, &run->buffer[at]);
+        }
     }
     return status;
 }
@@ -834,9 +729,9 @@ static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *p
     if (status == CLB_OK && run->plan.queues > 1)
         status = clb_queue_set_open_queues(run->queue_set);
     if (status == CLB_OK)
-        status = unified_get_memory(run);
-    if (status == CLB_OK)
         status = open_operands(run);
+    if (status == CLB_OK)
+        status = unified_get_memory(run);
     if (status == CLB_OK)
         status = make_tiles(run, progress);
     /* No units are faulted in here, because the device's threads use all CPUs. The merge faults C
@@ -859,20 +754,14 @@ static bool unified_end_run(struct unified_run *run, bool enqueued)
         if (idle && run->wrapped[i] != NULL)
             clb_mem_release(run->wrapped[i]);
     }
-    for (size_t i = 0; run->slot[0] != NULL && i < run->slots[0] + run->slots[1]; i++) {
-        if (run->slot[0][i].ready != NULL)
-            clb_event_release(run->slot[0][i].ready);
-        clb_buffer_end(run->runtime, run->slot[0][i].buffer, idle);
-    }
-    for (size_t i = 0; i < 2; i++) {
-        if (run->event[i] != NULL)
-            clb_event_release(run->event[i]);
-        clb_buffer_end(run->runtime, run->raw[i], idle);
-        clb_buffer_end(run->runtime, run->c[i], idle);
-        clb_buffer_end(run->runtime, run->mixed[i], idle);
-        clb_buffer_end(run->runtime, run->parts[i], idle);
-    }
+    for (size_t i = 0; run->slot[0] != NULL && i < run->slots; i++)
+        clb_event_release(run->slot[0][i].ready);
+    for (size_t i = 0; run->buffer != NULL && i < run->buffers; i++)
+        clb_buffer_end(run->runtime, run->buffer[i], idle);
+    clb_event_release(run->event[0]);
+    clb_event_release(run->event[1]);
     free(run->slot[0]);
+    free(run->buffer);
     free(run->tile);
     clb_queue_set_end(run->queue_set, idle);
     return good;

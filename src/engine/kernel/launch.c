@@ -270,6 +270,21 @@ struct clb_geometry clb_gemm_multiply_geometry(const struct clb_gemm_variant *va
     return variant->family->gemm(variant->tuning.value, m * parts(variant), n);
 }
 
+/* A launch of one kernel of the variant: on the order's queue or, without one, the set's. */
+static clb_status launch_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
+                                const char *name, const struct clb_argument *arguments,
+                                size_t count, const struct clb_geometry *geometry,
+                                struct clb_order order)
+{
+    cl_kernel kernel;
+    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
+    if (status != CLB_OK)
+        return status;
+    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
+                            arguments, count, geometry->dimensions, geometry->global,
+                            geometry->local, order.waits, order.wait_list, order.event);
+}
+
 clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
                          clb_operand_role role, const struct clb_chunk *chunk, size_t w, size_t k,
                          cl_mem packed, cl_ulong offset, cl_mem flag, struct clb_order order)
@@ -296,13 +311,7 @@ clb_status clb_gemm_pack(struct clb_queue_set *queue_set, const struct clb_gemm_
     const char *name = names[kind != 0][role][chunk->depth_contiguous];
     struct clb_program *program = kind != 0 ? *variant->shapes : variant->program;
     struct clb_geometry geometry = clb_gemm_pack_geometry(variant, role, w, k);
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            arguments, count, geometry.dimensions, geometry.global, geometry.local,
-                            order.waits, order.wait_list, order.event);
+    return launch_kernel(queue_set, program, name, arguments, count, &geometry, order);
 }
 
 /* ---- parts of the depth ---------------------------------------------------------------------- */
@@ -409,6 +418,27 @@ bool clb_gemm_reads_raw(const struct clb_gemm_variant *variant)
     return variant->family->has_raw && variant->tuning.value[CLB_PARAM_RAW] != 0;
 }
 
+/* A value of the kernels' argument beta, CLB_IN_ORDER there: with alpha = -1, products of elements
+ * are subtracted one after the other. */
+#define IN_ORDER 2
+
+/* The factors of a product and of C, as the kernels' real type; `beta` may be IN_ORDER. */
+struct factors {
+    cl_double alpha_d, beta_d;
+    cl_float alpha_s, beta_s;
+    bool single;
+};
+#define FACTOR(factors, x) ((factors).single ? CLB_ARG((factors).x##_s) : CLB_ARG((factors).x##_d))
+
+static struct factors factors_of(const struct clb_gemm_variant *variant,
+                                 const struct clb_product *product)
+{
+    const double alpha = product->subtract || product->negate ? -1 : 1;
+    const double beta = product->in_order ? IN_ORDER : product->add || product->subtract;
+    return (struct factors){alpha, beta, (cl_float)alpha, (cl_float)beta,
+                            clb_precision_real_size(variant->precision) == sizeof(cl_float)};
+}
+
 /* Work-groups that add parts or scale, always the same number (see prelaunch.c). */
 #define FIXED_GROUPS 1024
 
@@ -417,14 +447,10 @@ static clb_status launch_fixed(struct clb_queue_set *queue_set,
                                const struct clb_argument *arguments, size_t count,
                                struct clb_order order)
 {
-    const size_t group = variant->tuning.value[CLB_PARAM_PACK_WG], global = group * FIXED_GROUPS;
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, variant->program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            arguments, count, 1, &global, &group, order.waits, order.wait_list,
-                            order.event);
+    const size_t group = variant->tuning.value[CLB_PARAM_PACK_WG];
+    const struct clb_geometry geometry = {
+        .dimensions = 1, .global = {group * FIXED_GROUPS}, .local = {group}};
+    return launch_kernel(queue_set, variant->program, name, arguments, count, &geometry, order);
 }
 
 clb_status clb_gemm_scale(struct clb_queue_set *queue_set, const struct clb_gemm_variant *variant,
@@ -473,17 +499,14 @@ static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_ge
     size_t each = parts(variant);
     const cl_uint m = (cl_uint)(each * product->m), n = (cl_uint)product->n;
     const cl_uint count = (cl_uint)clb_div_up(product->k, product->part);
-    const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
-    const cl_double beta_d = product->add || product->subtract;
-    const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
-    bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
+    const struct factors factors = factors_of(variant, product);
     const cl_ulong ld = each * part_ld(variant, product->m), stride = ld * product->n;
     const cl_ulong start = each * product->c_offset, ldc = each * product->ldc;
     const struct clb_argument arguments[] = {CLB_ARG(m),
                                              CLB_ARG(n),
                                              CLB_ARG(count),
-                                             single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d),
-                                             single ? CLB_ARG(beta_s) : CLB_ARG(beta_d),
+                                             FACTOR(factors, alpha),
+                                             FACTOR(factors, beta),
                                              CLB_ARG(product->parts),
                                              CLB_ARG(stride),
                                              CLB_ARG(ld),
@@ -495,10 +518,6 @@ static clb_status sum_parts(struct clb_queue_set *queue_set, const struct clb_ge
 }
 
 /* ---- launches of products -------------------------------------------------------------------- */
-
-/* A value of the kernels' argument beta, CLB_IN_ORDER there: with alpha = -1, products of elements
- * are subtracted one after the other. */
-#define IN_ORDER 2
 
 static bool is_in_parts(const struct clb_product *product)
 {
@@ -533,10 +552,7 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
     const cl_ulong ldc = each * product->ldc, lda = each * product->lda, ldb = each * product->ldb;
     const cl_ulong a_offset = product->raw ? each * product->a_offset : product->a_offset;
     const cl_ulong b_offset = product->ldb != 0 ? each * product->b_offset : product->b_offset;
-    const cl_double alpha_d = product->subtract || product->negate ? -1 : 1;
-    const cl_double beta_d = product->in_order ? IN_ORDER : product->add || product->subtract;
-    const cl_float alpha_s = (cl_float)alpha_d, beta_s = (cl_float)beta_d;
-    bool single = clb_precision_real_size(variant->precision) == sizeof(cl_float);
+    const struct factors factors = factors_of(variant, product);
     const struct clb_skip *cut = &product->cut;
     const cl_uint kind = cut->kind;
     const cl_int a_cut = (cl_int)((ptrdiff_t)each * cut->a);
@@ -550,8 +566,8 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
     arguments[count++] = CLB_ARG(m);
     arguments[count++] = CLB_ARG(n);
     arguments[count++] = CLB_ARG(k);
-    arguments[count++] = single ? CLB_ARG(alpha_s) : CLB_ARG(alpha_d);
-    arguments[count++] = single ? CLB_ARG(beta_s) : CLB_ARG(beta_d);
+    arguments[count++] = FACTOR(factors, alpha);
+    arguments[count++] = FACTOR(factors, beta);
     arguments[count++] = CLB_ARG(product->a);
     arguments[count++] = CLB_ARG(a_offset);
     if (product->raw)
@@ -578,14 +594,8 @@ static clb_status launch_product(struct clb_queue_set *queue_set,
     }
     struct clb_geometry geometry = clb_gemm_multiply_geometry(variant, product->m, product->n);
     geometry.global[0] *= variant->family->has_parts ? clb_div_up(product->k, depth) : 1;
-    const char *name = product_kernel(product);
-    cl_kernel kernel;
-    clb_status status = clb_queue_set_kernel(queue_set, program, name, &kernel);
-    if (status != CLB_OK)
-        return status;
-    return clb_queue_launch(order.queue != NULL ? order.queue : queue_set->queue, kernel, name,
-                            arguments, count, geometry.dimensions, geometry.global, geometry.local,
-                            order.waits, order.wait_list, order.event);
+    return launch_kernel(queue_set, program, product_kernel(product), arguments, count, &geometry,
+                         order);
 }
 
 /* The products of the parts, then their sum. Of scaled operands there may be one part. */
