@@ -81,7 +81,7 @@ static void copy_columns_in(void *context, const struct clb_transfer *transfer,
                          columns->col, columns->cols, slot);
         return;
     }
-    if (stream->transfers.gathered != NULL && !clb_gemm_adds_zeros(stream->problem)) {
+    if (stream->transfers.gathered.buffer != NULL && !clb_gemm_adds_zeros(stream->problem)) {
         clb_copy_nontemporal(slot, bytes, from, step, bytes, columns->cols);
         return;
     }

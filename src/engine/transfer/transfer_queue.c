@@ -1,5 +1,5 @@
 /* Staged transfers of matrices between the caller's memory and a device, see transfer_queue.h. */
-#include "transfer_queue.h"
+#include "gathered.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_
         transfer->slot_ld = transfer->by_rows ? transfer->extent : x->rows;
     transfer->pieces = clb_div_up(all, transfer->extent);
     transfer->first_piece = *pieces;
-    transfer->at = transfers->gathered_bytes;
-    transfers->gathered_bytes += clb_round_up(transfer->slot_ld * element * all, PLACE_UNIT);
+    transfer->at = transfers->gathered.bytes;
+    transfers->gathered.bytes += clb_round_up(transfer->slot_ld * element * all, PLACE_UNIT);
     *pieces += transfer->pieces;
     for (size_t p = transfer->first_piece;
          transfer->down && transfers->written != NULL && p < *pieces; p++)
@@ -44,9 +44,8 @@ static void transfer_queue_cut(struct clb_transfer_queue *transfers, struct clb_
                 transfer->slot_ld * (transfer->by_rows ? x->cols : transfer->extent) * element);
 }
 
-/* The transfer of a piece: the last one in its direction that begins no later. */
-static struct clb_transfer *transfer_of(const struct clb_transfer_queue *transfers, bool down,
-                                        size_t piece)
+struct clb_transfer *clb_transfer_of(const struct clb_transfer_queue *transfers, bool down,
+                                     size_t piece)
 {
     size_t low = down ? transfers->uploads : 0;
     size_t high = transfers->uploads + (down ? transfers->downloads : 0);
@@ -101,17 +100,6 @@ static clb_status write_matrix(void *context, const struct clb_transfer *transfe
 
 /* ---- open, close ----------------------------------------------------------------------------- */
 
-/* The buffer for gathered pieces is of one of few sizes, so that calls find one that is kept. */
-#define GATHERED_LEAST ((size_t)2 << 20)
-
-static clb_status get_gathered(struct clb_transfer_queue *transfers)
-{
-    size_t bytes = GATHERED_LEAST;
-    while (bytes < transfers->gathered_bytes)
-        bytes *= 2;
-    return clb_buffer_get(transfers->runtime, CLB_MEMORY_HOST, bytes, &transfers->gathered);
-}
-
 static clb_status get_slots(struct clb_transfer_queue *transfers)
 {
     size_t wanted = transfers->wanted_threads;
@@ -125,7 +113,8 @@ static clb_status get_slots(struct clb_transfer_queue *transfers)
     for (size_t i = 0; i < transfers->threads; i++)
         transfers->thread[i].transfers = transfers;
     /* Slots may fit where that much memory does not. */
-    if (transfers->gathers && transfers->workers.count > 0 && get_gathered(transfers) == CLB_OK)
+    if (transfers->gathers && transfers->workers.count > 0 &&
+        clb_gathered_open(transfers) == CLB_OK)
         return CLB_OK;
     clb_status status = CLB_OK;
     for (size_t i = 0; i < transfers->threads; i++) {
@@ -156,15 +145,14 @@ clb_status clb_transfer_queue_open(struct clb_transfer_queue *transfers)
         held++;
     transfers->released[CLB_UP] = held < transfers->uploads ? transfers->transfer[held].first_piece
                                                             : transfers->pieces[CLB_UP];
-    transfers->moved = calloc(transfers->pieces[CLB_UP] + 1, sizeof *transfers->moved);
-    transfers->copied = calloc(transfers->pieces[CLB_UP] + 1, sizeof *transfers->copied);
-    transfers->arriving = calloc(transfers->pieces[CLB_DOWN] + 1, sizeof *transfers->arriving);
-    transfers->has_arrived =
-        calloc(transfers->pieces[CLB_DOWN] + 1, sizeof *transfers->has_arrived);
     clb_status status = CLB_OK;
-    if (transfers->moved == NULL || transfers->has_arrived == NULL || transfers->copied == NULL ||
-        transfers->arriving == NULL)
-        status = CLB_ERR_NOMEM;
+    for (int down = 0; down < 2; down++) {
+        const size_t pieces = transfers->pieces[down] + 1;
+        transfers->event[down] = calloc(pieces, sizeof(clb_event));
+        transfers->done[down] = calloc(pieces, sizeof(bool));
+        if (transfers->event[down] == NULL || transfers->done[down] == NULL)
+            status = CLB_ERR_NOMEM;
+    }
     for (size_t i = 0; i < transfers->queues && status == CLB_OK; i++)
         status = clb_queue_set_open_queues(transfers->queue_set[i]);
     return status == CLB_OK ? get_slots(transfers) : status;
@@ -176,8 +164,8 @@ void clb_transfer_queue_forget_uploads(struct clb_transfer_queue *transfers)
         clb_event_drop(&transfers->transfer[i].before);
         clb_event_drop(&transfers->transfer[i].ready);
     }
-    for (size_t i = 0; transfers->moved != NULL && i < transfers->pieces[CLB_UP]; i++)
-        clb_event_drop(&transfers->moved[i]);
+    for (size_t i = 0; transfers->event[CLB_UP] != NULL && i < transfers->pieces[CLB_UP]; i++)
+        clb_event_drop(&transfers->event[CLB_UP][i]);
 }
 
 void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
@@ -193,13 +181,13 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
         for (size_t s = 0; s < CLB_COUNT_OF(transfers->thread[i].slot); s++)
             clb_buffer_end(transfers->runtime, transfers->thread[i].slot[s], idle);
     }
-    clb_buffer_end(transfers->runtime, transfers->gathered, idle);
-    free(transfers->moved);
-    free(transfers->copied);
-    for (size_t i = 0; transfers->arriving != NULL && i < transfers->pieces[CLB_DOWN]; i++)
-        clb_event_drop(&transfers->arriving[i]);
-    free(transfers->arriving);
-    free(transfers->has_arrived);
+    clb_buffer_end(transfers->runtime, transfers->gathered.buffer, idle);
+    for (size_t i = 0; transfers->event[CLB_DOWN] != NULL && i < transfers->pieces[CLB_DOWN]; i++)
+        clb_event_drop(&transfers->event[CLB_DOWN][i]);
+    for (int down = 0; down < 2; down++) {
+        free(transfers->event[down]);
+        free(transfers->done[down]);
+    }
     pthread_mutex_destroy(&transfers->lock);
     pthread_cond_destroy(&transfers->work);
     pthread_cond_destroy(&transfers->advance);
@@ -208,9 +196,8 @@ void clb_transfer_queue_close(struct clb_transfer_queue *transfers, bool idle)
 
 /* ---- waiting for one another ----------------------------------------------------------------- */
 
-/* Wake so many of the threads that wait for this; all with SIZE_MAX. With the lock held, or a
- * thread that has just seen that nobody was woken would sleep all the same. */
-static void wake(struct clb_transfer_queue *transfers, pthread_cond_t *condition, size_t threads)
+void clb_transfer_queue_wake(struct clb_transfer_queue *transfers, pthread_cond_t *condition,
+                             size_t threads)
 {
     atomic_fetch_add(&transfers->wakes, 1);
     if (threads == SIZE_MAX)
@@ -236,19 +223,18 @@ static void wait_awhile(struct clb_transfer_queue *transfers, pthread_cond_t *co
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
-/* Record the first failure and wake all threads; with the lock held. */
-static void fail_locked(struct clb_transfer_queue *transfers, clb_status status)
+void clb_transfer_queue_fail(struct clb_transfer_queue *transfers, clb_status status)
 {
     if (transfers->status == CLB_OK)
         transfers->status = status;
-    wake(transfers, &transfers->work, SIZE_MAX);
-    wake(transfers, &transfers->advance, SIZE_MAX);
+    clb_transfer_queue_wake(transfers, &transfers->work, SIZE_MAX);
+    clb_transfer_queue_wake(transfers, &transfers->advance, SIZE_MAX);
 }
 
 static void fail(struct clb_transfer_queue *transfers, clb_status status)
 {
     pthread_mutex_lock(&transfers->lock);
-    fail_locked(transfers, status);
+    clb_transfer_queue_fail(transfers, status);
     pthread_mutex_unlock(&transfers->lock);
 }
 
@@ -270,10 +256,9 @@ static struct clb_box box_of(const struct clb_dmat *x, size_t element, size_t ld
                             .host_pitch = ld * element};
 }
 
-/* Enqueue the transfer of a piece, once `before` has completed. */
-static clb_status enqueue(const struct clb_transfer_queue *transfers,
-                          const struct clb_transfer *transfer, size_t piece,
-                          const struct clb_rect *rect, void *slot, clb_event *event)
+clb_status clb_transfer_queue_enqueue(const struct clb_transfer_queue *transfers,
+                                      const struct clb_transfer *transfer, size_t piece,
+                                      const struct clb_rect *rect, void *slot, clb_event *event)
 {
     const struct clb_queue_set *queue_set = transfers->queue_set[piece % transfers->queues];
     struct clb_queue *queue = transfer->down ? queue_set->download : queue_set->upload;
@@ -310,109 +295,6 @@ static clb_status await_slot(struct clb_transfer_thread *thread, size_t slot)
     return busy != NULL ? clb_event_wait(busy) : CLB_OK;
 }
 
-/* ---- gathered transfers ---------------------------------------------------------------------- */
-
-/* Where the first column of a rectangle is in the buffer for all pieces. */
-static char *place_of(const struct clb_transfer_queue *transfers,
-                      const struct clb_transfer *transfer, const struct clb_rect *rect)
-{
-    return (char *)transfers->gathered->host + transfer->at +
-           rect->col * transfer->slot_ld * transfers->element;
-}
-
-static void gather(struct clb_transfer_queue *transfers, size_t piece)
-{
-    const struct clb_transfer *transfer = transfer_of(transfers, false, piece);
-    const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    transfers->copy_in(transfers->context, transfer, &rect, place_of(transfers, transfer, &rect));
-    pthread_mutex_lock(&transfers->lock);
-    transfers->copied[piece] = true;
-    wake(transfers, &transfers->advance, SIZE_MAX);
-    pthread_mutex_unlock(&transfers->lock);
-}
-
-/* Enqueue the next pieces that have been gathered, as far as they are of one transfer. False when
- * there are none. This and the following: the calling thread, with the lock held. */
-static bool send_gathered(struct clb_transfer_queue *transfers)
-{
-    const size_t first = transfers->sent;
-    if (first == transfers->pieces[CLB_UP] || !transfers->copied[first] || transfers->stopped)
-        return false;
-    struct clb_transfer *transfer = transfer_of(transfers, false, first);
-    struct clb_rect rect = clb_transfer_piece(transfer, first - transfer->first_piece);
-    size_t end = first + 1;
-    for (; end < transfer->first_piece + transfer->pieces && transfers->copied[end]; end++)
-        rect.cols += clb_transfer_piece(transfer, end - transfer->first_piece).cols;
-    pthread_mutex_unlock(&transfers->lock);
-    clb_event moved = NULL;
-    clb_status status =
-        enqueue(transfers, transfer, 0, &rect, place_of(transfers, transfer, &rect), &moved);
-    pthread_mutex_lock(&transfers->lock);
-    transfers->moved[end - 1] = moved;
-    transfers->sent = end;
-    transfer->done += status == CLB_OK ? end - first : 0;
-    if (status != CLB_OK)
-        fail_locked(transfers, status);
-    return true;
-}
-
-/* Hand out the oldest download piece that has been enqueued, when it has arrived or after waiting
- * for it. False when there is none. */
-static bool receive_gathered(struct clb_transfer_queue *transfers, bool waits)
-{
-    const size_t piece = transfers->released[CLB_DOWN];
-    clb_status status = CLB_OK;
-    if (piece == transfers->asked)
-        return false;
-    clb_event *event = &transfers->arriving[piece];
-    if (*event != NULL && !waits && clb_event_is_pending(*event))
-        return false;
-    pthread_mutex_unlock(&transfers->lock);
-    if (*event != NULL)
-        status = clb_event_wait(*event);
-    for (size_t i = 0; i < transfers->queue_sets && status == CLB_OK; i++)
-        status = clb_queue_set_check(transfers->queue_set[i]);
-    clb_event_drop(event);
-    pthread_mutex_lock(&transfers->lock);
-    transfers->released[CLB_DOWN] += status == CLB_OK;
-    if (status == CLB_OK)
-        wake(transfers, &transfers->work, 1);
-    else
-        fail_locked(transfers, status);
-    return true;
-}
-
-/* Do what is there to do; where that is nothing, copy a piece, or wait for a download if that is
- * what the thread needs. False when there is nothing of these either. */
-static bool advance_gathered(struct clb_transfer_queue *transfers, bool down)
-{
-    if (send_gathered(transfers) || receive_gathered(transfers, false))
-        return true;
-    if (transfers->next[CLB_UP] == transfers->pieces[CLB_UP] || transfers->stopped)
-        return down && receive_gathered(transfers, true);
-    const size_t piece = transfers->next[CLB_UP]++;
-    pthread_mutex_unlock(&transfers->lock);
-    gather(transfers, piece);
-    pthread_mutex_lock(&transfers->lock);
-    return true;
-}
-
-/* Enqueue the download of all pieces of a transfer. */
-static clb_status ask_gathered(struct clb_transfer_queue *transfers,
-                               const struct clb_transfer *transfer)
-{
-    clb_status status = CLB_OK;
-    for (size_t p = 0; p < transfer->pieces && status == CLB_OK; p++) {
-        const size_t piece = transfer->first_piece + p;
-        const struct clb_rect rect = clb_transfer_piece(transfer, p);
-        if (transfers->written == NULL || !transfers->written[piece])
-            status = enqueue(transfers, transfer, 0, &rect, place_of(transfers, transfer, &rect),
-                             &transfers->arriving[piece]);
-        transfers->asked += status == CLB_OK;
-    }
-    return status;
-}
-
 /* ---- uploads --------------------------------------------------------------------------------- */
 
 /* Bytes of columns that a thread copies at once. */
@@ -426,7 +308,7 @@ static void copy_shares(const struct clb_transfer_queue *transfers,
                         struct clb_transfer_thread *owner, uint64_t ticket)
 {
     size_t piece = (size_t)(ticket >> 32) - 1;
-    const struct clb_transfer *transfer = transfer_of(transfers, false, piece);
+    const struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
     size_t column = transfer->slot_ld * transfers->element;
     /* A share of few columns of an adjoint would read a part of every cache line. */
@@ -472,11 +354,11 @@ static void help_others(struct clb_transfer_queue *transfers, size_t next_piece)
 static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
-    struct clb_transfer *transfer = transfer_of(transfers, false, piece);
+    struct clb_transfer *transfer = clb_transfer_of(transfers, false, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    if (transfers->gathered != NULL) {
+    if (transfers->gathered.buffer != NULL) {
         note(thread, "idle");
-        gather(transfers, piece);
+        clb_gathered_copy(transfers, piece);
         note(thread, "copy in");
         return CLB_OK;
     }
@@ -490,17 +372,18 @@ static clb_status upload(struct clb_transfer_thread *thread, size_t piece)
         return status;
     copy_piece(thread, piece, rect.cols, slot);
     note(thread, "copy in");
-    status = enqueue(transfers, transfer, piece, &rect, thread->slot[slot]->host, &moved);
+    status = clb_transfer_queue_enqueue(transfers, transfer, piece, &rect, thread->slot[slot]->host,
+                                        &moved);
     thread->busy[slot] = moved;
     pthread_mutex_lock(&transfers->lock);
-    transfers->moved[piece] = moved;
+    transfers->event[CLB_UP][piece] = moved;
     bool all = status == CLB_OK && transfer->done + 1 == transfer->pieces;
     /* Under the lock, before other threads see that all pieces have been enqueued. */
     if (all && transfers->marks)
         status = clb_queue_mark(transfers->queue_set[0]->upload, &transfer->ready);
     transfer->done += status == CLB_OK;
     if (all)
-        wake(transfers, &transfers->advance, SIZE_MAX);
+        clb_transfer_queue_wake(transfers, &transfers->advance, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
     note(thread, "enqueue");
     return status;
@@ -514,14 +397,14 @@ static bool await_turn(struct clb_transfer_queue *transfers, struct clb_transfer
                        size_t piece)
 {
     pthread_mutex_lock(&transfers->lock);
-    transfers->has_arrived[piece] = true;
+    transfers->done[CLB_DOWN][piece] = true;
     transfer->done++;
     /* After a failure `arrived` must not grow: other threads may have given up waiting for their
      * turn. */
     while (transfers->status == CLB_OK && transfers->arrived < transfers->pieces[CLB_DOWN] &&
-           transfers->has_arrived[transfers->arrived])
+           transfers->done[CLB_DOWN][transfers->arrived])
         transfers->arrived++;
-    wake(transfers, &transfers->advance, SIZE_MAX);
+    clb_transfer_queue_wake(transfers, &transfers->advance, SIZE_MAX);
     while (transfers->arrived <= piece && transfers->status == CLB_OK)
         wait_awhile(transfers, &transfers->advance);
     bool go = transfers->arrived > piece;
@@ -545,7 +428,7 @@ static clb_status write_piece(struct clb_transfer_thread *thread, struct clb_tra
         transfers->written[piece] = status == CLB_OK;
     transfers->left_out = transfers->left_out || status != CLB_OK;
     if (++transfer->written == transfer->pieces)
-        wake(transfers, &transfers->advance, SIZE_MAX);
+        clb_transfer_queue_wake(transfers, &transfers->advance, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
     return CLB_OK;
 }
@@ -555,7 +438,7 @@ static clb_status end_download(struct clb_transfer_thread *thread)
 {
     struct clb_transfer_queue *transfers = thread->transfers;
     size_t piece = thread->pending - 1;
-    struct clb_transfer *transfer = transfer_of(transfers, true, piece);
+    struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece);
     clb_status status = clb_event_wait(thread->pending_event);
     clb_event_drop(&thread->pending_event);
     thread->pending = 0;
@@ -573,15 +456,16 @@ static clb_status download(struct clb_transfer_thread *thread, size_t piece)
     struct clb_transfer_queue *transfers = thread->transfers;
     if (transfers->written != NULL && transfers->written[piece])
         return CLB_OK;
-    struct clb_transfer *transfer = transfer_of(transfers, true, piece);
+    struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
-    if (transfers->gathered != NULL)
-        return write_piece(thread, transfer, piece, place_of(transfers, transfer, &rect));
+    if (transfers->gathered.buffer != NULL)
+        return write_piece(thread, transfer, piece, clb_gathered_place(transfers, transfer, &rect));
     size_t slot = next_slot(thread, true);
     clb_event moved = NULL;
     clb_status status = await_slot(thread, slot);
     if (status == CLB_OK)
-        status = enqueue(transfers, transfer, piece, &rect, thread->slot[slot]->host, &moved);
+        status = clb_transfer_queue_enqueue(transfers, transfer, piece, &rect,
+                                            thread->slot[slot]->host, &moved);
     note(thread, "enqueue");
     if (moved == NULL)
         return status;
@@ -614,7 +498,7 @@ static bool has_pages(const struct clb_transfer_queue *transfers)
         if (transfers->thread[i].touching != 0)
             made = clb_min(made, transfers->thread[i].touching - 1);
     }
-    const struct clb_transfer *transfer = transfer_of(transfers, true, piece);
+    const struct clb_transfer *transfer = clb_transfer_of(transfers, true, piece);
     const struct clb_rect rect = clb_transfer_piece(transfer, piece - transfer->first_piece);
     return made >= clb_prefault_units(prefault, transfer->column + rect.col + rect.cols);
 }
@@ -627,7 +511,7 @@ static void end_touch(struct clb_transfer_thread *thread)
         return;
     thread->touching = 0;
     if (transfers->next[CLB_DOWN] < transfers->released[CLB_DOWN] && has_pages(transfers))
-        wake(transfers, &transfers->work, SIZE_MAX);
+        clb_transfer_queue_wake(transfers, &transfers->work, SIZE_MAX);
 }
 
 /* The next job, and its piece or prefault unit; waits for one. JOB_NONE: the run is over.
@@ -751,11 +635,12 @@ static clb_status await_count(struct clb_transfer_queue *transfers,
                                : transfer->first_piece + transfer->pieces);
     pthread_mutex_lock(&transfers->lock);
     while (*count < transfer->pieces && transfers->status == CLB_OK && !transfers->stopped) {
-        if (transfers->gathered == NULL || !advance_gathered(transfers, transfer->down))
+        if (transfers->gathered.buffer == NULL || !clb_gathered_advance(transfers, transfer->down))
             wait_awhile(transfers, &transfers->advance);
     }
     /* What comes next takes the calling thread some time. */
-    while (transfers->gathered != NULL && transfers->status == CLB_OK && send_gathered(transfers))
+    while (transfers->gathered.buffer != NULL && transfers->status == CLB_OK &&
+           clb_gathered_send(transfers))
         ;
     clb_status status =
         transfers->status == CLB_OK && transfers->stopped ? CLB_ERR_RANGE : transfers->status;
@@ -776,8 +661,8 @@ clb_status clb_transfer_queue_await_events(struct clb_transfer_queue *transfers,
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];
     /* One queue carries all that is gathered, in order. */
-    *count = transfers->gathered != NULL ? 1 : transfer->pieces;
-    *events = transfers->moved + transfer->first_piece + transfer->pieces - *count;
+    *count = transfers->gathered.buffer != NULL ? 1 : transfer->pieces;
+    *events = transfers->event[CLB_UP] + transfer->first_piece + transfer->pieces - *count;
     return await_count(transfers, transfer, &transfer->done);
 }
 
@@ -806,22 +691,23 @@ clb_status clb_transfer_queue_await_written(struct clb_transfer_queue *transfers
 void clb_transfer_queue_announce(struct clb_transfer_queue *transfers)
 {
     pthread_mutex_lock(&transfers->lock);
-    wake(transfers, &transfers->work, SIZE_MAX);
+    clb_transfer_queue_wake(transfers, &transfers->work, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
 }
 
 void clb_transfer_queue_release_now(struct clb_transfer_queue *transfers, size_t index)
 {
     const struct clb_transfer *transfer = &transfers->transfer[index];
-    if (transfers->gathered != NULL && transfer->down) {
-        clb_status status = ask_gathered(transfers, transfer);
+    if (transfers->gathered.buffer != NULL && transfer->down) {
+        clb_status status = clb_gathered_ask(transfers, transfer);
         if (status != CLB_OK)
             fail(transfers, status);
         return;
     }
     pthread_mutex_lock(&transfers->lock);
     transfers->released[transfer->down] = transfer->first_piece + transfer->pieces;
-    wake(transfers, &transfers->work, clb_min(transfer->pieces, transfers->workers.count));
+    clb_transfer_queue_wake(transfers, &transfers->work,
+                            clb_min(transfer->pieces, transfers->workers.count));
     pthread_mutex_unlock(&transfers->lock);
 }
 
@@ -845,7 +731,7 @@ void clb_transfer_queue_stop(struct clb_transfer_queue *transfers)
 {
     pthread_mutex_lock(&transfers->lock);
     transfers->stopped = transfers->left_out = true;
-    wake(transfers, &transfers->advance, SIZE_MAX);
+    clb_transfer_queue_wake(transfers, &transfers->advance, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
 }
 
@@ -860,11 +746,11 @@ clb_status clb_transfer_queue_finish(struct clb_transfer_queue *transfers, clb_s
         fail(transfers, status);
     carry_alone(transfers, true, transfers->released[CLB_DOWN]);
     pthread_mutex_lock(&transfers->lock);
-    while (transfers->gathered != NULL && transfers->status == CLB_OK &&
-           receive_gathered(transfers, true))
+    while (transfers->gathered.buffer != NULL && transfers->status == CLB_OK &&
+           clb_gathered_receive(transfers, true))
         ;
     transfers->complete = true;
-    wake(transfers, &transfers->work, SIZE_MAX);
+    clb_transfer_queue_wake(transfers, &transfers->work, SIZE_MAX);
     pthread_mutex_unlock(&transfers->lock);
     clb_workers_return(&transfers->workers);
     return transfers->status == CLB_OK && transfers->left_out ? CLB_ERR_RANGE : transfers->status;

@@ -149,21 +149,30 @@ struct clb_transfer_queue {
     struct clb_transfer_thread thread[CLB_MAX_WORKERS];
     size_t threads;
 
-    /* Used by all threads, under the lock. */
+    /* For each piece. `event`, of uploads that have been enqueued: written under the lock, read by
+     * the calling thread when it has seen under the lock that all of the transfer are; of gathered
+     * downloads: the calling thread's. `done`, under the lock: gathered uploads are in the buffer;
+     * downloads in order are in their slots. */
+    clb_event *event[2];
+    bool *done[2];
+
+    /* The calling thread's, but for the content of the buffer. */
+    struct {
+        struct clb_buffer *buffer; /* NULL: transfers are staged; set before the start */
+        size_t bytes;
+        size_t sent;  /* uploads: pieces that have been enqueued */
+        size_t asked; /* downloads: pieces that have been enqueued; `released` have arrived */
+    } gathered;
+
     pthread_mutex_t lock;
     pthread_cond_t work;    /* staging threads wait for something to do */
     pthread_cond_t advance; /* the calling thread waits for transfers, threads for their turn */
-    atomic_uint wakes;      /* how often either has been signalled */
-    size_t next[2];         /* pieces handed out */
-    size_t released[2];     /* pieces that may be moved */
-    clb_event *moved;       /* of each upload piece that has been enqueued */
-    struct clb_buffer *gathered; /* or NULL */
-    size_t gathered_bytes;
-    bool *copied;        /* gathered uploads: pieces that are in the buffer */
-    size_t sent;         /* gathered uploads: pieces that have been enqueued */
-    size_t asked;        /* gathered downloads: pieces released; `released` have arrived */
-    clb_event *arriving; /* gathered downloads: of each piece that has been enqueued */
-    bool *has_arrived;   /* in order: for each download piece */
+    atomic_uint
+        wakes; /* how often either was signalled; threads that stay awake read it unlocked */
+
+    /* All below: written and read by all threads, under the lock. */
+    size_t next[2];     /* pieces handed out */
+    size_t released[2]; /* pieces that may be moved */
     /* In order: the first so many download pieces are in their slots and will be written. */
     size_t arrived;
     bool complete;     /* nothing more will be released */
