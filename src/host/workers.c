@@ -4,8 +4,9 @@
  * After a fork they exist in the parent only. The child never uses them, because it has abandoned
  * the device. */
 #include "host.h"
-#include "symbols.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -57,11 +58,15 @@ static bool create(struct worker *worker)
 
 static int (*in_parallel)(void); /* of the OpenMP runtime that the program uses; may be NULL */
 
-/* The program's objects stay loaded, so this is looked up once. */
+/* Looked up once, and kept loaded. */
 static void find_in_parallel(void)
 {
-    const void *address = clb_loaded_symbol("omp_in_parallel");
-    memcpy(&in_parallel, &address, sizeof in_parallel);
+    const void *address = dlsym(RTLD_DEFAULT, "omp_in_parallel");
+    Dl_info info;
+    struct link_map *map;
+    if (address != NULL && dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 &&
+        dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL)
+        memcpy(&in_parallel, &address, sizeof in_parallel);
 }
 
 /* True inside a parallel region of OpenMP: the program has a thread on every CPU already. */

@@ -3,6 +3,7 @@
 #include "tap.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,6 +289,43 @@ static void no_memory(void *unused)
     expect_library(&fortran, "", false);
 }
 
+static _Atomic bool is_searching;
+
+static void *search_on(void *unused)
+{
+    (void)unused;
+    while (is_searching) {
+        struct clb_next_symbol nobody = {
+            .name = "nobody_has_this_", .probe = "isamax_", .abi = CLB_ABI_FORTRAN};
+        expect(clb_next_try(&nobody, __builtin_return_address(0)) == NULL, "found");
+    }
+    return NULL;
+}
+
+/* Children that were forked while another thread searched find what they call first. */
+static void forked(void *unused)
+{
+    pthread_t thread;
+    (void)unused;
+    setenv("CLBLAS_SHIM_NEXT", built("next32.so"), 1);
+    is_searching = true;
+    if (!expect(pthread_create(&thread, NULL, search_on, NULL) == 0, "no thread"))
+        return;
+    int right = 0;
+    for (int i = 0; i < 100; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(10);
+            _exit(strcmp(find(&fortran)->library, "next32.so") != 0);
+        }
+        int status = -1;
+        right += waitpid(child, &status, 0) == child && status == 0;
+    }
+    is_searching = false;
+    pthread_join(thread, NULL);
+    expect(right == 100, "%d of 100 children", right);
+}
+
 static void absent_library(void *unused)
 {
     (void)unused;
@@ -320,6 +358,7 @@ int main(void)
         tap_child("no memory", 30, no_memory, NULL);
     tap_child("stand-ins for what no library has", 30, fallbacks, NULL);
     tap_child("functions for algorithms", 30, host_functions, NULL);
+    tap_child("children forked during a search", 60, forked, NULL);
     tap_child("the next library's threads", 30, threads, NULL);
     tap_child("a next library without threads", 30, no_threads, NULL);
     tap_child("names with 64-bit integers", 30, wide_by_name, NULL);

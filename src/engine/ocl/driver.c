@@ -1,8 +1,8 @@
 /* The thread on which drivers start and compile, and how the process ends without destroying what
  * it uses. */
 #include "ocl.h"
-#include "host/symbols.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <math.h>
@@ -161,7 +161,7 @@ _Noreturn void clb_driver_exit(int status)
     void (*next)(int status);
     driver_stop();
     /* The linker's lock, which this takes, is taken by the C library's exit too. */
-    const void *address = clb_next_symbol("exit");
+    const void *address = dlsym(RTLD_NEXT, "exit");
     memcpy(&next, &address, sizeof next);
     if (next != NULL)
         next(status);
@@ -230,7 +230,7 @@ void clb_driver_note_start(bool begins)
     starts = begins;
     pthread_cond_broadcast(&ended);
     pthread_mutex_unlock(&lock);
-    if (begins && clb_loaded_symbol("exit") == clb_next_symbol("exit") &&
+    if (begins && dlsym(RTLD_DEFAULT, "exit") == dlsym(RTLD_NEXT, "exit") &&
         clb_thread_start((size_t)256 << 10, register_again, NULL) != CLB_OK)
         clb_log(CLB_LOG_INFO,
                 "nothing watches for an exit while the driver's libraries are loaded");

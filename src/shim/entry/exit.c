@@ -8,8 +8,8 @@
  * own exit, and a program that loads the shim by dlopen has bound the names before: for these
  * driver.c registers its own function with atexit. _exit and quick_exit run no destructors. */
 #include "abi.h"
-#include "host/symbols.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ CLB_PUBLIC int __libc_start_main(main_function *main, int argc, char **argv, voi
                                  void (*fini)(void), void (*linker_fini)(void), void *stack_end)
 {
     start_function *next;
-    const void *address = clb_next_symbol("__libc_start_main");
+    const void *address = dlsym(RTLD_NEXT, "__libc_start_main");
     if (address == NULL)
         _Exit(127);
     memcpy(&next, &address, sizeof next);

@@ -1,13 +1,13 @@
-/* Finds the next library, in the order of docs/next-library.md.
+/* Finds the next library, in the order of docs/next-library.md, by dlopen, dlsym and dladdr1.
  *
- * Names are looked up in loaded objects without taking the dynamic linker's lock (base/symbols.h):
- * the constructor of a library being loaded may wait for a thread that runs this search. dlopen is
- * used only for CLBLAS_SHIM_NEXT, for the configured sonames, and for the search of all loaded
- * objects when nothing else has the name. */
-#include "pin.h"
+ * A first call therefore waits while another thread is inside dlopen. No lock of the shim is held
+ * meanwhile, and what is found is stored without one: it works in a child forked at any time. An
+ * object whose address is stored is kept loaded by RTLD_NODELETE. */
 #include "next.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,250 +40,255 @@ static const void *as_address(function f)
     return address;
 }
 
+/* ---- loaded objects: with the GNU C library a handle is the object's link map ---------------- */
+
+/* The object that an address is in; NULL: none, for code that was made at run time. */
+static struct link_map *object_at(const void *address)
+{
+    Dl_info info;
+    void *map = NULL;
+    return address != NULL && dladdr1(address, &info, &map, RTLD_DL_LINKMAP) != 0 ? map : NULL;
+}
+
+/* A handle of the loaded object of that path. NULL: it has been unloaded. */
+static struct link_map *open_loaded(const char *path, int flags)
+{
+    return dlopen(path, RTLD_LAZY | RTLD_NOLOAD | flags);
+}
+
+/* Keep an object loaded. False: it has been unloaded, or there is no memory to do so. */
+static bool keep_loaded(const struct link_map *object)
+{
+    return object == NULL || open_loaded(object->l_name, RTLD_NODELETE) == object;
+}
+
+/* The function of that name of an object or of what it needs; NULL: there is none. The object must
+ * stay loaded meanwhile. */
+static void *look_up(const struct link_map *object, const char *name)
+{
+    struct link_map *handle = object != NULL ? open_loaded(object->l_name, 0) : NULL;
+    void *address = handle == object && handle != NULL ? dlsym(handle, name) : NULL;
+    if (handle != NULL)
+        dlclose(handle);
+    return address;
+}
+
+/* The same, of this object alone. */
+static void *defined_in(const struct link_map *object, const char *name)
+{
+    void *address = look_up(object, name);
+    return object_at(address) == object ? address : NULL;
+}
+
+/* Copies the path of the object with a number in load order, and counts how many were loaded. */
+struct listed {
+    size_t number;
+    bool found;
+    char path[PATH_MAX];
+    uint64_t loads;
+};
+
+static int list_object(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct listed *listed = argument;
+    (void)size;
+    listed->loads = info->dlpi_adds;
+    if (listed->number-- > 0)
+        return 0;
+    listed->found = strlen(info->dlpi_name) < sizeof listed->path;
+    strcpy(listed->path, listed->found ? info->dlpi_name : "");
+    return 1;
+}
+
+static uint64_t count_loads(void)
+{
+    struct listed first = {0};
+    dl_iterate_phdr(list_object, &first);
+    return first.loads;
+}
+
+/* ---- what only an object's own tables tell --------------------------------------------------- */
+
+/* The address or number that an object's dynamic section has for a tag; 0: none. */
+static uintptr_t dynamic_value(const struct link_map *object, ElfW(Sxword) tag)
+{
+    const ElfW(Dyn) *entry = object->l_ld;
+    while (entry != NULL && entry->d_tag != tag && entry->d_tag != DT_NULL)
+        entry++;
+    return entry != NULL && entry->d_tag == tag ? entry->d_un.d_ptr : 0;
+}
+
+/* The same for an address. The dynamic linker has added the object's base to it, but not where the
+ * section is read-only. */
+static const void *dynamic_table(const struct link_map *object, ElfW(Sxword) tag)
+{
+    const uintptr_t value = dynamic_value(object, tag);
+    return (const void *)(value != 0 && value < object->l_addr ? value + object->l_addr : value);
+}
+
+/* True for what may be a dispatcher: an object that finds functions by dlsym or dlopen, as its
+ * symbol table tells. A GNU hash table begins with the first symbol that is not imported. */
+static bool opens_libraries(const struct link_map *object)
+{
+    const char *strings = dynamic_table(object, DT_STRTAB);
+    const ElfW(Sym) *symbols = dynamic_table(object, DT_SYMTAB);
+    const uint32_t *hash = dynamic_table(object, DT_HASH),
+                   *gnu_hash = dynamic_table(object, DT_GNU_HASH);
+    const size_t count = gnu_hash != NULL ? gnu_hash[1] : hash != NULL ? hash[1] : 0;
+    for (size_t i = 1; i < count && strings != NULL && symbols != NULL; i++) {
+        const char *name = strings + symbols[i].st_name;
+        if (symbols[i].st_shndx == SHN_UNDEF &&
+            (strcmp(name, "dlsym") == 0 || strcmp(name, "dlopen") == 0))
+            return true;
+    }
+    return false;
+}
+
 /* ---- one search ------------------------------------------------------------------------------ */
 
-/* The symbol and caller of a search, and the result; passed through clb_objects_visit. */
+/* A search for a symbol, called from `caller`, and the result. */
 struct library_search {
     const struct clb_next_symbol *symbol;
     const void *caller;
-    struct clb_place place; /* the caller's object */
-    bool linked;            /* the caller needs the shim, and may have no other BLAS */
-    bool below;             /* a dispatcher has called, see is_dispatched */
-    bool dispatchers;       /* in that case, accept other libraries that may be dispatchers */
-    const char *path;       /* the argument of dlopen */
-    const void *handle;     /* an address in the object that dlopen returned */
-    size_t skip;            /* number of results to skip */
-    uint64_t loads, unloads;
-    struct clb_found found;
-    struct clb_place found_place;
-    bool own;         /* the caller is the shim, for any of the reasons in is_dispatched */
-    bool dispatcher;  /* the result may be in a dispatcher */
-    bool everyone;    /* the result is valid for all callers */
-    bool half_loaded; /* the result may be in an object whose dlopen has not ended */
+    struct link_map *own, *home; /* the objects of the shim and of the caller, which may be NULL */
+    bool global;                 /* all the program's calls of the name come to the shim */
+    bool linked;                 /* the caller needs the shim, and may have no other BLAS */
+    bool dispatched;             /* a dispatcher has called */
+    bool below;                  /* a dispatcher may have called */
+    bool dispatchers;        /* in that case, accept what was loaded after the shim all the same */
+    void *found;             /* the function */
+    struct link_map *object; /* where it is */
+    bool in_dispatcher;      /* that may be a dispatcher */
+    bool everyone;           /* the result is valid for all callers */
 };
 
-/* The shim's object. NULL: memory is short and the list of objects is incomplete. */
-static struct clb_object *own_object(const struct clb_objects *objects)
+/* Whether a dispatcher, such as FlexiBLAS, has called: a library that passes its calls on to a back
+ * end, which is the shim or needs it. Its function of the called name may call; or it has jumped to
+ * the shim, after the shim has called it (see `dispatched` in struct clb_next_symbol): then the
+ * caller seen is the shim, and the symbol the one that it declined last. A name that differs is a
+ * jump within the next library. Other functions of a dispatcher call by name as any library does.
+ */
+static bool is_dispatched(const struct library_search *search)
 {
-    return clb_object_at(objects, as_address((function)clb_next_find));
+    const char *name = search->symbol->name;
+    Dl_info info;
+    if (search->home == NULL || search->home == search->own)
+        return search->home != NULL && clb_next_declined == search->symbol;
+    const void *defined = opens_libraries(search->home) ? defined_in(search->home, name) : NULL;
+    if (defined == NULL || dladdr((const char *)search->caller - 1, &info) == 0)
+        return defined != NULL;
+    const size_t length = info.dli_sname != NULL ? strlen(info.dli_sname) : 0;
+    return info.dli_sname == NULL || info.dli_saddr == defined ||
+           strncmp(info.dli_sname, "flexiblas_", strlen("flexiblas_")) == 0 ||
+           (length > strlen(name) && strcmp(info.dli_sname + length - strlen(name), name) == 0);
 }
 
-static bool opens_libraries(struct clb_object *object)
+static struct library_search begin_search(const struct clb_next_symbol *symbol, const void *caller)
 {
-    return clb_object_imports(object, "dlsym") || clb_object_imports(object, "dlopen");
+    struct library_search search = {.symbol = symbol,
+                                    .caller = caller,
+                                    .own = object_at(as_address((function)clb_next_find)),
+                                    .home = object_at(caller)};
+    static const char version[] = "clblas_shim_version";
+    struct link_map *program = dlopen(NULL, RTLD_LAZY);
+    search.global = program == search.own || object_at(dlsym(program, version)) == search.own;
+    search.linked =
+        search.home == search.own || object_at(look_up(search.home, version)) == search.own;
+    search.dispatched = is_dispatched(&search);
+    /* A caller that neither needs the shim nor finds it in the whole program's scope has its
+     * address from a dispatcher, which may have jumped. */
+    search.below = search.dispatched || (!search.global && !search.linked);
+    return search;
 }
 
-static bool is_startup(const struct clb_objects *objects, const struct clb_object *object)
+/* The result is never in the shim or another copy of it. Below a dispatcher it is not in the
+ * caller, and at first in nothing that may be a dispatcher. */
+static bool is_refused(const struct library_search *search, struct link_map *object)
 {
-    return (size_t)(object - objects->object) < objects->startup;
-}
-
-/* The result is never the shim or another copy of it. For a caller that is a dispatcher it is not
- * the caller, and at first no other library that may be a dispatcher; one of these that was loaded
- * with the program is never accepted, because the call came from it. */
-static bool is_refused(const struct library_search *search, const struct clb_objects *objects,
-                       struct clb_object *object)
-{
-    if (object == own_object(objects) ||
-        clb_object_find(object, "clblas_shim_version").address != NULL)
+    if (object == NULL || object == search->own || defined_in(object, "clblas_shim_version"))
         return true;
     if (!search->below)
         return false;
-    return object == clb_object_at(objects, search->caller) ||
-           (opens_libraries(object) && (!search->dispatchers || is_startup(objects, object)));
+    if (object == search->home || !opens_libraries(object))
+        return object == search->home;
+    const struct link_map *map = search->dispatchers && !search->global ? search->own : NULL;
+    while (map != NULL && map != object)
+        map = map->l_next;
+    return map == NULL;
 }
 
-/* Take an object's function as the result, if it has one and is not refused. */
-static bool find_take(struct library_search *search, const struct clb_objects *objects,
-                      struct clb_object *object)
+static bool find_take(struct library_search *search, void *address)
 {
-    struct clb_found found = clb_object_find(object, search->symbol->name);
-    if (found.address == NULL || is_refused(search, objects, object))
+    struct link_map *object = object_at(address);
+    if (is_refused(search, object))
         return false;
-    if (search->skip > 0) {
-        search->skip--;
-        return false;
-    }
-    search->found = found;
-    search->dispatcher = opens_libraries(object);
-    clb_place_note(&search->found_place, objects, object);
+    search->found = address;
+    search->object = object;
+    search->in_dispatcher = opens_libraries(object);
     return true;
 }
 
-static bool take_from_closure(struct library_search *search, const struct clb_objects *objects,
-                              struct clb_object *root)
+/* Search an object and what it needs, directly or indirectly: nearest first, as dlsym does, but
+ * past functions that are refused. The object must stay loaded meanwhile. */
+static bool find_from(struct library_search *search, const struct link_map *object)
 {
-    struct clb_closure closure = clb_object_closure(objects, root);
-    for (size_t i = 0; i < closure.count; i++) {
-        if (find_take(search, objects, closure.member[i]))
-            return true;
-    }
-    return false;
-}
-
-/* True when a dispatcher has called: an object that defines the routine itself, but calls the
- * shim's. Those that find a back end by dlsym do so when the back end is the shim or needs it. A
- * cblas_dgemm that calls dgemm_ of its own library also reaches the shim, but through the dynamic
- * linker, and the calling function has another name.
- *
- * FlexiBLAS jumps into its back end. The caller seen is then the shim, if that has called it (see
- * `dispatched` in struct clb_next_symbol), or an object that is bound to FlexiBLAS. When the name
- * is another one than the shim has called, a library has jumped from its own function. */
-static bool is_dispatched(const struct clb_objects *objects, struct clb_object *object,
-                          const struct clb_next_symbol *symbol, const void *caller)
-{
-    const char *name = symbol->name;
-    if (object == own_object(objects))
-        return clb_next_declined == symbol;
-    if (clb_object_find(object, name).address != NULL &&
-        (!clb_object_binds(object, name) || clb_object_runs(object, name, caller)))
-        return true;
-    struct clb_object *bound = clb_object_bound(objects, object, name);
-    return bound != NULL && bound != own_object(objects) && opens_libraries(bound);
-}
-
-static bool closure_has(const struct clb_objects *objects, struct clb_object *root,
-                        const struct clb_object *object)
-{
-    struct clb_closure closure = clb_object_closure(objects, root);
-    for (size_t i = 0; i < closure.count; i++) {
-        if (closure.member[i] == object)
-            return true;
-    }
-    return false;
-}
-
-/* Search the objects loaded with the program that come after the shim, as RTLD_NEXT does, and also
- * after the caller if that is a dispatcher. */
-static bool take_from_startup(struct library_search *search, const struct clb_objects *objects,
-                              const struct clb_object *caller)
-{
-    size_t i = (size_t)(own_object(objects) - objects->object);
-    if (search->below && caller != NULL && is_startup(objects, caller))
-        i = clb_max(i, (size_t)(caller - objects->object));
-    for (i++; i < objects->startup; i++) {
-        if (find_take(search, objects, &objects->object[i]))
-            return true;
-    }
-    return false;
-}
-
-/* Search the libraries loaded later that need the shim, and the other libraries that these need: a
- * back end of a dispatcher, or the plugin that loaded the shim. */
-static bool take_from_dependents(struct library_search *search, const struct clb_objects *objects)
-{
-    const struct clb_object *own = own_object(objects);
-    for (size_t i = objects->startup; i < objects->count; i++) {
-        struct clb_object *object = &objects->object[i];
-        if (object != own && closure_has(objects, object, own) &&
-            take_from_closure(search, objects, object))
-            return true;
-    }
-    return false;
-}
-
-/* The first visit: describe the caller, and search the libraries that it or all callers reach. */
-static void find_look(const struct clb_objects *objects, void *argument)
-{
-    struct library_search *search = argument;
-    struct clb_object *own = own_object(objects), *caller = clb_object_at(objects, search->caller);
-    const bool preloaded = own != NULL && is_startup(objects, own);
-    search->loads = objects->loads;
-    search->unloads = objects->unloads;
-    search->below =
-        caller != NULL && is_dispatched(objects, caller, search->symbol, search->caller);
-    search->own = caller != NULL && caller == own;
-    clb_place_note(&search->place, objects, caller);
-    if (preloaded && !search->below && take_from_startup(search, objects, caller)) {
-        search->everyone = !opens_libraries(search->found.object);
-        return;
-    }
-    if (search->below && take_from_dependents(search, objects)) {
-        search->half_loaded = true;
-        return;
-    }
-    if (caller != NULL && take_from_closure(search, objects, caller))
-        return;
-    search->linked = caller != NULL && closure_has(objects, caller, own);
-    if (preloaded && search->below && take_from_startup(search, objects, caller))
-        return;
-    if (!preloaded && !search->below)
-        search->half_loaded = take_from_dependents(search, objects);
-}
-
-static void look_in_handle(const struct clb_objects *objects, void *argument)
-{
-    struct library_search *search = argument;
-    struct clb_object *root = clb_object_at(objects, search->handle);
-    if (root != NULL && take_from_closure(search, objects, root))
-        search->everyone = !opens_libraries(search->found.object);
-}
-
-static void look_anywhere(const struct clb_objects *objects, void *argument)
-{
-    struct library_search *search = argument;
-    for (size_t i = 0; i < objects->count; i++) {
-        if (find_take(search, objects, &objects->object[i]))
-            return;
-    }
-}
-
-static void look_in_named(const struct clb_objects *objects, void *argument)
-{
-    struct library_search *search = argument;
-    for (size_t i = 0; i < objects->count; i++) {
-        struct clb_object *root = &objects->object[i];
-        if (!clb_object_is_named(root, search->path))
+    const struct link_map *queue[64] = {object};
+    size_t count = object != NULL;
+    for (size_t i = 0; i < count; i++) {
+        void *address = look_up(queue[i], search->symbol->name);
+        if (address == NULL)
             continue;
-        clb_place_note(&search->found_place, objects, root);
-        if (clb_place_stays(&search->found_place) && take_from_closure(search, objects, root))
-            search->everyone = !opens_libraries(search->found.object);
-        return;
+        if (find_take(search, address))
+            return true;
+        const char *strings = dynamic_table(queue[i], DT_STRTAB);
+        for (const ElfW(Dyn) *d = queue[i]->l_ld; d != NULL && d->d_tag != DT_NULL; d++) {
+            struct link_map *needed =
+                d->d_tag == DT_NEEDED ? open_loaded(strings + d->d_un.d_val, 0) : NULL;
+            size_t known = 0;
+            if (needed == NULL)
+                continue;
+            while (known < count && queue[known] != needed)
+                known++;
+            if (known == count && count < CLB_COUNT_OF(queue))
+                queue[count++] = needed;
+            dlclose(needed);
+        }
     }
+    return false;
 }
 
-/* Search a loaded library that stays loaded, otherwise open `path` by dlopen. The handle is never
- * closed, so the libraries that it needs stay loaded, too. */
-static bool find_in_opened(struct library_search *search, const char *path)
+static _Atomic bool has_complained;
+
+/* Open a library, which is never closed, and search it and what it needs. */
+static bool find_in_library(struct library_search *search, const char *path, bool quiet)
 {
-    search->path = path;
-    clb_objects_visit(look_in_named, search);
-    struct link_map *map =
-        search->found.address != NULL ? NULL : dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    if (map != NULL) {
-        search->handle = map->l_ld;
-        clb_objects_visit(look_in_handle, search);
+    const struct link_map *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (library == NULL && !quiet) {
+        clb_complain("CLBLAS_SHIM_NEXT: %s", dlerror());
+        atomic_store(&has_complained, true);
     }
-    if (search->found.address != NULL)
-        clb_place_is_kept(&search->found_place);
-    return search->found.address != NULL;
+    return library != NULL && find_from(search, library);
 }
 
 /* Search CLBLAS_SHIM_NEXT. Libraries that can't be opened are reported for the first symbol only.
  */
 static bool find_configured(struct library_search *search)
 {
-    static _Atomic bool named;
-    const bool quiet = atomic_load(&named);
+    const bool quiet = atomic_load(&has_complained);
     const char *list = clb_config_get()->next;
     bool found = false;
     while (list != NULL && *list != '\0' && !found) {
-        char path[4096];
-        size_t length = strcspn(list, ":");
+        char path[PATH_MAX];
+        const size_t length = strcspn(list, ":");
         if (length > 0 && length < sizeof path) {
             memcpy(path, list, length);
             path[length] = '\0';
-            dlerror();
-            found = find_in_opened(search, path);
-            const char *error = found || quiet ? NULL : dlerror();
-            if (error != NULL) {
-                clb_complain("CLBLAS_SHIM_NEXT: %s", error);
-                atomic_store(&named, true);
-            }
+            found = find_in_library(search, path, quiet);
         }
         list += length;
         list += *list == ':';
     }
+    search->everyone = found && !search->in_dispatcher;
     return found;
 }
 
@@ -299,22 +304,11 @@ static bool find_fallback(struct library_search *search)
                              search->below ? "libblis.so.4" : NULL};
     bool found = false;
     for (size_t i = 0; i < CLB_COUNT_OF(sonames) && !found; i++)
-        found = sonames[i] != NULL && find_in_opened(search, sonames[i]);
-    search->everyone = false;
+        found = sonames[i] != NULL && find_in_library(search, sonames[i], true);
     return found;
 }
 
 /* ---- properties of a library ----------------------------------------------------------------- */
-
-/* Properties of the library that has `function`; its integer width is tested by its isamax. */
-struct description {
-    const void *function;
-    const char *probe;
-    struct clb_found isamax, set_threads, get_threads;
-    bool optimised;
-    uint64_t unloads;
-    char library[256];
-};
 
 /* OpenBLAS's functions: plain names, builds with 64-bit integers, numpy's and scipy's wheels. */
 static const char *const thread_names[][2] = {
@@ -332,37 +326,6 @@ static const char *const optimised_names[] = {"openblas_get_config",
                                               "bli_info_get_version_str",
                                               "armplversion"};
 
-static struct clb_found find_in(const struct clb_closure *closure, const char *name)
-{
-    struct clb_found found = {0};
-    for (size_t i = 0; i < closure->count && found.address == NULL; i++)
-        found = clb_object_find(closure->member[i], name);
-    return found;
-}
-
-static void find_describe(const struct clb_objects *objects, void *argument)
-{
-    struct description *what = argument;
-    struct clb_object *object = clb_object_at(objects, what->function);
-    what->unloads = objects->unloads;
-    if (object == NULL)
-        return;
-    const char *slash = strrchr(object->path, '/');
-    const char *name = slash != NULL ? slash + 1 : object->path;
-    const size_t length = clb_min(strlen(name), sizeof what->library - 1);
-    memcpy(what->library, name, length);
-    what->library[length] = '\0';
-    const struct clb_closure closure = clb_object_closure(objects, object);
-    what->isamax = find_in(&closure, what->probe);
-    for (size_t i = 0; i < CLB_COUNT_OF(thread_names) && what->set_threads.address == NULL; i++) {
-        what->set_threads = find_in(&closure, thread_names[i][0]);
-        what->get_threads = find_in(&closure, thread_names[i][1]);
-    }
-    what->optimised = what->set_threads.address != NULL;
-    for (size_t i = 0; i < CLB_COUNT_OF(optimised_names) && !what->optimised; i++)
-        what->optimised = find_in(&closure, optimised_names[i]).address != NULL;
-}
-
 /* Call i?amax with n = 3 in the low half and a nonzero upper half, with which n is negative. */
 static bool is_wide(function isamax, clb_abi abi)
 {
@@ -379,19 +342,37 @@ static bool is_wide(function isamax, clb_abi abi)
 
 bool clb_next_probe_ilp64(void (*f)(void), const char *probe, clb_abi abi)
 {
-    struct description what = {.function = as_address(f), .probe = probe};
-    clb_objects_visit(find_describe, &what);
-    return is_wide(as_function(clb_found_address(&what.isamax)), abi);
+    struct link_map *object = object_at(as_address(f));
+    return is_wide(as_function(look_up(object, probe)), abi);
+}
+
+/* A target that is not published yet. The names of its library and of what that needs tell. */
+static struct clb_target make_target(const struct library_search *search)
+{
+    const struct clb_next_symbol *symbol = search->symbol;
+    const char *slash = strrchr(search->object->l_name, '/');
+    struct clb_target target = {.function = as_function(search->found),
+                                .library = slash != NULL ? slash + 1 : search->object->l_name};
+    target.ilp64 = symbol->always_ilp64 ||
+                   is_wide(as_function(look_up(search->object, symbol->probe)), symbol->abi);
+    for (size_t i = 0; i < CLB_COUNT_OF(thread_names) && target.set_threads == NULL; i++) {
+        void *set = look_up(search->object, thread_names[i][0]),
+             *get = look_up(search->object, thread_names[i][1]);
+        memcpy(&target.set_threads, &set, sizeof set);
+        memcpy(&target.get_threads, &get, sizeof get);
+    }
+    target.optimised = target.set_threads != NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(optimised_names) && !target.optimised; i++)
+        target.optimised = look_up(search->object, optimised_names[i]) != NULL;
+    return target;
 }
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-static struct clb_target *known_target(const struct clb_next_symbol *symbol, function f,
-                                       uint64_t unloads)
+static struct clb_target *known_target(const struct clb_next_symbol *symbol, function f)
 {
     struct clb_target *target = atomic_load(&symbol->targets);
-    while (target != NULL && (target->function != f ||
-                              (!atomic_load(&target->lasting) && target->unloads != unloads)))
+    while (target != NULL && target->function != f)
         target = target->link;
     return target;
 }
@@ -424,41 +405,18 @@ static struct clb_target *add_target(struct clb_next_symbol *symbol, const struc
     return target;
 }
 
-/* Make a target that is not published yet; the name of its library is still stored in *what. */
-static struct clb_target make_target(const struct clb_next_symbol *symbol, function f,
-                                     struct description *what)
-{
-    *what = (struct description){.function = as_address(f), .probe = symbol->probe};
-    clb_objects_visit(find_describe, what);
-    return (struct clb_target){
-        .function = f,
-        .library = what->library,
-        .ilp64 = symbol->always_ilp64 ||
-                 is_wide(as_function(clb_found_address(&what->isamax)), symbol->abi),
-        .optimised = what->optimised,
-        .set_threads = (void (*)(int))as_function(clb_found_address(&what->set_threads)),
-        .get_threads = (int (*)(void))as_function(clb_found_address(&what->get_threads)),
-        .unloads = what->unloads};
-}
-
-/* The target of function f: the known one, or a new one. `lasting`: its library stays loaded. */
+/* The target of the function that was found: the known one, or a new one. */
 static struct clb_target *intern(struct clb_next_symbol *symbol,
-                                 const struct library_search *search, function f, bool lasting)
+                                 const struct library_search *search)
 {
-    struct clb_target *known = known_target(symbol, f, search->unloads);
-    if (known != NULL) {
-        if (lasting)
-            atomic_store(&known->lasting, true);
+    struct clb_target *known = known_target(symbol, as_function(search->found));
+    if (known != NULL)
         return known;
-    }
-    struct description what;
-    struct clb_target target = make_target(symbol, f, &what);
-    target.library = strdup(what.library);
+    struct clb_target target = make_target(search);
+    target.library = strdup(target.library);
     if (target.library == NULL)
         target.library = "?";
-    atomic_init(&target.lasting, lasting);
-    clb_log(CLB_LOG_INFO, "%s -> %s%s", symbol->name,
-            search->found_place.path[0] != '\0' ? search->found_place.path : target.library,
+    clb_log(CLB_LOG_INFO, "%s -> %s%s", symbol->name, search->object->l_name,
             target.ilp64 ? " (64-bit integers)" : "");
     return add_target(symbol, &target);
 }
@@ -509,62 +467,58 @@ static void remember(const struct clb_next_symbol *symbol, const void *address,
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* The address of the function that was found. NULL when it has an IFUNC resolver that only the
- * dynamic linker can call, and dlopen of the library fails. */
-static function resolve(struct library_search *search)
-{
-    const void *address = clb_found_address(&search->found);
-    if (address == NULL && search->found_place.path[0] != '\0') {
-        void *handle = dlopen(search->found_place.path, RTLD_LAZY | RTLD_NOLOAD);
-        address = handle == NULL ? NULL : dlsym(handle, search->symbol->name);
-    }
-    return as_function(address);
-}
-
 /* Store the result for all callers, or for this one, if the objects involved stay loaded. */
 static const struct clb_target *answer(struct clb_next_symbol *symbol,
-                                       struct library_search *search)
+                                       const struct library_search *search)
 {
-    function f = resolve(search);
-    if (f == NULL)
-        return NULL;
-    const bool lasting = clb_place_keep(&search->found_place);
-    const bool caller_lasts = search->everyone || clb_place_keep(&search->place);
-    if (search->dispatcher)
+    const bool lasts = keep_loaded(search->object);
+    if (search->in_dispatcher)
         atomic_store(&symbol->dispatched, true);
-    struct clb_target *target = intern(symbol, search, f, lasting);
-    if (target == NULL || !lasting)
+    const struct clb_target *target = intern(symbol, search);
+    if (target == NULL || !lasts)
         return target;
     if (search->everyone)
         atomic_store_explicit(&symbol->target, target, memory_order_release);
     /* The next call from the same place in the shim may be the dispatcher's. */
-    else if (caller_lasts && !(search->own && search->dispatcher))
+    else if (!(search->home == search->own && search->in_dispatcher) && keep_loaded(search->home))
         remember(symbol, search->caller, target);
     return target;
 }
 
+/* Search the libraries behind the shim, and those that the caller's object needs. Behind the shim
+ * come those that the program was started with; or, where a plugin has loaded it, that plugin's. */
+static bool find_reached(struct library_search *search)
+{
+    const bool next_first = search->global || search->below;
+    if (next_first && find_take(search, dlsym(RTLD_NEXT, search->symbol->name))) {
+        search->everyone = !search->below && !search->in_dispatcher;
+        return true;
+    }
+    return find_from(search, search->home) ||
+           (!next_first && find_take(search, dlsym(RTLD_NEXT, search->symbol->name)));
+}
+
 /* Search all loaded objects in load order; unless `any_width`, accept only 32-bit integers where
- * the name does not tell the width. Waits until the dlopen of the accepted library has ended. */
+ * the name does not tell the width. */
 static bool find_anywhere(struct library_search *search, bool any_width)
 {
-    for (size_t skip = 0;; skip++) {
-        struct description what;
-        search->skip = skip;
-        search->found.address = NULL;
-        clb_objects_visit(look_anywhere, search);
-        search->skip = 0;
-        if (search->found.address == NULL)
-            return false;
-        if (!clb_place_keep_now(&search->found_place) && !any_width)
-            continue;
-        function f = resolve(search);
-        if (f != NULL && (any_width || search->symbol->always_ilp64 ||
-                          !make_target(search->symbol, f, &what).ilp64)) {
+    struct listed listed = {.found = true};
+    for (size_t number = 0; listed.found; number++) {
+        listed.number = number;
+        listed.found = false;
+        dl_iterate_phdr(list_object, &listed);
+        struct link_map *object = listed.found ? open_loaded(listed.path, 0) : NULL;
+        void *address = object != NULL ? defined_in(object, search->symbol->name) : NULL;
+        if (address != NULL && find_take(search, address) &&
+            (any_width || search->symbol->always_ilp64 || !make_target(search).ilp64)) {
             clb_log(CLB_LOG_INFO, "%s is not in what its caller needs: taken from what is loaded",
                     search->symbol->name);
             return true;
         }
+        if (object != NULL)
+            dlclose(object);
     }
+    return false;
 }
 
 /* A caller that needs the shim may have no other BLAS: it gets the library with the configured
@@ -582,24 +536,20 @@ static bool find_elsewhere(struct library_search *search)
 static const struct clb_target *search(struct clb_next_symbol *symbol, const void *caller,
                                        bool doubt)
 {
-    struct library_search search = {.symbol = symbol, .caller = caller};
-    clb_objects_visit(find_look, &search);
-    if (search.found.address == NULL && !doubt && search.loads + 1 == atomic_load(&symbol->absent))
+    const uint64_t loads = 1 + count_loads();
+    if (!doubt && loads == atomic_load(&symbol->absent))
         return NULL;
-    struct library_search configured = search;
-    configured.found.address = NULL;
-    configured.everyone = false;
+    struct library_search search = begin_search(symbol, caller), configured = search;
+    configured.below = search.dispatched;
     if (find_configured(&configured))
         return answer(symbol, &configured);
-    if (search.half_loaded)
-        clb_place_keep_now(&search.found_place);
-    bool found = search.found.address != NULL || find_elsewhere(&search);
+    bool found = find_reached(&search) || find_elsewhere(&search);
     if (!found && search.below) {
         search.dispatchers = true;
         found = find_elsewhere(&search);
     }
     if (!found && !search.below)
-        atomic_store(&symbol->absent, search.loads + 1);
+        atomic_store(&symbol->absent, loads);
     return found ? answer(symbol, &search) : NULL;
 }
 
@@ -645,7 +595,7 @@ static const struct clb_target *fallback(struct clb_next_symbol *symbol, const v
                                          const struct clb_next_symbol *other,
                                          const struct clb_target *found, unsigned number)
 {
-    const struct clb_target *target = known_target(symbol, found->function, found->unloads);
+    const struct clb_target *target = known_target(symbol, found->function);
     if (atomic_load(&other->dispatched))
         atomic_store(&symbol->dispatched, true);
     if (target == NULL) {

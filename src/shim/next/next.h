@@ -20,7 +20,7 @@ typedef enum clb_library {
     CLB_LIBRARY_LAPACKE = CLB_LIBRARY_LAPACK
 } clb_library;
 
-/* A function of the next library. Never freed; constant once published, except `lasting`. */
+/* A function of the next library. Never freed; constant once published. */
 struct clb_target {
     void (*function)(void);
     bool ilp64;          /* its integers are 64-bit */
@@ -30,10 +30,6 @@ struct clb_target {
     /* OpenBLAS's functions, in the library that has `function`; NULL: it has none. */
     void (*set_threads)(int count);
     int (*get_threads)(void);
-    /* `lasting`: the library can't be unloaded. Otherwise it is loaded as long as the count of
-     * objects unloaded from the process is `unloads`. */
-    _Atomic bool lasting;
-    uint64_t unloads;
     struct clb_target *link;
 };
 

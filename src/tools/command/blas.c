@@ -1,7 +1,6 @@
 /* The next BLAS: which one it is and how fast. It is loaded in a child process, which does what a
  * call of the shim would do to find it. */
 #include "command.h"
-#include "host/symbols.h"
 #include "shim/next/next.h"
 #include "shim/route/profile.h"
 
@@ -17,36 +16,33 @@
 
 /* OpenBLAS's functions that describe it, which have the prefix and ending of its other names. */
 struct openblas {
-    const void *function; /* an address in it */
     char *(*config)(void), *(*core)(void);
 };
 
-static const void *find_in(struct clb_object *object, const char *name)
+static void *find_in(void *handle, const char *name)
 {
     static const char *const forms[] = {"%s", "%s64_", "scipy_%s", "scipy_%s64_"};
-    for (size_t i = 0; i < CLB_COUNT_OF(forms); i++) {
+    void *address = NULL;
+    for (size_t i = 0; i < CLB_COUNT_OF(forms) && address == NULL; i++) {
         char full[64];
         snprintf(full, sizeof full, forms[i], name);
-        const void *address = clb_object_find(object, full).address;
-        if (address != NULL)
-            return address;
+        address = dlsym(handle, full);
     }
-    return NULL;
+    return address;
 }
 
-static void find_openblas(const struct clb_objects *objects, void *argument)
+/* In the library that has the target, and in those that it needs. */
+static struct openblas find_openblas(const char *library)
 {
-    struct openblas *openblas = argument;
-    struct clb_object *home = clb_object_at(objects, openblas->function);
-    struct clb_closure closure = {0};
-    if (home != NULL)
-        closure = clb_object_closure(objects, home);
-    for (size_t i = 0; i < closure.count && openblas->config == NULL; i++) {
-        const void *config = find_in(closure.member[i], "openblas_get_config");
-        const void *core = find_in(closure.member[i], "openblas_get_corename");
-        memcpy(&openblas->config, &config, sizeof config);
-        memcpy(&openblas->core, &core, sizeof core);
+    struct openblas openblas = {0};
+    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle != NULL) {
+        void *config = find_in(handle, "openblas_get_config"),
+             *core = find_in(handle, "openblas_get_corename");
+        memcpy(&openblas.config, &config, sizeof config);
+        memcpy(&openblas.core, &core, sizeof core);
     }
+    return openblas;
 }
 
 /* Floating-point operations per second of DGEMM: the best of three, where they are quick. */
@@ -117,14 +113,14 @@ static double start_cost(const struct clb_target *target)
 static json_t *describe(const char *library)
 {
     const struct clb_target *target = find_target(library);
-    struct openblas openblas = {0};
+    const void *function;
     cpu_set_t cpus;
     Dl_info info = {0};
     if (target == NULL)
         return json_pack("{s:s}", "library", "");
-    memcpy(&openblas.function, &target->function, sizeof openblas.function);
-    dladdr(openblas.function, &info);
-    clb_objects_visit(find_openblas, &openblas);
+    memcpy(&function, &target->function, sizeof function);
+    dladdr(function, &info);
+    const struct openblas openblas = find_openblas(info.dli_fname);
     sched_getaffinity(0, sizeof cpus, &cpus);
     const char *config = openblas.config != NULL ? openblas.config() : "";
     char *resolved = info.dli_fname != NULL ? realpath(info.dli_fname, NULL) : NULL;

@@ -1,7 +1,6 @@
 /* Calls of BLAS libraries by name, timed. Each library is loaded in a child process, which finds it
  * as a call of the shim would, or opens the one that is named. */
 #include "measure.h"
-#include "host/symbols.h"
 #include "shim/next/next.h"
 #include "trial.h"
 
@@ -51,27 +50,31 @@ struct clb_call_bytes clb_call_traffic(clb_routine routine, size_t n)
 
 /* ---- whether the shim's device did it -------------------------------------------------------- */
 
-struct reporter {
-    const void *function; /* an address in the library */
-    size_t (*report)(char *buffer, size_t size);
-};
+typedef size_t reporter(char *buffer, size_t size);
 
-static void find_reporter(const struct clb_objects *objects, void *argument)
+/* clblas_shim_report of the library that has a function; NULL: that is not the shim. */
+static reporter *find_reporter(const struct clb_target *target)
 {
-    struct reporter *reporter = argument;
-    struct clb_object *home = clb_object_at(objects, reporter->function);
-    const void *address = home != NULL ? clb_object_find(home, "clblas_shim_report").address : NULL;
-    memcpy(&reporter->report, &address, sizeof address);
+    const void *function;
+    reporter *report = NULL;
+    Dl_info info, other;
+    memcpy(&function, &target->function, sizeof function);
+    void *handle =
+        dladdr(function, &info) != 0 ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *address = handle != NULL ? dlsym(handle, "clblas_shim_report") : NULL;
+    if (address != NULL && dladdr(address, &other) != 0 && other.dli_fbase == info.dli_fbase)
+        memcpy(&report, &address, sizeof address);
+    return report;
 }
 
 /* Calls so far that were computed on the shim's device alone. */
-static json_int_t count_device_calls(const struct reporter *reporter)
+static json_int_t count_device_calls(reporter *report_calls)
 {
     char text[65536];
     json_int_t calls = 0;
     const char *name;
     json_t *row, *report = NULL;
-    if (reporter->report != NULL && reporter->report(text, sizeof text) < sizeof text)
+    if (report_calls != NULL && report_calls(text, sizeof text) < sizeof text)
         report = json_loads(text, 0, NULL);
     json_object_foreach(json_object_get(report, "routines"), name, row) calls +=
         json_integer_value(json_object_get(row, "device"));
@@ -81,15 +84,15 @@ static json_int_t count_device_calls(const struct reporter *reporter)
 
 /* ---- in the child ---------------------------------------------------------------------------- */
 
-static json_t *time_size(const struct clb_target *target, const struct reporter *reporter,
-                         clb_routine routine, size_t n)
+static json_t *time_size(const struct clb_target *target, reporter *report, clb_routine routine,
+                         size_t n)
 {
     const int64_t order = (int64_t)n;
     struct clb_call call = clb_trial_make(routine, order, order, order, order);
     clb_trial_run(&call, target, 0, 1, 0);
-    json_int_t before = count_device_calls(reporter);
+    json_int_t before = count_device_calls(report);
     const struct clb_trial_time time = clb_trial_run(&call, target, 0, MOST_CALLS, LONG_ENOUGH);
-    bool device = count_device_calls(reporter) == before + (json_int_t)time.calls;
+    bool device = count_device_calls(report) == before + (json_int_t)time.calls;
     return json_pack("{s:I,s:f,s:b}", "n", (json_int_t)n, "seconds", time.median, "device", device);
 }
 
@@ -117,14 +120,12 @@ static json_t *time_sizes(const char *library, clb_routine routine, const size_t
                           size_t count)
 {
     struct clb_target target;
-    struct reporter reporter = {0};
     json_t *rows = json_array();
     if (!find_target(library, routine, &target))
         return rows;
-    memcpy(&reporter.function, &target.function, sizeof reporter.function);
-    clb_objects_visit(find_reporter, &reporter);
+    reporter *report = find_reporter(&target);
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(rows, time_size(&target, &reporter, routine, sizes[i]));
+        json_array_append_new(rows, time_size(&target, report, routine, sizes[i]));
     return rows;
 }
 
