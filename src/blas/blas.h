@@ -8,6 +8,10 @@
 
 #include "host/host.h"
 
+struct clb_rect {
+    size_t row, col, rows, cols;
+};
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 struct clb_level3;
@@ -76,185 +80,6 @@ struct clb_level3 {
     bool in_place;      /* trmm: c is b[0]'s memory (left), or a[0]'s (right) */
 };
 
-/* ---- triangular systems and factorisations --------------------------------------------------- */
-
-/* op(A)*X = alpha*B (left) or X*op(A) = alpha*B (right), X overwrites B (m x n); A is triangular,
- * of order m or n (BLAS xTRSM). m, n > 0; the caller handles alpha = 0 itself. */
-struct clb_trsm {
-    clb_precision precision;
-    bool right, upper, unit;
-    clb_op trans;
-    size_t m, n;
-    const void *alpha, *a;
-    void *b;
-    size_t lda, ldb;
-};
-
-/* A = P*L*U by partial pivoting, L and U overwrite A (m x n) (LAPACK xGETRF). m, n > 0. */
-struct clb_getrf {
-    clb_precision precision;
-    size_t m, n;
-    void *a;
-    size_t lda;
-};
-
-/* op(A)*X = B from the factors and pivots of xGETRF, X overwrites B (n x nrhs) (LAPACK xGETRS). */
-struct clb_getrs {
-    clb_precision precision;
-    clb_op trans;
-    size_t n, nrhs;
-    const void *a;
-    size_t lda;
-    const int64_t *ipiv;
-    void *b;
-    size_t ldb;
-};
-
-/* Overwrite the factors of xGETRF in A (n x n) with A^-1 (LAPACK xGETRI). n > 0; no diagonal
- * element of U is zero. */
-struct clb_getri {
-    clb_precision precision;
-    size_t n;
-    void *a;
-    size_t lda;
-    const int64_t *ipiv;
-};
-
-/* A = U^H*U or A = L*L^H of a Hermitian positive definite A of order n, of which one triangle is
- * given and overwritten by the factor (LAPACK xPOTRF); the other is neither read nor written, and
- * imaginary parts on the diagonal are not read. n > 0. */
-struct clb_potrf {
-    clb_precision precision;
-    bool upper;
-    size_t n;
-    void *a;
-    size_t lda;
-};
-
-/* A*X = B from the factor of xPOTRF, X overwrites B (n x nrhs) (LAPACK xPOTRS). */
-struct clb_potrs {
-    clb_precision precision;
-    bool upper;
-    size_t n, nrhs;
-    const void *a;
-    size_t lda;
-    void *b;
-    size_t ldb;
-};
-
-/* Overwrite one triangle of order n with its inverse (inverts; LAPACK xTRTRI), with its product
- * with its conjugate transpose, U*U^H or L^H*L (multiplies; xLAUUM), or with both in turn, which is
- * the inverse of U^H*U or L*L^H (xPOTRI). The other triangle is neither read nor written. n > 0; a
- * triangle that is inverted has no zero on its diagonal. `unit`: the diagonal is neither read nor
- * written; not allowed with `multiplies`. */
-struct clb_inverse {
-    clb_precision precision;
-    bool inverts, multiplies;
-    bool upper, unit;
-    size_t n;
-    void *a;
-    size_t lda;
-};
-
-/* A = Q*R; R and the vectors of the reflectors whose product is Q overwrite A (m x n) (LAPACK
- * xGEQRF). m, n > 0.
- *
- * `adjoint`, here and below: the memory of A has A^H. Since A^H = R^H*Q^H, where R^H is lower
- * triangular, this is xGELQF; Q^H is what xORMLQ and xORGLQ call Q. The elements of tau are the
- * same. */
-struct clb_geqrf {
-    clb_precision precision;
-    size_t m, n;
-    void *a;
-    size_t lda;
-    bool adjoint;
-};
-
-/* C = op(Q)*C or C*op(Q), Q the product of the k reflectors that xGEQRF left in A, of order m
- * (left) or n (right); C is m x n (LAPACK xORMQR and xUNMQR). op is C, or T where that is the same,
- * or N. m, n, k > 0. */
-struct clb_ormqr {
-    clb_precision precision;
-    bool right;
-    clb_op trans;
-    size_t m, n, k;
-    const void *a;
-    size_t lda;
-    const void *tau;
-    void *c;
-    size_t ldc;
-    bool adjoint;
-};
-
-/* Overwrite A with the first n columns of the product of k reflectors of order m, which xGEQRF left
- * in A's first k columns (LAPACK xORGQR and xUNGQR). m >= n >= k > 0. */
-struct clb_orgqr {
-    clb_precision precision;
-    size_t m, n, k;
-    void *a;
-    size_t lda;
-    const void *tau;
-    bool adjoint;
-};
-
-/* ---- the host's BLAS and LAPACK -------------------------------------------------------------- */
-
-/* Arguments under their BLAS names, except that for xSYRK, xHERK, xSYR2K and xHER2K transa is TRANS
- * and m equals n. Alpha and beta have the routine's types: real for xHERK and for xHER2K's beta. */
-struct clb_blas3 {
-    clb_precision precision;
-    bool right, upper;
-    clb_op transa, transb;
-    size_t m, n, k;
-    const void *alpha, *a, *b, *beta;
-    void *c;
-    size_t lda, ldb, ldc;
-};
-
-/* The next library's functions for one call: of its precision and with integers of its width, on
- * column-major host memory. An algorithm has them factor its panels, and route the rest of a result
- * after the device has failed. A function is NULL where the library has none. */
-struct clb_host_blas {
-    const void *context; /* for the functions */
-    bool optimised;      /* the routine called is one of an optimised library */
-    const char *library; /* that library's file name, kept for good; NULL: not known */
-    int threads;         /* that it uses; 0: not known */
-    void *work;          /* the caller's workspace of lwork elements, for QR and xGETRI */
-    int64_t lwork;       /* -1: they only set the workspace's first element to its best size */
-
-    void (*gemm)(const struct clb_host_blas *host, const struct clb_gemm *problem);
-    void (*trsm)(const struct clb_host_blas *host, const struct clb_trsm *problem);
-    /* The routine that is called, where it is xTRMM, or xSYMM and so on. */
-    void (*trmm)(const struct clb_host_blas *host, const struct clb_trsm *problem);
-    void (*level3)(const struct clb_host_blas *host, const struct clb_blas3 *problem);
-
-    /* These return info >= 0. */
-    size_t (*potrf)(const struct clb_host_blas *host, const struct clb_potrf *problem);
-    size_t (*inverse)(const struct clb_host_blas *host, const struct clb_inverse *problem);
-    /* ipiv has room for min(m, n) pivots, 1-based and relative to the first row. Where the OpenCL
-     * device is the CPU, hold the library's threads meanwhile. */
-    size_t (*getrf)(const struct clb_host_blas *host, const struct clb_getrf *problem,
-                    int64_t *ipiv);
-    /* ipiv is the caller's array, in the integer width of the call. */
-    size_t (*getri)(const struct clb_host_blas *host, const struct clb_getri *problem,
-                    const void *ipiv);
-    void (*getrs)(const struct clb_host_blas *host, const struct clb_getrs *problem,
-                  const void *ipiv);
-    void (*potrs)(const struct clb_host_blas *host, const struct clb_potrs *problem);
-
-    void (*geqrf)(const struct clb_host_blas *host, const struct clb_geqrf *problem, void *tau);
-    /* The results of xGEQRF, and faster where n is small. False: no memory for it, and nothing was
-     * done. */
-    bool (*geqrt)(const struct clb_host_blas *host, const struct clb_geqrf *problem, void *tau);
-    void (*ormqr)(const struct clb_host_blas *host, const struct clb_ormqr *problem);
-    void (*orgqr)(const struct clb_host_blas *host, const struct clb_orgqr *problem);
-
-    /* Have the library compute with one thread until clb_next_release_threads: OpenBLAS's idle
-     * threads spin for 25 ms after a call (see src/shim/next/threads.c). False: there is no need,
-     * and nothing to release. */
-    bool (*hold_threads)(const struct clb_host_blas *host);
-};
-
 /* ---- merge.c --------------------------------------------------------------------------------- */
 
 /* On the CPU: Y(i, j) = X(order[i], j), for `rows` rows of Y. */
@@ -266,9 +91,10 @@ void clb_copy_ordered(clb_precision precision, size_t rows, size_t cols, const u
 void clb_copy_trapezoid(clb_precision precision, bool upper, ptrdiff_t diagonal, size_t rows,
                         size_t cols, const void *x, size_t ldx, void *y, size_t ldy);
 
-/* Zero and one in a precision. */
+/* Zero, one and minus one in a precision. */
 const void *clb_scalar_zero(clb_precision precision);
 const void *clb_scalar_one(clb_precision precision);
+const void *clb_scalar_minus_one(clb_precision precision);
 bool clb_scalar_equal(clb_precision precision, const void *x, const void *y);
 
 /* On the CPU: C = alpha*P + beta*C, which writes a finished tile P (ldp) to the caller's matrix.
@@ -278,10 +104,6 @@ void clb_merge_tile(clb_precision precision, size_t m, size_t n, const void *alp
 
 /* True when no element of P is infinite or NaN. */
 bool clb_tile_is_finite(clb_precision precision, size_t m, size_t n, const void *p, size_t ldp);
-
-struct clb_rect {
-    size_t row, col, rows, cols;
-};
 
 /* The parts of C that a run has written. They cover C without overlap; each is written completely
  * or not at all. No parts: nothing was begun. */

@@ -73,6 +73,45 @@ struct clb_call clb_call_of(clb_routine routine)
     return call;
 }
 
+struct clb_call clb_call_as(const struct clb_call *call, clb_kind kind)
+{
+    struct clb_call other = *call;
+    if (call->kind == kind)
+        return other;
+    other.right = other.unit = false;
+    other.transa = other.transb = CLB_OP_N;
+    clb_call_set_routine(&other, clb_routine_of(kind, call->precision, false));
+    return other;
+}
+
+struct clb_call clb_call_part(const struct clb_call *call, const struct clb_rect *rect)
+{
+    const size_t size = clb_precision_size(call->precision);
+    const size_t at_b = rect->row + rect->col * call->ldb, at_c = rect->row + rect->col * call->ldc;
+    struct clb_call part = *call;
+    switch (call->kind) {
+    case CLB_KIND_gemm:
+        part.a = (char *)call->a + rect->row * (call->transa == CLB_OP_N ? 1 : call->lda) * size;
+        part.b = (char *)call->b + rect->col * (call->transb == CLB_OP_N ? call->ldb : 1) * size;
+        part.c = (char *)call->c + at_c * size;
+        break;
+    case CLB_KIND_ormqr:
+        part.c = (char *)call->c + at_c * size;
+        break;
+    case CLB_KIND_trsm:
+    case CLB_KIND_trmm:
+        part.b = (char *)call->b + at_b * size;
+        break;
+    default:
+        part.nrhs = rect->cols;
+        part.b = (char *)call->b + at_b * size;
+        return part;
+    }
+    part.m = rect->rows;
+    part.n = rect->cols;
+    return part;
+}
+
 /* ---- scalars and integers -------------------------------------------------------------------- */
 
 clb_scalar clb_scalar_get(clb_precision precision, bool real, const void *value)

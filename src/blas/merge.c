@@ -87,6 +87,14 @@ const void *clb_scalar_one(clb_precision precision)
     return clb_precision_real_size(precision) == sizeof(float) ? (const void *)one_s : one_d;
 }
 
+const void *clb_scalar_minus_one(clb_precision precision)
+{
+    static const float minus_one_s[2] = {-1};
+    static const double minus_one_d[2] = {-1};
+    return clb_precision_real_size(precision) == sizeof(float) ? (const void *)minus_one_s
+                                                               : minus_one_d;
+}
+
 bool clb_scalar_equal(clb_precision precision, const void *x, const void *y)
 {
     size_t count = clb_precision_parts(precision);

@@ -71,6 +71,9 @@ extern const struct clb_routine_info clb_routines[CLB_ROUTINES];
 /* The work formula of a row, for the sizes that it names. */
 double clb_work_of(clb_stem row, double m, double n, double k);
 
+/* Whether the routine has the flag: see routines.def. */
+bool clb_routine_has_flag(clb_routine routine, char flag);
+
 /* The first routine of a kind in a precision; `adjoint`: that with the flag l, where there is one.
  */
 clb_routine clb_routine_of(clb_kind kind, clb_precision precision, bool adjoint);
@@ -105,10 +108,20 @@ struct clb_call {
  * arguments. */
 void clb_call_set_routine(struct clb_call *call, clb_routine routine);
 struct clb_call clb_call_of(clb_routine routine);
+/* The same arguments for a routine of a kind that may be another one, xGETRF in xGESV. Then its
+ * options are left, N and not unit; `upper` stays. */
+struct clb_call clb_call_as(const struct clb_call *call, clb_kind kind);
+/* The call that computes a rectangle of C or of B, which must not depend on the rest of it: of a
+ * product, a triangular routine, xORMQR; whole columns where A is factored or its factors are. */
+struct clb_call clb_call_part(const struct clb_call *call, const struct clb_rect *rect);
+/* True for LQ: what QR computes of the adjoint matrices, whose rows and columns are exchanged. */
+static inline bool clb_call_is_adjoint(const struct clb_call *call)
+{
+    return clb_routine_has_flag(call->routine, 'l');
+}
 
-/* Whether the routine has an argument of this letter, or the flag: see routines.def. */
+/* Whether the routine has an argument of this letter: see routines.def. */
 bool clb_signature_has(const struct clb_call *call, char letter);
-bool clb_routine_has_flag(clb_routine routine, char flag);
 
 /* The value of a letter of `shapes`, `limits` or `sizes`. */
 int64_t clb_call_size(const struct clb_call *call, char letter);

@@ -24,8 +24,9 @@ peer_getrs_function *peer_getrs(void *library, clb_precision precision)
 }
 
 /* The pivots come as ints in the same memory. */
-size_t peer_next_getrf(const struct clb_host_blas *host, const struct clb_getrf *p, int64_t *ipiv)
+size_t peer_next_getrf(const struct clb_host_blas *host, const struct clb_call *p)
 {
+    int64_t *ipiv = p->ipiv;
     const int rows = (int)p->m, cols = (int)p->n, ld = (int)p->lda;
     int info, *narrow = (int *)ipiv;
     (*(peer_getrf_function *const *)host->context)(&rows, &cols, p->a, &ld, narrow, &info);

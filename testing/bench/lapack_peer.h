@@ -17,7 +17,6 @@ peer_getrf_function *peer_getrf(void *library, clb_precision precision);
 peer_getrs_function *peer_getrs(void *library, clb_precision precision);
 
 /* For clb_host_blas, whose `context` points to a peer_getrf_function pointer. */
-size_t peer_next_getrf(const struct clb_host_blas *host, const struct clb_getrf *problem,
-                       int64_t *ipiv);
+size_t peer_next_getrf(const struct clb_host_blas *host, const struct clb_call *call);
 
 #endif

@@ -177,11 +177,10 @@ number dense_scalar(clb_precision precision, const void *scalar)
     return get(&view, 0, 0);
 }
 
-static size_t getrf(const struct clb_host_blas *host, const struct clb_getrf *problem,
-                    int64_t *ipiv)
+static size_t getrf(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    const struct view x = {problem->precision, problem->a, problem->lda};
-    size_t info = 0, m = problem->m, n = problem->n;
+    const struct view x = {call->precision, call->a, call->lda};
+    size_t info = 0, m = call->m, n = call->n;
     (void)host;
     dense_next_entries += m * n;
     for (size_t k = 0; k < clb_min(m, n); k++) {
@@ -190,7 +189,7 @@ static size_t getrf(const struct clb_host_blas *host, const struct clb_getrf *pr
             if (dense_abs1(get(&x, i, k)) > dense_abs1(get(&x, pivot, k)))
                 pivot = i;
         }
-        ipiv[k] = (int64_t)pivot + 1;
+        ((int64_t *)call->ipiv)[k] = (int64_t)pivot + 1;
         if (get(&x, pivot, k) == 0) {
             info = info == 0 ? k + 1 : info;
             continue;
@@ -210,15 +209,15 @@ static size_t getrf(const struct clb_host_blas *host, const struct clb_getrf *pr
 }
 
 /* T(i, p) of T*X = B, T lower triangular in the order `at`; see src/algo/trsm.c. */
-void dense_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
+size_t dense_trsm(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
-    const struct view b = {problem->precision, problem->b, problem->ldb};
-    number alpha = dense_scalar(problem->precision, problem->alpha);
-    size_t n = problem->right ? problem->n : problem->m;
-    size_t rhs = problem->right ? problem->m : problem->n;
-    bool lower = problem->upper == (problem->trans != CLB_OP_N);
-    bool forward = lower != problem->right;
+    const struct view a = {call->precision, call->a, call->lda};
+    const struct view b = {call->precision, call->b, call->ldb};
+    number alpha = dense_scalar(call->precision, call->alpha);
+    size_t n = call->right ? call->n : call->m;
+    size_t rhs = call->right ? call->m : call->n;
+    bool lower = call->upper == (call->transa != CLB_OP_N);
+    bool forward = lower != call->right;
     number *t = malloc((n + 1) * n * sizeof *t), *x = t + n * n; /* T in the order of the steps */
     (void)host;
     if (t == NULL)
@@ -227,84 +226,109 @@ void dense_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem
     for (size_t k = 0; k < n; k++) {
         for (size_t q = 0; q <= k; q++) {
             size_t i = forward ? k : n - 1 - k, p = forward ? q : n - 1 - q;
-            t[k * n + q] = q == k && problem->unit ? 1
-                           : problem->right        ? get_op(&a, problem->trans, p, i)
-                                                   : get_op(&a, problem->trans, i, p);
+            t[k * n + q] = q == k && call->unit ? 1
+                           : call->right        ? get_op(&a, call->transa, p, i)
+                                                : get_op(&a, call->transa, i, p);
         }
     }
     for (size_t r = 0; r < rhs; r++) {
         for (size_t k = 0; k < n; k++) {
             size_t i = forward ? k : n - 1 - k;
-            size_t row = problem->right ? r : i, col = problem->right ? i : r;
+            size_t row = call->right ? r : i, col = call->right ? i : r;
             number sum = alpha * get(&b, row, col);
             for (size_t q = 0; q < k; q++)
                 sum -= dense_times(t[k * n + q], x[q]);
-            put(&b, row, col, problem->unit ? sum : divide(sum, t[k * n + k]));
+            put(&b, row, col, call->unit ? sum : divide(sum, t[k * n + k]));
             x[k] = get(&b, row, col);
         }
     }
     free(t);
+    return 0;
 }
 
-void dense_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
+size_t dense_gemm(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    const struct view a = {problem->precision, (void *)(uintptr_t)problem->a, problem->lda};
-    const struct view b = {problem->precision, (void *)(uintptr_t)problem->b, problem->ldb};
-    const struct view c = {problem->precision, problem->c, problem->ldc};
-    number alpha = dense_scalar(problem->precision, problem->alpha);
-    number beta = dense_scalar(problem->precision, problem->beta);
+    const struct view a = {call->precision, call->a, call->lda};
+    const struct view b = {call->precision, call->b, call->ldb};
+    const struct view c = {call->precision, call->c, call->ldc};
+    number alpha = dense_scalar(call->precision, call->alpha);
+    number beta = dense_scalar(call->precision, call->beta);
     (void)host;
-    dense_next_entries += problem->m * problem->n;
-    for (size_t j = 0; j < problem->n; j++) {
-        for (size_t i = 0; i < problem->m; i++) {
+    dense_next_entries += call->m * call->n;
+    for (size_t j = 0; j < call->n; j++) {
+        for (size_t i = 0; i < call->m; i++) {
             number sum = 0;
-            for (size_t p = 0; p < problem->k; p++)
-                sum += dense_times(get_op(&a, problem->transa, i, p),
-                                   get_op(&b, problem->transb, p, j));
+            for (size_t p = 0; p < call->k; p++)
+                sum += dense_times(get_op(&a, call->transa, i, p), get_op(&b, call->transb, p, j));
             put(&c, i, j, alpha * sum + (beta != 0 ? beta * get(&c, i, j) : 0));
         }
     }
+    return 0;
 }
 
-static size_t potrf(const struct clb_host_blas *host, const struct clb_potrf *problem)
+static size_t potrf(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    const struct view x = {problem->precision, problem->a, problem->lda};
-    clb_op op = problem->upper ? CLB_OP_C : CLB_OP_N; /* L(i, j), wherever it is */
+    const struct view x = {call->precision, call->a, call->lda};
+    clb_op op = call->upper ? CLB_OP_C : CLB_OP_N; /* L(i, j), wherever it is */
     (void)host;
-    dense_next_entries += problem->n * (problem->n + 1) / 2;
-    for (size_t j = 0; j < problem->n; j++) {
-        for (size_t i = j; i < problem->n; i++) {
+    dense_next_entries += call->n * (call->n + 1) / 2;
+    for (size_t j = 0; j < call->n; j++) {
+        for (size_t i = j; i < call->n; i++) {
             number sum = i == j ? creall(get(&x, j, j)) : get_op(&x, op, i, j);
             for (size_t p = 0; p < j; p++)
                 sum -= times_conjugate(get_op(&x, op, i, p), get_op(&x, op, j, p));
             if (i == j && !(creall(sum) > 0))
                 return j + 1;
             number l = i == j ? sqrtl(creall(sum)) : divide(sum, get(&x, j, j));
-            put(&x, problem->upper ? j : i, problem->upper ? i : j, problem->upper ? conjl(l) : l);
+            put(&x, call->upper ? j : i, call->upper ? i : j, call->upper ? conjl(l) : l);
         }
     }
     return 0;
 }
 
-void dense_potrs(const struct clb_potrs *problem)
+size_t dense_potrs(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    struct clb_trsm system = {.precision = problem->precision,
-                              .upper = problem->upper,
-                              .m = problem->n,
-                              .n = problem->nrhs,
-                              .alpha = clb_scalar_one(problem->precision),
-                              .a = problem->a,
-                              .b = problem->b,
-                              .lda = problem->lda,
-                              .ldb = problem->ldb};
+    struct clb_call system = clb_call_as(call, CLB_KIND_trsm);
+    system.m = call->n;
+    system.n = call->nrhs;
+    system.alpha = clb_scalar_one(call->precision);
     for (int step = 0; step < 2; step++) {
-        system.trans = (step == 0) == problem->upper ? CLB_OP_C : CLB_OP_N;
-        dense_trsm(NULL, &system);
+        system.transa = (step == 0) == call->upper ? CLB_OP_C : CLB_OP_N;
+        dense_trsm(host, &system);
     }
+    return 0;
 }
 
-const struct clb_host_blas dense_next = {
-    .gemm = dense_gemm, .trsm = dense_trsm, .potrf = potrf, .getrf = getrf};
+const struct clb_host_blas dense_next = {.of = {[CLB_KIND_gemm] = dense_gemm,
+                                                [CLB_KIND_trsm] = dense_trsm,
+                                                [CLB_KIND_potrf] = potrf,
+                                                [CLB_KIND_potrs] = dense_potrs,
+                                                [CLB_KIND_getrf] = getrf}};
+
+struct clb_call dense_call(clb_kind kind, size_t m, size_t n, const struct dense *a)
+{
+    struct clb_call call = clb_call_of(clb_routine_of(kind, a->precision, false));
+    call.m = m;
+    call.n = n;
+    call.a = dense_data(a);
+    call.lda = a->ld;
+    call.wide = true;
+    return call;
+}
+
+struct clb_call dense_lq_call(clb_kind kind, size_t m, size_t n, const struct dense *a)
+{
+    struct clb_call call = dense_call(kind, n, m, a);
+    call.routine = clb_routine_of(kind, a->precision, true);
+    return call;
+}
+
+size_t dense_getrf(const struct dense *a, int64_t *ipiv)
+{
+    struct clb_call call = dense_call(CLB_KIND_getrf, a->rows, a->cols, a);
+    call.ipiv = ipiv;
+    return clb_host_call(&dense_next, &call);
+}
 
 /* ---- positive definite matrices -------------------------------------------------------------- */
 

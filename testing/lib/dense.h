@@ -73,9 +73,15 @@ void dense_store(clb_precision precision, void *data, size_t ld, size_t i, size_
  * counts the elements that it was given. */
 extern _Atomic size_t dense_next_entries;
 extern const struct clb_host_blas dense_next;
+/* A call of a kind with A, and integers of 64 bits; of LQ, the one that does the same with A^H as
+ * QR does with an m x n matrix. */
+struct clb_call dense_call(clb_kind kind, size_t m, size_t n, const struct dense *a);
+struct clb_call dense_lq_call(clb_kind kind, size_t m, size_t n, const struct dense *a);
+/* xGETRF of A by dense_next. */
+size_t dense_getrf(const struct dense *a, int64_t *ipiv);
 /* Its functions that others call too; `host` is not used. */
-void dense_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem);
-void dense_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem);
+size_t dense_trsm(const struct clb_host_blas *host, const struct clb_call *call);
+size_t dense_gemm(const struct clb_host_blas *host, const struct clb_call *call);
 
 /* Hermitian and positive definite, of order n: B*B^H/n with a random B, its rows scaled by powers
  * of two of up to `grading`, in one triangle; the other one and the imaginary parts of the diagonal
@@ -89,7 +95,7 @@ void dense_make_definite(struct dense *x, clb_precision precision, size_t n, siz
 long double dense_cholesky_error(const struct dense *x, bool upper, size_t columns);
 
 /* X from the factor, over B, by two systems of dense_next. */
-void dense_potrs(const struct clb_potrs *problem);
+size_t dense_potrs(const struct clb_host_blas *host, const struct clb_call *call);
 
 /* The backward error of a factorisation whose input is remembered in `x`: the largest
  * |P*A - L*U| / ((min(m, n) + 4) u (|P*A| + |L||U|)) of any entry. Not finite when ipiv is none. */

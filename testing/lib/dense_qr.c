@@ -74,34 +74,46 @@ void dense_reflect(const struct dense *a, const void *tau, size_t i, bool conjug
 
 /* ---- the next library ------------------------------------------------------------------------ */
 
-static void geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
+/* The matrix that is Q*R: of LQ the adjoint. */
+static struct vectors vectors_of(const struct clb_call *p, size_t *m, size_t *n)
 {
-    const struct vectors a = {p->precision, p->a, p->lda, p->adjoint};
-    number *x = calloc(p->m, sizeof *x);
+    const bool adjoint = clb_call_is_adjoint(p);
+    *m = adjoint ? p->n : p->m;
+    *n = adjoint ? p->m : p->n;
+    return (struct vectors){p->precision, p->a, p->lda, adjoint};
+}
+
+static size_t geqrf(const struct clb_host_blas *host, const struct clb_call *p)
+{
+    size_t m, n;
+    const struct vectors a = vectors_of(p, &m, &n);
+    number *x = calloc(m, sizeof *x);
     (void)host;
     if (x == NULL)
         abort();
-    dense_next_entries += p->m * p->n;
-    for (size_t k = 0; k < clb_min(p->m, p->n); k++) {
-        dense_store(p->precision, tau, 1, k, 0, make_reflector(&a, p->m, k));
-        number factor = conjl(dense_at(p->precision, tau, 1, k, 0));
-        for (size_t j = k + 1; j < p->n; j++) {
-            for (size_t i = k; i < p->m; i++)
+    dense_next_entries += m * n;
+    for (size_t k = 0; k < clb_min(m, n); k++) {
+        dense_store(p->precision, p->tau, 1, k, 0, make_reflector(&a, m, k));
+        number factor = conjl(dense_at(p->precision, p->tau, 1, k, 0));
+        for (size_t j = k + 1; j < n; j++) {
+            for (size_t i = k; i < m; i++)
                 x[i] = get(&a, i, j);
-            reflect(&a, p->m, k, factor, x);
-            for (size_t i = k; i < p->m; i++)
+            reflect(&a, m, k, factor, x);
+            for (size_t i = k; i < m; i++)
                 put(&a, i, j, x[i]);
         }
     }
     free(x);
+    return 0;
 }
 
 /* Rows of C from the right are columns of C^H: C*H = (H^H*C^H)^H. */
-static void ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
+static size_t ormqr(const struct clb_host_blas *host, const struct clb_call *p)
 {
     size_t order = p->right ? p->n : p->m, others = p->right ? p->m : p->n;
-    bool plain = p->trans == CLB_OP_N, forward = p->right == plain;
-    const struct vectors a = {p->precision, (void *)(uintptr_t)p->a, p->lda, p->adjoint};
+    const bool adjoint = clb_call_is_adjoint(p);
+    bool plain = (p->transa == CLB_OP_N) != adjoint, forward = p->right == plain;
+    const struct vectors a = {p->precision, p->a, p->lda, adjoint};
     number *x = calloc(order, sizeof *x);
     (void)host;
     if (x == NULL)
@@ -121,28 +133,33 @@ static void ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
                         p->right ? conjl(x[i]) : x[i]);
     }
     free(x);
+    return 0;
 }
 
-const struct clb_host_blas dense_qr_next = {.geqrf = geqrf, .ormqr = ormqr};
+const struct clb_host_blas dense_qr_next = {
+    .of = {[CLB_KIND_geqrf] = geqrf, [CLB_KIND_ormqr] = ormqr, [CLB_KIND_orgqr] = dense_orgqr}};
 
 /* The last column first: the vectors of the others are needed until then. */
-void dense_orgqr(const struct clb_orgqr *p)
+size_t dense_orgqr(const struct clb_host_blas *host, const struct clb_call *p)
 {
-    const struct vectors a = {p->precision, p->a, p->lda, p->adjoint};
-    number *x = calloc(p->m, sizeof *x);
+    size_t m, n;
+    (void)host;
+    const struct vectors a = vectors_of(p, &m, &n);
+    number *x = calloc(m, sizeof *x);
     if (x == NULL)
         abort();
-    expect(p->k <= p->n && p->n <= p->m, "orgqr is asked for %zux%zu of %zu", p->m, p->n, p->k);
-    dense_next_entries += p->m * p->n;
-    for (size_t j = p->n; j-- > 0;) {
-        for (size_t i = 0; i < p->m; i++)
+    expect(p->k <= n && n <= m, "orgqr is asked for %zux%zu of %zu", m, n, p->k);
+    dense_next_entries += m * n;
+    for (size_t j = n; j-- > 0;) {
+        for (size_t i = 0; i < m; i++)
             x[i] = i == j;
         for (size_t i = clb_min(p->k, j + 1); i-- > 0;)
-            reflect(&a, p->m, i, dense_at(p->precision, p->tau, 1, i, 0), x);
-        for (size_t i = 0; i < p->m; i++)
+            reflect(&a, m, i, dense_at(p->precision, p->tau, 1, i, 0), x);
+        for (size_t i = 0; i < m; i++)
             put(&a, i, j, x[i]);
     }
     free(x);
+    return 0;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

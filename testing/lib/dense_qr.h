@@ -6,7 +6,7 @@
 
 /* The next library; it counts elements in dense_next_entries. The context is the precision. */
 extern const struct clb_host_blas dense_qr_next;
-void dense_orgqr(const struct clb_orgqr *problem);
+size_t dense_orgqr(const struct clb_host_blas *host, const struct clb_call *call);
 
 /* Apply H(i), or its conjugate transpose, i counted from 0, to a column that begins at x, in
  * extended precision. The vectors are those of `a`. */

@@ -11,10 +11,9 @@ extern _Atomic long next_getrf_calls, next_getrs_calls, next_getri_calls;
 extern void (*next_getrf_hook)(void);
 
 /* xTRTRI, xLAUUM and xPOTRI by sums in higher precision, each entry rounded once. */
-void lapack_next_inverse(const struct clb_inverse *problem);
+void lapack_next_inverse(const struct clb_call *call);
 extern _Atomic long next_inverse_calls;
 
-/* For a call with integers of that width. */
-struct clb_host_blas lapack_next_for(bool wide);
+extern const struct clb_host_blas lapack_next;
 
 #endif

@@ -19,7 +19,7 @@ _Atomic long next_calls;
 _Atomic size_t next_entries;
 void (*next_hook)(void);
 
-static void fake_next(const struct clb_host_blas *host, const struct clb_gemm *p)
+static size_t fake_next(const struct clb_host_blas *host, const struct clb_call *p)
 {
     (void)host;
     next_calls++;
@@ -28,6 +28,7 @@ static void fake_next(const struct clb_host_blas *host, const struct clb_gemm *p
         next_hook();
     gemm_plain(p->precision, p->transa, p->transb, p->m, p->n, p->k, p->alpha, p->a, p->lda, p->b,
                p->ldb, p->beta, p->c, p->ldc);
+    return 0;
 }
 
 bool routed_gemm(const struct gemm_case *g)
@@ -36,8 +37,9 @@ bool routed_gemm(const struct gemm_case *g)
     const struct clb_gemm problem = gemm_problem(g);
     struct clb_symbol *symbol =
         &clb_symbols[single ? CLB_SYMBOL_sgemm_plain : CLB_SYMBOL_dgemm_plain];
-    struct clb_host_blas next = {.gemm = fake_next};
+    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = fake_next}};
     struct clb_call call = {
+        .precision = g->precision,
         .transa = g->transa,
         .transb = g->transb,
         .alpha = problem.alpha,
@@ -54,7 +56,7 @@ bool routed_gemm(const struct gemm_case *g)
     };
     if (routed_call(symbol, &call, &next))
         return true;
-    fake_next(&next, &problem);
+    fake_next(&next, &call);
     return false;
 }
 

@@ -80,14 +80,10 @@ static clb_status solve(struct clb_runtime *runtime, clb_precision precision, si
     dense_make(&b, precision, n, rhs, 5, seed);
     for (size_t i = 0; i < n; i++)
         dense_set(&a, i, i, dense_get(&a, i, i) + n);
-    const struct clb_trsm problem = {.precision = precision,
-                                     .m = n,
-                                     .n = rhs,
-                                     .alpha = clb_scalar_one(precision),
-                                     .a = dense_data(&a),
-                                     .b = dense_data(&b),
-                                     .lda = a.ld,
-                                     .ldb = b.ld};
+    struct clb_call problem = dense_call(CLB_KIND_trsm, n, rhs, &a);
+    problem.alpha = clb_scalar_one(precision);
+    problem.b = dense_data(&b);
+    problem.ldb = b.ld;
     clb_status status = clb_trsm_run(runtime, variant, &problem, &progress);
     *parts = progress.parts;
     for (size_t e = 0; e < n * rhs && status == CLB_OK; e++) {
@@ -118,8 +114,8 @@ static clb_status factor_definite(struct clb_runtime *runtime, clb_precision pre
     if (variant == NULL)
         return CLB_ERR_UNSUPPORTED;
     dense_make_definite(&a, precision, n, 9, upper, 0, seed);
-    const struct clb_potrf problem = {
-        .precision = precision, .upper = upper, .n = n, .a = dense_data(&a), .lda = a.ld};
+    struct clb_call problem = dense_call(CLB_KIND_potrf, n, n, &a);
+    problem.upper = upper;
     clb_status status = clb_potrf_run(runtime, variant, &problem, &dense_next, &result);
     if (status == CLB_OK) {
         long double error = dense_cholesky_error(&a, upper, n);
@@ -141,7 +137,7 @@ static clb_status factor_general(struct clb_runtime *runtime, clb_precision prec
     struct clb_getrf_result result = {.ipiv = ipiv};
     struct clb_host_blas next = dense_next;
     dense_make(&a, precision, n, n, 9, seed);
-    const struct clb_getrf problem = {precision, n, n, dense_data(&a), a.ld};
+    const struct clb_call problem = dense_call(CLB_KIND_getrf, n, n, &a);
     clb_status status = clb_getrf_run(runtime, variant, &problem, &next, &result);
     if (status == CLB_OK)
         expect(dense_lu_error(&a, ipiv) <= 3, "%c LU of order %zu", "sdcz"[precision], n);
@@ -161,7 +157,7 @@ static clb_status factor_qr(struct clb_runtime *runtime, clb_precision precision
     struct clb_geqrf_result result = {.tau = tau};
     struct clb_host_blas next = dense_qr_next;
     dense_make(&a, precision, n, n, 9, seed);
-    const struct clb_geqrf problem = {precision, n, n, dense_data(&a), a.ld, false};
+    const struct clb_call problem = dense_call(CLB_KIND_geqrf, n, n, &a);
     clb_status status = clb_geqrf_run(runtime, variant, &problem, &next, &result);
     if (status == CLB_OK)
         expect(dense_qr_error(&a, tau) <= 3, "%c QR of order %zu", "sdcz"[precision], n);

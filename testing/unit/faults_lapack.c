@@ -94,7 +94,7 @@ static void end_run(const struct fake_failure *failure, clb_status status, const
 struct factorisation {
     struct dense a;
     int64_t ipiv[64];
-    struct clb_getrf problem;
+    struct clb_call problem;
     struct clb_host_blas next;
     struct clb_getrf_result result;
 };
@@ -107,8 +107,8 @@ static void make_factorisation(struct factorisation *f, const struct setting *se
     for (size_t i = 0; setting->singular && i < setting->m; i++)
         dense_set(&f->a, i, 12, 0);
     dense_remember(&f->a);
-    f->problem =
-        (struct clb_getrf){setting->precision, setting->m, setting->n, dense_data(&f->a), f->a.ld};
+    f->problem = dense_call(CLB_KIND_getrf, setting->m, setting->n, &f->a);
+    f->problem.ipiv = f->ipiv;
     f->next = dense_next;
     f->result.ipiv = f->ipiv;
 }
@@ -144,7 +144,7 @@ static void factor(struct clb_runtime *runtime, const struct clb_gemm_variant *v
     expect_old(&f.a, &(struct clb_rect){0, written, setting->m, setting->n - written}, what);
     count_part(written, setting->n);
     if (status != CLB_OK && written == 0)
-        f.result.info = f.next.getrf(&f.next, &f.problem, f.ipiv);
+        f.result.info = clb_host_call(&f.next, &f.problem);
     else if (status != CLB_OK)
         clb_getrf_resume(&f.problem, &f.next, &f.result);
     check_factorisation(setting, &f, what);
@@ -165,7 +165,8 @@ static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_v
     if (bad != 0)
         dense_set(&a, bad - 1, bad - 1, -1);
     dense_remember(&a);
-    const struct clb_potrf problem = {setting->precision, upper, n, dense_data(&a), a.ld};
+    struct clb_call problem = dense_call(CLB_KIND_potrf, n, n, &a);
+    problem.upper = upper;
     const struct clb_host_blas *next = &dense_next;
     struct clb_potrf_result result;
     fake_cl_begin(failure, what, sizeof what);
@@ -178,7 +179,7 @@ static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_v
            error);
     count_part(written, right);
     if (status != CLB_OK && written == 0)
-        result.info = next->potrf(next, &problem);
+        result.info = clb_host_call(next, &problem);
     else if (status != CLB_OK)
         clb_potrf_resume(&problem, next, &result);
     expect(result.info == bad, "%s: info = %zu", what, result.info);
@@ -192,7 +193,7 @@ static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_v
 
 struct system {
     struct dense a, b, expected;
-    struct clb_trsm problem;
+    struct clb_call problem;
 };
 
 /* Well conditioned, so that solutions agree. */
@@ -208,18 +209,14 @@ static void make_system(struct system *s, const struct setting *setting, uint64_
     dense_remember(&s->a);
     dense_make(&s->b, setting->precision, setting->m, setting->n, 5, &same);
     dense_make(&s->expected, setting->precision, setting->m, setting->n, 5, &again);
-    s->problem = (struct clb_trsm){.precision = setting->precision,
-                                   .right = setting->right,
-                                   .upper = true,
-                                   .trans = CLB_OP_C,
-                                   .m = setting->m,
-                                   .n = setting->n,
-                                   .alpha = clb_scalar_one(setting->precision),
-                                   .a = dense_data(&s->a),
-                                   .b = dense_data(&s->expected),
-                                   .lda = s->a.ld,
-                                   .ldb = s->b.ld};
-    dense_next.trsm(&dense_next, &s->problem);
+    s->problem = dense_call(CLB_KIND_trsm, setting->m, setting->n, &s->a);
+    s->problem.right = setting->right;
+    s->problem.upper = true;
+    s->problem.transa = CLB_OP_C;
+    s->problem.alpha = clb_scalar_one(setting->precision);
+    s->problem.b = dense_data(&s->expected);
+    s->problem.ldb = s->b.ld;
+    dense_trsm(&dense_next, &s->problem);
     s->problem.b = dense_data(&s->b);
 }
 
@@ -234,8 +231,8 @@ static size_t finish(const struct setting *setting, const struct system *s,
         if (progress->parts != 0 && progress->written[p])
             continue;
         expect_old(&s->b, rect, what);
-        struct clb_trsm part = clb_trsm_part(&s->problem, rect);
-        dense_next.trsm(&dense_next, &part);
+        struct clb_call part = clb_call_part(&s->problem, rect);
+        dense_trsm(&dense_next, &part);
         left += rect->rows * rect->cols;
     }
     return left;
@@ -316,8 +313,9 @@ static void factor_qr(struct clb_runtime *runtime, const struct clb_gemm_variant
     double tau[2 * 64];
     dense_make(&a, setting->precision, setting->m, setting->n, 5, seed);
     make_memory(&memory, &a, adjoint, seed);
-    const struct clb_geqrf problem = {setting->precision,  setting->m, setting->n,
-                                      dense_data(&memory), memory.ld,  adjoint};
+    struct clb_call problem =
+        (adjoint ? dense_lq_call : dense_call)(CLB_KIND_geqrf, setting->m, setting->n, &memory);
+    problem.tau = tau;
     struct clb_host_blas next = dense_qr_next;
     struct clb_geqrf_result result = {.tau = tau};
     fake_cl_begin(failure, what, sizeof what);
@@ -330,7 +328,7 @@ static void factor_qr(struct clb_runtime *runtime, const struct clb_gemm_variant
     expect_old(&a, &rest, what);
     count_part(written, setting->n);
     if (status != CLB_OK && written == 0)
-        next.geqrf(&next, &problem, tau);
+        clb_host_call(&next, &problem);
     else if (status != CLB_OK)
         clb_geqrf_resume(&problem, &next, &result);
     copy(&a, &memory, adjoint);
@@ -345,9 +343,9 @@ static void make_vectors(struct dense *a, size_t rows, size_t cols, const struct
                          void *tau, uint64_t *seed)
 {
     dense_make(a, setting->precision, rows, cols, 5, seed);
-    const struct clb_geqrf problem = {setting->precision, rows,  setting->k,
-                                      dense_data(a),      a->ld, false};
-    dense_qr_next.geqrf(&dense_qr_next, &problem, tau);
+    struct clb_call problem = dense_call(CLB_KIND_geqrf, rows, setting->k, a);
+    problem.tau = tau;
+    clb_host_call(&dense_qr_next, &problem);
     dense_remember(a);
 }
 
@@ -364,18 +362,14 @@ static void multiply(struct clb_runtime *runtime, const struct clb_gemm_variant 
     uint64_t same = random_bits(seed), again = same;
     dense_make(&c, setting->precision, setting->m, setting->n, 5, &same);
     dense_make(&expected, setting->precision, setting->m, setting->n, 5, &again);
-    struct clb_ormqr problem = {.precision = setting->precision,
-                                .right = setting->right,
-                                .trans = CLB_OP_C,
-                                .m = setting->m,
-                                .n = setting->n,
-                                .k = setting->k,
-                                .a = dense_data(&a),
-                                .lda = a.ld,
-                                .tau = tau,
-                                .c = dense_data(&expected),
-                                .ldc = c.ld};
-    dense_qr_next.ormqr(&dense_qr_next, &problem);
+    struct clb_call problem = dense_call(CLB_KIND_ormqr, setting->m, setting->n, &a);
+    problem.right = setting->right;
+    problem.transa = CLB_OP_C;
+    problem.k = setting->k;
+    problem.tau = tau;
+    problem.c = dense_data(&expected);
+    problem.ldc = c.ld;
+    clb_host_call(&dense_qr_next, &problem);
     problem.c = dense_data(&c);
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_ormqr_run(runtime, variant, &problem, &progress);
@@ -388,8 +382,8 @@ static void multiply(struct clb_runtime *runtime, const struct clb_gemm_variant 
             continue;
         }
         expect_old(&c, rect, what);
-        struct clb_ormqr part = clb_ormqr_part(&problem, rect);
-        dense_qr_next.ormqr(&dense_qr_next, &part);
+        struct clb_call part = clb_call_part(&problem, rect);
+        clb_host_call(&dense_qr_next, &part);
     }
     expect(status != CLB_OK || written == progress.parts, "%s: parts are missing", what);
     count_part(written, progress.parts);
@@ -412,13 +406,15 @@ static void generate(struct clb_runtime *runtime, const struct clb_gemm_variant 
     uint64_t again = *seed;
     make_vectors(&expected, setting->m, setting->n, setting, tau, &again);
     make_vectors(&a, setting->m, setting->n, setting, tau, seed);
-    struct clb_orgqr problem = {setting->precision,    setting->m,  setting->n, setting->k,
-                                dense_data(&expected), expected.ld, tau,        false};
-    dense_orgqr(&problem);
+    struct clb_call problem = dense_call(CLB_KIND_orgqr, setting->m, setting->n, &expected);
+    problem.k = setting->k;
+    problem.tau = tau;
+    clb_host_call(&dense_qr_next, &problem);
     make_memory(&memory, &a, adjoint, seed);
-    problem.a = dense_data(&memory);
-    problem.lda = memory.ld;
-    problem.adjoint = adjoint;
+    problem =
+        (adjoint ? dense_lq_call : dense_call)(CLB_KIND_orgqr, setting->m, setting->n, &memory);
+    problem.k = setting->k;
+    problem.tau = tau;
     struct clb_orgqr_result result;
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_orgqr_run(runtime, variant, &problem, &result);
@@ -429,8 +425,8 @@ static void generate(struct clb_runtime *runtime, const struct clb_gemm_variant 
     expect_old(&a, &rest, what);
     count_part(setting->n - result.columns_left, setting->n);
     if (result.columns_left > 0) {
-        const struct clb_orgqr missing = clb_orgqr_rest(&problem, &result);
-        dense_orgqr(&missing);
+        const struct clb_call missing = clb_orgqr_rest(&problem, &result);
+        clb_host_call(&dense_qr_next, &missing);
     }
     copy(&a, &memory, adjoint);
     expect_near(&a, &expected, 200, what);

@@ -21,7 +21,7 @@ struct factorisation {
     struct dense a;
     struct dense adjoint; /* A^H, where the problem's memory has that */
     char *tau;            /* and 16 bytes more, which stay as they are */
-    struct clb_geqrf problem;
+    struct clb_call problem;
     struct clb_host_blas next;
     struct clb_geqrf_result result;
 };
@@ -55,7 +55,7 @@ static void give(struct factorisation *f)
 
 static void take(struct factorisation *f)
 {
-    if (f->problem.adjoint)
+    if (clb_call_is_adjoint(&f->problem))
         dense_set_adjoint(&f->a, &f->adjoint);
 }
 
@@ -72,10 +72,8 @@ static void make(struct factorisation *f, clb_precision precision, size_t m, siz
     f->tau = malloc((inner + 1) * element);
     memset(f->tau, 0x5a, (inner + 1) * element);
     dense_make(&f->adjoint, precision, n, m, 9, seed);
-    f->problem = (struct clb_geqrf){precision, m, n, dense_data(&f->a), f->a.ld, false};
-    if (random_below(seed, 2) != 0)
-        f->problem =
-            (struct clb_geqrf){precision, m, n, dense_data(&f->adjoint), f->adjoint.ld, true};
+    f->problem = random_below(seed, 2) != 0 ? dense_lq_call(CLB_KIND_geqrf, m, n, &f->adjoint)
+                                            : dense_call(CLB_KIND_geqrf, m, n, &f->a);
     give(f);
     f->next = dense_qr_next;
     f->result.tau = f->tau;
@@ -94,10 +92,11 @@ static void check(struct factorisation *f, const char *what)
     size_t element = clb_precision_size(f->a.precision), inner = clb_min(f->a.rows, f->a.cols);
     long double error = dense_qr_error(&f->a, f->tau);
     expect(error <= 3, "%s %c %zux%zu %s%s: error %.3Lg", what, "sdcz"[f->a.precision], f -> a.rows,
-           f->a.cols, kinds[f->kind], f->problem.adjoint ? ", adjoint" : "", error);
+           f->a.cols, kinds[f->kind], clb_call_is_adjoint(&f->problem) ? ", adjoint" : "", error);
     expect(dense_gaps_intact(&f->a) && dense_gaps_intact(&f->adjoint), "%s: written outside of A",
            what);
-    expect(f->problem.adjoint || dense_intact_bits(&f->adjoint), "%s: the adjoint", what);
+    expect(clb_call_is_adjoint(&f->problem) || dense_intact_bits(&f->adjoint), "%s: the adjoint",
+           what);
     for (size_t i = 0; i < element; i++)
         expect(f->tau[inner * element + i] == 0x5a, "%s: written behind tau", what);
 }
@@ -250,13 +249,14 @@ static void resume(struct fake_setting *setting, int i)
     uint64_t again = setting->seed;
     make(&f, (clb_precision)(i % CLB_PRECISIONS), m, n, &setting->seed);
     make(&done, (clb_precision)(i % CLB_PRECISIONS), m, n, &again);
-    f.next.geqrf(&f.next, &done.problem, f.tau);
+    done.problem.tau = f.tau;
+    clb_host_call(&f.next, &done.problem);
     take(&done);
     for (size_t j = 0; j < written; j++) {
         for (size_t r = 0; r < m; r++)
             dense_set(&f.a, r, j, dense_get(&done.a, r, j));
     }
-    if (f.problem.adjoint)
+    if (clb_call_is_adjoint(&f.problem))
         dense_set_adjoint(&f.adjoint, &f.a);
     f.result.columns_written = written;
     dense_next_entries = 0;

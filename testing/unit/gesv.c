@@ -18,8 +18,7 @@ struct setting {
 struct system {
     struct dense a, b;
     int64_t *ipiv;
-    struct clb_getrf problem;
-    struct clb_getrs system;
+    struct clb_call call;
     struct clb_host_blas next;
     struct clb_getrf_result result;
     struct clb_gemm_progress progress;
@@ -36,14 +35,10 @@ static void make(struct system *s, clb_precision precision, size_t n, size_t nrh
     dense_remember(&s->a);
     dense_make(&s->b, precision, n, nrhs, 5, seed);
     s->ipiv = calloc(n, sizeof *s->ipiv);
-    s->problem = (struct clb_getrf){precision, n, n, dense_data(&s->a), s->a.ld};
-    s->system = (struct clb_getrs){.precision = precision,
-                                   .n = n,
-                                   .nrhs = nrhs,
-                                   .a = dense_data(&s->a),
-                                   .lda = s->a.ld,
-                                   .b = dense_data(&s->b),
-                                   .ldb = s->b.ld};
+    s->call = dense_call(CLB_KIND_gesv, n, n, &s->a);
+    s->call.nrhs = nrhs;
+    s->call.b = dense_data(&s->b);
+    s->call.ldb = s->b.ld;
     s->next = dense_next;
     s->result.ipiv = s->ipiv;
 }
@@ -109,11 +104,9 @@ static struct clb_runtime *start(const struct setting *setting)
 static clb_status solve(struct clb_runtime *runtime, struct system *s)
 {
     const struct clb_gemm_variant *variant;
-    if (!expect(clb_gemm_variant_get(runtime, s->problem.precision, &variant) == CLB_OK,
-                "no variant"))
+    if (!expect(clb_gemm_variant_get(runtime, s->call.precision, &variant) == CLB_OK, "no variant"))
         return CLB_ERR_UNSUPPORTED;
-    return clb_gesv_run(runtime, variant, &s->problem, &s->system, &s->next, &s->result,
-                        &s->progress);
+    return clb_gesv_run(runtime, variant, &s->call, &s->next, &s->result, &s->progress);
 }
 
 static void systems(void *argument)
@@ -168,9 +161,8 @@ static long uploads(struct clb_runtime *runtime, const struct setting *setting, 
     if (clb_gemm_variant_get(runtime, CLB_S, &variant) != CLB_OK)
         return 0;
     long before = fake_cl.of[FAKE_EnqueueWriteBufferRect];
-    clb_status status = with_system
-                            ? solve(runtime, &s)
-                            : clb_getrf_run(runtime, variant, &s.problem, &s.next, &s.result);
+    clb_status status = with_system ? solve(runtime, &s)
+                                    : clb_getrf_run(runtime, variant, &s.call, &s.next, &s.result);
     expect(status == CLB_OK, "%s", clb_status_name(status));
     discard(&s);
     return fake_cl.of[FAKE_EnqueueWriteBufferRect] - before;

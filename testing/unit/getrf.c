@@ -19,7 +19,7 @@ struct factorisation {
     enum kind kind;
     struct dense a;
     int64_t *ipiv;
-    struct clb_getrf problem;
+    struct clb_call problem;
     struct clb_host_blas next;
     struct clb_getrf_result result;
     size_t zero; /* the first column of zeros, 1-based; 0 is none */
@@ -56,7 +56,7 @@ static void make(struct factorisation *f, clb_precision precision, size_t m, siz
     }
     dense_remember(&f->a);
     f->ipiv = calloc(clb_min(m, n) + 1, sizeof *f->ipiv);
-    f->problem = (struct clb_getrf){precision, m, n, dense_data(&f->a), f->a.ld};
+    f->problem = dense_call(CLB_KIND_getrf, m, n, &f->a);
     f->next = dense_next;
     f->result.ipiv = f->ipiv;
 }

@@ -146,38 +146,38 @@ static void host_functions(void *unused)
 {
     static const struct {
         clb_symbol_id called;
-        clb_host_function function;
+        clb_kind kind;
         clb_routine plain, adjoint; /* adjoint: plain where there is none */
     } expected[] = {
-        {CLB_SYMBOL_dgetrf_plain, CLB_HOST_GETRF, CLB_ROUTINE_dgetrf, CLB_ROUTINE_dgetrf},
+        {CLB_SYMBOL_dgetrf_plain, CLB_KIND_getrf, CLB_ROUTINE_dgetrf, CLB_ROUTINE_dgetrf},
         /* Reference xGETRF calls xGETRF2 for all of a small matrix. */
-        {CLB_SYMBOL_dgetrf2_plain, CLB_HOST_GETRF, CLB_ROUTINE_dgetrf2, CLB_ROUTINE_dgetrf2},
-        {CLB_SYMBOL_cpotrf2_plain, CLB_HOST_POTRF, CLB_ROUTINE_cpotrf2, CLB_ROUTINE_cpotrf2},
-        {CLB_SYMBOL_dgetrf2_plain, CLB_HOST_TRSM, CLB_ROUTINE_dtrsm, CLB_ROUTINE_dtrsm},
-        {CLB_SYMBOL_zgesv_plain, CLB_HOST_GETRF, CLB_ROUTINE_zgetrf, CLB_ROUTINE_zgetrf},
-        {CLB_SYMBOL_spotri_plain, CLB_HOST_INVERSE, CLB_ROUTINE_spotri, CLB_ROUTINE_spotri},
-        {CLB_SYMBOL_cgemm3m_plain, CLB_HOST_GEMM, CLB_ROUTINE_cgemm3m, CLB_ROUTINE_cgemm3m},
-        {CLB_SYMBOL_zgeqrf_plain, CLB_HOST_ORMQR, CLB_ROUTINE_zunmqr, CLB_ROUTINE_zunmqr},
-        {CLB_SYMBOL_dgelqf_plain, CLB_HOST_GEQRF, CLB_ROUTINE_dgeqrf, CLB_ROUTINE_dgelqf},
-        {CLB_SYMBOL_zgelqf_plain, CLB_HOST_ORMQR, CLB_ROUTINE_zunmqr, CLB_ROUTINE_zunmlq},
-        {CLB_SYMBOL_sorglq_plain, CLB_HOST_ORGQR, CLB_ROUTINE_sorgqr, CLB_ROUTINE_sorglq},
+        {CLB_SYMBOL_dgetrf2_plain, CLB_KIND_getrf, CLB_ROUTINE_dgetrf2, CLB_ROUTINE_dgetrf2},
+        {CLB_SYMBOL_cpotrf2_plain, CLB_KIND_potrf, CLB_ROUTINE_cpotrf2, CLB_ROUTINE_cpotrf2},
+        {CLB_SYMBOL_dgetrf2_plain, CLB_KIND_trsm, CLB_ROUTINE_dtrsm, CLB_ROUTINE_dtrsm},
+        {CLB_SYMBOL_zgesv_plain, CLB_KIND_getrf, CLB_ROUTINE_zgetrf, CLB_ROUTINE_zgetrf},
+        {CLB_SYMBOL_spotri_plain, CLB_KIND_potri, CLB_ROUTINE_spotri, CLB_ROUTINE_spotri},
+        {CLB_SYMBOL_cgemm3m_plain, CLB_KIND_gemm, CLB_ROUTINE_cgemm3m, CLB_ROUTINE_cgemm3m},
+        {CLB_SYMBOL_zgeqrf_plain, CLB_KIND_ormqr, CLB_ROUTINE_zunmqr, CLB_ROUTINE_zunmqr},
+        {CLB_SYMBOL_dgelqf_plain, CLB_KIND_geqrf, CLB_ROUTINE_dgeqrf, CLB_ROUTINE_dgelqf},
+        {CLB_SYMBOL_zgelqf_plain, CLB_KIND_ormqr, CLB_ROUTINE_zunmqr, CLB_ROUTINE_zunmlq},
+        {CLB_SYMBOL_sorglq_plain, CLB_KIND_orgqr, CLB_ROUTINE_sorgqr, CLB_ROUTINE_sorglq},
     };
     const struct clb_target target = {.library = "none"};
     (void)unused;
     for (size_t i = 0; i < CLB_COUNT_OF(expected); i++) {
         struct clb_symbol *symbol = &clb_symbols[expected[i].called];
-        const clb_host_function function = expected[i].function;
+        const clb_kind kind = expected[i].kind;
         const struct clb_entry entry = {
             .symbol = symbol, .target = &target, .caller = __builtin_return_address(0)};
         const bool adjoint = expected[i].adjoint != expected[i].plain;
         struct clb_next_blas next;
-        clb_next_blas_open(&next, &entry, function, 1U << function);
-        expect(next.routine[function][0] == expected[i].plain, "%s asks for %s", symbol->next.name,
-               clb_routines[next.routine[function][0]].name);
-        expect(!adjoint || next.routine[function][1] == expected[i].adjoint, "%s asks for %s",
-               symbol->next.name, clb_routines[next.routine[function][1]].name);
+        clb_next_blas_open(&next, &entry, 1U << kind);
+        expect(next.routine[kind][0] == expected[i].plain, "%s asks for %s", symbol->next.name,
+               clb_routines[next.routine[kind][0]].name);
+        expect(!adjoint || next.routine[kind][1] == expected[i].adjoint, "%s asks for %s",
+               symbol->next.name, clb_routines[next.routine[kind][1]].name);
         if (expected[i].plain == symbol->routine)
-            expect(next.target[function][0] == &target, "%s: another library", symbol->next.name);
+            expect(next.target[kind][0] == &target, "%s: another library", symbol->next.name);
     }
 }
 

@@ -26,8 +26,9 @@ static char *make_vectors(struct dense *a, clb_precision precision, size_t rows,
     dense_make(a, precision, rows, cols, 9, seed);
     for (size_t i = 0; i < rows && random_below(seed, 4) == 0; i++)
         dense_set(a, i, k / 2, 0);
-    const struct clb_geqrf problem = {precision, rows, k, dense_data(a), a->ld, false};
-    dense_qr_next.geqrf(&dense_qr_next, &problem, tau);
+    struct clb_call problem = dense_call(CLB_KIND_geqrf, rows, k, a);
+    problem.tau = tau;
+    clb_host_call(&dense_qr_next, &problem);
     dense_remember(a);
     return tau;
 }
@@ -88,29 +89,27 @@ static void multiply(struct clb_runtime *runtime, struct fake_setting *setting, 
     dense_make(&c, precision, right ? others : order, right ? order : others, 9, &setting->seed);
     copy(&expected, &c, &setting->seed);
     clb_op op = i / 4 % 2 ? CLB_OP_N : real && i / 8 % 2 ? CLB_OP_T : CLB_OP_C;
-    struct clb_ormqr problem = {.precision = precision,
-                                .right = right,
-                                .trans = op,
-                                .m = c.rows,
-                                .n = c.cols,
-                                .k = k,
-                                .a = dense_data(given),
-                                .lda = given->ld,
-                                .tau = tau,
-                                .c = dense_data(&c),
-                                .ldc = c.ld,
-                                .adjoint = given == &adjoint};
-    clb_status status = clb_ormqr_run(runtime, variant_of(runtime, precision), &problem, &progress);
+    struct clb_call problem = dense_call(CLB_KIND_ormqr, c.rows, c.cols, &a);
+    problem.right = right;
+    problem.transa = op;
+    problem.k = k;
+    problem.tau = tau;
+    problem.c = dense_data(&c);
+    problem.ldc = c.ld;
+    struct clb_call lq = problem;
+    lq.routine = clb_routine_of(CLB_KIND_ormqr, precision, true);
+    lq.transa = op != CLB_OP_N ? CLB_OP_N : real ? CLB_OP_T : CLB_OP_C;
+    lq.a = dense_data(&adjoint);
+    lq.lda = adjoint.ld;
+    clb_status status = clb_ormqr_run(runtime, variant_of(runtime, precision),
+                                      given == &adjoint ? &lq : &problem, &progress);
     expect(status == CLB_OK, "%s", clb_status_name(status));
     for (size_t p = 0; p < progress.parts; p++)
         expect(progress.written[p], "part %zu is missing", p);
     clb_gemm_progress_free(&progress);
-    problem.a = dense_data(&a);
-    problem.lda = a.ld;
-    problem.adjoint = false;
     problem.c = dense_data(&expected);
     problem.ldc = expected.ld;
-    dense_qr_next.ormqr(&dense_qr_next, &problem);
+    clb_host_call(&dense_qr_next, &problem);
     long double error = distance(&c, &expected, k, sqrtl((long double)order));
     expect(error <= 3, "%s %c %c%c %zux%zu k=%zu%s: off by %.3Lg", setting->name, "sdcz"[precision],
            right ? 'R' : 'L', "NTC"[op], c.rows, c.cols, k, given == &adjoint ? ", adjoint" : "",
@@ -137,7 +136,8 @@ static void products(void *argument)
 struct generation {
     struct dense a, adjoint, expected; /* adjoint: A^H, where the problem's memory has that */
     char *tau;
-    struct clb_orgqr problem;
+    size_t m, n;
+    struct clb_call problem;
     struct clb_orgqr_result result;
 };
 
@@ -148,23 +148,24 @@ static void make_generation(struct generation *g, clb_precision precision, size_
     g->tau = make_vectors(&g->a, precision, m, n, k, seed);
     copy(&g->expected, &g->a, seed);
     make_adjoint(&g->adjoint, &g->a, seed);
-    struct clb_orgqr other = {precision,      m,      n,    k, dense_data(&g->expected),
-                              g->expected.ld, g->tau, false};
-    g->problem = other;
-    g->problem.adjoint = random_below(seed, 2) != 0;
-    g->problem.a = dense_data(g->problem.adjoint ? &g->adjoint : &g->a);
-    g->problem.lda = g->problem.adjoint ? g->adjoint.ld : g->a.ld;
-    dense_orgqr(&other);
+    struct clb_call other = dense_call(CLB_KIND_orgqr, m, n, &g->expected);
+    g->m = m;
+    g->n = n;
+    g->problem = random_below(seed, 2) != 0 ? dense_lq_call(CLB_KIND_orgqr, m, n, &g->adjoint)
+                                            : dense_call(CLB_KIND_orgqr, m, n, &g->a);
+    g->problem.k = other.k = k;
+    g->problem.tau = other.tau = g->tau;
+    clb_host_call(&dense_qr_next, &other);
 }
 
 static void check_generation(struct generation *g, const char *what)
 {
-    const struct clb_orgqr *p = &g->problem;
-    if (p->adjoint)
+    const struct clb_call *p = &g->problem;
+    if (clb_call_is_adjoint(p))
         dense_set_adjoint(&g->a, &g->adjoint);
     long double error = distance(&g->a, &g->expected, p->k, 1);
-    expect(error <= 3, "%s %c %zux%zu k=%zu%s: off by %.3Lg", what, "sdcz"[p->precision], p -> m,
-           p -> n, p -> k, p -> adjoint ? ", adjoint" : "", error);
+    expect(error <= 3, "%s %c %zux%zu k=%zu%s: off by %.3Lg", what, "sdcz"[p->precision], g -> m,
+           g -> n, p -> k, clb_call_is_adjoint(p) ? ", adjoint" : "", error);
     expect(dense_gaps_intact(&g->a) && dense_gaps_intact(&g->adjoint), "%s: written outside of A",
            what);
 }
@@ -201,15 +202,15 @@ static void rests(void *argument)
     for (int i = 0; i < setting->runs; i++) {
         struct generation g;
         make_generation(&g, (clb_precision)(i % CLB_PRECISIONS), setting->largest, &setting->seed);
-        g.result.columns_left = one_to(&setting->seed, g.problem.n) - 1;
-        for (size_t j = g.result.columns_left; j < g.problem.n; j++) {
-            for (size_t r = 0; r < g.problem.m; r++)
+        g.result.columns_left = one_to(&setting->seed, g.n) - 1;
+        for (size_t j = g.result.columns_left; j < g.n; j++) {
+            for (size_t r = 0; r < g.m; r++)
                 dense_set(&g.a, r, j, dense_get(&g.expected, r, j));
         }
-        if (g.problem.adjoint)
+        if (clb_call_is_adjoint(&g.problem))
             dense_set_adjoint(&g.adjoint, &g.a);
-        const struct clb_orgqr rest = clb_orgqr_rest(&g.problem, &g.result);
-        dense_orgqr(&rest);
+        const struct clb_call rest = clb_orgqr_rest(&g.problem, &g.result);
+        clb_host_call(&dense_qr_next, &rest);
         check_generation(&g, setting->name);
         discard(&g);
     }
@@ -225,15 +226,15 @@ static void growing_memory(void *argument)
     clb_status status = CLB_ERR_NOMEM;
     do {
         make_generation(&g, CLB_Z, 200, &setting->seed);
-    } while (g.problem.n < 100 && (discard(&g), true));
+    } while (g.n < 100 && (discard(&g), true));
     const struct clb_gemm_variant *variant = runtime == NULL ? NULL : variant_of(runtime, CLB_Z);
     if (variant == NULL)
         return;
     for (runtime->memory_limit = 4096; status == CLB_ERR_NOMEM; runtime->memory_limit *= 2) {
         status = clb_orgqr_run(runtime, variant, &g.problem, &g.result);
         declined += status != CLB_OK;
-        expect(status == CLB_OK || (g.result.columns_left == g.problem.n && dense_intact(&g.a) &&
-                                    dense_intact(&g.adjoint)),
+        expect(status == CLB_OK ||
+                   (g.result.columns_left == g.n && dense_intact(&g.a) && dense_intact(&g.adjoint)),
                "written without memory");
     }
     expect(status == CLB_OK && declined >= 3, "%s after %d", clb_status_name(status), declined);

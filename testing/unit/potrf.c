@@ -27,7 +27,7 @@ static const char *const kinds[KINDS] = {"definite",   "graded",       "huge",  
 struct factorisation {
     enum kind kind;
     struct dense a;
-    struct clb_potrf problem;
+    struct clb_call problem;
     struct clb_host_blas next;
     struct clb_potrf_result result;
     size_t info; /* expected */
@@ -86,12 +86,12 @@ static void make(struct factorisation *f, clb_precision precision, size_t n, enu
                  uint64_t *seed)
 {
     *f = (struct factorisation){.kind = kind, .next = dense_next};
-    f->problem = (struct clb_potrf){.precision = precision, .upper = random_below(seed, 2), .n = n};
-    dense_make_definite(&f->a, precision, n, 9, f->problem.upper, kind == GRADED ? 9 : 0, seed);
+    const bool upper = random_below(seed, 2);
+    dense_make_definite(&f->a, precision, n, 9, upper, kind == GRADED ? 9 : 0, seed);
+    f->problem = dense_call(CLB_KIND_potrf, n, n, &f->a);
+    f->problem.upper = upper;
     make_kind(f, seed);
     dense_remember(&f->a);
-    f->problem.a = dense_data(&f->a);
-    f->problem.lda = f->a.ld;
 }
 
 static void check(const struct factorisation *f, size_t columns, const char *what)
@@ -243,7 +243,7 @@ static void resume(struct fake_setting *setting, int run)
          (enum kind)random_below(&setting->seed, KINDS), &setting->seed);
     size_t n = f.a.rows, right = f.info != 0 ? f.info - 1 : n;
     size_t written = random_below(&setting->seed, right + 1);
-    f.result.info = f.next.potrf(&f.next, &f.problem);
+    f.result.info = clb_host_call(&f.next, &f.problem);
     f.result.columns_written = written;
     dense_restore(&f.a, written);
     dense_next_entries = 0;
@@ -266,13 +266,13 @@ static void resumptions(void *argument)
 /* ---- solving --------------------------------------------------------------------------------- */
 
 /* |B - A*X| by the factor: a solution by plain loops is the same within rounding. */
-static void check_solution(const struct clb_potrs *problem, const struct dense *x,
+static void check_solution(const struct clb_call *problem, const struct dense *x,
                            struct dense *expected, const char *what)
 {
-    struct clb_potrs other = *problem;
+    struct clb_call other = *problem;
     other.b = dense_data(expected);
     long double worst = 0, largest = 0;
-    dense_potrs(&other);
+    clb_host_call(&dense_next, &other);
     for (size_t j = 0; j < x->cols; j++) {
         for (size_t i = 0; i < x->rows; i++) {
             long double off = dense_abs(dense_get(x, i, j) - dense_get(expected, i, j));
@@ -303,9 +303,11 @@ static void solutions(void *argument)
         uint64_t same = random_bits(&setting->seed), again = same;
         dense_make(&b, precision, n, nrhs, 5, &same);
         dense_make(&expected, precision, n, nrhs, 5, &again);
-        expect(f.next.potrf(&f.next, &f.problem) == 0, "no factor");
-        const struct clb_potrs problem = {precision,     f.problem.upper, n,   nrhs, f.problem.a,
-                                          f.problem.lda, dense_data(&b),  b.ld};
+        expect(clb_host_call(&f.next, &f.problem) == 0, "no factor");
+        struct clb_call problem = clb_call_as(&f.problem, CLB_KIND_potrs);
+        problem.nrhs = nrhs;
+        problem.b = dense_data(&b);
+        problem.ldb = b.ld;
         dense_remember(&f.a);
         if (expect(clb_gemm_variant_get(runtime, precision, &variant) == CLB_OK, "no variant")) {
             clb_status status = clb_potrs_run(runtime, variant, &problem, &progress);

@@ -91,6 +91,17 @@ static void restore(const struct system *s)
     memcpy(s->x, s->b, RESIDUAL_LANES * bytes);
 }
 
+static struct clb_call call_of(clb_kind kind, clb_precision precision, size_t n, void *a,
+                               int64_t *ipiv)
+{
+    struct clb_call call = clb_call_of(clb_routine_of(kind, precision, false));
+    call.m = call.n = call.lda = n;
+    call.a = a;
+    call.ipiv = ipiv;
+    call.wide = true;
+    return call;
+}
+
 static struct residuals by_peer(const struct test *test, const struct system *s)
 {
     clb_precision precision = (clb_precision)s->matrix.precision;
@@ -101,8 +112,8 @@ static struct residuals by_peer(const struct test *test, const struct system *s)
     int *narrow = calloc(s->matrix.n, sizeof *narrow), info;
     restore(s);
     const struct clb_host_blas next = {.context = &getrf};
-    const struct clb_getrf problem = {precision, s->matrix.n, s->matrix.n, s->a, s->matrix.n};
-    peer_next_getrf(&next, &problem, s->ipiv);
+    const struct clb_call call = call_of(CLB_KIND_getrf, precision, s->matrix.n, s->a, s->ipiv);
+    peer_next_getrf(&next, &call);
     for (size_t i = 0; i < s->matrix.n; i++)
         narrow[i] = (int)s->ipiv[i];
     peer_getrs(test->library, precision)("N", &n, &rhs, s->a, &n, narrow, s->x, &n, &info, 1);
@@ -115,22 +126,19 @@ static struct residuals by_shim(struct test *test, const struct system *s)
     clb_precision precision = (clb_precision)s->matrix.precision;
     peer_getrf_function *getrf = peer_getrf(test->library, precision);
     size_t n = s->matrix.n;
-    const struct clb_getrf problem = {precision, n, n, s->a, n};
-    const struct clb_host_blas next = {.context = &getrf, .getrf = peer_next_getrf};
-    const struct clb_getrs system = {.precision = precision,
-                                     .n = n,
-                                     .nrhs = RESIDUAL_LANES,
-                                     .a = s->a,
-                                     .lda = n,
-                                     .b = s->x,
-                                     .ldb = n};
+    struct clb_call call = call_of(CLB_KIND_gesv, precision, n, s->a, s->ipiv);
+    call.nrhs = RESIDUAL_LANES;
+    call.b = s->x;
+    call.ldb = n;
+    const struct clb_host_blas next = {.context = &getrf,
+                                       .of = {[CLB_KIND_getrf] = peer_next_getrf}};
     struct clb_getrf_result result = {.ipiv = s->ipiv};
     struct clb_gemm_progress progress = {0};
     const struct clb_gemm_variant *variant;
     restore(s);
     clb_status status = clb_gemm_variant_get(test->runtime, precision, &variant);
     if (status == CLB_OK)
-        status = clb_gesv_run(test->runtime, variant, &problem, &system, &next, &result, &progress);
+        status = clb_gesv_run(test->runtime, variant, &call, &next, &result, &progress);
     clb_gemm_progress_free(&progress);
     test->blocks = result.blocks;
     if (!expect(status == CLB_OK, "%s", clb_status_name(status)))
@@ -308,8 +316,9 @@ static void subtract_in_order(struct test *test, clb_precision precision)
     int64_t ipiv[ORDER];
     void *a = calloc((size_t)ORDER * ORDER, clb_precision_size(precision));
     peer_getrf_function *getrf = peer_getrf(test->library, precision);
-    const struct clb_getrf problem = {precision, ORDER, ORDER, a, ORDER};
-    const struct clb_host_blas next = {.context = &getrf, .getrf = peer_next_getrf};
+    const struct clb_call problem = call_of(CLB_KIND_getrf, precision, ORDER, a, ipiv);
+    const struct clb_host_blas next = {.context = &getrf,
+                                       .of = {[CLB_KIND_getrf] = peer_next_getrf}};
     struct clb_getrf_result result = {.ipiv = ipiv};
     const struct clb_gemm_variant *variant;
     clb_status status = clb_gemm_variant_get(test->runtime, precision, &variant);

@@ -108,11 +108,12 @@ static void reason_small_and_cost_by_table(void *unused)
     expect_sums("sgemm_");
 }
 
-static void no_next(const struct clb_host_blas *host, const struct clb_gemm *problem)
+static size_t no_next(const struct clb_host_blas *host, const struct clb_call *call)
 {
     (void)host;
-    (void)problem;
+    (void)call;
     expect(false, "an invalid call was computed");
+    return 0;
 }
 
 static void reason_invalid(void *unused)
@@ -138,7 +139,7 @@ static void reason_invalid(void *unused)
     };
     const double one = 1;
     double memory[3][100] = {{0}};
-    struct clb_host_blas next = {.gemm = no_next};
+    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}};
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {
@@ -219,7 +220,7 @@ static void overlapping_matrices(void *unused)
 {
     const double one = 1, zero = 0;
     double memory[40 * 40] = {0};
-    struct clb_host_blas next = {.gemm = no_next};
+    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}};
     struct clb_call call = {.alpha = &one,
                             .beta = &zero,
                             .a = memory,
@@ -307,7 +308,7 @@ static bool takes_product(size_t n, struct clb_host_blas *next)
 /* A call that waited would wait for ever, and be ended as a test that takes too long. */
 static void reason_starting(void *unused)
 {
-    struct clb_host_blas next = {.gemm = no_next};
+    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}};
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "0", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
@@ -347,7 +348,8 @@ static struct clb_runtime *play_h200(void)
 /* On a device whose times are known they decide, beside what the next library takes. */
 static void by_cost(void *unused)
 {
-    struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
+    struct clb_host_blas fast = {
+        .of = {[CLB_KIND_gemm] = no_next}, .optimised = true, .threads = 16};
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
@@ -377,7 +379,8 @@ static void by_cost(void *unused)
  * changes. The device loses its double precision, which only a call that is asked about notices. */
 static void declined_again(void *unused)
 {
-    struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
+    struct clb_host_blas fast = {
+        .of = {[CLB_KIND_gemm] = no_next}, .optimised = true, .threads = 16};
     (void)unused;
     setenv("CLBLAS_SHIM_REPRODUCIBLE", "1", 1);
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
@@ -419,7 +422,7 @@ static void begin_calls(double expected)
 /* What was declined because of other calls is asked about again when these have ended. */
 static void declined_beside_others(void *unused)
 {
-    struct clb_host_blas one = {.gemm = no_next, .optimised = true, .threads = 1};
+    struct clb_host_blas one = {.of = {[CLB_KIND_gemm] = no_next}, .optimised = true, .threads = 1};
     (void)unused;
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
         return; /* calls of one thread get in each other's way as on the device */
@@ -567,7 +570,8 @@ static void learns_undisturbed(void *is_gpu)
 /* Where times are known; a CPU's crossovers are smaller. */
 static void smallest_crossover(void *is_gpu)
 {
-    struct clb_host_blas fast = {.gemm = no_next, .optimised = true, .threads = 16};
+    struct clb_host_blas fast = {
+        .of = {[CLB_KIND_gemm] = no_next}, .optimised = true, .threads = 16};
     setenv("CLBLAS_SHIM_PARAMS", "", 1);
     set_up("auto");
     struct clb_runtime *runtime = play_h200();
@@ -745,14 +749,13 @@ static void contended_memory(void *discrete)
 
 /* Complex products: parts for the next library have offsets that count complex elements. */
 struct product {
-    struct clb_gemm problem;
+    struct clb_call problem;
     struct dense a, b, c, expected;
 };
 
-static void next_gemm(const struct clb_host_blas *host, const struct clb_gemm *problem)
+static size_t next_gemm(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    (void)host;
-    dense_next.gemm(&dense_next, problem);
+    return dense_gemm(host, call);
 }
 
 static void make_product(struct product *x, clb_precision precision, uint64_t *state)
@@ -760,8 +763,8 @@ static void make_product(struct product *x, clb_precision precision, uint64_t *s
     static const float alpha_c[2] = {2, -1}, beta_c[2] = {1, 3};
     static const double alpha_z[2] = {2, -1}, beta_z[2] = {1, 3};
     const bool single = precision == CLB_C;
-    struct clb_gemm *p = &x->problem;
-    *p = (struct clb_gemm){.precision = precision,
+    struct clb_call *p = &x->problem;
+    *p = (struct clb_call){.precision = precision,
                            .transa = (clb_op)random_below(state, 3),
                            .transb = (clb_op)random_below(state, 3),
                            .m = 17 + random_below(state, 15),
@@ -781,7 +784,7 @@ static void make_product(struct product *x, clb_precision precision, uint64_t *s
     p->lda = x->a.ld;
     p->ldb = x->b.ld;
     p->ldc = x->c.ld;
-    dense_next.gemm(&dense_next, p);
+    dense_gemm(NULL, p);
     p->c = dense_data(&x->c);
     dense_next_entries = 0;
 }
@@ -792,26 +795,11 @@ static void call_complex(const struct routed_failing *setting, long at)
     uint64_t state = setting->seed;
     long double worst = 0;
     make_product(&x, setting->precision, &state);
-    const struct clb_gemm *p = &x.problem;
-    struct clb_call call = {
-        .transa = p->transa,
-        .transb = p->transb,
-        .alpha = p->alpha,
-        .a = (void *)(uintptr_t)p->a,
-        .b = (void *)(uintptr_t)p->b,
-        .beta = p->beta,
-        .c = p->c,
-        .m = p->m,
-        .n = p->n,
-        .k = p->k,
-        .lda = p->lda,
-        .ldb = p->ldb,
-        .ldc = p->ldc,
-    };
-    struct clb_host_blas next = {.gemm = next_gemm};
+    const struct clb_call *p = &x.problem;
+    struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = next_gemm}};
     struct clb_symbol *symbol =
         &clb_symbols[setting->precision == CLB_C ? CLB_SYMBOL_cgemm_plain : CLB_SYMBOL_zgemm_plain];
-    expect(routed_call(symbol, &call, &next), "call %ld: declined", at);
+    expect(routed_call(symbol, p, &next), "call %ld: declined", at);
     for (size_t j = 0; j < p->n; j++) {
         for (size_t i = 0; i < p->m; i++)
             worst = fmaxl(worst, cabsl(dense_get(&x.c, i, j) - dense_get(&x.expected, i, j)));

@@ -19,24 +19,25 @@ static void (*potrf_hook)(void); /* called by the next library's potrf */
 
 /* ---- the next library ------------------------------------------------------------------------ */
 
-static size_t call_potrf(const struct clb_host_blas *host, const struct clb_potrf *problem)
+static size_t call_potrf(const struct clb_host_blas *host, const struct clb_call *call)
 {
     (void)host;
     next_potrf_calls++;
     if (potrf_hook != NULL)
         potrf_hook();
-    return dense_next.potrf(&dense_next, problem);
+    return clb_host_call(&dense_next, call);
 }
 
-static void call_potrs(const struct clb_host_blas *host, const struct clb_potrs *problem)
+static size_t call_potrs(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    (void)host;
     next_potrs_calls++;
-    dense_potrs(problem);
+    return dense_potrs(host, call);
 }
 
-static const struct clb_host_blas all_of_next = {
-    .potrf = call_potrf, .potrs = call_potrs, .trsm = dense_trsm, .gemm = dense_gemm};
+static const struct clb_host_blas all_of_next = {.of = {[CLB_KIND_potrf] = call_potrf,
+                                                        [CLB_KIND_potrs] = call_potrs,
+                                                        [CLB_KIND_trsm] = dense_trsm,
+                                                        [CLB_KIND_gemm] = dense_gemm}};
 
 /* ---- systems --------------------------------------------------------------------------------- */
 
@@ -65,18 +66,14 @@ static struct clb_symbol *symbol_of(enum routine routine, clb_precision precisio
 /* What X is to be, from a copy of A by the plain loops. */
 static void make_expected(struct system *s)
 {
-    struct clb_potrs solve = {.precision = s->a.precision,
-                              .upper = s->call.upper,
-                              .n = s->a.rows,
-                              .nrhs = s->b.cols,
-                              .lda = s->a.ld,
-                              .b = dense_data(&s->expected),
-                              .ldb = s->expected.ld};
-    const struct clb_potrf factor = {s->a.precision, s->call.upper, s->a.rows, dense_data(&s->a),
-                                     s->a.ld};
-    expect(dense_next.potrf(&dense_next, &factor) == 0, "no factor");
-    solve.a = factor.a;
-    dense_potrs(&solve);
+    struct clb_call factor = dense_call(CLB_KIND_potrf, s->a.rows, s->a.rows, &s->a);
+    factor.upper = s->call.upper;
+    expect(clb_host_call(&dense_next, &factor) == 0, "no factor");
+    struct clb_call solve = clb_call_as(&factor, CLB_KIND_potrs);
+    solve.nrhs = s->b.cols;
+    solve.b = dense_data(&s->expected);
+    solve.ldb = s->expected.ld;
+    clb_host_call(&dense_next, &solve);
     if (s->routine != POTRS)
         dense_restore(&s->a, 0);
     else
@@ -288,9 +285,9 @@ static void reason_no_siblings(void *unused)
         struct system s;
         struct clb_host_blas next = all_of_next;
         if (routine == POTRF)
-            next.gemm = NULL;
+            next.of[CLB_KIND_gemm] = NULL;
         else
-            next.potrs = NULL;
+            next.of[CLB_KIND_potrs] = NULL;
         make_system(&s, (enum routine)routine, CLB_D, 30, 9, false, &seed);
         expect(!run_with(&s, next) && dense_intact_bits(&s.a), "routine %d was taken", routine);
         free_system(&s);

@@ -41,9 +41,7 @@ static void make_inverse(struct inverse *s, clb_precision precision, size_t n, i
         for (size_t i = 0; i < n; i++)
             dense_set(&s->factors, i, j, dense_get(&s->a, i, j));
     }
-    dense_next.getrf(&dense_next,
-                     &(struct clb_getrf){precision, n, n, dense_data(&s->factors), s->factors.ld},
-                     ipiv);
+    dense_getrf(&s->factors, ipiv);
     dense_remember(&s->factors);
     for (size_t i = 0; i < n; i++) {
         const int32_t narrow = (int32_t)ipiv[i];
@@ -77,7 +75,7 @@ static struct clb_symbol *symbol_of(clb_precision precision)
 
 static bool run(struct inverse *s)
 {
-    struct clb_host_blas next = lapack_next_for(s->call.wide);
+    struct clb_host_blas next = lapack_next;
     next_getri_calls = 0;
     return routed_call(symbol_of(s->call.precision), &s->call, &next);
 }

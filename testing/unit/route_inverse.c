@@ -94,7 +94,7 @@ static void make(struct inverse *s, enum kind kind, clb_precision precision, siz
 
 static bool run(struct inverse *s)
 {
-    struct clb_host_blas next = lapack_next_for(s->call.wide);
+    struct clb_host_blas next = lapack_next;
     next_inverse_calls = 0;
     return routed_call(symbol_of(s), &s->call, &next);
 }
@@ -330,14 +330,12 @@ static void keeps_special_values_apart(void *unused)
         dense_set(&s.a, s.call.upper ? col : row, s.call.upper ? row : col, i % 2 ? NAN : INFINITY);
         dense_remember(&s.a);
         struct inverse expected = s;
-        const struct clb_inverse problem = {s.call.precision,
-                                            s.kind != LAUUM,
-                                            s.kind != TRTRI,
-                                            s.call.upper,
-                                            s.call.unit,
-                                            n,
-                                            malloc(n * n * sizeof(double complex)),
-                                            n};
+        struct clb_call problem =
+            clb_call_of(clb_symbols[routines[s.kind].symbol[s.call.precision]].routine);
+        problem.upper = s.call.upper;
+        problem.unit = s.call.unit;
+        problem.n = problem.lda = n;
+        problem.a = malloc(n * n * sizeof(double complex));
         for (size_t e = 0; e < n * n; e++)
             dense_store(s.call.precision, problem.a, n, e % n, e / n,
                         dense_get(&s.a, e % n, e / n));

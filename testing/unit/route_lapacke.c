@@ -97,8 +97,7 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
     dense_make(&s->rows_a, precision, n, m, 5, state);
     dense_make(&s->rows_b, precision, nrhs, n, 5, state);
     if (routine == GETRS)
-        dense_next.getrf(&dense_next,
-                         &(struct clb_getrf){precision, n, n, dense_data(&s->a), s->a.ld}, s->ipiv);
+        dense_getrf(&s->a, s->ipiv);
     copy_transposed(&s->a, &s->rows_a);
     copy_transposed(&s->b, &s->rows_b);
     dense_remember(&s->rows_a);
@@ -136,7 +135,7 @@ static const clb_symbol_id high[CLB_PRECISIONS][3] = {IDS(s, lapacke), IDS(d, la
 
 static bool run_as(struct system *s, clb_symbol_id id)
 {
-    struct clb_host_blas next = lapack_next_for(s->call.wide);
+    struct clb_host_blas next = lapack_next;
     struct clb_entry entry = {
         .call = s->call, .symbol = &clb_symbols[id], .layout = CLB_ROW_MAJOR, .checks = s->checks};
     bool computed = clb_route(&entry, &next);

@@ -60,45 +60,38 @@ static void *expand(clb_precision precision, const void *a, size_t lda, size_t n
     return full;
 }
 
-static void next_gemm(const struct clb_host_blas *from, const struct clb_gemm *problem)
+static size_t next_gemm(const struct clb_host_blas *from, const struct clb_call *call)
 {
-    (void)from;
     product_calls++;
-    dense_next.gemm(&dense_next, problem);
+    return dense_gemm(from, call);
 }
 
-static struct clb_gemm product_of(const struct clb_blas3 *p, const clb_scalar *alpha,
+static struct clb_call product_of(const struct clb_call *p, const clb_scalar *alpha,
                                   const clb_scalar *beta)
 {
-    return (struct clb_gemm){.precision = p->precision,
-                             .transa = p->transa,
-                             .transb = p->transb,
-                             .m = p->m,
-                             .n = p->n,
-                             .k = p->k,
-                             .alpha = alpha,
-                             .a = p->a,
-                             .b = p->b,
-                             .beta = beta,
-                             .c = p->c,
-                             .lda = p->lda,
-                             .ldb = p->ldb,
-                             .ldc = p->ldc};
+    struct clb_call product = *p;
+    clb_call_set_routine(&product, clb_routine_of(CLB_KIND_gemm, p->precision, false));
+    product.alpha = alpha;
+    product.beta = beta;
+    return product;
 }
 
-static void compute_symm(const struct clb_blas3 *p, struct clb_gemm product)
+static void compute_symm(const struct clb_call *p, struct clb_call product)
 {
-    void *full = expand(p->precision, p->a, p->lda, p->k, p->upper, true);
+    const size_t order = p->right ? p->n : p->m;
+    void *full = expand(p->precision, p->a, p->lda, order, p->upper, true);
+    product.transa = product.transb = CLB_OP_N;
+    product.k = order;
     product.a = p->right ? p->b : full;
-    product.lda = p->right ? p->ldb : p->k;
+    product.lda = p->right ? p->ldb : order;
     product.b = p->right ? full : p->b;
-    product.ldb = p->right ? p->k : p->ldb;
-    dense_next.gemm(&dense_next, &product);
+    product.ldb = p->right ? order : p->ldb;
+    dense_gemm(NULL, &product);
     free(full);
 }
 
 /* The products go to a copy of C, of which the triangle comes back. */
-static void compute_triangle(const struct clb_blas3 *p, struct clb_gemm product,
+static void compute_triangle(const struct clb_call *p, struct clb_call product,
                              const clb_scalar *alpha)
 {
     size_t n = p->n, size = clb_precision_size(p->precision);
@@ -110,7 +103,7 @@ static void compute_triangle(const struct clb_blas3 *p, struct clb_gemm product,
         product.b = p->b != NULL ? p->b : p->a;
         product.ldb = p->b != NULL ? p->ldb : p->lda;
     }
-    dense_next.gemm(&dense_next, &product);
+    dense_gemm(NULL, &product);
     if (current == LEVEL3_SYR2K || current == LEVEL3_HER2K) {
         const clb_scalar second =
             is_hermitian() ? clb_scalar_conjugate(p->precision, *alpha) : *alpha;
@@ -120,7 +113,7 @@ static void compute_triangle(const struct clb_blas3 *p, struct clb_gemm product,
         product.ldb = p->lda;
         product.alpha = &second;
         product.beta = clb_scalar_one(p->precision);
-        dense_next.gemm(&dense_next, &product);
+        dense_gemm(NULL, &product);
     }
     for (size_t j = 0; j < n; j++) {
         for (size_t i = p->upper ? 0 : j; i < (p->upper ? j + 1 : n); i++)
@@ -131,12 +124,12 @@ static void compute_triangle(const struct clb_blas3 *p, struct clb_gemm product,
     free(c);
 }
 
-static void next_own(const struct clb_host_blas *from, const struct clb_blas3 *p)
+static size_t next_own(const struct clb_host_blas *from, const struct clb_call *p)
 {
     const clb_scalar alpha = clb_scalar_get(p->precision, current == LEVEL3_HERK, p->alpha);
     const clb_scalar beta =
         clb_scalar_get(p->precision, current == LEVEL3_HERK || current == LEVEL3_HER2K, p->beta);
-    const struct clb_gemm product = product_of(p, &alpha, &beta);
+    const struct clb_call product = product_of(p, &alpha, &beta);
     (void)from;
     own_calls++;
     largest_part = clb_max(largest_part, p->m * p->n);
@@ -144,9 +137,10 @@ static void next_own(const struct clb_host_blas *from, const struct clb_blas3 *p
         compute_symm(p, product);
     else
         compute_triangle(p, product, &alpha);
+    return 0;
 }
 
-static void next_trmm(const struct clb_host_blas *from, const struct clb_trsm *p)
+static size_t next_trmm(const struct clb_host_blas *from, const struct clb_call *p)
 {
     size_t n = p->right ? p->n : p->m, size = clb_precision_size(p->precision);
     char *a = expand(p->precision, p->a, p->lda, n, p->upper, false);
@@ -158,26 +152,27 @@ static void next_trmm(const struct clb_host_blas *from, const struct clb_trsm *p
         memcpy(at(p->precision, a, n, j, j), clb_scalar_one(p->precision), size);
     for (size_t j = 0; j < p->n; j++)
         memcpy(b + j * p->m * size, at(p->precision, p->b, p->ldb, 0, j), p->m * size);
-    const struct clb_gemm product = {.precision = p->precision,
-                                     .transa = p->right ? CLB_OP_N : p->trans,
-                                     .transb = p->right ? p->trans : CLB_OP_N,
-                                     .m = p->m,
-                                     .n = p->n,
-                                     .k = n,
-                                     .alpha = p->alpha,
-                                     .a = p->right ? b : a,
-                                     .b = p->right ? a : b,
-                                     .beta = clb_scalar_zero(p->precision),
-                                     .c = p->b,
-                                     .lda = p->right ? p->m : n,
-                                     .ldb = p->right ? n : p->m,
-                                     .ldc = p->ldb};
-    dense_next.gemm(&dense_next, &product);
+    struct clb_call product = product_of(p, p->alpha, clb_scalar_zero(p->precision));
+    product.transa = p->right ? CLB_OP_N : p->transa;
+    product.transb = p->right ? p->transa : CLB_OP_N;
+    product.k = n;
+    product.a = p->right ? b : a;
+    product.b = p->right ? a : b;
+    product.c = p->b;
+    product.lda = p->right ? p->m : n;
+    product.ldb = p->right ? n : p->m;
+    product.ldc = p->ldb;
+    dense_gemm(NULL, &product);
     free(a);
     free(b);
+    return 0;
 }
 
-static struct clb_host_blas next = {.level3 = next_own, .gemm = next_gemm, .trmm = next_trmm};
+#define OWN                                                                                        \
+    [CLB_KIND_gemmtr] = next_own, [CLB_KIND_syrk] = next_own, [CLB_KIND_syr2k] = next_own,         \
+    [CLB_KIND_symm] = next_own
+static struct clb_host_blas next = {
+    .of = {OWN, [CLB_KIND_gemm] = next_gemm, [CLB_KIND_trmm] = next_trmm}};
 
 static const char params[] = "gemm.tile=min,gemm.tm=16,gemm.tn=16,gemm.slab=32";
 
@@ -448,7 +443,7 @@ static void ops_in_rows(void *unused)
 /* Without a product to finish with, nothing is begun. */
 static void no_products(void *unused)
 {
-    struct clb_host_blas alone = {.level3 = next_own};
+    struct clb_host_blas alone = {.of = {OWN}};
     struct level3_case x;
     (void)unused;
     routed_set_up("always", params);
@@ -556,7 +551,7 @@ static void build_failure(void *unused)
 
 static void compose(void *unused)
 {
-    struct clb_host_blas none = {.gemm = next_gemm};
+    struct clb_host_blas none = {.of = {[CLB_KIND_gemm] = next_gemm}};
     (void)unused;
     for (int i = 0; i < 24; i++) {
         struct level3_case x;
@@ -580,7 +575,7 @@ static void positions(void *unused)
                                    .lda = 5,
                                    .ldb = 4,
                                    .ldc = 5};
-    struct clb_host_blas none = {.gemm = next_gemm};
+    struct clb_host_blas none = {.of = {[CLB_KIND_gemm] = next_gemm}};
     (void)unused;
     struct clb_entry entry = {.call = right, .symbol = symbol_of(LEVEL3_GEMMTR, CLB_D)};
     struct clb_call *call = &entry.call;

@@ -87,8 +87,7 @@ static void make_system(struct system *s, enum routine routine, clb_precision pr
                                 .wide = wide};
     if (routine != GETRS)
         return;
-    dense_next.getrf(&dense_next, &(struct clb_getrf){precision, n, n, dense_data(&s->a), s->a.ld},
-                     s->given);
+    dense_getrf(&s->a, s->given);
     memcpy(s->ipiv, s->given, sizeof s->ipiv);
     narrow(s, s->ipiv, n);
     next_getrs_calls = 0;
@@ -118,7 +117,7 @@ static bool run_with(struct system *s, struct clb_host_blas *next)
 
 static bool run(struct system *s)
 {
-    struct clb_host_blas next = lapack_next_for(s->call.wide);
+    struct clb_host_blas next = lapack_next;
     return run_with(s, &next);
 }
 
@@ -332,17 +331,17 @@ static void reason_no_siblings(void *unused)
     (void)unused;
     set_up("always");
     make_system(&s, GETRF, CLB_D, 30, 30, 3, &seed);
-    struct clb_host_blas next = lapack_next_for(s.call.wide);
-    next.trsm = NULL;
+    struct clb_host_blas next = lapack_next;
+    next.of[CLB_KIND_trsm] = NULL;
     expect(!run_with(&s, &next), "taken");
     expect_declined("dgetrf_", "cost", 1);
     make_system(&s, GESV, CLB_D, 30, 30, 3, &seed);
-    next = lapack_next_for(s.call.wide);
-    next.getrs = NULL;
+    next = lapack_next;
+    next.of[CLB_KIND_getrs] = NULL;
     expect(!run_with(&s, &next), "taken");
     make_system(&s, GETRS, CLB_D, 30, 30, 3, &seed);
-    next = lapack_next_for(s.call.wide);
-    next.getrs = NULL;
+    next = lapack_next;
+    next.of[CLB_KIND_getrs] = NULL;
     expect(!run_with(&s, &next), "taken");
     expect_declined("dgesv_", "cost", 1);
     expect_declined("dgetrs_", "cost", 1);
@@ -451,7 +450,7 @@ static void by_kind_of_next(void *unused)
                                     .ipiv = ipiv,
                                     .info = &info,
                                     .wide = true}};
-        struct clb_host_blas next = lapack_next_for(s.call.wide);
+        struct clb_host_blas next = lapack_next;
         if (calls[i].optimised)
             next.optimised = true;
         expect(!run_with(&s, &next) && info == UNSET, "call %zu was taken", i);

@@ -31,44 +31,48 @@ static bool use_work(const struct clb_host_blas *host, size_t least, clb_precisi
     return true;
 }
 
-static void call_geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
+static size_t call_geqrf(const struct clb_host_blas *host, const struct clb_call *p)
 {
-    if (!use_work(host, p->n, p->precision))
-        return;
+    const bool adjoint = clb_call_is_adjoint(p);
+    if (!use_work(host, adjoint ? p->m : p->n, p->precision))
+        return 0;
     next_geqrf_calls++;
-    next_lq_calls += p->adjoint;
-    dense_qr_next.geqrf(&dense_qr_next, p, tau);
+    next_lq_calls += adjoint;
+    return clb_host_call(&dense_qr_next, p);
 }
 
-static bool call_geqrt(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
+static bool call_geqrt(const struct clb_host_blas *host, const struct clb_call *p)
 {
     (void)host;
     next_geqrt_calls++;
     if (!geqrt_fails)
-        dense_qr_next.geqrf(&dense_qr_next, p, tau);
+        clb_host_call(&dense_qr_next, p);
     return !geqrt_fails;
 }
 
-static void call_ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
+static size_t call_ormqr(const struct clb_host_blas *host, const struct clb_call *p)
 {
     if (!use_work(host, p->right ? p->m : p->n, p->precision))
-        return;
+        return 0;
     next_ormqr_calls++;
-    next_lq_calls += p->adjoint;
-    dense_qr_next.ormqr(&dense_qr_next, p);
+    next_lq_calls += clb_call_is_adjoint(p);
+    return clb_host_call(&dense_qr_next, p);
 }
 
-static void call_orgqr(const struct clb_host_blas *host, const struct clb_orgqr *p)
+static size_t call_orgqr(const struct clb_host_blas *host, const struct clb_call *p)
 {
-    if (!use_work(host, p->n, p->precision))
-        return;
+    const bool adjoint = clb_call_is_adjoint(p);
+    if (!use_work(host, adjoint ? p->m : p->n, p->precision))
+        return 0;
     next_orgqr_calls++;
-    next_lq_calls += p->adjoint;
-    dense_orgqr(p);
+    next_lq_calls += adjoint;
+    return clb_host_call(&dense_qr_next, p);
 }
 
-static const struct clb_host_blas complete_next = {
-    .geqrf = call_geqrf, .geqrt = call_geqrt, .ormqr = call_ormqr, .orgqr = call_orgqr};
+static const struct clb_host_blas complete_next = {.of = {[CLB_KIND_geqrf] = call_geqrf,
+                                                          [CLB_KIND_ormqr] = call_ormqr,
+                                                          [CLB_KIND_orgqr] = call_orgqr},
+                                                   .geqrt = call_geqrt};
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -164,8 +168,9 @@ static void make_call(struct call *c, enum routine of, clb_precision precision, 
         make_lq(c, state);
         return;
     }
-    const struct clb_geqrf vectors = {precision, m, k, c->call.a, c->call.lda, false};
-    dense_qr_next.geqrf(&dense_qr_next, &vectors, c->tau);
+    struct clb_call vectors = dense_call(CLB_KIND_geqrf, m, k, &c->a);
+    vectors.tau = c->tau;
+    clb_host_call(&dense_qr_next, &vectors);
     dense_remember(&c->a);
     make_lq(c, state);
     const struct dense *from = routine == ORMQR ? &c->c : &c->a;
@@ -174,24 +179,17 @@ static void make_call(struct call *c, enum routine of, clb_precision precision, 
         for (size_t i = 0; i < m; i++)
             dense_set(&c->expected, i, j, dense_get(from, i, j));
     }
-    const struct clb_ormqr product = {precision,
-                                      false,
-                                      CLB_OP_C,
-                                      m,
-                                      n,
-                                      k,
-                                      dense_data(&c->a),
-                                      c->a.ld,
-                                      c->tau,
-                                      dense_data(&c->expected),
-                                      c->expected.ld,
-                                      false};
-    const struct clb_orgqr generation = {precision,      m,      n,    k, dense_data(&c->expected),
-                                         c->expected.ld, c->tau, false};
-    if (k > 0 && routine == ORMQR)
-        dense_qr_next.ormqr(&dense_qr_next, &product);
-    else if (k > 0)
-        dense_orgqr(&generation);
+    struct clb_call product = dense_call(CLB_KIND_ormqr, m, n, &c->a);
+    product.transa = CLB_OP_C;
+    product.k = k;
+    product.tau = c->tau;
+    product.c = dense_data(&c->expected);
+    product.ldc = c->expected.ld;
+    struct clb_call generation = dense_call(CLB_KIND_orgqr, m, n, &c->expected);
+    generation.k = k;
+    generation.tau = c->tau;
+    if (k > 0)
+        clb_host_call(&dense_qr_next, routine == ORMQR ? &product : &generation);
 }
 
 static void free_call(struct call *c)
@@ -418,8 +416,8 @@ static void reason_cost(void *unused)
     for (int routine = 0; routine < ROUTINES; routine++) {
         struct call c;
         make_call(&c, (enum routine)routine, CLB_C, 30, 30, 20, &seed);
-        c.next.ormqr = NULL;
-        c.next.orgqr = NULL;
+        c.next.of[CLB_KIND_ormqr] = NULL;
+        c.next.of[CLB_KIND_orgqr] = NULL;
         expect(!run(&c), "taken");
         check_declined(&c, "no siblings", routine);
         free_call(&c);

@@ -10,16 +10,15 @@
 static uint64_t seed;
 
 struct system {
-    struct clb_trsm problem;
+    struct clb_call problem;
     float scalar_s[2];
     double scalar_d[2];
     struct dense a, b, expected;
 };
 
-static void next_trsm(const struct clb_host_blas *host, const struct clb_trsm *problem)
+static size_t next_trsm(const struct clb_host_blas *host, const struct clb_call *call)
 {
-    (void)host;
-    dense_next.trsm(&dense_next, problem);
+    return dense_trsm(host, call);
 }
 
 /* Well conditioned: solutions of any order of operations are close. */
@@ -37,13 +36,14 @@ static void make_triangle(struct dense *a)
 static void make_system(struct system *s, clb_precision precision, size_t n, size_t rhs,
                         uint64_t *state)
 {
-    struct clb_trsm *problem = &s->problem;
+    struct clb_call *problem = &s->problem;
     bool single = clb_precision_real_size(precision) == sizeof(float);
-    *s = (struct system){.problem = {.precision = precision,
+    *s = (struct system){.problem = {.kind = CLB_KIND_trsm,
+                                     .precision = precision,
                                      .right = random_below(state, 2),
                                      .upper = random_below(state, 2),
                                      .unit = random_below(state, 2),
-                                     .trans = (clb_op)random_below(state, 3)},
+                                     .transa = (clb_op)random_below(state, 3)},
                          .scalar_s = {-0.75f, 0.5f},
                          .scalar_d = {-0.75, 0.5}};
     problem->m = problem->right ? rhs : n;
@@ -58,7 +58,7 @@ static void make_system(struct system *s, clb_precision precision, size_t n, siz
     problem->lda = s->a.ld;
     problem->ldb = s->b.ld;
     problem->b = dense_data(&s->expected);
-    dense_next.trsm(&dense_next, problem);
+    dense_trsm(&dense_next, problem);
     problem->b = dense_data(&s->b);
     dense_next_entries = 0;
 }
@@ -95,27 +95,11 @@ static struct clb_symbol *symbol_of(clb_precision precision)
     return &clb_symbols[ids[precision]];
 }
 
-static struct clb_call call_of(const struct system *s)
-{
-    return (struct clb_call){.precision = s->problem.precision,
-                             .right = s->problem.right,
-                             .upper = s->problem.upper,
-                             .unit = s->problem.unit,
-                             .transa = s->problem.trans,
-                             .alpha = s->problem.alpha,
-                             .a = (void *)(uintptr_t)s->problem.a,
-                             .b = s->problem.b,
-                             .m = s->problem.m,
-                             .n = s->problem.n,
-                             .lda = s->problem.lda,
-                             .ldb = s->problem.ldb};
-}
-
 /* As the interface would; true when the route layer took the call. */
 static bool run(const struct system *s)
 {
-    struct clb_host_blas next = {.trsm = next_trsm};
-    struct clb_call call = call_of(s);
+    struct clb_host_blas next = {.of = {[CLB_KIND_trsm] = next_trsm}};
+    const struct clb_call call = s->problem;
     if (routed_call(symbol_of(s->problem.precision), &call, &next))
         return true;
     next_trsm(NULL, &s->problem);
@@ -181,7 +165,7 @@ static void reason_quick(void *unused)
         const double *alpha;
     } calls[] = {{0, 5, one}, {5, 0, one}, {5, 5, zero}};
     double memory[64] = {0};
-    struct clb_host_blas next = {.trsm = next_trsm};
+    struct clb_host_blas next = {.of = {[CLB_KIND_trsm] = next_trsm}};
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(calls); i++) {
@@ -210,7 +194,7 @@ static void reason_invalid(void *unused)
     };
     const double one = 1;
     double memory[3][64] = {{0}};
-    struct clb_host_blas next = {.trsm = next_trsm};
+    struct clb_host_blas next = {.of = {[CLB_KIND_trsm] = next_trsm}};
     (void)unused;
     set_up("always");
     for (size_t i = 0; i < CLB_COUNT_OF(bad); i++) {

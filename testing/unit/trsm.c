@@ -23,7 +23,7 @@ enum kind { UNIFORM, GRADED, TINY_DIAGONAL, GROWING, KINDS };
 static const char *const kinds[KINDS] = {"uniform", "graded", "tiny diagonal", "growing"};
 
 struct system {
-    struct clb_trsm problem;
+    struct clb_call problem;
     enum kind kind;
     number alpha;
     double scalar_d[2];
@@ -34,7 +34,7 @@ struct system {
 /* What is not referenced is NaN. */
 static void make_triangle(struct system *s, uint64_t *seed)
 {
-    const struct clb_trsm *problem = &s->problem;
+    const struct clb_call *problem = &s->problem;
     size_t n = s->a.rows;
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < n; i++) {
@@ -62,14 +62,15 @@ static void make_triangle(struct system *s, uint64_t *seed)
 
 static void make_system(struct system *s, const struct setting *setting, uint64_t *seed)
 {
-    struct clb_trsm *problem = &s->problem;
+    struct clb_call *problem = &s->problem;
     bool single;
     *s = (struct system){.kind = (enum kind)random_below(seed, KINDS)};
+    problem->kind = CLB_KIND_trsm;
     problem->precision = (clb_precision)random_below(seed, CLB_PRECISIONS);
     problem->right = random_below(seed, 2);
     problem->upper = random_below(seed, 2);
     problem->unit = random_below(seed, 2);
-    problem->trans = (clb_op)random_below(seed, 3);
+    problem->transa = (clb_op)random_below(seed, 3);
     single = clb_precision_real_size(problem->precision) == sizeof(float);
     size_t n = 1 + random_below(seed, s->kind == GROWING ? 80 : setting->largest);
     size_t rhs = setting->rhs != 0 ? setting->rhs : 1 + random_below(seed, setting->largest);
@@ -94,20 +95,20 @@ static void make_system(struct system *s, const struct setting *setting, uint64_
 
 static number element(const struct system *s, size_t i, size_t j)
 {
-    const struct clb_trsm *problem = &s->problem;
-    bool plain = problem->trans == CLB_OP_N;
+    const struct clb_call *problem = &s->problem;
+    bool plain = problem->transa == CLB_OP_N;
     size_t row = plain ? i : j, col = plain ? j : i;
     if (row == col && problem->unit)
         return 1;
     if (problem->upper ? row > col : row < col)
         return 0;
     number e = dense_get(&s->a, row, col);
-    return problem->trans == CLB_OP_C ? conjl(e) : e;
+    return problem->transa == CLB_OP_C ? conjl(e) : e;
 }
 
 static void check_system(const struct system *s)
 {
-    const struct clb_trsm *problem = &s->problem;
+    const struct clb_call *problem = &s->problem;
     long double unit = dense_unit(problem->precision), worst = 0;
     size_t n = s->a.rows;
     for (size_t j = 0; j < problem->n; j++) {
@@ -129,7 +130,7 @@ static void check_system(const struct system *s)
     expect(worst <= (pairs ? 3 : 1),
            "%c %s %s %c %s m=%zu n=%zu, %s: residual %.3Lg of substitution's bound",
            "sdcz"[problem->precision], problem -> right ? "right" : "left",
-           problem->upper ? "upper" : "lower", "NTC"[problem->trans],
+           problem->upper ? "upper" : "lower", "NTC"[problem->transa],
            problem -> unit ? "unit" : "non-unit", problem->m, problem->n, kinds[s->kind], worst);
     expect(dense_gaps_intact(&s->b) && dense_intact(&s->a), "something else was written");
 }
@@ -157,25 +158,25 @@ static void run_system(struct clb_runtime *runtime, struct system *s)
 /* ---- from the factors of LU ------------------------------------------------------------------ */
 
 struct factored {
-    struct clb_getrs problem;
+    struct clb_call problem;
     struct dense a, b;
     int64_t *ipiv;
 };
 
 static void make_factored(struct factored *f, const struct setting *setting, uint64_t *seed)
 {
-    struct clb_getrs *problem = &f->problem;
+    struct clb_call *problem = &f->problem;
     size_t n = 1 + random_below(seed, setting->largest);
-    *problem = (struct clb_getrs){.precision = (clb_precision)random_below(seed, CLB_PRECISIONS),
-                                  .trans = (clb_op)random_below(seed, 3),
-                                  .n = n,
-                                  .nrhs = 1 + random_below(seed, setting->largest)};
+    *problem = (struct clb_call){.kind = CLB_KIND_getrs,
+                                 .wide = true,
+                                 .precision = (clb_precision)random_below(seed, CLB_PRECISIONS),
+                                 .transa = (clb_op)random_below(seed, 3),
+                                 .n = n,
+                                 .nrhs = 1 + random_below(seed, setting->largest)};
     dense_make(&f->a, problem->precision, n, n, 9, seed);
     dense_make(&f->b, problem->precision, n, problem->nrhs, 9, seed);
     f->ipiv = calloc(n, sizeof *f->ipiv);
-    dense_next.getrf(&dense_next,
-                     &(struct clb_getrf){problem->precision, n, n, dense_data(&f->a), f->a.ld},
-                     f->ipiv);
+    dense_getrf(&f->a, f->ipiv);
     dense_remember(&f->a);
     problem->a = dense_data(&f->a);
     problem->b = dense_data(&f->b);
@@ -195,7 +196,7 @@ static number factor_element(const struct factored *f, bool upper, size_t i, siz
 static void multiply(const struct factored *f, bool upper, const number *x, const long double *sx,
                      number *y, long double *sy)
 {
-    clb_op op = f->problem.trans;
+    clb_op op = f->problem.transa;
     for (size_t i = 0; i < f->problem.n; i++) {
         y[i] = 0;
         sy[i] = 0;
@@ -222,7 +223,7 @@ static void interchange(const struct factored *f, number *x)
 static long double factored_error(const struct factored *f)
 {
     size_t n = f->problem.n;
-    bool plain = f->problem.trans == CLB_OP_N;
+    bool plain = f->problem.transa == CLB_OP_N;
     number *x = calloc(4 * n, sizeof *x), *y = x + n, *z = y + n, *b = z + n;
     long double *size = calloc(3 * n, sizeof *size), worst = 0;
     for (size_t j = 0; j < f->problem.nrhs; j++) {
@@ -261,7 +262,7 @@ static void run_factored(struct clb_runtime *runtime, struct factored *f)
     long double error = factored_error(f);
     bool pairs = clb_precision_parts(f->a.precision) > 1;
     expect(error <= (pairs ? 3 : 1), "%c %c n=%zu nrhs=%zu: residual %.3Lg", "sdcz"[f->a.precision],
-           "NTC"[f->problem.trans], f -> problem.n, f->problem.nrhs, error);
+           "NTC"[f->problem.transa], f -> problem.n, f->problem.nrhs, error);
     expect(dense_gaps_intact(&f->b) && dense_intact(&f->a), "something else was written");
 }
 
@@ -338,7 +339,7 @@ static void plain(void *argument)
     for (int i = 0; i < setting->runs; i++) {
         struct system s;
         make_system(&s, setting, &setting->seed);
-        dense_next.trsm(&dense_next, &s.problem);
+        dense_trsm(&dense_next, &s.problem);
         check_system(&s);
         dense_free(&s.a);
         dense_free(&s.b);

@@ -4,22 +4,6 @@
 #include "discrete.h"
 #include "unified.h"
 
-#include <string.h>
-
-struct clb_gemm clb_gemm_part(const struct clb_gemm *problem, const struct clb_rect *rect)
-{
-    struct clb_gemm part = *problem;
-    size_t element = clb_precision_size(problem->precision);
-    size_t a = rect->row * (problem->transa == CLB_OP_N ? 1 : problem->lda);
-    size_t b = rect->col * (problem->transb == CLB_OP_N ? problem->ldb : 1);
-    part.m = rect->rows;
-    part.n = rect->cols;
-    part.a = (const char *)problem->a + a * element;
-    part.b = (const char *)problem->b + b * element;
-    part.c = (char *)problem->c + (rect->row + rect->col * problem->ldc) * element;
-    return part;
-}
-
 /* ---- the run --------------------------------------------------------------------------------- */
 
 static bool is_begun(const struct clb_gemm_progress *progress)
@@ -132,4 +116,95 @@ clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_var
     if (!is_supported(problem))
         return CLB_ERR_UNSUPPORTED;
     return clb_gemm_run(runtime, variant, &product, progress);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static clb_status run_gemm(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_call *call, struct clb_gemm_progress *progress)
+{
+    const struct clb_gemm problem = {.precision = call->precision,
+                                     .transa = call->transa,
+                                     .transb = call->transb,
+                                     .m = call->m,
+                                     .n = call->n,
+                                     .k = call->k,
+                                     .alpha = call->alpha,
+                                     .a = call->a,
+                                     .b = call->b,
+                                     .beta = call->beta,
+                                     .c = call->c,
+                                     .lda = call->lda,
+                                     .ldb = call->ldb,
+                                     .ldc = call->ldc};
+    return clb_gemm_run(runtime, variant, &problem, progress);
+}
+
+/* The operands of the other routines, and the number of terms. `right`: A is on the right side. */
+static void set_operands(const struct clb_call *call, bool right, struct clb_level3 *level3)
+{
+    const bool hermitian = clb_routine_has_flag(call->routine, 'h');
+    const clb_op other = call->transa != CLB_OP_N ? CLB_OP_N : hermitian ? CLB_OP_C : CLB_OP_T;
+    struct clb_level3_operand a = {
+        .data = call->a, .ld = call->lda, .op = call->transa, .upper = call->upper};
+    struct clb_level3_operand b = {.data = call->b, .ld = call->ldb};
+    level3->terms = 1;
+    switch (call->kind) {
+    case CLB_KIND_symm:
+        a.op = CLB_OP_N;
+        a.shape = hermitian ? CLB_STRUCTURE_HERMITIAN : CLB_STRUCTURE_SYMMETRIC;
+        break;
+    case CLB_KIND_trmm:
+        a.shape = CLB_STRUCTURE_TRIANGULAR;
+        a.unit = call->unit;
+        break;
+    case CLB_KIND_syrk:
+        b = a;
+        b.op = other;
+        break;
+    case CLB_KIND_syr2k:
+        b.op = a.op;
+        level3->terms = 2;
+        level3->a[1] = b;
+        level3->b[1] = a;
+        b.op = level3->b[1].op = other;
+        break;
+    default:
+        b.op = call->transb;
+    }
+    level3->a[0] = right ? b : a;
+    level3->b[0] = right ? a : b;
+}
+
+clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_call *call, struct clb_gemm_progress *progress)
+{
+    if (call->kind == CLB_KIND_gemm)
+        return run_gemm(runtime, variant, call, progress);
+    const clb_precision precision = call->precision;
+    const bool hermitian = clb_routine_has_flag(call->routine, 'h');
+    const bool one_side = call->kind == CLB_KIND_symm || call->kind == CLB_KIND_trmm;
+    const bool in_place = call->kind == CLB_KIND_trmm;
+    struct clb_level3 level3 = {
+        .precision = precision,
+        .m = call->m,
+        .n = call->n,
+        .k = one_side ? (size_t)clb_call_size(call, 'o') : call->k,
+        .c = in_place ? call->b : call->c,
+        .ldc = in_place ? call->ldb : call->ldc,
+        .region = one_side      ? CLB_REGION_FULL
+                  : call->upper ? CLB_REGION_UPPER
+                                : CLB_REGION_LOWER,
+        .real_diagonal = hermitian && !one_side,
+        .in_place = in_place,
+    };
+    level3.alpha[0] =
+        clb_scalar_get(precision, clb_routine_has_flag(call->routine, '*'), call->alpha);
+    level3.alpha[1] =
+        hermitian ? clb_scalar_conjugate(precision, level3.alpha[0]) : level3.alpha[0];
+    if (!in_place)
+        level3.beta =
+            clb_scalar_get(precision, clb_routine_has_flag(call->routine, '+'), call->beta);
+    set_operands(call, one_side && call->right, &level3);
+    return clb_level3_run(runtime, variant, &level3, progress);
 }

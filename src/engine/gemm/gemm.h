@@ -3,6 +3,7 @@
 #ifndef CLB_GEMM_H
 #define CLB_GEMM_H
 
+#include "blas/routines.h"
 #include "engine/kernel/kernel.h"
 
 /* Run on the device. On failure, the parts of C that *progress does not call written must be
@@ -31,7 +32,9 @@ clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_var
                           const struct clb_level3 *problem,
                           struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
-/* The part of a problem that computes one rectangle of C. */
-struct clb_gemm clb_gemm_part(const struct clb_gemm *problem, const struct clb_rect *rect);
+/* Run a valid call of a Level 3 routine other than xTRSM by one of them. */
+clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                           const struct clb_call *call,
+                           struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 #endif

@@ -16,7 +16,7 @@
 
 struct geqrf_run {
     struct clb_job run;
-    const struct clb_geqrf *problem;
+    const struct clb_call *call;
     const struct clb_host_blas *next;
     struct clb_geqrf_result *result;
     size_t inner, nb; /* inner: min(m, n) */
@@ -37,15 +37,15 @@ static void geqrf_factor(void *context, size_t k, size_t width, void *panel, siz
 {
     const struct geqrf_run *qr = context;
     const struct clb_host_blas *next = qr->next;
-    const struct clb_geqrf part = {.precision = qr->problem->precision,
-                                   .m = qr->x.rows - k,
-                                   .n = width,
-                                   .a = panel,
-                                   .lda = ld};
-    void *tau = (char *)qr->result->tau + k * qr->run.element;
+    struct clb_call part = clb_call_of(clb_routine_of(CLB_KIND_geqrf, qr->call->precision, false));
+    part.m = qr->x.rows - k;
+    part.n = width;
+    part.a = panel;
+    part.lda = ld;
+    part.tau = (char *)qr->result->tau + k * qr->run.element;
     /* xGEQRF is unblocked for so few columns, so xGEQRT is used where there is one. */
-    if (next->geqrt == NULL || !next->geqrt(next, &part, tau))
-        next->geqrf(next, &part, tau);
+    if (next->geqrt == NULL || !next->geqrt(next, &part))
+        clb_host_call(next, &part);
     qr->result->host_work +=
         clb_work_of(CLB_STEM_geqrf, (double)part.m, (double)width, (double)clb_min(part.m, width));
 }
@@ -71,9 +71,9 @@ static clb_status geqrf_apply(void *context, size_t k, size_t width, size_t firs
 
 static clb_status geqrf_open(struct geqrf_run *qr)
 {
-    const struct clb_geqrf *problem = qr->problem;
+    const bool adjoint = clb_call_is_adjoint(qr->call);
     struct clb_job *run = &qr->run;
-    size_t m = problem->m, n = problem->n;
+    size_t m = adjoint ? qr->call->n : qr->call->m, n = adjoint ? qr->call->m : qr->call->n;
     qr->inner = clb_min(m, n);
     qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], qr->inner);
     qr->x = (struct clb_dmat){.rows = m, .cols = n};
@@ -127,23 +127,25 @@ static clb_status geqrf_write_back(struct geqrf_run *qr)
     if (qr->run.own)
         return clb_job_publish(&qr->run, 0);
     clb_status status = clb_job_copy_out(&qr->run, &qr->x, &written);
-    qr->result->columns_written = written ? qr->problem->n : 0;
+    qr->result->columns_written = written ? qr->x.cols : 0;
     return status;
 }
 
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_geqrf *problem, const struct clb_host_blas *next,
+                         const struct clb_call *call, const struct clb_host_blas *next,
                          struct clb_geqrf_result *result)
 {
     static const struct clb_panel_work work = {.width = geqrf_width,
                                                .factor = geqrf_factor,
                                                .prepare = geqrf_prepare,
                                                .apply = geqrf_apply};
-    struct geqrf_run qr = {.run = clb_job_on(runtime, variant, problem->precision),
-                           .problem = problem,
+    struct geqrf_run qr = {.run = clb_job_on(runtime, variant, call->precision),
+                           .call = call,
                            .next = next,
                            .result = result};
-    qr.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, problem->adjoint};
+    const bool adjoint = clb_call_is_adjoint(call);
+    qr.run.caller[0] =
+        (struct clb_caller){call->a, call->lda, adjoint ? call->m : call->n, adjoint};
     qr.panels = (struct clb_panels){.run = &qr.run, .work = &work, .context = &qr, .x = &qr.x};
     result->columns_written = 0;
     result->host_work = 0;
@@ -165,40 +167,42 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     return status;
 }
 
-void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_blas *next,
+void clb_geqrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
                       struct clb_geqrf_result *result)
 {
-    const bool adjoint = problem->adjoint;
-    size_t element = clb_precision_size(problem->precision), written = result->columns_written;
-    size_t k = clb_min(written, clb_min(problem->m, problem->n));
+    const bool adjoint = clb_call_is_adjoint(call),
+               real = clb_precision_parts(call->precision) == 1;
+    const size_t element = clb_precision_size(call->precision), written = result->columns_written;
+    const size_t m = adjoint ? call->n : call->m, n = adjoint ? call->m : call->n;
+    const size_t k = clb_min(written, clb_min(m, n));
     /* From one column of A to the next, and from one row. */
-    size_t across = (adjoint ? 1 : problem->lda) * element;
-    size_t down = (adjoint ? problem->lda : 1) * element;
-    char *right = (char *)problem->a + written * across;
-    if (written == problem->n)
+    const size_t across = (adjoint ? 1 : call->lda) * element;
+    const size_t down = (adjoint ? call->lda : 1) * element;
+    char *right = (char *)call->a + written * across;
+    if (written == n)
         return;
     if (k > 0) {
-        /* Q^H*A2, or its adjoint A2^H*Q. */
-        const struct clb_ormqr reflect = {.precision = problem->precision,
-                                          .right = adjoint,
-                                          .trans = adjoint ? CLB_OP_N : CLB_OP_C,
-                                          .m = adjoint ? problem->n - written : problem->m,
-                                          .n = adjoint ? problem->m : problem->n - written,
-                                          .k = k,
-                                          .a = problem->a,
-                                          .lda = problem->lda,
-                                          .tau = result->tau,
-                                          .c = right,
-                                          .ldc = problem->lda,
-                                          .adjoint = adjoint};
-        next->ormqr(next, &reflect);
+        /* Q^H*A2, or its adjoint A2^H*Q, where the Q of LQ is this one's adjoint. */
+        struct clb_call reflect =
+            clb_call_of(clb_routine_of(CLB_KIND_ormqr, call->precision, adjoint));
+        reflect.right = adjoint;
+        reflect.transa = real ? CLB_OP_T : CLB_OP_C;
+        reflect.m = adjoint ? n - written : m;
+        reflect.n = adjoint ? m : n - written;
+        reflect.k = k;
+        reflect.a = call->a;
+        reflect.tau = result->tau;
+        reflect.c = right;
+        reflect.lda = reflect.ldc = call->lda;
+        clb_host_call(next, &reflect);
     }
-    if (k < problem->m) {
-        struct clb_geqrf rest = *problem;
-        rest.m -= k;
-        rest.n -= written;
+    if (k < m) {
+        struct clb_call rest = *call;
+        rest.m -= adjoint ? written : k;
+        rest.n -= adjoint ? k : written;
         rest.a = right + k * down;
-        next->geqrf(next, &rest, (char *)result->tau + k * element);
+        rest.tau = (char *)result->tau + k * element;
+        clb_host_call(next, &rest);
     }
-    result->columns_written = problem->n;
+    result->columns_written = n;
 }

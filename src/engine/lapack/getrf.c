@@ -210,7 +210,7 @@ static clb_status send_chunk(struct getrf_own *own, size_t index, size_t first)
 static clb_status own_write_back(struct getrf_own *own)
 {
     const struct clb_getrf_run *lu = &own->lu;
-    size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->problem->n;
+    size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->call->n;
     clb_status status = CLB_OK;
     for (size_t k = 0, width; k < n && status == CLB_OK; k += width) {
         width = k < lu->inner ? clb_getrf_width(lu, k) : n - k;
@@ -237,9 +237,9 @@ static clb_status own_run_steps(struct getrf_own *own)
 static clb_status own_make_parts(struct getrf_own *own)
 {
     const struct clb_job *run = &own->lu.run;
-    size_t n = own->lu.problem->n, first = 0, parts = 0;
+    size_t n = own->lu.call->n, first = 0, parts = 0;
     const struct clb_transfer *chunk = run->transfer + run->uploads;
-    if (own->lu.system == NULL)
+    if (!own->lu.solves)
         return CLB_OK;
     while (first < n)
         first += chunk++->x.cols;
@@ -255,9 +255,9 @@ static void own_note_written(struct getrf_own *own)
 {
     struct clb_gemm_progress *progress = own->progress;
     struct clb_getrf_result *result = own->lu.result;
-    size_t written = clb_job_written(&own->lu.run), n = own->lu.problem->n;
+    size_t written = clb_job_written(&own->lu.run), n = own->lu.call->n;
     result->columns_written = clb_min(written, n);
-    if (own->lu.system == NULL)
+    if (!own->lu.solves)
         return;
     for (size_t i = 0; i < progress->parts; i++)
         progress->written[i] = n + progress->part[i].col < written;
@@ -288,7 +288,7 @@ static clb_status run_own(struct clb_getrf_run *unopened, struct clb_gemm_progre
     *begun = lu->run.begun;
     if (status == CLB_OK)
         status = own_run_steps(&own);
-    if (status == CLB_OK && lu->system != NULL && lu->result->info == 0)
+    if (status == CLB_OK && lu->solves && lu->result->info == 0)
         status = clb_getrf_solve(lu);
     if (status == CLB_OK)
         status = clb_job_complete(&lu->run);
@@ -306,24 +306,24 @@ static clb_status run_own(struct clb_getrf_run *unopened, struct clb_gemm_progre
 
 static struct clb_getrf_run getrf_run_of(struct clb_runtime *runtime,
                                          const struct clb_gemm_variant *variant,
-                                         const struct clb_getrf *problem,
+                                         const struct clb_call *call,
                                          const struct clb_host_blas *next,
                                          struct clb_getrf_result *result)
 {
-    struct clb_getrf_run lu = {.run = clb_job_on(runtime, variant, problem->precision),
-                               .problem = problem,
+    struct clb_getrf_run lu = {.run = clb_job_on(runtime, variant, call->precision),
+                               .call = call,
                                .next = next,
                                .result = result};
-    lu.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, false};
+    lu.run.caller[0] = (struct clb_caller){call->a, call->lda, call->n, false};
     *result = (struct clb_getrf_result){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};
     return lu;
 }
 
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrf *problem, const struct clb_host_blas *next,
+                         const struct clb_call *call, const struct clb_host_blas *next,
                          struct clb_getrf_result *result)
 {
-    struct clb_getrf_run lu = getrf_run_of(runtime, variant, problem, next, result);
+    struct clb_getrf_run lu = getrf_run_of(runtime, variant, call, next, result);
     bool forced = variant->tuning.value[CLB_PARAM_GETRF_BLOCK] != 0, begun = false;
     if (!lu.run.own)
         return run_shared(&lu);
@@ -337,33 +337,33 @@ clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
  * factorisation interchange their rows and solve with L, so that U*X = L^-1*P*B remains. So there
  * is one upload, and the solve with L costs the device next to nothing. The solutions are
  * downloaded after A's last column and don't depend on each other: nothing of B is written before
- * all of A is, and after a failure the columns of B that are left are computed by clb_getrs_part.
+ * all of A is, and after a failure the columns of B that are left are computed by xGETRS.
  * Where A is singular B is not downloaded.
  *
  * A device that shares the host's memory solves with the factors in the caller's memory, and so
  * does one whose memory does not hold both matrices. */
 
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                        const struct clb_getrf *problem, const struct clb_getrs *system,
-                        const struct clb_host_blas *next, struct clb_getrf_result *result,
-                        struct clb_gemm_progress *progress)
+                        const struct clb_call *call, const struct clb_host_blas *next,
+                        struct clb_getrf_result *result, struct clb_gemm_progress *progress)
 {
-    struct clb_getrf_run lu = getrf_run_of(runtime, variant, problem, next, result);
+    struct clb_getrf_run lu = getrf_run_of(runtime, variant, call, next, result);
     clb_status status = CLB_ERR_NOMEM;
     bool begun = false;
     *progress = (struct clb_gemm_progress){0};
-    lu.system = system;
-    lu.run.caller[1] = (struct clb_caller){system->b, system->ldb, system->nrhs, false};
+    lu.solves = true;
+    lu.run.caller[1] = (struct clb_caller){call->b, call->ldb, call->nrhs, false};
     if (lu.run.own && variant->tuning.value[CLB_PARAM_GETRF_BLOCK] == 0)
         status = run_own(&lu, progress, &begun);
     if (status != CLB_ERR_NOMEM || begun)
         return status;
     clb_gemm_progress_free(progress);
-    status = clb_getrf_run(runtime, variant, problem, next, result);
+    status = clb_getrf_run(runtime, variant, call, next, result);
     if (status != CLB_OK || result->info != 0)
         return status;
-    struct clb_getrs with_factors = *system;
+    struct clb_call with_factors = clb_call_as(call, CLB_KIND_getrs);
     with_factors.ipiv = result->ipiv;
+    with_factors.wide = true;
     return clb_getrs_run(runtime, variant, &with_factors, progress);
 }
 
@@ -376,92 +376,82 @@ clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_varia
  * factorisation; U12 = L11^-1*A12; A22 -= L21*U12; factor A22 anew, and apply its interchanges to
  * the written columns. So the pivots are a sequence as in LAPACK, even where the new ones differ
  * from the device's. */
-static char *getrf_resume_at(const struct clb_getrf *problem, size_t row, size_t col)
+static char *getrf_resume_at(const struct clb_call *call, size_t row, size_t col)
 {
-    return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
+    return (char *)call->a + (row + col * call->lda) * clb_precision_size(call->precision);
 }
 
-static void swap_rows(const struct clb_getrf *problem, size_t col, size_t i, size_t other)
+static void swap_rows(const struct clb_call *call, size_t col, size_t i, size_t other)
 {
-    size_t element = clb_precision_size(problem->precision);
-    char held[16], *x = getrf_resume_at(problem, i, col), *y = getrf_resume_at(problem, other, col);
+    size_t element = clb_precision_size(call->precision);
+    char held[16], *x = getrf_resume_at(call, i, col), *y = getrf_resume_at(call, other, col);
     memcpy(held, x, element);
     memcpy(x, y, element);
     memcpy(y, held, element);
 }
 
 /* Apply interchanges [i0, i1) to columns [j0, j1), or with `backward` undo them. */
-static void getrf_resume_interchange(const struct clb_getrf *problem, const int64_t *ipiv,
-                                     size_t i0, size_t i1, bool backward, size_t j0, size_t j1)
+static void getrf_resume_interchange(const struct clb_call *call, const int64_t *ipiv, size_t i0,
+                                     size_t i1, bool backward, size_t j0, size_t j1)
 {
     for (size_t j = j0; j < j1; j++) {
         for (size_t i = i0; i < i1; i++) {
             size_t row = backward ? i1 - 1 - (i - i0) : i;
-            swap_rows(problem, j, row, (size_t)ipiv[row] - 1);
+            swap_rows(call, j, row, (size_t)ipiv[row] - 1);
         }
     }
 }
 
-static void getrf_resume_look_left(const struct clb_getrf *problem,
-                                   const struct clb_host_blas *next, size_t k, size_t written)
+static void getrf_resume_look_left(const struct clb_call *call, const struct clb_host_blas *next,
+                                   size_t k, size_t written)
 {
-    static const float minus_one_s[2] = {-1};
-    static const double minus_one_d[2] = {-1};
-    clb_precision precision = problem->precision;
-    bool single = clb_precision_real_size(precision) == sizeof(float);
-    const struct clb_trsm trsm = {.precision = precision,
-                                  .unit = true,
-                                  .m = k,
-                                  .n = problem->n - written,
-                                  .alpha = clb_scalar_one(precision),
-                                  .a = problem->a,
-                                  .b = getrf_resume_at(problem, 0, written),
-                                  .lda = problem->lda,
-                                  .ldb = problem->lda};
-    const struct clb_gemm gemm = {.precision = precision,
-                                  .m = problem->m - k,
-                                  .n = problem->n - written,
-                                  .k = k,
-                                  .alpha = single ? (const void *)minus_one_s : minus_one_d,
-                                  .beta = clb_scalar_one(precision),
-                                  .a = getrf_resume_at(problem, k, 0),
-                                  .b = trsm.b,
-                                  .c = getrf_resume_at(problem, k, written),
-                                  .lda = problem->lda,
-                                  .ldb = problem->lda,
-                                  .ldc = problem->lda};
-    next->trsm(next, &trsm);
+    struct clb_call trsm = clb_call_as(call, CLB_KIND_trsm), gemm;
+    trsm.upper = false;
+    trsm.unit = true;
+    trsm.m = k;
+    trsm.n = call->n - written;
+    trsm.alpha = clb_scalar_one(call->precision);
+    trsm.b = getrf_resume_at(call, 0, written);
+    trsm.ldb = call->lda;
+    gemm = clb_call_as(&trsm, CLB_KIND_gemm);
+    gemm.m = call->m - k;
+    gemm.k = k;
+    gemm.alpha = clb_scalar_minus_one(call->precision);
+    gemm.beta = clb_scalar_one(call->precision);
+    gemm.a = getrf_resume_at(call, k, 0);
+    gemm.c = getrf_resume_at(call, k, written);
+    gemm.ldc = call->lda;
+    clb_host_call(next, &trsm);
     if (gemm.m > 0)
-        next->gemm(next, &gemm);
+        clb_host_call(next, &gemm);
 }
 
-static void factor_rest(const struct clb_getrf *problem, const struct clb_host_blas *next,
+static void factor_rest(const struct clb_call *call, const struct clb_host_blas *next,
                         struct clb_getrf_result *result, size_t k)
 {
-    size_t inner = clb_min(problem->m, problem->n);
+    size_t inner = clb_min(call->m, call->n);
     int64_t *ipiv = result->ipiv + k;
-    const struct clb_getrf rest = {problem->precision, problem->m - k, problem->n - k,
-                                   getrf_resume_at(problem, k, k), problem->lda};
-    size_t info = next->getrf(next, &rest, ipiv);
+    size_t info = clb_getrf_on_host(next, call, call->m - k, call->n - k,
+                                    getrf_resume_at(call, k, k), call->lda, ipiv);
     for (size_t i = 0; i < inner - k; i++)
         ipiv[i] += (int64_t)k;
-    getrf_resume_interchange(problem, result->ipiv, k, inner, false, 0, k);
+    getrf_resume_interchange(call, result->ipiv, k, inner, false, 0, k);
     if (result->info == 0 || result->info > k)
         result->info = info != 0 ? k + info : 0;
 }
 
-void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_blas *next,
+void clb_getrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
                       struct clb_getrf_result *result)
 {
-    size_t written = result->columns_written, inner = clb_min(problem->m, problem->n);
+    size_t written = result->columns_written, inner = clb_min(call->m, call->n);
     size_t k = clb_min(written, inner);
-    if (written == problem->n)
+    if (written == call->n)
         return;
-    getrf_resume_interchange(problem, result->ipiv, k, inner, true, 0, written);
-    getrf_resume_interchange(problem, result->ipiv, 0, k, false, written, problem->n);
+    getrf_resume_interchange(call, result->ipiv, k, inner, true, 0, written);
+    getrf_resume_interchange(call, result->ipiv, 0, k, false, written, call->n);
     if (k > 0)
-        getrf_resume_look_left(problem, next, k, written);
+        getrf_resume_look_left(call, next, k, written);
     if (k < inner)
-        factor_rest(problem, next, result, k);
-    result->columns_written = problem->n;
+        factor_rest(call, next, result, k);
+    result->columns_written = call->n;
 }

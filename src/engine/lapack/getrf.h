@@ -17,11 +17,11 @@
 
 struct clb_getrf_run {
     struct clb_job run;
-    const struct clb_getrf *problem;
+    const struct clb_call *call;
     const struct clb_host_blas *next;
     struct clb_getrf_result *result;
-    const struct clb_getrs *system; /* NULL, or right-hand sides; stored as columns after A's */
-    size_t inner;                   /* min(m, n) */
+    bool solves;  /* xGESV: right-hand sides are stored as columns after A's */
+    size_t inner; /* min(m, n) */
     size_t nb, tail;
     size_t strip;           /* columns that the CPU factors at once where memory is shared */
     size_t most;            /* most columns per call of clb_getrf_apply; 0: all */
@@ -42,6 +42,10 @@ void clb_getrf_close(struct clb_getrf_run *lu);
 
 /* Columns of the panel that begins with column k. */
 size_t clb_getrf_width(const void *context, size_t k);
+
+/* Have the next library factor a part of the matrix; returns info. */
+size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t m,
+                         size_t n, void *a, size_t lda, int64_t *ipiv);
 
 /* Have the next library factor the panel that begins at (k, k). */
 void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld);

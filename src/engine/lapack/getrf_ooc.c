@@ -52,7 +52,7 @@ struct ooc_run {
 static clb_status make_blocks(struct ooc_run *ooc, size_t width)
 {
     const struct clb_getrf_run *lu = &ooc->lu;
-    size_t n = lu->problem->n, each = clb_div_up(n, clb_div_up(n, width));
+    size_t n = lu->call->n, each = clb_div_up(n, clb_div_up(n, width));
     size_t most = clb_div_up(lu->inner, lu->nb);
     ooc->panel = calloc(most, sizeof *ooc->panel);
     ooc->block = calloc(most + clb_div_up(n, width) + 1, sizeof *ooc->block);
@@ -316,7 +316,7 @@ static clb_status write_copy(struct ooc_run *ooc)
 {
     struct clb_getrf_run *lu = &ooc->lu;
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    lu->x.cols = lu->problem->n;
+    lu->x.cols = lu->call->n;
     lu->result->blocks = ooc->blocks;
     clb_log(CLB_LOG_INFO, "getrf: %zu x %zu in %zu blocks of columns", lu->x.rows, lu->x.cols,
             ooc->blocks);
@@ -359,7 +359,7 @@ static size_t guess_width(const struct clb_getrf_run *lu)
     uint64_t bytes = clb_min(clb_memory_available(lu->run.runtime),
                              lu->run.runtime->device.max_alloc + 5 * panel * column);
     size_t columns = (size_t)(bytes / column);
-    return clb_max(clb_min(columns - clb_min(columns, 5 * panel), lu->problem->n), panel);
+    return clb_max(clb_min(columns - clb_min(columns, 5 * panel), lu->call->n), panel);
 }
 
 clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu)
@@ -371,7 +371,7 @@ clb_status clb_getrf_run_blocks(struct clb_getrf_run *lu)
     size_t least = clb_max(shape.nb, shape.tail);
     width = forced ? width : guess_width(&shape);
     clb_status status =
-        clb_extent_bytes(shape.x.rows, lu->problem->n, shape.x.ld, lu->run.element, &bytes);
+        clb_extent_bytes(shape.x.rows, lu->call->n, shape.x.ld, lu->run.element, &bytes);
     char *host = status == CLB_OK ? clb_host_map(bytes) : NULL;
     if (host == NULL)
         return CLB_ERR_NOMEM;

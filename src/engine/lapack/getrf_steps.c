@@ -32,14 +32,13 @@ static size_t strip_of(const struct clb_getrf_run *lu, size_t wanted)
  * them. */
 static bool has_own_sums(const struct clb_getrf_run *lu)
 {
-    return clb_precision_parts(lu->problem->precision) > 1;
+    return clb_precision_parts(lu->call->precision) > 1;
 }
 
 /* Raise the limits for a solve of the right-hand sides with the whole triangle. */
 static void add_solve(const struct clb_getrf_run *lu, struct clb_workspace_limits *limits)
 {
-    const struct clb_workspace_limits solve =
-        clb_solve_limits(lu->problem->n, false, lu->system->nrhs);
+    const struct clb_workspace_limits solve = clb_solve_limits(lu->call->n, false, lu->call->nrhs);
     limits->m = clb_max(limits->m, solve.m);
     if (has_own_sums(lu)) /* their updates pack a panel beside the one that is kept */
         limits->m = clb_max(limits->m, lu->x.rows);
@@ -51,7 +50,7 @@ static void add_solve(const struct clb_getrf_run *lu, struct clb_workspace_limit
 /* How many of columns [first, first + count) are right-hand sides that have sums of their own. */
 static size_t count_rhs(const struct clb_getrf_run *lu, size_t first, size_t count)
 {
-    size_t n = lu->problem->n;
+    size_t n = lu->call->n;
     if (!has_own_sums(lu) || first + count <= n)
         return 0;
     return clb_min(first + count - n, count);
@@ -59,7 +58,7 @@ static size_t count_rhs(const struct clb_getrf_run *lu, size_t first, size_t cou
 
 clb_status clb_getrf_solve(struct clb_getrf_run *lu)
 {
-    size_t n = lu->problem->n;
+    size_t n = lu->call->n;
     const struct clb_dmat_triangle triangle = {
         .a = clb_dmat_part(&lu->x, 0, 0, n, n), .upper = true, .short_sums = true};
     const struct clb_dmat b = clb_dmat_part(&lu->x, 0, n, n, lu->x.cols - n);
@@ -72,7 +71,7 @@ clb_status clb_getrf_solve(struct clb_getrf_run *lu)
 void clb_getrf_shape(struct clb_getrf_run *lu)
 {
     const size_t *value = lu->run.variant->tuning.value;
-    size_t m = lu->problem->m, n = lu->problem->n;
+    size_t m = lu->call->m, n = lu->call->n;
     lu->inner = clb_min(m, n);
     bool panels = wants_panel(lu, value[CLB_PARAM_GETRF_PANEL]);
     bool large = panels && lu->inner >= value[CLB_PARAM_GETRF_LARGE];
@@ -83,8 +82,8 @@ void clb_getrf_shape(struct clb_getrf_run *lu)
     lu->tail = clb_min(clb_max(value[CLB_PARAM_GETRF_TAIL], lu->nb), CLB_MAX_SWAPS);
     lu->strip = strip_of(lu, value[CLB_PARAM_GETRF_STRIP]);
     lu->x = (struct clb_dmat){.rows = m, .cols = n, .ld = clb_dmat_ld(m, lu->run.element)};
-    if (lu->system != NULL)
-        lu->x.cols += lu->system->nrhs;
+    if (lu->solves)
+        lu->x.cols += lu->call->nrhs;
 }
 
 clb_status clb_getrf_open(struct clb_getrf_run *lu)
@@ -101,7 +100,7 @@ clb_status clb_getrf_open(struct clb_getrf_run *lu)
         limits.m = m;
         limits.triangle = clb_max(limits.triangle, CLB_MAX_BLOCK);
     }
-    if (lu->system != NULL)
+    if (lu->solves)
         add_solve(lu, &limits);
     clb_status status = clb_job_open(&lu->run, &limits);
     if (status != CLB_OK)
@@ -140,15 +139,28 @@ static void take_pivots(struct clb_getrf_run *lu, size_t k, size_t width, size_t
         lu->result->info = k + info;
 }
 
+size_t clb_getrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t m,
+                         size_t n, void *a, size_t lda, int64_t *ipiv)
+{
+    struct clb_call part = clb_call_as(call, CLB_KIND_getrf);
+    part.m = m;
+    part.n = n;
+    part.a = a;
+    part.lda = lda;
+    part.ipiv = ipiv;
+    part.wide = true;
+    return clb_host_call(next, &part);
+}
+
 void clb_getrf_factor(void *context, size_t k, size_t width, void *panel, size_t ld)
 {
     struct clb_getrf_run *lu = context;
     int64_t *ipiv = lu->result->ipiv + k;
     double begin = clb_trace_wanted() ? clb_now() : 0;
-    const struct clb_getrf part = {lu->problem->precision, lu->problem->m - k, width, panel, ld};
-    size_t info = lu->next->getrf(lu->next, &part, ipiv);
+    const size_t m = lu->call->m - k;
+    size_t info = clb_getrf_on_host(lu->next, lu->call, m, width, panel, ld, ipiv);
     lu->result->host_work +=
-        clb_work_of(CLB_STEM_getrf, (double)part.m, (double)width, (double)clb_min(part.m, width));
+        clb_work_of(CLB_STEM_getrf, (double)m, (double)width, (double)clb_min(m, width));
     if (clb_trace_wanted())
         clb_trace_since("panel", begin);
     take_pivots(lu, k, width, info);
@@ -275,13 +287,13 @@ static void write_columns(void *context, size_t thread, size_t begin, size_t end
 {
     const struct getrf_writer *writer = context;
     const struct clb_getrf_run *lu = writer->lu;
-    const struct clb_getrf *problem = lu->problem;
+    const struct clb_call *call = lu->call;
     cl_uint *order = writer->order + thread * lu->x.rows;
     /* `order` is valid for columns before `ordered`; rows before `top` are not moved. */
     size_t ordered = 0, top = lu->x.rows;
     for (size_t j = begin; j < end; j++) {
         const char *from = writer->from + j * lu->x.ld * lu->run.element;
-        char *to = (char *)problem->a + j * problem->lda * lu->run.element;
+        char *to = (char *)call->a + j * call->lda * lu->run.element;
         if (j >= ordered) {
             size_t width, k = panel_with(lu, j, &width);
             bool later = k + width < lu->inner;
@@ -290,7 +302,7 @@ static void write_columns(void *context, size_t thread, size_t begin, size_t end
             top = later ? k + width : lu->x.rows;
         }
         memcpy(to, from, top * lu->run.element);
-        clb_copy_ordered(problem->precision, lu->x.rows - top, 1, order + top, from, 0,
+        clb_copy_ordered(call->precision, lu->x.rows - top, 1, order + top, from, 0,
                          to + top * lu->run.element, 0);
     }
 }

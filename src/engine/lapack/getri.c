@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct getri_writer {
-    const struct clb_getri *problem;
+    const struct clb_call *call;
     const char *x;
     size_t ld, element;
     const cl_uint *order;
@@ -23,12 +23,12 @@ struct getri_writer {
 static void write_inverse(void *context, size_t thread, size_t begin, size_t end)
 {
     const struct getri_writer *writer = context;
-    const struct clb_getri *problem = writer->problem;
+    const struct clb_call *call = writer->call;
     (void)thread;
     for (size_t j = begin; j < end; j++)
-        memcpy((char *)problem->a + j * problem->lda * writer->element,
+        memcpy((char *)call->a + j * call->lda * writer->element,
                writer->x + writer->order[j] * writer->ld * writer->element,
-               problem->n * writer->element);
+               call->n * writer->element);
 }
 
 /* The identity of order n, in memory where the inverse will overwrite it. */
@@ -72,7 +72,7 @@ static clb_status invert_rows(struct clb_solve *solve, struct clb_workspace *wor
 
 static clb_status solve_for_inverse(struct clb_runtime *runtime,
                                     const struct clb_gemm_variant *variant,
-                                    const struct clb_getri *problem, void *x, size_t ld,
+                                    const struct clb_call *call, void *x, size_t ld,
                                     const char **kernel)
 {
     struct clb_gemm_progress progress = {0};
@@ -81,15 +81,15 @@ static clb_status solve_for_inverse(struct clb_runtime *runtime,
         .triangles = {.step = {{.upper = true}, {.unit = true}}, .steps = 2}};
     struct clb_solve solve = {.work = &work,
                               .context = &inverting,
-                              .precision = problem->precision,
+                              .precision = call->precision,
                               .right = true,
-                              .m = problem->n,
-                              .n = problem->n,
-                              .cols_a = problem->n,
-                              .alpha = clb_scalar_one(problem->precision),
-                              .a = problem->a,
+                              .m = call->n,
+                              .n = call->n,
+                              .cols_a = call->n,
+                              .alpha = clb_scalar_one(call->precision),
+                              .a = call->a,
                               .b = x,
-                              .lda = problem->lda,
+                              .lda = call->lda,
                               .ldb = ld,
                               .progress = &progress};
     work.apply = invert_rows;
@@ -100,17 +100,17 @@ static clb_status solve_for_inverse(struct clb_runtime *runtime,
 }
 
 clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getri *problem, const char **kernel)
+                         const struct clb_call *call, const char **kernel)
 {
-    size_t element = clb_precision_size(problem->precision), n = problem->n;
+    size_t element = clb_precision_size(call->precision), n = call->n;
     size_t ld = clb_dmat_ld(n, element);
-    cl_uint *order = clb_pivot_order(problem->ipiv, n, true);
-    void *x = make_identity(problem->precision, n, ld);
+    cl_uint *order = clb_pivot_order(call, true);
+    void *x = make_identity(call->precision, n, ld);
     clb_status status = CLB_ERR_NOMEM;
     if (order != NULL && x != NULL)
-        status = solve_for_inverse(runtime, variant, problem, x, ld, kernel);
+        status = solve_for_inverse(runtime, variant, call, x, ld, kernel);
     if (status == CLB_OK) {
-        struct getri_writer writer = {problem, x, ld, element, order};
+        struct getri_writer writer = {call, x, ld, element, order};
         clb_share_columns(n, CLB_MAX_WORKERS + 1, write_inverse, &writer);
     }
     free(order);

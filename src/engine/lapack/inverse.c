@@ -40,7 +40,7 @@
 
 struct inverse_run {
     struct clb_job run;
-    const struct clb_inverse *problem;
+    const struct clb_call *call;
     size_t n;
     size_t base;  /* order of the diagonal blocks */
     size_t strip; /* rows (or columns) of a product; at most base where zeros are multiplied */
@@ -70,10 +70,20 @@ static void choose_blocks(struct inverse_run *inverting)
         inverting->base = inverting->strip = STRIP * workspace->block;
 }
 
+static bool inverts(const struct clb_call *call)
+{
+    return call->kind != CLB_KIND_lauum;
+}
+
+static bool multiplies(const struct clb_call *call)
+{
+    return call->kind != CLB_KIND_trtri;
+}
+
 /* The product is computed from a packed triangle. */
 static bool squares(const struct inverse_run *inverting)
 {
-    return inverting->problem->multiplies && inverting->run.variant->family->has_skip;
+    return multiplies(inverting->call) && inverting->run.variant->family->has_skip;
 }
 
 /* Columns of the product that one launch computes from a packed triangle: those of some
@@ -88,20 +98,20 @@ static size_t square_columns(const struct clb_gemm_variant *variant)
  * strip's rows (or columns), or all rows of the packed triangle. */
 static struct clb_workspace_limits inverse_limits_of(const struct inverse_run *inverting)
 {
-    const struct clb_inverse *problem = inverting->problem;
-    size_t n = problem->n, half = clb_min(n / 2 + MOST_ROWS, n), strip = clb_min(n, MOST_ROWS);
+    const struct clb_call *call = inverting->call;
+    size_t n = call->n, half = clb_min(n / 2 + MOST_ROWS, n), strip = clb_min(n, MOST_ROWS);
     struct clb_workspace_limits limits = {0};
-    if (problem->inverts)
+    if (inverts(call))
         limits = (struct clb_workspace_limits){.m = half, .n = half, .k = half, .triangle = n};
     if (squares(inverting)) {
         limits.other_m = limits.other_k = n;
         limits.other_n = clb_min(n, square_columns(inverting->run.variant));
-    } else if (problem->multiplies) {
-        limits.other_m = problem->upper ? n : strip;
-        limits.other_n = problem->upper ? strip : n;
+    } else if (multiplies(call)) {
+        limits.other_m = call->upper ? n : strip;
+        limits.other_n = call->upper ? strip : n;
         limits.other_k = n;
     }
-    if (!problem->inverts)
+    if (!inverts(call))
         limits = (struct clb_workspace_limits){.m = limits.other_m, .n = limits.other_n, .k = n};
     return limits;
 }
@@ -109,13 +119,13 @@ static struct clb_workspace_limits inverse_limits_of(const struct inverse_run *i
 /* The product's factor. */
 static const struct clb_dmat *product_factor(const struct inverse_run *inverting)
 {
-    return squares(inverting) && !inverting->problem->inverts ? &inverting->a : &inverting->x;
+    return squares(inverting) && !inverts(inverting->call) ? &inverting->a : &inverting->x;
 }
 
 /* The matrix with the result. */
 static struct clb_dmat *inverse_result(struct inverse_run *inverting)
 {
-    return inverting->problem->multiplies ? &inverting->y : &inverting->x;
+    return multiplies(inverting->call) ? &inverting->y : &inverting->x;
 }
 
 /* Shared memory: the device reads the caller's matrix in place. Own memory: block columns of the
@@ -123,10 +133,10 @@ static struct clb_dmat *inverse_result(struct inverse_run *inverting)
  * overwrites the given matrix where that is the device's and not the factor. */
 static clb_status open_matrices(struct inverse_run *inverting)
 {
-    const struct clb_inverse *problem = inverting->problem;
+    const struct clb_call *call = inverting->call;
     struct clb_job *run = &inverting->run;
     struct clb_dmat *result = inverse_result(inverting);
-    size_t n = problem->n;
+    size_t n = call->n;
     clb_status status = CLB_OK;
     if (run->own)
         status = clb_job_matrix(run, &inverting->a);
@@ -136,7 +146,7 @@ static clb_status open_matrices(struct inverse_run *inverting)
     if (from_a)
         inverting->y = inverting->x;
     if (!run->own) {
-        if (status == CLB_OK && problem->multiplies && !from_a)
+        if (status == CLB_OK && multiplies(call) && !from_a)
             status = clb_job_matrix(run, &inverting->y);
         if (status == CLB_OK)
             status = clb_job_view(run, &inverting->a);
@@ -152,22 +162,22 @@ static clb_status open_matrices(struct inverse_run *inverting)
     if (status == CLB_OK)
         status = clb_job_plan(run, 2 * clb_div_up(n, COLUMNS));
     for (size_t k = 0; k < n && status == CLB_OK; k += COLUMNS)
-        clb_job_add_triangle(run, false, &inverting->a, problem->upper, k, clb_min(COLUMNS, n - k),
-                             problem->a, problem->lda);
+        clb_job_add_triangle(run, false, &inverting->a, call->upper, k, clb_min(COLUMNS, n - k),
+                             call->a, call->lda);
     for (size_t k = 0; k < n && status == CLB_OK; k += COLUMNS)
-        clb_job_add_triangle(run, true, result, problem->upper, k, clb_min(COLUMNS, n - k),
+        clb_job_add_triangle(run, true, result, call->upper, k, clb_min(COLUMNS, n - k),
                              inverting->host, result->ld);
     return status == CLB_OK ? clb_job_begin(run) : status;
 }
 
 static clb_status inverse_open(struct inverse_run *inverting)
 {
-    const struct clb_inverse *problem = inverting->problem;
+    const struct clb_call *call = inverting->call;
     struct clb_job *run = &inverting->run;
     const struct clb_workspace_limits limits = inverse_limits_of(inverting);
-    inverting->n = problem->n;
+    inverting->n = call->n;
     inverting->a = inverting->x = inverting->y =
-        (struct clb_dmat){.rows = problem->n, .cols = problem->n};
+        (struct clb_dmat){.rows = call->n, .cols = call->n};
     /* Open nothing if the kernel that skips zeros is known to be wrong. */
     clb_status status = clb_skip_prepare(run->runtime, run->variant);
     if (status == CLB_OK)
@@ -192,18 +202,18 @@ static struct clb_dmat square(const struct clb_dmat *x, size_t i, size_t order)
  * (i + m) is a multiple of the block. */
 static struct clb_dmat_triangle triangle_at(const struct inverse_run *inverting, size_t i, size_t m)
 {
-    const struct clb_inverse *problem = inverting->problem;
+    const struct clb_call *call = inverting->call;
     return (struct clb_dmat_triangle){.a = square(&inverting->a, i, m),
-                                      .right = !problem->upper,
-                                      .upper = problem->upper,
-                                      .unit = problem->unit,
+                                      .right = !call->upper,
+                                      .upper = call->upper,
+                                      .unit = call->unit,
                                       .op = CLB_OP_N,
                                       .at = inverting->n - i - m};
 }
 
 static clb_status invert_block(struct inverse_run *inverting, size_t i, size_t m)
 {
-    bool upper = inverting->problem->upper;
+    bool upper = inverting->call->upper;
     size_t beside = clb_min(inverting->base, inverting->n - i - m);
     const struct clb_dmat_triangle triangle = triangle_at(inverting, i, m);
     const struct clb_dmat block = square(&inverting->x, i, m);
@@ -217,7 +227,7 @@ static clb_status invert_block(struct inverse_run *inverting, size_t i, size_t m
 static clb_status multiply_beside(struct inverse_run *inverting, size_t i, size_t m1, size_t m2)
 {
     const struct clb_dmat *a = &inverting->a, *x = &inverting->x;
-    bool upper = inverting->problem->upper;
+    bool upper = inverting->call->upper;
     size_t split = i + m1;
     clb_status status = CLB_OK;
     for (size_t r = 0, h; r < m2 && status == CLB_OK; r += h) {
@@ -244,7 +254,7 @@ static clb_status multiply_beside(struct inverse_run *inverting, size_t i, size_
 /* Invert the triangle of order m that begins at i. All halves but the first are whole blocks. */
 static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
 {
-    bool upper = inverting->problem->upper;
+    bool upper = inverting->call->upper;
     if (m <= inverting->base)
         return invert_block(inverting, i, m);
     size_t m2 = clb_round_up(m / 2, inverting->base), m1 = m - m2, split = i + m1;
@@ -267,7 +277,7 @@ static clb_status invert(struct inverse_run *inverting, size_t i, size_t m)
 static struct clb_chunk triangle_chunk(const struct inverse_run *inverting, size_t i0, size_t p0)
 {
     const struct clb_dmat *x = product_factor(inverting);
-    bool upper = inverting->problem->upper;
+    bool upper = inverting->call->upper;
     return (struct clb_chunk){.mem = x->mem,
                               .offset = x->offset + (upper ? i0 + p0 * x->ld : p0 + i0 * x->ld),
                               .ld = x->ld,
@@ -285,7 +295,7 @@ static clb_status square_columns_of(struct inverse_run *inverting, size_t p0, si
     const struct clb_workspace *workspace = &inverting->run.workspace;
     const struct clb_gemm_variant *variant = workspace->variant;
     const struct clb_dmat *y = &inverting->y;
-    bool shares = clb_gemm_shares_panels(variant), upper = inverting->problem->upper;
+    bool shares = clb_gemm_shares_panels(variant), upper = inverting->call->upper;
     const struct clb_order order = {.queue = workspace->queue};
     struct clb_product product = {
         .n = cols,
@@ -326,7 +336,7 @@ static clb_status square_triangle(struct inverse_run *inverting)
 {
     const struct clb_workspace *workspace = &inverting->run.workspace;
     const struct clb_gemm_variant *variant = workspace->variant;
-    bool upper = inverting->problem->upper;
+    bool upper = inverting->call->upper;
     size_t n = inverting->n, width = square_columns(variant);
     size_t unit = clb_gemm_unit(variant, CLB_OPERAND_A);
     if (!clb_gemm_shares_panels(variant)) /* those that there is memory for */
@@ -357,7 +367,7 @@ static clb_status square_triangle(struct inverse_run *inverting)
 static clb_status square_strips(struct inverse_run *inverting)
 {
     const struct clb_dmat *x = &inverting->x, *y = &inverting->y;
-    bool upper = inverting->problem->upper;
+    bool upper = inverting->call->upper;
     size_t n = inverting->n;
     clb_status status = CLB_OK;
     for (size_t i = 0, h; i < n && status == CLB_OK; i += h) {
@@ -383,21 +393,20 @@ static clb_status square_strips(struct inverse_run *inverting)
 
 static clb_status inverse_compute(struct inverse_run *inverting)
 {
-    const struct clb_inverse *problem = inverting->problem;
+    const struct clb_call *call = inverting->call;
     struct clb_job *run = &inverting->run;
     const struct clb_dmat_triangle all = triangle_at(inverting, 0, inverting->n);
     clb_status status = CLB_OK;
     for (size_t i = 0; i < run->uploads && status == CLB_OK; i++)
         status = clb_job_await(run, i);
-    if (status == CLB_OK && problem->inverts) {
+    if (status == CLB_OK && inverts(call)) {
         status = clb_dmat_pack_triangle(&run->workspace, &all);
         if (status == CLB_OK)
             status = invert(inverting, 0, inverting->n);
     } else if (status == CLB_OK && product_factor(inverting) == &inverting->x) {
-        status =
-            clb_dmat_triangle_copy(&run->workspace, &inverting->a, &inverting->x, problem->upper);
+        status = clb_dmat_triangle_copy(&run->workspace, &inverting->a, &inverting->x, call->upper);
     }
-    if (status == CLB_OK && problem->multiplies)
+    if (status == CLB_OK && multiplies(call))
         status = squares(inverting) ? square_triangle(inverting) : square_strips(inverting);
     for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
         status = clb_job_publish(run, i);
@@ -405,11 +414,11 @@ static clb_status inverse_compute(struct inverse_run *inverting)
 }
 
 /* The diagonal of a product of a matrix with its conjugate transpose is real. */
-static void make_real(const struct clb_inverse *problem)
+static void make_real(const struct clb_call *call)
 {
-    size_t real = clb_precision_real_size(problem->precision);
-    for (size_t i = 0; i < problem->n; i++)
-        memset((char *)problem->a + i * (problem->lda + 1) * 2 * real + real, 0, real);
+    size_t real = clb_precision_real_size(call->precision);
+    for (size_t i = 0; i < call->n; i++)
+        memset((char *)call->a + i * (call->lda + 1) * 2 * real + real, 0, real);
 }
 
 /* Copy the result from host memory to the caller's matrix, by as many threads as are free.
@@ -417,17 +426,16 @@ static void make_real(const struct clb_inverse *problem)
  * entry of the factor is in one of its sums of squares. */
 static clb_status inverse_write(const struct inverse_run *inverting, const void *result, size_t ld)
 {
-    const struct clb_inverse *problem = inverting->problem;
-    size_t n = problem->n;
-    const char part = problem->unit ? (problem->upper ? 'u' : 'l') : (problem->upper ? 'U' : 'L');
-    bool finite = problem->multiplies
-                      ? clb_tile_is_finite(problem->precision, 1, n, result, ld + 1)
-                      : clb_triangle_is_finite(problem->precision, part, n, result, ld);
+    const struct clb_call *call = inverting->call;
+    size_t n = call->n;
+    const char part = call->unit ? (call->upper ? 'u' : 'l') : (call->upper ? 'U' : 'L');
+    bool finite = multiplies(call) ? clb_tile_is_finite(call->precision, 1, n, result, ld + 1)
+                                   : clb_triangle_is_finite(call->precision, part, n, result, ld);
     if (!finite)
         return CLB_ERR_RANGE;
-    clb_copy_part(problem->precision, part, n, n, result, ld, problem->a, problem->lda);
-    if (problem->multiplies && clb_precision_parts(problem->precision) == 2)
-        make_real(problem);
+    clb_copy_part(call->precision, part, n, n, result, ld, call->a, call->lda);
+    if (multiplies(call) && clb_precision_parts(call->precision) == 2)
+        make_real(call);
     return CLB_OK;
 }
 
@@ -451,13 +459,13 @@ static clb_status inverse_write_mapped(struct inverse_run *inverting)
 }
 
 clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_inverse *problem, const char **kernel)
+                           const struct clb_call *call, const char **kernel)
 {
-    struct inverse_run inverting = {.run = clb_job_on(runtime, variant, problem->precision),
-                                    .problem = problem,
+    struct inverse_run inverting = {.run = clb_job_on(runtime, variant, call->precision),
+                                    .call = call,
                                     .kernel = variant->name};
     struct clb_job *run = &inverting.run;
-    run->caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, false};
+    run->caller[0] = (struct clb_caller){call->a, call->lda, call->n, false};
     clb_status status = inverse_open(&inverting);
     if (status == CLB_OK)
         status = inverse_compute(&inverting);

@@ -1,24 +1,22 @@
-/* lapack: the interface of this layer to route for everything but GEMM. Triangular systems, LU,
+/* lapack: the interface of this layer to route for everything but products. Triangular systems, LU,
  * Cholesky and QR factorisations and inverses of the caller's matrices, which are in host memory,
- * are computed on the device. */
+ * are computed on the device. A call is valid and not quick (clb_call_is_quick); its work and info
+ * are not used. */
 #ifndef CLB_LAPACK_H
 #define CLB_LAPACK_H
 
-#include "blas/routines.h"
+#include "blas/host_blas.h"
 #include "engine/gemm/gemm.h"
 
 /* ---- rhs_blocks.c ---------------------------------------------------------------------------- */
 
 /* Run on the device. The parts of the progress are blocks of columns (left) or rows (right) of B,
  * which don't depend on each other. On failure the parts that are not marked written are untouched,
- * and the caller must compute them elsewhere, by clb_trsm_part. On return no command is
+ * and the caller must compute them elsewhere, by clb_call_part. On return no command is
  * outstanding. The caller frees *progress. */
 clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                        const struct clb_trsm *problem,
+                        const struct clb_call *call,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-
-/* The problem that computes one part of B. */
-struct clb_trsm clb_trsm_part(const struct clb_trsm *problem, const struct clb_rect *rect);
 
 /* ---- getrf.c --------------------------------------------------------------------------------- */
 
@@ -34,11 +32,11 @@ struct clb_getrf_result {
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
  * columns_written, and when that is not 0 clb_getrf_resume must finish the factorisation. */
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrf *problem, const struct clb_host_blas *next,
+                         const struct clb_call *call, const struct clb_host_blas *next,
                          struct clb_getrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_getrf_run has left. */
-void clb_getrf_resume(const struct clb_getrf *problem, const struct clb_host_blas *next,
+void clb_getrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
                       struct clb_getrf_result *result);
 
 /* ---- geqrf.c --------------------------------------------------------------------------------- */
@@ -53,23 +51,21 @@ struct clb_geqrf_result {
 /* Factor on the device. CLB_OK: everything is written. Otherwise the matrix is intact beyond
  * columns_written, and when that is not 0 clb_geqrf_resume must finish the factorisation. */
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_geqrf *problem, const struct clb_host_blas *next,
+                         const struct clb_call *call, const struct clb_host_blas *next,
                          struct clb_geqrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_geqrf_run has left. With w columns written and k = min(w, m): A2 =
  * H(k)^H*...*H(1)^H*A2 for the columns A2 that are not written, then their rows from k on are
  * factored. */
-void clb_geqrf_resume(const struct clb_geqrf *problem, const struct clb_host_blas *next,
+void clb_geqrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
                       struct clb_geqrf_result *result);
 
 /* ---- ormqr.c --------------------------------------------------------------------------------- */
 
 /* Like clb_trsm_run; the parts are blocks of columns (left) or rows (right) of C. */
 clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_ormqr *problem,
+                         const struct clb_call *call,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-struct clb_ormqr clb_ormqr_part(const struct clb_ormqr *problem, const struct clb_rect *rect);
-
 /* ---- orgqr.c --------------------------------------------------------------------------------- */
 
 struct clb_orgqr_result {
@@ -78,37 +74,35 @@ struct clb_orgqr_result {
 };
 
 /* Column j of the result depends on reflectors 1 ... j only. So columns are written from right to
- * left, and what a failure leaves is a problem of the same kind, clb_orgqr_rest. */
+ * left, and what a failure leaves is a call of the same kind, clb_orgqr_rest. */
 clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_orgqr *problem,
+                         const struct clb_call *call,
                          struct clb_orgqr_result *result) CLB_MUST_CHECK;
-struct clb_orgqr clb_orgqr_rest(const struct clb_orgqr *problem,
-                                const struct clb_orgqr_result *result);
+struct clb_call clb_orgqr_rest(const struct clb_call *call, const struct clb_orgqr_result *result);
 
 /* ---- rhs_blocks.c: xGETRS -------------------------------------------------------------------- */
 
 /* Like clb_trsm_run; the parts are blocks of columns of B. */
 clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrs *problem,
+                         const struct clb_call *call,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect);
-
 /* ---- getrf.c: xGESV -------------------------------------------------------------------------- */
 
-/* Run clb_getrf_run and, unless A is singular, clb_getrs_run with the factors. `system` says where
- * B is; its matrix is the problem's, which is square, and its ipiv is not read. After a failure the
- * factorisation is complete if columns_written = n; otherwise nothing of B is written. The parts of
- * *progress are blocks of columns of B, none where A is singular; the caller frees it. */
+/* Run clb_getrf_run and, unless A is singular, clb_getrs_run with the factors; `call` is xGESV's.
+ * After a failure the factorisation is complete if columns_written = n; otherwise nothing of B is
+ * written. The parts of *progress are blocks of columns of B, none where A is singular; the caller
+ * frees it. */
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                        const struct clb_getrf *problem, const struct clb_getrs *system,
-                        const struct clb_host_blas *next, struct clb_getrf_result *result,
+                        const struct clb_call *call, const struct clb_host_blas *next,
+                        struct clb_getrf_result *result,
                         struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 /* ---- getri.c --------------------------------------------------------------------------------- */
 
-/* Invert on the device. Unless this returns CLB_OK, A is intact. *kernel is for reports. */
+/* Invert on the device; no diagonal element of U is zero. Unless this returns CLB_OK, A is intact.
+ * *kernel is for reports. */
 clb_status clb_getri_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getri *problem, const char **kernel) CLB_MUST_CHECK;
+                         const struct clb_call *call, const char **kernel) CLB_MUST_CHECK;
 
 /* ---- potrf.c --------------------------------------------------------------------------------- */
 
@@ -123,26 +117,25 @@ struct clb_potrf_result {
  * columns are. Otherwise the matrix is intact beyond columns_written, and when that is not 0
  * clb_potrf_resume must finish the factorisation. */
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrf *problem, const struct clb_host_blas *next,
+                         const struct clb_call *call, const struct clb_host_blas *next,
                          struct clb_potrf_result *result) CLB_MUST_CHECK;
 
 /* Finish on the CPU what clb_potrf_run has left. */
-void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_blas *next,
+void clb_potrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
                       struct clb_potrf_result *result);
 
 /* ---- rhs_blocks.c: xPOTRS -------------------------------------------------------------------- */
 
 /* Like clb_trsm_run; the parts are blocks of columns of B. */
 clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrs *problem,
+                         const struct clb_call *call,
                          struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct clb_rect *rect);
-
 /* ---- inverse.c ------------------------------------------------------------------------------- */
 
-/* Compute on the device. Unless this returns CLB_OK, A is intact. CLB_ERR_RANGE: the result is not
+/* xTRTRI, xLAUUM and xPOTRI on the device; a triangle that is inverted has no zero on its diagonal.
+ * Unless this returns CLB_OK, A is intact. CLB_ERR_RANGE: the result is not
  * finite. *kernel is for reports. */
 clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                           const struct clb_inverse *problem, const char **kernel) CLB_MUST_CHECK;
+                           const struct clb_call *call, const char **kernel) CLB_MUST_CHECK;
 
 #endif

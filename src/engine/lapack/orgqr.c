@@ -6,35 +6,34 @@
 
 struct orgqr_run {
     struct clb_job run;
-    const struct clb_orgqr *problem;
+    const struct clb_call *call;
     struct clb_orgqr_result *result;
     size_t nb;
     struct clb_reflectors reflectors;
     struct clb_dmat q, vectors;
 };
 
-struct clb_orgqr clb_orgqr_rest(const struct clb_orgqr *problem,
-                                const struct clb_orgqr_result *result)
+struct clb_call clb_orgqr_rest(const struct clb_call *call, const struct clb_orgqr_result *result)
 {
-    struct clb_orgqr rest = *problem;
-    rest.n = result->columns_left;
-    rest.k = clb_min(problem->k, rest.n);
+    struct clb_call rest = *call;
+    *(clb_call_is_adjoint(call) ? &rest.m : &rest.n) = result->columns_left;
+    rest.k = clb_min(call->k, result->columns_left);
     return rest;
 }
 
 /* The transfers: the upload of the vectors, and downloads of Q's columns from right to left. */
 static clb_status orgqr_plan(struct orgqr_run *qr)
 {
-    const struct clb_orgqr *problem = qr->problem;
     struct clb_job *run = &qr->run;
-    size_t each = clb_piece_columns(problem->m * run->element, qr->nb);
-    clb_status status = clb_job_plan(run, 1 + clb_div_up(problem->n, each));
+    const size_t m = qr->q.rows, n = qr->q.cols;
+    size_t each = clb_piece_columns(m * run->element, qr->nb);
+    clb_status status = clb_job_plan(run, 1 + clb_div_up(n, each));
     if (status != CLB_OK)
         return status;
     clb_job_add_columns(run, false, &qr->vectors, 0);
-    for (size_t end = problem->n, cols; end > 0; end -= cols) {
+    for (size_t end = n, cols; end > 0; end -= cols) {
         cols = clb_min(each, end);
-        const struct clb_dmat part = clb_dmat_part(&qr->q, 0, end - cols, problem->m, cols);
+        const struct clb_dmat part = clb_dmat_part(&qr->q, 0, end - cols, m, cols);
         clb_job_add_columns(run, true, &part, end - cols)->extent = cols;
     }
     return CLB_OK;
@@ -42,13 +41,14 @@ static clb_status orgqr_plan(struct orgqr_run *qr)
 
 static clb_status orgqr_open(struct orgqr_run *qr)
 {
-    const struct clb_orgqr *problem = qr->problem;
+    const struct clb_call *call = qr->call;
     struct clb_job *run = &qr->run;
-    qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], problem->k);
-    qr->q = (struct clb_dmat){.rows = problem->m, .cols = problem->n};
-    qr->vectors = (struct clb_dmat){.rows = problem->m, .cols = problem->k};
-    const struct clb_workspace_limits limits =
-        clb_reflectors_limits(problem->m, qr->nb, false, problem->n);
+    qr->nb = clb_min(run->variant->tuning.value[CLB_PARAM_GEQRF_NB], call->k);
+    const bool adjoint = clb_call_is_adjoint(call);
+    const size_t m = adjoint ? call->n : call->m, n = adjoint ? call->m : call->n;
+    qr->q = (struct clb_dmat){.rows = m, .cols = n};
+    qr->vectors = (struct clb_dmat){.rows = m, .cols = call->k};
+    const struct clb_workspace_limits limits = clb_reflectors_limits(m, qr->nb, false, n);
     clb_status status = clb_job_open(run, &limits);
     if (status != CLB_OK)
         return status;
@@ -58,8 +58,8 @@ static clb_status orgqr_open(struct orgqr_run *qr)
         status = run->own ? clb_job_matrix(run, &qr->vectors) : clb_job_view(run, &qr->vectors);
     if (status != CLB_OK)
         return status;
-    qr->reflectors = (struct clb_reflectors){.nb = qr->nb, .a = qr->vectors, .tau = problem->tau};
-    status = clb_reflectors_open(&qr->reflectors, &run->workspace, problem->n);
+    qr->reflectors = (struct clb_reflectors){.nb = qr->nb, .a = qr->vectors, .tau = call->tau};
+    status = clb_reflectors_open(&qr->reflectors, &run->workspace, n);
     if (status == CLB_OK && run->own)
         status = orgqr_plan(qr);
     return status == CLB_OK ? clb_job_begin(run) : status;
@@ -68,10 +68,10 @@ static clb_status orgqr_open(struct orgqr_run *qr)
 static clb_status make_q(struct orgqr_run *qr)
 {
     struct clb_workspace *workspace = &qr->run.workspace;
-    size_t m = qr->q.rows, n = qr->q.cols, blocks = clb_div_up(qr->problem->k, qr->nb);
+    size_t m = qr->q.rows, n = qr->q.cols, blocks = clb_div_up(qr->call->k, qr->nb);
     clb_status status = clb_job_await(&qr->run, 0);
     if (status == CLB_OK)
-        status = clb_reflectors_form(&qr->reflectors, 0, qr->problem->k);
+        status = clb_reflectors_form(&qr->reflectors, 0, qr->call->k);
     if (status == CLB_OK)
         status = clb_dmat_trapezoid(workspace, &qr->q, &qr->q, false);
     for (size_t i = blocks; i-- > 0 && status == CLB_OK;) {
@@ -85,7 +85,6 @@ static clb_status make_q(struct orgqr_run *qr)
 
 static clb_status orgqr_write_back(struct orgqr_run *qr)
 {
-    const struct clb_orgqr *problem = qr->problem;
     struct clb_job *run = &qr->run;
     bool written = false;
     clb_status status = CLB_OK;
@@ -94,18 +93,19 @@ static clb_status orgqr_write_back(struct orgqr_run *qr)
     if (run->own)
         return status;
     status = clb_job_copy_out(run, &qr->q, &written);
-    qr->result->columns_left = written ? 0 : problem->n;
+    qr->result->columns_left = written ? 0 : qr->q.cols;
     return status;
 }
 
 clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_orgqr *problem, struct clb_orgqr_result *result)
+                         const struct clb_call *call, struct clb_orgqr_result *result)
 {
-    struct orgqr_run qr = {.run = clb_job_on(runtime, variant, problem->precision),
-                           .problem = problem,
-                           .result = result};
-    qr.run.caller[0] = (struct clb_caller){problem->a, problem->lda, problem->n, problem->adjoint};
-    result->columns_left = problem->n;
+    struct orgqr_run qr = {
+        .run = clb_job_on(runtime, variant, call->precision), .call = call, .result = result};
+    const bool adjoint = clb_call_is_adjoint(call);
+    const size_t n = adjoint ? call->m : call->n;
+    qr.run.caller[0] = (struct clb_caller){call->a, call->lda, n, adjoint};
+    result->columns_left = n;
     result->kernel = variant->name;
     clb_status status = orgqr_open(&qr);
     if (status == CLB_OK)
@@ -114,7 +114,7 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         status = orgqr_write_back(&qr);
     status = clb_job_end(&qr.run, status);
     if (qr.run.own)
-        result->columns_left = problem->n - clb_job_written(&qr.run);
+        result->columns_left = n - clb_job_written(&qr.run);
     clb_reflectors_close(&qr.reflectors, qr.run.idle);
     clb_job_close(&qr.run);
     return status;

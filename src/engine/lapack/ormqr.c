@@ -4,20 +4,10 @@
 #include "rhs_blocks.h"
 
 struct reflector_product {
-    const struct clb_ormqr *problem;
+    const struct clb_call *call;
     struct clb_reflectors reflectors;
     size_t nb, extent; /* reflectors of a block; columns or rows of a part */
 };
-
-struct clb_ormqr clb_ormqr_part(const struct clb_ormqr *problem, const struct clb_rect *rect)
-{
-    struct clb_ormqr part = *problem;
-    size_t element = clb_precision_size(problem->precision);
-    part.m = rect->rows;
-    part.n = rect->cols;
-    part.c = (char *)problem->c + (rect->row + rect->col * problem->ldc) * element;
-    return part;
-}
 
 static struct clb_workspace_limits ormqr_limits_of(const struct clb_solve *solve)
 {
@@ -32,17 +22,18 @@ static clb_status ormqr_prepare(struct clb_solve *solve, struct clb_workspace *w
 {
     struct reflector_product *product = solve->context;
     product->reflectors = (struct clb_reflectors){
-        .nb = product->nb, .right = solve->right, .a = *a, .tau = product->problem->tau};
+        .nb = product->nb, .right = solve->right, .a = *a, .tau = product->call->tau};
     clb_status status = clb_reflectors_open(&product->reflectors, workspace, product->extent);
     return status == CLB_OK ? clb_reflectors_form(&product->reflectors, 0, a->cols) : status;
 }
 
-/* Q = H1*...*Hb: Q^H*C and C*Q begin with H1, Q*C and C*Q^H with Hb. */
+/* Q = H1*...*Hb: Q^H*C and C*Q begin with H1, Q*C and C*Q^H with Hb. The Q of LQ is Q^H. */
 static clb_status ormqr_apply(struct clb_solve *solve, struct clb_workspace *workspace,
                               const struct clb_dmat *part)
 {
     struct reflector_product *product = solve->context;
-    clb_op op = product->problem->trans == CLB_OP_N ? CLB_OP_N : CLB_OP_C;
+    const bool plain = (product->call->transa == CLB_OP_N) != clb_call_is_adjoint(product->call);
+    clb_op op = plain ? CLB_OP_N : CLB_OP_C;
     bool forward = solve->right == (op == CLB_OP_N);
     size_t nb = product->nb, blocks = clb_div_up(solve->cols_a, nb);
     clb_status status = CLB_OK;
@@ -63,25 +54,25 @@ static void ormqr_end(struct clb_solve *solve, bool idle)
 }
 
 clb_status clb_ormqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_ormqr *problem, struct clb_gemm_progress *progress)
+                         const struct clb_call *call, struct clb_gemm_progress *progress)
 {
     static const struct clb_solve_work work = {ormqr_limits_of, ormqr_prepare, ormqr_apply,
                                                ormqr_end};
     struct reflector_product product = {
-        .problem = problem, .nb = clb_min(variant->tuning.value[CLB_PARAM_GEQRF_NB], problem->k)};
+        .call = call, .nb = clb_min(variant->tuning.value[CLB_PARAM_GEQRF_NB], call->k)};
     struct clb_solve solve = {.work = &work,
                               .context = &product,
-                              .precision = problem->precision,
-                              .right = problem->right,
-                              .m = problem->m,
-                              .n = problem->n,
-                              .cols_a = problem->k,
-                              .alpha = clb_scalar_one(problem->precision),
-                              .a = problem->a,
-                              .b = problem->c,
-                              .lda = problem->lda,
-                              .adjoint_a = problem->adjoint,
-                              .ldb = problem->ldc,
+                              .precision = call->precision,
+                              .right = call->right,
+                              .m = call->m,
+                              .n = call->n,
+                              .cols_a = call->k,
+                              .alpha = clb_scalar_one(call->precision),
+                              .a = call->a,
+                              .b = call->c,
+                              .lda = call->lda,
+                              .adjoint_a = clb_call_is_adjoint(call),
+                              .ldb = call->ldc,
                               .progress = progress};
     *progress = (struct clb_gemm_progress){0};
     return clb_solve_run(runtime, variant, &solve);

@@ -37,7 +37,7 @@
 
 struct potrf_run {
     struct clb_job run;
-    const struct clb_potrf *problem;
+    const struct clb_call *call;
     const struct clb_host_blas *next;
     struct clb_potrf_result *result;
     size_t n, nb;
@@ -110,13 +110,13 @@ static clb_status open_blocks(struct potrf_run *chol)
 /* Add the transfer of panel k between x and the caller's triangle. */
 static void potrf_add(struct potrf_run *chol, bool down, size_t k)
 {
-    const struct clb_potrf *problem = chol->problem;
+    const struct clb_call *call = chol->call;
     size_t width = potrf_width(chol, k);
-    struct clb_transfer *transfer = clb_job_add_triangle(&chol->run, down, &chol->x, problem->upper,
-                                                         k, width, problem->a, problem->lda);
-    if (problem->upper && !down) {
+    struct clb_transfer *transfer =
+        clb_job_add_triangle(&chol->run, down, &chol->x, call->upper, k, width, call->a, call->lda);
+    if (call->upper && !down) {
         transfer->x = clb_dmat_part(&chol->x, k, k, width, chol->n - k);
-        transfer->host = (char *)problem->a + k * (problem->lda + 1) * chol->run.element;
+        transfer->host = (char *)call->a + k * (call->lda + 1) * chol->run.element;
         transfer->diagonal = 0;
     }
 }
@@ -135,12 +135,12 @@ static clb_status potrf_plan(struct potrf_run *chol)
 
 static clb_status potrf_open(struct potrf_run *chol)
 {
-    size_t n = chol->problem->n;
+    size_t n = chol->call->n;
     chol->n = n;
     chol->nb = clb_min(chol->run.variant->tuning.value[CLB_PARAM_POTRF_NB], MOST_NB);
     chol->x = (struct clb_dmat){.rows = n, .cols = n};
     size_t width = potrf_width(chol, 0);
-    bool upper = chol->problem->upper;
+    bool upper = chol->call->upper;
     struct clb_workspace_limits limits = clb_solve_limits(width, !upper, n);
     chol->keeps = may_keep(chol);
     if (!chol->keeps) {
@@ -172,8 +172,8 @@ static clb_status potrf_open(struct potrf_run *chol)
 static struct clb_dmat part(const struct potrf_run *chol, size_t row, size_t col, size_t rows,
                             size_t cols)
 {
-    return chol->problem->upper ? clb_dmat_part(&chol->x, col, row, cols, rows)
-                                : clb_dmat_part(&chol->x, row, col, rows, cols);
+    return chol->call->upper ? clb_dmat_part(&chol->x, col, row, cols, rows)
+                             : clb_dmat_part(&chol->x, row, col, rows, cols);
 }
 
 /* A(row:row+rows, col:col+cols) -= L(row:.., p:p+depth)*L(col:.., p:p+depth)^H. */
@@ -182,7 +182,7 @@ static clb_status potrf_update(struct potrf_run *chol, size_t p, size_t depth, s
 {
     const struct clb_dmat left = part(chol, row, p, rows, depth);
     const struct clb_dmat right = part(chol, col, p, cols, depth);
-    bool upper = chol->problem->upper;
+    bool upper = chol->call->upper;
     const struct clb_dmat_update update = {.c = part(chol, row, col, rows, cols),
                                            .a = upper ? right : left,
                                            .b = upper ? left : right,
@@ -195,7 +195,7 @@ static clb_status potrf_update(struct potrf_run *chol, size_t p, size_t depth, s
 static clb_status potrf_solve(struct potrf_run *chol, size_t k, size_t width)
 {
     size_t first = k + width, rest = chol->n - first;
-    bool upper = chol->problem->upper;
+    bool upper = chol->call->upper;
     const struct clb_dmat b = part(chol, first, k, rest, width);
     const struct clb_dmat_triangle triangle = {
         .a = part(chol, k, k, width, width), .right = !upper, .upper = upper, .op = CLB_OP_C};
@@ -213,8 +213,8 @@ static clb_status factor_there(struct potrf_run *chol, size_t k, size_t width)
     clb_status status;
     if (width <= most) {
         const struct clb_dmat diagonal = part(chol, k, k, width, width);
-        status = clb_potf2_factor(&chol->block, &chol->run.workspace, &diagonal,
-                                  chol->problem->upper, k);
+        status =
+            clb_potf2_factor(&chol->block, &chol->run.workspace, &diagonal, chol->call->upper, k);
         return status == CLB_OK ? potrf_solve(chol, k, width) : status;
     }
     size_t half = clb_round_up(width / 2, most), second = k + half;
@@ -261,21 +261,21 @@ static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat
 static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *diagonal,
                               clb_event *event)
 {
-    const struct clb_potrf *problem = chol->problem;
+    const struct clb_call *call = chol->call;
     if (chol->run.own)
         return potrf_bring_down(chol, diagonal, event);
     if (clb_job_see(&chol->run, diagonal) != NULL)
         return CLB_OK;
-    clb_copy_part(problem->precision, problem->upper ? 'U' : 'L', diagonal->rows, diagonal->rows,
-                  problem->a, problem->lda, chol->host_block->host, diagonal->rows);
+    clb_copy_part(call->precision, call->upper ? 'U' : 'L', diagonal->rows, diagonal->rows, call->a,
+                  call->lda, chol->host_block->host, diagonal->rows);
     return CLB_OK;
 }
 
 static void copy_block(const struct potrf_run *chol, const void *from, size_t ld_from, void *to,
                        size_t ld_to, size_t order)
 {
-    clb_copy_part(chol->problem->precision, chol->problem->upper ? 'U' : 'L', order, order, from,
-                  ld_from, to, ld_to);
+    clb_copy_part(chol->call->precision, chol->call->upper ? 'U' : 'L', order, order, from, ld_from,
+                  to, ld_to);
 }
 
 /* Wait for the diagonal block in the CPU's memory. */
@@ -301,6 +301,16 @@ static clb_status take_back(struct potrf_run *chol, const struct clb_dmat *diago
     return CLB_OK;
 }
 
+static size_t potrf_on_host(const struct clb_host_blas *next, const struct clb_call *call, size_t n,
+                            void *a, size_t lda)
+{
+    struct clb_call block = clb_call_as(call, CLB_KIND_potrf);
+    block.m = block.n = n;
+    block.a = a;
+    block.lda = lda;
+    return clb_host_call(next, &block);
+}
+
 /* Wait for the diagonal block, factor it, and enqueue its upload. Where it has a pivot that is not
  * positive, the part before that pivot is downloaded again and factored on its own, because a
  * library leaves the rows below it undefined. *width is then the order of that part. */
@@ -311,9 +321,7 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
     size_t first_width = *width, info = 0;
     clb_status status = await_block(chol, &diagonal, event);
     while (status == CLB_OK) {
-        const struct clb_potrf block = {chol->problem->precision, chol->problem->upper, *width,
-                                        chol->host_block->host, *width};
-        info = chol->next->potrf(chol->next, &block);
+        info = potrf_on_host(chol->next, chol->call, *width, chol->host_block->host, *width);
         chol->result->host_work +=
             clb_work_of(CLB_STEM_potrf, (double)*width, (double)*width, (double)*width);
         if (info == 0)
@@ -337,7 +345,7 @@ static clb_status potrf_factor_here(struct potrf_run *chol, size_t k, size_t *wi
 static clb_status keep_panel(struct potrf_run *chol, size_t k)
 {
     const struct clb_workspace *workspace = &chol->run.workspace;
-    bool upper = chol->problem->upper;
+    bool upper = chol->call->upper;
     clb_status status = CLB_OK;
     for (size_t row = k + chol->nb, rows; row < chol->n && status == CLB_OK; row += rows) {
         rows = clb_min(workspace->max_m, chol->n - row);
@@ -361,7 +369,7 @@ static clb_status subtract_kept(struct potrf_run *chol, size_t k, size_t row, si
 {
     const struct clb_workspace *workspace = &chol->run.workspace;
     const struct clb_dmat c = part(chol, row, col, rows, cols);
-    bool upper = chol->problem->upper, complex = clb_precision_parts(chol->run.precision) > 1;
+    bool upper = chol->call->upper, complex = clb_precision_parts(chol->run.precision) > 1;
     const ptrdiff_t below = (ptrdiff_t)row - (ptrdiff_t)col;
     const struct clb_product product = {.m = c.rows,
                                         .n = c.cols,
@@ -436,18 +444,16 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
  * matrix. */
 static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 {
-    const struct clb_potrf *problem = chol->problem;
-    const char part = problem->upper ? 'U' : 'L';
+    const struct clb_call *call = chol->call;
+    const char part = call->upper ? 'U' : 'L';
     void *memory;
     clb_status status = clb_job_map(&chol->run, &chol->x, &memory);
     if (status != CLB_OK)
         return status;
     if (out)
-        clb_copy_part(problem->precision, part, chol->n, cols, memory, chol->x.ld, problem->a,
-                      problem->lda);
+        clb_copy_part(call->precision, part, chol->n, cols, memory, chol->x.ld, call->a, call->lda);
     else
-        clb_copy_part(problem->precision, part, chol->n, cols, problem->a, problem->lda, memory,
-                      chol->x.ld);
+        clb_copy_part(call->precision, part, chol->n, cols, call->a, call->lda, memory, chol->x.ld);
     if (out)
         chol->result->columns_written = cols;
     return clb_job_unmap(&chol->run, &chol->x, memory);
@@ -491,11 +497,11 @@ static clb_status potrf_write_back(struct potrf_run *chol)
 }
 
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrf *problem, const struct clb_host_blas *next,
+                         const struct clb_call *call, const struct clb_host_blas *next,
                          struct clb_potrf_result *result)
 {
-    struct potrf_run chol = {.run = clb_job_on(runtime, variant, problem->precision),
-                             .problem = problem,
+    struct potrf_run chol = {.run = clb_job_on(runtime, variant, call->precision),
+                             .call = call,
                              .next = next,
                              .result = result};
     *result = (struct clb_potrf_result){.kernel = variant->name};
@@ -524,95 +530,85 @@ clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
  * triangle must not be written. */
 #define BLOCK ((size_t)64)
 
-static void *potrf_resume_at(const struct clb_potrf *problem, size_t row, size_t col)
+static void *potrf_resume_at(const struct clb_call *call, size_t row, size_t col)
 {
-    return (char *)problem->a + (row + col * problem->lda) * clb_precision_size(problem->precision);
+    return (char *)call->a + (row + col * call->lda) * clb_precision_size(call->precision);
 }
 
-static void solve_right(const struct clb_potrf *problem, const struct clb_host_blas *next,
+static void solve_right(const struct clb_call *call, const struct clb_host_blas *next,
                         size_t written)
 {
-    const struct clb_trsm trsm = {.precision = problem->precision,
-                                  .upper = true,
-                                  .trans = CLB_OP_C,
-                                  .m = written,
-                                  .n = problem->n - written,
-                                  .alpha = clb_scalar_one(problem->precision),
-                                  .a = problem->a,
-                                  .b = potrf_resume_at(problem, 0, written),
-                                  .lda = problem->lda,
-                                  .ldb = problem->lda};
-    next->trsm(next, &trsm);
+    struct clb_call trsm = clb_call_as(call, CLB_KIND_trsm);
+    trsm.transa = CLB_OP_C;
+    trsm.m = written;
+    trsm.n = call->n - written;
+    trsm.alpha = clb_scalar_one(call->precision);
+    trsm.b = potrf_resume_at(call, 0, written);
+    trsm.ldb = call->lda;
+    clb_host_call(next, &trsm);
 }
 
 /* Subtract from A(row:row+rows, col:col+cols) the product of the first `depth` rows of U or columns
  * of L. */
-static void potrf_resume_update(const struct clb_potrf *problem, const struct clb_host_blas *next,
+static void potrf_resume_update(const struct clb_call *call, const struct clb_host_blas *next,
                                 size_t depth, size_t row, size_t rows, size_t col, size_t cols)
 {
-    static const float minus_one_s[2] = {-1};
-    static const double minus_one_d[2] = {-1};
-    bool single = clb_precision_real_size(problem->precision) == sizeof(float);
-    bool upper = problem->upper;
-    const struct clb_gemm gemm = {
-        .precision = problem->precision,
-        .transa = upper ? CLB_OP_C : CLB_OP_N,
-        .transb = upper ? CLB_OP_N : CLB_OP_C,
-        .m = rows,
-        .n = cols,
-        .k = depth,
-        .alpha = single ? (const void *)minus_one_s : minus_one_d,
-        .beta = clb_scalar_one(problem->precision),
-        .a = upper ? potrf_resume_at(problem, 0, row) : potrf_resume_at(problem, row, 0),
-        .b = upper ? potrf_resume_at(problem, 0, col) : potrf_resume_at(problem, col, 0),
-        .c = potrf_resume_at(problem, row, col),
-        .lda = problem->lda,
-        .ldb = problem->lda,
-        .ldc = problem->lda};
+    const bool upper = call->upper;
+    struct clb_call gemm = clb_call_as(call, CLB_KIND_gemm);
+    gemm.transa = upper ? CLB_OP_C : CLB_OP_N;
+    gemm.transb = upper ? CLB_OP_N : CLB_OP_C;
+    gemm.m = rows;
+    gemm.n = cols;
+    gemm.k = depth;
+    gemm.alpha = clb_scalar_minus_one(call->precision);
+    gemm.beta = clb_scalar_one(call->precision);
+    gemm.a = upper ? potrf_resume_at(call, 0, row) : potrf_resume_at(call, row, 0);
+    gemm.b = upper ? potrf_resume_at(call, 0, col) : potrf_resume_at(call, col, 0);
+    gemm.c = potrf_resume_at(call, row, col);
+    gemm.ldb = gemm.ldc = call->lda;
     if (rows > 0)
-        next->gemm(next, &gemm);
+        clb_host_call(next, &gemm);
 }
 
 /* Clear the imaginary part of a diagonal element, because a product with beta = 1 may read it. */
-static void clear_imaginary(const struct clb_potrf *problem, size_t q)
+static void clear_imaginary(const struct clb_call *call, size_t q)
 {
-    void *element = potrf_resume_at(problem, q, q);
-    if (problem->precision == CLB_C)
+    void *element = potrf_resume_at(call, q, q);
+    if (call->precision == CLB_C)
         ((float *)element)[1] = 0;
-    else if (problem->precision == CLB_Z)
+    else if (call->precision == CLB_Z)
         ((double *)element)[1] = 0;
 }
 
-static void update_triangle(const struct clb_potrf *problem, const struct clb_host_blas *next,
+static void update_triangle(const struct clb_call *call, const struct clb_host_blas *next,
                             size_t written)
 {
-    for (size_t j = written; j < problem->n; j += BLOCK) {
-        size_t end = clb_min(j + BLOCK, problem->n);
+    for (size_t j = written; j < call->n; j += BLOCK) {
+        size_t end = clb_min(j + BLOCK, call->n);
         for (size_t q = j; q < end; q++) {
-            size_t first = problem->upper ? j : q, last = problem->upper ? q + 1 : end;
-            clear_imaginary(problem, q);
-            potrf_resume_update(problem, next, written, first, last - first, q, 1);
+            size_t first = call->upper ? j : q, last = call->upper ? q + 1 : end;
+            clear_imaginary(call, q);
+            potrf_resume_update(call, next, written, first, last - first, q, 1);
         }
-        if (problem->upper)
-            potrf_resume_update(problem, next, written, written, j - written, j, end - j);
+        if (call->upper)
+            potrf_resume_update(call, next, written, written, j - written, j, end - j);
         else
-            potrf_resume_update(problem, next, written, end, problem->n - end, j, end - j);
+            potrf_resume_update(call, next, written, end, call->n - end, j, end - j);
     }
 }
 
-void clb_potrf_resume(const struct clb_potrf *problem, const struct clb_host_blas *next,
+void clb_potrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
                       struct clb_potrf_result *result)
 {
-    size_t written = result->columns_written, n = problem->n;
+    size_t written = result->columns_written, n = call->n;
     /* With info set no more columns are to be written than these. */
     if (written == n || (result->info != 0 && written == result->info - 1))
         return;
-    if (problem->upper)
-        solve_right(problem, next, written);
-    update_triangle(problem, next, written);
-    const struct clb_potrf rest = {problem->precision, problem->upper, n - written,
-                                   potrf_resume_at(problem, written, written), problem->lda};
-    size_t info = next->potrf(next, &rest);
+    if (call->upper)
+        solve_right(call, next, written);
+    update_triangle(call, next, written);
+    size_t info =
+        potrf_on_host(next, call, n - written, potrf_resume_at(call, written, written), call->lda);
     result->info = info != 0 ? written + info : 0;
     result->columns_written = n;
 }

@@ -375,33 +375,23 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 
 /* ---- xTRSM ----------------------------------------------------------------------------------- */
 
-struct clb_trsm clb_trsm_part(const struct clb_trsm *problem, const struct clb_rect *rect)
-{
-    struct clb_trsm part = *problem;
-    size_t element = clb_precision_size(problem->precision);
-    part.m = rect->rows;
-    part.n = rect->cols;
-    part.b = (char *)problem->b + (rect->row + rect->col * problem->ldb) * element;
-    return part;
-}
-
 clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                        const struct clb_trsm *problem, struct clb_gemm_progress *progress)
+                        const struct clb_call *call, struct clb_gemm_progress *progress)
 {
-    struct clb_solve_triangles triangles = {
-        .step = {{problem->upper, problem->unit, problem->trans}}, .steps = 1};
+    struct clb_solve_triangles triangles = {.step = {{call->upper, call->unit, call->transa}},
+                                            .steps = 1};
     struct clb_solve solve = {.work = &clb_solve_triangles_work,
                               .context = &triangles,
-                              .precision = problem->precision,
-                              .right = problem->right,
-                              .m = problem->m,
-                              .n = problem->n,
-                              .cols_a = problem->right ? problem->n : problem->m,
-                              .alpha = problem->alpha,
-                              .a = problem->a,
-                              .b = problem->b,
-                              .lda = problem->lda,
-                              .ldb = problem->ldb,
+                              .precision = call->precision,
+                              .right = call->right,
+                              .m = call->m,
+                              .n = call->n,
+                              .cols_a = call->right ? call->n : call->m,
+                              .alpha = call->alpha,
+                              .a = call->a,
+                              .b = call->b,
+                              .lda = call->lda,
+                              .ldb = call->ldb,
                               .progress = progress};
     *progress = (struct clb_gemm_progress){0};
     return clb_solve_run(runtime, variant, &solve);
@@ -412,15 +402,17 @@ clb_status clb_trsm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
  * The CPU interchanges rows of B when it copies them. A = P^T*L*U, so A*X = B is X =
  * U^-1*L^-1*P*B, and op(A)*X = B is X = P^T*op(L)^-1*op(U)^-1*B. */
 
-cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward)
+cl_uint *clb_pivot_order(const struct clb_call *call, bool backward)
 {
+    const size_t n = call->n;
     cl_uint *order = calloc(n, sizeof *order);
     if (order == NULL)
         return NULL;
     for (size_t i = 0; i < n; i++)
         order[i] = (cl_uint)i;
     for (size_t k = 0; k < n; k++) {
-        size_t i = backward ? n - 1 - k : k, other = (size_t)ipiv[i] - 1;
+        size_t i = backward ? n - 1 - k : k;
+        size_t other = (size_t)clb_integer_get(call->ipiv, i, call->wide) - 1;
         cl_uint held = order[i];
         order[i] = order[other];
         order[other] = held;
@@ -428,33 +420,24 @@ cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward)
     return order;
 }
 
-struct clb_getrs clb_getrs_part(const struct clb_getrs *problem, const struct clb_rect *rect)
-{
-    struct clb_getrs part = *problem;
-    size_t element = clb_precision_size(problem->precision);
-    part.nrhs = rect->cols;
-    part.b = (char *)problem->b + rect->col * problem->ldb * element;
-    return part;
-}
-
 clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_getrs *problem, struct clb_gemm_progress *progress)
+                         const struct clb_call *call, struct clb_gemm_progress *progress)
 {
-    bool transposed = problem->trans != CLB_OP_N;
+    bool transposed = call->transa != CLB_OP_N;
     /* The order of P, row i of P*B is row order[i] of B; or that of P^T. */
-    cl_uint *order = clb_pivot_order(problem->ipiv, problem->n, transposed);
+    cl_uint *order = clb_pivot_order(call, transposed);
     struct clb_solve_triangles triangles = {.steps = 2};
     struct clb_solve solve = {.work = &clb_solve_triangles_work,
                               .context = &triangles,
-                              .precision = problem->precision,
-                              .m = problem->n,
-                              .n = problem->nrhs,
-                              .cols_a = problem->n,
-                              .alpha = clb_scalar_one(problem->precision),
-                              .a = problem->a,
-                              .b = problem->b,
-                              .lda = problem->lda,
-                              .ldb = problem->ldb,
+                              .precision = call->precision,
+                              .m = call->n,
+                              .n = call->nrhs,
+                              .cols_a = call->n,
+                              .alpha = clb_scalar_one(call->precision),
+                              .a = call->a,
+                              .b = call->b,
+                              .lda = call->lda,
+                              .ldb = call->ldb,
                               .order_in = transposed ? NULL : order,
                               .order_out = transposed ? order : NULL,
                               .progress = progress};
@@ -464,7 +447,7 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     /* U is upper triangular; L is unit triangular. */
     triangles.step[transposed ? 0 : 1].upper = true;
     triangles.step[transposed ? 1 : 0].unit = true;
-    triangles.step[0].op = triangles.step[1].op = problem->trans;
+    triangles.step[0].op = triangles.step[1].op = call->transa;
     clb_status status = clb_solve_run(runtime, variant, &solve);
     free(order);
     return status;
@@ -474,33 +457,24 @@ clb_status clb_getrs_run(struct clb_runtime *runtime, const struct clb_gemm_vari
  *
  * A = L*L^H, so A*X = B is X = L^-H*L^-1*B, where L may be stored as U = L^H. */
 
-struct clb_potrs clb_potrs_part(const struct clb_potrs *problem, const struct clb_rect *rect)
-{
-    struct clb_potrs part = *problem;
-    size_t element = clb_precision_size(problem->precision);
-    part.nrhs = rect->cols;
-    part.b = (char *)problem->b + rect->col * problem->ldb * element;
-    return part;
-}
-
 clb_status clb_potrs_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                         const struct clb_potrs *problem, struct clb_gemm_progress *progress)
+                         const struct clb_call *call, struct clb_gemm_progress *progress)
 {
-    bool upper = problem->upper;
+    bool upper = call->upper;
     struct clb_solve_triangles triangles = {.step = {{upper, false, upper ? CLB_OP_C : CLB_OP_N},
                                                      {upper, false, upper ? CLB_OP_N : CLB_OP_C}},
                                             .steps = 2};
     struct clb_solve solve = {.work = &clb_solve_triangles_work,
                               .context = &triangles,
-                              .cols_a = problem->n,
-                              .precision = problem->precision,
-                              .m = problem->n,
-                              .n = problem->nrhs,
-                              .alpha = clb_scalar_one(problem->precision),
-                              .a = problem->a,
-                              .b = problem->b,
-                              .lda = problem->lda,
-                              .ldb = problem->ldb,
+                              .cols_a = call->n,
+                              .precision = call->precision,
+                              .m = call->n,
+                              .n = call->nrhs,
+                              .alpha = clb_scalar_one(call->precision),
+                              .a = call->a,
+                              .b = call->b,
+                              .lda = call->lda,
+                              .ldb = call->ldb,
                               .progress = progress};
     *progress = (struct clb_gemm_progress){0};
     return clb_solve_run(runtime, variant, &solve);

@@ -64,8 +64,8 @@ struct clb_solve_triangles {
 extern const struct clb_solve_work clb_solve_triangles_work; /* its context is a struct
                                                               * clb_solve_triangles */
 
-/* Convert interchanges, applied in turn or backwards, to an order: row i afterwards was row
+/* Convert the pivots of xGETRF, applied in turn or backwards, to an order: row i afterwards was row
  * order[i] before. The caller frees it; NULL when memory has run out. */
-cl_uint *clb_pivot_order(const int64_t *ipiv, size_t n, bool backward);
+cl_uint *clb_pivot_order(const struct clb_call *call, bool backward);
 
 #endif

@@ -225,91 +225,6 @@ size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_ca
 
 /* ---- the functions of struct clb_host_blas --------------------------------------------------- */
 
-static size_t call_form(const struct clb_host_blas *host, clb_host_function function, bool adjoint,
-                        struct clb_call x)
-{
-    const struct clb_next_blas *next = host->context;
-    x.routine = next->routine[function][adjoint];
-    x.work = host->work;
-    x.lwork = host->lwork;
-    return clb_next_call(next->target[function][adjoint], next->abi, &x);
-}
-
-static size_t call_host(const struct clb_host_blas *host, clb_host_function function,
-                        struct clb_call x)
-{
-    return call_form(host, function, false, x);
-}
-
-/* Problems do not write to what they have as constant. */
-static void *writable(const void *memory)
-{
-    return (void *)(uintptr_t)memory;
-}
-
-static void host_gemm(const struct clb_host_blas *host, const struct clb_gemm *p)
-{
-    call_host(host, CLB_HOST_GEMM,
-              (struct clb_call){.transa = p->transa,
-                                .transb = p->transb,
-                                .m = p->m,
-                                .n = p->n,
-                                .k = p->k,
-                                .alpha = p->alpha,
-                                .a = writable(p->a),
-                                .lda = p->lda,
-                                .b = writable(p->b),
-                                .ldb = p->ldb,
-                                .beta = p->beta,
-                                .c = p->c,
-                                .ldc = p->ldc});
-}
-
-static void host_level3(const struct clb_host_blas *host, const struct clb_blas3 *p)
-{
-    call_host(host, CLB_HOST_LEVEL3,
-              (struct clb_call){.right = p->right,
-                                .upper = p->upper,
-                                .transa = p->transa,
-                                .transb = p->transb,
-                                .m = p->m,
-                                .n = p->n,
-                                .k = p->k,
-                                .alpha = p->alpha,
-                                .a = writable(p->a),
-                                .lda = p->lda,
-                                .b = writable(p->b),
-                                .ldb = p->ldb,
-                                .beta = p->beta,
-                                .c = p->c,
-                                .ldc = p->ldc});
-}
-
-static struct clb_call triangle_call(const struct clb_trsm *p)
-{
-    return (struct clb_call){.right = p->right,
-                             .upper = p->upper,
-                             .unit = p->unit,
-                             .transa = p->trans,
-                             .m = p->m,
-                             .n = p->n,
-                             .alpha = p->alpha,
-                             .a = writable(p->a),
-                             .lda = p->lda,
-                             .b = p->b,
-                             .ldb = p->ldb};
-}
-
-static void host_trsm(const struct clb_host_blas *host, const struct clb_trsm *p)
-{
-    call_host(host, CLB_HOST_TRSM, triangle_call(p));
-}
-
-static void host_trmm(const struct clb_host_blas *host, const struct clb_trsm *p)
-{
-    call_host(host, CLB_HOST_TRMM, triangle_call(p));
-}
-
 /* Widen 32-bit integers in the first half of an array to 64-bit ones, from last to first. */
 static void widen_in_place(int64_t *array, size_t count)
 {
@@ -320,104 +235,19 @@ static void widen_in_place(int64_t *array, size_t count)
     }
 }
 
-static size_t host_getrf(const struct clb_host_blas *host, const struct clb_getrf *p, int64_t *ipiv)
+static size_t call_host(const struct clb_host_blas *host, const struct clb_call *call)
 {
     const struct clb_next_blas *next = host->context;
-    size_t info =
-        call_host(host, CLB_HOST_GETRF,
-                  (struct clb_call){.m = p->m, .n = p->n, .a = p->a, .lda = p->lda, .ipiv = ipiv});
-    if (!next->target[CLB_HOST_GETRF][0]->ilp64)
-        widen_in_place(ipiv, clb_min(p->m, p->n));
+    const bool adjoint = clb_call_is_adjoint(call);
+    const struct clb_target *target = next->target[call->kind][adjoint];
+    struct clb_call x = *call;
+    x.routine = next->routine[call->kind][adjoint];
+    x.work = host->work;
+    x.lwork = host->lwork;
+    const size_t info = clb_next_call(target, next->abi, &x);
+    if (call->kind == CLB_KIND_getrf && call->wide && !target->ilp64)
+        widen_in_place(call->ipiv, clb_min(call->m, call->n));
     return info;
-}
-
-static void host_getrs(const struct clb_host_blas *host, const struct clb_getrs *p,
-                       const void *ipiv)
-{
-    call_host(host, CLB_HOST_GETRS,
-              (struct clb_call){.transa = p->trans,
-                                .n = p->n,
-                                .nrhs = p->nrhs,
-                                .a = writable(p->a),
-                                .lda = p->lda,
-                                .ipiv = writable(ipiv),
-                                .b = p->b,
-                                .ldb = p->ldb});
-}
-
-static size_t host_getri(const struct clb_host_blas *host, const struct clb_getri *p,
-                         const void *ipiv)
-{
-    return call_host(
-        host, CLB_HOST_GETRI,
-        (struct clb_call){.n = p->n, .a = p->a, .lda = p->lda, .ipiv = writable(ipiv)});
-}
-
-static size_t host_potrf(const struct clb_host_blas *host, const struct clb_potrf *p)
-{
-    return call_host(host, CLB_HOST_POTRF,
-                     (struct clb_call){.upper = p->upper, .n = p->n, .a = p->a, .lda = p->lda});
-}
-
-static void host_potrs(const struct clb_host_blas *host, const struct clb_potrs *p)
-{
-    call_host(host, CLB_HOST_POTRS,
-              (struct clb_call){.upper = p->upper,
-                                .n = p->n,
-                                .nrhs = p->nrhs,
-                                .a = writable(p->a),
-                                .lda = p->lda,
-                                .b = p->b,
-                                .ldb = p->ldb});
-}
-
-static size_t host_inverse(const struct clb_host_blas *host, const struct clb_inverse *p)
-{
-    return call_host(
-        host, CLB_HOST_INVERSE,
-        (struct clb_call){.upper = p->upper, .unit = p->unit, .n = p->n, .a = p->a, .lda = p->lda});
-}
-
-/* The matrix of an adjoint problem has its rows and columns exchanged. */
-static void host_geqrf(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
-{
-    call_form(host, CLB_HOST_GEQRF, p->adjoint,
-              (struct clb_call){.m = p->adjoint ? p->n : p->m,
-                                .n = p->adjoint ? p->m : p->n,
-                                .a = p->a,
-                                .lda = p->lda,
-                                .tau = tau});
-}
-
-/* The Q of an adjoint problem's routine is the problem's Q^H. LAPACK accepts neither 'T' for
- * complex reflectors nor 'C' for real ones. */
-static void host_ormqr(const struct clb_host_blas *host, const struct clb_ormqr *p)
-{
-    const bool real = clb_precision_parts(p->precision) == 1;
-    call_form(host, CLB_HOST_ORMQR, p->adjoint,
-              (struct clb_call){.right = p->right,
-                                .transa = (p->trans == CLB_OP_N) != p->adjoint ? CLB_OP_N
-                                          : real                               ? CLB_OP_T
-                                                                               : CLB_OP_C,
-                                .m = p->m,
-                                .n = p->n,
-                                .k = p->k,
-                                .a = writable(p->a),
-                                .lda = p->lda,
-                                .tau = writable(p->tau),
-                                .c = p->c,
-                                .ldc = p->ldc});
-}
-
-static void host_orgqr(const struct clb_host_blas *host, const struct clb_orgqr *p)
-{
-    call_form(host, CLB_HOST_ORGQR, p->adjoint,
-              (struct clb_call){.m = p->adjoint ? p->n : p->m,
-                                .n = p->adjoint ? p->m : p->n,
-                                .k = p->k,
-                                .a = p->a,
-                                .lda = p->lda,
-                                .tau = writable(p->tau)});
 }
 
 /* ---- xGEQRT, which is no row of routines.def: the shim does not export it -------------------- */
@@ -429,7 +259,7 @@ typedef void geqrt_function(const void *m, const void *n, const void *nb, void *
  * diagonal. */
 #define BLOCK ((size_t)32)
 
-static bool host_geqrt(const struct clb_host_blas *host, const struct clb_geqrf *p, void *tau)
+static bool host_geqrt(const struct clb_host_blas *host, const struct clb_call *p)
 {
     const struct clb_next_blas *next = host->context;
     size_t element = clb_precision_size(p->precision), count = clb_min(p->m, p->n);
@@ -446,7 +276,7 @@ static bool host_geqrt(const struct clb_host_blas *host, const struct clb_geqrf 
     ((geqrt_function *)next->geqrt->function)(&x[0], &x[1], &x[2], p->a, &x[3], memory, &x[2],
                                               memory + count * block * element, &info);
     for (size_t i = 0; i < count; i++)
-        memcpy((char *)tau + i * element, memory + (i * block + i % block) * element, element);
+        memcpy((char *)p->tau + i * element, memory + (i * block + i % block) * element, element);
     free(memory);
     return true;
 }
@@ -531,24 +361,6 @@ static const struct clb_target *same_abi(struct clb_next_symbol *symbol,
     return found != NULL && found->ilp64 == entry->target->ilp64 ? found : NULL;
 }
 
-/* The routine that a function stands for in a call: see CLB_HOST_TABLE. */
-static clb_routine routine_of(clb_host_function function, bool adjoint, clb_routine called)
-{
-    static const clb_kind kinds[CLB_HOST_FUNCTIONS] = {
-        [CLB_HOST_GEMM] = CLB_KIND_gemm,   [CLB_HOST_TRSM] = CLB_KIND_trsm,
-        [CLB_HOST_TRMM] = CLB_KIND_trmm,   [CLB_HOST_LEVEL3] = CLB_KINDS,
-        [CLB_HOST_POTRF] = CLB_KIND_potrf, [CLB_HOST_POTRS] = CLB_KIND_potrs,
-        [CLB_HOST_INVERSE] = CLB_KINDS,    [CLB_HOST_GETRF] = CLB_KIND_getrf,
-        [CLB_HOST_GETRS] = CLB_KIND_getrs, [CLB_HOST_GETRI] = CLB_KIND_getri,
-        [CLB_HOST_GEQRF] = CLB_KIND_geqrf, [CLB_HOST_ORMQR] = CLB_KIND_ormqr,
-        [CLB_HOST_ORGQR] = CLB_KIND_orgqr};
-    const struct clb_routine_info *info = &clb_routines[called];
-    if (kinds[function] == CLB_KINDS ||
-        (kinds[function] == info->kind && clb_routine_has_flag(called, 'l') == adjoint))
-        return called;
-    return clb_routine_of(kinds[function], info->precision, adjoint);
-}
-
 bool clb_next_is_composed(const struct clb_target *target)
 {
     return target->fallback == 2;
@@ -560,36 +372,49 @@ static bool hold_threads(const struct clb_host_blas *host)
     return clb_next_hold_threads(next->main);
 }
 
-void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry,
-                        clb_host_function main, unsigned needs)
+/* The routine that computes calls of a kind for one that is called: that itself where it is of the
+ * kind, the first one otherwise. */
+static clb_routine routine_of(clb_kind kind, bool adjoint, clb_routine called)
+{
+    const struct clb_routine_info *info = &clb_routines[called];
+    return kind == info->kind && clb_routine_has_flag(called, 'l') == adjoint
+               ? called
+               : clb_routine_of(kind, info->precision, adjoint);
+}
+
+/* The kind that does most of the work of another. */
+static clb_kind main_of(clb_kind kind)
+{
+    return kind == CLB_KIND_gesv ? CLB_KIND_getrf : kind == CLB_KIND_posv ? CLB_KIND_potrf : kind;
+}
+
+void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry, unsigned needs)
 {
     const struct clb_symbol *symbol = entry->symbol;
     const clb_routine called = symbol->routine;
-    const clb_precision precision = clb_routines[called].precision;
+    const clb_kind main = main_of(clb_routines[called].kind);
     const bool lapacke = symbol->next.abi == CLB_ABI_LAPACKE;
-    const bool composed = main == CLB_HOST_LEVEL3 && clb_next_is_composed(entry->target);
+    const bool composed = main == CLB_KIND_gemmtr && clb_next_is_composed(entry->target);
     const size_t form = lapacke ? (size_t)fortran_form(symbol->form) : clb_symbol_form(symbol);
     const bool adjoint = clb_routine_has_flag(called, 'l');
     const struct clb_target *(*target)[2] = next->target;
     *next =
         (struct clb_next_blas){.abi = symbol->next.abi == CLB_ABI_C ? CLB_ABI_C : CLB_ABI_FORTRAN};
-    for (unsigned i = 0; i < 2 * CLB_HOST_FUNCTIONS; i++) {
-        const clb_host_function f = (clb_host_function)(i / 2);
-        if ((needs & 1U << f) == 0 || i % 2 > adjoint)
+    for (unsigned i = 0; i < 2 * CLB_KINDS; i++) {
+        const clb_kind kind = (clb_kind)(i / 2);
+        if ((needs & 1U << kind) == 0 || i % 2 > adjoint || (composed && kind == CLB_KIND_gemmtr))
             continue;
-        const clb_routine routine = routine_of(f, i % 2, called);
-        const bool own = routine == called || (f == CLB_HOST_GEMM && composed);
-        next->routine[f][i % 2] = routine;
-        target[f][i % 2] =
+        const clb_routine routine = routine_of(kind, i % 2, called);
+        const bool own = routine == called || (kind == CLB_KIND_gemm && composed);
+        next->routine[kind][i % 2] = routine;
+        target[kind][i % 2] =
             own && !lapacke ? entry->target : same_abi(&clb_symbol_at(routine, form)->next, entry);
     }
-    if (composed)
-        target[CLB_HOST_LEVEL3][0] = NULL;
-    if (target[CLB_HOST_GEQRF][0] != NULL) {
-        next->geqrt = same_abi(&geqrt[precision][form], entry);
+    if (target[CLB_KIND_geqrf][0] != NULL) {
+        next->geqrt = same_abi(&geqrt[clb_routines[called].precision][form], entry);
         /* xGEQRT of another library may be slower than the program's xGEQRF. */
         if (next->geqrt != NULL &&
-            strcmp(next->geqrt->library, target[CLB_HOST_GEQRF][0]->library) != 0)
+            strcmp(next->geqrt->library, target[CLB_KIND_geqrf][0]->library) != 0)
             next->geqrt = NULL;
     }
     next->main = composed ? entry->target : target[main][adjoint];
@@ -599,16 +424,13 @@ void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entr
         .library = next->main != NULL ? next->main->library : NULL,
         .threads =
             next->main != NULL && next->main->get_threads != NULL ? next->main->get_threads() : 0,
-#define CLB_HOST_FOUND(function, member)                                                           \
-    .member =                                                                                      \
-        target[CLB_HOST_##function][0] != NULL && target[CLB_HOST_##function][adjoint] != NULL     \
-            ? host_##member                                                                        \
-            : NULL,
-        CLB_HOST_TABLE(CLB_HOST_FOUND)
-#undef CLB_HOST_FOUND
-            .geqrt = next->geqrt != NULL ? host_geqrt : NULL,
+        .geqrt = next->geqrt != NULL ? host_geqrt : NULL,
         .hold_threads = next->main != NULL ? hold_threads : NULL,
     };
+    for (int kind = 0; kind < CLB_KINDS; kind++) {
+        if (target[kind][0] != NULL && target[kind][adjoint] != NULL)
+            next->host.of[kind] = call_host;
+    }
 }
 
 /* ---- the switch of LAPACKE's check for NaN --------------------------------------------------- */

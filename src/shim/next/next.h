@@ -5,7 +5,7 @@
 #ifndef CLB_NEXT_H
 #define CLB_NEXT_H
 
-#include "blas/routines.h"
+#include "blas/host_blas.h"
 
 #include <stdatomic.h>
 
@@ -102,7 +102,8 @@ static inline void clb_next_settle_threads(void)
         clb_next_forget_holders();
 }
 
-/* ---- call.c: the exported names -------------------------------------------------------------- */
+/* ---- host_blas.c: the exported names
+ * -------------------------------------------------------------- */
 
 typedef enum clb_symbol_id {
 #define CLB_SYMBOL_ENUM(routine, form, prefix, suffix, abi, ilp64) CLB_SYMBOL_##routine##_##form,
@@ -162,39 +163,16 @@ size_t clb_symbol_form(const struct clb_symbol *symbol);
 struct clb_symbol *clb_symbol_same_abi(const struct clb_symbol *symbol, clb_routine routine);
 struct clb_symbol *clb_symbol_at(clb_routine routine, size_t form);
 
-/* ---- call.c: calls of the next library by the shim itself ------------------------------------ */
-
-/* The functions of struct clb_host_blas, X(FUNCTION, member). Each stands for the first routine in
- * routines.def of that kind, for that one's form with the flag l if the problem is
- * adjoint, or for the routine that is called if that is of this kind or none is. */
-#define CLB_HOST_TABLE(X)                                                                          \
-    X(GEMM, gemm)                                                                                  \
-    X(TRSM, trsm)                                                                                  \
-    X(TRMM, trmm)                                                                                  \
-    X(LEVEL3, level3)                                                                              \
-    X(POTRF, potrf)                                                                                \
-    X(POTRS, potrs)                                                                                \
-    X(INVERSE, inverse)                                                                            \
-    X(GETRF, getrf)                                                                                \
-    X(GETRS, getrs)                                                                                \
-    X(GETRI, getri)                                                                                \
-    X(GEQRF, geqrf)                                                                                \
-    X(ORMQR, ormqr)                                                                                \
-    X(ORGQR, orgqr)
-
-typedef enum clb_host_function {
-#define CLB_HOST_ENUM(function, member) CLB_HOST_##function,
-    CLB_HOST_TABLE(CLB_HOST_ENUM)
-#undef CLB_HOST_ENUM
-        CLB_HOST_FUNCTIONS
-} clb_host_function;
+/* ---- host_blas.c: calls of the next library by the shim itself
+ * ------------------------------------ */
 
 struct clb_next_blas {
     struct clb_host_blas host; /* its context is this struct, which must not be moved */
     clb_abi abi;
-    /* Of each function, and where the routine has the flag l of its form for adjoints. */
-    clb_routine routine[CLB_HOST_FUNCTIONS][2];
-    const struct clb_target *target[CLB_HOST_FUNCTIONS][2];
+    /* Of each kind, and of its adjoint form where the routine that is called has the flag l: the
+     * first routine of the kind, or the one that is called. */
+    clb_routine routine[CLB_KINDS][2];
+    const struct clb_target *target[CLB_KINDS][2];
     const struct clb_target *main, *geqrt;
 };
 
@@ -202,11 +180,9 @@ struct clb_next_blas {
  * is ignored. Returns info >= 0 where the routine has one. */
 size_t clb_next_call(const struct clb_target *target, clb_abi abi, struct clb_call *x);
 
-/* Find the functions that a call needs (a set of bits), under names of the form that it was called
- * by; for a C name of LAPACK, of the Fortran names that LAPACKE calls. `main` is the one that
- * computes most of it. */
-void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry,
-                        clb_host_function main, unsigned needs);
+/* Find the functions that a call needs (a bit for each kind), under names of the form that it was
+ * called by; for a C name of LAPACK, of the Fortran names that LAPACKE calls. */
+void clb_next_blas_open(struct clb_next_blas *next, const struct clb_entry *entry, unsigned needs);
 
 /* The slow path of clb_next_get_target: for a name that not every library has the target may be
  * that of another name (`others` in routines.def). */

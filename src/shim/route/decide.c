@@ -351,11 +351,14 @@ static clb_status prepare(void *argument)
         clb_gemm_variant_get(runtime, clb_routines[question->routine].precision, &variant) !=
             CLB_OK)
         return CLB_OK;
-    switch (question->ops->main) {
-    case CLB_HOST_GEMM:
-    case CLB_HOST_LEVEL3:
+    switch (clb_routines[question->routine].kind) {
+    case CLB_KIND_gemm:
+    case CLB_KIND_gemmtr:
+    case CLB_KIND_symm:
+    case CLB_KIND_syrk:
+    case CLB_KIND_syr2k:
         return CLB_OK;
-    case CLB_HOST_TRMM:
+    case CLB_KIND_trmm:
         return clb_skip_prepare(runtime, variant);
     default:
         return clb_workspace_prepare(runtime, variant);
@@ -556,18 +559,12 @@ static bool log_no_host(const struct clb_run *run)
 /* The next library has not all functions that finish the routine if the device fails. */
 static bool has_no_host(struct clb_run *run)
 {
-    const struct clb_host_blas *host = run->host;
-    if (host == NULL)
+    if (run->host == NULL)
         return false; /* the history knows that it has */
-    const bool found[CLB_HOST_FUNCTIONS] = {
-#define CLB_HOST_FOUND(function, member) host->member != NULL,
-        CLB_HOST_TABLE(CLB_HOST_FOUND)
-#undef CLB_HOST_FOUND
-    };
-    /* A routine that the next library lacks is composed of products. */
-    const unsigned needs = (run->ops->needs | 1U << run->ops->main) & ~(1U << CLB_HOST_LEVEL3);
-    for (unsigned f = 0; f < CLB_HOST_FUNCTIONS; f++) {
-        if ((needs & 1U << f) != 0 && !found[f])
+    /* xGEMMTR, which not every library has, is composed of products. */
+    const unsigned needs = run->ops->needs & ~CLB_NEEDS(gemmtr);
+    for (unsigned kind = 0; kind < CLB_KINDS; kind++) {
+        if ((needs & 1U << kind) != 0 && run->host->of[kind] == NULL)
             return log_no_host(run);
     }
     return false;
@@ -625,7 +622,6 @@ clb_reason clb_decide_on_device(struct clb_run *run)
 {
     struct clb_question *question = &run->question;
     question->routine = run->entry->symbol->routine;
-    question->ops = run->ops;
     question->work = run->work;
     question->smallest = smallest_of(run);
     question->predicted = !run->is_known && wants_prediction(run);

@@ -9,13 +9,11 @@
 #include "profile.h"
 #include "route.h"
 
-struct clb_ops;
 struct clb_run;
 
 /* What is asked about a call once it may be one for the device. */
 struct clb_question {
     clb_routine routine;
-    const struct clb_ops *ops;
     double work;
     size_t smallest;                /* the dimension that the tables compare with */
     struct clb_profile_owner owner; /* its device is the one that is asked about */

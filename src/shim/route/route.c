@@ -58,6 +58,17 @@ bool clb_run_complete_parts(struct clb_run *run, clb_status status,
     return true;
 }
 
+void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect)
+{
+    /* Of xGESV and xPOSV, the solution. */
+    const clb_kind kind = run->call->kind;
+    const struct clb_call whole = clb_call_as(run->call, kind == CLB_KIND_gesv   ? CLB_KIND_getrs
+                                                         : kind == CLB_KIND_posv ? CLB_KIND_potrs
+                                                                                 : kind);
+    const struct clb_call part = rect != NULL ? clb_call_part(&whole, rect) : whole;
+    clb_host_call(run->host, &part);
+}
+
 void clb_run_take_columns(struct clb_run *run, clb_status status, size_t columns, size_t written,
                           double host_work, double work, const char *kernel)
 {
@@ -72,6 +83,13 @@ void clb_run_take_columns(struct clb_run *run, clb_status status, size_t columns
         run->share *= (double)written / (double)columns;
 }
 
+void clb_run_take_all(struct clb_run *run, clb_status status)
+{
+    run->parts = status != CLB_ERR_UNSUPPORTED;
+    run->written = status == CLB_OK;
+    run->share = status == CLB_OK ? 1 : 0;
+}
+
 void clb_run_add_solution(struct clb_run *run, double factor_work, double solve_work)
 {
     const struct clb_run factors = *run;
@@ -83,13 +101,12 @@ void clb_run_add_solution(struct clb_run *run, double factor_work, double solve_
         (factors.share * factor_work + run->share * solve_work) / (factor_work + solve_work);
 }
 
-bool clb_run_complete_solution(struct clb_run *run,
-                               void (*compute)(struct clb_run *, const struct clb_rect *))
+bool clb_run_complete_solution(struct clb_run *run)
 {
     run->written = 0;
     for (size_t i = 0; i < run->progress.parts; i++)
         run->written += run->progress.written[i];
-    return clb_run_complete_parts(run, run->solution, compute);
+    return clb_run_complete_parts(run, run->solution, clb_run_compute_part);
 }
 
 bool clb_run_asks_for_size(struct clb_run *run)
@@ -328,8 +345,7 @@ static void describe(struct clb_run *run)
 static void open_host(struct clb_run *run, struct clb_next_blas *next)
 {
     if (run->host == NULL) {
-        clb_next_blas_open(next, run->entry, run->ops->main,
-                           run->ops->needs | 1U << run->ops->main);
+        clb_next_blas_open(next, run->entry, run->ops->needs);
         run->host = &next->host;
     }
     run->host->work = run->call->work;
@@ -340,7 +356,7 @@ static void open_host(struct clb_run *run, struct clb_next_blas *next)
  * library's functions. A product that the history knows needs them only if the device fails. */
 static struct outcome try_device(struct clb_run *run, struct clb_next_blas *next)
 {
-    if (!run->is_known || !run->known.for_device || run->ops->main != CLB_HOST_GEMM)
+    if (!run->is_known || !run->known.for_device || run->call->kind != CLB_KIND_gemm)
         open_host(run, next);
     struct outcome outcome = run_on_device(run);
     if (outcome.reason == CLB_REASONS && outcome.status != CLB_OK)

@@ -10,6 +10,8 @@
 
 struct clb_run;
 
+#define CLB_NEEDS(kind) (1U << CLB_KIND_##kind)
+
 /* One for each kind of routines. */
 struct clb_ops {
     /* Run on the device, inside clb_host_state_save/restore, and set the progress below. */
@@ -18,9 +20,7 @@ struct clb_ops {
     /* After `run` and clb_host_state_restore: compute missing parts of the result by the next
      * library. True when there were any. */
     bool (*complete)(struct clb_run *run, clb_status status);
-    /* The function of the next library that does most of the work, and what else is needed: without
-     * one of them the call is declined. */
-    clb_host_function main;
+    /* Kinds of the next library's functions without which the call is declined, CLB_NEEDS. */
     unsigned needs;
     /* `auto` compares with the table's smallest dimension: 0, the smallest of m, n and k; else m
      * alone, or half of the smallest. */
@@ -95,7 +95,6 @@ struct clb_run {
     struct clb_geqrf_result qr; /* its tau is owned */
     struct clb_orgqr_result orgqr;
     int64_t *pivots;     /* owned; pivots as 64-bit integers where the caller's are not */
-    const int64_t *ipiv; /* pivots as 64-bit integers */
     bool factored;       /* gesv, posv: the factors are complete */
     clb_status solution; /* and the status of the solve; UNSUPPORTED: left to next */
 };
@@ -114,16 +113,21 @@ void clb_run_take_progress(struct clb_run *run, clb_status status, size_t rows, 
 bool clb_run_complete_parts(struct clb_run *run, clb_status status,
                             void (*compute)(struct clb_run *, const struct clb_rect *));
 
+/* Have the next library compute a part of B or C, or with NULL all of it. */
+void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect);
+
 /* For factorisations: set the progress in columns. `host_work` of `work` was done by the host. */
 void clb_run_take_columns(struct clb_run *run, clb_status status, size_t columns, size_t written,
                           double host_work, double work, const char *kernel);
+
+/* The same for a result that is written at once, or not at all. */
+void clb_run_take_all(struct clb_run *run, clb_status status);
 
 /* For xGESV and xPOSV, after the factorisation has set the progress in columns: add that of the
  * solve, in parts of B. */
 void clb_run_add_solution(struct clb_run *run, double factor_work, double solve_work);
 /* After complete has completed the factors: the same for the parts of B. */
-bool clb_run_complete_solution(struct clb_run *run,
-                               void (*compute)(struct clb_run *, const struct clb_rect *));
+bool clb_run_complete_solution(struct clb_run *run);
 
 /* True when any entry of the diagonal of a matrix of order n is zero. */
 bool clb_diagonal_has_zero(clb_precision precision, size_t n, const void *a, size_t lda);
