@@ -3,7 +3,8 @@
  *
  * As a driver of its own (an .icd file names it) when it is asked for its platforms. As a layer
  * over the system's drivers (OPENCL_LAYERS) when it compiles a program whose options contain
- * BAD_BUILD; where it is slow, each work-group of a kernel takes BAD_MS (1) ms of CPU time instead;
+ * BAD_BUILD; where it is slow, each work-group of a kernel takes BAD_MS (1) ms of CPU time instead,
+ * a launch at most BAD_MOST ms;
  * where it is wrong, the first byte of what is read in ten KiB or more at a time is another one;
  * where it stalls or flips, it plays GPUs, and after 200 reads nothing comes any more, or with a
  * bit flipped. */
@@ -79,10 +80,12 @@ static cl_int CL_API_CALL launch_slowly(cl_command_queue queue, cl_kernel kernel
                                         const cl_event *wait_list, cl_event *event)
 {
     const char *ms = getenv("BAD_MS");
+    const char *most = getenv("BAD_MOST");
     double groups = 1, begin = cpu_seconds(), each = 1e-3 * (ms != NULL ? atof(ms) : 1);
+    double longest = most != NULL ? 1e-3 * atof(most) : 1e9;
     for (cl_uint i = 0; i < dimensions && local != NULL; i++)
         groups *= (double)(global[i] / local[i]);
-    while (cpu_seconds() - begin < each * groups)
+    while (cpu_seconds() - begin < each * groups && cpu_seconds() - begin < longest)
         continue;
     return real.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, waits,
                                        wait_list, event);

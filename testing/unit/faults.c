@@ -451,8 +451,8 @@ static void note_device(char *driver)
 {
     const struct clb_runtime *runtime = clb_runtime_peek();
     if (runtime != NULL)
-        snprintf(driver, DRIVER_SIZE, "%.*s", (int)sizeof runtime->device.platform_version,
-                 runtime->device.platform_version);
+        snprintf(driver, DRIVER_SIZE, "%.100s %.100s", runtime->device.platform_name,
+                 runtime->device.driver);
 }
 
 static void run_share(void *unused)

@@ -44,14 +44,26 @@ static void write_file(const char *path, const unsigned char *data, size_t size)
         fclose(file);
 }
 
+static struct clb_key key_of(const char *detail)
+{
+    return (struct clb_key){CLB_RECORD_PROGRAM, "the device", detail};
+}
+
+static void store(const char *key, const unsigned char *data, size_t size)
+{
+    clb_record_store(
+        key_of(key),
+        (struct clb_record){.text = (char *)(uintptr_t)data, .size = size, .verdict = CLB_PASSED});
+}
+
 static bool loads(const char *key, const unsigned char *want, size_t want_size)
 {
-    unsigned char *data = NULL;
-    size_t size = 0;
-    if (clb_cache_load(key, &data, &size) != CLB_OK)
+    struct clb_record record;
+    if (!clb_record_load(key_of(key), &record))
         return false;
-    expect(size == want_size && memcmp(data, want, size) == 0, "other content");
-    free(data);
+    expect(record.size == want_size && memcmp(record.text, want, want_size) == 0, "other content");
+    expect(record.verdict == CLB_PASSED, "another verdict");
+    clb_record_free(&record);
     return true;
 }
 
@@ -69,10 +81,10 @@ static void store_and_load(void *unused)
     fill(data, sizeof data);
     fill(again, sizeof again);
     expect(!loads("key one", data, sizeof data), "an entry before it was stored");
-    clb_cache_store("key one", data, sizeof data);
+    store("key one", data, sizeof data);
     expect(loads("key one", data, sizeof data), "not stored");
     expect(!loads("key two", data, sizeof data), "another key");
-    clb_cache_store("key one", again, sizeof again);
+    store("key one", again, sizeof again);
     expect(loads("key one", again, sizeof again), "not replaced");
     struct stat info;
     char path[300];
@@ -89,7 +101,7 @@ static void damaged(void *unused)
     (void)unused;
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
     fill(data, sizeof data);
-    clb_cache_store("the key", data, sizeof data);
+    store("the key", data, sizeof data);
     if (!expect(entry_file(path, sizeof path), "no file"))
         return;
     size_t size = 0;
@@ -115,7 +127,7 @@ static void damaged(void *unused)
     expect(!loads("the key", data, sizeof data), "a longer file accepted");
     write_file(path, whole, size);
     expect(loads("the key", data, sizeof data), "the whole file is refused");
-    clb_cache_store("the key", data, sizeof data);
+    store("the key", data, sizeof data);
     expect(loads("the key", data, sizeof data), "a damaged entry is not made again");
     expect(unlink(path) == 0, "unlink");
     if (file != NULL)
@@ -134,7 +146,7 @@ static void not_writable(void *unused)
     write_file(path, data, sizeof data);
     setenv("CLBLAS_SHIM_CACHE_DIR", path, 1);
     expect(clb_cache_directory() == NULL, "a file as a directory");
-    clb_cache_store("key", data, sizeof data);
+    store("key", data, sizeof data);
     expect(!loads("key", data, sizeof data), "stored nowhere");
     unlink(path);
 }
@@ -145,7 +157,7 @@ static void no_cache(void *unused)
     (void)unused;
     setenv("CLBLAS_SHIM_CACHE_DIR", "none", 1);
     expect(clb_cache_directory() == NULL, "none");
-    clb_cache_store("key", data, sizeof data);
+    store("key", data, sizeof data);
     expect(!loads("key", data, sizeof data), "stored nowhere");
 }
 
@@ -166,15 +178,14 @@ static void write_often(uint64_t *state)
     unsigned char data[40000];
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
     for (int i = 0; i < 200; i++) {
-        unsigned char *got = NULL;
-        size_t size = 0;
+        struct clb_record got;
         memset(data, (int)random_below(state, 256), sizeof data);
-        clb_cache_store("shared", data, 1 + random_below(state, sizeof data));
-        bool found = clb_cache_load("shared", &got, &size) == CLB_OK;
+        store("shared", data, 1 + random_below(state, sizeof data));
+        bool found = clb_record_load(key_of("shared"), &got);
         expect(found, "no entry while others write");
-        for (size_t b = 1; found && b < size; b++)
-            expect(got[b] == got[0], "a mixture of two writers");
-        free(got);
+        for (size_t b = 1; found && b < got.size; b++)
+            expect(got.text[b] == got.text[0], "a mixture of two writers");
+        clb_record_free(&got);
     }
 }
 

@@ -71,71 +71,62 @@ static void choose_row(void *argument)
            variant->rate, row->too_slow ? " not" : "");
     expect(clb_rate_decisions(&decisions) == row->decisions, "%zu decisions",
            clb_rate_decisions(&decisions));
+    if (row->role == CLB_PROBE_BUILDER) /* as the helper does */
+        clb_step_record(&runtime->device, CLB_STEP_GEMM, CLB_D, CLB_OK);
 }
 
-/* Change the records of rates, of which there are as many as programs: in age, or in their bytes.
+/* The record of a device's products, so many days old; with a rate below 0 of products that failed.
  */
+static void record_products(const struct clb_device *device, double rate, double days)
+{
+    struct clb_record record;
+    struct clb_choice choice = {.first = {.rate = rate, .name = "gemm"}};
+    choice.used = choice.first;
+    clb_choice_note(0, &choice);
+    clb_choice_note(1, &choice);
+    clb_step_record(device, CLB_STEP_GEMM, CLB_D, rate < 0 ? CLB_ERR_BUILD : CLB_OK);
+    if (!expect(clb_step_find(device, CLB_STEP_GEMM, CLB_D, &record), "a record"))
+        return;
+    expect(record.rate == (rate < 0 ? 0 : rate), "%g GFLOP/s", record.rate);
+    record.time -= (int64_t)(days * 86400e9);
+    char *detail = clb_step_describe(device, CLB_STEP_GEMM, CLB_D);
+    clb_record_store((struct clb_key){CLB_RECORD_STEP, device->identity, detail}, record);
+    clb_record_free(&record);
+    free(detail);
+}
+
 static void age_rate(void *argument)
 {
     const double days = *(const double *)argument;
     clb_runtime_state state;
-    const struct clb_gemm_variant *variant;
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
     clb_probe_become(CLB_PROBE_LOADER, NULL);
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    if (!expect(runtime != NULL && clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK,
-                "no variant"))
+    const struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (!expect(runtime != NULL, "no device"))
         return;
-    expect(clb_program_get_rate(runtime, variant->program).fresh, "an old rate");
-    char *key = clb_device_rate_key(&runtime->device);
-    struct clb_record record = {.word = CLB_WORD_PASSED, .rate = 0.01};
-    clb_record_store("now", record);
-    expect(clb_record_load("now", &record) && record.rate == 0.01, "a record");
-    record.time -= (int64_t)(days * 86400e9);
-    clb_record_store(key, record);
-    struct clb_rate rate = clb_rate_load(key);
-    expect(rate.gflops == 0.01 && rate.fresh == (days < 7), "of %g days: %g, %s", days, rate.gflops,
-           rate.fresh ? "fresh" : "old");
-    free(key);
-    /* What was found too slow. */
-    const struct clb_rate_decision slow = {.dropped = "gemm", .dropped_rate = 0.5};
-    clb_rate_remember_slow(&runtime->device, CLB_D, &slow);
-    key = clb_rate_slow_key(&runtime->device, CLB_D);
-    expect(clb_record_load(key, &record) && record.rate == 0.5, "that is not kept");
-    record.time -= (int64_t)(days * 86400e9);
-    clb_record_store(key, record);
-    free(key);
+    record_products(&runtime->device, 0.5, days);
     expect(clb_rate_was_slow(&runtime->device, CLB_D) == (days < 7), "of %g days", days);
     expect(!clb_rate_was_slow(&runtime->device, CLB_S), "in single precision");
+    expect(clb_device_rate(&runtime->device, "0:0").gflops == 0.5, "an old rate counts");
 }
 
 /* Where a step failed so many minutes ago: the helper, which there is none of, is asked after an
  * hour.
  */
-static clb_status need_step(void *argument)
+static void believe_failure(void *argument)
 {
     const double minutes = *(const double *)argument;
-    struct clb_record record = {.word = CLB_WORD_FAILED};
-    clb_record_store("now", record);
-    if (!clb_record_load("now", &record))
-        return CLB_ERR_IO;
-    record.time -= (int64_t)(minutes * 60e9);
-    clb_record_store("step", record);
-    clb_spawn_note_environment();
-    return clb_probe_need("gemm:d", "step", INFINITY);
-}
-
-static void believe_failure(void *unused)
-{
-    (void)unused;
+    clb_runtime_state state;
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
+    clb_probe_become(CLB_PROBE_LOADER, NULL);
+    const struct clb_runtime *runtime = clb_runtime_get(&state);
+    if (!expect(runtime != NULL, "no device"))
+        return;
+    record_products(&runtime->device, -1, minutes / 1440);
     clb_probe_become(CLB_PROBE_USER, NULL);
-    static double ages[] = {50, 70};
-    for (size_t i = 0; i < CLB_COUNT_OF(ages); i++) {
-        const clb_status status = clb_driver_call(need_step, &ages[i]);
-        expect(status == (ages[i] < 60 ? CLB_ERR_UNSUPPORTED : CLB_ERR_BUILD), "%g minutes ago: %s",
-               ages[i], clb_status_name(status));
-    }
+    const clb_status status = clb_step_need(runtime, CLB_STEP_GEMM, CLB_D);
+    expect(status == (minutes < 60 ? CLB_ERR_UNSUPPORTED : CLB_ERR_BUILD), "%g minutes ago: %s",
+           minutes, clb_status_name(status));
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -170,6 +161,15 @@ static cl_int CL_API_CALL twin_info(cl_device_id id, cl_device_info what, size_t
     return status;
 }
 
+/* The identity of a twin from that of the first. */
+static void describe_twin(const char *first, size_t twin, char *identity)
+{
+    char *name;
+    memmove(identity, first, strlen(first) + 1);
+    if ((name = strstr(identity, "twin ")) != NULL)
+        name[5] = "ABC"[twin];
+}
+
 struct ranking {
     const char *name;
     double rate[TWINS]; /* 0: no record, below 0: no kernel works */
@@ -202,18 +202,11 @@ static void choose_device(void *argument)
         return;
     twin_count = TWINS;
     for (size_t i = 0; i < TWINS; i++) {
-        struct clb_record record = {.word = CLB_WORD_PASSED, .rate = ranking->rate[i]};
         described[i] = described[0];
         snprintf(described[i].name, sizeof described[i].name, "twin %c", "ABC"[i]);
-        char *key = clb_device_rate_key(&described[i]);
-        if (ranking->rate[i] < 0)
-            record = (struct clb_record){.word = CLB_WORD_FAILED};
-        clb_record_store("now", record);
-        expect(clb_record_load("now", &record), "a record");
-        record.time -= (int64_t)(ranking->days * 86400e9);
+        describe_twin(described[0].identity, i, described[i].identity);
         if (ranking->rate[i] != 0)
-            clb_record_store(key, record);
-        free(key);
+            record_products(&described[i], ranking->rate[i], ranking->days);
     }
     if (ranking->no_rates)
         clb_probe_become(CLB_PROBE_HERE, NULL);
@@ -239,7 +232,7 @@ int main(void)
         {"it is used where the mode is always", "CLBLAS_SHIM", "always", CLB_PROBE_LOADER, 0, true,
          false, true, 0},
         {"and where the user has named it", "CLBLAS_SHIM_KERNEL", "cpu", CLB_PROBE_LOADER, 0, true,
-         false, true, 0},
+         false, false, 0},
         {"and where routing is frozen", "CLBLAS_SHIM_REPRODUCIBLE", "1", CLB_PROBE_LOADER, 0, true,
          false, true, 0},
     };
@@ -274,13 +267,15 @@ int main(void)
          .best = 0,
          .no_rates = true},
     };
-    static double ages[] = {6, 8};
+    static double ages[] = {6, 8}, minutes[] = {50, 70};
     snprintf(directory, sizeof directory, "/tmp/clb-rates-%ld", (long)getpid());
     for (size_t i = 0; i < CLB_COUNT_OF(rows); i++)
         tap_child(rows[i].name, 300, choose_row, (void *)(uintptr_t)&rows[i]);
     for (size_t i = 0; i < CLB_COUNT_OF(ages); i++)
         tap_child(ages[i] < 7 ? "a rate of this week" : "an old rate", 120, age_rate, &ages[i]);
-    tap_child("a step that has failed is tried again after an hour", 60, believe_failure, NULL);
+    for (size_t i = 0; i < CLB_COUNT_OF(minutes); i++)
+        tap_child("a step that has failed is tried again after an hour", 60, believe_failure,
+                  &minutes[i]);
     clear();
     for (size_t i = 0; i < CLB_COUNT_OF(slow_rows); i++)
         tap_child(slow_rows[i].name, 300, choose_row, (void *)(uintptr_t)&slow_rows[i]);

@@ -1,5 +1,6 @@
 /* The tuning layer: rows for made-up devices, overrides, values that are refused. */
 #include "tap.h"
+#include "engine/ocl/helper.h"
 #include "engine/tuning/tuning.h"
 
 #include <math.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 static const struct clb_device cpu_512 = {.name = "made-up CPU",
+                                          .identity = "made-up",
                                           .vendor_name = "nobody",
                                           .type = CL_DEVICE_TYPE_CPU,
                                           .vector_bytes = 64,
@@ -17,6 +19,7 @@ static const struct clb_device cpu_512 = {.name = "made-up CPU",
                                           .local_memory = 1 << 20,
                                           .units = 4};
 static const struct clb_device cpu_small = {.name = "another CPU",
+                                            .identity = "another",
                                             .vendor_name = "nobody",
                                             .type = CL_DEVICE_TYPE_CPU,
                                             .vector_bytes = 16,
@@ -304,9 +307,9 @@ static void kept(void *unused)
     row.value[CLB_PARAM_MR] = 24;
     row.value[CLB_PARAM_NR] = 4;
     row.value[CLB_PARAM_KC] = 1; /* not among those that are kept */
-    expect(clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK &&
-               clb_tuning_kept_mark(&cpu_512) == 0,
+    expect(clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK,
            "a row was kept before");
+    char *none = clb_step_describe(&cpu_512, CLB_STEP_GEMM, CLB_D);
     expect(clb_tuning_keep(&cpu_512, CLB_D, &row, params, CLB_COUNT_OF(params)), "it is not kept");
     expect(clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_STRICT, &found) == CLB_OK &&
                found.family == CLB_FAMILY_CPU && found.value[CLB_PARAM_MR] == 24 &&
@@ -315,14 +318,17 @@ static void kept(void *unused)
     expect(clb_tuning_kept(&cpu_512, CLB_S, CLB_MATH_DEFAULT, &found) != CLB_OK &&
                clb_tuning_kept(&cpu_small, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK,
            "it is also another precision's or device's");
-    const uint64_t mark = clb_tuning_kept_mark(&cpu_512);
+    char *kept = clb_step_describe(&cpu_512, CLB_STEP_GEMM, CLB_D);
     row.value[CLB_PARAM_MR] = 2000000000;
     expect(clb_tuning_keep(&cpu_512, CLB_D, &row, params, CLB_COUNT_OF(params)) &&
                clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK,
            "a bad value is taken");
-    expect(mark != 0 && clb_tuning_kept_mark(&cpu_512) != mark &&
-               clb_tuning_kept_mark(&cpu_small) == 0,
-           "marks don't tell rows from each other");
+    char *other = clb_step_describe(&cpu_512, CLB_STEP_GEMM, CLB_D);
+    expect(strcmp(none, kept) != 0 && strcmp(kept, other) != 0,
+           "steps don't tell rows from each other");
+    free(none);
+    free(kept);
+    free(other);
     row.family = CLB_FAMILY_NV_DMMA;
     expect(clb_tuning_keep(&cpu_512, CLB_D, &row, params, 0) &&
                clb_tuning_kept(&cpu_512, CLB_D, CLB_MATH_DEFAULT, &found) != CLB_OK,

@@ -3,6 +3,7 @@
 #define CLB_KERNEL_H
 
 #include "blas/blas.h"
+#include "engine/ocl/helper.h"
 #include "engine/ocl/program.h"
 #include "engine/ocl/queue.h"
 #include "engine/tuning/tuning.h"
@@ -103,40 +104,6 @@ clb_status clb_direct_prepare(const struct clb_gemm_variant *variant) CLB_MUST_C
 clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision precision,
                                  const struct clb_gemm_tuning *tuning,
                                  struct clb_gemm_variant *variant) CLB_MUST_CHECK;
-
-/* ---- step.c: what the helper process is asked for ---------------------------------------------
- *
- * A step is what one check needs, in one precision: its programs, built, launched and checked. */
-
-typedef enum clb_probe_step {
-    CLB_STEP_GEMM,      /* clb_gemm_variant_get */
-    CLB_STEP_DIRECT,    /* clb_direct_prepare */
-    CLB_STEP_SKIP,      /* clb_skip_prepare */
-    CLB_STEP_STRUCTURE, /* clb_structure_check */
-    CLB_STEP_SYSTEMS,   /* clb_workspace_check */
-    CLB_STEP_PANELS,    /* clb_getf2_check */
-    CLB_STEP_BLOCKS,    /* clb_potf2_check */
-    CLB_STEPS
-} clb_probe_step;
-
-/* "gemm:d", and back; false for any other text. */
-void clb_step_format(char *text, size_t size, clb_probe_step step, clb_precision precision);
-bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *precision);
-
-/* Called by a check before it gets its programs: CLB_OK when the helper has
- * done the step, or when there is no helper and this process builds them. */
-clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
-                         clb_precision precision) CLB_MUST_CHECK;
-
-struct clb_record;
-
-/* The record of a step that has been done on this device; false when there is none. */
-bool clb_step_find(const struct clb_runtime *runtime, clb_probe_step step, clb_precision precision,
-                   struct clb_record *record);
-
-/* In the helper: record what has become of a step. */
-void clb_step_record(const struct clb_runtime *runtime, clb_probe_step step,
-                     clb_precision precision, clb_status status);
 
 /* ---- launch.c: matrices in the device's memory ----------------------------------------------- */
 

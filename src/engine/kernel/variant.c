@@ -3,10 +3,19 @@
 #include "check.h"
 #include "engine/ocl/ocl.h"
 #include "kernel.h"
+#include "kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const struct clb_source *const clb_sources[] = {
+    &clb_kernel_gemm_portable,  &clb_kernel_gemm_cpu,
+    &clb_kernel_gemm_nv_dmma,   &clb_kernel_gemm_nv_bf16_sync,
+    &clb_kernel_gemm_nv_bf16x6, &clb_kernel_gemm_nv_fp16x3,
+    &clb_kernel_getf2,          &clb_kernel_laswp,
+    &clb_kernel_potf2,          &clb_kernel_structure,
+    &clb_kernel_trsm,           NULL};
 
 /* ---- checks that run once -------------------------------------------------------------------- */
 
@@ -151,20 +160,6 @@ static clb_status variant_prepare(struct clb_runtime *runtime, struct clb_gemm_v
     return variant_build(runtime, variant, false, &variant->program);
 }
 
-/* The rate that a variant is known to have. The helper measures it, when it is old too. */
-static double find_rate(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
-{
-    struct clb_rate rate = clb_program_get_rate(runtime, variant->program);
-    double measured = 0;
-    if (rate.fresh || clb_probe_get_role() != CLB_PROBE_BUILDER ||
-        clb_gemm_measure(runtime, variant, &measured) != CLB_OK || !(measured > 0))
-        return rate.gflops;
-    clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", variant->name, "sdcz"[variant->precision],
-            measured);
-    clb_program_set_rate(runtime, variant->program, measured);
-    return measured;
-}
-
 static bool has_direct(const struct clb_gemm_variant *variant)
 {
     return variant->family->has_direct && variant->tuning.value[CLB_PARAM_DIRECT] != 0;
@@ -192,8 +187,6 @@ static clb_status variant_make(void *argument)
         status = clb_gemm_check_full(task->runtime, task->variant);
     if (status == CLB_OK && task->direct == NULL && has_direct(task->variant))
         status = check_direct(task->runtime, task->variant);
-    if (status == CLB_OK)
-        task->variant->rate = find_rate(task->runtime, task->variant);
     return status;
 }
 
@@ -220,11 +213,12 @@ clb_status clb_gemm_variant_make(struct clb_runtime *runtime, clb_precision prec
 /* A row whose rate is below this part of the next row's is not used. */
 #define MUCH_SLOWER 0.1
 
-static void note_slower(const struct clb_gemm_variant *slow, const struct clb_gemm_variant *used)
+static void note_slower(const struct clb_choice *choice)
 {
-    struct clb_rate_decision decision = {.dropped_rate = slow->rate, .used_rate = used->rate};
-    snprintf(decision.dropped, sizeof decision.dropped, "%s", slow->name);
-    snprintf(decision.used, sizeof decision.used, "%s", used->name);
+    struct clb_rate_decision decision = {.dropped_rate = choice->first.rate,
+                                         .used_rate = choice->used.rate};
+    snprintf(decision.dropped, sizeof decision.dropped, "%s", choice->first.name);
+    snprintf(decision.used, sizeof decision.used, "%s", choice->used.name);
     clb_rate_note(&decision);
 }
 
@@ -240,56 +234,117 @@ static clb_status find_row(const struct clb_device *device, clb_precision precis
     return clb_tuning_gemm(device, precision, math, kept ? skip - 1 : skip, tuning);
 }
 
-/* Choose the first row, with families of at most `math`, that works on the device and
- * is not much slower than the next. The next one is looked at only behind one that is slower than
- * such devices are: it takes as long to compile. */
-static clb_status variant_choose(struct clb_runtime *runtime, clb_precision precision,
-                                 clb_math math, struct clb_direct *direct,
-                                 struct clb_gemm_variant *variant)
+/* Which variant of a precision is wanted. */
+struct wish {
+    struct clb_runtime *runtime;
+    clb_precision precision;
+    int which;     /* of the choices */
+    clb_math math; /* of families at most */
+    struct clb_direct *direct;
+};
+
+static clb_status make_row(const struct wish *wish, size_t row, struct clb_gemm_variant *variant)
 {
-    const double usual =
-        clb_rates_decide() ? clb_tuning_usual_rate(&runtime->device, precision) : 0;
-    struct clb_gemm_variant row, *slow = NULL;
+    struct clb_gemm_tuning tuning;
+    clb_status status = find_row(&wish->runtime->device, wish->precision, wish->math, row, &tuning);
+    *variant = (struct clb_gemm_variant){0};
+    return status == CLB_OK
+               ? make_variant(wish->runtime, wish->precision, &tuning, wish->direct, variant)
+               : status;
+}
+
+static struct clb_ranked measure_row(const struct wish *wish, size_t row,
+                                     const struct clb_gemm_variant *variant)
+{
+    struct clb_ranked ranked = {.row = row};
+    snprintf(ranked.name, sizeof ranked.name, "%s", variant->name);
+    if (clb_probe_get_role() == CLB_PROBE_BUILDER &&
+        clb_gemm_measure(wish->runtime, variant, &ranked.rate) == CLB_OK && ranked.rate > 0)
+        clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", variant->name, "sdcz"[wish->precision],
+                ranked.rate);
+    return ranked;
+}
+
+/* Find out the first row that works on the device, and the one that is used where rates decide: the
+ * first that is not much slower than the next. The next one is looked at only behind one that is
+ * slower than such devices are: it takes as long to compile. */
+static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
+                           struct clb_gemm_variant *first, struct clb_gemm_variant *used)
+{
+    const struct clb_config *config = clb_config_get();
+    const double usual = config->kernel == NULL && config->override_count == 0
+                             ? clb_tuning_usual_rate(&wish->runtime->device, wish->precision)
+                             : 0;
+    bool any = false;
     for (size_t skip = 0;; skip++) {
-        struct clb_gemm_tuning tuning;
-        clb_status status = find_row(&runtime->device, precision, math, skip, &tuning);
-        if (status != CLB_OK)
-            return slow != NULL ? CLB_OK : status;
-        status = make_variant(runtime, precision, &tuning, direct, &row);
+        struct clb_gemm_variant row;
+        clb_status status = make_row(wish, skip, &row);
         if (status == CLB_ERR_NOMEM)
             return status;
+        if (status != CLB_OK && row.family == NULL) /* there are no more rows */
+            return any ? CLB_OK : status;
         if (status != CLB_OK) {
-            clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", row.name, runtime->device.name,
+            clb_log(CLB_LOG_WARN, "%s is not used on %s: %s", row.name, wish->runtime->device.name,
                     clb_status_name(status));
             continue;
         }
-        if (slow != NULL && !(slow->rate < MUCH_SLOWER * row.rate))
+        const struct clb_ranked ranked = measure_row(wish, skip, &row);
+        row.rate = ranked.rate;
+        if (any && !(choice->used.rate < MUCH_SLOWER * ranked.rate))
             return CLB_OK;
-        if (slow != NULL)
-            note_slower(slow, &row);
-        *variant = row;
-        if (!(row.rate > 0 && row.rate < usual))
+        if (!any) {
+            choice->first = ranked;
+            *first = row;
+        }
+        any = true;
+        choice->used = ranked;
+        *used = row;
+        if (!(ranked.rate > 0 && ranked.rate < usual))
             return CLB_OK;
-        slow = variant;
     }
+}
+
+/* Make the rows that the helper has chosen, checking both where this is the helper. */
+static clb_status make_chosen(const struct wish *wish, struct clb_choice *choice,
+                              struct clb_gemm_variant *first, struct clb_gemm_variant *used)
+{
+    const bool both = clb_probe_get_role() == CLB_PROBE_LOADER, decide = clb_rates_decide();
+    const bool same = choice->first.row == choice->used.row;
+    clb_status status = CLB_OK;
+    if (both || !decide || same)
+        status = make_row(wish, choice->first.row, first);
+    first->rate = choice->first.rate;
+    if (same)
+        *used = *first;
+    else if (status == CLB_OK && (both || decide))
+        status = make_row(wish, choice->used.row, used);
+    used->rate = choice->used.rate;
+    return status;
+}
+
+static clb_status variant_choose(const struct wish *wish, struct clb_gemm_variant *variant)
+{
+    struct clb_gemm_variant first = {0}, used = {0};
+    struct clb_choice choice;
+    clb_status status = CLB_ERR_UNSUPPORTED;
+    if (clb_choice_find(&wish->runtime->device, wish->precision, wish->which, &choice))
+        status = make_chosen(wish, &choice, &first, &used);
+    if (status != CLB_OK && status != CLB_ERR_NOMEM) {
+        choice = (struct clb_choice){0};
+        status = find_out(wish, &choice, &first, &used);
+        clb_choice_note(wish->which, &choice);
+    }
+    if (status != CLB_OK)
+        return status;
+    *variant = clb_rates_decide() ? used : first;
+    if (choice.first.row != choice.used.row && clb_rates_decide())
+        note_slower(&choice);
+    return CLB_OK;
 }
 
 bool clb_gemm_is_too_slow(const struct clb_gemm_variant *variant)
 {
     return variant->rate > 0 && variant->rate < CLB_LEAST_RATE && clb_rates_decide();
-}
-
-/* For the log, the report and later processes. */
-static void note_least(const struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
-{
-    struct clb_rate_decision decision = {
-        .dropped_rate = variant->rate, .used = CLB_LEAST_NAME, .used_rate = CLB_LEAST_RATE};
-    snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", variant->name,
-             "sdcz"[variant->precision], runtime -> device.name);
-    if (clb_gemm_is_too_slow(variant)) {
-        clb_rate_note(&decision);
-        clb_rate_remember_slow(&runtime->device, variant->precision, &decision);
-    }
 }
 
 struct choice {
@@ -345,15 +400,17 @@ static clb_status select_variant(void *argument)
     if (status != CLB_OK)
         return status;
     selection->direct.runtime = runtime;
-    status = variant_choose(runtime, precision, clb_config_get()->math, &selection->direct,
-                            &selection->variant);
+    struct wish wish = {runtime, precision, 0, clb_config_get()->math, &selection->direct};
+    status = variant_choose(&wish, &selection->variant);
     selection->variant.shapes = &selection->shapes;
-    if (status == CLB_OK)
-        note_least(runtime, &selection->variant);
+    if (status == CLB_OK && clb_gemm_is_too_slow(&selection->variant))
+        clb_rate_note_slow(&runtime->device, precision, selection->variant.name,
+                           selection->variant.rate);
     if (status == CLB_OK && selection->variant.split) {
         selection->variant.plain = &selection->plain;
-        status = variant_choose(runtime, precision, CLB_MATH_STRICT, &selection->direct,
-                                &selection->plain);
+        wish.which = 1;
+        wish.math = CLB_MATH_STRICT;
+        status = variant_choose(&wish, &selection->plain);
         selection->plain.shapes = &selection->shapes; /* split families have none themselves */
         if (status == CLB_OK)
             status = choose_second(choice, &selection->plain, &selection->plain_second);

@@ -51,7 +51,9 @@ struct clb_device {
     char vendor_name[128];
     char driver[128];
     char platform_name[128];
-    char platform_version[128];
+    /* Platform, vendor, name and driver, with their versions: what is stored about a device belongs
+     * to all that have the same. */
+    char identity[648];
     cl_device_type type;
     bool fp64;
     bool unified; /* shares memory with the host: inputs are used in place */

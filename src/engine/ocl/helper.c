@@ -1,20 +1,20 @@
 /* The helper process that meets drivers, as seen by the program that needs it.
  *
  * Drivers crash, hang and take all memory, mostly in their compilers. So a helper process lists the
- * devices, builds kernels and checks them, and stores programs and what has become of each step in
- * the cache. This process asks for a step, waits on the driver thread until the helper has ended,
- * and then only loads what has passed. What a helper has died of is marked, and is not done again
- * until the mark is old or the driver another one. */
+ * devices, builds kernels, checks and times them, and stores programs and what has become of each
+ * step in the cache. This process asks for a step, waits on the driver thread until the helper has
+ * ended, and then only loads what has passed. What a helper has died of is marked, and is not done
+ * again until the mark is old or the driver another one. */
 #include "ocl.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Seconds for which a mark and the verdict of a step that has failed are believed. */
@@ -48,12 +48,11 @@ static bool can_run(const char *format, const char *folder)
     return length > 0 && (size_t)length < sizeof path && access(path, X_OK) == 0;
 }
 
-/* Beside the library in a build folder, or where it was installed with the library. A program that
- * has this code without the library has no helper of its own. */
-static bool find_beside_library(void)
+/* The folder of the library; false in a program that has this code without the library, which has
+ * no helper of its own. */
+static bool find_library(char folder[PATH_MAX])
 {
     Dl_info info;
-    char folder[PATH_MAX];
     if (dladdr((void *)&role_known, &info) == 0 || info.dli_fname == NULL ||
         realpath(info.dli_fname, folder) == NULL)
         return false;
@@ -61,6 +60,12 @@ static bool find_beside_library(void)
     if (slash == NULL || strstr(slash, "libclblas_shim") == NULL)
         return false;
     *slash = '\0';
+    return true;
+}
+
+/* Beside the library in a build folder, or where it was installed with the library. */
+static bool find_beside(const char *folder)
+{
     size_t length = strlen(folder);
     if (length > 6 && strcmp(folder + length - 6, "/.libs") == 0 && can_run("%s/../%s", folder))
         return true;
@@ -70,102 +75,71 @@ static bool find_beside_library(void)
            can_run("%s/%s", CLB_PKGLIBEXECDIR);
 }
 
-static const char *find_obstacle(void)
+/* Why there is no helper, or NULL. */
+static const char *find_obstacle(const char *folder)
 {
     const char *wanted = clb_config_get()->probe;
-    if (clb_cl_loaded_hook != NULL || (wanted != NULL && strcmp(wanted, "none") == 0))
-        return "";
+    if (wanted != NULL && strcmp(wanted, "none") == 0)
+        return "CLBLAS_SHIM_PROBE is none";
     if (clb_cache_directory() == NULL)
         return "there is no cache";
     if (wanted != NULL) {
         snprintf(path, sizeof path, "%s", wanted);
         return access(path, X_OK) == 0 ? NULL : "CLBLAS_SHIM_PROBE can't be run";
     }
-    return find_beside_library() ? NULL : "it is not installed";
+    return find_beside(folder) ? NULL : "it is not installed";
+}
+
+/* True where the user has said that the device is to be used, not only where it is faster. */
+static bool insists(void)
+{
+    static const char threshold[] = "CLBLAS_SHIM_THRESHOLD";
+    const struct clb_config *config = clb_config_get();
+    char **entries = clb_spawn_environment();
+    bool found = config->mode == CLB_MODE_ALWAYS || config->kernel != NULL || config->reproducible;
+    for (size_t i = 0; entries != NULL && entries[i] != NULL && !found; i++)
+        found = strncmp(entries[i], threshold, sizeof threshold - 1) == 0;
+    return found;
 }
 
 clb_probe_role clb_probe_get_role(void)
 {
+    char folder[PATH_MAX];
     if (role_known)
         return role;
-    const char *obstacle = find_obstacle();
-    if (obstacle != NULL && *obstacle != '\0')
-        clb_log(CLB_LOG_INFO, "no helper process (%s): kernels are built in this process",
-                obstacle);
-    role = obstacle == NULL ? CLB_PROBE_USER : CLB_PROBE_HERE;
+    role = CLB_PROBE_HERE;
+    if (clb_cl_loaded_hook == NULL && find_library(folder)) {
+        const char *obstacle = find_obstacle(folder);
+        if (obstacle != NULL)
+            path[0] = '\0';
+        if (obstacle == NULL || !insists())
+            role = CLB_PROBE_USER;
+        if (obstacle != NULL)
+            clb_log(CLB_LOG_INFO, "no helper process (%s): kernels are built in %s", obstacle,
+                    role == CLB_PROBE_HERE ? "this process" : "none");
+    }
     role_known = true;
     return role;
 }
 
-/* ---- records --------------------------------------------------------------------------------- */
-
-/* A record is a word, a time and a rate, and for people a reason. */
-bool clb_record_load(const char *key, struct clb_record *record)
-{
-    unsigned char *data = NULL;
-    size_t size = 0;
-    struct clb_text full = {0};
-    clb_text_addf(&full, "%s%s", CLB_CACHE_RECORD, key);
-    bool found =
-        !full.failed && clb_cache_load(full.data, &data, &size) == CLB_OK && size == sizeof *record;
-    if (found)
-        memcpy(record, data, size);
-    free(data);
-    clb_text_free(&full);
-    return found;
-}
-
-static int64_t wall_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-void clb_record_store(const char *key, struct clb_record record)
-{
-    struct clb_text full = {0};
-    if (record.time == 0)
-        record.time = wall_clock();
-    clb_text_addf(&full, "%s%s", CLB_CACHE_RECORD, key);
-    if (!full.failed)
-        clb_cache_store(full.data, (const unsigned char *)&record, sizeof record);
-    clb_text_free(&full);
-}
-
-bool clb_record_is_older(const struct clb_record *record, double seconds)
-{
-    return (double)(wall_clock() - record->time) > 1e9 * seconds;
-}
-
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-static char *mark_key(const char *what)
+static struct clb_key mark_of(const char *what)
 {
-    struct clb_text key = {0};
-    clb_text_addf(&key, "mark\n%s", what);
-    if (key.failed)
-        clb_text_free(&key);
-    return key.data;
+    return (struct clb_key){CLB_RECORD_MARK, what, NULL};
 }
 
 void clb_mark_set(const char *what, const char *reason)
 {
-    struct clb_record record = {.word = CLB_WORD_FAILED};
-    char *key = mark_key(what);
-    snprintf(record.text, sizeof record.text, "%s", reason);
-    if (key != NULL)
-        clb_record_store(key, record);
-    free(key);
+    clb_record_note(mark_of(what), CLB_FAILED, reason);
 }
 
 bool clb_mark_find(const char *what, struct clb_record *record)
 {
-    char *key = mark_key(what);
-    bool found =
-        key != NULL && clb_record_load(key, record) && !clb_record_is_older(record, MARK_LASTS);
-    free(key);
-    return found;
+    if (clb_record_load(mark_of(what), record) && !clb_record_is_older(record, MARK_LASTS))
+        return true;
+    clb_record_free(record);
+    return false;
 }
 
 void clb_probe_note(const char *what)
@@ -213,6 +187,8 @@ static bool request(const char *step)
     char lock[PATH_MAX];
     const struct clb_spawn_bound bound = {lock, PATIENCE};
     struct clb_spawn_result result = {.error = ENAMETOOLONG};
+    if (path[0] == '\0')
+        return false;
     clb_log(CLB_LOG_INFO, "helper for %s: %s", step, path);
     /* Nothing is loaded, and no driver installs handlers, while this thread waits. */
     clb_signals_end_task();
@@ -223,7 +199,7 @@ static bool request(const char *step)
     clb_driver_enter(left);
     clb_signals_begin_task();
     log_outcome(step, &result);
-    if (status == CLB_OK && result.exit_status == CLB_PROBE_EXIT_NO_LOCK) {
+    if (status == CLB_OK && result.exit_status == CLB_PROBE_EXIT_NO_LOCK && insists()) {
         clb_log(CLB_LOG_INFO, "the cache can't be locked: kernels are built in this process");
         role = CLB_PROBE_HERE;
     }
@@ -235,40 +211,323 @@ bool clb_probe_request_again(void)
     return role == CLB_PROBE_USER && current_step[0] != '\0' && request(current_step);
 }
 
-clb_status clb_probe_need(const char *step, const char *key, double lasts)
-{
-    struct clb_record record;
-    if (clb_probe_get_role() != CLB_PROBE_USER)
-        return CLB_OK;
-    snprintf(current_step, sizeof current_step, "%s", step);
-    for (int attempt = 0; attempt < 2; attempt++) {
-        bool found = clb_record_load(key, &record);
-        bool passed = found && record.word == CLB_WORD_PASSED;
-        if (passed && (attempt > 0 || !clb_record_is_older(&record, lasts)))
-            return CLB_OK;
-        if (found && !passed && !clb_record_is_older(&record, VERDICT_LASTS)) {
-            clb_log(CLB_LOG_WARN, "%s: %s", step, record.text);
-            return CLB_ERR_UNSUPPORTED;
-        }
-        if (attempt == 0 && !request(step))
-            return passed || role != CLB_PROBE_USER ? CLB_OK : CLB_ERR_BUILD;
-    }
-    return role == CLB_PROBE_USER ? CLB_ERR_BUILD : CLB_OK;
-}
-
-/* A helper that leaves no record is not asked again in every process. */
-void clb_probe_need_rate(const char *device, const char *key)
-{
-    char step[64];
-    snprintf(step, sizeof step, "rate:%s", device);
-    if (clb_probe_get_role() == CLB_PROBE_USER && !clb_rate_load(key).fresh && request(step) &&
-        !clb_rate_load(key).fresh)
-        clb_record_store(key, (struct clb_record){.word = CLB_WORD_PASSED});
-}
-
 const char *clb_probe_device(void)
 {
     return shared != NULL && shared->device[0] != '\0' ? shared->device : NULL;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static const char *const step_names[CLB_STEPS] = {
+    [CLB_STEP_GEMM] = "gemm",       [CLB_STEP_DIRECT] = "direct",
+    [CLB_STEP_SKIP] = "skip",       [CLB_STEP_STRUCTURE] = "structure",
+    [CLB_STEP_SYSTEMS] = "systems", [CLB_STEP_PANELS] = "panels",
+    [CLB_STEP_BLOCKS] = "blocks",
+};
+
+static const char letters[CLB_PRECISIONS] = {'s', 'd', 'c', 'z'};
+
+void clb_step_format(char *text, size_t size, clb_probe_step step, clb_precision precision)
+{
+    snprintf(text, size, "%s:%c", step_names[step], letters[precision]);
+}
+
+bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *precision)
+{
+    char name[64];
+    for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
+        *step = (clb_probe_step)(i / CLB_PRECISIONS);
+        *precision = (clb_precision)(i % CLB_PRECISIONS);
+        clb_step_format(name, sizeof name, *step, *precision);
+        if (strcmp(text, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Another one when any kernel has changed, or what this machine has kept of the tuning tables. */
+static uint64_t hash_kernels(const struct clb_device *device)
+{
+    static _Atomic uint64_t sources; /* of one value, whichever thread stores it */
+    uint64_t sum = atomic_load(&sources);
+    for (size_t i = 0; sum == 0 && clb_sources[i] != NULL; i++)
+        sum += clb_cache_hash(clb_sources[i]->text, clb_sources[i]->length) * (i + 1);
+    atomic_store(&sources, sum);
+    for (int p = 0; p < CLB_PRECISIONS; p++) {
+        struct clb_record row;
+        if (clb_record_load(clb_row_key(device, (clb_precision)p), &row))
+            sum += clb_cache_hash(row.text, row.size) * (uint64_t)(p + 1);
+        clb_record_free(&row);
+    }
+    return sum;
+}
+
+/* All that decides which programs a step builds, and how they are checked; malloc'ed. */
+char *clb_step_describe(const struct clb_device *device, clb_probe_step step,
+                        clb_precision precision)
+{
+    const struct clb_config *config = clb_config_get();
+    struct clb_text text = {0};
+    clb_text_addf(&text, "%s:%c %016llx %d %s\n", step_names[step], letters[precision],
+                  (unsigned long long)hash_kernels(device), (int)config->math,
+                  config->kernel != NULL ? config->kernel : "");
+    for (size_t i = 0; i < config->override_count; i++) {
+        const struct clb_param_override *item = &config->overrides[i];
+        clb_text_addf(&text, "%.*s=%.*s\n", (int)item->key_length, item->key,
+                      (int)item->value_length, item->value);
+    }
+    if (text.failed)
+        clb_text_free(&text);
+    return text.data;
+}
+
+bool clb_step_find(const struct clb_device *device, clb_probe_step step, clb_precision precision,
+                   struct clb_record *record)
+{
+    char *detail = clb_step_describe(device, step, precision);
+    const bool found =
+        clb_record_load((struct clb_key){CLB_RECORD_STEP, device->identity, detail}, record);
+    free(detail);
+    return found;
+}
+
+struct need {
+    const struct clb_device *device;
+    clb_probe_step step;
+    clb_precision precision;
+};
+
+/* CLB_OK when the step has passed; *again where the helper should do it once more. */
+static clb_status look(const struct need *need, bool *again)
+{
+    struct clb_record record;
+    clb_status status = CLB_ERR_BUILD;
+    *again = true;
+    if (clb_step_find(need->device, need->step, need->precision, &record)) {
+        const bool passed = record.verdict == CLB_PASSED;
+        if (passed)
+            *again = need->step == CLB_STEP_GEMM && clb_record_is_older(&record, CLB_RATE_LASTS);
+        else
+            *again = clb_record_is_older(&record, VERDICT_LASTS);
+        status = passed ? CLB_OK : *again ? CLB_ERR_BUILD : CLB_ERR_UNSUPPORTED;
+        if (status == CLB_ERR_UNSUPPORTED)
+            clb_log(CLB_LOG_WARN, "%s: %s", current_step, record.text);
+    }
+    clb_record_free(&record);
+    return status;
+}
+
+static clb_status ask(void *argument)
+{
+    const struct need *need = argument;
+    bool again;
+    clb_step_format(current_step, sizeof current_step, need->step, need->precision);
+    clb_status status = look(need, &again);
+    if (again && request(current_step))
+        status = look(need, &again);
+    return role == CLB_PROBE_USER ? status : CLB_OK;
+}
+
+clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
+                         clb_precision precision)
+{
+    struct need need = {&runtime->device, step, precision};
+    return clb_probe_get_role() == CLB_PROBE_USER ? clb_driver_call(ask, &need) : CLB_OK;
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+static struct clb_choice own_choice[CLB_CHOICES];
+
+static struct clb_choice *choices(void)
+{
+    return shared != NULL ? shared->choice : own_choice;
+}
+
+/* A line for each; rates in thousands of operations a second, without the locale's point. */
+static char *format_choices(void)
+{
+    struct clb_text text = {0};
+    for (int i = 0; i < 2 * CLB_CHOICES; i++) {
+        const struct clb_choice *choice = &choices()[i / 2];
+        const struct clb_ranked *ranked = i % 2 == 0 ? &choice->first : &choice->used;
+        clb_text_addf(&text, "%zu %.0f %s\n", ranked->row, 1e6 * ranked->rate,
+                      ranked->name[0] != '\0' ? ranked->name : "-");
+    }
+    if (text.failed)
+        clb_text_free(&text);
+    return text.data;
+}
+
+static bool parse_choice(const char *text, int which, struct clb_choice *choice)
+{
+    for (int line = 0; text != NULL && line < 2 * (which + 1); line++) {
+        struct clb_ranked *ranked = line % 2 == 0 ? &choice->first : &choice->used;
+        unsigned long long rate;
+        if (sscanf(text, "%zu %llu %47[^\n]", &ranked->row, &rate, ranked->name) != 3 ||
+            strcmp(ranked->name, "-") == 0)
+            return false;
+        ranked->rate = 1e-6 * (double)rate;
+        text = strchr(text, '\n');
+        text += text != NULL;
+    }
+    return text != NULL;
+}
+
+bool clb_choice_find(const struct clb_device *device, clb_precision precision, int which,
+                     struct clb_choice *choice)
+{
+    struct clb_record record;
+    *choice = (struct clb_choice){0};
+    if (clb_probe_get_role() == CLB_PROBE_HERE)
+        return false;
+    if (shared != NULL && shared->chooses) {
+        if (role == CLB_PROBE_LOADER)
+            *choice = shared->choice[which];
+        return choice->used.name[0] != '\0';
+    }
+    const bool found = clb_step_find(device, CLB_STEP_GEMM, precision, &record) &&
+                       record.verdict == CLB_PASSED && parse_choice(record.text, which, choice);
+    clb_record_free(&record);
+    return found;
+}
+
+void clb_choice_note(int which, const struct clb_choice *choice)
+{
+    choices()[which] = *choice;
+}
+
+/* A lack of memory and the like say nothing of the next attempt. */
+void clb_step_record(const struct clb_device *device, clb_probe_step step, clb_precision precision,
+                     clb_status status)
+{
+    struct clb_record record = {.verdict = status == CLB_OK ? CLB_PASSED : CLB_FAILED};
+    if (status != CLB_OK && status != CLB_ERR_BUILD && status != CLB_ERR_LAUNCH &&
+        status != CLB_ERR_UNSUPPORTED)
+        return;
+    char *detail = clb_step_describe(device, step, precision);
+    record.text = step == CLB_STEP_GEMM && status == CLB_OK ? format_choices()
+                                                            : strdup(clb_status_name(status));
+    if (step == CLB_STEP_GEMM && status == CLB_OK)
+        record.rate = choices()[0].used.rate;
+    if (detail != NULL && record.text != NULL) {
+        record.size = strlen(record.text);
+        clb_record_store((struct clb_key){CLB_RECORD_STEP, device->identity, detail}, record);
+    }
+    free(record.text);
+    free(detail);
+}
+
+/* ---- rates ----------------------------------------------------------------------------------- */
+
+bool clb_rates_decide(void)
+{
+    const struct clb_config *config = clb_config_get();
+    return config->mode != CLB_MODE_ALWAYS && config->kernel == NULL && !config->reproducible &&
+           config->override_count == 0;
+}
+
+static clb_precision measured_precision(const struct clb_device *device)
+{
+    return device->fp64 ? CLB_D : CLB_S;
+}
+
+/* True while the rate was measured, or asked for in vain, a short time ago. */
+static bool rate_is_fresh(const struct clb_device *device)
+{
+    struct clb_record record;
+    const struct clb_key asked = {CLB_RECORD_REQUEST, device->identity, "rate"};
+    bool fresh = clb_step_find(device, CLB_STEP_GEMM, measured_precision(device), &record) &&
+                 !clb_record_is_older(&record, record.verdict == CLB_PASSED ? CLB_RATE_LASTS
+                                                                            : VERDICT_LASTS);
+    clb_record_free(&record);
+    if (!fresh) {
+        fresh = clb_record_load(asked, &record) && !clb_record_is_older(&record, CLB_RATE_LASTS);
+        clb_record_free(&record);
+    }
+    return fresh;
+}
+
+struct clb_rate clb_device_rate(const struct clb_device *device, const char *place)
+{
+    struct clb_rate rate = {0};
+    struct clb_record record;
+    char step[64];
+    if (clb_probe_get_role() == CLB_PROBE_HERE)
+        return rate;
+    if (role == CLB_PROBE_USER && !rate_is_fresh(device)) {
+        snprintf(step, sizeof step, "gemm:%c@%s", letters[measured_precision(device)], place);
+        if (request(step) && !rate_is_fresh(device))
+            clb_record_note((struct clb_key){CLB_RECORD_REQUEST, device->identity, "rate"},
+                            CLB_FAILED, "");
+    }
+    if (clb_step_find(device, CLB_STEP_GEMM, measured_precision(device), &record)) {
+        rate.useless = record.verdict == CLB_FAILED;
+        rate.gflops = isfinite(record.rate) && record.rate > 0 ? record.rate : 0;
+    }
+    clb_record_free(&record);
+    return rate;
+}
+
+static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
+static struct clb_rate_decision decisions[CLB_RATE_DECISIONS];
+static size_t decision_count;
+
+void clb_rate_note(const struct clb_rate_decision *decision)
+{
+    clb_log(CLB_LOG_INFO, "%s: %.3g GFLOP/s, %s: %.3g GFLOP/s: the latter is used",
+            decision->dropped, decision->dropped_rate, decision->used, decision->used_rate);
+    clb_lock(&lock);
+    if (decision_count < CLB_COUNT_OF(decisions))
+        decisions[decision_count++] = *decision;
+    clb_unlock(&lock);
+}
+
+size_t clb_rate_decisions(const struct clb_rate_decision **list)
+{
+    *list = decisions;
+    clb_lock(&lock);
+    size_t now = decision_count;
+    clb_unlock(&lock);
+    return now;
+}
+
+void clb_rate_note_slow(const struct clb_device *device, clb_precision precision, const char *name,
+                        double rate)
+{
+    struct clb_rate_decision decision = {
+        .dropped_rate = rate, .used = CLB_LEAST_NAME, .used_rate = CLB_LEAST_RATE};
+    snprintf(decision.dropped, sizeof decision.dropped, "%s in %c on %s", name, letters[precision],
+             device->name);
+    clb_rate_note(&decision);
+}
+
+static bool recall_slow(const struct clb_device *device, clb_precision precision,
+                        struct clb_choice *choice)
+{
+    struct clb_record record;
+    const bool slow =
+        clb_step_find(device, CLB_STEP_GEMM, precision, &record) && record.verdict == CLB_PASSED &&
+        record.rate > 0 && record.rate < CLB_LEAST_RATE &&
+        !clb_record_is_older(&record, CLB_RATE_LASTS) && parse_choice(record.text, 0, choice);
+    clb_record_free(&record);
+    return slow;
+}
+
+bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision)
+{
+    enum { UNKNOWN, NO, YES };
+    static _Atomic int known[CLB_PRECISIONS];
+    struct clb_choice choice;
+    int now = atomic_load(&known[precision]);
+    if (!clb_rates_decide())
+        return false;
+    if (now == UNKNOWN) {
+        now = recall_slow(device, precision, &choice) ? YES : NO;
+        if (atomic_exchange(&known[precision], now) == UNKNOWN && now == YES)
+            clb_rate_note_slow(device, precision, choice.used.name, choice.used.rate);
+    }
+    return now == YES;
 }
 
 /* ---- drivers --------------------------------------------------------------------------------- */
@@ -307,46 +566,51 @@ static unsigned list_device_files(void)
     return found;
 }
 
-char *clb_drivers_key(const struct clb_icd *icd, size_t count)
+char *clb_drivers_describe(void)
 {
-    struct clb_text key = {0};
-    clb_text_addf(&key, "drivers\n%s\n%016llx %x\n", CLB_VERSION,
-                  (unsigned long long)hash_environment(), list_device_files());
+    struct clb_icd icd[CLB_MAX_ICDS];
+    struct clb_text text = {0};
+    const size_t count = clb_icd_list(icd);
+    clb_text_addf(&text, "%016llx %x\n", (unsigned long long)hash_environment(),
+                  list_device_files());
     for (size_t i = 0; i < count; i++)
-        clb_text_addf(&key, "%s %llu %llu\n", icd[i].library, (unsigned long long)icd[i].size,
+        clb_text_addf(&text, "%s %llu %llu\n", icd[i].library, (unsigned long long)icd[i].size,
                       (unsigned long long)icd[i].time);
-    if (key.failed)
-        clb_text_free(&key);
-    return key.data;
+    if (text.failed)
+        clb_text_free(&text);
+    return text.data;
+}
+
+/* CLB_OK, and the only driver that works in `library`, when there is a record that counts. */
+static clb_status recall_drivers(const char *drivers, char *library, size_t size, bool *known)
+{
+    struct clb_record record;
+    const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
+    *known = clb_record_load(key, &record) &&
+             (record.verdict == CLB_PASSED || !clb_record_is_older(&record, MARK_LASTS));
+    const bool failed = !*known || record.verdict == CLB_FAILED;
+    if (*known && failed)
+        clb_log(CLB_LOG_WARN, "no OpenCL driver is used: %s", record.text);
+    if (*known && record.verdict == CLB_LIBRARY) {
+        snprintf(library, size, "%s", record.text);
+        clb_log(CLB_LOG_WARN, "only the driver %s is used, another one does not work", library);
+    }
+    clb_record_free(&record);
+    return failed ? CLB_ERR_NODEVICE : CLB_OK;
 }
 
 clb_status clb_probe_meet_drivers(char *library, size_t size)
 {
-    struct clb_icd icd[CLB_MAX_ICDS];
-    struct clb_record record;
+    bool known;
     snprintf(library, size, "%s", shared != NULL ? shared->library : "");
     if (clb_probe_get_role() != CLB_PROBE_USER)
         return CLB_OK;
-    char *key = clb_drivers_key(icd, clb_icd_list(icd));
-    clb_status status = CLB_ERR_NODEVICE;
-    for (int attempt = 0; key != NULL && attempt < 2; attempt++) {
-        if (clb_record_load(key, &record) &&
-            (record.word == CLB_WORD_PASSED || !clb_record_is_older(&record, MARK_LASTS))) {
-            status = record.word == CLB_WORD_FAILED ? CLB_ERR_NODEVICE : CLB_OK;
-            if (record.word == CLB_WORD_FAILED)
-                clb_log(CLB_LOG_WARN, "no OpenCL driver is used: %s", record.text);
-            if (record.word == CLB_WORD_LIBRARY) {
-                snprintf(library, size, "%s", record.text);
-                clb_log(CLB_LOG_WARN, "only the driver %s is used, another one does not work",
-                        library);
-            }
-            break;
-        }
-        if (attempt == 0 && !request("devices")) {
-            status = role == CLB_PROBE_USER ? CLB_ERR_NODEVICE : CLB_OK;
-            break;
-        }
-    }
-    free(key);
-    return status;
+    char *drivers = clb_drivers_describe();
+    if (drivers == NULL)
+        return CLB_ERR_NOMEM;
+    clb_status status = recall_drivers(drivers, library, size, &known);
+    if (!known && request("devices"))
+        status = recall_drivers(drivers, library, size, &known);
+    free(drivers);
+    return role == CLB_PROBE_USER ? status : CLB_OK;
 }

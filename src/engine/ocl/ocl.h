@@ -7,6 +7,7 @@
 #define CLB_OCL_H
 
 #include "enqueuer.h"
+#include "helper.h"
 #include "program.h"
 #include "queue.h"
 
@@ -28,6 +29,9 @@ void clb_pocl_identify_cache(char *text, size_t size);
 /* NULL, or why the platform of this name must not be asked for its devices. Removes damaged
  * programs from PoCL's cache. */
 const char *clb_pocl_refusal(const char *platform_name);
+/* Called when kernels have passed their checks on a device: a file of them in PoCL's cache that is
+ * another one later is damaged. */
+void clb_pocl_store_sums(const struct clb_device *device);
 /* Called before and after PoCL starts, to undo its change of the environment. `restore` frees
  * `saved`. */
 char *clb_pocl_save_environment(void);
@@ -63,115 +67,6 @@ clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_
  * while the program changes its environment. */
 void clb_spawn_note_environment(void);
 char **clb_spawn_environment(void);
-
-/* ---- probe.c: the helper process that meets drivers ------------------------------------------ */
-
-typedef enum clb_probe_role {
-    CLB_PROBE_HERE,    /* no helper: this process starts drivers and builds programs itself */
-    CLB_PROBE_USER,    /* has the helper do that, and loads what has passed */
-    CLB_PROBE_BUILDER, /* a child of the helper: builds, checks and stores */
-    CLB_PROBE_LOADER   /* a child of the helper: loads what is stored, and checks it again */
-} clb_probe_role;
-
-/* Exit statuses of the helper; 0: the step's record is in the cache. */
-enum { CLB_PROBE_EXIT_FAILED = 1, CLB_PROBE_EXIT_NO_LOCK = 73, CLB_PROBE_EXIT_BUSY = 75 };
-
-/* Memory that the helper shares with its child. */
-struct clb_probe_shared {
-    _Atomic bool stop;             /* the program has ended: begin nothing that takes long */
-    bool finished;                 /* the child has: a driver may call exit */
-    double rank;                   /* of the best device, for choosing between drivers */
-    char library[CLB_DRIVER_PATH]; /* the only driver that the child may open; empty: the loader */
-    char device[32];               /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
-    char current[(size_t)1 << 20]; /* what the child does: a program's key, or empty */
-};
-
-/* Called in a child of the helper before all else. */
-void clb_probe_become(clb_probe_role as, struct clb_probe_shared *with);
-clb_probe_role clb_probe_get_role(void);
-
-/* A record in the cache: what has become of a step, how fast something is, or why it is marked. */
-enum { CLB_WORD_PASSED = 1, CLB_WORD_FAILED, CLB_WORD_LIBRARY };
-struct clb_record {
-    int64_t word;
-    int64_t time; /* nanoseconds since 1970; 0: set when it is stored */
-    double rate;  /* GFLOP/s; 0: not known */
-    char text[CLB_DRIVER_PATH];
-};
-bool clb_record_load(const char *key, struct clb_record *record);
-void clb_record_store(const char *key, struct clb_record record);
-bool clb_record_is_older(const struct clb_record *record, double seconds);
-
-/* Mark a program, by its key, that a helper has died of, or a device. A mark is found for a week.
- */
-void clb_mark_set(const char *what, const char *reason);
-bool clb_mark_find(const char *what, struct clb_record *record);
-
-/* In a child of the helper: say what is begun now, so that it can be marked; the helper should end
- * before the next program. Elsewhere nothing happens. */
-void clb_probe_note(const char *what);
-bool clb_probe_should_stop(void);
-
-/* Called on the driver thread before the programs of a step are wanted: CLB_OK when they may be
- * loaded, or built here. The helper does the step when there is no record under `key`, and again
- * when that is older than `lasts` seconds, or says that the step failed an hour ago. */
-clb_status clb_probe_need(const char *step, const char *key, double lasts) CLB_MUST_CHECK;
-/* Have the helper measure the rate of device "P:D", which it stores under `key`; on the driver
- * thread. */
-void clb_probe_need_rate(const char *device, const char *key);
-/* The file that a working helper has locked, and writes to. */
-bool clb_probe_lock_path(char *text, size_t size);
-/* In a child of the helper: the only device that it may use, or NULL. */
-const char *clb_probe_device(void);
-/* Have the last step done again, because the cache has lost a program; false if that fails. */
-bool clb_probe_request_again(void);
-
-/* Before a driver is loaded: CLB_OK, and in `library` the only driver that may be opened or "" for
- * all of them by the loader; CLB_ERR_NODEVICE when there is none that works. */
-clb_status clb_probe_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
-/* The key of the record about these drivers, malloc'ed. */
-char *clb_drivers_key(const struct clb_icd *icd, size_t count);
-
-/* ---- rate.c: how fast devices and kernels are ------------------------------------------------ */
-
-#define CLB_RATE_LASTS 604800 /* seconds after which a rate is measured again */
-
-/* A plain loop on one core of any CPU does about so many GFLOP/s in any precision; a device that
- * does less, a CPU device for each of its cores, is too slow. */
-#define CLB_LEAST_RATE 1.0
-#define CLB_LEAST_NAME "a core's plain loop"
-
-/* True where the user leaves it to rates which kernels are used, and whether. */
-bool clb_rates_decide(void);
-
-struct clb_rate {
-    double gflops; /* of a CPU device for each core; 0: not known */
-    bool useless;  /* no kernel works */
-    bool fresh;    /* it need not be measured again */
-};
-/* The rate of the record under `key`; all zero where there is none. */
-struct clb_rate clb_rate_load(const char *key);
-/* The key of a device's rate, malloc'ed. */
-char *clb_device_rate_key(const struct clb_device *device);
-
-/* What was not used because of its rate, what was instead, and their rates in GFLOP/s: for the log
- * and the report, which has the first few. */
-enum { CLB_RATE_DECISIONS = 16 };
-struct clb_rate_decision {
-    char dropped[192], used[192];
-    double dropped_rate, used_rate;
-};
-void clb_rate_note(const struct clb_rate_decision *decision);
-
-/* A device was found too slow in a precision: it need not be started for that to find out again.
- * `was_slow` is true for a week, and notes the decision when it is first asked. */
-void clb_rate_remember_slow(const struct clb_device *device, clb_precision precision,
-                            const struct clb_rate_decision *decision);
-bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision);
-/* The key of the record about that, malloc'ed. */
-char *clb_rate_slow_key(const struct clb_device *device, clb_precision precision);
-/* Returns their number. */
-size_t clb_rate_decisions(const struct clb_rate_decision **list);
 
 /* ---- limits.c -------------------------------------------------------------------------------- */
 
@@ -238,32 +133,5 @@ void clb_threads_pin(const struct clb_device *device, const struct clb_thread_li
 /* Stop those that run where they are, for good: destructors may run then, and nothing else of the
  * driver. What is inside the C library or the dynamic linker in all of several tries goes on. */
 void clb_threads_stop(void);
-
-/* ---- cache.c: files of compiled programs ----------------------------------------------------- */
-
-/* The directory for compiled programs, or NULL; constant once found. One that the user has named
- * may be read-only: what is there is used, and nothing is stored. */
-const char *clb_cache_directory(void);
-
-/* True when there is any entry. */
-bool clb_cache_has_entries(void);
-
-/* True while the file system below `directory` has room for a build (PoCL ends the process when
- * the disk fills while it compiles). */
-bool clb_cache_has_room(const char *directory);
-
-/* Make the directory `path` and its parents; true when files can be created in it. */
-bool clb_cache_usable(const char *path);
-/* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set. */
-bool clb_cache_user_path(char *path, size_t size, const char *name);
-
-/* Keys of records about programs begin with this; such records are in files of another kind. */
-#define CLB_CACHE_RECORD "record: "
-
-/* The entry stored under `key` (any text); *data is malloc'ed. CLB_ERR_IO when there is none or it
- * is damaged. */
-clb_status clb_cache_load(const char *key, unsigned char **data, size_t *size) CLB_MUST_CHECK;
-void clb_cache_store(const char *key, const unsigned char *data, size_t size);
-uint64_t clb_cache_hash(const void *data, size_t size);
 
 #endif

@@ -107,8 +107,47 @@ static bool is_whole_bitcode(int fd, off_t size)
     return at == size;
 }
 
+/* What is known of a program's files. Whoever has just checked kernels stores the checksums of the
+ * files that PoCL keeps of them: it had found the files good when it started. */
+struct program_files {
+    struct clb_record known; /* its text is a line "PLACE CHECKSUM" for each file */
+    struct clb_text *now;    /* what is to be stored; NULL: look for damage */
+    char place[1024];        /* of a file below the program's folder */
+};
+
+static struct clb_key files_key(const char *letters, const char *program)
+{
+    static char name[2 * NAME_MAX + 2]; /* one thread at a time starts drivers and checks */
+    snprintf(name, sizeof name, "%s/%s", letters, program);
+    return (struct clb_key){CLB_RECORD_POCL, "files", name};
+}
+
+/* The line's checksum; 0: there is none. */
+static uint64_t find_sum(const struct program_files *files)
+{
+    const size_t length = strlen(files->place);
+    for (const char *line = files->known.text; line != NULL && *line != '\0';) {
+        if (strncmp(line, files->place, length) == 0 && line[length] == ' ')
+            return strtoull(line + length + 1, NULL, 16);
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    return 0;
+}
+
+/* 0 where the file can't be read. */
+static uint64_t sum_of(int fd, const struct stat *info)
+{
+    const size_t size = (size_t)info->st_size;
+    void *data = malloc(size + 1);
+    const uint64_t sum =
+        data != NULL && read_at(fd, data, size, 0) ? clb_cache_hash(data, size) : 0;
+    free(data);
+    return sum;
+}
+
 /* Looks only at names that PoCL reads. */
-static bool is_damaged(int folder, const char *name)
+static bool is_damaged(int folder, const char *name, const struct program_files *files)
 {
     struct stat info;
     const char *ending = strrchr(name, '.');
@@ -119,8 +158,16 @@ static bool is_damaged(int folder, const char *name)
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno != ENOENT;
+    const uint64_t known = find_sum(files);
     bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && clb_file_is_private(&info) &&
                  (object ? is_whole_object(fd, info.st_size) : is_whole_bitcode(fd, info.st_size));
+    if (whole && files->now != NULL) {
+        const bool newer = info.st_mtim.tv_sec + 2 > files->known.time / 1000000000;
+        clb_text_addf(files->now, "%s %016llx\n", files->place,
+                      (unsigned long long)(known == 0 || newer ? sum_of(fd, &info) : known));
+    } else if (whole && known != 0) {
+        whole = sum_of(fd, &info) == known;
+    }
     close(fd);
     return !whole;
 }
@@ -149,19 +196,47 @@ static bool is_open_to_others(DIR *folder)
     return fstat(dirfd(folder), &info) != 0 || !clb_file_is_private(&info);
 }
 
-static bool has_damage(int parent, const char *name, int depth)
+/* Look at the files of a program, or add their checksums. */
+static bool has_damage(int parent, const char *name, int depth, struct program_files *files)
 {
+    const size_t length = strlen(files->place);
     DIR *folder = open_folder(parent, name);
     bool damaged = folder == NULL ? errno != ENOENT : is_open_to_others(folder);
     for (struct dirent *entry; folder != NULL && !damaged && (entry = readdir(folder)) != NULL;) {
+        snprintf(files->place + length, sizeof files->place - length, "/%s", entry->d_name);
         if (!pocl_is_folder(entry))
-            damaged = is_damaged(dirfd(folder), entry->d_name);
+            damaged = is_damaged(dirfd(folder), entry->d_name, files);
         else if (depth < DEEPEST)
-            damaged = has_damage(dirfd(folder), entry->d_name, depth + 1);
+            damaged = has_damage(dirfd(folder), entry->d_name, depth + 1, files);
     }
+    files->place[length] = '\0';
     if (folder != NULL)
         closedir(folder);
     return damaged;
+}
+
+/* True when it is good. */
+static bool check_program(int parent, const char *letters, const char *name)
+{
+    struct program_files files = {0};
+    clb_record_load(files_key(letters, name), &files.known);
+    const bool damaged = has_damage(parent, name, 2, &files);
+    clb_record_free(&files.known);
+    if (damaged)
+        clb_record_remove(files_key(letters, name));
+    return !damaged;
+}
+
+static void store_sums(int parent, const char *letters, const char *name)
+{
+    struct clb_text now = {0};
+    struct program_files files = {.now = &now};
+    clb_record_load(files_key(letters, name), &files.known);
+    if (!has_damage(parent, name, 2, &files) && !now.failed && now.length > 0 &&
+        (files.known.text == NULL || strcmp(files.known.text, now.data) != 0))
+        clb_record_note(files_key(letters, name), CLB_PASSED, now.data);
+    clb_record_free(&files.known);
+    clb_text_free(&now);
 }
 
 static bool remove_folder(int parent, const char *name, int depth)
@@ -178,19 +253,19 @@ static bool remove_folder(int parent, const char *name, int depth)
     return unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
-/* The record of the last time at which a program was removed. */
-static const char damage_record[] = "damage in PoCL's cache";
+/* When a program was last removed. */
+static const struct clb_key damage_key = {CLB_RECORD_POCL, "damage", NULL};
 
 /* PoCL compiles again, when it is needed, what was removed. */
 static bool throw_away(int parent, const char *name, int depth)
 {
     clb_log(CLB_LOG_WARN, "%s in PoCL's cache is damaged, it is removed and made again", name);
-    clb_record_store(damage_record, (struct clb_record){.word = CLB_WORD_FAILED});
+    clb_record_note(damage_key, CLB_FAILED, name);
     return remove_folder(parent, name, depth);
 }
 
-/* Look at the programs whose names begin with these letters. */
-static bool clean_letters(int cache, const char *letters)
+/* Look at the programs whose names begin with these letters, or store what they are like. */
+static bool clean_letters(int cache, const char *letters, bool store)
 {
     bool clean = true;
     DIR *programs = open_folder(cache, letters);
@@ -198,10 +273,14 @@ static bool clean_letters(int cache, const char *letters)
         return errno == ENOENT;
     if (is_open_to_others(programs)) {
         closedir(programs);
-        return throw_away(cache, letters, 1);
+        return store || throw_away(cache, letters, 1);
     }
     for (struct dirent *program; (program = readdir(programs)) != NULL;) {
-        if (pocl_is_folder(program) && has_damage(dirfd(programs), program->d_name, 2))
+        if (!pocl_is_folder(program))
+            continue;
+        if (store)
+            store_sums(dirfd(programs), letters, program->d_name);
+        else if (!check_program(dirfd(programs), letters, program->d_name))
             clean = throw_away(dirfd(programs), program->d_name, 2) && clean;
     }
     closedir(programs);
@@ -219,20 +298,28 @@ static void remove_old_temporary(int cache, const char *name)
 }
 
 /* Remove each program that has a damaged file, or that others may have put there; false where that
- * can't be done. */
-static bool clean_cache(const char *path)
+ * can't be done. Or store what the programs are like. */
+static bool visit_cache(const char *path, bool store)
 {
     bool clean = true;
     DIR *cache = open_folder(AT_FDCWD, path);
     for (struct dirent *entry; cache != NULL && (entry = readdir(cache)) != NULL;) {
         if (pocl_is_folder(entry))
-            clean = clean_letters(dirfd(cache), entry->d_name) && clean;
-        else
+            clean = clean_letters(dirfd(cache), entry->d_name, store) && clean;
+        else if (!store)
             remove_old_temporary(dirfd(cache), entry->d_name);
     }
     if (cache != NULL)
         closedir(cache);
     return clean;
+}
+
+void clb_pocl_store_sums(const struct clb_device *device)
+{
+    char path[PATH_MAX];
+    if (clb_device_has(device, CLB_QUIRK_KEEPS_PROGRAMS) && clb_cache_directory() != NULL &&
+        pocl_find_directory(path, sizeof path))
+        (void)visit_cache(path, true);
 }
 
 void clb_pocl_identify_cache(char *text, size_t size)
@@ -242,8 +329,8 @@ void clb_pocl_identify_cache(char *text, size_t size)
     struct clb_record damage;
     if (!pocl_find_directory(path, sizeof path) || stat(path, &info) != 0)
         info.st_ino = 0;
-    if (!clb_record_load(damage_record, &damage))
-        damage.time = 0;
+    clb_record_load(damage_key, &damage);
+    clb_record_free(&damage);
     snprintf(text, size, "PoCL's cache %llu %lld", (unsigned long long)info.st_ino,
              (long long)damage.time);
 }
@@ -267,7 +354,7 @@ const char *clb_pocl_refusal(const char *platform_name)
         return "the disk of its cache is full";
     /* It takes a moment for each program, and uses no driver: nothing waits for it. */
     const int left = clb_driver_leave();
-    const bool clean = clean_cache(path);
+    const bool clean = visit_cache(path, false);
     clb_driver_enter(left);
     return clean ? NULL : "the directory of its cache has files that are not the user's alone";
 }

@@ -93,6 +93,11 @@ static clb_status rebuild_patched(struct clb_runtime *runtime, struct clb_progra
     return status;
 }
 
+static struct clb_key program_key(const char *identity)
+{
+    return (struct clb_key){CLB_RECORD_PROGRAM, identity, NULL};
+}
+
 /* ---- building -------------------------------------------------------------------------------- */
 
 static clb_status build_from_source(struct clb_runtime *runtime, struct clb_program *program)
@@ -110,61 +115,58 @@ static clb_status build_from_source(struct clb_runtime *runtime, struct clb_prog
     return status;
 }
 
-/* The entry of a driver that keeps programs itself is what identifies the driver's own cache. */
+/* The record of a driver that keeps programs itself is what identifies the driver's own cache. */
 static clb_status build_from_cache(struct clb_runtime *runtime, struct clb_program *program,
-                                   const char *key)
+                                   const char *identity)
 {
-    unsigned char *data;
-    size_t size;
-    char identity[128];
-    clb_status status = clb_cache_load(key, &data, &size);
-    if (status != CLB_OK)
-        return status;
-    if (clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
-        clb_pocl_identify_cache(identity, sizeof identity);
-        bool same = size == strlen(identity) && memcmp(data, identity, size) == 0;
-        status = same ? build_from_source(runtime, program) : CLB_ERR_IO;
+    struct clb_record record;
+    char cache[128];
+    if (!clb_record_load(program_key(identity), &record))
+        return CLB_ERR_IO;
+    clb_status status = CLB_ERR_IO;
+    if (!clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
+        status = create_from_binary(runtime, program, (unsigned char *)record.text, record.size);
     } else {
-        status = create_from_binary(runtime, program, data, size);
+        clb_pocl_identify_cache(cache, sizeof cache);
+        if (strcmp(record.text, cache) == 0)
+            status = build_from_source(runtime, program);
     }
-    free(data);
+    clb_record_free(&record);
     return status;
 }
 
 static void store_binary(const struct clb_runtime *runtime, const struct clb_program *program,
-                         const char *key)
+                         const char *identity)
 {
-    size_t size;
-    char identity[128];
+    char cache[128];
+    struct clb_record record = {.verdict = CLB_PASSED, .text = cache};
     if (clb_device_has(&runtime->device, CLB_QUIRK_KEEPS_PROGRAMS)) {
-        clb_pocl_identify_cache(identity, sizeof identity);
-        clb_cache_store(key, (const unsigned char *)identity, strlen(identity));
-        return;
+        clb_pocl_identify_cache(cache, sizeof cache);
+        record.size = strlen(cache);
+    } else {
+        record.text = (char *)get_binary(program, &record.size);
     }
-    unsigned char *data = get_binary(program, &size);
-    if (data != NULL)
-        clb_cache_store(key, data, size);
-    free(data);
+    if (record.text != NULL)
+        clb_record_store(program_key(identity), record);
+    if (record.text != cache)
+        free(record.text);
 }
 
-/* The cache key has everything that determines the binary; a stored entry is compared with all of
- * it. */
-static char *cache_key(const struct clb_runtime *runtime, const struct clb_program *program)
+/* All that determines the binary, malloc'ed: what is stored about a program has it in its key. */
+static char *identify(const struct clb_runtime *runtime, const struct clb_program *program)
 {
-    struct clb_text key = {0};
-    clb_text_addf(&key, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n", runtime->device.name,
-                  runtime->device.vendor_name, runtime->device.driver,
-                  runtime->device.platform_name, runtime->device.platform_version,
-                  program->source->name, program->options);
-    clb_text_add(&key, program->source->text);
-    if (key.failed)
-        clb_text_free(&key);
-    return key.data;
+    struct clb_text text = {0};
+    clb_text_addf(&text, "%s\n%s\n%s\n", runtime->device.identity, program->source->name,
+                  program->options);
+    clb_text_add(&text, program->source->text);
+    if (text.failed)
+        clb_text_free(&text);
+    return text.data;
 }
 
 /* Build the program and store it, where this process may do that. */
 static clb_status build_and_store(struct clb_runtime *runtime, struct clb_program *program,
-                                  const char *key)
+                                  const char *identity)
 {
     clb_status status = CLB_ERR_BUILD;
     if (clb_probe_should_stop())
@@ -173,49 +175,50 @@ static clb_status build_and_store(struct clb_runtime *runtime, struct clb_progra
     if (clb_cache_has_room(clb_cache_directory()))
         status = build_from_source(runtime, program);
     if (status == CLB_OK)
-        store_binary(runtime, program, key);
+        store_binary(runtime, program, identity);
     else if (clb_probe_get_role() == CLB_PROBE_BUILDER && status == CLB_ERR_OPENCL)
-        clb_mark_set(key, "it does not build");
+        clb_mark_set(identity, "it does not build");
     return status;
 }
 
 /* The program from the cache, else built, or where that is the helper's work asked for again. */
 static clb_status load_or_build(struct clb_runtime *runtime, struct clb_program *program,
-                                const char *key, const char **origin)
+                                const char *identity, const char **origin)
 {
     clb_probe_role role = clb_probe_get_role();
     *origin = "disk";
-    clb_status status = build_from_cache(runtime, program, key);
+    clb_status status = build_from_cache(runtime, program, identity);
     if (status == CLB_OK || role == CLB_PROBE_LOADER)
         return status;
     if (role == CLB_PROBE_USER && clb_probe_request_again())
-        status = build_from_cache(runtime, program, key);
+        status = build_from_cache(runtime, program, identity);
     role = clb_probe_get_role(); /* another one where the cache can't be locked */
     if (status == CLB_OK || role == CLB_PROBE_USER)
         return status == CLB_OK ? status : CLB_ERR_BUILD;
     *origin = "source";
-    return build_and_store(runtime, program, key);
+    return build_and_store(runtime, program, identity);
 }
 
 static clb_status program_make(struct clb_runtime *runtime, struct clb_program *program)
 {
     double begin = clb_now();
-    struct clb_record mark;
+    struct clb_record mark = {0};
     const char *origin = "disk", *limit = clb_limits_on_build();
     if (limit != NULL) {
         clb_log(CLB_LOG_WARN, "%s is not built in this process: %s", program->source->name, limit);
         return CLB_ERR_NOMEM;
     }
-    char *key = cache_key(runtime, program);
-    if (key == NULL)
+    char *identity = identify(runtime, program);
+    if (identity == NULL)
         return CLB_ERR_NOMEM;
     clb_status status = CLB_ERR_BUILD;
-    clb_probe_note(key);
-    if (clb_mark_find(key, &mark))
+    clb_probe_note(identity);
+    if (clb_mark_find(identity, &mark))
         clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", program->source->name, mark.text);
     else
-        status = load_or_build(runtime, program, key, &origin);
-    free(key);
+        status = load_or_build(runtime, program, identity, &origin);
+    clb_record_free(&mark);
+    free(identity);
     /* A failed build is not a failure of the device: only calls that need the program are lost. */
     if (status == CLB_ERR_OPENCL || status == CLB_ERR_IO)
         status = CLB_ERR_BUILD;
@@ -224,77 +227,30 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
     return status;
 }
 
-/* ---- records of checks ----------------------------------------------------------------------- */
-
-static const unsigned char passed[] = "passed";
-
-/* The key of a record: the check's name followed by the program's cache key. */
-static char *record_key(const struct clb_runtime *runtime, const struct clb_program *program,
-                        const char *check)
-{
-    struct clb_text text = {0};
-    char *key = cache_key(runtime, program);
-    if (key == NULL)
-        return NULL;
-    clb_text_addf(&text, "%s%s\n", CLB_CACHE_RECORD, check);
-    clb_text_add(&text, key);
-    free(key);
-    if (text.failed)
-        clb_text_free(&text);
-    return text.data;
-}
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 bool clb_program_is_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                             const char *check)
 {
-    unsigned char *data = NULL;
-    size_t size = 0;
-    char *key = program->is_new ? NULL : record_key(runtime, program, check);
-    bool found = key != NULL && clb_cache_load(key, &data, &size) == CLB_OK &&
-                 size == sizeof passed && memcmp(data, passed, size) == 0;
-    free(data);
-    free(key);
+    struct clb_record record = {0};
+    char *identity = program->is_new ? NULL : identify(runtime, program);
+    const bool found =
+        identity != NULL &&
+        clb_record_load((struct clb_key){CLB_RECORD_CHECK, identity, check}, &record);
+    clb_record_free(&record);
+    free(identity);
     return found;
 }
 
 void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb_program *program,
                              const char *check)
 {
-    char *key = record_key(runtime, program, check);
-    if (key != NULL)
-        clb_cache_store(key, passed, sizeof passed);
-    free(key);
-}
-
-static char *rate_key(const struct clb_runtime *runtime, const struct clb_program *program)
-{
-    struct clb_text text = {0};
-    char *key = cache_key(runtime, program);
-    clb_text_addf(&text, "rate\n%s", key != NULL ? key : "");
-    if (key == NULL || text.failed)
-        clb_text_free(&text);
-    free(key);
-    return text.data;
-}
-
-struct clb_rate clb_program_get_rate(const struct clb_runtime *runtime,
-                                     const struct clb_program *program)
-{
-    char *key = rate_key(runtime, program);
-    struct clb_rate rate = {0};
-    if (key != NULL)
-        rate = clb_rate_load(key);
-    free(key);
-    return rate;
-}
-
-void clb_program_set_rate(const struct clb_runtime *runtime, const struct clb_program *program,
-                          double gflops)
-{
-    char *key = rate_key(runtime, program);
-    if (key != NULL)
-        clb_record_store(key, (struct clb_record){.word = CLB_WORD_PASSED, .rate = gflops});
-    free(key);
+    char *identity = identify(runtime, program);
+    if (identity != NULL)
+        clb_record_note((struct clb_key){CLB_RECORD_CHECK, identity, check}, CLB_PASSED, "");
+    if (clb_probe_get_role() == CLB_PROBE_HERE) /* else the helper does it, once for all checks */
+        clb_pocl_store_sums(&runtime->device);
+    free(identity);
 }
 
 /* ---- all programs ---------------------------------------------------------------------------- */

@@ -10,6 +10,9 @@ struct clb_source {
     size_t length;
 };
 
+/* All there are, NULL after the last: of the layer above that has them. */
+extern const struct clb_source *const clb_sources[];
+
 /* The program for a source and its options ("-DCLB_MR=32 ..."), built or taken from a cache. A
  * program that failed to build once fails at once the next time. */
 clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
@@ -23,10 +26,4 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
                              const char *check);
 /* The OpenCL program. */
 cl_program clb_program_handle(const struct clb_program *program);
-/* How fast its kernels are, and to store that. */
-struct clb_rate clb_program_get_rate(const struct clb_runtime *runtime,
-                                     const struct clb_program *program);
-void clb_program_set_rate(const struct clb_runtime *runtime, const struct clb_program *program,
-                          double gflops);
-
 #endif

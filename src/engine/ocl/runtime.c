@@ -80,14 +80,16 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
     cl_device_fp_config fp64 = 0;
     cl_uint floats = 0;
     cl_ulong memory = 0, max_alloc = 0, local_memory = 0;
+    char version[128];
     size_t items[MAX_DIMENSIONS]; /* the query fails for a device with more dimensions */
     *device = (struct clb_device){.platform = platform, .id = id};
     device_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
     device_text(id, CL_DEVICE_VENDOR, device->vendor_name, sizeof device->vendor_name);
     device_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
     platform_text(platform, CL_PLATFORM_NAME, device->platform_name, sizeof device->platform_name);
-    platform_text(platform, CL_PLATFORM_VERSION, device->platform_version,
-                  sizeof device->platform_version);
+    platform_text(platform, CL_PLATFORM_VERSION, version, sizeof version);
+    snprintf(device->identity, sizeof device->identity, "%s\n%s\n%s\n%s\n%s", device->platform_name,
+             version, device->vendor_name, device->name, device->driver);
     DEVICE_NUMBER(id, CL_DEVICE_TYPE, device->type);
     DEVICE_NUMBER(id, CL_DEVICE_DOUBLE_FP_CONFIG, fp64);
     DEVICE_NUMBER(id, CL_DEVICE_HOST_UNIFIED_MEMORY, unified);
@@ -114,38 +116,30 @@ static void device_describe(cl_platform_id platform, cl_device_id id, struct clb
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* NULL: nothing is marked. Tests' drivers come and go. */
-static char *device_mark_key(const struct clb_device *device)
+/* Tests' drivers come and go. */
+static bool can_be_marked(void)
 {
-    struct clb_text key = {0};
-    if (clb_cl_loaded_hook != NULL || clb_cache_directory() == NULL)
-        return NULL;
-    clb_text_addf(&key, "device\n%s\n%s\n%s\n%s\n%s\n%s", CLB_VERSION, device->name,
-                  device->vendor_name, device->driver, device->platform_name,
-                  device->platform_version);
-    if (key.failed)
-        clb_text_free(&key);
-    return key.data;
+    return clb_cl_loaded_hook == NULL && clb_cache_directory() != NULL;
 }
 
 /* Other processes do without the device for a week, or until it has another driver. */
 static void mark_device(const struct clb_device *device, const char *reason)
 {
-    char *key = device_mark_key(device);
-    if (key != NULL)
-        clb_mark_set(key, reason);
-    free(key);
+    if (can_be_marked())
+        clb_mark_set(device->identity, reason);
 }
 
 /* NULL, or why a process has marked the device. The text belongs to the list that has this index
  * next: devices are listed by one thread at a time. */
 static const char *find_mark(const struct clb_device *device, size_t index)
 {
-    static struct clb_record marks[CLB_MAX_DEVICES];
-    char *key = device_mark_key(device);
-    const bool found = key != NULL && index < CLB_MAX_DEVICES && clb_mark_find(key, &marks[index]);
-    free(key);
-    return found ? marks[index].text : NULL;
+    static char reasons[CLB_MAX_DEVICES][128];
+    struct clb_record mark;
+    if (!can_be_marked() || index >= CLB_MAX_DEVICES || !clb_mark_find(device->identity, &mark))
+        return NULL;
+    snprintf(reasons[index], sizeof reasons[index], "%s", mark.text);
+    clb_record_free(&mark);
+    return reasons[index];
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -260,34 +254,15 @@ static bool matches(const char *item, size_t length, enum name name,
 /* Rates of devices of one kind that are closer than this don't decide. */
 #define NEARLY 0.8
 
-/* The rate of a device, measured now where it must be. */
-static struct clb_rate get_rate(const struct clb_listed_device *entry)
-{
-    char place[32], *key = clb_device_rate_key(&entry->device);
-    struct clb_rate rate = {0};
-    snprintf(place, sizeof place, "%u:%u", entry->platform, entry->index);
-    if (key != NULL) {
-        clb_probe_need_rate(place, key);
-        rate = clb_rate_load(key);
-    }
-    free(key);
-    return rate;
-}
-
-static bool same_model(const struct clb_device *a, const struct clb_device *b)
-{
-    return strcmp(a->name, b->name) == 0 && strcmp(a->vendor_name, b->vendor_name) == 0 &&
-           strcmp(a->driver, b->driver) == 0 && strcmp(a->platform_name, b->platform_name) == 0 &&
-           strcmp(a->platform_version, b->platform_version) == 0;
-}
-
 /* Leave out the devices that are slower than the fastest. Returns how many are left. */
 static size_t drop_slow(const struct clb_listed_device **list, size_t count)
 {
     struct clb_rate rates[CLB_MAX_DEVICES];
+    char place[32];
     size_t fastest = 0, left = 0;
     for (size_t i = 0; i < count; i++) {
-        rates[i] = get_rate(list[i]);
+        snprintf(place, sizeof place, "%u:%u", list[i]->platform, list[i]->index);
+        rates[i] = clb_device_rate(&list[i]->device, place);
         if (rates[i].gflops > rates[fastest].gflops)
             fastest = i;
     }
@@ -324,7 +299,7 @@ static const struct clb_listed_device *choose(const struct clb_listed_device **l
             list[left++] = list[i];
     }
     for (size_t i = 1; i < left; i++)
-        differ = differ || !same_model(&list[i]->device, &list[0]->device);
+        differ = differ || strcmp(list[i]->device.identity, list[0]->device.identity) != 0;
     if (differ && !clb_config_get()->reproducible)
         left = drop_slow(list, left);
     const struct clb_listed_device *best = left > 0 ? list[0] : NULL;
@@ -395,49 +370,73 @@ clb_status clb_device_select(const char *wanted, struct clb_device *device)
 static struct clb_device expected;
 static bool is_expected;
 
-/* NULL: nothing is remembered. Tests' drivers come and go. */
-static char *expected_key(void)
+/* As text: a line for each name, and one of numbers. The names come from drivers. */
+#define NUMBERS "%llu %d %d %u %u %llu %llu %llu %zu %d %u"
+
+static void format_device(const struct clb_device *d, struct clb_text *text)
 {
-    struct clb_icd icd[CLB_MAX_ICDS];
-    struct clb_text key = {0};
-    char *drivers = clb_cl_loaded_hook == NULL && clb_cache_directory() != NULL
-                        ? clb_drivers_key(icd, clb_icd_list(icd))
-                        : NULL;
-    if (drivers != NULL)
-        clb_text_addf(&key, "%sdevice\n%s", CLB_CACHE_RECORD, drivers);
-    free(drivers);
-    if (key.failed)
-        clb_text_free(&key);
-    return key.data;
+    clb_text_addf(text, "%s\n%s\n" NUMBERS "\n%s", d->vendor_name, d->driver,
+                  (unsigned long long)d->type, d->fp64, d->unified, d->units, d->vector_bytes,
+                  (unsigned long long)d->memory, (unsigned long long)d->max_alloc,
+                  (unsigned long long)d->local_memory, d->max_group, (int)d->vendor, d->quirks,
+                  d->identity);
 }
 
-static bool recall(const char *key, struct clb_device *device)
+static bool parse_device(const char *text, struct clb_device *d)
 {
-    unsigned char *data = NULL;
-    size_t size = 0;
-    const bool found = clb_cache_load(key, &data, &size) == CLB_OK && size == sizeof *device;
-    if (found)
-        memcpy(device, data, size);
-    free(data);
-    return found;
+    unsigned long long type, memory, max_alloc, local_memory;
+    int fp64, unified, vendor, used = 0;
+    *d = (struct clb_device){0};
+    if (sscanf(text, "%127[^\n]\n%127[^\n]\n" NUMBERS "\n%n", d->vendor_name, d->driver, &type,
+               &fp64, &unified, &d->units, &d->vector_bytes, &memory, &max_alloc, &local_memory,
+               &d->max_group, &vendor, &d->quirks, &used) != 13 ||
+        used == 0)
+        return false;
+    d->type = type;
+    d->fp64 = fp64 != 0;
+    d->unified = unified != 0;
+    d->memory = memory;
+    d->max_alloc = max_alloc;
+    d->local_memory = local_memory;
+    d->vendor = (clb_vendor)vendor;
+    snprintf(d->identity, sizeof d->identity, "%s", text + used);
+    return sscanf(d->identity, "%127[^\n]\n%*[^\n]\n%*[^\n]\n%127[^\n]", d->platform_name,
+                  d->name) == 2;
+}
+
+/* The record that is kept, with its text; false without a cache. Tests' drivers come and go. */
+static bool load_expected(char **drivers, struct clb_record *record)
+{
+    *record = (struct clb_record){0};
+    *drivers =
+        clb_cl_loaded_hook == NULL && clb_cache_directory() != NULL ? clb_drivers_describe() : NULL;
+    if (*drivers != NULL)
+        clb_record_load((struct clb_key){CLB_RECORD_DEVICE, *drivers, NULL}, record);
+    return *drivers != NULL;
 }
 
 static void recall_expected(void)
 {
-    char *key = expected_key();
-    is_expected = key != NULL && recall(key, &expected);
-    free(key);
+    char *drivers;
+    struct clb_record record;
+    load_expected(&drivers, &record);
+    is_expected = record.text != NULL && parse_device(record.text, &expected);
+    clb_record_free(&record);
+    free(drivers);
 }
 
 static void remember(const struct clb_device *device)
 {
-    struct clb_device known, now = *device;
-    char *key = expected_key();
-    now.platform = NULL;
-    now.id = NULL;
-    if (key != NULL && (!recall(key, &known) || memcmp(&known, &now, sizeof now) != 0))
-        clb_cache_store(key, (const unsigned char *)&now, sizeof now);
-    free(key);
+    char *drivers;
+    struct clb_record record;
+    struct clb_text text = {0};
+    format_device(device, &text);
+    if (load_expected(&drivers, &record) && !text.failed &&
+        (record.text == NULL || strcmp(record.text, text.data) != 0))
+        clb_record_note((struct clb_key){CLB_RECORD_DEVICE, drivers, NULL}, CLB_PASSED, text.data);
+    clb_record_free(&record);
+    clb_text_free(&text);
+    free(drivers);
 }
 
 const struct clb_device *clb_device_expected(void)

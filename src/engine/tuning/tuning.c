@@ -310,28 +310,12 @@ clb_status clb_tuning_second(const struct clb_device *device, clb_precision prec
 
 /* ---- rows of this machine -------------------------------------------------------------------- */
 
-static char *kept_key(const struct clb_device *device, clb_precision precision)
-{
-    struct clb_text key = {0};
-    clb_text_addf(&key, CLB_CACHE_RECORD "row %c\n%s\n%s\n%s\n%s\n%s", "sdcz"[precision],
-                  device -> name, device -> vendor_name, device -> driver, device -> platform_name,
-                  device -> platform_version);
-    if (key.failed)
-        clb_text_free(&key);
-    return key.data;
-}
-
 /* "family NAME=VALUE NAME=VALUE...", to be freed; NULL: none. */
 static char *load_kept(const struct clb_device *device, clb_precision precision)
 {
-    unsigned char *data = NULL;
-    size_t size;
-    char *text = NULL, *key = kept_key(device, precision);
-    if (key != NULL && clb_cache_load(key, &data, &size) == CLB_OK)
-        text = strndup((const char *)data, size);
-    free(data);
-    free(key);
-    return text;
+    struct clb_record record;
+    clb_record_load(clb_row_key(device, precision), &record);
+    return record.text;
 }
 
 /* False: a name that this version does not know, or no value. */
@@ -375,33 +359,20 @@ bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
                      const struct clb_gemm_tuning *tuning, const clb_param *kept, size_t count)
 {
     struct clb_text text = {0};
-    char *key = kept_key(device, precision), *stored = NULL;
+    char *stored = NULL;
     clb_text_add(&text, clb_family_name(tuning->family));
     for (size_t i = 0; i < count; i++) {
         if (tuning->value[kept[i]] > 0)
             clb_text_addf(&text, " %s=%zu", params[kept[i]].name, tuning->value[kept[i]]);
     }
-    if (key != NULL && !text.failed && clb_cache_directory() != NULL) {
-        clb_cache_store(key, (const unsigned char *)text.data, strlen(text.data));
+    if (!text.failed && clb_cache_directory() != NULL) {
+        clb_record_note(clb_row_key(device, precision), CLB_PASSED, text.data);
         stored = load_kept(device, precision);
     }
     const bool good = stored != NULL && strcmp(stored, text.data) == 0;
     free(stored);
-    free(key);
     clb_text_free(&text);
     return good;
-}
-
-uint64_t clb_tuning_kept_mark(const struct clb_device *device)
-{
-    uint64_t mark = 0;
-    for (int p = 0; p < CLB_PRECISIONS; p++) {
-        char *text = load_kept(device, (clb_precision)p);
-        if (text != NULL)
-            mark += clb_cache_hash(text, strlen(text)) * (uint64_t)(p + 1);
-        free(text);
-    }
-    return mark;
 }
 
 /* The last class fits any device. */

@@ -76,9 +76,6 @@ clb_status clb_tuning_kept(const struct clb_device *device, clb_precision precis
 bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
                      const struct clb_gemm_tuning *tuning, const clb_param *params, size_t count);
 
-/* A number that is another one when another row is kept for the device; 0: none is. */
-uint64_t clb_tuning_kept_mark(const struct clb_device *device);
-
 /* The kinds of work that have thresholds of their own. */
 typedef enum clb_work {
     CLB_WORK_PRODUCT,

@@ -45,10 +45,9 @@ char *clb_profile_key(const struct clb_profile_owner *owner)
 {
     char cpu[128];
     struct clb_text key = {0};
-    const struct clb_device *device = owner->device;
     read_cpu(cpu, sizeof cpu);
-    clb_text_addf(&key, "device: %s, %s, %s\n", device->name, device->driver,
-                  device->platform_version);
+    clb_text_addf(&key, "version: %s\n", CLB_VERSION); /* store.c reads this */
+    clb_text_addf(&key, "device: %s\n", owner->device->identity);
     clb_text_addf(&key, "next: %s, %d threads\n", owner->library, owner->threads);
     clb_text_addf(&key, "cpu: %s, %ld\n", cpu, sysconf(_SC_NPROCESSORS_ONLN));
     clb_text_addf(&key, "math: %d\n", (int)clb_config_get()->math);

@@ -160,8 +160,8 @@ json_t *clb_next_describe(const char *library);
 /* ---- devices.c: what the helper lists, as the user should know it ---------------------------- */
 
 /* The devices and broken drivers: an object with `devices`, each with `taken` and `why` it is not,
- * `cache` with its folder and steps, and `problem`: NULL or why no device is taken. NULL after a
- * message. */
+ * `cache` with its folder, its steps and which results are `outdated`, and `problem`: NULL or why
+ * no device is taken. NULL after a message. */
 json_t *clb_devices_list(void);
 void clb_devices_print(FILE *stream, const json_t *list);
 

@@ -127,10 +127,11 @@ json_t *clb_devices_list(void)
             add_devices(devices, driver, "the drivers don't work together");
     }
     const char *problem = find_problem(used, devices, json_array_size(drivers));
-    json_t *list = json_pack(
-        "{s:o,s:{s:O,s:O,s:O?},s:s?}", "devices", devices, "cache", "folder",
-        json_object_get(answer, "cache"), "room", json_object_get(answer, "room"), "steps",
-        used != NULL ? json_object_get(used, "steps") : NULL, "problem", problem);
+    json_t *list =
+        json_pack("{s:o,s:{s:O,s:O,s:O?,s:O?},s:s?}", "devices", devices, "cache", "folder",
+                  json_object_get(answer, "cache"), "room", json_object_get(answer, "room"),
+                  "steps", used != NULL ? json_object_get(used, "steps") : NULL, "outdated",
+                  json_object_get(answer, "outdated"), "problem", problem);
     json_decref(answer);
     return list;
 }
@@ -179,6 +180,11 @@ static void print_cache(FILE *stream, const json_t *cache)
         fprintf(stream, ": of %zu sets of kernels %zu are ready, %zu don't work on this device",
                 json_object_size(steps), passed, failed);
     fprintf(stream, "%s", *folder != '\0' ? ".\n" : "");
+    const json_t *outdated = json_object_get(cache, "outdated");
+    if (is_true(outdated, "tune"))
+        fprintf(stream, "Its times are of another version: run clblas-shim tune again.\n");
+    if (is_true(outdated, "warm"))
+        fprintf(stream, "Its kernels are of another version: run clblas-shim warm again.\n");
 }
 
 void clb_devices_print(FILE *stream, const json_t *list)

@@ -1,6 +1,6 @@
 /* clblas-shim-probe: the helper process that meets drivers. Started by the library; not for people.
  *
- *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] devices | STEP | list
+ *   clblas-shim-probe [--cpu SECONDS] [--memory MIB] [--stall SECONDS] devices | STEP[@P:D] | list
  *
  * This process opens no driver. For each step it starts a child that builds, checks and stores, and
  * then one that loads what is stored and checks it again. What a child dies of, by itself or at a
@@ -34,8 +34,7 @@
 #define MOST_ATTEMPTS 16 /* marks in one step */
 #define LAST_CPU      60 /* seconds of CPU time that a child has when the program has ended */
 #define MOST_MEMORY   ((uint64_t)4 << 30)
-#define RATE          "rate:" /* begins the step for a device's rate */
-#define PROGRESS      0.05    /* seconds of CPU time; a thread that only looks at times uses less */
+#define PROGRESS      0.05 /* seconds of CPU time; a thread that only looks at times uses less */
 
 /* What a child may use; options change it, for tests. */
 static struct limits {
@@ -206,7 +205,8 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
     uint64_t memory = limits.memory != 0 ? limits.memory : memory_allowed();
     int status = 0;
     shared->current[0] = '\0';
-    shared->device[0] = '\0';
+    if (role == CLB_PROBE_BUILDER)
+        memset(shared->choice, 0, sizeof shared->choice);
     shared->rank = -1;
     shared->finished = false;
     pid_t child = fork();
@@ -300,31 +300,13 @@ static int child_step(const char *name)
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (!clb_step_parse(name, &step, &precision) || runtime == NULL)
         return CLB_ERR_NODEVICE;
+    shared->chooses = step == CLB_STEP_GEMM;
     clb_status status = do_step(runtime, step, precision);
+    if (status == CLB_OK)
+        clb_pocl_store_sums(&runtime->device);
     /* A step has passed when it has been loaded; it has failed at either. */
     if (!shared->stop && (status != CLB_OK || clb_probe_get_role() == CLB_PROBE_LOADER))
-        clb_step_record(runtime, step, precision, status);
-    return (int)status;
-}
-
-/* "rate:P:D": how fast a device multiplies. */
-static int child_rate(const char *step)
-{
-    clb_runtime_state state;
-    struct clb_record record = {.word = CLB_WORD_FAILED};
-    const struct clb_gemm_variant *variant;
-    snprintf(shared->device, sizeof shared->device, "%s", step + strlen(RATE));
-    struct clb_runtime *runtime = clb_runtime_get(&state);
-    char *key = runtime != NULL ? clb_device_rate_key(&runtime->device) : NULL;
-    if (key == NULL)
-        return CLB_ERR_NODEVICE;
-    clb_status status =
-        clb_gemm_variant_get(runtime, runtime->device.fp64 ? CLB_D : CLB_S, &variant);
-    if (status == CLB_OK)
-        record = (struct clb_record){.word = CLB_WORD_PASSED, .rate = variant->rate};
-    if (!shared->stop && (status == CLB_OK || status == CLB_ERR_UNSUPPORTED))
-        clb_record_store(key, record);
-    free(key);
+        clb_step_record(&runtime->device, step, precision, status);
     return (int)status;
 }
 
@@ -340,11 +322,11 @@ static int child_devices(const char *unused)
 /* ---- drivers --------------------------------------------------------------------------------- */
 
 /* When all drivers together crash or hang, each is opened alone, and the one with the best device
- * is used from then on. */
-static struct clb_record choose_driver(const struct clb_icd *icd, size_t count)
+ * is used from then on. Its index, or that of none. */
+static size_t choose_driver(const struct clb_icd *icd, size_t count)
 {
-    struct clb_record record = {.word = CLB_WORD_FAILED, .text = "none of them works"};
     double best = -1;
+    size_t chosen = count;
     for (size_t i = 0; i < count && !program_has_ended; i++) {
         memcpy(shared->library, icd[i].library, sizeof shared->library);
         struct step_outcome outcome = supervise(child_devices, icd[i].library, CLB_PROBE_BUILDER);
@@ -352,44 +334,51 @@ static struct clb_record choose_driver(const struct clb_icd *icd, size_t count)
             clb_log(CLB_LOG_WARN, "the driver %s is not used: %s", icd[i].library, outcome.reason);
         else if (shared->rank > best) {
             best = shared->rank;
-            record.word = CLB_WORD_LIBRARY;
-            memcpy(record.text, icd[i].library, sizeof record.text);
+            chosen = i;
         }
     }
     shared->library[0] = '\0';
-    return record;
+    return chosen;
 }
 
 /* True when there is a record about the drivers in the end. */
 static bool meet_drivers(void)
 {
     struct clb_icd icd[CLB_MAX_ICDS];
-    size_t count = clb_icd_list(icd);
-    char *key = clb_drivers_key(icd, count);
-    if (key == NULL)
+    const size_t count = clb_icd_list(icd);
+    char *drivers = clb_drivers_describe();
+    const struct clb_key key = {CLB_RECORD_DRIVERS, drivers, NULL};
+    size_t chosen = count;
+    if (drivers == NULL)
         return false;
-    struct clb_record record = {.word = CLB_WORD_PASSED};
     shared->library[0] = '\0';
     struct step_outcome outcome = supervise(child_devices, "devices", CLB_PROBE_BUILDER);
     if (outcome.status < 0) {
         clb_log(CLB_LOG_WARN, "a driver does not work: %s", outcome.reason);
-        record = choose_driver(icd, count);
+        chosen = choose_driver(icd, count);
     }
-    if (!program_has_ended)
-        clb_record_store(key, record);
-    free(key);
+    if (!program_has_ended && outcome.status >= 0)
+        clb_record_note(key, CLB_PASSED, "");
+    else if (!program_has_ended && chosen < count)
+        clb_record_note(key, CLB_LIBRARY, icd[chosen].library);
+    else if (!program_has_ended)
+        clb_record_note(key, CLB_FAILED, "none of them works");
+    free(drivers);
     return !program_has_ended;
 }
 
 /* Make steps open only the driver that meet_drivers has chosen. */
 static void remember_driver(void)
 {
-    struct clb_icd icd[CLB_MAX_ICDS];
     struct clb_record record;
-    char *key = clb_drivers_key(icd, clb_icd_list(icd));
-    if (key != NULL && clb_record_load(key, &record) && record.word == CLB_WORD_LIBRARY)
-        memcpy(shared->library, record.text, sizeof shared->library);
-    free(key);
+    char *drivers = clb_drivers_describe();
+    if (drivers != NULL &&
+        clb_record_load((struct clb_key){CLB_RECORD_DRIVERS, drivers, NULL}, &record)) {
+        if (record.verdict == CLB_LIBRARY)
+            snprintf(shared->library, sizeof shared->library, "%s", record.text);
+        clb_record_free(&record);
+    }
+    free(drivers);
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
@@ -431,11 +420,12 @@ static void add_steps(struct clb_text *text, const struct clb_runtime *used)
             if (is_double && !used->device.fp64)
                 continue;
             clb_step_format(name, sizeof name, (clb_probe_step)s, (clb_precision)p);
-            bool found = clb_step_find(used, (clb_probe_step)s, (clb_precision)p, &record);
+            bool found = clb_step_find(&used->device, (clb_probe_step)s, (clb_precision)p, &record);
             clb_text_addf(text, "%s\"%s\":\"%s\"", comma, name,
-                          !found                           ? ""
-                          : record.word == CLB_WORD_PASSED ? "passed"
-                                                           : "failed");
+                          !found                         ? ""
+                          : record.verdict == CLB_PASSED ? "passed"
+                                                         : "failed");
+            clb_record_free(&record);
             comma = ",";
         }
     }
@@ -488,7 +478,10 @@ static int list_drivers(void)
     size_t count = clb_icd_list(icd);
     clb_text_add(&text, "{\"cache\":");
     clb_text_add_quoted(&text, cache != NULL && access(cache, W_OK) == 0 ? cache : "");
-    clb_text_addf(&text, ",\"room\":%s,\"all\":", clb_cache_has_room(cache) ? "true" : "false");
+    const struct clb_outdated outdated = clb_store_find_outdated();
+    clb_text_addf(&text, ",\"room\":%s,\"outdated\":{\"warm\":%s,\"tune\":%s},\"all\":",
+                  clb_cache_has_room(cache) ? "true" : "false", outdated.kernels ? "true" : "false",
+                  outdated.tuning ? "true" : "false");
     add_drivers(&text, "");
     clb_text_add(&text, ",\"drivers\":[");
     count = count == 1 && shared->rank >= 0 ? 0 : count;
@@ -507,8 +500,7 @@ static int list_drivers(void)
 /* False when it died; what it died of is marked. */
 static bool survives(const char *step, clb_probe_role role, int *status)
 {
-    const bool is_rate = strncmp(step, RATE, strlen(RATE)) == 0;
-    struct step_outcome outcome = supervise(is_rate ? child_rate : child_step, step, role);
+    struct step_outcome outcome = supervise(child_step, step, role);
     *status = outcome.status;
     if (outcome.status >= 0 || program_has_ended)
         return true;
@@ -520,16 +512,22 @@ static bool survives(const char *step, clb_probe_role role, int *status)
     return false;
 }
 
+/* "gemm:d", or "gemm:d@P:D" on that device. */
 static bool make_step(const char *step)
 {
     int status = -1;
+    char name[64];
+    const size_t length = strcspn(step, "@");
+    snprintf(name, sizeof name, "%.*s", (int)clb_min(length, sizeof name - 1), step);
+    if (step[length] == '@')
+        snprintf(shared->device, sizeof shared->device, "%s", step + length + 1);
     remember_driver();
     for (int attempt = 0; attempt < MOST_ATTEMPTS && !program_has_ended; attempt++) {
-        if (!survives(step, CLB_PROBE_BUILDER, &status))
+        if (!survives(name, CLB_PROBE_BUILDER, &status))
             continue;
         if (status != CLB_OK || program_has_ended)
             return status >= 0;
-        if (survives(step, CLB_PROBE_LOADER, &status))
+        if (survives(name, CLB_PROBE_LOADER, &status))
             return status >= 0;
     }
     return false;
@@ -537,41 +535,40 @@ static bool make_step(const char *step)
 
 /* The record of requests has the time at which a helper last did the same in the same environment.
  */
-static char *request_key(const char *step)
+static bool was_done(const char *drivers, const char *request, double seconds)
 {
-    struct clb_text key = {0};
-    uint64_t sum = 0;
-    struct clb_icd icd[CLB_MAX_ICDS];
-    char *drivers = clb_drivers_key(icd, clb_icd_list(icd));
-    for (char **entry = environ; *entry != NULL; entry++) {
-        if (strncmp(*entry, "CLBLAS_SHIM", 11) == 0)
-            sum += clb_cache_hash(*entry, strlen(*entry));
-    }
-    clb_text_addf(&key, "request %s\n%016llx\n%s", step, (unsigned long long)sum,
-                  drivers != NULL ? drivers : "");
-    free(drivers);
-    if (key.failed)
-        clb_text_free(&key);
-    return key.data;
+    struct clb_record record;
+    const bool found =
+        clb_record_load((struct clb_key){CLB_RECORD_REQUEST, drivers, request}, &record) &&
+        !clb_record_is_older(&record, seconds);
+    clb_record_free(&record);
+    return found;
 }
 
 static int serve(const char *step)
 {
     double begin = clb_now();
-    struct clb_record record = {0};
+    char request[128];
+    uint64_t sum = 0;
     if (strcmp(step, "list") == 0)
         return list_drivers();
     int failed = take_lock();
-    char *key = failed == 0 ? request_key(step) : NULL;
-    if (failed != 0 || key == NULL)
+    char *drivers = failed == 0 ? clb_drivers_describe() : NULL;
+    if (drivers == NULL)
         return failed;
-    bool done = clb_record_load(key, &record) && !clb_record_is_older(&record, clb_now() - begin);
+    for (char **entry = environ; *entry != NULL; entry++) {
+        if (strncmp(*entry, "CLBLAS_SHIM", 11) == 0)
+            sum += clb_cache_hash(*entry, strlen(*entry));
+    }
+    snprintf(request, sizeof request, "%.64s %016llx", step, (unsigned long long)sum);
+    bool done = was_done(drivers, request, clb_now() - begin);
     if (!done) {
+        clb_store_remove_outdated();
         done = strcmp(step, "devices") == 0 ? meet_drivers() : make_step(step);
         if (done && !program_has_ended)
-            clb_record_store(key, (struct clb_record){.word = CLB_WORD_PASSED});
+            clb_record_note((struct clb_key){CLB_RECORD_REQUEST, drivers, request}, CLB_PASSED, "");
     }
-    free(key);
+    free(drivers);
     return done ? 0 : CLB_PROBE_EXIT_FAILED;
 }
 

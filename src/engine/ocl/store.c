@@ -1,0 +1,540 @@
+/* Records in the cache folder.
+ *
+ * A file is a header, the key in full and the record's text; it is used only when its checksum and
+ * its whole key match, because drivers accept damaged binaries (PoCL runs them, or aborts the
+ * process on a truncated one). Files are written under a temporary name and renamed. */
+#include "store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROOM_FOR_BUILD ((uint64_t)32 << 20)
+#define LARGEST_ENTRY  ((uint64_t)256 << 20)
+#define DAY            86400
+
+/* Days for which the files of another version stay that nobody uses. */
+#define OTHERS_LAST 7
+
+struct header {
+    char magic[8];
+    char version[16]; /* of the library */
+    int64_t kind, verdict, time;
+    double rate;
+    uint64_t key_size, text_size;
+    uint64_t checksum; /* of all that: of this with a checksum of 0, of key and text */
+};
+
+static const char magic[8] = "CLBSHIM2";
+_Static_assert(sizeof CLB_VERSION <= 16, "the version does not fit");
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+/* mkdir -p; directories that it makes are the user's own. */
+static bool make_directories(const char *path)
+{
+    char partial[PATH_MAX];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof partial || path[0] != '/')
+        return false;
+    memcpy(partial, path, length + 1);
+    for (char *slash = partial + 1; slash != NULL;) {
+        slash = strchr(slash, '/');
+        if (slash != NULL)
+            *slash = '\0';
+        if (mkdir(partial, 0700) != 0 && errno != EEXIST && access(partial, X_OK) != 0)
+            return false;
+        if (slash != NULL)
+            *slash++ = '/';
+    }
+    return true;
+}
+
+bool clb_cache_usable(const char *path)
+{
+    return make_directories(path) && access(path, R_OK | W_OK | X_OK) == 0;
+}
+
+/* False where other users may put code into the directory. */
+static bool is_private(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && clb_file_is_private(&info);
+}
+
+static bool format_path(char *path, size_t size, const char *format, const char *a, const char *b)
+{
+    int length = snprintf(path, size, format, a, b);
+    return length > 0 && (size_t)length < size;
+}
+
+static bool cache_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* True when the parent folder of `path` exists. */
+static bool is_in_folder(const char *path)
+{
+    char parent[PATH_MAX];
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 1 && path[length - 1] != '/')
+        length--;
+    if (length >= sizeof parent)
+        return false;
+    memcpy(parent, path, length);
+    parent[length] = '\0';
+    return cache_is_folder(parent);
+}
+
+/* True for a process of root where the path, or what exists of it, belongs to another user: folders
+ * that root made there, a .cache not least, that user could not use (sudo -E). */
+static bool is_of_another_user(const char *path)
+{
+    char partial[PATH_MAX];
+    struct stat info;
+    int length = snprintf(partial, sizeof partial, "%s", path);
+    if (geteuid() != 0 || length < 0 || (size_t)length >= sizeof partial)
+        return false;
+    while (stat(partial, &info) != 0) {
+        char *slash = strrchr(partial, '/');
+        if (slash == NULL || slash == partial)
+            return false;
+        *slash = '\0';
+    }
+    return info.st_uid != 0;
+}
+
+/* $XDG_CACHE_HOME/name or $HOME/.cache/name; false when neither variable is set or its folder does
+ * not exist: a process of root must not create a missing home folder, and nothing in one that is
+ * another user's. */
+bool clb_cache_user_path(char *path, size_t size, const char *name)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool found = false;
+    if (xdg != NULL && xdg[0] == '/')
+        found = is_in_folder(xdg) && format_path(path, size, "%s/%s", xdg, name);
+    else if (home != NULL && home[0] == '/')
+        found = cache_is_folder(home) && format_path(path, size, "%s/.cache/%s", home, name);
+    return found && !is_of_another_user(path);
+}
+
+static char directory[PATH_MAX];
+static bool directory_found;
+static pthread_once_t directory_once = PTHREAD_ONCE_INIT;
+
+static void cache_find_directory(void)
+{
+    const char *wanted = clb_config_get()->cache_dir;
+    if (wanted != NULL && strcmp(wanted, "none") == 0)
+        return;
+    if (wanted != NULL)
+        directory_found = format_path(directory, sizeof directory, "%s%s", wanted, "") &&
+                          make_directories(directory) && access(directory, R_OK | X_OK) == 0;
+    else
+        directory_found = clb_cache_user_path(directory, sizeof directory, "clblas-shim") &&
+                          clb_cache_usable(directory);
+    if (directory_found && !is_private(directory)) {
+        directory_found = false;
+        if (wanted != NULL)
+            clb_complain("CLBLAS_SHIM_CACHE_DIR=%s is another user's, or others may write to it: "
+                         "there is no cache",
+                         wanted);
+    }
+    if (!directory_found)
+        clb_log(CLB_LOG_INFO, "no cache directory, compiled kernels are not kept");
+}
+
+const char *clb_cache_directory(void)
+{
+    pthread_once(&directory_once, cache_find_directory);
+    return directory_found ? directory : NULL;
+}
+
+bool clb_cache_has_entries(void)
+{
+    const char *path = clb_cache_directory();
+    DIR *folder = path != NULL ? opendir(path) : NULL;
+    bool found = false;
+    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;)
+        found = entry->d_name[0] != '.';
+    if (folder != NULL)
+        closedir(folder);
+    return found;
+}
+
+bool clb_cache_has_room(const char *path)
+{
+    struct statvfs info;
+    if (path == NULL || statvfs(path, &info) != 0)
+        return true; /* no file is written */
+    return (uint64_t)info.f_bavail * info.f_frsize >= ROOM_FOR_BUILD;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* As FNV-1a, but eight bytes at a time. Each step is one to one, so that no change of one word is
+ * lost. */
+static uint64_t hash(uint64_t seed, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    while (size > 0) {
+        uint64_t word = 0;
+        const size_t taken = size < sizeof word ? size : sizeof word;
+        memcpy(&word, bytes, taken);
+        seed = (seed ^ word) * UINT64_C(0x100000001b3);
+        seed ^= seed >> 32;
+        bytes += taken;
+        size -= taken;
+    }
+    return seed;
+}
+
+#define SEED UINT64_C(0xcbf29ce484222325)
+
+uint64_t clb_cache_hash(const void *data, size_t size)
+{
+    return hash(SEED, data, size);
+}
+
+/* The key as text, malloc'ed; NULL where there is no memory. */
+static char *format_key(struct clb_key key)
+{
+    static const char *const names[CLB_RECORD_KINDS] = {
+        [CLB_RECORD_PROGRAM] = "program", [CLB_RECORD_CHECK] = "check",
+        [CLB_RECORD_STEP] = "step",       [CLB_RECORD_MARK] = "mark",
+        [CLB_RECORD_DRIVERS] = "drivers", [CLB_RECORD_DEVICE] = "device",
+        [CLB_RECORD_REQUEST] = "request", [CLB_RECORD_ROW] = "row",
+        [CLB_RECORD_POCL] = "pocl"};
+    struct clb_text text = {0};
+    clb_text_addf(&text, "%s %s\n", names[key.kind], CLB_VERSION);
+    clb_text_add(&text, key.subject);
+    clb_text_add(&text, "\n");
+    clb_text_add(&text, key.detail != NULL ? key.detail : "");
+    if (text.failed)
+        clb_text_free(&text);
+    return text.data;
+}
+
+/* False: there is no cache. */
+static bool file_of(char *path, size_t size, const char *key, clb_record_kind kind)
+{
+    char name[40];
+    const char *where = clb_cache_directory();
+    snprintf(name, sizeof name, "%016llx.%s", (unsigned long long)hash(~SEED, key, strlen(key)),
+             kind == CLB_RECORD_PROGRAM ? "bin" : "ok");
+    return where != NULL && format_path(path, size, "%s/%s", where, name);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static uint64_t checksum(struct header header, const char *key, const char *text)
+{
+    header.checksum = 0;
+    uint64_t sum = hash(SEED, &header, sizeof header);
+    return hash(hash(sum, key, header.key_size), text, header.text_size);
+}
+
+/* The text, malloc'ed and terminated, of a file whose key is this one; else NULL. */
+static char *read_text(FILE *file, const char *key, struct header *header)
+{
+    const size_t key_size = strlen(key);
+    if (fread(header, sizeof *header, 1, file) != 1 ||
+        memcmp(header->magic, magic, sizeof magic) != 0 || header->key_size != key_size ||
+        header->text_size > LARGEST_ENTRY)
+        return NULL;
+    char *stored = malloc(key_size + 1), *text = malloc(header->text_size + 1);
+    const bool good = stored != NULL && text != NULL &&
+                      fread(stored, 1, key_size, file) == key_size &&
+                      memcmp(stored, key, key_size) == 0 &&
+                      fread(text, 1, header->text_size, file) == header->text_size &&
+                      fgetc(file) == EOF && checksum(*header, key, text) == header->checksum;
+    free(stored);
+    if (good)
+        text[header->text_size] = '\0';
+    else
+        free(text);
+    return good ? text : NULL;
+}
+
+/* The times of files say when they were last used, to a day. */
+static void note_use(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && time(NULL) - info.st_mtime > DAY)
+        utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+bool clb_record_load(struct clb_key key, struct clb_record *record)
+{
+    char path[PATH_MAX], *name = format_key(key);
+    struct header header;
+    *record = (struct clb_record){0};
+    FILE *file =
+        name != NULL && file_of(path, sizeof path, name, key.kind) ? clb_file_read(path) : NULL;
+    if (file != NULL) {
+        record->text = read_text(file, name, &header);
+        fclose(file);
+        if (record->text != NULL)
+            note_use(path);
+        else
+            clb_log(CLB_LOG_INFO, "%s is damaged or of another version, it is made again", path);
+    }
+    free(name);
+    if (record->text == NULL)
+        return false;
+    record->verdict = header.verdict;
+    record->time = header.time;
+    record->rate = header.rate;
+    record->size = header.text_size;
+    return true;
+}
+
+void clb_record_free(struct clb_record *record)
+{
+    free(record->text);
+    record->text = NULL;
+}
+
+static int64_t wall_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+bool clb_record_is_older(const struct clb_record *record, double seconds)
+{
+    return (double)(wall_clock() - record->time) > 1e9 * seconds;
+}
+
+/* ---- the folder's size ----------------------------------------------------------------------- */
+
+/* Records and the temporary files of processes that were killed; nothing else. */
+static bool is_ours(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && (strcmp(dot, ".bin") == 0 || strcmp(dot, ".ok") == 0 ||
+                           strncmp(name, ".clblas-shim-", 13) == 0);
+}
+
+/* The bytes of all entries; *oldest becomes the name of the one whose last use is longest ago. */
+static uint64_t measure(DIR *folder, char oldest[NAME_MAX + 1])
+{
+    struct stat info;
+    time_t least = 0;
+    uint64_t sum = 0;
+    oldest[0] = '\0';
+    rewinddir(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (!is_ours(entry->d_name) ||
+            fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        sum += (uint64_t)info.st_size;
+        if (oldest[0] == '\0' || info.st_mtime < least) {
+            least = info.st_mtime;
+            snprintf(oldest, NAME_MAX + 1, "%s", entry->d_name);
+        }
+    }
+    return sum;
+}
+
+/* Remove what has not been used for the longest time until the cache is small enough: entries of
+ * other versions of drivers and of the shim go first, because nobody uses them. */
+static void trim(void)
+{
+    char oldest[NAME_MAX + 1];
+    DIR *folder = opendir(clb_cache_directory());
+    while (folder != NULL && measure(folder, oldest) > clb_config_get()->cache_size &&
+           oldest[0] != '\0' && unlinkat(dirfd(folder), oldest, 0) == 0)
+        clb_log(CLB_LOG_INFO, "%s is removed from the cache, which is full", oldest);
+    if (folder != NULL)
+        closedir(folder);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static bool write_record(const char *path, const struct header *header, const char *key,
+                         const char *text)
+{
+    char temporary[PATH_MAX];
+    int fd = clb_file_temporary(temporary, sizeof temporary, path, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (file == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    bool good = fwrite(header, sizeof *header, 1, file) == 1 &&
+                fwrite(key, 1, header->key_size, file) == header->key_size &&
+                fwrite(text, 1, header->text_size, file) == header->text_size;
+    good = fclose(file) == 0 && good && rename(temporary, path) == 0;
+    if (!good)
+        unlink(temporary);
+    return good;
+}
+
+void clb_record_store(struct clb_key key, struct clb_record record)
+{
+    char path[PATH_MAX], *name = format_key(key);
+    const char *text = record.text != NULL ? record.text : "";
+    if (name != NULL && file_of(path, sizeof path, name, key.kind) &&
+        clb_cache_has_room(clb_cache_directory())) {
+        struct header header = {.version = CLB_VERSION,
+                                .kind = key.kind,
+                                .verdict = record.verdict,
+                                .time = record.time != 0 ? record.time : wall_clock(),
+                                .rate = record.rate,
+                                .key_size = strlen(name),
+                                .text_size = record.text != NULL ? record.size : 0};
+        memcpy(header.magic, magic, sizeof magic);
+        header.checksum = checksum(header, name, text);
+        if (write_record(path, &header, name, text))
+            trim();
+    }
+    free(name);
+}
+
+void clb_record_note(struct clb_key key, int64_t verdict, const char *reason)
+{
+    clb_record_store(key, (struct clb_record){.verdict = verdict,
+                                              .text = (char *)(uintptr_t)reason,
+                                              .size = strlen(reason)});
+}
+
+void clb_record_remove(struct clb_key key)
+{
+    char path[PATH_MAX], *name = format_key(key);
+    if (name != NULL && file_of(path, sizeof path, name, key.kind))
+        unlink(path);
+    free(name);
+}
+
+/* ---- other versions -------------------------------------------------------------------------- */
+
+enum { MOST_VERSIONS = 16 };
+
+/* The version that has written a file, and its kind: that of a row for a profile, which is text
+ * with the version in its second line, and CLB_RECORD_KINDS for what versions have written that did
+ * not say who they were. False for what isn't ours. */
+static bool read_version(int folder, const char *name, char version[16], int64_t *kind)
+{
+    struct header header;
+    const char *dot = strrchr(name, '.');
+    const bool profile = dot != NULL && strcmp(dot, ".profile") == 0;
+    if (!profile && (!is_ours(name) || name[0] == '.'))
+        return false;
+    const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const ssize_t got = fd < 0 ? 0 : pread(fd, &header, sizeof header, 0);
+    if (fd >= 0)
+        close(fd);
+    memset(version, 0, 16);
+    *kind = profile ? CLB_RECORD_ROW : CLB_RECORD_KINDS;
+    if (profile && got == sizeof header)
+        sscanf((const char *)&header, "%*[^\n]\nversion: %15[^\n]", version);
+    else if (got == sizeof header && memcmp(header.magic, magic, sizeof magic) == 0) {
+        memcpy(version, header.version, 15);
+        *kind = header.kind;
+    }
+    return fd >= 0;
+}
+
+/* Call `visit` for each file; it may remove the file. */
+static void visit_files(void (*visit)(void *state, int folder, const char *name,
+                                      const char *version, int64_t kind),
+                        void *state)
+{
+    char version[16];
+    int64_t kind;
+    const char *path = clb_cache_directory();
+    DIR *folder = path != NULL ? opendir(path) : NULL;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (read_version(dirfd(folder), entry->d_name, version, &kind))
+            visit(state, dirfd(folder), entry->d_name, version, kind);
+    }
+    if (folder != NULL)
+        closedir(folder);
+}
+
+struct counts {
+    size_t kernels[2], tuning[2]; /* of other versions, of this one */
+};
+
+static void count_file(void *state, int folder, const char *name, const char *version, int64_t kind)
+{
+    struct counts *counts = state;
+    const bool ours = strcmp(version, CLB_VERSION) == 0;
+    (void)folder;
+    (void)name;
+    counts->kernels[ours] += kind == CLB_RECORD_STEP || kind == CLB_RECORD_KINDS;
+    counts->tuning[ours] += kind == CLB_RECORD_ROW;
+}
+
+struct clb_outdated clb_store_find_outdated(void)
+{
+    struct counts counts = {0};
+    visit_files(count_file, &counts);
+    return (struct clb_outdated){.kernels = counts.kernels[0] > 0 && counts.kernels[1] == 0,
+                                 .tuning = counts.tuning[0] > 0 && counts.tuning[1] == 0};
+}
+
+/* When each version's files were last used. */
+struct versions {
+    size_t count;
+    struct {
+        char name[16];
+        time_t used;
+    } of[MOST_VERSIONS];
+};
+
+static time_t *time_of_version(struct versions *versions, const char *name)
+{
+    for (size_t i = 0; i < versions->count; i++) {
+        if (strcmp(versions->of[i].name, name) == 0)
+            return &versions->of[i].used;
+    }
+    if (versions->count == MOST_VERSIONS)
+        return NULL;
+    memcpy(versions->of[versions->count].name, name, sizeof versions->of[0].name);
+    return &versions->of[versions->count++].used;
+}
+
+static void note_version(void *state, int folder, const char *name, const char *version,
+                         int64_t kind)
+{
+    struct stat info;
+    time_t *used = time_of_version(state, version);
+    (void)kind;
+    if (used != NULL && fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        info.st_mtime > *used)
+        *used = info.st_mtime;
+}
+
+static void remove_unused(void *state, int folder, const char *name, const char *version,
+                          int64_t kind)
+{
+    const time_t *used = time_of_version(state, version);
+    (void)kind;
+    if (used != NULL && strcmp(version, CLB_VERSION) != 0 &&
+        time(NULL) - *used > (time_t)OTHERS_LAST * DAY && unlinkat(folder, name, 0) == 0)
+        clb_log(CLB_LOG_INFO, "%s of version %s is removed from the cache", name, version);
+}
+
+void clb_store_remove_outdated(void)
+{
+    struct versions versions = {0};
+    visit_files(note_version, &versions);
+    visit_files(remove_unused, &versions);
+}
