@@ -253,20 +253,10 @@ static void time_peers(struct ladder *ladder, clb_routine routine)
 
 static bool make_operands(struct ladder *ladder)
 {
-    size_t bytes = ladder->n * ladder->n * clb_precision_size(ladder->measure.precision);
     void **operands[] = {&ladder->a, &ladder->b, &ladder->c};
     uint64_t state = 1;
-    for (size_t k = 0; k < CLB_COUNT_OF(operands); k++) {
-        void *matrix = *operands[k] = malloc(bytes);
-        for (size_t i = 0; matrix != NULL && k < 2 && i < ladder->n * ladder->n; i++) {
-            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            double value = (double)(int64_t)(state >> 11) * 0x1p-52 - 1;
-            if (ladder->measure.precision == CLB_S)
-                ((float *)matrix)[i] = (float)value;
-            else
-                ((double *)matrix)[i] = value;
-        }
-    }
+    for (size_t k = 0; k < CLB_COUNT_OF(operands); k++)
+        *operands[k] = clb_measure_random(ladder->measure.precision, ladder->n * ladder->n, &state);
     return ladder->a != NULL && ladder->b != NULL && ladder->c != NULL;
 }
 

@@ -1,8 +1,7 @@
 /* The next BLAS: which one it is and how fast. It is loaded in a child process, which does what a
  * call of the shim would do to find it. */
-#include "command.h"
+#include "measure.h"
 #include "shim/next/next.h"
-#include "shim/route/profile.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -98,16 +97,14 @@ static const struct clb_target *find_target(const char *library)
     return target;
 }
 
-/* As the library finds it. */
-static double start_cost(const struct clb_target *target)
+struct clb_profile_owner clb_owner_of(const struct clb_target *next)
 {
-    const int threads = target->get_threads != NULL ? target->get_threads() : 0;
-    const struct clb_profile_owner owner = {
-        .device = clb_device_expected(),
-        .library = target->library,
-        .optimised = target->optimised,
-        .threads = threads > 0 ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN)};
-    return clb_profile_start_cost(&owner);
+    const int threads = next->get_threads != NULL ? next->get_threads() : 0;
+    return (struct clb_profile_owner){.device = clb_device_expected(),
+                                      .library = next->library,
+                                      .optimised = next->optimised,
+                                      .threads = threads > 0 ? threads
+                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN)};
 }
 
 static json_t *describe(const char *library)
@@ -130,7 +127,8 @@ static json_t *describe(const char *library)
         target->optimised || *config != '\0', "threads",
         target->get_threads != NULL ? target->get_threads() : 0, "cpus", CPU_COUNT(&cpus));
     json_object_set_new(result, "flops", json_real(measure(target)));
-    json_object_set_new(result, "start", json_real(start_cost(target)));
+    const struct clb_profile_owner owner = clb_owner_of(target);
+    json_object_set_new(result, "start", json_real(clb_profile_start_cost(&owner)));
     free(resolved);
     return result;
 }

@@ -170,6 +170,8 @@ void clb_devices_print(FILE *stream, const json_t *list);
 /* Add the report in a file to a sum, which is an empty object at first. False after a message: the
  * file can't be read or is damaged, and nothing was added. */
 bool clb_report_add(json_t *sum, const char *path);
+/* Whether a name is in a comma list, which is how a sum has several. */
+bool clb_list_has(const char *list, const char *name);
 /* Print a sum for people. */
 void clb_report_print(FILE *stream, const json_t *sum);
 

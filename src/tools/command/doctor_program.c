@@ -115,19 +115,6 @@ static bool run_program(char **program, struct results *results)
 
 /* ---- the next libraries ---------------------------------------------------------------------- */
 
-/* Whether a name is in a comma list. */
-static bool lists(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list; *at != '\0'; at += strspn(at, ",")) {
-        size_t item = strcspn(at, ",");
-        if (item == length && strncmp(at, name, length) == 0)
-            return true;
-        at += item;
-    }
-    return false;
-}
-
 /* Describe the libraries to which declined calls go: an array, of the next BLAS as the shim finds
  * it where the program has none. */
 static json_t *describe_next(const struct results *results)
@@ -138,7 +125,7 @@ static json_t *describe_next(const struct results *results)
     {
         bool is_next = false;
         json_object_foreach(json_object_get(results->report, "next"), name, list) is_next =
-            is_next || lists(json_string_value(list), clb_base_name(path));
+            is_next || clb_list_has(json_string_value(list), clb_base_name(path));
         json_t *next =
             is_next && json_array_size(found) < MOST_LIBRARIES ? clb_next_describe(path) : NULL;
         if (*clb_text_of(next, "library") != '\0') /* otherwise it has LAPACK only */

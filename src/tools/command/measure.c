@@ -1,5 +1,6 @@
 /* The device for measurements in this process: start, launches, clocks. */
 #include "measure.h"
+#include "trial.h"
 #include "engine/ocl/ocl.h"
 #include "engine/kernel/kernels.h"
 
@@ -48,18 +49,6 @@ void clb_measure_end(struct clb_measure *measure)
         clb_queue_set_end(measure->queue_set, clb_queue_set_settle(measure->queue_set));
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double clb_median(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, compare);
-    return values[count / 2];
-}
-
 double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bool best)
 {
     double seconds[MOST_RUNS], begun = clb_now();
@@ -90,6 +79,22 @@ clb_status clb_measure_launch(struct clb_measure *measure, const struct clb_kern
                : clb_queue_launch(launch->queue, kernel, launch->kernel, launch->arguments,
                                   launch->count, 2, launch->global, launch->local, launch->waits,
                                   launch->wait_list, launch->event);
+}
+
+void *clb_measure_random(clb_precision precision, size_t elements, uint64_t *state)
+{
+    size_t count = elements * clb_precision_parts(precision),
+           real = clb_precision_real_size(precision);
+    void *matrix = malloc(count * real);
+    for (size_t i = 0; matrix != NULL && i < count; i++) {
+        *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        double value = (double)(int64_t)(*state >> 11) * 0x1p-52 - 1;
+        if (real == sizeof(float))
+            ((float *)matrix)[i] = (float)value;
+        else
+            ((double *)matrix)[i] = value;
+    }
+    return matrix;
 }
 
 /* ---- the library's product ------------------------------------------------------------------- */

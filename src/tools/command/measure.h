@@ -6,6 +6,8 @@
 #include "blas/routines.h"
 #include "command.h"
 #include "product.h"
+#include "shim/next/next.h"
+#include "shim/route/profile.h"
 
 /* ---- measure.c: the device ------------------------------------------------------------------- */
 
@@ -23,7 +25,8 @@ void clb_measure_end(struct clb_measure *measure);
  * takes very long. `run` returns when what it does has ended. NAN when it fails. */
 double clb_measure_seconds(clb_status (*run)(void *argument), void *argument, bool best);
 
-double clb_median(double *values, size_t count); /* sorts */
+/* A matrix of numbers in (-1, 1), the same for the same state; NULL: no memory. */
+void *clb_measure_random(clb_precision precision, size_t elements, uint64_t *state);
 
 /* Launch a kernel on one of the queue set's queues. */
 struct clb_kernel_launch {
@@ -51,6 +54,11 @@ bool clb_measure_link(struct clb_measure *measure, struct clb_link *link);
 clb_status clb_measure_product(void *resident) CLB_MUST_CHECK;
 /* Operations per second of it at an order; 0 after a message. */
 double clb_measure_product_rate(struct clb_measure *measure, size_t n);
+
+/* ---- blas.c ---------------------------------------------------------------------------------- */
+
+/* Whose profile the library would use beside this next library. */
+struct clb_profile_owner clb_owner_of(const struct clb_target *next);
 
 /* ---- calls.c: BLAS libraries ----------------------------------------------------------------- */
 

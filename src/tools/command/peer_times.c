@@ -64,19 +64,10 @@ static bool is_right(const struct product *x, clb_precision precision)
 
 static bool open_product(struct product *x, clb_precision precision)
 {
-    size_t numbers = x->n * x->n * clb_precision_parts(precision);
     uint64_t state = 1;
     bool good = x->peer->reserve((const size_t[3]){x->bytes, x->bytes, x->bytes});
     for (int i = 0; i < 3 && good; i++) {
-        x->matrix[i] = calloc(1, x->bytes);
-        for (size_t k = 0; x->matrix[i] != NULL && i < 2 && k < numbers; k++) {
-            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            double value = (double)(int64_t)(state >> 11) * 0x1p-52 - 1;
-            if (clb_precision_real_size(precision) == sizeof(float))
-                ((float *)x->matrix[i])[k] = (float)value;
-            else
-                ((double *)x->matrix[i])[k] = value;
-        }
+        x->matrix[i] = clb_measure_random(precision, x->n * x->n, &state);
         good = x->matrix[i] != NULL && (i == 2 || x->peer->write(i, x->matrix[i], x->bytes));
     }
     return good;

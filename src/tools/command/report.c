@@ -32,18 +32,24 @@ static const char *const hints[CLB_REASONS] = {
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
+bool clb_list_has(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; *at != '\0'; at += strspn(at, ",")) {
+        size_t item = strcspn(at, ",");
+        if (item == length && strncmp(at, name, length) == 0)
+            return true;
+        at += item;
+    }
+    return false;
+}
+
 /* A comma list with what `value` has and the list has not. */
 static json_t *join(const json_t *list, const json_t *value)
 {
     const char *have = json_string_value(list), *name = json_string_value(value);
-    size_t length = strlen(name);
-    for (const char *at = have; *at != '\0'; at += strspn(at, ",")) {
-        size_t item = strcspn(at, ",");
-        if (item == length && strncmp(at, name, length) == 0)
-            return json_string(have);
-        at += item;
-    }
-    return json_sprintf("%s%s%s", have, *have != '\0' ? "," : "", name);
+    return clb_list_has(have, name) ? json_string(have)
+                                    : json_sprintf("%s%s%s", have, *have != '\0' ? "," : "", name);
 }
 
 /* Add the elements that a list has not. */

@@ -159,7 +159,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median_of(double *values, size_t count)
+double clb_median(double *values, size_t count)
 {
     qsort(values, count, sizeof *values, compare);
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
@@ -205,6 +205,6 @@ struct clb_trial_time clb_trial_run(struct clb_call *call, const struct clb_targ
         seconds[done] = clb_now() - begin;
         cpu[done++] = clb_cpu_now() - cpu_begin;
     } while (done < calls && clb_now() < end);
-    const double median = median_of(seconds, done);
-    return (struct clb_trial_time){median, seconds[0], median_of(cpu, done), done};
+    const double median = clb_median(seconds, done);
+    return (struct clb_trial_time){median, seconds[0], clb_median(cpu, done), done};
 }

@@ -5,6 +5,8 @@
 
 #include "shim/next/next.h"
 
+double clb_median(double *values, size_t count); /* sorts */
+
 /* Without options, transposes or leading dimensions beyond the rows; sizes that the routine has not
  * are ignored. */
 struct clb_call clb_trial_make(clb_routine routine, int64_t m, int64_t n, int64_t k, int64_t nrhs);

@@ -209,13 +209,7 @@ static bool end_child(struct child *child)
 static struct clb_profile_owner owner_of(clb_routine routine)
 {
     struct clb_symbol *symbol = clb_symbol_at(routine, 0);
-    const struct clb_target *next = clb_next_get_target(symbol, __builtin_return_address(0));
-    const int threads = next->get_threads != NULL ? next->get_threads() : 0;
-    return (struct clb_profile_owner){.device = clb_device_expected(),
-                                      .library = next->library,
-                                      .optimised = next->optimised,
-                                      .threads = threads > 0 ? threads
-                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    return clb_owner_of(clb_next_get_target(symbol, __builtin_return_address(0)));
 }
 
 /* As the library counts the durations of calls. */
