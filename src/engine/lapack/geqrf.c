@@ -92,15 +92,16 @@ static clb_status geqrf_open(struct geqrf_run *qr)
     return clb_reflectors_open(&qr->reflectors, &run->workspace, n);
 }
 
-/* Shared memory: the CPU copies the first panel in, because it factors it, and the device the rest
- * where it can. Own memory: uploads begin, and the CPU copies the first panel to pinned memory. */
+/* Unified memory: the CPU copies the first panel in, because it factors it, and the device the rest
+ * where it can. Discrete memory: uploads begin, and the CPU copies the first panel to pinned
+ * memory. */
 static clb_status geqrf_bring_in(struct geqrf_run *qr)
 {
     struct clb_job *run = &qr->run;
     size_t m = qr->x.rows, n = qr->x.cols, first = geqrf_width(qr, 0);
     struct clb_dmat caller;
     clb_status status;
-    if (!run->own) {
+    if (!run->discrete) {
         status = clb_job_copy_in(run, &qr->x, first, &caller);
         if (status != CLB_OK || caller.mem == NULL || first == n)
             return status;
@@ -124,7 +125,7 @@ static clb_status geqrf_bring_in(struct geqrf_run *qr)
 static clb_status geqrf_write_back(struct geqrf_run *qr)
 {
     bool written = false;
-    if (qr->run.own)
+    if (qr->run.discrete)
         return clb_job_publish(&qr->run, 0);
     clb_status status = clb_job_copy_out(&qr->run, &qr->x, &written);
     qr->result->columns_written = written ? qr->x.cols : 0;
@@ -160,7 +161,7 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (status == CLB_OK)
         status = geqrf_write_back(&qr);
     status = clb_job_end(&qr.run, status);
-    if (qr.run.own)
+    if (qr.run.discrete)
         result->columns_written = clb_job_written(&qr.run);
     clb_reflectors_close(&qr.reflectors, qr.run.idle);
     clb_job_close(&qr.run);

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- shared memory -----------------------------------------------------------------------------
+/* ---- unified memory -------------------------------------------------------------------------
  *
  * The matrix is copied to memory of the shim that the CPU can access too, so that the CPU factors
  * panels in place. The device copies the caller's columns in and applies the first step's
  * interchanges in doing so; the CPU copies them out and applies those of the later steps. So
  * neither costs a pass of its own. */
 
-struct getrf_shared {
+struct getrf_unified {
     struct clb_getrf_run lu; /* first: the context of its functions */
     struct clb_dmat caller;  /* the caller's matrix; without memory where the device can't access it
                               * or the columns after the first panel have been copied */
@@ -60,21 +60,21 @@ static clb_status factor_strips(void *context, size_t k, size_t width)
 
 static clb_status prepare_and_copy(void *context, size_t k, size_t width)
 {
-    struct getrf_shared *shared = context;
-    struct clb_getrf_run *lu = &shared->lu;
+    struct getrf_unified *unified = context;
+    struct clb_getrf_run *lu = &unified->lu;
     size_t first = k + width, count = lu->x.cols - first;
     clb_status status = clb_getrf_prepare(lu, k, width);
-    if (status != CLB_OK || count == 0 || shared->caller.mem == NULL)
+    if (status != CLB_OK || count == 0 || unified->caller.mem == NULL)
         return status;
-    const struct clb_dmat from = clb_dmat_part(&shared->caller, 0, first, lu->x.rows, count);
+    const struct clb_dmat from = clb_dmat_part(&unified->caller, 0, first, lu->x.rows, count);
     const struct clb_dmat to = clb_dmat_part(&lu->x, 0, first, lu->x.rows, count);
     status = clb_dmat_move_copy(&lu->run.workspace, &from, &to, lu->moves);
-    shared->caller.mem = NULL;
+    unified->caller.mem = NULL;
     lu->moves = 0;
     return status;
 }
 
-static clb_status run_shared(struct clb_getrf_run *unopened)
+static clb_status run_unified(struct clb_getrf_run *unopened)
 {
     static const struct clb_panel_work work = {.width = clb_getrf_width,
                                                .factor = clb_getrf_factor,
@@ -82,21 +82,21 @@ static clb_status run_shared(struct clb_getrf_run *unopened)
                                                .factor_in_place = factor_strips,
                                                .prepare = prepare_and_copy,
                                                .apply = clb_getrf_apply};
-    struct getrf_shared shared = {.lu = *unopened};
-    struct clb_getrf_run *lu = &shared.lu;
+    struct getrf_unified unified = {.lu = *unopened};
+    struct clb_getrf_run *lu = &unified.lu;
     struct clb_job *run = &lu->run;
     void *mapped;
     clb_status status = clb_getrf_open(lu);
     lu->panels = (struct clb_panels){.run = run,
                                      .work = &work,
-                                     .context = &shared,
+                                     .context = &unified,
                                      .x = &lu->x,
                                      .end = lu->inner,
                                      .cols = lu->x.cols};
     if (status == CLB_OK)
         status = clb_job_matrix(run, &lu->x);
     if (status == CLB_OK)
-        status = clb_job_copy_in(run, &lu->x, clb_getrf_width(lu, 0), &shared.caller);
+        status = clb_job_copy_in(run, &lu->x, clb_getrf_width(lu, 0), &unified.caller);
     if (status == CLB_OK)
         status = clb_panels_run(&lu->panels);
     if (status == CLB_OK)
@@ -111,7 +111,7 @@ static clb_status run_shared(struct clb_getrf_run *unopened)
     return status;
 }
 
-/* ---- the device's own memory -------------------------------------------------------------------
+/* ---- discrete memory ------------------------------------------------------------------------
  *
  * The first panel is factored from a copy in pinned memory while the other columns are uploaded,
  * and the first step is applied to them in groups as they arrive (job.h). Where the device
@@ -122,7 +122,7 @@ static clb_status run_shared(struct clb_getrf_run *unopened)
 /* Chunks being downloaded at once. */
 #define CHUNKS ((size_t)4)
 
-struct getrf_own {
+struct getrf_discrete {
     struct clb_getrf_run lu;            /* first: the context of its functions */
     struct clb_gemm_progress *progress; /* of the right-hand sides, if any */
     struct clb_buffer *chunk[CHUNKS], *order;
@@ -132,9 +132,9 @@ struct getrf_own {
 
 /* Add the downloads. A chunk has columns of one panel only, so that it has one row order. Columns
  * after the last panel have no such limit. */
-static void add_chunks(struct getrf_own *own, size_t chunk_cols)
+static void add_chunks(struct getrf_discrete *discrete, size_t chunk_cols)
 {
-    struct clb_getrf_run *lu = &own->lu;
+    struct clb_getrf_run *lu = &discrete->lu;
     size_t m = lu->x.rows, n = lu->x.cols;
     for (size_t k = 0, end; k < n; k = end) {
         end = k < lu->inner ? k + clb_getrf_width(lu, k) : n;
@@ -146,118 +146,118 @@ static void add_chunks(struct getrf_own *own, size_t chunk_cols)
 }
 
 /* All memory, before anything is enqueued. */
-static clb_status own_open(struct getrf_own *own)
+static clb_status discrete_open(struct getrf_discrete *discrete)
 {
-    struct clb_getrf_run *lu = &own->lu;
+    struct clb_getrf_run *lu = &discrete->lu;
     struct clb_job *run = &lu->run;
     clb_status status = clb_getrf_open(lu);
     if (status != CLB_OK)
         return status;
     size_t m = lu->x.rows, n = lu->x.cols;
     size_t chunk_cols = clb_max(CLB_PIECE_BYTES / (m * run->element), 1);
-    own->ahead = clb_getrf_is_on_device(lu, 0);
+    discrete->ahead = clb_getrf_is_on_device(lu, 0);
     lu->panels.end = lu->inner;
     lu->panels.cols = n;
     status = clb_job_matrix(run, &lu->x);
-    if (status == CLB_OK && !own->ahead)
+    if (status == CLB_OK && !discrete->ahead)
         status = clb_panels_open(&lu->panels,
                                  clb_max(clb_getrf_width(lu, 0), clb_min(lu->tail, lu->inner)));
     if (status == CLB_OK)
         status = clb_job_plan(run, CLB_PANELS_UPLOADS + 2 * n);
     if (status != CLB_OK)
         return status;
-    if (own->ahead)
+    if (discrete->ahead)
         clb_lookahead_add_uploads(lu);
     else
         clb_panels_add_uploads(&lu->panels, lu->nb);
-    add_chunks(own, chunk_cols);
+    add_chunks(discrete, chunk_cols);
     for (size_t i = 0; i < clb_min(CHUNKS, run->downloads) && status == CLB_OK; i++)
-        status =
-            clb_job_buffer(run, CLB_MEMORY_DEVICE, m * chunk_cols * run->element, &own->chunk[i]);
+        status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * chunk_cols * run->element,
+                                &discrete->chunk[i]);
     if (status == CLB_OK)
-        status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &own->order);
-    own->order_host = calloc(m, sizeof *own->order_host);
-    if (status == CLB_OK && own->order_host == NULL)
+        status = clb_job_buffer(run, CLB_MEMORY_DEVICE, m * sizeof(cl_uint), &discrete->order);
+    discrete->order_host = calloc(m, sizeof *discrete->order_host);
+    if (status == CLB_OK && discrete->order_host == NULL)
         status = CLB_ERR_NOMEM;
     return status;
 }
 
-static clb_status send_order(struct getrf_own *own, size_t k, size_t width)
+static clb_status send_order(struct getrf_discrete *discrete, size_t k, size_t width)
 {
-    const struct clb_getrf_run *lu = &own->lu;
-    clb_getrf_order(lu, k + width, lu->inner, own->order_host);
-    return clb_queue_write_now(lu->run.workspace.queue, own->order->mem, 0,
-                               lu->x.rows * sizeof(cl_uint), own->order_host);
+    const struct clb_getrf_run *lu = &discrete->lu;
+    clb_getrf_order(lu, k + width, lu->inner, discrete->order_host);
+    return clb_queue_write_now(lu->run.workspace.queue, discrete->order->mem, 0,
+                               lu->x.rows * sizeof(cl_uint), discrete->order_host);
 }
 
-static clb_status send_chunk(struct getrf_own *own, size_t index, size_t first)
+static clb_status send_chunk(struct getrf_discrete *discrete, size_t index, size_t first)
 {
-    struct clb_job *run = &own->lu.run;
+    struct clb_job *run = &discrete->lu.run;
     struct clb_transfer *transfer = &run->transfer[run->uploads + index];
     const struct clb_dmat from =
-        clb_dmat_part(&own->lu.x, 0, first, own->lu.x.rows, transfer->x.cols);
+        clb_dmat_part(&discrete->lu.x, 0, first, discrete->lu.x.rows, transfer->x.cols);
     clb_status status = CLB_OK;
     if (index >= CHUNKS)
         status = clb_transfer_queue_await_arrival(&run->transfers, run->uploads + index - CHUNKS);
-    transfer->x.mem = own->chunk[index % CHUNKS]->mem;
+    transfer->x.mem = discrete->chunk[index % CHUNKS]->mem;
     if (status == CLB_OK)
-        status = clb_dmat_permute(&run->workspace, &from, &transfer->x, own->order->mem);
+        status = clb_dmat_permute(&run->workspace, &from, &transfer->x, discrete->order->mem);
     if (status == CLB_OK)
         status = clb_queue_confirm(run->workspace.queue);
     return status == CLB_OK ? clb_job_publish(run, index) : status;
 }
 
-static clb_status own_write_back(struct getrf_own *own)
+static clb_status discrete_write_back(struct getrf_discrete *discrete)
 {
-    const struct clb_getrf_run *lu = &own->lu;
+    const struct clb_getrf_run *lu = &discrete->lu;
     size_t chunk = 0, n = lu->result->info == 0 ? lu->x.cols : lu->call->n;
     clb_status status = CLB_OK;
     for (size_t k = 0, width; k < n && status == CLB_OK; k += width) {
         width = k < lu->inner ? clb_getrf_width(lu, k) : n - k;
-        status = send_order(own, k, width);
+        status = send_order(discrete, k, width);
         for (size_t j = k; j < k + width && status == CLB_OK; chunk++) {
             size_t cols = lu->run.transfer[lu->run.uploads + chunk].x.cols;
-            status = send_chunk(own, chunk, j);
+            status = send_chunk(discrete, chunk, j);
             j += cols;
         }
     }
     return status;
 }
 
-static clb_status own_run_steps(struct getrf_own *own)
+static clb_status discrete_run_steps(struct getrf_discrete *discrete)
 {
-    struct clb_getrf_run *lu = &own->lu;
-    if (own->ahead)
+    struct clb_getrf_run *lu = &discrete->lu;
+    if (discrete->ahead)
         return clb_lookahead_run(lu);
     clb_panels_copy_in(&lu->panels);
     return clb_panels_run(&lu->panels);
 }
 
 /* The parts of B in the progress are the chunks after A's last column. */
-static clb_status own_make_parts(struct getrf_own *own)
+static clb_status discrete_make_parts(struct getrf_discrete *discrete)
 {
-    const struct clb_job *run = &own->lu.run;
-    size_t n = own->lu.call->n, first = 0, parts = 0;
+    const struct clb_job *run = &discrete->lu.run;
+    size_t n = discrete->lu.call->n, first = 0, parts = 0;
     const struct clb_transfer *chunk = run->transfer + run->uploads;
-    if (!own->lu.solves)
+    if (!discrete->lu.solves)
         return CLB_OK;
     while (first < n)
         first += chunk++->x.cols;
     parts = (size_t)(run->transfer + run->uploads + run->downloads - chunk);
-    clb_status status = clb_gemm_progress_make(own->progress, parts);
-    for (size_t i = 0, j = 0; i < own->progress->parts; j += chunk[i++].x.cols)
-        own->progress->part[i] = (struct clb_rect){0, j, own->lu.x.rows, chunk[i].x.cols};
+    clb_status status = clb_gemm_progress_make(discrete->progress, parts);
+    for (size_t i = 0, j = 0; i < discrete->progress->parts; j += chunk[i++].x.cols)
+        discrete->progress->part[i] = (struct clb_rect){0, j, discrete->lu.x.rows, chunk[i].x.cols};
     return status;
 }
 
 /* Note in the results what has been written to the caller's matrices. */
-static void own_note_written(struct getrf_own *own)
+static void discrete_note_written(struct getrf_discrete *discrete)
 {
-    struct clb_gemm_progress *progress = own->progress;
-    struct clb_getrf_result *result = own->lu.result;
-    size_t written = clb_job_written(&own->lu.run), n = own->lu.call->n;
+    struct clb_gemm_progress *progress = discrete->progress;
+    struct clb_getrf_result *result = discrete->lu.result;
+    size_t written = clb_job_written(&discrete->lu.run), n = discrete->lu.call->n;
     result->columns_written = clb_min(written, n);
-    if (!own->lu.solves)
+    if (!discrete->lu.solves)
         return;
     for (size_t i = 0; i < progress->parts; i++)
         progress->written[i] = n + progress->part[i].col < written;
@@ -268,8 +268,8 @@ static void own_note_written(struct getrf_own *own)
 
 /* `progress` is that of the right-hand sides, if any. *begun: some command for the matrix was
  * enqueued. */
-static clb_status run_own(struct clb_getrf_run *unopened, struct clb_gemm_progress *progress,
-                          bool *begun)
+static clb_status run_discrete(struct clb_getrf_run *unopened, struct clb_gemm_progress *progress,
+                               bool *begun)
 {
     static const struct clb_panel_work work = {.width = clb_getrf_width,
                                                .factor = clb_getrf_factor,
@@ -277,27 +277,27 @@ static clb_status run_own(struct clb_getrf_run *unopened, struct clb_gemm_progre
                                                .factor_in_place = clb_getrf_factor_on_device,
                                                .prepare = clb_getrf_prepare,
                                                .apply = clb_getrf_apply};
-    struct getrf_own own = {.lu = *unopened, .progress = progress};
-    struct clb_getrf_run *lu = &own.lu;
+    struct getrf_discrete discrete = {.lu = *unopened, .progress = progress};
+    struct clb_getrf_run *lu = &discrete.lu;
     lu->panels = (struct clb_panels){.run = &lu->run, .work = &work, .context = lu, .x = &lu->x};
-    clb_status status = own_open(&own);
+    clb_status status = discrete_open(&discrete);
     if (status == CLB_OK)
-        status = own_make_parts(&own);
+        status = discrete_make_parts(&discrete);
     if (status == CLB_OK)
         status = clb_job_begin(&lu->run);
     *begun = lu->run.begun;
     if (status == CLB_OK)
-        status = own_run_steps(&own);
+        status = discrete_run_steps(&discrete);
     if (status == CLB_OK && lu->solves && lu->result->info == 0)
         status = clb_getrf_solve(lu);
     if (status == CLB_OK)
         status = clb_job_complete(&lu->run);
     if (status == CLB_OK)
-        status = own_write_back(&own);
+        status = discrete_write_back(&discrete);
     status = clb_job_end(&lu->run, status);
     if (*begun)
-        own_note_written(&own);
-    free(own.order_host);
+        discrete_note_written(&discrete);
+    free(discrete.order_host);
     clb_getrf_close(lu);
     return status;
 }
@@ -325,9 +325,9 @@ clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 {
     struct clb_getrf_run lu = getrf_run_of(runtime, variant, call, next, result);
     bool forced = variant->tuning.value[CLB_PARAM_GETRF_BLOCK] != 0, begun = false;
-    if (!lu.run.own)
-        return run_shared(&lu);
-    clb_status status = forced ? CLB_ERR_NOMEM : run_own(&lu, NULL, &begun);
+    if (!lu.run.discrete)
+        return run_unified(&lu);
+    clb_status status = forced ? CLB_ERR_NOMEM : run_discrete(&lu, NULL, &begun);
     return status == CLB_ERR_NOMEM && !begun ? clb_getrf_run_blocks(&lu) : status;
 }
 
@@ -353,8 +353,8 @@ clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     *progress = (struct clb_gemm_progress){0};
     lu.solves = true;
     lu.run.caller[1] = (struct clb_caller){call->b, call->ldb, call->nrhs, false};
-    if (lu.run.own && variant->tuning.value[CLB_PARAM_GETRF_BLOCK] == 0)
-        status = run_own(&lu, progress, &begun);
+    if (lu.run.discrete && variant->tuning.value[CLB_PARAM_GETRF_BLOCK] == 0)
+        status = run_discrete(&lu, progress, &begun);
     if (status != CLB_ERR_NOMEM || begun)
         return status;
     clb_gemm_progress_free(progress);

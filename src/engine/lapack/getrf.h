@@ -23,7 +23,7 @@ struct clb_getrf_run {
     bool solves;  /* xGESV: right-hand sides are stored as columns after A's */
     size_t inner; /* min(m, n) */
     size_t nb, tail;
-    size_t strip;           /* columns that the CPU factors at once where memory is shared */
+    size_t strip;           /* columns that the CPU factors at once where memory is unified */
     size_t most;            /* most columns per call of clb_getrf_apply; 0: all */
     struct clb_getf2 panel; /* accepts no panel where the CPU factors all */
     struct clb_row_permutation permutation;

@@ -48,7 +48,7 @@ struct inverse_run {
     const char *kernel;      /* of the products, for reports */
     struct clb_dmat a, x, y; /* the given triangle; its inverse, or a copy of it with zeros in the
                               * other triangle; the product. n x n, on the device */
-    void *host;              /* own memory: for the result, with the device's leading dimension */
+    void *host;              /* discrete: for the result, with the device's leading dimension */
     size_t bytes;            /* of that */
 };
 
@@ -128,9 +128,9 @@ static struct clb_dmat *inverse_result(struct inverse_run *inverting)
     return multiplies(inverting->call) ? &inverting->y : &inverting->x;
 }
 
-/* Shared memory: the device reads the caller's matrix in place. Own memory: block columns of the
- * triangle are uploaded, and those of the result downloaded to host memory of the run. A product
- * overwrites the given matrix where that is the device's and not the factor. */
+/* Unified memory: the device reads the caller's matrix in place. Discrete memory: block columns of
+ * the triangle are uploaded, and those of the result downloaded to host memory of the run. A
+ * product overwrites the given matrix where that is the device's and not the factor. */
 static clb_status open_matrices(struct inverse_run *inverting)
 {
     const struct clb_call *call = inverting->call;
@@ -138,14 +138,14 @@ static clb_status open_matrices(struct inverse_run *inverting)
     struct clb_dmat *result = inverse_result(inverting);
     size_t n = call->n;
     clb_status status = CLB_OK;
-    if (run->own)
+    if (run->discrete)
         status = clb_job_matrix(run, &inverting->a);
     if (status == CLB_OK)
         status = clb_job_matrix(run, &inverting->x);
     bool from_a = product_factor(inverting) == &inverting->a;
     if (from_a)
         inverting->y = inverting->x;
-    if (!run->own) {
+    if (!run->discrete) {
         if (status == CLB_OK && multiplies(call) && !from_a)
             status = clb_job_matrix(run, &inverting->y);
         if (status == CLB_OK)
@@ -439,7 +439,7 @@ static clb_status inverse_write(const struct inverse_run *inverting, const void 
     return CLB_OK;
 }
 
-/* Where memory is shared the view of the caller's matrix is closed first, when all commands that
+/* Where memory is unified the view of the caller's matrix is closed first, when all commands that
  * used it have completed. */
 static clb_status inverse_write_mapped(struct inverse_run *inverting)
 {
@@ -469,14 +469,14 @@ clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_va
     clb_status status = inverse_open(&inverting);
     if (status == CLB_OK)
         status = inverse_compute(&inverting);
-    if (status == CLB_OK && !run->own)
+    if (status == CLB_OK && !run->discrete)
         status = inverse_write_mapped(&inverting);
     clb_status ended = clb_job_end(run, status);
-    if (run->own && ended == CLB_OK)
+    if (run->discrete && ended == CLB_OK)
         ended = inverse_write(&inverting, inverting.host, inverting.x.ld);
     if (inverting.host != NULL)
         clb_host_unmap(inverting.host, inverting.bytes);
     clb_job_close(run);
     *kernel = inverting.kernel;
-    return run->own ? ended : status; /* mapped memory was written before the end */
+    return run->discrete ? ended : status; /* mapped memory was written before the end */
 }

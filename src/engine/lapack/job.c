@@ -14,15 +14,15 @@ struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_var
                             .variant = variant,
                             .precision = precision,
                             .element = clb_precision_size(precision),
-                            .own = !runtime->device.unified ||
-                                   variant->tuning.value[CLB_PARAM_STREAM] != 0,
+                            .discrete = !runtime->device.unified ||
+                                        variant->tuning.value[CLB_PARAM_STREAM] != 0,
                             .idle = true};
 }
 
 clb_status clb_job_open(struct clb_job *run, const struct clb_workspace_limits *limits)
 {
     clb_status status = clb_workspace_open(&run->workspace, run->runtime, run->variant, limits);
-    run->sees = status == CLB_OK && !run->own && clb_queue_shows_memory(run->workspace.queue);
+    run->sees = status == CLB_OK && !run->discrete && clb_queue_shows_memory(run->workspace.queue);
     return status;
 }
 
@@ -43,14 +43,14 @@ clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x)
         x->ld = clb_dmat_ld(x->rows, run->element);
     clb_status status = clb_extent_bytes(x->ld, x->cols, x->ld, run->element, &bytes);
     if (status == CLB_OK)
-        status =
-            clb_job_buffer(run, run->own ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST, bytes, &buffer);
+        status = clb_job_buffer(run, run->discrete ? CLB_MEMORY_DEVICE : CLB_MEMORY_HOST, bytes,
+                                &buffer);
     if (status == CLB_OK)
         x->mem = buffer->mem;
     return status;
 }
 
-/* ---- shared memory --------------------------------------------------------------------------- */
+/* ---- unified memory ------------------------------------------------------------------------- */
 
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x)
 {
@@ -215,7 +215,7 @@ clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t
     return copy_to(run, &part);
 }
 
-/* ---- the device's own memory ----------------------------------------------------------------- */
+/* ---- discrete memory ------------------------------------------------------------------------ */
 
 clb_status clb_job_plan(struct clb_job *run, size_t most)
 {
@@ -273,7 +273,7 @@ size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j)
 
 clb_status clb_job_begin(struct clb_job *run)
 {
-    if (!run->own)
+    if (!run->discrete)
         return CLB_OK;
     run->transfers =
         (struct clb_transfer_queue){.queue_set = &run->workspace.queue_set,
@@ -297,8 +297,8 @@ clb_status clb_job_begin(struct clb_job *run)
 
 clb_status clb_job_await(struct clb_job *run, size_t upload)
 {
-    return run->own ? clb_transfer_queue_await(&run->transfers, upload, run->workspace.queue)
-                    : CLB_OK;
+    return run->discrete ? clb_transfer_queue_await(&run->transfers, upload, run->workspace.queue)
+                         : CLB_OK;
 }
 
 clb_status clb_job_publish(struct clb_job *run, size_t download)
@@ -435,15 +435,16 @@ static bool is_in_place(const struct clb_panels *panels, size_t k)
     return panels->work->is_in_place != NULL && panels->work->is_in_place(panels->context, k);
 }
 
-/* Apply step k, whose panel is on the device, to the columns from `first` on. Own memory: first to
- * those of the next panel, which is then downloaded; in the first step as columns arrive. */
+/* Apply step k, whose panel is on the device, to the columns from `first` on. Discrete memory:
+ * first to those of the next panel, which is then downloaded; in the first step as columns arrive.
+ */
 static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
 {
     struct clb_job *run = panels->run;
     size_t first = k + width, arriving = k == panels->first ? panels->arriving : 0;
     bool last = first >= panels->end, kept = false;
     size_t count =
-        run->own && !last ? panels->work->width(panels->context, first) : panels->cols - first;
+        run->discrete && !last ? panels->work->width(panels->context, first) : panels->cols - first;
     clb_status status = panels->work->prepare(panels->context, k, width);
     for (size_t i = 0; first < panels->cols && status == CLB_OK; i++) {
         if (i < arriving) {
@@ -452,13 +453,13 @@ static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
         }
         if (status == CLB_OK)
             status = panels->work->apply(panels->context, k, width, first, count, kept);
-        if (status == CLB_OK && i == 0 && run->own && !last && !is_in_place(panels, first))
+        if (status == CLB_OK && i == 0 && run->discrete && !last && !is_in_place(panels, first))
             status = clb_panels_fetch(panels, first);
         first += count;
         count = panels->cols - first;
         kept = true;
     }
-    if (status == CLB_OK && run->own)
+    if (status == CLB_OK && run->discrete)
         status = clb_queue_flush(run->workspace.queue);
     return status;
 }
@@ -471,8 +472,8 @@ clb_status clb_panels_run(struct clb_panels *panels)
         if (is_in_place(panels, k))
             status = panels->work->factor_in_place(panels->context, k, width);
         else
-            status = panels->run->own ? factor_pinned(panels, k, width)
-                                      : clb_panels_factor_mapped(panels, k, width);
+            status = panels->run->discrete ? factor_pinned(panels, k, width)
+                                           : clb_panels_factor_mapped(panels, k, width);
         if (status == CLB_OK)
             status = apply_step(panels, k, width);
         clb_progress_note_columns(k + width, panels->cols);

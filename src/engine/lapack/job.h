@@ -1,4 +1,4 @@
-/* harness: what the runs of all algorithms have in common, for both kinds of memory.
+/* job: what the runs of all algorithms have in common, for both kinds of memory.
  *
  * Where the device shares the host's memory, a matrix is in memory that the CPU can map, and the
  * CPU copies between that and the caller's matrix. Where the device has memory of its own, a
@@ -16,8 +16,8 @@
  *     clb_job_close      releases everything
  *
  * The last two are called whatever has failed before. */
-#ifndef CLB_HARNESS_H
-#define CLB_HARNESS_H
+#ifndef CLB_JOB_H
+#define CLB_JOB_H
 
 #include "lapack.h"
 #include "engine/transfer/transfer_queue.h"
@@ -37,7 +37,7 @@ struct clb_job {
     const struct clb_gemm_variant *variant;
     clb_precision precision;
     size_t element; /* bytes */
-    bool own;       /* matrices are copied to memory of the device's own */
+    bool discrete;  /* matrices are copied to memory of the device's own */
     struct clb_caller
         caller[2]; /* the caller's matrices, as columns of one: A, and those after it */
     struct clb_workspace workspace;
@@ -66,7 +66,7 @@ clb_status clb_job_buffer(struct clb_job *run, clb_memory_kind kind, size_t byte
                           struct clb_buffer **buffer) CLB_MUST_CHECK;
 clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
 
-/* ---- shared memory --------------------------------------------------------------------------- */
+/* ---- unified memory ------------------------------------------------------------------------- */
 
 /* The caller's first matrix for reading by the device: *x, whose rows and columns are set, is in
  * place, or a copy where the memory has its adjoint, or the device can't access it because its
@@ -106,7 +106,7 @@ void clb_share_columns(size_t cols, size_t threads,
                        void (*work)(void *context, size_t thread, size_t begin, size_t end),
                        void *context);
 
-/* ---- the device's own memory ----------------------------------------------------------------- */
+/* ---- discrete memory ------------------------------------------------------------------------ */
 
 /* Get room for so many transfers, and add one: that of x and a matrix of the same size in host
  * memory; or of x and the caller's columns from number `first` on. All uploads are added before the
@@ -123,10 +123,10 @@ struct clb_transfer *clb_job_add_triangle(struct clb_job *run, bool down, const 
 /* The first column of the caller's matrix after the one that has column j. */
 size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j);
 
-/* Open and start the transfer queue; where memory is shared there is none. */
+/* Open and start the transfer queue; where memory is unified there is none. */
 clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
 
-/* Let the workspace's queue wait for an upload. Nothing to do where memory is shared. */
+/* Let the workspace's queue wait for an upload. Nothing to do where memory is unified. */
 clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
 /* Let a download begin when the workspace's queue has come here. Downloads are published in
  * order. */
@@ -180,12 +180,12 @@ struct clb_panels {
 /* The most uploads that clb_panels_add_uploads adds. */
 #define CLB_PANELS_UPLOADS ((size_t)12)
 
-/* Own memory: add the uploads of the columns after the first panel: the second panel's, then shares
- * of at least `least` columns. */
+/* Discrete memory: add the uploads of the columns after the first panel: the second panel's, then
+ * shares of at least `least` columns. */
 void clb_panels_add_uploads(struct clb_panels *panels, size_t least);
 
-/* Own memory: get pinned memory for panels of `width` columns. Then either copy the first panel
- * from the caller's first matrix, or enqueue its download. */
+/* Discrete memory: get pinned memory for panels of `width` columns. Then either copy the first
+ * panel from the caller's first matrix, or enqueue its download. */
 clb_status clb_panels_open(struct clb_panels *panels, size_t width) CLB_MUST_CHECK;
 void clb_panels_copy_in(struct clb_panels *panels);
 clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;

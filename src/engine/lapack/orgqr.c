@@ -55,12 +55,13 @@ static clb_status orgqr_open(struct orgqr_run *qr)
     qr->result->kernel = run->workspace.variant->name;
     status = clb_job_matrix(run, &qr->q);
     if (status == CLB_OK)
-        status = run->own ? clb_job_matrix(run, &qr->vectors) : clb_job_view(run, &qr->vectors);
+        status =
+            run->discrete ? clb_job_matrix(run, &qr->vectors) : clb_job_view(run, &qr->vectors);
     if (status != CLB_OK)
         return status;
     qr->reflectors = (struct clb_reflectors){.nb = qr->nb, .a = qr->vectors, .tau = call->tau};
     status = clb_reflectors_open(&qr->reflectors, &run->workspace, n);
-    if (status == CLB_OK && run->own)
+    if (status == CLB_OK && run->discrete)
         status = orgqr_plan(qr);
     return status == CLB_OK ? clb_job_begin(run) : status;
 }
@@ -90,7 +91,7 @@ static clb_status orgqr_write_back(struct orgqr_run *qr)
     clb_status status = CLB_OK;
     for (size_t i = 0; i < run->downloads && status == CLB_OK; i++)
         status = clb_job_publish(run, i);
-    if (run->own)
+    if (run->discrete)
         return status;
     status = clb_job_copy_out(run, &qr->q, &written);
     qr->result->columns_left = written ? 0 : qr->q.cols;
@@ -113,7 +114,7 @@ clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (status == CLB_OK)
         status = orgqr_write_back(&qr);
     status = clb_job_end(&qr.run, status);
-    if (qr.run.own)
+    if (qr.run.discrete)
         result->columns_left = n - clb_job_written(&qr.run);
     clb_reflectors_close(&qr.reflectors, qr.run.idle);
     clb_job_close(&qr.run);

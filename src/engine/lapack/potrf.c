@@ -123,7 +123,7 @@ static void potrf_add(struct potrf_run *chol, bool down, size_t k)
 
 static clb_status potrf_plan(struct potrf_run *chol)
 {
-    if (!chol->run.own)
+    if (!chol->run.discrete)
         return CLB_OK;
     clb_status status = clb_job_plan(&chol->run, 2 * clb_div_up(chol->n, chol->nb));
     for (size_t k = 0; k < chol->n && status == CLB_OK; k += chol->nb)
@@ -256,13 +256,13 @@ static clb_status potrf_bring_down(struct potrf_run *chol, const struct clb_dmat
     return status == CLB_OK ? clb_queue_flush(queue) : status;
 }
 
-/* Make the first diagonal block available to the CPU: where memory is shared, without a round trip,
- * and where the CPU must not look into that from the caller's matrix. */
+/* Make the first diagonal block available to the CPU: where memory is unified, without a round
+ * trip, and where the CPU must not look into that from the caller's matrix. */
 static clb_status bring_first(struct potrf_run *chol, const struct clb_dmat *diagonal,
                               clb_event *event)
 {
     const struct clb_call *call = chol->call;
-    if (chol->run.own)
+    if (chol->run.discrete)
         return potrf_bring_down(chol, diagonal, event);
     if (clb_job_see(&chol->run, diagonal) != NULL)
         return CLB_OK;
@@ -440,8 +440,8 @@ static clb_status step_here(struct potrf_run *chol, size_t k, size_t width)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Shared memory: copy columns [0, cols) of the stated triangle from or (with `out`) to the caller's
- * matrix. */
+/* Unified memory: copy columns [0, cols) of the stated triangle from or (with `out`) to the
+ * caller's matrix. */
 static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 {
     const struct clb_call *call = chol->call;
@@ -462,7 +462,7 @@ static clb_status copy_stated(struct potrf_run *chol, bool out, size_t cols)
 static clb_status potrf_steps(struct potrf_run *chol)
 {
     bool there = chol->block.program != NULL;
-    clb_status status = chol->run.own ? CLB_OK : copy_stated(chol, false, chol->n);
+    clb_status status = chol->run.discrete ? CLB_OK : copy_stated(chol, false, chol->n);
     for (size_t k = 0; k < chol->n && chol->result->info == 0 && status == CLB_OK;) {
         size_t width = potrf_width(chol, k);
         status = clb_job_await(&chol->run, k / chol->nb);
@@ -487,7 +487,7 @@ static clb_status potrf_write_back(struct potrf_run *chol)
     clb_status status = CLB_OK;
     if (cols == 0)
         return CLB_OK;
-    if (!run->own)
+    if (!run->discrete)
         return copy_stated(chol, true, cols);
     clb_transfer_queue_shorten(&run->transfers, run->uploads + blocks - 1,
                                cols - (blocks - 1) * chol->nb);
@@ -511,7 +511,7 @@ clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     if (status == CLB_OK)
         status = potrf_write_back(&chol);
     status = clb_job_end(&chol.run, status);
-    if (chol.run.own)
+    if (chol.run.discrete)
         result->columns_written = clb_job_written(&chol.run);
     if (chol.block.program != NULL)
         clb_potf2_close(&chol.block, &chol.run.workspace, chol.run.idle);

@@ -68,7 +68,7 @@ const struct clb_solve_work clb_solve_triangles_work = {solve_limits_of, solve_p
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* Shared memory: two of them hold parts of B by turns. */
+/* Unified memory: two of them hold parts of B by turns. */
 struct slot {
     struct clb_buffer *buffer;
     void *mapped;    /* NULL while the device has it */
@@ -81,11 +81,12 @@ struct solve_run {
     struct clb_dmat a;
     struct slot slot[2];
     size_t ld;         /* of a slot */
-    size_t resident;   /* own memory: parts on the device at once */
-    struct clb_dmat b; /* own memory: the resident parts */
+    size_t resident;   /* discrete: parts on the device at once */
+    struct clb_dmat b; /* discrete: the resident parts */
 };
 
-/* ---- shared memory: the CPU copies a part of B to one slot while the device works on the other */
+/* ---- unified memory: the CPU copies a part of B to one slot while the device works on the other
+ */
 
 static struct clb_dmat slot_matrix(const struct solve_run *run, size_t index)
 {
@@ -212,7 +213,7 @@ static clb_status solve_mapped(struct solve_run *run)
     return status;
 }
 
-/* ---- own memory: each part is processed as soon as it has arrived, and downloaded while the
+/* ---- discrete memory: each part is processed as soon as it has arrived, and downloaded while the
  * device works on the next ones. Where not all parts fit at once they share memory, and a part is
  * uploaded when the one that had the memory before has been downloaded. */
 
@@ -336,7 +337,7 @@ static clb_status solve_once(struct solve_run *run)
     clb_status status = clb_job_open(&run->run, &limits);
     if (status == CLB_OK) {
         progress->kernel = run->run.workspace.variant->name;
-        status = run->run.own ? solve_transferred(run) : solve_mapped(run);
+        status = run->run.discrete ? solve_transferred(run) : solve_mapped(run);
     }
     status = clb_job_end(&run->run, status);
     for (size_t i = 0; i < run->run.transfers.arrived; i++)
@@ -367,7 +368,7 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
         run.run.caller[0] = (struct clb_caller){(void *)(uintptr_t)solve->a, solve->lda,
                                                 solve->cols_a, solve->adjoint_a};
         status = solve_once(&run);
-        begun = run.run.begun || !run.run.own;
+        begun = run.run.begun || !run.run.discrete;
         resident /= 2;
     } while (resident > 0 && status == CLB_ERR_NOMEM && !begun);
     return status;
