@@ -1,6 +1,10 @@
 /* What the checks of kernels share. */
 #include "check.h"
 
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* ---- which sizes ----------------------------------------------------------------------------- */
 
 bool clb_check_tries_all(const struct clb_check_programs *check)
@@ -54,4 +58,123 @@ void clb_check_put(clb_precision precision, void *x, size_t at, double value)
 double clb_check_unit(clb_precision precision)
 {
     return is_single(precision) ? 0x1p-24 : 0x1p-53;
+}
+
+/* ---- calls that kernels compute -------------------------------------------------------------- */
+
+/* Whether an element of a matrix in memory is one of the call's. */
+static bool is_inside(const struct clb_call_matrix *matrix, size_t i, size_t j)
+{
+    const bool diagonal = (matrix->part & 0x20) == 0; /* a capital letter */
+    return i < matrix->rows && (matrix->part == 0               ? true
+                                : (matrix->part & ~0x20) == 'U' ? i < j + diagonal
+                                                                : j < i + diagonal);
+}
+
+static void fill_trial(const struct clb_trial *trial, const struct clb_trial_numbers *numbers,
+                       size_t index, void *data)
+{
+    const clb_precision precision = trial->call.precision;
+    const size_t parts = clb_precision_parts(precision);
+    const bool hermitian = clb_routine_has_flag(trial->call.routine, 'h');
+    uint64_t state = numbers->seed + index;
+    struct clb_call_matrix matrix;
+    (void)clb_call_matrix(&trial->call, index, &matrix);
+    for (size_t e = 0; e < matrix.ld * matrix.cols * parts; e++) {
+        const size_t i = e / parts % matrix.ld, j = e / parts / matrix.ld, part = e % parts;
+        double value = clb_check_random(&state);
+        if (index == 0)
+            value *= numbers->scale;
+        if (index == 0 && i == j)
+            value += part == 0 ? numbers->diagonal : 0;
+        if (numbers->spoils &&
+            (!is_inside(&matrix, i, j) || (index == 0 && hermitian && i == j && part == 1)))
+            value = NAN;
+        clb_check_put(precision, data, e, value);
+    }
+}
+
+clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
+                          const struct clb_call *call, const struct clb_trial_numbers *numbers)
+{
+    *trial = (struct clb_trial){.runtime = runtime, .call = *call};
+    void **const data[] = {&trial->call.a, &trial->call.b, &trial->call.c};
+    size_t *const ld[] = {&trial->call.lda, &trial->call.ldb, &trial->call.ldc};
+    struct clb_call_matrix matrix;
+    size_t all = 0;
+    for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
+        if (!clb_call_matrix(call, i, &matrix))
+            continue;
+        *ld[i] = matrix.rows + 1;
+        trial->bytes[i] = *ld[i] * matrix.cols * clb_precision_size(call->precision);
+        all += trial->bytes[i];
+    }
+    trial->host = calloc(2, all);
+    clb_status status = trial->host != NULL ? CLB_OK : CLB_ERR_NOMEM;
+    for (size_t i = 0, at = 0; i < CLB_CALL_MATRICES && status == CLB_OK; i++) {
+        if (trial->bytes[i] == 0)
+            continue;
+        char *const before = trial->host + at;
+        trial->before[i] = (struct clb_before){before, *ld[i]};
+        *data[i] = before + all;
+        fill_trial(trial, numbers, i, before);
+        memcpy(*data[i], before, trial->bytes[i]);
+        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, trial->bytes[i], &trial->memory[i]);
+        at += trial->bytes[i];
+    }
+    return status;
+}
+
+clb_status clb_trial_write(const struct clb_trial *trial, struct clb_queue *queue)
+{
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < CLB_CALL_MATRICES && status == CLB_OK; i++) {
+        if (trial->bytes[i] != 0)
+            status = clb_queue_write_now(queue, trial->memory[i]->mem, 0, trial->bytes[i],
+                                         trial->before[i].data);
+    }
+    return status;
+}
+
+/* Whether a matrix is, outside of the call's part of it, what it was. */
+static bool is_kept(const struct clb_trial *trial, size_t index,
+                    const struct clb_call_matrix *matrix)
+{
+    const size_t element = clb_precision_size(trial->call.precision);
+    const char *const before = trial->before[index].data, *const now = matrix->data;
+    for (size_t e = 0; e < matrix->ld * matrix->cols; e++) {
+        if ((!matrix->written || !is_inside(matrix, e % matrix->ld, e / matrix->ld)) &&
+            memcmp(before + e * element, now + e * element, element) != 0)
+            return false;
+    }
+    return true;
+}
+
+clb_status clb_trial_judge(const struct clb_trial *trial, struct clb_queue *queue)
+{
+    const struct clb_judged judged = {
+        .call = &trial->call, .before = trial->before, .entries = true};
+    struct clb_call_matrix matrix;
+    struct clb_verdict verdict;
+    for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
+        if (!clb_call_matrix(&trial->call, i, &matrix))
+            continue;
+        clb_status status =
+            clb_queue_read_now(queue, trial->memory[i]->mem, 0, trial->bytes[i], matrix.data);
+        if (status != CLB_OK)
+            return status;
+        if (!is_kept(trial, i, &matrix))
+            return CLB_ERR_BUILD;
+    }
+    clb_status status = clb_judge(&judged, &verdict);
+    return status != CLB_OK                             ? status
+           : verdict.failed != NULL || verdict.left > 0 ? CLB_ERR_BUILD
+                                                        : CLB_OK;
+}
+
+void clb_trial_close(struct clb_trial *trial, bool idle)
+{
+    for (size_t i = 0; i < CLB_CALL_MATRICES; i++)
+        clb_buffer_end(trial->runtime, trial->memory[i], idle);
+    free(trial->host);
 }

@@ -6,6 +6,7 @@
 #ifndef CLB_CHECK_H
 #define CLB_CHECK_H
 
+#include "blas/judge.h"
 #include "engine/ocl/program.h"
 #include "engine/ocl/queue.h"
 
@@ -56,6 +57,39 @@ void clb_check_note_passed(const struct clb_check_programs *check);
 /* Release the queue set of a check; NULL is allowed. False when commands may still be outstanding
  * on it: then the buffers that they use must be leaked. */
 bool clb_check_end(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
+
+/* ---- calls that kernels compute -----------------------------------------------------------------
+ *
+ * A check makes the matrices of a call, in host memory and in device memory, and has its kernels
+ * compute it. Every entry of the result must be right, and what the call does not write must be
+ * what it was, bit by bit. */
+
+struct clb_trial_numbers {
+    uint64_t seed;
+    double diagonal; /* is added to A's, */
+    double scale;    /* after A's numbers from -1/2 to 1/2 were multiplied by this */
+    bool spoils;     /* what must not be read is NaN */
+};
+
+struct clb_trial {
+    struct clb_runtime *runtime;
+    struct clb_call call; /* its matrices are those of the result */
+    struct clb_before before[CLB_CALL_MATRICES];
+    struct clb_buffer *memory[CLB_CALL_MATRICES]; /* of the same layout */
+    size_t bytes[CLB_CALL_MATRICES];
+    char *host; /* owned: what was before, and the result */
+};
+
+/* The call has its routine, letters and sizes, and what else its routine has but matrices. */
+clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
+                          const struct clb_call *call,
+                          const struct clb_trial_numbers *numbers) CLB_MUST_CHECK;
+/* Before the kernels: write the matrices. After them: read those that they have written, and
+ * judge; CLB_ERR_BUILD when the result is wrong. */
+clb_status clb_trial_write(const struct clb_trial *trial, struct clb_queue *queue) CLB_MUST_CHECK;
+clb_status clb_trial_judge(const struct clb_trial *trial, struct clb_queue *queue) CLB_MUST_CHECK;
+/* `idle`: no command may use the memory any more. */
+void clb_trial_close(struct clb_trial *trial, bool idle);
 
 /* The next of a sequence of random numbers from -1/2 to 1/2 that single precision represents
  * exactly; *state is the sequence's position. */
