@@ -63,52 +63,19 @@ static struct clb_sample entries_of(struct clb_sample x, size_t first, size_t co
     return x;
 }
 
-/* y += the triangle of outer*inner in rows and columns [first, first + count), times x: for row i
- * the inner product of row i of the left operand and the sum of the right one's columns that are in
- * the triangle, which grows with i. */
-static void add_small_triangle(struct judge *v, const struct product_term *term, bool upper,
-                               size_t first, size_t count)
-{
-    struct clb_sample *y = &v->y;
-    const double least = v->x.least;
-    double b[2], a[2];
-    for (size_t p = 0; p < clb_operator_cols(&term->outer); p++) {
-        double re[CLB_VECTORS] = {0}, im[CLB_VECTORS] = {0}, squares = (double)count * DBL_MIN;
-        for (size_t step = 0; step < count; step++) {
-            const size_t i = first + (upper ? count - 1 - step : step);
-            if (v->x.size[i] != 0)
-                clb_operator_get(&term->inner, p, i, b);
-            else
-                b[0] = b[1] = 0;
-            clb_operator_get(&term->outer, i, p, a);
-            squares += (b[0] * b[0] + b[1] * b[1]) * v->x.size[i] * v->x.size[i];
-            for (size_t r = 0; r < CLB_VECTORS; r++) {
-                re[r] += b[0] * v->x.re[r][i];
-                im[r] += b[1] * v->x.re[r][i];
-                y->re[r][i] += a[0] * re[r] - a[1] * im[r];
-                y->im[r][i] += a[0] * im[r] + a[1] * re[r];
-            }
-            y->size[i] +=
-                (fabs(a[0]) + fabs(a[1]) + least) * (sqrt(squares) + 2 * least * v->x.norm) +
-                least * v->x.norm;
-        }
-    }
-}
-
-/* The same of all of it: the square beside two triangles is a product. */
+/* y += the triangle of outer*inner in rows and columns [first, first + count), times x: two
+ * triangles of half the order, and the product beside them. */
 static void add_triangle(struct judge *v, const struct product_term *term, bool upper, size_t first,
                          size_t count)
 {
-    enum { SMALL = 32 };
-    const size_t half = count / 2;
-    if (count <= SMALL) {
-        add_small_triangle(v, term, upper, first, count);
-        return;
+    const size_t half = count / 2, others = count - half;
+    if (count > 1) {
+        add_triangle(v, term, upper, first, half);
+        add_triangle(v, term, upper, first + half, others);
     }
-    add_triangle(v, term, upper, first, half);
-    add_triangle(v, term, upper, first + half, count - half);
-    const size_t row = upper ? first : first + half, rows = upper ? half : count - half;
-    const size_t col = upper ? first + half : first, cols = count - rows;
+    const bool above = upper && count > 1; /* the product is that of the first rows, else columns */
+    const size_t row = above ? first : first + half, rows = above ? half : others;
+    const size_t col = above ? first + half : first, cols = count == 1 ? 1 : count - rows;
     const struct clb_operator outer = part_of(term->outer, true, row, rows);
     const struct clb_operator inner = part_of(term->inner, false, col, cols);
     const struct clb_sample x = entries_of(v->x, col, cols);

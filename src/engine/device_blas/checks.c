@@ -23,9 +23,8 @@ static clb_status solve_random(struct clb_workspace *workspace, bool right, size
     call.n = right ? n : rhs;
     call.alpha = clb_scalar_one(precision);
     call.transa = right ? CLB_OP_N : CLB_OP_C;
-    clb_status status = clb_trial_open(&trial, workspace->runtime, &call, &numbers);
-    if (status == CLB_OK)
-        status = clb_trial_write(&trial, workspace->queue);
+    clb_status status =
+        clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, &numbers);
     if (status == CLB_OK) {
         const struct clb_dmat_triangle triangle = {
             .a = {trial.memory[0]->mem, 0, n, n, trial.call.lda},
@@ -37,7 +36,7 @@ static clb_status solve_random(struct clb_workspace *workspace, bool right, size
             status = clb_dmat_solve(workspace, &triangle, &b);
     }
     if (status == CLB_OK)
-        status = clb_trial_judge(&trial, workspace->queue);
+        status = clb_trial_judge(&trial);
     clb_trial_close(&trial, clb_workspace_finish(workspace));
     return status;
 }
@@ -145,12 +144,13 @@ static clb_status check_copies(struct clb_workspace *workspace, size_t n, size_t
     return status;
 }
 
-static clb_status check_kernels(struct clb_workspace *workspace, size_t n, size_t rhs)
+static clb_status check_systems(void *context, struct clb_check_size size)
 {
-    clb_status status = solve_random(workspace, false, n, rhs);
+    struct clb_workspace *workspace = context;
+    clb_status status = solve_random(workspace, false, size.m, size.n);
     if (status == CLB_OK)
-        status = solve_random(workspace, true, n, rhs);
-    return status == CLB_OK ? check_copies(workspace, n, rhs) : status;
+        status = solve_random(workspace, true, size.m, size.n);
+    return status == CLB_OK ? check_copies(workspace, size.m, size.n) : status;
 }
 
 /* Orders around those of a vector, a sub-block and a block; numbers of right-hand sides around that
@@ -160,21 +160,14 @@ static clb_status check_kernels(struct clb_workspace *workspace, size_t n, size_
 static clb_status check_sizes(struct clb_workspace *workspace)
 {
     size_t block = workspace->block;
-    const struct {
-        size_t n, rhs;
-    } sizes[] = {{9, 3},         {1, 1},          {1, 32},         {2, 16},
-                 {7, 8},         {8, 7},          {15, 17},        {16, 9},
-                 {33, 15},       {block - 1, 31}, {block, 16},     {block, MOST_RHS},
-                 {block + 1, 1}, {block + 1, 8},  {block + 5, 32}, {block + 5, 3}};
+    const struct clb_check_size sizes[] = {
+        {9, 3, 0},         {1, 1, 0},          {1, 32, 0},         {2, 16, 0},
+        {7, 8, 0},         {8, 7, 0},          {15, 17, 0},        {16, 9, 0},
+        {33, 15, 0},       {block - 1, 31, 0}, {block, 16, 0},     {block, MOST_RHS, 0},
+        {block + 1, 1, 0}, {block + 1, 8, 0},  {block + 5, 32, 0}, {block + 5, 3, 0}};
     const struct clb_check_programs programs = {
         "triangular systems 2", workspace->runtime, {workspace->trsm, workspace->laswp}};
-    bool all = clb_check_tries_all(&programs);
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
-        status = check_kernels(workspace, sizes[i].n, sizes[i].rhs);
-    if (all && status == CLB_OK)
-        clb_check_note_passed(&programs);
-    return status;
+    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_systems, workspace);
 }
 
 struct trsm_check_task {
@@ -211,12 +204,9 @@ clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gem
 
 /* ---- panels of LU ---------------------------------------------------------------------------- */
 
-struct getf2_check_size {
-    size_t m, n;
-};
-
-static clb_status factor_random(struct clb_workspace *workspace, struct getf2_check_size size)
+static clb_status factor_random(void *context, struct clb_check_size size)
 {
+    struct clb_workspace *workspace = context;
     static const struct clb_trial_numbers numbers = {20261121, 0, 1, true};
     const size_t m = size.m, n = clb_min(m, size.n);
     struct clb_call call =
@@ -232,9 +222,8 @@ static clb_status factor_random(struct clb_workspace *workspace, struct getf2_ch
     call.wide = true;
     if (ipiv == NULL)
         return CLB_ERR_NOMEM;
-    clb_status status = clb_trial_open(&trial, workspace->runtime, &call, &numbers);
-    if (status == CLB_OK)
-        status = clb_trial_write(&trial, workspace->queue);
+    clb_status status =
+        clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, &numbers);
     const bool prepared =
         status == CLB_OK && (status = clb_getf2_prepare(&panel, workspace, m, n)) == CLB_OK;
     if (prepared) {
@@ -247,7 +236,7 @@ static clb_status factor_random(struct clb_workspace *workspace, struct getf2_ch
     if (status == CLB_OK && info != 0)
         status = CLB_ERR_BUILD;
     if (status == CLB_OK)
-        status = clb_trial_judge(&trial, workspace->queue);
+        status = clb_trial_judge(&trial);
     const bool idle = clb_workspace_finish(workspace);
     if (prepared)
         clb_getf2_close(&panel, workspace, idle);
@@ -265,29 +254,23 @@ struct getf2_check_task {
 /* Sizes at the edges of strips, blocks and groups. The last is the largest: it has several groups
  * if the device can, several strips and blocks, and no even extents. */
 static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb_getf2 *like,
-                               struct getf2_check_size largest)
+                               struct clb_check_size largest)
 {
     size_t width = like->width, block = like->block, group = like->group;
-    const struct getf2_check_size sizes[] = {{5, 3},
-                                             {1, 1},
-                                             {2, 1},
-                                             {3, 3},
-                                             {width, width - 1},
-                                             {width + 1, width},
-                                             {2 * width + 3, width + 1},
-                                             {block, block - 1},
-                                             {group - 1, block},
-                                             {group, block + 1},
-                                             {clb_min(group + 1, largest.m), 1},
-                                             largest};
+    const struct clb_check_size sizes[] = {{5, 3, 0},
+                                           {1, 1, 0},
+                                           {2, 1, 0},
+                                           {3, 3, 0},
+                                           {width, width - 1, 0},
+                                           {width + 1, width, 0},
+                                           {2 * width + 3, width + 1, 0},
+                                           {block, block - 1, 0},
+                                           {group - 1, block, 0},
+                                           {group, block + 1, 0},
+                                           {clb_min(group + 1, largest.m), 1, 0},
+                                           largest};
     const struct clb_check_programs programs = {"panels 2", workspace->runtime, {like->program}};
-    bool all = clb_check_tries_all(&programs);
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
-        status = factor_random(workspace, sizes[i]);
-    if (all && status == CLB_OK)
-        clb_check_note_passed(&programs);
-    return status;
+    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), factor_random, workspace);
 }
 
 /* A launch whose groups wait for each other in vain fails, so here a failure of OpenCL means that
@@ -296,9 +279,9 @@ static clb_status getf2_check_open_and_check(void *argument)
 {
     struct getf2_check_task *task = argument;
     struct clb_getf2 *like = &task->like;
-    const struct getf2_check_size largest = {
-        like->most_groups > 1 ? 2 * like->group + like->group / 3 : like->group,
-        like->block + like->width + like->width / 2 + 1};
+    const struct clb_check_size largest = {like->most_groups > 1 ? 2 * like->group + like->group / 3
+                                                                 : like->group,
+                                           like->block + like->width + like->width / 2 + 1, 0};
     const struct clb_workspace_limits limits = {
         .m = largest.m, .n = largest.n, .k = like->block, .triangle = CLB_MAX_BLOCK};
     struct clb_workspace workspace;
@@ -339,9 +322,8 @@ static clb_status factor_definite(struct clb_potf2 *block, struct clb_workspace 
     call.n = n;
     call.info = &info;
     call.wide = true;
-    clb_status status = clb_trial_open(&trial, workspace->runtime, &call, &numbers);
-    if (status == CLB_OK)
-        status = clb_trial_write(&trial, workspace->queue);
+    clb_status status =
+        clb_trial_open(&trial, workspace->runtime, workspace->queue, &call, &numbers);
     if (status == CLB_OK) {
         const struct clb_dmat a = {trial.memory[0]->mem, 0, n, n, trial.call.lda};
         status = clb_potf2_factor(block, workspace, &a, upper, 0);
@@ -352,53 +334,57 @@ static clb_status factor_definite(struct clb_potf2 *block, struct clb_workspace 
     if (status == CLB_OK && info != 0)
         status = CLB_ERR_BUILD;
     if (status == CLB_OK)
-        status = clb_trial_judge(&trial, workspace->queue);
+        status = clb_trial_judge(&trial);
     clb_trial_close(&trial, clb_workspace_finish(workspace));
     return status;
 }
-
-/* The order that is checked where an earlier process has checked all. */
-#define SMALL ((size_t)5)
 
 struct potf2_check_task {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
 };
 
-/* Every order that a block may have: there are few. */
-static clb_status factor_all(struct clb_potf2 *block, struct clb_workspace *workspace)
+struct blocks_check {
+    struct clb_potf2 block;
+    struct clb_workspace workspace;
+};
+
+static clb_status check_blocks(void *context, struct clb_check_size size)
 {
-    const struct clb_check_programs programs = {"blocks 2", workspace->runtime, {block->program}};
-    bool all = clb_check_tries_all(&programs);
-    size_t first = all ? 1 : SMALL, last = all ? block->most : SMALL;
-    clb_status status = CLB_OK;
-    for (size_t n = first; n <= last && status == CLB_OK; n++) {
-        status = factor_definite(block, workspace, false, n);
-        if (status == CLB_OK)
-            status = factor_definite(block, workspace, true, n);
-    }
-    if (all && status == CLB_OK)
-        clb_check_note_passed(&programs);
-    return status;
+    struct blocks_check *check = context;
+    clb_status status = factor_definite(&check->block, &check->workspace, false, size.n);
+    return status == CLB_OK ? factor_definite(&check->block, &check->workspace, true, size.n)
+                            : status;
+}
+
+/* Every order that a block may have: there are few. */
+static clb_status factor_all(struct blocks_check *check)
+{
+    struct clb_check_size sizes[CLB_MAX_BLOCK + 1] = {{.n = 5}};
+    const size_t most = check->block.most;
+    const struct clb_check_programs programs = {
+        "blocks 2", check->workspace.runtime, {check->block.program}};
+    for (size_t n = 1; n <= most; n++)
+        sizes[n].n = n;
+    return clb_check_sizes(&programs, sizes, 1 + most, check_blocks, check);
 }
 
 static clb_status potf2_check_open_and_check(void *argument)
 {
     const struct potf2_check_task *task = argument;
     const struct clb_workspace_limits limits = {0};
-    struct clb_workspace workspace;
-    struct clb_potf2 block;
+    struct blocks_check check;
     clb_status status = clb_step_need(task->runtime, CLB_STEP_BLOCKS, task->variant->precision);
     if (status == CLB_OK)
-        status = clb_workspace_open(&workspace, task->runtime, task->variant, &limits);
+        status = clb_workspace_open(&check.workspace, task->runtime, task->variant, &limits);
     if (status != CLB_OK)
         return status;
-    status = clb_potf2_prepare(&block, &workspace);
+    status = clb_potf2_prepare(&check.block, &check.workspace);
     if (status == CLB_OK) {
-        status = factor_all(&block, &workspace);
-        clb_potf2_close(&block, &workspace, clb_workspace_finish(&workspace));
+        status = factor_all(&check);
+        clb_potf2_close(&check.block, &check.workspace, clb_workspace_finish(&check.workspace));
     }
-    clb_workspace_close(&workspace, clb_workspace_finish(&workspace));
+    clb_workspace_close(&check.workspace, clb_workspace_finish(&check.workspace));
     return status;
 }
 

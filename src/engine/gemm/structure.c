@@ -563,9 +563,9 @@ struct structure_check {
     struct clb_queue_set *queue_set;
     struct clb_program *program;
     const struct clb_gemm_variant *variant;
-    struct clb_buffer *source, *result;
-    unsigned char *host; /* the source, the device's result, the CPU's result */
-    size_t bytes;        /* of each of these three */
+    struct clb_buffer *memory[2]; /* the source, the result */
+    unsigned char *host;          /* the source, the device's result, the CPU's result */
+    size_t bytes;                 /* of each of these three */
 };
 
 /* Small integers, which a factor of small integers does not round. */
@@ -578,31 +578,29 @@ static void structure_fill(const struct structure_check *check)
         clb_check_put(precision, check->host, i, floor(4096 * clb_check_random(&state)));
 }
 
-/* The size of a part. */
-struct structure_part {
-    size_t width, depth;
-};
-
 static clb_status check_one(const struct structure_check *check, struct clb_operand *x,
-                            struct structure_part part)
+                            struct clb_check_size part)
 {
     clb_precision precision = check->variant->precision;
     unsigned char *device = check->host + check->bytes, *cpu = device + check->bytes;
-    size_t w = part.width, k = part.depth, used = w * k * x->element;
+    size_t w = part.m, k = part.n, used = w * k * x->element;
     x->host = (const char *)check->host;
-    x->mem = check->source->mem;
-    clb_status status = clb_structure_make(check->queue_set, check->program, check->variant, x, I0,
-                                           P0, w, k, check->result->mem, check->queue_set->queue);
+    x->mem = check->memory[0]->mem;
+    clb_status status =
+        clb_structure_make(check->queue_set, check->program, check->variant, x, I0, P0, w, k,
+                           check->memory[1]->mem, check->queue_set->queue);
     if (status == CLB_OK)
-        status = clb_queue_read_now(check->queue_set->queue, check->result->mem, 0, used, device);
+        status =
+            clb_queue_read_now(check->queue_set->queue, check->memory[1]->mem, 0, used, device);
     if (status != CLB_OK)
         return status;
     clb_operand_make(precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k, cpu);
     return memcmp(device, cpu, used) == 0 ? CLB_OK : CLB_ERR_BUILD;
 }
 
-static clb_status check_part(const struct structure_check *check, struct structure_part part)
+static clb_status check_part(void *context, struct clb_check_size part)
 {
+    const struct structure_check *check = context;
     static const float factor_s[2] = {2, -3};
     static const double factor_d[2] = {2, -3};
     bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
@@ -622,21 +620,18 @@ static clb_status check_part(const struct structure_check *check, struct structu
 }
 
 /* Sizes around the squares of order 16 that work-items make. */
-static clb_status check_parts(const struct structure_check *check)
+static clb_status check_parts(struct structure_check *check)
 {
-    static const struct structure_part parts[] = {{5, 3},   {1, 1},   {1, 21},  {17, 1},
-                                                  {33, 2},  {15, 16}, {16, 15}, {16, 17},
-                                                  {17, 16}, {32, 33}, {40, 21}};
+    static const struct clb_check_size parts[] = {
+        {5, 3, 0},   {1, 1, 0},   {1, 21, 0},  {17, 1, 0},  {33, 2, 0}, {15, 16, 0},
+        {16, 15, 0}, {16, 17, 0}, {17, 16, 0}, {32, 33, 0}, {40, 21, 0}};
     const struct clb_check_programs programs = {
         "operands 1", check->queue_set->runtime, {check->program}};
-    bool all = clb_check_tries_all(&programs);
-    clb_status status = clb_queue_write_now(check->queue_set->queue, check->source->mem, 0,
+    clb_status status = clb_queue_write_now(check->queue_set->queue, check->memory[0]->mem, 0,
                                             check->bytes, check->host);
-    for (size_t i = 0; i < (all ? CLB_COUNT_OF(parts) : 1) && status == CLB_OK; i++)
-        status = check_part(check, parts[i]);
-    if (all && status == CLB_OK)
-        clb_check_note_passed(&programs);
-    return status;
+    return status == CLB_OK
+               ? clb_check_sizes(&programs, parts, CLB_COUNT_OF(parts), check_part, check)
+               : status;
 }
 
 static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
@@ -651,15 +646,13 @@ static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_v
         return CLB_ERR_NOMEM;
     structure_fill(&check);
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
+    const size_t bytes[] = {check.bytes, check.bytes};
     if (status == CLB_OK)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
-    if (status == CLB_OK)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.result);
+        status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK)
         status = check_parts(&check);
-    bool idle = clb_check_end(check.queue_set);
-    clb_buffer_end(runtime, check.source, idle);
-    clb_buffer_end(runtime, check.result, idle);
+    clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
+                         clb_check_end(check.queue_set));
     free(check.host);
     return status;
 }

@@ -7,19 +7,41 @@
 
 /* ---- which sizes ----------------------------------------------------------------------------- */
 
-bool clb_check_tries_all(const struct clb_check_programs *check)
+clb_status clb_check_sizes(const struct clb_check_programs *check,
+                           const struct clb_check_size *sizes, size_t count,
+                           clb_status (*try_size)(void *context, struct clb_check_size size),
+                           void *context)
 {
     bool known = true;
     for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++)
         known = known && clb_program_is_checked(check->runtime, check->program[i], check->name);
     clb_log(CLB_LOG_INFO, "check of %s: %s", check->name, known ? "a small size" : "all sizes");
-    return !known;
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < (known ? 1 : count) && status == CLB_OK; i++)
+        status = try_size(context, sizes[i]);
+    for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++) {
+        if (!known && status == CLB_OK)
+            clb_program_set_checked(check->runtime, check->program[i], check->name);
+    }
+    return status;
 }
 
-void clb_check_note_passed(const struct clb_check_programs *check)
+clb_status clb_check_memory(struct clb_runtime *runtime, const size_t *bytes,
+                            struct clb_buffer **buffer, size_t count)
 {
-    for (size_t i = 0; i < CLB_COUNT_OF(check->program) && check->program[i] != NULL; i++)
-        clb_program_set_checked(check->runtime, check->program[i], check->name);
+    clb_status status = CLB_OK;
+    for (size_t i = 0; i < count && status == CLB_OK; i++) {
+        if (bytes[i] != 0)
+            status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, bytes[i], &buffer[i]);
+    }
+    return status;
+}
+
+void clb_check_memory_end(struct clb_runtime *runtime, struct clb_buffer **buffer, size_t count,
+                          bool idle)
+{
+    for (size_t i = 0; i < count; i++)
+        clb_buffer_end(runtime, buffer[i], idle);
 }
 
 bool clb_check_end(struct clb_queue_set *queue_set)
@@ -95,9 +117,10 @@ static void fill_trial(const struct clb_trial *trial, const struct clb_trial_num
 }
 
 clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
-                          const struct clb_call *call, const struct clb_trial_numbers *numbers)
+                          struct clb_queue *queue, const struct clb_call *call,
+                          const struct clb_trial_numbers *numbers)
 {
-    *trial = (struct clb_trial){.runtime = runtime, .call = *call};
+    *trial = (struct clb_trial){.runtime = runtime, .queue = queue, .call = *call};
     void **const data[] = {&trial->call.a, &trial->call.b, &trial->call.c};
     size_t *const ld[] = {&trial->call.lda, &trial->call.ldb, &trial->call.ldc};
     struct clb_call_matrix matrix;
@@ -111,6 +134,8 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
     }
     trial->host = calloc(2, all);
     clb_status status = trial->host != NULL ? CLB_OK : CLB_ERR_NOMEM;
+    if (status == CLB_OK)
+        status = clb_check_memory(runtime, trial->bytes, trial->memory, CLB_CALL_MATRICES);
     for (size_t i = 0, at = 0; i < CLB_CALL_MATRICES && status == CLB_OK; i++) {
         if (trial->bytes[i] == 0)
             continue;
@@ -118,20 +143,8 @@ clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
         trial->before[i] = (struct clb_before){before, *ld[i]};
         *data[i] = before + all;
         fill_trial(trial, numbers, i, before);
-        memcpy(*data[i], before, trial->bytes[i]);
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, trial->bytes[i], &trial->memory[i]);
+        status = clb_queue_write_now(queue, trial->memory[i]->mem, 0, trial->bytes[i], before);
         at += trial->bytes[i];
-    }
-    return status;
-}
-
-clb_status clb_trial_write(const struct clb_trial *trial, struct clb_queue *queue)
-{
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < CLB_CALL_MATRICES && status == CLB_OK; i++) {
-        if (trial->bytes[i] != 0)
-            status = clb_queue_write_now(queue, trial->memory[i]->mem, 0, trial->bytes[i],
-                                         trial->before[i].data);
     }
     return status;
 }
@@ -150,7 +163,7 @@ static bool is_kept(const struct clb_trial *trial, size_t index,
     return true;
 }
 
-clb_status clb_trial_judge(const struct clb_trial *trial, struct clb_queue *queue)
+clb_status clb_trial_judge(const struct clb_trial *trial)
 {
     const struct clb_judged judged = {
         .call = &trial->call, .before = trial->before, .entries = true};
@@ -159,8 +172,8 @@ clb_status clb_trial_judge(const struct clb_trial *trial, struct clb_queue *queu
     for (size_t i = 0; i < CLB_CALL_MATRICES; i++) {
         if (!clb_call_matrix(&trial->call, i, &matrix))
             continue;
-        clb_status status =
-            clb_queue_read_now(queue, trial->memory[i]->mem, 0, trial->bytes[i], matrix.data);
+        clb_status status = clb_queue_read_now(trial->queue, trial->memory[i]->mem, 0,
+                                               trial->bytes[i], matrix.data);
         if (status != CLB_OK)
             return status;
         if (!is_kept(trial, i, &matrix))
@@ -174,7 +187,6 @@ clb_status clb_trial_judge(const struct clb_trial *trial, struct clb_queue *queu
 
 void clb_trial_close(struct clb_trial *trial, bool idle)
 {
-    for (size_t i = 0; i < CLB_CALL_MATRICES; i++)
-        clb_buffer_end(trial->runtime, trial->memory[i], idle);
+    clb_check_memory_end(trial->runtime, trial->memory, CLB_CALL_MATRICES, idle);
     free(trial->host);
 }

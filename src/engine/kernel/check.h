@@ -51,8 +51,20 @@ struct clb_check_programs {
     const struct clb_runtime *runtime;
     const struct clb_program *program[2]; /* the second may be NULL */
 };
-bool clb_check_tries_all(const struct clb_check_programs *check);
-void clb_check_note_passed(const struct clb_check_programs *check);
+struct clb_check_size {
+    size_t m, n, k;
+};
+/* Try these sizes, or the small one, which is the first, and note that all have passed. */
+clb_status clb_check_sizes(const struct clb_check_programs *check,
+                           const struct clb_check_size *sizes, size_t count,
+                           clb_status (*try_size)(void *context, struct clb_check_size size),
+                           void *context) CLB_MUST_CHECK;
+
+/* Device memory, but for what has no bytes; and back. `idle`: no command may use it any more. */
+clb_status clb_check_memory(struct clb_runtime *runtime, const size_t *bytes,
+                            struct clb_buffer **buffer, size_t count) CLB_MUST_CHECK;
+void clb_check_memory_end(struct clb_runtime *runtime, struct clb_buffer **buffer, size_t count,
+                          bool idle);
 
 /* Release the queue set of a check; NULL is allowed. False when commands may still be outstanding
  * on it: then the buffers that they use must be leaked. */
@@ -73,6 +85,7 @@ struct clb_trial_numbers {
 
 struct clb_trial {
     struct clb_runtime *runtime;
+    struct clb_queue *queue;
     struct clb_call call; /* its matrices are those of the result */
     struct clb_before before[CLB_CALL_MATRICES];
     struct clb_buffer *memory[CLB_CALL_MATRICES]; /* of the same layout */
@@ -80,15 +93,14 @@ struct clb_trial {
     char *host; /* owned: what was before, and the result */
 };
 
-/* The call has its routine, letters and sizes, and what else its routine has but matrices. */
+/* The call has its routine, letters and sizes, and what else its routine has but matrices. Before
+ * the kernels: write the matrices. After them: read those that they have written, and judge;
+ * CLB_ERR_BUILD when the result is wrong. close, also where open has failed; `idle`: no command may
+ * use the memory any more. */
 clb_status clb_trial_open(struct clb_trial *trial, struct clb_runtime *runtime,
-                          const struct clb_call *call,
+                          struct clb_queue *queue, const struct clb_call *call,
                           const struct clb_trial_numbers *numbers) CLB_MUST_CHECK;
-/* Before the kernels: write the matrices. After them: read those that they have written, and
- * judge; CLB_ERR_BUILD when the result is wrong. */
-clb_status clb_trial_write(const struct clb_trial *trial, struct clb_queue *queue) CLB_MUST_CHECK;
-clb_status clb_trial_judge(const struct clb_trial *trial, struct clb_queue *queue) CLB_MUST_CHECK;
-/* `idle`: no command may use the memory any more. */
+clb_status clb_trial_judge(const struct clb_trial *trial) CLB_MUST_CHECK;
 void clb_trial_close(struct clb_trial *trial, bool idle);
 
 /* The next of a sequence of random numbers from -1/2 to 1/2 that single precision represents

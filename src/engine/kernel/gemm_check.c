@@ -8,29 +8,25 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- products in full, on random data, against sums in double -------------------------------- */
+/* ---- products in full, on random data -------------------------------------------------------- */
 
 enum { CHECK_MAX = 400 };
-
-/* Families that round their operands are as exact in long sums as in sums of so many terms. */
-#define ROUNDED_DEPTH ((size_t)32)
 
 /* The operands begin behind so many elements of their buffers: matrices of callers are aligned to
  * their elements only. */
 #define BEGIN ((size_t)1)
 
+/* Exponents are those of scaled operands: of A's rows, then of B's columns. */
+enum { A_SOURCE, B_SOURCE, A_PACKED, B_PACKED, RESULT, FLAG, EXPONENTS, PARTS_OF_C, FULL_BUFFERS };
+
 struct full_check {
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
     size_t m, n, k, ldc;
-    bool direct;        /* B is read unpacked */
-    size_t parts;       /* real numbers of an element */
-    size_t least_depth; /* the bound for sums is at least that of so many terms */
-    double *a, *b; /* values that both precisions represent: op(A)(i, p) at a + parts*(i + p*m) */
-    double *sum, *size;                /* the entries of C; sums of their terms' absolute values */
-    void *a_typed, *b_typed, *c_typed; /* as they are in device memory */
-    struct clb_buffer *a_source, *b_source, *a_packed, *b_packed, *c, *parts_of_c, *flag;
-    struct clb_buffer *exponents; /* of scaled operands: of A's rows, then of B's columns */
+    bool direct;     /* B is read unpacked */
+    size_t parts;    /* real numbers of an element */
+    char *a, *b, *c; /* the operands, and the result */
+    struct clb_buffer *memory[FULL_BUFFERS];
 };
 
 /* How a product is computed: the ops of the operands, whether both are read unpacked, whether rows
@@ -42,73 +38,63 @@ struct way {
     size_t part;
 };
 
-/* Store a random element of an operand; `typed` gets its conjugate if the device reads the operand
- * conjugated. */
-static void set_element(const struct full_check *check, double *value, void *typed, size_t index,
-                        clb_op op, int exponent, uint64_t *state)
-{
-    for (size_t part = 0; part < check->parts; part++) {
-        double number = value[part] = ldexp(clb_check_random(state), exponent);
-        clb_check_put(check->variant->precision, typed, (BEGIN + index) * check->parts + part,
-                      part == 1 && op == CLB_OP_C ? -number : number);
-    }
-}
-
 /* Scales of rows and columns that are out of split families' range on either side; products are in
  * that of single precision. */
 static const int row_scales[] = {0, -70, 58}, column_scales[] = {0, 58};
 
-/* The values are the same for every op; only where they are stored differs. */
+/* Elements of rows or columns x elements along them, one after the other where `along`. */
+static void set_operand(const struct full_check *check, char *operand, size_t extent, bool along,
+                        const int *scales, size_t count, uint64_t *state)
+{
+    const size_t elements = extent * check->k;
+    for (size_t e = 0; e < elements * check->parts; e++) {
+        const size_t element = e / check->parts, i = along ? element / check->k : element % extent;
+        clb_check_put(check->variant->precision, operand, BEGIN * check->parts + e,
+                      ldexp(clb_check_random(state), scales != NULL ? scales[i % count] : 0));
+    }
+}
+
 static void set_operands(const struct full_check *check, const struct way *way)
 {
-    bool plain_a = way->op_a == CLB_OP_N, plain_b = way->op_b == CLB_OP_N;
     uint64_t state = 20261120;
-    for (size_t p = 0; p < check->k; p++) {
-        for (size_t i = 0; i < check->m; i++)
-            set_element(check, check->a + check->parts * (i + p * check->m), check->a_typed,
-                        plain_a ? i + p * check->m : p + i * check->k, way->op_a,
-                        way->scaled ? row_scales[i % CLB_COUNT_OF(row_scales)] : 0, &state);
-        for (size_t j = 0; j < check->n; j++)
-            set_element(check, check->b + check->parts * (p + j * check->k), check->b_typed,
-                        plain_b ? p + j * check->k : j + p * check->n, way->op_b,
-                        way->scaled ? column_scales[j % CLB_COUNT_OF(column_scales)] : 0, &state);
-    }
+    set_operand(check, check->a, check->m, way->op_a != CLB_OP_N, way->scaled ? row_scales : NULL,
+                CLB_COUNT_OF(row_scales), &state);
+    set_operand(check, check->b, check->n, way->op_b == CLB_OP_N,
+                way->scaled ? column_scales : NULL, CLB_COUNT_OF(column_scales), &state);
 }
 
-static void sum_entries(const struct full_check *check)
+/* Judge C as `times` the product, entry by entry. */
+static clb_status full_judge(const struct full_check *check, const struct way *way, double times)
 {
-    size_t parts = check->parts, rows = check->m * parts;
-    for (size_t e = 0; e < rows * check->n; e++) {
-        size_t i = e % rows / parts, part = e % parts, j = e / rows;
-        double sum = 0, size = 0;
-        for (size_t p = 0; p < check->k; p++) {
-            const double *a = check->a + parts * (i + p * check->m);
-            const double *b = check->b + parts * (p + j * check->k);
-            double first = a[0] * b[part], second = 0;
-            if (parts > 1)
-                second = part == 0 ? -a[1] * b[1] : a[1] * b[0];
-            sum += first + second;
-            size += fabs(first) + fabs(second);
-        }
-        check->sum[e] = sum;
-        check->size[e] = size;
-    }
-}
-
-/* Whether C is `times` the product. */
-static bool full_is_right(const struct full_check *check, double times)
-{
-    clb_precision precision = check->variant->precision;
-    double depth = (double)clb_max(check->k * check->parts, check->least_depth);
-    double bound = 2 * depth * clb_check_unit(precision) * times;
-    size_t rows = check->m * check->parts;
-    for (size_t e = 0; e < rows * check->n; e++) {
-        double got = clb_check_get(precision, check->c_typed,
-                                   e % rows + e / rows * check->ldc * check->parts);
-        if (!(fabs(got - times * check->sum[e]) <= bound * check->size[e]))
-            return false;
-    }
-    return true;
+    const clb_precision precision = check->variant->precision;
+    const size_t element = clb_precision_size(precision);
+    const struct clb_before before[CLB_CALL_MATRICES] = {{0}};
+    struct clb_call call = clb_call_of(clb_routine_of(CLB_KIND_gemm, precision, false));
+    struct clb_verdict verdict;
+    clb_scalar alpha = {.d = {0}};
+    clb_check_put(precision, &alpha, 0, times);
+    call.transa = way->op_a;
+    call.transb = way->op_b;
+    call.m = check->m;
+    call.n = check->n;
+    call.k = check->k;
+    call.alpha = &alpha;
+    call.beta = clb_scalar_zero(precision);
+    call.a = check->a + BEGIN * element;
+    call.b = check->b + BEGIN * element;
+    call.c = check->c;
+    call.lda = way->op_a == CLB_OP_N ? check->m : check->k;
+    call.ldb = way->op_b == CLB_OP_N ? check->k : check->n;
+    call.ldc = check->ldc;
+    const struct clb_judged judged = {.call = &call,
+                                      .before = before,
+                                      .entries = true,
+                                      .rounded = clb_family_math(check->variant->tuning.family) ==
+                                                 CLB_MATH_FAST};
+    clb_status status = clb_judge(&judged, &verdict);
+    if (status == CLB_OK && (verdict.failed != NULL || verdict.left > 0))
+        status = CLB_ERR_BUILD;
+    return status;
 }
 
 /* Pack rows of A or columns of B, depths [p0, p0 + k), in launches of at most `most`. */
@@ -119,8 +105,9 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
     const clb_op op = is_a ? way->op_a : way->op_b;
     const bool along = is_a == (op != CLB_OP_N);
     size_t extent = is_a ? check->m : check->n;
-    const struct clb_buffer *packed = is_a ? check->a_packed : check->b_packed;
-    struct clb_chunk chunk = {.mem = (is_a ? check->a_source : check->b_source)->mem,
+    const struct clb_buffer *packed = is_a ? check->memory[A_PACKED] : check->memory[B_PACKED];
+    struct clb_chunk chunk = {.mem =
+                                  (is_a ? check->memory[A_SOURCE] : check->memory[B_SOURCE])->mem,
                               .ld = along ? check->k : extent,
                               .depth_contiguous = along,
                               .conjugated = op == CLB_OP_C};
@@ -131,12 +118,12 @@ static clb_status full_pack(const struct full_check *check, clb_operand_role rol
         chunk.offset = BEGIN + (along ? p0 + i * chunk.ld : i + p0 * chunk.ld);
         if (way->scaled)
             status = clb_gemm_scale(check->queue_set, check->variant, &chunk, count, k,
-                                    check->exponents->mem, places, (struct clb_order){0});
+                                    check->memory[EXPONENTS]->mem, places, (struct clb_order){0});
         if (status == CLB_OK)
-            status =
-                clb_gemm_pack(check->queue_set, check->variant, role, &chunk, count, k, packed->mem,
-                              clb_packed_offset(check->variant, role, i, k),
-                              check->flag != NULL ? check->flag->mem : NULL, (struct clb_order){0});
+            status = clb_gemm_pack(check->queue_set, check->variant, role, &chunk, count, k,
+                                   packed->mem, clb_packed_offset(check->variant, role, i, k),
+                                   check->memory[FLAG] != NULL ? check->memory[FLAG]->mem : NULL,
+                                   (struct clb_order){0});
     }
     return status;
 }
@@ -152,19 +139,19 @@ static clb_status full_multiply(const struct full_check *check, const struct way
     const size_t ld_a = along_a ? check->k : check->m, ld_b = along_b ? check->k : check->n;
     size_t slab = clb_round_up(clb_max(variant->tuning.value[CLB_PARAM_SLAB], 1),
                                clb_gemm_depth_unit(variant));
-    struct clb_product product = {.a = (raw ? check->a_source : check->a_packed)->mem,
-                                  .b = (raw || direct ? check->b_source : check->b_packed)->mem,
-                                  .c = check->c->mem,
-                                  .raw = raw,
-                                  .a_depth_contiguous = along_a,
-                                  .b_depth_contiguous = along_b,
-                                  .lda = raw ? ld_a : 0,
-                                  .ldb = raw || direct ? ld_b : 0,
-                                  .part = way->part,
-                                  .parts =
-                                      check->parts_of_c != NULL ? check->parts_of_c->mem : NULL,
-                                  .exponents = way->scaled ? check->exponents->mem : NULL,
-                                  .ldc = check->ldc};
+    struct clb_product product = {
+        .a = (raw ? check->memory[A_SOURCE] : check->memory[A_PACKED])->mem,
+        .b = (raw || direct ? check->memory[B_SOURCE] : check->memory[B_PACKED])->mem,
+        .c = check->memory[RESULT]->mem,
+        .raw = raw,
+        .a_depth_contiguous = along_a,
+        .b_depth_contiguous = along_b,
+        .lda = raw ? ld_a : 0,
+        .ldb = raw || direct ? ld_b : 0,
+        .part = way->part,
+        .parts = check->memory[PARTS_OF_C] != NULL ? check->memory[PARTS_OF_C]->mem : NULL,
+        .exponents = way->scaled ? check->memory[EXPONENTS]->mem : NULL,
+        .ldc = check->ldc};
     clb_status status = CLB_OK;
     for (size_t p0 = 0; p0 < check->k && status == CLB_OK; p0 += product.k) {
         product.k = clb_min(slab, check->k - p0);
@@ -194,17 +181,18 @@ static clb_status full_multiply(const struct full_check *check, const struct way
 }
 
 /* Read C, and split families' range flag, and compare. */
-static clb_status full_compare(const struct full_check *check, double times)
+static clb_status full_compare(const struct full_check *check, const struct way *way, double times)
 {
     struct clb_queue *queue = check->queue_set->queue;
     size_t bytes = check->ldc * check->n * clb_precision_size(check->variant->precision);
     cl_uint out_of_range = 0;
-    clb_status status = clb_queue_read_now(queue, check->c->mem, 0, bytes, check->c_typed);
-    if (status == CLB_OK && check->flag != NULL)
-        status = clb_queue_read_now(queue, check->flag->mem, 0, sizeof out_of_range, &out_of_range);
-    if (status == CLB_OK && (out_of_range != 0 || !full_is_right(check, times)))
+    clb_status status = clb_queue_read_now(queue, check->memory[RESULT]->mem, 0, bytes, check->c);
+    if (status == CLB_OK && check->memory[FLAG] != NULL)
+        status = clb_queue_read_now(queue, check->memory[FLAG]->mem, 0, sizeof out_of_range,
+                                    &out_of_range);
+    if (status == CLB_OK && out_of_range != 0)
         status = CLB_ERR_BUILD;
-    return status;
+    return status == CLB_OK ? full_judge(check, way, times) : status;
 }
 
 /* The depth of the parts with which a product is checked, two or three where its depth has so many
@@ -220,11 +208,11 @@ static clb_status write_operands(const struct full_check *check)
 {
     const size_t element = clb_precision_size(check->variant->precision);
     struct clb_queue *queue = check->queue_set->queue;
-    clb_status status = clb_queue_write_now(
-        queue, check->a_source->mem, 0, (BEGIN + check->m * check->k) * element, check->a_typed);
+    clb_status status = clb_queue_write_now(queue, check->memory[A_SOURCE]->mem, 0,
+                                            (BEGIN + check->m * check->k) * element, check->a);
     if (status == CLB_OK)
-        status = clb_queue_write_now(queue, check->b_source->mem, 0,
-                                     (BEGIN + check->k * check->n) * element, check->b_typed);
+        status = clb_queue_write_now(queue, check->memory[B_SOURCE]->mem, 0,
+                                     (BEGIN + check->k * check->n) * element, check->b);
     return status;
 }
 
@@ -241,21 +229,21 @@ static clb_status check_way(const struct full_check *check, const struct way *wa
     size_t most_m = clb_gemm_widest(variant, CLB_OPERAND_A);
     size_t most_n = clb_gemm_widest(variant, CLB_OPERAND_B);
     set_operands(check, way);
-    memset(check->c_typed, 0xff, bytes);
+    memset(check->c, 0xff, bytes);
     clb_status status = write_operands(check);
     if (status == CLB_OK)
-        status = clb_queue_write_now(queue, check->c->mem, 0, bytes, check->c_typed);
+        status = clb_queue_write_now(queue, check->memory[RESULT]->mem, 0, bytes, check->c);
     if (status == CLB_OK)
         status = full_multiply(check, way, false, most_m, most_n);
     if (status == CLB_OK)
-        status = full_compare(check, 1);
+        status = full_compare(check, way, 1);
     if (status == CLB_OK && way->scaled) /* in place */
         status = write_operands(check);
     if (status == CLB_OK)
         status = full_multiply(check, way, true,
                                clb_min(most_m, clb_round_up(clb_div_up(check->m, 2), unit_m)),
                                clb_min(most_n, clb_round_up(clb_div_up(check->n, 2), unit_n)));
-    return status == CLB_OK ? full_compare(check, 2) : status;
+    return status == CLB_OK ? full_compare(check, way, 2) : status;
 }
 
 /* Both operands unpacked, as they may be stored. */
@@ -275,8 +263,6 @@ static clb_status check_scaled(const struct full_check *check)
     const struct way plain = {.op_a = CLB_OP_N, .scaled = true};
     const struct way transposed = {
         .op_a = CLB_OP_T, .op_b = CLB_OP_T, .scaled = true, .part = part_of(check)};
-    set_operands(check, &plain);
-    sum_entries(check);
     clb_status status = check_way(check, &plain);
     return status == CLB_OK ? check_way(check, &transposed) : status;
 }
@@ -288,13 +274,11 @@ static clb_status check_ops(const struct full_check *check)
 {
     static const cl_uint clean = 0;
     const clb_op last = check->direct ? CLB_OP_N : check->parts > 1 ? CLB_OP_C : CLB_OP_T;
-    const struct way plain = {.op_a = CLB_OP_N}, in_parts = {.part = part_of(check)};
+    const struct way in_parts = {.part = part_of(check)};
     clb_status status = CLB_OK;
-    if (check->flag != NULL)
-        status =
-            clb_queue_write_now(check->queue_set->queue, check->flag->mem, 0, sizeof clean, &clean);
-    set_operands(check, &plain);
-    sum_entries(check);
+    if (check->memory[FLAG] != NULL)
+        status = clb_queue_write_now(check->queue_set->queue, check->memory[FLAG]->mem, 0,
+                                     sizeof clean, &clean);
     for (int op = CLB_OP_N; op <= (int)last && status == CLB_OK; op++) {
         const struct way way = {.op_a = (clb_op)op, .op_b = (clb_op)op};
         status = check_way(check, &way);
@@ -305,91 +289,71 @@ static clb_status check_ops(const struct full_check *check)
         status = check_way(check, &in_parts);
     if (status == CLB_OK && clb_gemm_reads_raw(check->variant))
         status = check_raw(check);
-    return status == CLB_OK && check->exponents != NULL ? check_scaled(check) : status;
+    return status == CLB_OK && check->memory[EXPONENTS] != NULL ? check_scaled(check) : status;
 }
-
-/* Device memory for all operands. */
-enum { FULL_BUFFERS = 8 };
 
 static clb_status get_buffers(struct full_check *check)
 {
     const struct clb_gemm_variant *variant = check->variant;
     const size_t element = clb_precision_size(variant->precision);
-    const struct {
-        struct clb_buffer **buffer;
-        size_t bytes;
-    } buffers[FULL_BUFFERS] = {
-        {&check->a_source, (BEGIN + check->m * check->k) * element},
-        {&check->b_source, (BEGIN + check->k * check->n) * element},
-        {&check->a_packed, clb_packed_bytes(variant, CLB_OPERAND_A, check->m, check->k)},
-        {&check->b_packed, clb_packed_bytes(variant, CLB_OPERAND_B, check->n, check->k)},
-        {&check->c, check->ldc * check->n * element},
-        {&check->flag, variant->split ? sizeof(cl_uint) : 0},
-        {&check->exponents, variant->split ? (check->m + check->n) * sizeof(cl_int) : 0},
-        {&check->parts_of_c,
-         variant->split ? clb_scaled_bytes(variant, part_of(check), check->m, check->n, check->k)
-                        : clb_part_bytes(variant, part_of(check), check->m, check->n, check->k)},
-    };
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < FULL_BUFFERS && status == CLB_OK; i++) {
-        if (buffers[i].bytes != 0)
-            status = clb_buffer_get(check->queue_set->runtime, CLB_MEMORY_DEVICE, buffers[i].bytes,
-                                    buffers[i].buffer);
-    }
-    return status;
+    const size_t part = part_of(check),
+                 bytes[] = {
+                     [A_SOURCE] = (BEGIN + check->m * check->k) * element,
+                     [B_SOURCE] = (BEGIN + check->k * check->n) * element,
+                     [A_PACKED] = clb_packed_bytes(variant, CLB_OPERAND_A, check->m, check->k),
+                     [B_PACKED] = clb_packed_bytes(variant, CLB_OPERAND_B, check->n, check->k),
+                     [RESULT] = check->ldc * check->n * element,
+                     [FLAG] = variant->split ? sizeof(cl_uint) : 0,
+                     [EXPONENTS] = variant->split ? (check->m + check->n) * sizeof(cl_int) : 0,
+                     [PARTS_OF_C] =
+                         variant->split
+                             ? clb_scaled_bytes(variant, part, check->m, check->n, check->k)
+                             : clb_part_bytes(variant, part, check->m, check->n, check->k)};
+    return clb_check_memory(check->queue_set->runtime, bytes, check->memory, FULL_BUFFERS);
 }
 
 /* Wait for the commands, and return the memory. False when they may still be outstanding. */
-static bool end_buffers(const struct full_check *check)
+static bool end_buffers(struct full_check *check)
 {
-    struct clb_buffer *const buffers[FULL_BUFFERS] = {
-        check->a_source, check->b_source, check->a_packed,  check->b_packed,
-        check->c,        check->flag,     check->exponents, check->parts_of_c};
-    bool idle = clb_queue_set_settle(check->queue_set);
-    for (size_t i = 0; i < FULL_BUFFERS; i++)
-        clb_buffer_end(check->queue_set->runtime, buffers[i], idle);
+    const bool idle = clb_queue_set_settle(check->queue_set);
+    clb_check_memory_end(check->queue_set->runtime, check->memory, FULL_BUFFERS, idle);
     return idle;
 }
 
-struct full_size {
-    size_t m, n, k;
+/* What products of all sizes are checked with. */
+struct products_check {
+    const struct clb_gemm_variant *variant;
+    struct clb_queue_set *queue_set;
+    bool direct;
 };
 
-static clb_status check_size(const struct clb_gemm_variant *variant,
-                             struct clb_queue_set *queue_set, bool direct, struct full_size size,
-                             bool *idle)
+static clb_status check_size(void *context, struct clb_check_size size)
 {
-    size_t parts = clb_precision_parts(variant->precision);
-    size_t element = clb_precision_size(variant->precision);
-    struct full_check check = {.queue_set = queue_set,
+    struct products_check *products = context;
+    const struct clb_gemm_variant *variant = products->variant;
+    const size_t element = clb_precision_size(variant->precision);
+    struct full_check check = {.queue_set = products->queue_set,
                                .variant = variant,
                                .m = clb_min(clb_max(size.m, 1), CHECK_MAX),
                                .n = clb_min(clb_max(size.n, 1), CHECK_MAX),
                                .k = clb_min(clb_max(size.k, 1), CHECK_MAX),
-                               .direct = direct,
-                               .parts = parts};
-    if (clb_family_math(variant->tuning.family) == CLB_MATH_FAST)
-        check.least_depth = ROUNDED_DEPTH;
+                               .direct = products->direct,
+                               .parts = clb_precision_parts(variant->precision)};
     /* Products of smaller depth use another kernel. */
     check.k = clb_max(check.k, variant->tuning.value[CLB_PARAM_MIN_K]);
     check.ldc = clb_round_up(check.m, 128 / element);
-    size_t a = (BEGIN + check.m * check.k) * parts, b = (BEGIN + check.k * check.n) * parts;
-    size_t c = check.ldc * check.n * parts;
-    double *memory = calloc(2 * (a + b) + 3 * c, sizeof *memory);
-    if (memory == NULL)
+    const size_t a = (BEGIN + check.m * check.k) * element;
+    const size_t b = (BEGIN + check.k * check.n) * element;
+    check.a = calloc(1, a + b + check.ldc * check.n * element);
+    if (check.a == NULL)
         return CLB_ERR_NOMEM;
-    check.a = memory;
     check.b = check.a + a;
-    check.sum = check.b + b;
-    check.size = check.sum + c;
-    check.a_typed = check.size + c;
-    check.b_typed = (double *)check.a_typed + a;
-    check.c_typed = (double *)check.b_typed + b;
+    check.c = check.b + b;
     clb_status status = get_buffers(&check);
     if (status == CLB_OK)
         status = check_ops(&check);
-    *idle = end_buffers(&check);
-    free(memory);
+    end_buffers(&check);
+    free(check.a);
     return status;
 }
 
@@ -404,30 +368,25 @@ static clb_status check_sizes(struct clb_runtime *runtime, const struct clb_gemm
     size_t step = clb_gemm_depth_unit(variant);
     size_t deep = clb_max(value[CLB_PARAM_KC] / parts, value[CLB_PARAM_MIN_K]);
     size_t rows = clb_max(value[CLB_PARAM_MC] / parts, m), cols = clb_max(value[CLB_PARAM_NC], n);
-    const struct full_size sizes[] = {{m + 1, n + 1, step + 1},
-                                      {1, 1, 1},
-                                      {3, 2, step - 1},
-                                      {m - 1, n + 1, step},
-                                      {m, n, 2 * step + 1},
-                                      {m + 1, n - 1, deep - 1},
-                                      {m + 1, 1, deep},
-                                      {1, n, deep + 1},
-                                      {rows, cols - 1, 1},
-                                      {rows + 1, cols + 1, step + 1},
-                                      {m + 3, 2 * n + 1, deep + step + 1}};
+    const struct clb_check_size sizes[] = {{m + 1, n + 1, step + 1},
+                                           {1, 1, 1},
+                                           {3, 2, step - 1},
+                                           {m - 1, n + 1, step},
+                                           {m, n, 2 * step + 1},
+                                           {m + 1, n - 1, deep - 1},
+                                           {m + 1, 1, deep},
+                                           {1, n, deep + 1},
+                                           {rows, cols - 1, 1},
+                                           {rows + 1, cols + 1, step + 1},
+                                           {m + 3, 2 * n + 1, deep + step + 1}};
     const struct clb_check_programs programs = {
-        direct ? "products in place 3" : "products 3", runtime, {variant->program}};
-    bool all = clb_check_tries_all(&programs), idle = true;
-    struct clb_queue_set *queue_set;
-    clb_status status = clb_queue_set_acquire(runtime, &queue_set);
+        direct ? "products in place 4" : "products 4", runtime, {variant->program}};
+    struct products_check check = {.variant = variant, .direct = direct};
+    clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
     if (status != CLB_OK)
         return status;
-    for (size_t i = 0; i < (all ? CLB_COUNT_OF(sizes) : 1) && status == CLB_OK; i++)
-        status = check_size(variant, queue_set, direct, sizes[i], &idle);
-    if (all && status == CLB_OK)
-        clb_check_note_passed(&programs);
-    clb_queue_set_end(queue_set, idle);
-    return status;
+    status = clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_size, &check);
+    return clb_check_end(check.queue_set) || status != CLB_OK ? status : CLB_ERR_OPENCL;
 }
 
 clb_status clb_gemm_check_full(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
@@ -477,9 +436,9 @@ static clb_status write_random(const struct full_check *check)
         return CLB_ERR_NOMEM;
     for (size_t i = 0; i < count * check->parts; i++)
         clb_check_put(precision, values, i, clb_check_random(&state));
-    clb_status status = clb_queue_write_now(queue, check->a_source->mem, 0, bytes, values);
+    clb_status status = clb_queue_write_now(queue, check->memory[A_SOURCE]->mem, 0, bytes, values);
     if (status == CLB_OK)
-        status = clb_queue_write_now(queue, check->b_source->mem, 0, bytes, values);
+        status = clb_queue_write_now(queue, check->memory[B_SOURCE]->mem, 0, bytes, values);
     free(values);
     return status;
 }
@@ -550,7 +509,7 @@ clb_status clb_gemm_measure(struct clb_runtime *runtime, const struct clb_gemm_v
 struct skip_check {
     struct clb_queue_set *queue_set;
     const struct clb_gemm_variant *variant;
-    struct clb_buffer *source, *a, *b, *c;
+    struct clb_buffer *memory[4]; /* the source, A, B, C */
     size_t n, bytes;
     unsigned char *host; /* the source, C with the skip, C without */
 };
@@ -571,7 +530,7 @@ static void fill_source(const struct skip_check *check, unsigned kind)
 
 static clb_status write_source(const struct skip_check *check)
 {
-    return clb_queue_write_now(check->queue_set->queue, check->source->mem, 0, check->bytes,
+    return clb_queue_write_now(check->queue_set->queue, check->memory[0]->mem, 0, check->bytes,
                                check->host);
 }
 
@@ -581,9 +540,10 @@ static clb_status skip_multiply(const struct skip_check *check, struct clb_skip 
     struct clb_product product = {.m = check->n,
                                   .n = check->n,
                                   .k = check->n,
-                                  .a = check->a->mem,
-                                  .b = b_op_of_a != CLB_OP_N ? check->a->mem : check->b->mem,
-                                  .c = check->c->mem,
+                                  .a = check->memory[1]->mem,
+                                  .b = b_op_of_a != CLB_OP_N ? check->memory[1]->mem
+                                                             : check->memory[2]->mem,
+                                  .c = check->memory[3]->mem,
                                   .ldc = check->n,
                                   .b_op_of_a = b_op_of_a,
                                   .cut = cut};
@@ -594,7 +554,8 @@ static clb_status skip_multiply(const struct skip_check *check, struct clb_skip 
         status =
             clb_gemm_multiply(check->queue_set, check->variant, &product, (struct clb_order){0});
     if (status == CLB_OK)
-        status = clb_queue_read_now(check->queue_set->queue, check->c->mem, 0, check->bytes, to);
+        status =
+            clb_queue_read_now(check->queue_set->queue, check->memory[3]->mem, 0, check->bytes, to);
     return status;
 }
 
@@ -603,16 +564,16 @@ static clb_status skip_pack(const struct skip_check *check, unsigned kind,
                             const struct clb_chunk *b)
 {
     static const struct clb_order order = {0};
-    const struct clb_chunk a = {.mem = check->source->mem, .ld = check->n};
+    const struct clb_chunk a = {.mem = check->memory[0]->mem, .ld = check->n};
     size_t n = check->n;
     fill_source(check, kind);
     clb_status status = write_source(check);
     if (status == CLB_OK)
         status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_A, &a, n, n,
-                               check->a->mem, 0, NULL, order);
+                               check->memory[1]->mem, 0, NULL, order);
     if (status == CLB_OK)
         status = clb_gemm_pack(check->queue_set, check->variant, CLB_OPERAND_B, b, n, n,
-                               check->b->mem, 0, NULL, order);
+                               check->memory[2]->mem, 0, NULL, order);
     return status;
 }
 
@@ -637,7 +598,7 @@ static clb_status skip_compare(const struct skip_check *check, unsigned kind, cl
 static clb_status check_skip(const struct skip_check *check, unsigned kind)
 {
     const struct clb_chunk b = {
-        .mem = check->source->mem, .ld = check->n, .depth_contiguous = true};
+        .mem = check->memory[0]->mem, .ld = check->n, .depth_contiguous = true};
     clb_status status = skip_pack(check, kind, &b);
     return status == CLB_OK ? skip_compare(check, kind, CLB_OP_N) : status;
 }
@@ -646,7 +607,7 @@ static clb_status check_skip(const struct skip_check *check, unsigned kind)
 static clb_status check_shared(const struct skip_check *check, clb_op op)
 {
     const struct clb_chunk b = {
-        .mem = check->source->mem, .ld = check->n, .conjugated = op == CLB_OP_C};
+        .mem = check->memory[0]->mem, .ld = check->n, .conjugated = op == CLB_OP_C};
     clb_status status = skip_pack(check, 0, &b);
     if (status == CLB_OK)
         status = skip_compare(check, 0, op);
@@ -687,7 +648,7 @@ static clb_status check_triangle(const struct skip_check *check, clb_operand_rol
                                               : (low ? CLB_SKIP_B_END : CLB_SKIP_B_BEGIN),
                                  .a = x->diagonal,
                                  .b = x->diagonal};
-    cl_mem packed = of_a ? check->a->mem : check->b->mem;
+    cl_mem packed = of_a ? check->memory[1]->mem : check->memory[2]->mem;
     unsigned char *triangle = check->host + check->bytes, *general = triangle + check->bytes;
     clb_status status = CLB_OK;
     for (int made = 0; made < 2 && status == CLB_OK; made++) {
@@ -711,7 +672,7 @@ static clb_status check_triangles(const struct skip_check *check)
     static const ptrdiff_t diagonals[] = {0, 5, -1};
     clb_status status = check_skip(check, 0);
     for (unsigned i = 0; i < 16 && status == CLB_OK; i++) {
-        const struct clb_chunk x = {.mem = check->source->mem,
+        const struct clb_chunk x = {.mem = check->memory[0]->mem,
                                     .ld = check->n,
                                     .depth_contiguous = i & 2,
                                     .conjugated = i & 8,
@@ -740,15 +701,15 @@ static clb_op last_shared(const struct clb_gemm_variant *variant)
 }
 
 /* All checks with operands of order n. */
-static clb_status check_order(const struct skip_check *of, size_t n)
+static clb_status check_order(void *context, struct clb_check_size size)
 {
     static const unsigned kinds[] = {CLB_SKIP_A_END,   CLB_SKIP_A_BEGIN, CLB_SKIP_B_END,
                                      CLB_SKIP_B_BEGIN, CLB_SKIP_LOWER,   CLB_SKIP_UPPER};
-    const struct clb_gemm_variant *variant = of->variant;
-    struct skip_check check = *of;
+    struct skip_check check = *(const struct skip_check *)context;
+    const struct clb_gemm_variant *variant = check.variant;
     clb_status status = CLB_OK;
-    check.n = n;
-    check.bytes = n * n * clb_precision_size(variant->precision);
+    check.n = clb_min(clb_max(size.n, 1), check.n);
+    check.bytes = check.n * check.n * clb_precision_size(variant->precision);
     for (size_t i = 0; i < CLB_COUNT_OF(kinds) && status == CLB_OK; i++)
         status = check_skip(&check, kinds[i]);
     if (status == CLB_OK)
@@ -760,20 +721,17 @@ static clb_status check_order(const struct skip_check *of, size_t n)
 
 /* Orders around the edges of micro-tiles; the last has several micro-tiles and several passes of
  * depth. */
-static clb_status check_orders(const struct skip_check *check)
+static clb_status check_orders(struct skip_check *check)
 {
     const struct clb_gemm_variant *variant = check->variant;
     size_t m = clb_gemm_unit(variant, CLB_OPERAND_A), n = clb_gemm_unit(variant, CLB_OPERAND_B);
     const size_t orders[] = {n + 1, 1, 2, n - 1, n, m - 1, m, m + 1, 2 * m + 3, check->n};
+    struct clb_check_size sizes[CLB_COUNT_OF(orders)] = {{0}};
     const struct clb_check_programs programs = {
         "triangular products 1", check->queue_set->runtime, {variant->program, *variant->shapes}};
-    bool all = clb_check_tries_all(&programs);
-    clb_status status = CLB_OK;
-    for (size_t i = 0; i < (all ? CLB_COUNT_OF(orders) : 1) && status == CLB_OK; i++)
-        status = check_order(check, clb_min(clb_max(orders[i], 1), check->n));
-    if (all && status == CLB_OK)
-        clb_check_note_passed(&programs);
-    return status;
+    for (size_t i = 0; i < CLB_COUNT_OF(orders); i++)
+        sizes[i].n = orders[i];
+    return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_order, check);
 }
 
 clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
@@ -785,27 +743,18 @@ clb_status clb_gemm_check_skip(struct clb_runtime *runtime, const struct clb_gem
     if (check.host == NULL)
         return CLB_ERR_NOMEM;
     clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
+    const size_t bytes[] = {check.bytes, clb_packed_bytes(variant, CLB_OPERAND_A, n, n),
+                            clb_packed_bytes(variant, CLB_OPERAND_B, n, n), check.bytes};
     if (status == CLB_OK)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.source);
-    if (status == CLB_OK)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(variant, CLB_OPERAND_A, n, n), &check.a);
-    if (status == CLB_OK)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(variant, CLB_OPERAND_B, n, n), &check.b);
-    if (status == CLB_OK)
-        status = clb_buffer_get(runtime, CLB_MEMORY_DEVICE, check.bytes, &check.c);
+        status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK)
         status = clb_gemm_prelaunch_cut(check.queue_set, variant);
     for (int op = CLB_OP_T; op <= (int)last_shared(variant) && status == CLB_OK; op++)
         status = clb_gemm_prelaunch_shared(check.queue_set, variant, (clb_op)op);
     if (status == CLB_OK)
         status = check_orders(&check);
-    bool idle = clb_check_end(check.queue_set);
-    clb_buffer_end(runtime, check.source, idle);
-    clb_buffer_end(runtime, check.a, idle);
-    clb_buffer_end(runtime, check.b, idle);
-    clb_buffer_end(runtime, check.c, idle);
+    clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
+                         clb_check_end(check.queue_set));
     free(check.host);
     return status;
 }
