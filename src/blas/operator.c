@@ -347,18 +347,22 @@ static void add_row(const struct pass *pass, size_t col, struct clb_sample *y, s
     }
 }
 
+static void clear_sums(struct partial_sums *sums, size_t rows, bool complex)
+{
+    memset(sums->size, 0, rows * sizeof(double));
+    for (size_t r = 0; r < CLB_VECTORS; r++) {
+        memset(sums->re[r], 0, rows * sizeof(double));
+        memset(sums->im[r], 0, complex ? rows * sizeof(double) : 0);
+    }
+}
+
 static void add_sums(struct clb_sample *y, size_t row, size_t rows, bool complex,
-                     struct partial_sums *sums)
+                     const struct partial_sums *sums)
 {
     add_to(y->size + row, 1, sums->size, rows);
-    memset(sums->size, 0, sizeof sums->size);
     for (size_t r = 0; r < CLB_VECTORS; r++) {
         add_to(y->re[r] + row, 1, sums->re[r], rows);
-        memset(sums->re[r], 0, sizeof sums->re[r]);
-        if (complex) {
-            add_to(y->im[r] + row, 1, sums->im[r], rows);
-            memset(sums->im[r], 0, sizeof sums->im[r]);
-        }
+        add_to(y->im[r] + row, 1, sums->im[r], complex ? rows : 0);
     }
 }
 
@@ -421,9 +425,10 @@ static void visit_tile(struct pass_share *share, size_t tile)
     const size_t last = clb_min(m->cols, first + BLOCK), bottom = clb_min(m->rows, top + TILE);
     struct partial_sums sums;
     struct piece piece;
-    memset(&sums, 0, sizeof sums);
     for (size_t row = top; row < bottom; row += PIECE) {
         const size_t behind = clb_min(bottom, row + PIECE);
+        if (pass->x != NULL && columns)
+            clear_sums(&sums, behind - row, is_complex(m));
         for (size_t col = first; col < last; col++) {
             rows_of(m, col, &piece.begin, &piece.end);
             piece.begin = clb_max(piece.begin, row);
@@ -468,11 +473,13 @@ static size_t shares_of(const struct clb_operator *m, const struct clb_sample *y
 static void run_pass(struct pass *pass, struct clb_sample *y)
 {
     struct pass_share share[CLB_MAX_WORKERS + 1];
-    struct clb_workers team;
+    struct clb_workers team = {0};
     size_t count = 1;
     pass->tiles_down = clb_max(clb_div_up(pass->m->rows, TILE), 1);
     pass->tiles = pass->tiles_down * clb_div_up(pass->m->cols, BLOCK);
-    clb_workers_lend(&team, clb_min(shares_of(pass->m, y), pass->tiles) - (pass->tiles > 0), false);
+    const size_t shares = clb_min(shares_of(pass->m, y), pass->tiles);
+    if (shares > 1)
+        clb_workers_lend(&team, shares - 1, false);
     share[0] = (struct pass_share){pass, *y};
     for (; count <= team.count; count++) {
         share[count].pass = pass;
@@ -481,7 +488,8 @@ static void run_pass(struct pass *pass, struct clb_sample *y)
         clb_workers_start(&team, count - 1, take_tiles, &share[count]);
     }
     take_tiles(&share[0]);
-    clb_workers_return(&team);
+    if (team.count > 0)
+        clb_workers_return(&team);
     for (size_t i = 1; i < count; i++) {
         if (pass->x != NULL)
             clb_sample_add(y, 1, &share[i].y, true);
