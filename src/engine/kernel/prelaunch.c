@@ -6,6 +6,7 @@
  * the lookup finds another entry, and an assertion ends the process (seen with 3.1, calls of
  * different sizes from 8 threads). After a launch of the widest grid there is only one entry for
  * each kernel. */
+#include "check.h"
 #include "kernel.h"
 
 #include <string.h>
@@ -58,30 +59,24 @@ static clb_status prelaunch_pack(struct clb_queue_set *queue_set,
     struct clb_geometry high = clb_gemm_pack_geometry(variant, role, deep.rows, deep.cols);
     if (width_of(&high) > width_of(&wide))
         shape = deep;
-    struct clb_buffer *source = NULL, *packed = NULL, *flag = NULL;
     /* With a leading dimension of 1 the source may be small; its values don't matter. */
-    clb_status status =
-        clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
-                       (shape.rows + shape.cols) * clb_precision_size(variant->precision), &source);
-    if (status == CLB_OK)
-        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(variant, role, shape.rows, shape.cols), &packed);
-    if (status == CLB_OK && variant->split)
-        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE, sizeof(cl_uint), &flag);
+    const size_t bytes[] = {(shape.rows + shape.cols) * clb_precision_size(variant->precision),
+                            clb_packed_bytes(variant, role, shape.rows, shape.cols),
+                            variant->split ? sizeof(cl_uint) : 0};
+    struct clb_buffer *memory[CLB_COUNT_OF(bytes)] = {NULL};
+    clb_status status = clb_check_memory(queue_set->runtime, bytes, memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK) {
-        struct clb_chunk chunk = {.mem = source->mem,
+        struct clb_chunk chunk = {.mem = memory[0]->mem,
                                   .ld = 1,
                                   .depth_contiguous = depth_contiguous,
                                   .triangle = triangle};
         status =
-            clb_gemm_pack(queue_set, variant, role, &chunk, shape.rows, shape.cols, packed->mem, 0,
-                          flag != NULL ? flag->mem : NULL, (struct clb_order){0});
+            clb_gemm_pack(queue_set, variant, role, &chunk, shape.rows, shape.cols, memory[1]->mem,
+                          0, memory[2] != NULL ? memory[2]->mem : NULL, (struct clb_order){0});
         if (clb_queue_set_finish(queue_set) != CLB_OK)
             return CLB_ERR_OPENCL; /* outstanding commands may still use the buffers */
     }
-    clb_buffer_put(queue_set->runtime, flag);
-    clb_buffer_put(queue_set->runtime, packed);
-    clb_buffer_put(queue_set->runtime, source);
+    clb_check_memory_end(queue_set->runtime, memory, CLB_COUNT_OF(bytes), true);
     return status;
 }
 
@@ -129,40 +124,30 @@ static clb_status prelaunch_product(struct clb_queue_set *queue_set,
     clb_operand_role role = product.b_op_of_a != CLB_OP_N ? CLB_OPERAND_A : CLB_OPERAND_B;
     struct shape shape = widest_product(queue_set->runtime, variant);
     size_t k = clb_gemm_depth_unit(variant), element = clb_precision_size(variant->precision);
-    struct clb_buffer *a = NULL, *b = NULL, *c = NULL, *in_parts = NULL;
     /* Parts make launches wider. The self-check has up to three. */
     if (variant->family->has_parts) {
         product.part = k;
         k *= clb_max(variant->tuning.value[CLB_PARAM_PARTS], 3);
     }
-    clb_status status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
-                                       clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k), &a);
-    if (status == CLB_OK)
-        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
-                                clb_packed_bytes(variant, role, shape.cols, k), &b);
-    if (status == CLB_OK)
-        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
-                                shape.rows * shape.cols * element, &c);
-    if (status == CLB_OK && product.part != 0)
-        status = clb_buffer_get(queue_set->runtime, CLB_MEMORY_DEVICE,
-                                clb_part_bytes(variant, product.part, shape.rows, shape.cols, k),
-                                &in_parts);
+    const size_t bytes[] = {
+        clb_packed_bytes(variant, CLB_OPERAND_A, shape.rows, k),
+        clb_packed_bytes(variant, role, shape.cols, k), shape.rows * shape.cols * element,
+        product.part != 0 ? clb_part_bytes(variant, product.part, shape.rows, shape.cols, k) : 0};
+    struct clb_buffer *memory[CLB_COUNT_OF(bytes)] = {NULL};
+    clb_status status = clb_check_memory(queue_set->runtime, bytes, memory, CLB_COUNT_OF(bytes));
     if (status == CLB_OK) {
-        product.parts = in_parts != NULL ? in_parts->mem : NULL;
+        product.parts = memory[3] != NULL ? memory[3]->mem : NULL;
         product.m = product.ldc = shape.rows;
         product.n = shape.cols;
         product.k = k;
-        product.a = a->mem;
-        product.b = b->mem;
-        product.c = c->mem;
+        product.a = memory[0]->mem;
+        product.b = memory[1]->mem;
+        product.c = memory[2]->mem;
         status = clb_gemm_multiply(queue_set, variant, &product, (struct clb_order){0});
         if (clb_queue_set_finish(queue_set) != CLB_OK)
             return CLB_ERR_OPENCL;
     }
-    clb_buffer_put(queue_set->runtime, in_parts);
-    clb_buffer_put(queue_set->runtime, c);
-    clb_buffer_put(queue_set->runtime, b);
-    clb_buffer_put(queue_set->runtime, a);
+    clb_check_memory_end(queue_set->runtime, memory, CLB_COUNT_OF(bytes), true);
     return status;
 }
 
