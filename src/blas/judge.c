@@ -5,10 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Vectors of random signs. The signs of one of them may let errors in several entries of a row
- * cancel each other: where the errors are r times the bound, in about one case of r; those of all
- * three in one of r^3. */
-
 /* ---- the matrices of a call ------------------------------------------------------------------ */
 
 bool clb_call_matrix(const struct clb_call *call, size_t i, struct clb_call_matrix *matrix)
@@ -69,6 +65,8 @@ static double next_sign(uint64_t *state)
     return *state >> 63 != 0 ? 1 : -1;
 }
 
+/* The signs of one vector may let errors in several entries of a row cancel each other: where the
+ * errors are r times the bound, in about one case of r; those of all three in one of r^3. */
 void clb_set_vectors(struct judge *v, size_t n, const double *magnitude)
 {
     const bool entries = v->question->entries;
@@ -108,13 +106,9 @@ bool clb_set_scaled_to_largest(struct judge *v, size_t n)
     }
     most = most == INT16_MIN ? 0 : most;
     for (size_t j = 0; j < n; j++) {
-        double *size = &v->largest[j];
-        if (*size > DBL_MAX)
-            *size = 0;
-        else
-            *size = ldexp(1, -(*size > 0 && ilogb(*size) > most - range ? ilogb(*size)
-                               : *size > 0                              ? most - range
-                                                                        : most));
+        const int at = v->largest[j] > 0 ? ilogb(v->largest[j]) : most;
+        v->largest[j] =
+            v->largest[j] > DBL_MAX ? 0 : ldexp(1, at > most - range ? -at : range - most);
     }
     clb_set_vectors(v, n, v->largest);
     return finite;
@@ -248,8 +242,8 @@ bool clb_is_moderate(struct judge *v, struct clb_operator m)
 }
 
 /* Columns of a solution were not read because they are not finite: that is wrong where a triangular
- * solve, or two, in double precision stays far from overflow. In which order
- * rows are solved for does not matter for their being finite. */
+ * solve, or two, in double precision stays far from overflow. In which order rows are solved for
+ * does not matter for their being finite. */
 void clb_judge_unread(struct judge *v, const struct equation *equation)
 {
     enum { MOST = 8 };
