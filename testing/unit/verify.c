@@ -406,6 +406,48 @@ static void apply_in_shares(void *unused)
     exit(expect_failures() != 0);
 }
 
+/* Two errors of a row that cancel where their columns have the same signs in all vectors: some
+ * pairs are missed by vectors, none where every entry is judged, as checks of kernels do. */
+static void pairs_that_cancel(void *unused)
+{
+    enum { N = 12 };
+    const double one = 1, zero = 0;
+    const struct clb_before before[CLB_CALL_MATRICES] = {{0}};
+    struct clb_call call = clb_call_of(CLB_ROUTINE_dgemm);
+    double a[N * N] = {0}, b[N * N], c[N * N];
+    uint64_t state = shared->seed;
+    long missed = 0;
+    (void)unused;
+    for (size_t i = 0; i < (size_t)N * N; i++) {
+        a[i] = i % (N + 1) == 0;
+        b[i] = 0.75 + random_uniform(&state) / 8;
+    }
+    call.m = call.n = call.k = call.lda = call.ldb = call.ldc = N;
+    call.alpha = &one;
+    call.beta = &zero;
+    call.a = a;
+    call.b = b;
+    call.c = c;
+    for (size_t first = 0; first < N; first++) {
+        for (size_t second = 0; second < first; second++) {
+            struct clb_judged judged = {.call = &call, .before = before};
+            struct clb_verdict by_vectors, by_entries;
+            memcpy(c, b, sizeof c);
+            c[first * N] += 0.125;
+            c[second * N] -= 0.125;
+            if (clb_judge(&judged, &by_vectors) != CLB_OK)
+                abort();
+            judged.entries = true;
+            if (clb_judge(&judged, &by_entries) != CLB_OK)
+                abort();
+            missed += by_vectors.failed == NULL;
+            expect(by_entries.failed != NULL, "columns %zu and %zu", first, second);
+        }
+    }
+    expect(missed > 0, "vectors have missed none");
+    exit(expect_failures() != 0);
+}
+
 int main(void)
 {
     uint64_t seed = tap_seed();
@@ -421,5 +463,6 @@ int main(void)
     test_first_uses();
     test_unverified(&seed);
     tap_child("matrices that several threads apply", 60, apply_in_shares, NULL);
+    tap_child("pairs of errors that cancel", 60, pairs_that_cancel, NULL);
     return tap_done();
 }
