@@ -91,7 +91,7 @@ void clb_set_vectors(struct judge *v, size_t n, const double *magnitude)
 
 void clb_find_largest(struct judge *v, const struct clb_operator *m)
 {
-    clb_operator_columns(m, NULL, v->largest);
+    clb_operator_columns(m, m->mirrored ? CLB_EVERY : v->entry, NULL, v->largest);
 }
 
 bool clb_set_scaled_to_largest(struct judge *v, size_t n)
@@ -341,6 +341,7 @@ clb_status clb_judge(const struct clb_judged *question, struct clb_verdict *verd
     struct judge v = {.question = question,
                       .call = question->call,
                       .precision = question->call->precision,
+                      .entry = question->entries ? 0 : CLB_EVERY,
                       .verdict = verdict};
     *verdict = (struct clb_verdict){0};
     v.status = open_judge(&v);

@@ -103,7 +103,7 @@ void clb_judge_product(struct judge *v)
     double beta[2] = {0};
     const size_t count = terms_of(v, term), n = clb_operator_cols(&term[0].inner);
     if (count > 1) {
-        clb_operator_columns(&term[1].inner, NULL, v->held.size);
+        clb_operator_columns(&term[1].inner, v->entry, NULL, v->held.size);
         clb_find_largest(v, &term[0].inner);
         for (size_t j = 0; j < n; j++)
             v->largest[j] = fmax(v->largest[j], v->held.size[j]);

@@ -106,7 +106,7 @@ static double largest_multiplier(struct judge *v, const struct clb_operator *lu,
         v->held.re[0][j] = size > 0 && size <= DBL_MAX ? pivot[0] / size : 1;
         v->held.im[0][j] = size > 0 && size <= DBL_MAX ? pivot[1] / size : 0;
     }
-    clb_operator_columns(l, &v->held, v->z.size);
+    clb_operator_columns(l, v->entry, &v->held, v->z.size);
     for (size_t j = 0; j < order; j++)
         most = fmax(most, v->z.size[j]);
     return most;

@@ -10,7 +10,7 @@ struct judge {
     const struct clb_call *call;
     clb_precision precision;
     double unit, tiny, huge; /* roundoff, smallest normal and largest number */
-    size_t entry;            /* with question->entries: which column of the identity */
+    size_t entry;            /* which column of the identity; CLB_EVERY: random signs */
     struct clb_sample x;     /* the vectors; entries that are zero: columns that are not read */
     struct clb_sample y, z;  /* what is compared, */
     struct clb_sample held;  /* and on the way there */

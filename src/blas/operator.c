@@ -272,6 +272,7 @@ struct pass {
     const struct clb_sample *x;      /* NULL: magnitudes, */
     const struct clb_sample *factor; /* as in clb_operator_columns */
     bool first, holes;               /* holes: some of x are not to be read */
+    size_t only;                     /* column that counts, of the matrix as it is applied */
     size_t tiles, tiles_down;
     atomic_size_t next; /* tile */
 };
@@ -421,8 +422,14 @@ static void visit_tile(struct pass_share *share, size_t tile)
     const struct pass *pass = share->pass;
     const struct clb_operator *m = pass->m;
     const bool columns = !m->transposed || m->mirrored, rows = m->transposed || m->mirrored;
-    const size_t first = tile / pass->tiles_down * BLOCK, top = tile % pass->tiles_down * TILE;
-    const size_t last = clb_min(m->cols, first + BLOCK), bottom = clb_min(m->rows, top + TILE);
+    size_t first = tile / pass->tiles_down * BLOCK, top = tile % pass->tiles_down * TILE;
+    size_t last = clb_min(m->cols, first + BLOCK), bottom = clb_min(m->rows, top + TILE);
+    if (pass->only != CLB_EVERY) {
+        size_t *const begin = m->transposed ? &top : &first, *const end =
+                                                                 m->transposed ? &bottom : &last;
+        *begin = clb_max(*begin, pass->only);
+        *end = clb_min(*end, pass->only + 1);
+    }
     struct partial_sums sums;
     struct piece piece;
     for (size_t row = top; row < bottom; row += PIECE) {
@@ -499,11 +506,11 @@ static void run_pass(struct pass *pass, struct clb_sample *y)
     }
 }
 
-void clb_operator_columns(const struct clb_operator *m, const struct clb_sample *factor,
-                          double *largest)
+void clb_operator_columns(const struct clb_operator *m, size_t only,
+                          const struct clb_sample *factor, double *largest)
 {
     struct clb_sample y = {.n = clb_operator_cols(m), .size = largest};
-    struct pass pass = {.m = m, .factor = factor};
+    struct pass pass = {.m = m, .factor = factor, .only = only};
     for (size_t i = 0; i < y.n; i++)
         largest[i] = is_unit(m) ? 1 : 0;
     run_pass(&pass, &y);
@@ -512,15 +519,20 @@ void clb_operator_columns(const struct clb_operator *m, const struct clb_sample 
 void clb_operator_apply(const struct clb_operator *m, const struct clb_sample *x,
                         struct clb_sample *y, bool first)
 {
-    struct pass pass = {.m = m, .x = x, .first = first};
+    struct pass pass = {.m = m, .x = x, .first = first, .only = CLB_EVERY};
     double total = 0;
     clb_sample_clear(y, clb_operator_rows(m));
     y->norm = x->norm;
     y->least = x->least;
+    size_t read = 0, last = 0;
     for (size_t i = 0; i < x->n; i++) {
-        pass.holes = pass.holes || (first && x->size[i] == 0);
+        last = x->size[i] != 0 ? i : last;
+        read += x->size[i] != 0;
         total += x->size[i];
     }
+    pass.holes = first && read < x->n;
+    if (first && read == 1 && !m->mirrored)
+        pass.only = last;
     run_pass(&pass, y);
     const size_t ones = is_unit(m) ? clb_min(m->rows, m->cols) : 0;
     for (size_t r = 0; r < CLB_VECTORS; r++) {

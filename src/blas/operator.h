@@ -59,10 +59,12 @@ void clb_sample_scale(struct clb_sample *y, const double alpha[2]);
 void clb_sample_add(struct clb_sample *y, double sign, const struct clb_sample *z, bool sized);
 
 /* The largest magnitude |re| + |im| of each column of the matrix as it is applied, infinity where
- * one is not finite. Mirrored triangles: of the stored part only. `factor` NULL, or the first of
- * its vectors has numbers that columns are multiplied by; then the matrix is not transposed. */
-void clb_operator_columns(const struct clb_operator *m, const struct clb_sample *factor,
-                          double *largest);
+ * one is not finite; with `only` that of one of them, while others are taken for zeros. Mirrored
+ * triangles: of the stored part only. `factor` NULL, or the first of its vectors has numbers that
+ * columns are multiplied by; then the matrix is not transposed. */
+#define CLB_EVERY SIZE_MAX
+void clb_operator_columns(const struct clb_operator *m, size_t only,
+                          const struct clb_sample *factor, double *largest);
 
 /* y = M*x. `first`: sizes are the norms of the rows of M*diag(size of x), and columns j where that
  * size is zero are not read; otherwise |M|*size. */

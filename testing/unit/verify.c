@@ -378,7 +378,7 @@ static void apply_in_shares(void *unused)
         }
         clb_operator_apply(&m, &x, &y, true);
         if (!square)
-            clb_operator_columns(&m, NULL, largest);
+            clb_operator_columns(&m, CLB_EVERY, NULL, largest);
         for (size_t i = 0; i < rows; i++) {
             double sum[CLB_VECTORS] = {0}, size = 0;
             for (size_t j = 0; j < cols; j++) {
