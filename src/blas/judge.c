@@ -99,6 +99,12 @@ bool clb_set_scaled_to_largest(struct judge *v, size_t n)
     const int range = v->huge > FLT_MAX ? 400 : 40;
     int most = INT16_MIN;
     bool finite = true;
+    if (v->question->entries) { /* one column: its scale is of no account */
+        for (size_t j = 0; j < n; j++)
+            v->largest[j] = v->largest[j] <= DBL_MAX;
+        clb_set_vectors(v, n, v->largest);
+        return v->entry >= n || v->largest[v->entry] != 0;
+    }
     for (size_t j = 0; j < n; j++) {
         finite = finite && v->largest[j] <= DBL_MAX;
         if (v->largest[j] > 0 && v->largest[j] <= DBL_MAX && ilogb(v->largest[j]) > most)
