@@ -425,14 +425,14 @@ static void visit_tile(struct pass_share *share, size_t tile)
     size_t first = tile / pass->tiles_down * BLOCK, top = tile % pass->tiles_down * TILE;
     size_t last = clb_min(m->cols, first + BLOCK), bottom = clb_min(m->rows, top + TILE);
     if (pass->only != CLB_EVERY) {
-        size_t *const begin = m->transposed ? &top : &first, *const end =
-                                                                 m->transposed ? &bottom : &last;
+        size_t *const begin = m->transposed ? &top : &first;
+        size_t *const end = m->transposed ? &bottom : &last;
         *begin = clb_max(*begin, pass->only);
         *end = clb_min(*end, pass->only + 1);
     }
     struct partial_sums sums;
     struct piece piece;
-    for (size_t row = top; row < bottom; row += PIECE) {
+    for (size_t row = top; row < bottom && first < last; row += PIECE) {
         const size_t behind = clb_min(bottom, row + PIECE);
         if (pass->x != NULL && columns)
             clear_sums(&sums, behind - row, is_complex(m));
