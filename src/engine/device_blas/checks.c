@@ -7,6 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a check is asked for: of panels, those like this one. */
+struct checks_task {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    struct clb_getf2 like;
+};
+
 /* ---- triangular systems and interchanges ----------------------------------------------------- */
 
 /* Systems of up to one block and a bit, so that all kernels and the product between blocks are
@@ -170,14 +177,9 @@ static clb_status check_sizes(struct clb_workspace *workspace)
     return clb_check_sizes(&programs, sizes, CLB_COUNT_OF(sizes), check_systems, workspace);
 }
 
-struct trsm_check_task {
-    struct clb_runtime *runtime;
-    const struct clb_gemm_variant *variant;
-};
-
 static clb_status trsm_check_open_and_check(void *argument)
 {
-    const struct trsm_check_task *task = argument;
+    const struct checks_task *task = argument;
     struct clb_workspace workspace;
     const struct clb_workspace_limits right = clb_solve_limits(2 * CLB_MAX_BLOCK, true, MOST_RHS);
     struct clb_workspace_limits limits = clb_solve_limits(2 * CLB_MAX_BLOCK, false, MOST_RHS);
@@ -196,7 +198,7 @@ static clb_status trsm_check_open_and_check(void *argument)
 
 clb_status clb_workspace_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    struct trsm_check_task task = {runtime, variant};
+    struct checks_task task = {.runtime = runtime, .variant = variant};
     return clb_check_once(&clb_dense_checks.systems[variant->precision],
                           "triangular systems are not the device's", trsm_check_open_and_check,
                           &task, sizeof task);
@@ -245,12 +247,6 @@ static clb_status factor_random(void *context, struct clb_check_size size)
     return status;
 }
 
-struct getf2_check_task {
-    struct clb_runtime *runtime;
-    const struct clb_gemm_variant *variant;
-    struct clb_getf2 like;
-};
-
 /* Sizes at the edges of strips, blocks and groups. The last is the largest: it has several groups
  * if the device can, several strips and blocks, and no even extents. */
 static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb_getf2 *like,
@@ -277,7 +273,7 @@ static clb_status factor_sizes(struct clb_workspace *workspace, const struct clb
  * the device can't factor panels. */
 static clb_status getf2_check_open_and_check(void *argument)
 {
-    struct getf2_check_task *task = argument;
+    struct checks_task *task = argument;
     struct clb_getf2 *like = &task->like;
     const struct clb_check_size largest = {like->most_groups > 1 ? 2 * like->group + like->group / 3
                                                                  : like->group,
@@ -300,7 +296,7 @@ static clb_status getf2_check_open_and_check(void *argument)
 clb_status clb_getf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_getf2 *like)
 {
-    struct getf2_check_task task = {runtime, variant, *like};
+    struct checks_task task = {runtime, variant, *like};
     return clb_check_once(&clb_dense_checks.panels[variant->precision],
                           "the device's panels are not used", getf2_check_open_and_check, &task,
                           sizeof task);
@@ -339,11 +335,6 @@ static clb_status factor_definite(struct clb_potf2 *block, struct clb_workspace 
     return status;
 }
 
-struct potf2_check_task {
-    struct clb_runtime *runtime;
-    const struct clb_gemm_variant *variant;
-};
-
 struct blocks_check {
     struct clb_potf2 block;
     struct clb_workspace workspace;
@@ -371,7 +362,7 @@ static clb_status factor_all(struct blocks_check *check)
 
 static clb_status potf2_check_open_and_check(void *argument)
 {
-    const struct potf2_check_task *task = argument;
+    const struct checks_task *task = argument;
     const struct clb_workspace_limits limits = {0};
     struct blocks_check check;
     clb_status status = clb_step_need(task->runtime, CLB_STEP_BLOCKS, task->variant->precision);
@@ -390,7 +381,7 @@ static clb_status potf2_check_open_and_check(void *argument)
 
 clb_status clb_potf2_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
 {
-    struct potf2_check_task task = {runtime, variant};
+    struct checks_task task = {.runtime = runtime, .variant = variant};
     return clb_check_once(&clb_dense_checks.blocks[variant->precision],
                           "the device's diagonal blocks are not used", potf2_check_open_and_check,
                           &task, sizeof task);
