@@ -130,7 +130,8 @@ void clb_judge_product(struct judge *v)
         struct clb_operator c = now ? clb_matrix_now(v, name) : clb_matrix_before(v, name);
         if (!now && (trmm || c.data == NULL))
             continue;
-        c = clb_transposed_if(call->right, mirrored ? clb_mirrored(c, hermitian) : c);
+        c = clb_transposed_if((symm || trmm) && call->right,
+                              mirrored ? clb_mirrored(c, hermitian) : c);
         clb_apply_first(v, c, &v->z);
         if (!now)
             clb_sample_scale(&v->z, beta);
