@@ -2,6 +2,7 @@
  * the transfer queue's threads move the data: a transfer for each load, in pieces of whole columns
  * of the copied elements, then one for each strip. discrete.h describes the algorithm. */
 #include "discrete.h"
+#include "gemm.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
  */
 #define QUEUE_SETS (1 + CLB_STRIP_QUEUES)
 
-struct stream {
+struct discrete_run {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
     const struct clb_gemm *problem;
@@ -33,9 +34,9 @@ struct stream {
     struct clb_transfer_queue transfers;
 };
 
-static struct clb_transfer *transfer_of_strip(const struct stream *stream, size_t number)
+static struct clb_transfer *transfer_of_strip(const struct discrete_run *run, size_t number)
 {
-    return &stream->transfer[stream->schedule.loads + number];
+    return &run->transfer[run->schedule.loads + number];
 }
 
 /* ---- pieces of loads ------------------------------------------------------------------------- */
@@ -54,13 +55,12 @@ static void prefetch(const char *from, size_t bytes)
 /* Look for infinities and NaNs in a column of the general operand of a triangular product, because
  * zeros outside the triangle are multiplied with it. It is in the cache now; a search of the
  * results would read these from memory once more. */
-static void look_for_infinite(const struct stream *stream, const struct clb_load *load,
+static void look_for_infinite(const struct discrete_run *run, const struct clb_load *load,
                               const char *column, size_t rows)
 {
-    if (load->operand->shape == CLB_STRUCTURE_GENERAL && clb_gemm_adds_zeros(stream->problem) &&
-        !clb_tile_is_finite(stream->problem->precision, rows, 1, column, rows))
-        atomic_store_explicit(&stream->schedule.step[load->step].infinite, true,
-                              memory_order_relaxed);
+    if (load->operand->shape == CLB_STRUCTURE_GENERAL && clb_gemm_adds_zeros(run->problem) &&
+        !clb_tile_is_finite(run->problem->precision, rows, 1, column, rows))
+        atomic_store_explicit(&run->schedule.step[load->step].infinite, true, memory_order_relaxed);
 }
 
 /* Copy columns of a load with ordinary stores: where the link and the CPUs are busy in both
@@ -71,17 +71,17 @@ static void look_for_infinite(const struct stream *stream, const struct clb_load
 static void copy_columns_in(void *context, const struct clb_transfer *transfer,
                             const struct clb_rect *columns, char *slot)
 {
-    const struct stream *stream = context;
-    const struct clb_load *load = &stream->schedule.load[transfer - stream->transfer];
+    const struct discrete_run *run = context;
+    const struct clb_load *load = &run->schedule.load[transfer - run->transfer];
     const struct clb_operand *operand = load->operand;
     size_t bytes = columns->rows * operand->element, step = operand->ld * operand->element;
     const char *from = transfer->host + columns->col * step;
     if (load->kind == CLB_PIECE_EXPANDED) {
-        clb_operand_make(stream->problem->precision, operand, load->i0, load->p0, load->w, load->k,
+        clb_operand_make(run->problem->precision, operand, load->i0, load->p0, load->w, load->k,
                          columns->col, columns->cols, slot);
         return;
     }
-    if (stream->transfers.gathered.buffer != NULL && !clb_gemm_adds_zeros(stream->problem)) {
+    if (run->transfers.gathered.buffer != NULL && !clb_gemm_adds_zeros(run->problem)) {
         clb_copy_nontemporal(slot, bytes, from, step, bytes, columns->cols);
         return;
     }
@@ -89,7 +89,7 @@ static void copy_columns_in(void *context, const struct clb_transfer *transfer,
         if (bytes <= PREFETCH_BYTES && j + PREFETCH_COLUMNS < columns->cols)
             prefetch(from + (j + PREFETCH_COLUMNS) * step, bytes);
         memcpy(slot + j * bytes, from + j * step, bytes);
-        look_for_infinite(stream, load, slot + j * bytes, columns->rows);
+        look_for_infinite(run, load, slot + j * bytes, columns->rows);
     }
 }
 
@@ -97,15 +97,15 @@ static void copy_columns_in(void *context, const struct clb_transfer *transfer,
 
 /* Split families: *clean tells whether everything that went into a strip is within their range. The
  * flag was read before the strip's kernel ended, so this hardly waits. */
-static clb_status check_flag(struct stream *stream, const struct clb_strip *strip, bool *clean)
+static clb_status check_flag(struct discrete_run *run, const struct clb_strip *strip, bool *clean)
 {
     *clean = true;
-    if (stream->flag == NULL)
+    if (run->flag == NULL)
         return CLB_OK;
-    clb_status status = clb_event_wait(stream->schedule.step[strip->step].checked);
-    *clean = ((const volatile cl_uint *)stream->words->host)[strip->step] == 0;
+    clb_status status = clb_event_wait(run->schedule.step[strip->step].checked);
+    *clean = ((const volatile cl_uint *)run->words->host)[strip->step] == 0;
     if (status == CLB_OK && !*clean)
-        clb_transfer_queue_stop(&stream->transfers);
+        clb_transfer_queue_stop(&run->transfers);
     return status;
 }
 
@@ -140,138 +140,136 @@ static void merge(const struct clb_gemm *problem, const struct clb_rect *rect, c
 
 /* A launch that was left out fails a queue where the events of commands are kept. Elsewhere nothing
  * but its number tells before the queues are finished, when parts have been written. */
-static bool has_run(const struct stream *stream, const struct clb_strip *strip)
+static bool has_run(const struct discrete_run *run, const struct clb_strip *strip)
 {
-    return clb_queue_has_run(stream->queue_set[0]->queue, strip->packing_launches) &&
-           clb_queue_has_run(stream->queue_set[1 + strip->queue]->queue, strip->launches);
+    return clb_queue_has_run(run->queue_set[0]->queue, strip->packing_launches) &&
+           clb_queue_has_run(run->queue_set[1 + strip->queue]->queue, strip->launches);
 }
 
 /* Merge a piece of a strip into C, unless another family, or the CPU, must compute it. */
 static clb_status write_part(void *context, const struct clb_transfer *transfer,
                              const struct clb_rect *columns, char *slot)
 {
-    struct stream *stream = context;
-    const struct clb_strip *strip =
-        &stream->schedule.strip[transfer - transfer_of_strip(stream, 0)];
+    struct discrete_run *run = context;
+    const struct clb_strip *strip = &run->schedule.strip[transfer - transfer_of_strip(run, 0)];
     const struct clb_rect part = {strip->rect.row, strip->rect.col + columns->col, columns->rows,
                                   columns->cols};
     bool clean;
-    clb_status status = check_flag(stream, strip, &clean);
-    if (status == CLB_OK && !has_run(stream, strip))
+    clb_status status = check_flag(run, strip, &clean);
+    if (status == CLB_OK && !has_run(run, strip))
         status = CLB_ERR_OPENCL;
     if (status != CLB_OK)
         return status;
     if (!clean ||
-        (atomic_load_explicit(&stream->schedule.step[strip->step].infinite, memory_order_relaxed) &&
-         !clb_part_is_exact(stream->problem, &part, slot, strip->ldc)))
+        (atomic_load_explicit(&run->schedule.step[strip->step].infinite, memory_order_relaxed) &&
+         !clb_part_is_exact(run->problem, &part, slot, strip->ldc)))
         return CLB_ERR_RANGE;
-    merge(stream->problem, &part, slot, strip->ldc);
+    merge(run->problem, &part, slot, strip->ldc);
     return CLB_OK;
 }
 
 /* ---- resources: all are acquired before anything is enqueued --------------------------------- */
 
-static clb_status get_some(struct stream *stream, struct clb_buffer **buffer, size_t count,
+static clb_status get_some(struct discrete_run *run, struct clb_buffer **buffer, size_t count,
                            size_t bytes)
 {
     clb_status status = CLB_OK;
     for (size_t i = 0; i < count && status == CLB_OK; i++)
-        status = clb_buffer_get(stream->runtime, CLB_MEMORY_DEVICE, bytes, &buffer[i]);
+        status = clb_buffer_get(run->runtime, CLB_MEMORY_DEVICE, bytes, &buffer[i]);
     return status;
 }
 
 /* Try to get one buffer for all of C. CLB_ERR_NOMEM when it would take more than an eighth of the
  * available memory, or does not fit. */
-static clb_status get_whole(struct stream *stream, struct clb_buffer **buffer)
+static clb_status get_whole(struct discrete_run *run, struct clb_buffer **buffer)
 {
-    const struct clb_discrete_plan *plan = &stream->plan;
-    uint64_t max_alloc = stream->runtime->device.max_alloc;
+    const struct clb_discrete_plan *plan = &run->plan;
+    uint64_t max_alloc = run->runtime->device.max_alloc;
     uint64_t bytes =
-        (uint64_t)stream->schedule.strip_elements * clb_precision_size(stream->variant->precision);
+        (uint64_t)run->schedule.strip_elements * clb_precision_size(run->variant->precision);
     uint64_t rounded = clb_buffer_rounded(bytes);
     uint64_t slots = plan->strip_slots * (uint64_t)clb_buffer_rounded(plan->strip_bytes);
     if (bytes > max_alloc - max_alloc / 8 || rounded > plan->available / 8 ||
         plan->bytes - slots + rounded > plan->available)
         return CLB_ERR_NOMEM;
-    return get_some(stream, buffer, 1, bytes);
+    return get_some(run, buffer, 1, bytes);
 }
 
 /* Strips are added to on the device, after the first slabs, only where all of C is kept. Without
  * that, make the schedule again, with all slabs in one part. */
-static clb_status make_in_one_part(struct stream *stream)
+static clb_status make_in_one_part(struct discrete_run *run)
 {
-    if (stream->plan.first_slabs == 0)
+    if (run->plan.first_slabs == 0)
         return CLB_OK;
-    stream->plan.first_slabs = 0;
-    clb_schedule_free(&stream->schedule);
-    return clb_schedule_make(&stream->plan, stream->problem, stream->a, stream->b,
-                             &stream->schedule);
+    run->plan.first_slabs = 0;
+    clb_schedule_free(&run->schedule);
+    return clb_schedule_make(&run->plan, run->problem, run->a, run->b, &run->schedule);
 }
 
 /* Strips are multiplied into memory beside C. */
-static bool has_parts(const struct stream *stream)
+static bool has_parts(const struct discrete_run *run)
 {
-    return stream->plan.part != 0 || stream->variant->scales;
+    return run->plan.part != 0 || run->variant->scales;
 }
 
 /* Where the exponents of an operand's slab begin: of A's rows or of B's columns in a block. */
-static cl_ulong exponents_of(const struct stream *stream, clb_operand_role role, size_t slab)
+static cl_ulong exponents_of(const struct discrete_run *run, clb_operand_role role, size_t slab)
 {
-    const struct clb_discrete_plan *plan = &stream->plan;
+    const struct clb_discrete_plan *plan = &run->plan;
     return slab * (plan->block_m + plan->block_n) + (role == CLB_OPERAND_A ? 0 : plan->block_m);
 }
 
 /* Of the largest strip. */
-static size_t bytes_in_parts(const struct stream *stream)
+static size_t bytes_in_parts(const struct discrete_run *run)
 {
-    const struct clb_discrete_plan *plan = &stream->plan;
+    const struct clb_discrete_plan *plan = &run->plan;
     size_t most = 1;
-    for (size_t i = 0; i < stream->schedule.strips; i++) {
-        const struct clb_rect *rect = &stream->schedule.strip[i].rect;
-        most = clb_max(most, clb_scaled_bytes(stream->variant, plan->part, rect->rows, rect->cols,
-                                              plan->slab));
+    for (size_t i = 0; i < run->schedule.strips; i++) {
+        const struct clb_rect *rect = &run->schedule.strip[i].rect;
+        most = clb_max(
+            most, clb_scaled_bytes(run->variant, plan->part, rect->rows, rect->cols, plan->slab));
     }
     return most;
 }
 
-static clb_status get_buffers(struct stream *stream)
+static clb_status get_buffers(struct discrete_run *run)
 {
-    struct clb_discrete_plan *plan = &stream->plan;
+    struct clb_discrete_plan *plan = &run->plan;
     struct clb_buffer *whole = NULL;
-    stream->whole = get_whole(stream, &whole) == CLB_OK;
-    clb_status status = stream->whole ? CLB_OK : make_in_one_part(stream);
-    plan->raw_slots = clb_min(plan->raw_slots, stream->schedule.loads);
-    plan->strip_slots = stream->whole ? 1 : clb_min(plan->strip_slots, stream->schedule.strips);
-    stream->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots +
-                           (has_parts(stream) ? CLB_STRIP_QUEUES : 0);
-    stream->buffers = calloc(stream->buffer_count, sizeof *stream->buffers);
-    if (status != CLB_OK || stream->buffers == NULL) {
-        clb_buffer_put(stream->runtime, whole);
+    run->whole = get_whole(run, &whole) == CLB_OK;
+    clb_status status = run->whole ? CLB_OK : make_in_one_part(run);
+    plan->raw_slots = clb_min(plan->raw_slots, run->schedule.loads);
+    plan->strip_slots = run->whole ? 1 : clb_min(plan->strip_slots, run->schedule.strips);
+    run->buffer_count = 2 * plan->slabs + plan->raw_slots + plan->strip_slots +
+                        (has_parts(run) ? CLB_STRIP_QUEUES : 0);
+    run->buffers = calloc(run->buffer_count, sizeof *run->buffers);
+    if (status != CLB_OK || run->buffers == NULL) {
+        clb_buffer_put(run->runtime, whole);
         return status != CLB_OK ? status : CLB_ERR_NOMEM;
     }
-    stream->packed_a = stream->buffers;
-    stream->packed_b = stream->packed_a + plan->slabs;
-    stream->raw = stream->packed_b + plan->slabs;
-    stream->strip_buffer = stream->raw + plan->raw_slots;
-    stream->strip_buffer[0] = whole;
-    stream->parts = stream->strip_buffer + plan->strip_slots;
-    status = get_some(stream, stream->packed_a, plan->slabs, plan->a_bytes);
+    run->packed_a = run->buffers;
+    run->packed_b = run->packed_a + plan->slabs;
+    run->raw = run->packed_b + plan->slabs;
+    run->strip_buffer = run->raw + plan->raw_slots;
+    run->strip_buffer[0] = whole;
+    run->parts = run->strip_buffer + plan->strip_slots;
+    status = get_some(run, run->packed_a, plan->slabs, plan->a_bytes);
     if (status == CLB_OK)
-        status = get_some(stream, stream->packed_b, plan->slabs, plan->b_bytes);
+        status = get_some(run, run->packed_b, plan->slabs, plan->b_bytes);
     if (status == CLB_OK)
-        status = get_some(stream, stream->raw, plan->raw_slots, plan->raw_bytes);
-    if (status == CLB_OK && !stream->whole)
-        status = get_some(stream, stream->strip_buffer, plan->strip_slots, plan->strip_bytes);
-    if (status == CLB_OK && has_parts(stream))
-        status = get_some(stream, stream->parts, CLB_STRIP_QUEUES, bytes_in_parts(stream));
-    if (status == CLB_OK && stream->variant->split)
-        status = get_some(stream, &stream->flag, 1, sizeof(cl_uint));
-    if (status == CLB_OK && stream->variant->scales)
-        status = get_some(stream, &stream->exponents, 1,
-                          exponents_of(stream, CLB_OPERAND_A, plan->slabs) * sizeof(cl_int));
-    if (status == CLB_OK && stream->flag != NULL)
-        status = clb_buffer_get(stream->runtime, CLB_MEMORY_HOST,
-                                stream->schedule.steps * sizeof(cl_uint), &stream->words);
+        status = get_some(run, run->raw, plan->raw_slots, plan->raw_bytes);
+    if (status == CLB_OK && !run->whole)
+        status = get_some(run, run->strip_buffer, plan->strip_slots, plan->strip_bytes);
+    if (status == CLB_OK && has_parts(run))
+        status = get_some(run, run->parts, CLB_STRIP_QUEUES, bytes_in_parts(run));
+    if (status == CLB_OK && run->variant->split)
+        status = get_some(run, &run->flag, 1, sizeof(cl_uint));
+    if (status == CLB_OK && run->variant->scales)
+        status = get_some(run, &run->exponents, 1,
+                          exponents_of(run, CLB_OPERAND_A, plan->slabs) * sizeof(cl_int));
+    if (status == CLB_OK && run->flag != NULL)
+        status = clb_buffer_get(run->runtime, CLB_MEMORY_HOST,
+                                run->schedule.steps * sizeof(cl_uint), &run->words);
     return status;
 }
 
@@ -283,39 +281,39 @@ static clb_status get_buffers(struct stream *stream)
  * 12: dgemm n = 4096 7.6 and 7.95 ms, sgemm 8192 16.5 and 17.7, dgemm 8192 alike; but sgemm 4096,
  * where a thread uploads few pieces, 4.4 and 4.3.) And where strips are whole columns or rows
  * (trmm), downloads move as many bytes as uploads from the first strip on. */
-static size_t upload_first(const struct stream *stream)
+static size_t upload_first(const struct discrete_run *run)
 {
-    size_t threads = stream->transfers.threads;
-    size_t forced = stream->variant->tuning.value[CLB_PARAM_UPLOADERS];
+    size_t threads = run->transfers.threads;
+    size_t forced = run->variant->tuning.value[CLB_PARAM_UPLOADERS];
     if (forced != 0)
         return forced;
-    if (stream->transfers.prefault.units > 0)
+    if (run->transfers.prefault.units > 0)
         return clb_div_up(4 * threads, 7);
-    if (!stream->whole || stream->plan.strip_m != 0)
+    if (!run->whole || run->plan.strip_m != 0)
         return clb_div_up(6 * threads, 10);
-    return stream->transfers.pieces[CLB_UP] < FEW_PIECES * threads ? clb_div_up(5 * threads, 6)
-                                                                   : clb_div_up(3 * threads, 4);
+    return run->transfers.pieces[CLB_UP] < FEW_PIECES * threads ? clb_div_up(5 * threads, 6)
+                                                                : clb_div_up(3 * threads, 4);
 }
 
-static clb_status get_queue_sets(struct stream *stream)
+static clb_status get_queue_sets(struct discrete_run *run)
 {
     clb_status status = CLB_OK;
     for (size_t i = 0; i < QUEUE_SETS && status == CLB_OK; i++)
-        status = clb_queue_set_acquire(stream->runtime, &stream->queue_set[i]);
+        status = clb_queue_set_acquire(run->runtime, &run->queue_set[i]);
     return status;
 }
 
-static struct clb_transfer upload_of(const struct stream *stream, size_t number)
+static struct clb_transfer upload_of(const struct discrete_run *run, size_t number)
 {
-    const struct clb_load *load = &stream->schedule.load[number];
+    const struct clb_load *load = &run->schedule.load[number];
     const struct clb_operand *operand = load->operand;
-    size_t slots = stream->plan.raw_slots;
+    size_t slots = run->plan.raw_slots;
     size_t row = load->depth_contiguous ? load->p0 : load->i0;
     size_t col = load->depth_contiguous ? load->i0 : load->p0;
     size_t rows = load->depth_contiguous ? load->k : load->w;
     size_t cols = load->depth_contiguous ? load->w : load->k;
     return (struct clb_transfer){.held = number >= slots,
-                                 .x = {stream->raw[number % slots]->mem, 0, rows, cols, rows},
+                                 .x = {run->raw[number % slots]->mem, 0, rows, cols, rows},
                                  .host = (char *)(uintptr_t)operand->host +
                                          (row + col * operand->ld) * operand->element,
                                  .ld = operand->ld,
@@ -323,13 +321,13 @@ static struct clb_transfer upload_of(const struct stream *stream, size_t number)
                                  .slot_ld = rows};
 }
 
-static struct clb_transfer download_of(const struct stream *stream, size_t number)
+static struct clb_transfer download_of(const struct discrete_run *run, size_t number)
 {
-    const struct clb_strip *strip = &stream->schedule.strip[number];
+    const struct clb_strip *strip = &run->schedule.strip[number];
     return (struct clb_transfer){.down = true,
                                  .column = strip->rect.col,
-                                 .x = {stream->strip_buffer[number % stream->plan.strip_slots]->mem,
-                                       stream->whole ? strip->offset : 0, strip->rect.rows,
+                                 .x = {run->strip_buffer[number % run->plan.strip_slots]->mem,
+                                       run->whole ? strip->offset : 0, strip->rect.rows,
                                        strip->pieces > 0 ? strip->rect.cols : 0, strip->ldc},
                                  .extent = strip->piece_cols,
                                  .slot_ld = strip->ldc};
@@ -342,82 +340,82 @@ static struct clb_transfer download_of(const struct stream *stream, size_t numbe
  * operands. So there are more of them, and fewer upload first. (H200, 2026-11, dgemm, n =
  * 8192: 29.5 ms with 8 or 9 of 14, 30.3 with 8 of 12 and 7 of 14.) What is gathered was not tried
  * so. */
-static void take_to_pages(struct stream *stream, struct clb_prefault prefault)
+static void take_to_pages(struct discrete_run *run, struct clb_prefault prefault)
 {
-    struct clb_transfer_queue *transfers = &stream->transfers;
-    const size_t staging = stream->plan.staging_threads, more = staging / 6;
+    struct clb_transfer_queue *transfers = &run->transfers;
+    const size_t staging = run->plan.staging_threads, more = staging / 6;
     transfers->prefault = prefault;
     if (prefault.units > 0 && !transfers->gathers &&
-        more * 4 * stream->plan.piece_bytes <= stream->plan.available / 16)
+        more * 4 * run->plan.piece_bytes <= run->plan.available / 16)
         transfers->most_threads = clb_min(staging + more, CLB_MAX_WORKERS);
 }
 
 /* With fewer than two staging threads the calling thread moves everything itself. */
-static clb_status open_transfers(struct stream *stream)
+static clb_status open_transfers(struct discrete_run *run)
 {
-    const struct clb_schedule *schedule = &stream->schedule;
-    const size_t *value = stream->variant->tuning.value;
-    stream->transfer = calloc(schedule->loads + schedule->strips, sizeof *stream->transfer);
-    if (stream->transfer == NULL)
+    const struct clb_schedule *schedule = &run->schedule;
+    const size_t *value = run->variant->tuning.value;
+    run->transfer = calloc(schedule->loads + schedule->strips, sizeof *run->transfer);
+    if (run->transfer == NULL)
         return CLB_ERR_NOMEM;
     for (size_t i = 0; i < schedule->loads; i++)
-        stream->transfer[i] = upload_of(stream, i);
+        run->transfer[i] = upload_of(run, i);
     for (size_t i = 0; i < schedule->strips; i++)
-        *transfer_of_strip(stream, i) = download_of(stream, i);
-    stream->transfers = (struct clb_transfer_queue){
-        .queue_set = stream->queue_set,
+        *transfer_of_strip(run, i) = download_of(run, i);
+    run->transfers = (struct clb_transfer_queue){
+        .queue_set = run->queue_set,
         .queue_sets = QUEUE_SETS,
         .queues = clb_min(clb_max(value[CLB_PARAM_QUEUES], 1), QUEUE_SETS),
-        .precision = stream->variant->precision,
-        .transfer = stream->transfer,
+        .precision = run->variant->precision,
+        .transfer = run->transfer,
         .uploads = schedule->loads,
         .downloads = schedule->strips,
-        .slot_bytes = stream->plan.piece_bytes,
+        .slot_bytes = run->plan.piece_bytes,
         .wanted_threads = value[CLB_PARAM_THREADS],
         .least_threads = 2,
-        .most_threads = stream->plan.staging_threads,
-        .gathers = stream->plan.gathers && schedule->loads <= stream->plan.raw_slots,
+        .most_threads = run->plan.staging_threads,
+        .gathers = run->plan.gathers && schedule->loads <= run->plan.raw_slots,
         .awake = AWAKE_SECONDS,
         .copy_in = copy_columns_in,
         .write = write_part,
-        .context = stream,
-        .written = stream->progress->written};
-    take_to_pages(stream, clb_prefault_begin(stream->problem, value[CLB_PARAM_FAULT]));
-    return clb_transfer_queue_open(&stream->transfers);
+        .context = run,
+        .written = run->progress->written};
+    take_to_pages(run, clb_prefault_begin(run->problem, value[CLB_PARAM_FAULT]));
+    return clb_transfer_queue_open(&run->transfers);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */
 
 /* A load's event belongs to the transfer queue where a later load waits for it. */
-static void release_loads(struct stream *stream)
+static void release_loads(struct discrete_run *run)
 {
-    size_t loads = stream->schedule.loads, slots = stream->plan.raw_slots;
-    clb_transfer_queue_forget_uploads(&stream->transfers);
+    size_t loads = run->schedule.loads, slots = run->plan.raw_slots;
+    clb_transfer_queue_forget_uploads(&run->transfers);
     for (size_t i = loads > slots ? loads - slots : 0; i < loads; i++)
-        clb_event_drop(&stream->schedule.load[i].packed);
+        clb_event_drop(&run->schedule.load[i].packed);
 }
 
-static bool stream_put(struct stream *stream, bool enqueued)
+static bool end_run(struct discrete_run *run, bool enqueued)
 {
     bool idle = true, good = true;
     for (size_t i = 0; i < QUEUE_SETS && enqueued; i++)
-        idle = clb_queue_set_settle(stream->queue_set[i]) && idle;
+        idle = clb_queue_set_settle(run->queue_set[i]) && idle;
     for (size_t i = 0; i < QUEUE_SETS && enqueued; i++)
-        good = clb_queue_set_check(stream->queue_set[i]) == CLB_OK && good;
-    release_loads(stream);
-    for (size_t i = 0; i < stream->schedule.steps; i++)
-        clb_event_drop(&stream->schedule.step[i].checked);
-    clb_transfer_queue_close(&stream->transfers, idle);
-    for (size_t i = 0; i < stream->buffer_count && stream->buffers != NULL; i++)
-        clb_buffer_end(stream->runtime, stream->buffers[i], idle);
-    clb_buffer_end(stream->runtime, stream->flag, idle);
-    clb_buffer_end(stream->runtime, stream->exponents, idle);
-    clb_buffer_end(stream->runtime, stream->words, idle);
+        good = clb_queue_set_check(run->queue_set[i]) == CLB_OK && good;
+    release_loads(run);
+    for (size_t i = 0; i < run->schedule.steps; i++)
+        clb_event_drop(&run->schedule.step[i].checked);
+    clb_transfer_queue_close(&run->transfers, idle);
+    for (size_t i = 0; i < run->buffer_count && run->buffers != NULL; i++)
+        clb_buffer_end(run->runtime, run->buffers[i], idle);
+    clb_buffer_end(run->runtime, run->flag, idle);
+    clb_buffer_end(run->runtime, run->exponents, idle);
+    clb_buffer_end(run->runtime, run->words, idle);
     for (size_t i = 0; i < QUEUE_SETS; i++)
-        clb_queue_set_end(stream->queue_set[i], idle);
-    free(stream->buffers);
-    free(stream->transfer);
-    clb_schedule_free(&stream->schedule);
+        clb_queue_set_end(run->queue_set[i], idle);
+    free(run->buffers);
+    free(run->transfer);
+    clb_schedule_free(&run->schedule);
     return good;
 }
 
@@ -425,10 +423,10 @@ static bool stream_put(struct stream *stream, bool enqueued)
 
 /* Part p is download piece p. A run may continue an earlier one whose parts are the same; parts
  * that are written already are not computed again. CLB_ERR_UNSUPPORTED when the parts differ. */
-static clb_status stream_make_parts(struct stream *stream)
+static clb_status make_parts(struct discrete_run *run)
 {
-    struct clb_gemm_progress *progress = stream->progress;
-    const struct clb_schedule *schedule = &stream->schedule;
+    struct clb_gemm_progress *progress = run->progress;
+    const struct clb_schedule *schedule = &run->schedule;
     bool resumed = progress->parts > 0;
     if (resumed && progress->parts != schedule->strip_pieces)
         return CLB_ERR_UNSUPPORTED;
@@ -453,27 +451,26 @@ static clb_status stream_make_parts(struct stream *stream)
 /* ---- the calling thread ---------------------------------------------------------------------- */
 
 /* Scale the rows of a load, for all that it is packed for. */
-static clb_status scale(struct stream *stream, const struct clb_load *load,
+static clb_status scale(struct discrete_run *run, const struct clb_load *load,
                         const struct clb_chunk *chunk, struct clb_order order)
 {
     const struct clb_pack_target *one = &load->target[0], *last = &load->target[load->targets - 1];
     const size_t row = load->i0 - load->origin;
-    const cl_ulong first[2] = {exponents_of(stream, one->role, one->slab) + row,
-                               exponents_of(stream, last->role, last->slab) + row};
-    return clb_gemm_scale(stream->queue_set[0], stream->variant, chunk, load->w, load->k,
-                          stream->exponents->mem, first, order);
+    const cl_ulong first[2] = {exponents_of(run, one->role, one->slab) + row,
+                               exponents_of(run, last->role, last->slab) + row};
+    return clb_gemm_scale(run->queue_set[0], run->variant, chunk, load->w, load->k,
+                          run->exponents->mem, first, order);
 }
 
 /* Enqueue the kernels that pack a load, after its transfers and the `count` events of `more`. */
-static clb_status stream_pack(struct stream *stream, size_t index, const clb_event *more,
-                              size_t count)
+static clb_status pack_load(struct discrete_run *run, size_t index, const clb_event *more,
+                            size_t count)
 {
-    struct clb_load *load = &stream->schedule.load[index];
+    struct clb_load *load = &run->schedule.load[index];
     size_t pieces = 0;
-    size_t next = index + stream->plan.raw_slots; /* the load that gets the raw buffer */
+    size_t next = index + run->plan.raw_slots; /* the load that gets the raw buffer */
     const clb_event *uploaded;
-    clb_status status =
-        clb_transfer_queue_await_events(&stream->transfers, index, &uploaded, &pieces);
+    clb_status status = clb_transfer_queue_await_events(&run->transfers, index, &uploaded, &pieces);
     clb_event *waits = calloc(pieces + count, sizeof(clb_event));
     if (status != CLB_OK || waits == NULL) {
         free(waits);
@@ -482,45 +479,44 @@ static clb_status stream_pack(struct stream *stream, size_t index, const clb_eve
     for (size_t i = 0; i < pieces + count; i++)
         waits[i] = i < pieces ? uploaded[i] : more[i - pieces];
     struct clb_order order = {.waits = (cl_uint)(pieces + count), .wait_list = waits};
-    struct clb_chunk chunk = {.mem = stream->raw[index % stream->plan.raw_slots]->mem,
+    struct clb_chunk chunk = {.mem = run->raw[index % run->plan.raw_slots]->mem,
                               .ld = load->depth_contiguous ? load->k : load->w,
                               .depth_contiguous = load->depth_contiguous};
-    if (stream->variant->scales) {
-        status = scale(stream, load, &chunk, order);
+    if (run->variant->scales) {
+        status = scale(run, load, &chunk, order);
         order = (struct clb_order){0}; /* the queue is in order */
     }
     for (size_t t = 0; t < load->targets && status == CLB_OK; t++) {
         const struct clb_pack_target *target = &load->target[t];
         const struct clb_buffer *packed =
-            (target->role == CLB_OPERAND_A ? stream->packed_a : stream->packed_b)[target->slab];
+            (target->role == CLB_OPERAND_A ? run->packed_a : run->packed_b)[target->slab];
         chunk.conjugated = target->conjugated;
         order.event = t + 1 == load->targets ? &load->packed : NULL;
         status = clb_gemm_pack(
-            stream->queue_set[0], stream->variant, target->role, &chunk, load->w, load->k,
-            packed->mem,
-            clb_packed_offset(stream->variant, target->role, load->i0 - load->origin, load->k),
-            stream->flag != NULL ? stream->flag->mem : NULL, order);
+            run->queue_set[0], run->variant, target->role, &chunk, load->w, load->k, packed->mem,
+            clb_packed_offset(run->variant, target->role, load->i0 - load->origin, load->k),
+            run->flag != NULL ? run->flag->mem : NULL, order);
         order = (struct clb_order){0};
     }
     free(waits);
     if (status != CLB_OK)
         return status;
-    status = clb_queue_flush(stream->queue_set[0]->queue);
-    clb_transfer_queue_announce(&stream->transfers);
-    if (next < stream->schedule.loads) {
-        stream->transfer[next].before = load->packed;
-        clb_transfer_queue_release_now(&stream->transfers, next);
+    status = clb_queue_flush(run->queue_set[0]->queue);
+    clb_transfer_queue_announce(&run->transfers);
+    if (next < run->schedule.loads) {
+        run->transfer[next].before = load->packed;
+        clb_transfer_queue_release_now(&run->transfers, next);
     }
     return status;
 }
 
 /* The events of the last strip before `end` on each queue: after them, packed operands that strips
  * read may be overwritten. */
-static size_t last_strips(const struct stream *stream, size_t end, clb_event *events)
+static size_t last_strips(const struct discrete_run *run, size_t end, clb_event *events)
 {
     size_t count = 0;
     for (size_t i = end; i > 0 && end - i < CLB_STRIP_QUEUES; i--) {
-        clb_event ready = transfer_of_strip(stream, i - 1)->before;
+        clb_event ready = transfer_of_strip(run, i - 1)->before;
         if (ready != NULL)
             events[count++] = ready;
     }
@@ -528,172 +524,168 @@ static size_t last_strips(const struct stream *stream, size_t end, clb_event *ev
 }
 
 /* Wait until the buffer of a strip is free: until its previous strip has been merged. */
-static clb_status stream_wait_for_slot(struct stream *stream, size_t number)
+static clb_status wait_for_slot(struct discrete_run *run, size_t number)
 {
-    size_t slots = stream->plan.strip_slots;
-    if (stream->whole || number < slots)
+    size_t slots = run->plan.strip_slots;
+    if (run->whole || number < slots)
         return CLB_OK;
-    clb_progress_note((double)(number - slots + 1) / (double)stream->schedule.strips);
-    return clb_transfer_queue_await_written(&stream->transfers,
-                                            stream->schedule.loads + number - slots);
+    clb_progress_note((double)(number - slots + 1) / (double)run->schedule.strips);
+    return clb_transfer_queue_await_written(&run->transfers, run->schedule.loads + number - slots);
 }
 
-static clb_status multiply_slab(struct stream *stream, size_t number, size_t slab,
+static clb_status multiply_slab(struct discrete_run *run, size_t number, size_t slab,
                                 const struct clb_rect *rect, struct clb_order order)
 {
-    const struct clb_strip *strip = &stream->schedule.strip[number];
-    const struct clb_discrete_plan *plan = &stream->plan;
-    const struct clb_pass pass = clb_gemm_pass(stream->problem, plan->slab, slab);
+    const struct clb_strip *strip = &run->schedule.strip[number];
+    const struct clb_discrete_plan *plan = &run->plan;
+    const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
     size_t depth = pass.k;
     const struct clb_product product = {
         .m = rect->rows,
         .n = rect->cols,
         .k = depth,
-        .a = stream->packed_a[slab]->mem,
-        .b = stream->packed_b[slab]->mem,
-        .c = stream->strip_buffer[number % plan->strip_slots]->mem,
+        .a = run->packed_a[slab]->mem,
+        .b = run->packed_b[slab]->mem,
+        .c = run->strip_buffer[number % plan->strip_slots]->mem,
         .a_offset =
-            clb_packed_offset(stream->variant, CLB_OPERAND_A, rect->row - strip->a_origin, depth),
+            clb_packed_offset(run->variant, CLB_OPERAND_A, rect->row - strip->a_origin, depth),
         .b_offset =
-            clb_packed_offset(stream->variant, CLB_OPERAND_B, rect->col - strip->b_origin, depth),
-        .c_offset = (stream->whole ? strip->offset : 0) + rect->row - strip->rect.row +
+            clb_packed_offset(run->variant, CLB_OPERAND_B, rect->col - strip->b_origin, depth),
+        .c_offset = (run->whole ? strip->offset : 0) + rect->row - strip->rect.row +
                     (rect->col - strip->rect.col) * strip->ldc,
         .ldc = strip->ldc,
         .add = slab > 0,
         .part = plan->part,
-        .parts = has_parts(stream) ? stream->parts[strip->queue]->mem : NULL,
-        .exponents = stream->exponents != NULL ? stream->exponents->mem : NULL,
-        .a_exponents = exponents_of(stream, CLB_OPERAND_A, slab) + rect->row - strip->a_origin,
-        .b_exponents = exponents_of(stream, CLB_OPERAND_B, slab) + rect->col - strip->b_origin,
-        .cut = clb_gemm_skip(stream->variant, stream->problem, &pass, rect)};
-    return clb_gemm_multiply(stream->queue_set[1 + strip->queue], stream->variant, &product, order);
+        .parts = has_parts(run) ? run->parts[strip->queue]->mem : NULL,
+        .exponents = run->exponents != NULL ? run->exponents->mem : NULL,
+        .a_exponents = exponents_of(run, CLB_OPERAND_A, slab) + rect->row - strip->a_origin,
+        .b_exponents = exponents_of(run, CLB_OPERAND_B, slab) + rect->col - strip->b_origin,
+        .cut = clb_gemm_skip(run->variant, run->problem, &pass, rect)};
+    return clb_gemm_multiply(run->queue_set[1 + strip->queue], run->variant, &product, order);
 }
 
 /* Enqueue the kernels of a strip after the packing of its operands; `packed` is the event of the
  * last of them. The first slab contributes to all of the strip. Strips of later slabs that add to
  * those of the first slabs are on the same queue, hence after them. */
-static clb_status stream_multiply(struct stream *stream, size_t number, clb_event packed)
+static clb_status multiply_strip(struct discrete_run *run, size_t number, clb_event packed)
 {
-    struct clb_strip *strip = &stream->schedule.strip[number];
-    const struct clb_discrete_plan *plan = &stream->plan;
+    struct clb_strip *strip = &run->schedule.strip[number];
+    const struct clb_discrete_plan *plan = &run->plan;
     struct clb_rect rect, last = {0};
     size_t last_slab = 0;
-    clb_status status = stream_wait_for_slot(stream, number);
+    clb_status status = wait_for_slot(run, number);
     /* Each slab is launched one iteration late, because the last launch must make the event. */
     for (size_t slab = strip->slab; slab <= strip->end_slab && status == CLB_OK; slab++) {
         bool end = slab == strip->end_slab;
         if (!end) {
-            const struct clb_pass pass = clb_gemm_pass(stream->problem, plan->slab, slab);
-            rect = clb_gemm_support(stream->variant, stream->a, stream->b, &pass, strip->a_origin,
+            const struct clb_pass pass = clb_gemm_pass(run->problem, plan->slab, slab);
+            rect = clb_gemm_support(run->variant, run->a, run->b, &pass, strip->a_origin,
                                     strip->b_origin, &strip->rect);
         }
         if (!end && (rect.rows == 0 || rect.cols == 0))
             continue;
         if (last.rows > 0)
             status = multiply_slab(
-                stream, number, last_slab, &last,
+                run, number, last_slab, &last,
                 (struct clb_order){.waits = last_slab == strip->slab,
                                    .wait_list = last_slab == strip->slab ? &packed : NULL,
-                                   .event =
-                                       end ? &transfer_of_strip(stream, number)->before : NULL});
+                                   .event = end ? &transfer_of_strip(run, number)->before : NULL});
         last = rect;
         last_slab = slab;
     }
-    strip->packing_launches = clb_queue_launches(stream->queue_set[0]->queue);
-    strip->launches = clb_queue_launches(stream->queue_set[1 + strip->queue]->queue);
+    strip->packing_launches = clb_queue_launches(run->queue_set[0]->queue);
+    strip->launches = clb_queue_launches(run->queue_set[1 + strip->queue]->queue);
     if (status == CLB_OK)
-        status = clb_queue_flush(stream->queue_set[1 + strip->queue]->queue);
+        status = clb_queue_flush(run->queue_set[1 + strip->queue]->queue);
     return status;
 }
 
 /* Split families: read the flag after a step's packing; the queue is in order. */
-static clb_status read_flag(struct stream *stream, size_t s)
+static clb_status read_flag(struct discrete_run *run, size_t s)
 {
-    struct clb_step *step = &stream->schedule.step[s];
-    if (stream->flag == NULL)
+    struct clb_step *step = &run->schedule.step[s];
+    if (run->flag == NULL)
         return CLB_OK;
-    clb_status status =
-        clb_queue_read(stream->queue_set[0]->queue, stream->flag->mem, 0, sizeof(cl_uint),
-                       (cl_uint *)stream->words->host + s, 0, NULL, &step->checked);
+    clb_status status = clb_queue_read(run->queue_set[0]->queue, run->flag->mem, 0, sizeof(cl_uint),
+                                       (cl_uint *)run->words->host + s, 0, NULL, &step->checked);
     if (status == CLB_OK)
-        status = clb_queue_flush(stream->queue_set[0]->queue);
+        status = clb_queue_flush(run->queue_set[0]->queue);
     return status;
 }
 
-static clb_status enqueue_all(struct stream *stream)
+static clb_status enqueue_all(struct discrete_run *run)
 {
-    const struct clb_schedule *schedule = &stream->schedule;
+    const struct clb_schedule *schedule = &run->schedule;
     clb_status status = CLB_OK;
     size_t load = 0, strip = 0;
     for (size_t s = 0; s < schedule->steps && status == CLB_OK; s++) {
         const struct clb_step *step = &schedule->step[s];
         clb_event before[CLB_STRIP_QUEUES];
-        size_t waits = step->new_block ? last_strips(stream, strip, before) : 0;
+        size_t waits = step->new_block ? last_strips(run, strip, before) : 0;
         for (size_t i = 0; i < step->loads && status == CLB_OK; i++)
-            status = stream_pack(stream, load++, before, i == 0 ? waits : 0);
+            status = pack_load(run, load++, before, i == 0 ? waits : 0);
         if (status == CLB_OK)
-            status = read_flag(stream, s);
+            status = read_flag(run, s);
         for (size_t i = 0; i < step->strips && status == CLB_OK; i++, strip++) {
-            const struct clb_transfer *transfer = transfer_of_strip(stream, strip);
+            const struct clb_transfer *transfer = transfer_of_strip(run, strip);
             if (transfer->written < transfer->pieces || transfer->pieces == 0)
-                status = stream_multiply(stream, strip, schedule->load[load - 1].packed);
+                status = multiply_strip(run, strip, schedule->load[load - 1].packed);
             if (status == CLB_OK)
-                clb_transfer_queue_release_now(&stream->transfers, schedule->loads + strip);
+                clb_transfer_queue_release_now(&run->transfers, schedule->loads + strip);
         }
     }
     return status;
 }
 
-static clb_status lower_flag(struct stream *stream)
+static clb_status lower_flag(struct discrete_run *run)
 {
     static const cl_uint clean = 0;
-    if (stream->flag == NULL)
+    if (run->flag == NULL)
         return CLB_OK;
-    return clb_queue_write(stream->queue_set[0]->queue, stream->flag->mem, 0, sizeof clean, &clean,
-                           0, NULL, NULL);
+    return clb_queue_write(run->queue_set[0]->queue, run->flag->mem, 0, sizeof clean, &clean, 0,
+                           NULL, NULL);
 }
 
-static clb_status begin_stream(struct stream *stream)
+static clb_status begin_run(struct discrete_run *run)
 {
-    const struct clb_device *device = &stream->runtime->device;
-    clb_status status = clb_discrete_make_plan(
-        stream->variant, stream->problem, clb_memory_available(stream->runtime), device->max_alloc,
-        device->unified ? 0 : device->units, &stream->plan);
+    const struct clb_device *device = &run->runtime->device;
+    clb_status status =
+        clb_discrete_make_plan(run->variant, run->problem, clb_memory_available(run->runtime),
+                               device->max_alloc, device->unified ? 0 : device->units, &run->plan);
     if (status == CLB_OK)
-        status = clb_schedule_make(&stream->plan, stream->problem, stream->a, stream->b,
-                                   &stream->schedule);
+        status = clb_schedule_make(&run->plan, run->problem, run->a, run->b, &run->schedule);
     if (status == CLB_OK)
-        status = get_queue_sets(stream);
+        status = get_queue_sets(run);
     if (status == CLB_OK)
-        status = get_buffers(stream);
+        status = get_buffers(run);
     if (status == CLB_OK)
-        status = stream_make_parts(stream);
-    return status == CLB_OK ? open_transfers(stream) : status;
+        status = make_parts(run);
+    return status == CLB_OK ? open_transfers(run) : status;
 }
 
 clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_gemm *problem, struct clb_gemm_progress *progress)
 {
-    struct stream stream = {
+    struct discrete_run run = {
         .runtime = runtime, .variant = variant, .problem = problem, .progress = progress};
     for (size_t t = 0; t < clb_gemm_terms(problem); t++) {
-        stream.a[t] = clb_operand_of_term(problem, CLB_OPERAND_A, t);
-        stream.b[t] = clb_operand_of_term(problem, CLB_OPERAND_B, t);
+        run.a[t] = clb_operand_of_term(problem, CLB_OPERAND_A, t);
+        run.b[t] = clb_operand_of_term(problem, CLB_OPERAND_B, t);
     }
-    clb_status status = begin_stream(&stream);
+    clb_status status = begin_run(&run);
     bool enqueued = status == CLB_OK;
     if (enqueued) {
         progress->kernel = variant->name;
-        status = lower_flag(&stream);
-        clb_transfer_queue_start(&stream.transfers, upload_first(&stream));
+        status = lower_flag(&run);
+        clb_transfer_queue_start(&run.transfers, upload_first(&run));
         if (status == CLB_OK)
-            status = enqueue_all(&stream);
+            status = enqueue_all(&run);
         if (status == CLB_OK)
-            release_loads(&stream);
-        status = clb_transfer_queue_finish(&stream.transfers, status);
+            release_loads(&run);
+        status = clb_transfer_queue_finish(&run.transfers, status);
     }
-    if (!stream_put(&stream, enqueued))
+    if (!end_run(&run, enqueued))
         status = clb_gemm_distrust(problem, progress);
     return status;
 }

@@ -50,7 +50,8 @@
 
 #include <stdatomic.h>
 
-/* ---- schedule.c: the plan -------------------------------------------------------------------- */
+/* ---- discrete_plan.c: the plan
+ * -------------------------------------------------------------------- */
 
 /* How C and the operands are divided. Extents are multiples of the kernel's tile and depth step. */
 struct clb_discrete_plan {
@@ -87,7 +88,8 @@ clb_status clb_discrete_make_plan(const struct clb_gemm_variant *variant,
 /* Leading dimension of a strip with `rows` rows on the device. */
 size_t clb_strip_ld(size_t rows, size_t element);
 
-/* ---- schedule.c: the order of loads and strips ----------------------------------------------- */
+/* ---- discrete_plan.c: the order of loads and strips
+ * ----------------------------------------------- */
 
 /* The operand and slab that a load is packed for. */
 struct clb_pack_target {
@@ -154,15 +156,5 @@ void clb_schedule_free(struct clb_schedule *schedule);
 
 /* The queues of strips. */
 #define CLB_STRIP_QUEUES 3
-
-/* ---- discrete.c ------------------------------------------------------------------------------ */
-
-/* clb_gemm_run on such a device. CLB_ERR_RANGE: an operand is outside a split family's range.
- * Another variant may then continue with the same progress; it returns CLB_ERR_UNSUPPORTED if its
- * parts would be different ones. */
-clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant,
-                                 const struct clb_gemm *problem,
-                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 #endif

@@ -685,8 +685,7 @@ static void add_whole_steps(struct builder *builder)
     }
 }
 
-static void stream_schedule_add_block(struct builder *builder, size_t i, size_t j, bool first,
-                                      bool row_changed)
+static void add_block(struct builder *builder, size_t i, size_t j, bool first, bool row_changed)
 {
     const struct clb_discrete_plan *plan = builder->plan;
     size_t row = i * plan->block_m, col = j * plan->block_n;
@@ -746,9 +745,8 @@ clb_status clb_schedule_make(const struct clb_discrete_plan *plan, const struct 
         for (size_t k = 0; k < inner_count && !builder.failed; k++) {
             size_t inner = outer % 2 == 0 ? k : inner_count - 1 - k;
             bool inner_changed = k > 0;
-            stream_schedule_add_block(&builder, plan->down_first ? inner : outer,
-                                      plan->down_first ? outer : inner, outer == 0 && k == 0,
-                                      inner_changed == plan->down_first);
+            add_block(&builder, plan->down_first ? inner : outer, plan->down_first ? outer : inner,
+                      outer == 0 && k == 0, inner_changed == plan->down_first);
         }
     }
     if (!builder.failed)

@@ -1,8 +1,7 @@
 /* Products from the caller's memory to the caller's memory: chooses between the ways of devices
  * that share the host's memory (unified.c) and of those that have their own (discrete.c). */
 #include "gemm.h"
-#include "discrete.h"
-#include "unified.h"
+#include "structure.h"
 
 /* ---- the run --------------------------------------------------------------------------------- */
 

@@ -37,4 +37,18 @@ clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_va
                            const struct clb_call *call,
                            struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
+/* unified.c: clb_gemm_run on a device that shares the host's memory. `expander` is the program from
+ * clb_structure_prepare. CLB_ERR_UNSUPPORTED: an operand can't be used in place, and nothing was
+ * begun. */
+clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                const struct clb_gemm *problem, struct clb_program *expander,
+                                struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+/* discrete.c: on any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a
+ * split family's range. Another variant may then continue with the same progress; it returns
+ * CLB_ERR_UNSUPPORTED if its parts would be different ones. */
+clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_gemm *problem,
+                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+
 #endif

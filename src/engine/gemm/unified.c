@@ -15,6 +15,7 @@
  * where they cross the diagonal through a buffer. Triangular operands are packed in one piece by a
  * kernel of their own if the family has one. */
 #include "unified.h"
+#include "gemm.h"
 #include "engine/transfer/prefault.h"
 
 #include <stdlib.h>

@@ -40,10 +40,4 @@ clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
 struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
                               size_t index);
 
-/* clb_gemm_run on such a device. `expander` is the program from clb_structure_prepare.
- * CLB_ERR_UNSUPPORTED: an operand can't be used in place, and nothing was begun. */
-clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                const struct clb_gemm *problem, struct clb_program *expander,
-                                struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-
 #endif

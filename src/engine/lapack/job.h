@@ -19,6 +19,7 @@
 #ifndef CLB_JOB_H
 #define CLB_JOB_H
 
+#include "engine/device_blas/device_blas.h"
 #include "lapack.h"
 #include "engine/transfer/transfer_queue.h"
 

@@ -30,7 +30,7 @@
 #ifndef CLB_TRANSFER_QUEUE_H
 #define CLB_TRANSFER_QUEUE_H
 
-#include "engine/device_blas/device_blas.h"
+#include "engine/kernel/kernel.h"
 #include "prefault.h"
 
 #include <pthread.h>
