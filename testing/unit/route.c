@@ -391,6 +391,7 @@ static void declined_again(void *unused)
     const double predicted = reported("dgemm_", "predicted_next");
     runtime->device.fp64 = false;
     expect(!takes_product(400, &fast) && reported("dgemm_", "cost") == 2, "it is asked about");
+    expect(run_worthy(), "one that is the device's is asked about");
     expect(reported("dgemm_", "predicted_next") > 1.5 * predicted, "without its prediction");
     expect(!takes_product(401, &fast) && reported("dgemm_", "nofp64") == 1, "another size");
     fast.threads = 8;

@@ -131,16 +131,19 @@ static bool writes_profile(void)
     return clb_config_get()->learn && !clb_config_get()->reproducible;
 }
 
-/* The shapes of the matrices follow from these sizes and the side. */
-static struct clb_history_key key_of(const struct clb_call *call,
+/* The shapes of the matrices follow from these sizes and the side. Names of other forms may lack a
+ * function that a failure needs. */
+static struct clb_history_key key_of(const struct clb_entry *entry,
                                      const struct clb_profile_owner *owner)
 {
+    const struct clb_call *call = &entry->call;
     const unsigned flags = (unsigned)call->right << 2 | (unsigned)clb_call_reads_c(call) << 1 |
                            (unsigned)owner->optimised;
-    return (struct clb_history_key){{(uint64_t)call->routine << 32 | (uint32_t)owner->threads,
-                                     (uintptr_t)owner->library,
-                                     (uint64_t)clb_runtime_settle() << 3 | flags, (uint64_t)call->m,
-                                     (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
+    return (struct clb_history_key){
+        {(uint64_t)call->routine << 32 | (uint64_t)entry->symbol->form << 24 |
+             (uint64_t)(owner->threads & 0xffffff),
+         (uintptr_t)owner->library, (uint64_t)clb_runtime_settle() << 3 | flags, (uint64_t)call->m,
+         (uint64_t)call->n, (uint64_t)call->k, (uint64_t)call->nrhs}};
 }
 
 /* How many other threads' calls count beside this one. Where results must not depend on what else
@@ -200,7 +203,7 @@ static struct clb_prediction predict_by_history(struct clb_run *run,
                                                 const struct clb_device *device)
 {
     struct clb_prediction alone = predict(device, &run->question);
-    run->key = key_of(run->call, &run->question.owner);
+    run->key = key_of(run->entry, &run->question.owner);
     if (has_history(run))
         clb_history_correct(&run->key, run->work, &alone);
     return alone;
@@ -282,7 +285,7 @@ static bool is_remembered(struct clb_run *run)
     if (!has_history(run) || (run->host == NULL && target == NULL))
         return false;
     run->question.owner = run->host != NULL ? owner_of(run->host) : owner_of_target(target);
-    run->key = key_of(run->call, &run->question.owner);
+    run->key = key_of(run->entry, &run->question.owner);
     const bool timed = times_both_sides(run) && clb_runtime_peek() != NULL;
     run->is_known = clb_history_recall(&run->key, timed, &run->known, &run->asks, &run->stands_for);
     if (!run->is_known || run->known.for_device || run->asks)
@@ -718,7 +721,7 @@ void clb_route_learn_next(const struct clb_entry *entry, double seconds)
         clb_profile_learn(&owner, CLB_SIDE_NEXT, &cost, seconds);
     }
     if (entry->compared) {
-        const struct clb_history_key key = key_of(call, &owner);
+        const struct clb_history_key key = key_of(entry, &owner);
         clb_history_learn(&key, CLB_SIDE_NEXT, seconds);
     }
     clb_host_state_restore(&host_state);
