@@ -529,6 +529,9 @@ static void inner_calls(void *unused)
            "the product is not shown as inside");
     clb_next_end(&entry, clb_next_begin());
     expect(run_worthy() && reported("dgemm_", "inside") == 1, "a product behind it is not");
+    clb_history_enclose(&entry.call, false, 0);
+    expect(run_worthy() && reported("dgemm_", "inside") == 2, "nor one on the device inside");
+    clb_history_leave();
     leave_factorisation(&fast);
     expect(run_worthy(), "a product is not the device's after one that did not return");
     expect_sums("dgemm_");

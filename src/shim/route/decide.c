@@ -35,9 +35,9 @@ static bool keeps_calls(const struct clb_run *run, clb_reason reason)
 static void begin_enclosing(const struct clb_run *run, clb_reason reason)
 {
     struct clb_entry *entry = run->entry;
-    const bool inside = clb_history_is_inside(run->call), keeps = keeps_calls(run, reason);
-    entry->inside = clb_thread_inside || inside;
-    entry->encloses = !inside && (clb_stats_wanted || keeps) && !clb_run_computes_nothing(run);
+    const bool keeps = keeps_calls(run, reason);
+    entry->encloses = (clb_stats_wanted || keeps) && !clb_history_is_inside(run->call) &&
+                      !clb_run_computes_nothing(run);
     if (entry->encloses)
         clb_history_enclose(run->call, keeps, run->prediction.next);
 }

@@ -335,6 +335,8 @@ static void describe(struct clb_run *run)
         clb_call_turn(call, &entry->turned);
     if (clb_run_is_lapacke(run))
         clb_lapacke_decode(run);
+    run->entry->inside =
+        clb_stats_wanted && (clb_thread_inside || clb_history_is_inside(run->call));
     run->m = clb_call_size(call, routine->sizes[0]);
     run->n = clb_call_size(call, routine->sizes[1]);
     run->k = clb_call_size(call, routine->sizes[2]);
@@ -380,7 +382,6 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
     clb_next_settle_threads();
     clb_next_declined = &symbol->next;
     describe(&run);
-    entry->timed = clb_stats_wanted;
     if (clb_lapacke_is_declined_again(&run))
         return false;
     clb_reason reason = clb_decide(&run);
