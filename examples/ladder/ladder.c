@@ -306,19 +306,14 @@ static size_t choose_order(const char *wanted)
 /* The order where none is named: 0 after a message. */
 static size_t find_order(void)
 {
-    json_t *list = clb_devices_list(), *device;
-    const char *problem = json_string_value(json_object_get(list, "problem")), *type = "";
-    size_t i;
-    if (problem != NULL)
-        clb_fail(0, "%s", problem);
+    json_t *list = clb_devices_ready(), *device;
+    size_t i, order = list != NULL ? FOR_GPUS : 0;
     json_array_foreach(json_object_get(list, "devices"), i, device)
     {
-        if (json_is_true(json_object_get(device, "taken")))
-            type = json_string_value(json_object_get(device, "type"));
+        if (json_is_true(json_object_get(device, "taken")) &&
+            strcmp(clb_text_of(device, "type"), "CPU") == 0)
+            order = FOR_CPU;
     }
-    size_t order = list == NULL || problem != NULL ? 0
-                   : strcmp(type, "CPU") == 0      ? FOR_CPU
-                                                   : FOR_GPUS;
     json_decref(list);
     return order;
 }

@@ -328,11 +328,9 @@ int clb_command_bench(int argc, char **argv)
     }
     if (bench.from != NULL)
         return run_bench(&bench);
-    json_t *list = clb_devices_list();
-    const char *problem = json_string_value(json_object_get(list, "problem"));
-    int status = list == NULL      ? CLB_EXIT_FAILED
-                 : problem != NULL ? clb_fail(CLB_EXIT_FAILED, "%s", problem)
-                                   : EXIT_SUCCESS;
+    json_t *list = clb_devices_ready();
+    if (list == NULL)
+        return CLB_EXIT_FAILED;
     json_decref(list);
-    return status == EXIT_SUCCESS ? run_bench(&bench) : status;
+    return run_bench(&bench);
 }

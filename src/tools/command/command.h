@@ -163,6 +163,8 @@ json_t *clb_next_describe(const char *library);
  * `cache` with its folder, its steps and which results are `outdated`, and `problem`: NULL or why
  * no device is taken. NULL after a message. */
 json_t *clb_devices_list(void);
+/* The same, NULL after a message also where no device is taken. */
+json_t *clb_devices_ready(void);
 void clb_devices_print(FILE *stream, const json_t *list);
 
 /* ---- report.c: sums of reports --------------------------------------------------------------- */

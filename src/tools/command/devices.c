@@ -136,6 +136,17 @@ json_t *clb_devices_list(void)
     return list;
 }
 
+json_t *clb_devices_ready(void)
+{
+    json_t *list = clb_devices_list();
+    const char *problem = json_string_value(json_object_get(list, "problem"));
+    if (problem == NULL)
+        return list;
+    clb_fail(0, "%s", problem);
+    json_decref(list);
+    return NULL;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void print_device(FILE *stream, const json_t *device)

@@ -145,10 +145,7 @@ static bool do_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list)
 /* NULL, or why nothing can be made. */
 static const char *find_obstacle(const json_t *list, const unsigned steps[CLB_PRECISIONS])
 {
-    const char *problem = json_string_value(json_object_get(list, "problem"));
     const json_t *cache = json_object_get(list, "cache");
-    if (problem != NULL)
-        return problem;
     if (*json_string_value(json_object_get(cache, "folder")) == '\0')
         return "there is no cache that can be written";
     if (!json_is_true(json_object_get(cache, "room")))
@@ -171,7 +168,7 @@ int clb_command_warm(int argc, char **argv)
         if (!add_routine(steps, argv[i]))
             return clb_fail(CLB_EXIT_USAGE, "%s is none of the routines", argv[i]);
     }
-    json_t *before = clb_devices_list();
+    json_t *before = clb_devices_ready();
     if (before == NULL)
         return CLB_EXIT_FAILED;
     const char *obstacle = find_obstacle(before, steps);
