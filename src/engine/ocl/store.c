@@ -23,7 +23,8 @@
 #define DAY            86400
 
 /* Days for which the files of another version stay that nobody uses. */
-#define OTHERS_LAST 7
+#define RECORDS_LAST  7
+#define PROFILES_LAST 30
 
 struct header {
     char magic[8];
@@ -424,8 +425,6 @@ void clb_record_remove(struct clb_key key)
 
 /* ---- other versions -------------------------------------------------------------------------- */
 
-enum { MOST_VERSIONS = 16 };
-
 /* The version that has written a file, and its kind: that of a row for a profile, which is text
  * with the version in its second line, and CLB_RECORD_KINDS for what versions have written that did
  * not say who they were. False for what isn't ours. */
@@ -451,90 +450,35 @@ static bool read_version(int folder, const char *name, char version[16], int64_t
     return fd >= 0;
 }
 
-/* Call `visit` for each file; it may remove the file. */
-static void visit_files(void (*visit)(void *state, int folder, const char *name,
-                                      const char *version, int64_t kind),
-                        void *state)
+/* The time of a profile is that of its writing. */
+static bool is_unused(int folder, const char *name)
 {
+    struct stat info;
+    const time_t days = strstr(name, ".profile") != NULL ? PROFILES_LAST : RECORDS_LAST;
+    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+           time(NULL) - info.st_mtime > days * DAY;
+}
+
+struct clb_outdated clb_store_visit_outdated(bool remove)
+{
+    size_t kernels[2] = {0}, tuning[2] = {0}; /* of other versions, of this one */
     char version[16];
     int64_t kind;
     const char *path = clb_cache_directory();
     DIR *folder = path != NULL ? opendir(path) : NULL;
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        if (read_version(dirfd(folder), entry->d_name, version, &kind))
-            visit(state, dirfd(folder), entry->d_name, version, kind);
+        if (!read_version(dirfd(folder), entry->d_name, version, &kind))
+            continue;
+        const bool ours = strcmp(version, CLB_VERSION) == 0;
+        kernels[ours] += kind == CLB_RECORD_STEP || kind == CLB_RECORD_KINDS;
+        tuning[ours] += kind == CLB_RECORD_ROW;
+        if (remove && !ours && is_unused(dirfd(folder), entry->d_name) &&
+            unlinkat(dirfd(folder), entry->d_name, 0) == 0)
+            clb_log(CLB_LOG_INFO, "%s of version %s is removed from the cache", entry->d_name,
+                    version);
     }
     if (folder != NULL)
         closedir(folder);
-}
-
-struct counts {
-    size_t kernels[2], tuning[2]; /* of other versions, of this one */
-};
-
-static void count_file(void *state, int folder, const char *name, const char *version, int64_t kind)
-{
-    struct counts *counts = state;
-    const bool ours = strcmp(version, CLB_VERSION) == 0;
-    (void)folder;
-    (void)name;
-    counts->kernels[ours] += kind == CLB_RECORD_STEP || kind == CLB_RECORD_KINDS;
-    counts->tuning[ours] += kind == CLB_RECORD_ROW;
-}
-
-struct clb_outdated clb_store_find_outdated(void)
-{
-    struct counts counts = {0};
-    visit_files(count_file, &counts);
-    return (struct clb_outdated){.kernels = counts.kernels[0] > 0 && counts.kernels[1] == 0,
-                                 .tuning = counts.tuning[0] > 0 && counts.tuning[1] == 0};
-}
-
-/* When each version's files were last used. */
-struct versions {
-    size_t count;
-    struct {
-        char name[16];
-        time_t used;
-    } of[MOST_VERSIONS];
-};
-
-static time_t *time_of_version(struct versions *versions, const char *name)
-{
-    for (size_t i = 0; i < versions->count; i++) {
-        if (strcmp(versions->of[i].name, name) == 0)
-            return &versions->of[i].used;
-    }
-    if (versions->count == MOST_VERSIONS)
-        return NULL;
-    memcpy(versions->of[versions->count].name, name, sizeof versions->of[0].name);
-    return &versions->of[versions->count++].used;
-}
-
-static void note_version(void *state, int folder, const char *name, const char *version,
-                         int64_t kind)
-{
-    struct stat info;
-    time_t *used = time_of_version(state, version);
-    (void)kind;
-    if (used != NULL && fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-        info.st_mtime > *used)
-        *used = info.st_mtime;
-}
-
-static void remove_unused(void *state, int folder, const char *name, const char *version,
-                          int64_t kind)
-{
-    const time_t *used = time_of_version(state, version);
-    (void)kind;
-    if (used != NULL && strcmp(version, CLB_VERSION) != 0 &&
-        time(NULL) - *used > (time_t)OTHERS_LAST * DAY && unlinkat(folder, name, 0) == 0)
-        clb_log(CLB_LOG_INFO, "%s of version %s is removed from the cache", name, version);
-}
-
-void clb_store_remove_outdated(void)
-{
-    struct versions versions = {0};
-    visit_files(note_version, &versions);
-    visit_files(remove_unused, &versions);
+    return (struct clb_outdated){.kernels = kernels[0] > 0 && kernels[1] == 0,
+                                 .tuning = tuning[0] > 0 && tuning[1] == 0};
 }

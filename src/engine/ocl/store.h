@@ -73,10 +73,8 @@ struct clb_outdated {
     bool kernels; /* of `warm`, or of programs */
     bool tuning;  /* of `tune` */
 };
-struct clb_outdated clb_store_find_outdated(void);
-
-/* Called by the helper: remove the files of each other version of which none was used for a week.
- */
-void clb_store_remove_outdated(void);
+/* With `remove`, as the helper does, each file of another version is removed that was not used for
+ * a week. */
+struct clb_outdated clb_store_visit_outdated(bool remove);
 
 #endif

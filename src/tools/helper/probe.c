@@ -478,7 +478,7 @@ static int list_drivers(void)
     size_t count = clb_icd_list(icd);
     clb_text_add(&text, "{\"cache\":");
     clb_text_add_quoted(&text, cache != NULL && access(cache, W_OK) == 0 ? cache : "");
-    const struct clb_outdated outdated = clb_store_find_outdated();
+    const struct clb_outdated outdated = clb_store_visit_outdated(false);
     clb_text_addf(&text, ",\"room\":%s,\"outdated\":{\"warm\":%s,\"tune\":%s},\"all\":",
                   clb_cache_has_room(cache) ? "true" : "false", outdated.kernels ? "true" : "false",
                   outdated.tuning ? "true" : "false");
@@ -563,7 +563,7 @@ static int serve(const char *step)
     snprintf(request, sizeof request, "%.64s %016llx", step, (unsigned long long)sum);
     bool done = was_done(drivers, request, clb_now() - begin);
     if (!done) {
-        clb_store_remove_outdated();
+        (void)clb_store_visit_outdated(true);
         done = strcmp(step, "devices") == 0 ? meet_drivers() : make_step(step);
         if (done && !program_has_ended)
             clb_record_note((struct clb_key){CLB_RECORD_REQUEST, drivers, request}, CLB_PASSED, "");
