@@ -352,21 +352,22 @@ struct clb_host_state {
 };
 
 /* Called by the program's thread before and after any code that may enter the OpenCL driver. In
- * between asynchronous signals are blocked (new threads inherit the mask), the floating-point
- * environment is the default and cancellation is disabled; errno is restored at the end. */
+ * between the signals that have a handler are blocked, the floating-point environment is the
+ * default and cancellation is disabled; errno is restored at the end. */
 void clb_host_state_save(struct clb_host_state *state);
 void clb_host_state_restore(const struct clb_host_state *state);
 
-/* Start the watcher thread, which lets signals with the default disposition end or stop the program
- * at once, and removes signal handlers that drivers install. CLB_ERR_NOMEM: the thread can't be
- * made, and no driver should be entered. */
-clb_status clb_signals_watch(void) CLB_MUST_CHECK;
+/* The threads between these two, and others that are inside the driver: clb_inside_add(1) and (-1)
+ * by the thread itself. True while there are any besides the calling thread. */
+void clb_inside_add(int change);
+bool clb_inside_others(void);
 
-/* The driver thread calls these around each task in which a driver may install signal handlers (its
- * start, builds), one task at a time. When the task ends none of those handlers is left. */
+/* Called around each task in which a driver may install signal handlers (its start, builds), one
+ * task at a time, and by any thread meanwhile. No such handler is left after it. */
 void clb_signals_begin_task(void);
+void clb_signals_look(void);
 void clb_signals_end_task(void);
-/* In a process of the shim's own: signals are the driver's. The watcher sleeps. */
+/* In a process of the shim's own: signals are the driver's. */
 void clb_signals_have_no_program(void);
 
 /* Start a detached thread with all asynchronous signals blocked and the default floating-point

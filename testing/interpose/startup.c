@@ -1,45 +1,37 @@
-/* What a program does while the device starts behind its back.
+/* What a program does while one of its calls starts the device.
  *
- * startup CALLS
+ * startup CALLS       calls DGEMM so often, every 100 ms
+ * startup together    16 threads whose first calls coincide; each is right, and soon over
+ * startup plugin      loads ./eager.so, whose constructor calls DGEMM (STARTUP_PLUGIN), then calls
+ * it startup ACTION COUNT LONGEST
  *
- * calls DGEMM every 100 ms.
+ * COUNT processes in which a thread makes the first call; the main thread does ACTION at a random
+ * moment of the next LONGEST ms. Fails when one gets a signal, hangs, or gets something wrong.
+ * Prints the longest time of an action in ms.
  *
- * startup ACTION COUNT LONGEST COLD
- *
- * COUNT processes call DGEMM, which starts the device, and do ACTION at a random moment of the next
- * LONGEST ms; of "=MOMENT" at that moment. With COLD "cold" each begins with an empty cache. Fails
- * when one gets a signal, hangs, or gets something wrong. Prints the longest time of an action in
- * ms, then a line for each that took over 50 ms: its moment and the time.
- *
- * exit         exit of the main thread
- * exit-thread  exit of a thread that has called nothing
- * exit-handler exit of a signal handler
- * exit-load    exit of the constructor of ./leave.so, a library that the program loads
- * return       return from main, when another thread has called DGEMM
  * fork         fork; the child loads a library and exits
  * spawn        posix_spawn of a program
  * dlopen       load a library
- * call         another DGEMM; the moment decides its size, 300 to 900
+ * call         another DGEMM
  * environment  200 times getenv, and setenv of a name that exists
  * interrupt    SIGINT at its default ends the process
- *
- * With PLUGIN the library of that name is loaded at the first call, and called. With AWAIT the
- * moment begins when there is a file of that name. */
+ * exit         exit of the main thread
+ * return       return from main */
 #include "check.h"
 
 #include <dlfcn.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 extern char **environ;
 
+#ifndef STARTUP_PLUGIN
 static double now(void)
 {
     struct timespec time;
@@ -53,85 +45,69 @@ static void sleep_ms(double ms)
     time.tv_nsec = (long)(1e6 * (ms - 1e3 * (double)time.tv_sec));
     nanosleep(&time, NULL);
 }
-
-/* Shared with the processes. */
-static struct {
-    double begun, took; /* took: 0 until the action has ended; exits end with the process */
-} * action;
-
-static __typeof__(dgemm_) *find_dgemm(void)
-{
-    const char *plugin = getenv("PLUGIN");
-    __typeof__(dgemm_) *found = dgemm_;
-    if (plugin != NULL) {
-        const void *address = dlsym(dlopen(plugin, RTLD_NOW), "dgemm_");
-        memcpy(&found, &address, sizeof found);
-    }
-    REQUIRE(found != NULL);
-    return found;
-}
+#endif
 
 /* A call that the tables give to the device; right? */
 static bool multiply(void)
 {
-    static double a[1100 * 128], b[128 * 1100], c[1100 * 1100];
     const blas_int m = 1100, k = 128;
     const double one = 1, zero = 0;
-    for (size_t i = 0; i < sizeof a / sizeof *a; i++)
-        a[i] = b[i] = 1;
-    find_dgemm()("N", "N", &m, &m, &k, &one, a, &m, b, &k, &zero, c, &m);
-    return c[0] == 128 && c[1100 * 1100 - 1] == 128;
+    double *a = malloc(1100 * 128 * sizeof *a), *c = malloc(1100 * 1100 * sizeof *c);
+    REQUIRE(a != NULL && c != NULL);
+    for (size_t i = 0; i < 1100 * 128; i++)
+        a[i] = 1;
+    dgemm_("N", "N", &m, &m, &k, &one, a, &m, a, &k, &zero, c, &m);
+    const bool right = c[0] == 128 && c[1100 * 1100 - 1] == 128;
+    free(a);
+    free(c);
+    return right;
 }
 
-/* Calls while the device gets ready, and for some time after that. */
+#ifdef STARTUP_PLUGIN
+static void __attribute__((constructor)) begin(void)
+{
+    REQUIRE(multiply() && multiply());
+}
+#else
+
 static int call_for_long(int calls)
 {
     int bad = 0;
     for (int i = 0; i < calls; i++) {
         bad += !multiply();
-        sleep_ms(100);
+        if (i + 1 < calls)
+            sleep_ms(100);
     }
     return bad;
 }
 
-static int call_beside(double moment)
-{
-    static double a[900 * 900], b[900 * 900], c[900 * 900];
-    const blas_int n = 300 + (blas_int)(1e4 * moment + 0.5) % 601;
-    const double one = 1, zero = 0;
-    for (size_t i = 0; i < sizeof a / sizeof *a; i++)
-        a[i] = b[i] = c[i] = 1;
-    action->begun = now();
-    dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
-    action->took = now() - action->begun;
-    return c[0] != n || c[(size_t)n * (size_t)n - 1] != n;
-}
+static atomic_int right;
 
-static void *exit_now(void *unused)
+static void *multiply_in_thread(void *barrier)
 {
-    (void)unused;
-    exit(0);
-}
-
-static void exit_in_handler(int number)
-{
-    (void)number;
-    exit(0);
-}
-
-static void *multiply_in_thread(void *right)
-{
-    *(bool *)right = multiply();
+    if (barrier != NULL)
+        pthread_barrier_wait(barrier);
+    atomic_fetch_add(&right, multiply());
     return NULL;
 }
 
-static bool multiply_elsewhere(void)
+static int call_together(void)
 {
-    pthread_t thread;
-    bool right = false;
-    REQUIRE(pthread_create(&thread, NULL, multiply_in_thread, &right) == 0);
-    REQUIRE(pthread_join(thread, NULL) == 0);
-    return right;
+    pthread_barrier_t barrier;
+    pthread_t threads[16];
+    REQUIRE(pthread_barrier_init(&barrier, NULL, 16) == 0);
+    for (int i = 0; i < 16; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, multiply_in_thread, &barrier) == 0);
+    for (int i = 0; i < 16; i++)
+        REQUIRE(pthread_join(threads[i], NULL) == 0);
+    return atomic_load(&right) != 16;
+}
+
+static int load_plugin(void)
+{
+    REQUIRE(dlopen("./eager.so", RTLD_NOW) != NULL);
+    sleep_ms(500); /* for a start that has waited for the constructor */
+    return !multiply();
 }
 
 static int fork_and_load(void)
@@ -142,7 +118,6 @@ static int fork_and_load(void)
         alarm(60);
         exit(dlopen("libresolv.so.2", RTLD_NOW) == NULL);
     }
-    action->took = now() - action->begun;
     return waitpid(pid, &status, 0) != pid || status != 0;
 }
 
@@ -152,7 +127,6 @@ static int spawn(void)
     pid_t pid;
     int status = -1;
     int error = posix_spawnp(&pid, "true", NULL, NULL, arguments, environ);
-    action->took = now() - action->begun;
     return error != 0 || waitpid(pid, &status, 0) != pid || status != 0;
 }
 
@@ -160,120 +134,88 @@ static int use_environment(void)
 {
     int bad = 0;
     for (int i = 0; i < 200; i++) {
-        double begin = now();
-        bad += setenv("SEED", i % 2 == 0 ? "2" : "3", 1) != 0 || getenv("SEED") == NULL ||
-               getenv("PATH") == NULL || getenv("STARTUP_UNKNOWN") != NULL;
-        double took = now() - begin;
-        action->took = took > action->took ? took : action->took;
+        bad += setenv("SEED", i % 2 == 0 ? "2" : "3", 1) != 0 || getenv("PATH") == NULL ||
+               getenv("STARTUP_UNKNOWN") != NULL;
         sleep_ms(0.2);
     }
     return bad;
 }
 
-static int act(const char *what, double moment)
+static int act(const char *what)
 {
-    pthread_t thread;
-    action->begun = now();
     if (strcmp(what, "exit") == 0)
         exit(0);
-    if (strcmp(what, "exit-thread") == 0)
-        REQUIRE(pthread_create(&thread, NULL, exit_now, NULL) == 0 && pause());
-    if (strcmp(what, "exit-handler") == 0)
-        REQUIRE(signal(SIGUSR1, exit_in_handler) != SIG_ERR && raise(SIGUSR1));
-    if (strcmp(what, "exit-load") == 0)
-        REQUIRE(dlopen("./leave.so", RTLD_NOW) == NULL);
     if (strcmp(what, "fork") == 0)
         return fork_and_load();
     if (strcmp(what, "spawn") == 0)
         return spawn();
     if (strcmp(what, "call") == 0)
-        return call_beside(moment);
+        return !multiply();
     if (strcmp(what, "environment") == 0)
         return use_environment();
     if (strcmp(what, "interrupt") == 0)
-        sleep_ms(20000);
-    int bad = dlopen("libresolv.so.2", RTLD_NOW) == NULL;
-    action->took = now() - action->begun;
-    return bad;
+        raise(SIGINT);
+    return dlopen("libresolv.so.2", RTLD_NOW) == NULL;
 }
 
-/* One process; returns its status. The process of "return" returns from this with RETURNS. */
+/* Shared with the processes: what the action took; 0 where the process ends with it. */
+static double *took;
+
+/* In a child: its status, or RETURNS, with which it is to return from main. */
 #define RETURNS (-1)
 
-static int run(const char *what, double moment)
+static int be_process(const char *what, double moment)
 {
-    int status = 0;
-    const bool interrupts = strcmp(what, "interrupt") == 0, returns = strcmp(what, "return") == 0;
-    action->begun = action->took = 0;
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(60); /* its default ends a process that hangs */
-        signal(SIGINT, SIG_DFL);
-        const bool right = returns ? multiply_elsewhere() : multiply();
-        while (getenv("AWAIT") != NULL && access(getenv("AWAIT"), F_OK) != 0)
-            sleep_ms(1);
-        sleep_ms(interrupts ? 0 : moment);
-        if (returns && right) {
-            action->begun = now();
-            return RETURNS;
-        }
-        int bad = act(what, moment) != 0 || !right;
-        fflush(NULL);
-        _exit(bad);
-    }
-    while (interrupts && *(volatile double *)&action->begun == 0)
-        sleep_ms(0.2);
-    if (interrupts) {
-        sleep_ms(moment);
-        action->begun = now();
-        kill(pid, SIGINT);
-    }
-    REQUIRE(waitpid(pid, &status, 0) == pid);
-    if (action->took == 0)
-        action->took = now() - action->begun;
-    return interrupts && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT ? 0 : status;
+    pthread_t thread;
+    alarm(60); /* its default ends a process that hangs */
+    signal(SIGINT, SIG_DFL);
+    REQUIRE(pthread_create(&thread, NULL, multiply_in_thread, NULL) == 0);
+    sleep_ms(moment);
+    if (strcmp(what, "return") == 0)
+        return RETURNS;
+    const double begun = now();
+    const int bad = act(what);
+    *took = now() - begun;
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    return bad != 0 || atomic_load(&right) != 1;
 }
 
 int main(int count, char **arguments)
 {
+    REQUIRE(count == 2 || count == 4);
+    if (strcmp(arguments[1], "together") == 0)
+        return call_together();
+    if (strcmp(arguments[1], "plugin") == 0)
+        return load_plugin();
     if (count == 2)
         return call_for_long(atoi(arguments[1])) != 0;
-    REQUIRE(count == 5);
-    const bool given = arguments[3][0] == '=';
-    double longest = 0, within = given ? 0 : atof(arguments[3]), *took, *moments;
-    const int processes = atoi(arguments[2]);
+    const bool interrupts = strcmp(arguments[1], "interrupt") == 0;
+    double longest = 0;
     int bad = 0;
-    bool cold = strcmp(arguments[4], "cold") == 0;
-    action = mmap(NULL, sizeof *action, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    took = mmap(NULL, sizeof *took, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     srand((unsigned)atoi(getenv("SEED") != NULL ? getenv("SEED") : "1"));
-    took = calloc((size_t)processes + 1, sizeof *took);
-    moments = calloc((size_t)processes + 1, sizeof *moments);
-    REQUIRE(took != NULL && moments != NULL);
-    for (int i = 0; i < processes; i++) {
-        const double moment = moments[i] =
-            given ? atof(arguments[3] + 1) : floor(1e4 * within * rand() / RAND_MAX) / 1e4;
-        char folder[64];
-        snprintf(folder, sizeof folder, "cache.%d.%d", (int)getpid(), i);
-        if (cold)
-            REQUIRE(mkdir(folder, 0700) == 0);
-        if (cold)
-            setenv("XDG_CACHE_HOME", realpath(folder, NULL), 1);
-        int status = run(arguments[1], moment);
-        if (status == RETURNS)
-            return 0;
+    for (int i = 0; i < atoi(arguments[2]); i++) {
+        const double moment = atof(arguments[3]) * rand() / RAND_MAX;
+        int status = 0;
+        *took = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            status = be_process(arguments[1], moment);
+            if (status == RETURNS)
+                return 0;
+            fflush(NULL);
+            _exit(status);
+        }
+        REQUIRE(waitpid(pid, &status, 0) == pid);
+        if (interrupts && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)
+            status = 0;
         if (status != 0)
             fprintf(stderr, "%s after %.1f ms: status %#x\n", arguments[1], moment,
                     (unsigned)status);
         bad += status != 0;
-        took[i] = action->took;
-        longest = took[i] > longest ? took[i] : longest;
+        longest = *took > longest ? *took : longest;
     }
     printf("%.1f\n", longest);
-    for (int i = 0; i < processes; i++) {
-        if (took[i] > 50)
-            printf("%.4f %.1f\n", moments[i], took[i]);
-    }
-    free(took);
-    free(moments);
     return bad != 0;
 }
+#endif

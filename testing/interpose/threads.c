@@ -2,7 +2,6 @@
  *
  * threads together   8 threads, different sizes
  * threads exit       exit from one thread while the others call
- * threads last N     the main thread ends after N calls, before another that calls
  * threads churn      1000 short threads; memory must not grow with their number
  * threads grow       long narrow calls while another thread's grow
  * threads many       more threads than anything has slots for: 64 at once */
@@ -49,23 +48,6 @@ static void *forever(void *argument)
         atomic_fetch_add(&calls, 1);
     }
     return NULL;
-}
-
-static void *call_and_end(void *unused)
-{
-    usleep(300000);
-    for (int i = 0; i < 20; i++)
-        REQUIRE(check_dgemm('N', 'N', 50, 50, 50) == 0);
-    return unused;
-}
-
-static _Noreturn void end_main_thread(int calls_before)
-{
-    pthread_t thread;
-    for (int i = 0; i < calls_before; i++)
-        REQUIRE(check_dgemm('N', 'N', 50, 50, 50) == 0);
-    REQUIRE(pthread_create(&thread, NULL, call_and_end, NULL) == 0);
-    pthread_exit(NULL);
 }
 
 static void *end_process(void *unused)
@@ -157,8 +139,6 @@ int main(int argc, char **argv)
         return run_grow();
     if (strcmp(argv[1], "exit") == 0)
         return run_exit();
-    if (strcmp(argv[1], "last") == 0)
-        end_main_thread(argc > 2 ? atoi(argv[2]) : 0);
     if (strcmp(argv[1], "churn") == 0)
         return run_churn();
     return 2;

@@ -570,7 +570,7 @@ static void in_place(void *argument)
         memcpy(packed, g.c.memory, g.c.bytes);
         memcpy(g.c.memory, g.c.snapshot, g.c.bytes);
         /* Not before a check that must not wait has ended. */
-        clb_driver_set_patience(0);
+        clb_driver_set_patience(clb_now());
         while (clb_direct_prepare(variant) == CLB_ERR_STARTING)
             usleep(1000);
         clb_driver_set_patience(INFINITY);

@@ -468,7 +468,7 @@ static void rules(void *unused)
     refuse(clb_cl.ReleaseCommandQueue(queue), CL_SUCCESS, "a queue");
 }
 
-/* ---- the driver thread ----------------------------------------------------------------------- */
+/* ---- driver tasks ---------------------------------------------------------------------------- */
 
 struct errand {
     double seconds;
@@ -483,28 +483,61 @@ static clb_status take_a_while(void *argument)
     return CLB_ERR_RANGE;
 }
 
-/* A thread without patience leaves, one with some waits so long; the task is run to its end in any
- * case, with its own copy of the argument. */
+/* A thread with little patience leaves; the task is run to its end all the same, with its own copy
+ * of the argument, and meanwhile others are told so at once. */
 static void impatient(void *unused)
 {
     static atomic_int count;
-    struct errand errand = {0.2, &count};
+    struct errand errand = {0.3, &count};
     double begin = clb_now();
     (void)unused;
-    expect(clb_driver_set_patience(0) == INFINITY, "threads wait for ever");
-    expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_STARTING, "no wait");
-    clb_driver_set_patience(clb_now() + 0.05);
+    expect(clb_driver_set_patience(clb_now() + 0.05) == INFINITY, "threads wait for ever");
     expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_STARTING, "a wait");
     double left = clb_now() - begin;
     errand = (struct errand){0, NULL};
-    expect(left >= 0.05 && left < 0.2, "left after %g s", left);
-    errand = (struct errand){0, &count};
+    expect(left >= 0.05 && left < 0.3, "left after %g s", left);
     clb_driver_set_patience(clb_now() + 30);
+    expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_STARTING, "busy");
+    expect(clb_now() - begin < 0.3 && atomic_load(&count) == 0, "it was not at once");
+    errand = (struct errand){0, &count};
+    expect(clb_driver_call(take_a_while, &errand) == CLB_ERR_RANGE, "a call always waits");
+    expect(atomic_load(&count) == 2, "%d of 2 tasks", atomic_load(&count));
     expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_RANGE, "the status");
     expect(atomic_load(&count) == 3, "%d of 3 tasks", atomic_load(&count));
-    clb_driver_set_patience(0);
-    expect(clb_driver_call(take_a_while, &errand) == CLB_ERR_RANGE, "a call always waits");
-    expect(clb_driver_set_patience(INFINITY) == 0, "and leaves the patience as it was");
+}
+
+/* Sixteen threads that wait for ever: each task runs, one at a time. */
+static atomic_int at_once, most_at_once;
+
+static clb_status be_alone(void *unused)
+{
+    (void)unused;
+    const int now = atomic_fetch_add(&at_once, 1) + 1;
+    if (now > atomic_load(&most_at_once))
+        atomic_store(&most_at_once, now);
+    usleep(1000);
+    atomic_fetch_sub(&at_once, 1);
+    return CLB_ERR_RANGE;
+}
+
+static void *request_it(void *unused)
+{
+    const clb_status status = clb_driver_request(be_alone, unused, 0);
+    return status == CLB_ERR_RANGE ? NULL : (void *)&at_once;
+}
+
+static void one_at_a_time(void *unused)
+{
+    pthread_t threads[16];
+    void *bad;
+    (void)unused;
+    for (size_t i = 0; i < CLB_COUNT_OF(threads); i++)
+        expect(pthread_create(&threads[i], NULL, request_it, NULL) == 0, "no thread");
+    for (size_t i = 0; i < CLB_COUNT_OF(threads); i++) {
+        pthread_join(threads[i], &bad);
+        expect(bad == NULL, "a task has not run");
+    }
+    expect(atomic_load(&most_at_once) == 1, "%d at once", atomic_load(&most_at_once));
 }
 
 enum { AT_ONCE = 4 };
@@ -563,7 +596,8 @@ int main(void)
     tap_child("a buffer takes at most an eighth more", 30, rounding, NULL);
     tap_child("failing creation, in place", 30, failing_creation, NULL);
     tap_child("failing creation, own memory", 30, failing_creation, &seed);
-    tap_child("tasks of the driver thread for threads that don't wait", 60, impatient, NULL);
+    tap_child("driver tasks for threads that don't wait for ever", 60, impatient, NULL);
+    tap_child("driver tasks of sixteen threads", 60, one_at_a_time, NULL);
     tap_child("calls on the device at once", 20, turns, NULL);
     tap_child("the fake OpenCL keeps the rules", 30, rules, NULL);
     test_choices();

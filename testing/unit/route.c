@@ -269,8 +269,8 @@ static void reason_dry_run(void *unused)
     expect_sums("dgemm_");
 }
 
-/* In `auto` no call waits for the device: not for a driver that takes its time to start, or to
- * compile. */
+/* In `auto` the call that pays for the start waits for it, but not for ever; other calls are not
+ * kept by a driver that never returns from its start, or from compiling. */
 static atomic_int held_function = FAKE_GetPlatformIDs;
 
 static void hold(fake_function function)
@@ -305,7 +305,6 @@ static bool takes_product(size_t n, struct clb_host_blas *next)
     return routed_call(&clb_symbols[CLB_SYMBOL_dgemm_plain], &call, next);
 }
 
-/* A call that waited would wait for ever, and be ended as a test that takes too long. */
 static void reason_starting(void *unused)
 {
     struct clb_host_blas next = {.of = {[CLB_KIND_gemm] = no_next}};
@@ -318,17 +317,23 @@ static void reason_starting(void *unused)
     expect(fake_cl.of[FAKE_GetPlatformIDs] == 0, "OpenCL was started for a small call");
     expect(!run_worthy() && reported("dgemm_", "cost") == 1 && fake_cl.of[FAKE_GetPlatformIDs] == 0,
            "one call has paid for the start of a device that is not known");
+    const double begin = clb_now();
     expect(!takes_product(1800, &next) && reported("dgemm_", "starting") == 1,
            "a call that pays for the start has not started it");
+    const double waited = clb_now() - begin;
+    expect(waited > 0.5 && waited < 20, "it has waited %g s", waited);
     for (int i = 0; i < 3; i++) {
         expect(!run_worthy(), "taken before the device is ready");
         usleep(20000);
         if (i == 1) /* it starts, but the programs can't be built */
             atomic_store(&held_function, FAKE_BuildProgram);
     }
-    expect(reported("dgemm_", "starting") == 4, "not declined as starting");
+    const double again = clb_now();
+    expect(!takes_product(1800, &next) && reported("dgemm_", "starting") == 5,
+           "not declined as starting");
+    expect(clb_now() - again < waited / 2, "a later call has waited");
     atomic_store(&held_function, -1);
-    int declined = 4;
+    int declined = 5;
     while (!run_worthy() && declined++ < 300)
         usleep(100000);
     expect(reported("dgemm_", "device") == 1 && reported("dgemm_", "starting") == declined,

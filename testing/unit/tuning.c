@@ -110,41 +110,6 @@ static void offload(void *unused)
            "0 is never");
 }
 
-/* A call waits where the start, and the device after it, are expected to take less than half of the
- * next library's time. */
-static void patience(void *unused)
-{
-    (void)unused;
-    struct clb_wait wait = {.precision = CLB_D, .cpus = 2, .compiled = true};
-    double last = 0;
-    for (wait.flops = 1e8; wait.flops < 1e14; wait.flops *= 2) {
-        double seconds = clb_tuning_patience(&wait), next = wait.flops / 3e9;
-        expect(seconds == 0 || (seconds > 0.5 && seconds < next / 2), "%g of %g s", seconds, next);
-        expect(seconds >= last, "a larger call waits less");
-        last = seconds;
-    }
-    expect(last > 0, "no call waits");
-    wait.flops = 2e9; /* n = 1000: less than a second */
-    expect(clb_tuning_patience(&wait) == 0, "a short call waits");
-    wait.flops = 1.6e10; /* n = 2000: 5 s */
-    expect(clb_tuning_patience(&wait) > 0, "a long call does not wait");
-    wait.compiled = false;
-    expect(clb_tuning_patience(&wait) == 0, "a call waits for a compiler");
-    wait.compiled = wait.optimised = true;
-    expect(clb_tuning_patience(&wait) == 0, "a call waits next to an optimised library");
-    wait.flops = 1e16;
-    expect(clb_tuning_patience(&wait) == 0, "a call waits for a device that is slower");
-    struct clb_device fast = gpu;
-    fast.vendor = CLB_VENDOR_NVIDIA;
-    fast.units = 132;
-    wait.device = &fast;
-    expect(clb_tuning_patience(&wait) > 0, "a call does not wait for a fast device");
-    double in_double = clb_tuning_patience(&wait);
-    wait.precision = CLB_C;
-    expect(fabs(clb_tuning_patience(&wait) - in_double / 2) < 1e-9 * in_double,
-           "single precision is not twice as fast");
-}
-
 /* Each level of CLBLAS_SHIM_MATH allows only families that keep its promise. */
 static void math(void *unused)
 {
@@ -351,7 +316,6 @@ int main(void)
     char text[4096];
     tap_child("rows", 30, rows, NULL);
     tap_child("offloading by the class of work", 30, offload, NULL);
-    tap_child("how long a call waits for the device", 30, patience, NULL);
     tap_child("levels of accuracy", 30, math, NULL);
     tap_child("rows for NVIDIA by what they need", 30, nvidia_order, NULL);
     tap_child("rows for GPUs of other makers", 30, vendors, NULL);

@@ -16,7 +16,7 @@
 
 /* The result of a check. Objects belong to a device and begin with zeros. */
 struct clb_check {
-    atomic_bool done, requested; /* requested: an attempt waits for the driver thread, or runs */
+    atomic_bool done;
     clb_status status;
 };
 
@@ -38,7 +38,7 @@ typedef clb_status clb_check_task(void *argument);
 clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_task *task,
                           const void *argument, size_t size) CLB_MUST_CHECK;
 
-/* Run a checking task now, on the driver thread. */
+/* Run a checking task now, as a driver task. */
 clb_status clb_check_run(clb_check_task *task, void *argument) CLB_MUST_CHECK;
 
 /* ---- check.c: what checks share -------------------------------------------------------------- */

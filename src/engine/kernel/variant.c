@@ -19,7 +19,7 @@ const struct clb_source *const clb_sources[] = {
 
 /* ---- checks that run once -------------------------------------------------------------------- */
 
-/* Runs on the driver thread, because a driver may compile at the first launch of a kernel; between
+/* A driver task, because a driver may compile at the first launch of a kernel; between
  * clb_load_begin and clb_load_end, because CPU devices load the shared libraries that they compile.
  */
 static clb_status run_loading(clb_check_task *task, void *argument)
@@ -66,12 +66,10 @@ static clb_status judge(struct attempt *attempt)
         check->status = status;
         atomic_store_explicit(&check->done, true, memory_order_release);
     }
-    atomic_store(&check->requested, false);
     return status;
 }
 
-/* Runs on the driver thread, so only one attempt runs at a time; another caller may have been
- * first. */
+/* A driver task, so only one attempt runs at a time; another caller may have been first. */
 static clb_status attempt_once(void *argument)
 {
     struct attempt *attempt = argument;
@@ -90,13 +88,8 @@ clb_status clb_check_once(struct clb_check *check, const char *lost, clb_check_t
     struct attempt attempt = {check, lost, task, {0}};
     if (atomic_load_explicit(&check->done, memory_order_acquire))
         return check->status;
-    if (atomic_exchange(&check->requested, true) && !clb_driver_may_wait())
-        return CLB_ERR_STARTING;
     memcpy(attempt.argument, argument, size);
-    clb_status status = clb_driver_request(attempt_once, &attempt, sizeof attempt);
-    if (status != CLB_ERR_STARTING)
-        atomic_store(&check->requested, false);
-    return status;
+    return clb_driver_request(attempt_once, &attempt, sizeof attempt);
 }
 
 /* ---- variants -------------------------------------------------------------------------------- */

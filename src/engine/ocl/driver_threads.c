@@ -1,20 +1,12 @@
-/* The threads of a driver: which they are, how they are stopped where they are, and a CPU for each
- * worker of a CPU device. */
+/* The threads of a driver: which they are, and a CPU for each worker of a CPU device. */
 #include "ocl.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <link.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 /* ---- which they are -------------------------------------------------------------------------- */
@@ -40,7 +32,7 @@ static size_t list_threads(pid_t *ids, size_t capacity)
     return count;
 }
 
-/* True for a thread of the driver: it has inherited the signal mask of the host_state guard. A
+/* True for a thread of the driver: it has inherited the signal mask of the thread that starts it. A
  * thread that the program has started meanwhile will not block these three signals, which programs
  * hardly ever block. */
 static bool is_drivers(pid_t id)
@@ -61,111 +53,6 @@ static bool is_drivers(pid_t id)
 void clb_threads_note(struct clb_thread_list *before)
 {
     before->count = list_threads(before->id, CLB_COUNT_OF(before->id));
-}
-
-/* ---- stopped where they are ------------------------------------------------------------------ */
-
-/* By a signal that they have not blocked, but not inside the C library or the dynamic linker, whose
- * locks exit needs. */
-#define STOP_SIGNAL  SIGSYS
-#define STOP_ROUNDS  40
-#define QUIET_ROUNDS 8
-
-static struct {
-    struct clb_thread_list threads;
-    atomic_bool stopped[CLB_COUNT_OF(((struct clb_thread_list *)0)->id)];
-    atomic_size_t answers;
-    struct {
-        uintptr_t begin, end;
-    } system[16]; /* segments of the C library and the dynamic linker */
-    size_t segments;
-} stop;
-
-static int note_system(struct dl_phdr_info *info, size_t size, void *unused)
-{
-    const char *slash = strrchr(info->dlpi_name, '/'), *name = slash != NULL ? slash + 1 : "";
-    (void)size;
-    (void)unused;
-    if (strncmp(name, "libc.so", 7) != 0 && strncmp(name, "ld-linux", 8) != 0 &&
-        strncmp(name, "libpthread", 10) != 0)
-        return 0;
-    for (size_t i = 0; i < info->dlpi_phnum && stop.segments < CLB_COUNT_OF(stop.system); i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        if (header->p_type != PT_LOAD || (header->p_flags & PF_X) == 0)
-            continue;
-        stop.system[stop.segments].begin = info->dlpi_addr + header->p_vaddr;
-        stop.system[stop.segments++].end = info->dlpi_addr + header->p_vaddr + header->p_memsz;
-    }
-    return 0;
-}
-
-/* True where the signal has interrupted code of the C library. */
-static bool is_in_system(const ucontext_t *context)
-{
-#if defined(__x86_64__)
-    uintptr_t at = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
-#elif defined(__aarch64__)
-    uintptr_t at = (uintptr_t)context->uc_mcontext.pc;
-#else
-    uintptr_t at = 0;
-    (void)context;
-    return true;
-#endif
-    for (size_t i = 0; i < stop.segments; i++) {
-        if (at >= stop.system[i].begin && at < stop.system[i].end)
-            return true;
-    }
-    return false;
-}
-
-static void stop_here(int number, siginfo_t *info, void *context)
-{
-    const int error = errno, id = (int)syscall(SYS_gettid);
-    (void)number;
-    (void)info;
-    bool stops = !is_in_system(context);
-    for (size_t i = 0; i < stop.threads.count && stops; i++) {
-        if (stop.threads.id[i] == id)
-            atomic_store(&stop.stopped[i], true);
-    }
-    atomic_fetch_add(&stop.answers, 1);
-    while (stops)
-        syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
-    errno = error;
-}
-
-/* Threads that wait are not asked: what they wait for is done by those that run. It ends when none
- * has run for some rounds; a thread that is in the C library in all rounds goes on. */
-void clb_threads_stop(void)
-{
-    const struct sigaction action = {.sa_sigaction = stop_here,
-                                     .sa_flags = SA_SIGINFO | SA_RESTART};
-    struct sigaction before;
-    size_t count = 0, asked = 0, quiet = 0;
-    const int self = (int)syscall(SYS_gettid);
-    dl_iterate_phdr(note_system, NULL);
-    clb_threads_note(&stop.threads);
-    for (size_t i = 0; i < stop.threads.count; i++) {
-        if (stop.threads.id[i] != self && is_drivers(stop.threads.id[i]))
-            stop.threads.id[count++] = stop.threads.id[i];
-    }
-    stop.threads.count = count;
-    sigaction(STOP_SIGNAL, &action, &before);
-    for (int round = 0; round < STOP_ROUNDS && quiet < QUIET_ROUNDS; round++) {
-        const size_t asked_before = asked;
-        for (size_t i = 0; i < count; i++) {
-            if (!atomic_load(&stop.stopped[i]))
-                asked += syscall(SYS_tgkill, getpid(), stop.threads.id[i], STOP_SIGNAL) == 0;
-        }
-        quiet = asked == asked_before ? quiet + 1 : 0;
-        if (quiet > 0)
-            usleep(250);
-        for (int wait = 0; wait < 20 && atomic_load(&stop.answers) < asked; wait++)
-            usleep(250);
-    }
-    /* A thread that has not had the time to answer would end the process. */
-    if (atomic_load(&stop.answers) >= asked)
-        sigaction(STOP_SIGNAL, &before, NULL);
 }
 
 /* ---- a CPU for each worker of a CPU device --------------------------------------------------- */

@@ -190,14 +190,11 @@ static bool request(const char *step)
     if (path[0] == '\0')
         return false;
     clb_log(CLB_LOG_INFO, "helper for %s: %s", step, path);
-    /* Nothing is loaded, and no driver installs handlers, while this thread waits. */
-    clb_signals_end_task();
     int left = clb_driver_leave();
     clb_status status = CLB_ERR_IO;
     if (clb_probe_lock_path(lock, sizeof lock))
         status = clb_spawn(path, arguments, &bound, &result);
     clb_driver_enter(left);
-    clb_signals_begin_task();
     log_outcome(step, &result);
     if (status == CLB_OK && result.exit_status == CLB_PROBE_EXIT_NO_LOCK && insists()) {
         clb_log(CLB_LOG_INFO, "the cache can't be locked: kernels are built in this process");

@@ -63,7 +63,7 @@ struct clb_spawn_bound {
 clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_spawn_bound *bound,
                      struct clb_spawn_result *result) CLB_MUST_CHECK;
 
-/* Copy the environment, once. Called in a thread of the program, because the driver thread may run
+/* Copy the environment, once. Called in a thread of the program, because a driver task may run
  * while the program changes its environment. */
 void clb_spawn_note_environment(void);
 char **clb_spawn_environment(void);
@@ -73,12 +73,14 @@ char **clb_spawn_environment(void);
 /* NULL, or the limit that keeps this process from starting a driver, or from building a program. */
 const char *clb_limits_on_start(void);
 const char *clb_limits_on_build(void);
+/* True when a driver can map the few MiB that it needs for a call. */
+bool clb_limits_leave_room(void);
 
 /* ---- driver.c: the thread on which drivers start and compile --------------------------------- */
 
-/* Run a task on the driver thread and wait until it has ended; when called by the driver thread,
- * call it directly. The caller must hold no lock that a task may take. Returns the task's status,
- * or CLB_ERR_NOMEM when the thread can't be made. */
+/* Run a task on a thread with a large stack and wait until it has ended; on such a thread, call it
+ * directly. The caller must hold no lock that a task may take. Returns the task's status, or
+ * CLB_ERR_NOMEM when the thread can't be made. */
 clb_status clb_driver_call(clb_status (*run)(void *argument), void *argument) CLB_MUST_CHECK;
 
 /* Until when, by clb_now(), this thread may wait in clb_driver_request; INFINITY, the default: for
@@ -91,33 +93,18 @@ static inline double clb_driver_set_patience(double until)
     clb_driver_patience = until;
     return before;
 }
-/* False when that time has come. */
-bool clb_driver_may_wait(void);
 
-/* The same as clb_driver_call for a thread that may not wait for ever: CLB_ERR_STARTING when the
- * task has not ended by then. It will be run all the same, so it gets a copy of the `size` bytes at
- * `argument`, which must not refer to the caller's stack. */
+/* The same for a thread that may not wait for ever: CLB_ERR_STARTING when another task runs, or
+ * when this one has not ended by then or waits for a helper process. It goes on all the same, so it
+ * gets a copy of the `size` bytes at `argument`, which must not refer to the caller's stack. */
 clb_status clb_driver_request(clb_status (*run)(void *argument), const void *argument,
                               size_t size) CLB_MUST_CHECK;
 
-/* The driver thread calls this in a long task where it is outside the driver and nothing that it
- * has enqueued is outstanding: there it stops when the process ends or forks. Does nothing on other
- * threads. */
+/* Called on that thread around a wait for a helper process, outside of the driver. Does nothing on
+ * other threads. */
 int clb_driver_leave(void);
 void clb_driver_enter(int left);
-extern CLB_THREAD bool clb_driver_is_self; /* this is the driver thread */
-static inline void clb_driver_gate(void)
-{
-    if (CLB_UNLIKELY(clb_driver_is_self))
-        clb_driver_enter(clb_driver_leave());
-}
-
-/* Called by any thread: wait until the driver thread is outside of the driver and will not enter
- * it, or is stopped, or can't be waited for; then call the next library's exit. */
-_Noreturn void clb_driver_exit(int status);
-
-/* The driver thread calls this at the begin and end of the driver's start. */
-void clb_driver_note_start(bool begins);
+extern CLB_THREAD bool clb_driver_is_self; /* this is such a thread */
 
 /* ---- driver_threads.c: the threads of a driver ----------------------------------------------- */
 
@@ -130,8 +117,5 @@ struct clb_thread_list {
 void clb_threads_note(struct clb_thread_list *before);
 /* Pin each thread that the driver has started since to a CPU of its own, if there are enough. */
 void clb_threads_pin(const struct clb_device *device, const struct clb_thread_list *before);
-/* Stop those that run where they are, for good: destructors may run then, and nothing else of the
- * driver. What is inside the C library or the dynamic linker in all of several tries goes on. */
-void clb_threads_stop(void);
 
 #endif

@@ -352,11 +352,9 @@ const char *clb_pocl_refusal(const char *platform_name)
         return "the directory of its cache is not the user's alone";
     if (!clb_cache_has_room(path))
         return "the disk of its cache is full";
-    /* It takes a moment for each program, and uses no driver: nothing waits for it. */
-    const int left = clb_driver_leave();
-    const bool clean = visit_cache(path, false);
-    clb_driver_enter(left);
-    return clean ? NULL : "the directory of its cache has files that are not the user's alone";
+    return visit_cache(path, false)
+               ? NULL
+               : "the directory of its cache has files that are not the user's alone";
 }
 
 /* ---- the environment variable that PoCL sets ------------------------------------------------- */

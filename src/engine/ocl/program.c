@@ -263,7 +263,7 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
 
 /* ---- all programs ---------------------------------------------------------------------------- */
 
-/* The program, or NULL. Only the driver thread adds programs to the list. */
+/* The program, or NULL. Only driver tasks add programs to the list. */
 static struct clb_program *find(struct clb_runtime *runtime, const struct clb_source *source,
                                 const char *options)
 {
@@ -308,7 +308,7 @@ struct program_wanted {
     struct clb_program *program;
 };
 
-/* Runs on the driver thread. The program may exist by now, if another thread has wanted it too. */
+/* A driver task. The program may exist by now, if another thread has wanted it too. */
 static clb_status add_wanted(void *argument)
 {
     struct program_wanted *wanted = argument;
@@ -324,11 +324,8 @@ clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source 
     struct program_wanted wanted = {.runtime = runtime, .source = source, .options = options};
     clb_status status = CLB_OK;
     wanted.program = find(runtime, source, options);
-    if (wanted.program == NULL) {
-        clb_driver_gate();
+    if (wanted.program == NULL)
         status = clb_driver_call(add_wanted, &wanted);
-        clb_driver_gate();
-    }
     if (status == CLB_OK)
         status = wanted.program->status;
     *out = wanted.program;

@@ -532,7 +532,6 @@ clb_status clb_queue_finish_end(struct clb_queue *queue, bool begun, clb_event l
     clb_event_drop(&queue->mark);
     if (queue->unended)
         queue->failed = true;
-    clb_driver_gate();
     const clb_status error = queue_error(queue);
     return error != CLB_OK ? error : status;
 }

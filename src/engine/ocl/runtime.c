@@ -153,7 +153,6 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
     if (clb_cl.GetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
         return 0;
     for (cl_uint p = 0; p < platform_count && p < MAX_PLATFORMS && platforms[p] != NULL; p++) {
-        clb_driver_gate();
         cl_device_id ids[CLB_MAX_DEVICES] = {0};
         cl_uint found = 0;
         char name[128];
@@ -169,7 +168,6 @@ size_t clb_device_list(struct clb_listed_device *list, size_t capacity)
         if (clb_cl.GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, CLB_MAX_DEVICES, ids, &found) !=
             CL_SUCCESS)
             continue;
-        clb_driver_gate();
         for (cl_uint d = 0; d < found && d < CLB_MAX_DEVICES && ids[d] != NULL && count < capacity;
              d++) {
             cl_bool available = CL_FALSE, compiler = CL_FALSE;
@@ -488,13 +486,11 @@ static clb_status start(const struct clb_config *config)
     clb_status status = clb_probe_meet_drivers(driver, sizeof driver);
     if (status == CLB_OK)
         status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
-    clb_driver_gate();
     if (status == CLB_OK)
         status = clb_device_select(clb_probe_device() != NULL ? clb_probe_device() : config->device,
                                    &clb_runtime_started.device);
     if (status != CLB_OK)
         return status;
-    clb_driver_gate();
     cl_int error;
     clb_runtime_started.context = clb_cl.CreateContext(
         (cl_context_properties[]){CL_CONTEXT_PLATFORM,
@@ -520,24 +516,49 @@ static clb_status start(const struct clb_config *config)
     return CLB_OK;
 }
 
-/* Runs on the driver thread, so never twice at the same time. */
+/* ---- the end of the process ------------------------------------------------------------------ */
+
+/* The longest that it waits for calls that other threads have on the device. */
+#define LONGEST_WAIT_SECONDS 0.1
+
+/* Registered when the driver's libraries have been loaded, so that it runs before their
+ * destructors: no call enters the driver any more, and those that are inside get the time to
+ * leave. A child that was forked, or shares this process's memory, has none. */
+static void close_at_exit(void)
+{
+    const double end = clb_now() + LONGEST_WAIT_SECONDS;
+    int cancel, ready = CLB_RUNTIME_READY;
+    if (clb_runtime_settle() != CLB_RUNTIME_READY ||
+        !atomic_compare_exchange_strong(&clb_runtime_now, &ready, CLB_RUNTIME_CLOSED))
+        return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    while (clb_inside_others() && clb_now() < end)
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+    clb_enqueuer_await_idle(end - clb_now());
+    pthread_setcancelstate(cancel, NULL);
+}
+
+/* ---- the start ------------------------------------------------------------------------------- */
+
+/* A driver task, so never twice at the same time. */
 static clb_status start_once(void *unused)
 {
     static struct clb_thread_list threads;
+    int idle = CLB_RUNTIME_IDLE;
     (void)unused;
-    if (atomic_load(&clb_runtime_now) != CLB_RUNTIME_STARTING)
+    if (!atomic_compare_exchange_strong(&clb_runtime_now, &idle, CLB_RUNTIME_STARTING))
         return CLB_OK;
     char *environment = clb_pocl_save_environment();
     double begin = clb_now();
-    clb_driver_note_start(true);
     clb_load_begin();
     clb_threads_note(&threads);
     clb_status status = start(clb_config_get());
     clb_pocl_restore_environment(environment);
     if (status == CLB_OK)
         clb_threads_pin(&clb_runtime_started.device, &threads);
+    if (status == CLB_OK && atexit(close_at_exit) != 0)
+        status = CLB_ERR_NOMEM;
     clb_load_end();
-    clb_driver_note_start(false);
     clb_runtime_started.start_seconds = clb_now() - begin;
     atomic_store(&clb_runtime_now, status == CLB_OK ? CLB_RUNTIME_READY : CLB_RUNTIME_FAILED);
     clb_log(CLB_LOG_INFO, "device start: %s, %.0f ms", clb_status_name(status),
@@ -545,22 +566,20 @@ static clb_status start_once(void *unused)
     return status;
 }
 
+/* Callers that can't wait for ever leave a start to another one. */
 struct clb_runtime *clb_runtime_start(clb_runtime_state *why)
 {
     int now = clb_runtime_settle();
-    if (now == CLB_RUNTIME_IDLE || (now == CLB_RUNTIME_STARTING && clb_driver_may_wait())) {
-        static pthread_once_t watching = PTHREAD_ONCE_INIT;
-        pthread_once(&watching, clb_spawn_note_environment);
+    if (now == CLB_RUNTIME_IDLE || now == CLB_RUNTIME_STARTING) {
+        int idle = CLB_RUNTIME_IDLE;
         if (now == CLB_RUNTIME_IDLE)
             atomic_store(&clb_runtime_process, clb_generation());
-        int idle = CLB_RUNTIME_IDLE, starting = CLB_RUNTIME_STARTING;
-        atomic_compare_exchange_strong(&clb_runtime_now, &idle, starting);
-        /* Not even the driver thread may be had. */
+        /* Not even a thread for it may be had. */
         if (clb_driver_request(start_once, NULL, 0) == CLB_ERR_NOMEM)
-            atomic_compare_exchange_strong(&clb_runtime_now, &starting, CLB_RUNTIME_FAILED);
-        now = atomic_load(&clb_runtime_now);
+            atomic_compare_exchange_strong(&clb_runtime_now, &idle, CLB_RUNTIME_FAILED);
+        now = clb_runtime_settle();
     }
-    *why = (clb_runtime_state)now;
+    *why = now == CLB_RUNTIME_IDLE ? CLB_RUNTIME_STARTING : (clb_runtime_state)now;
     return now == CLB_RUNTIME_READY ? &clb_runtime_started : NULL;
 }
 

@@ -58,7 +58,8 @@ typedef enum clb_runtime_state {
     CLB_RUNTIME_FAILED,      /* no usable device */
     CLB_RUNTIME_ABANDONED,   /* this is a forked child of a process that had started */
     CLB_RUNTIME_QUARANTINED, /* the device failed too often */
-    CLB_RUNTIME_STARTING     /* another thread starts it, and the caller may not wait */
+    CLB_RUNTIME_STARTING,    /* another thread starts it, and the caller may not wait */
+    CLB_RUNTIME_CLOSED       /* the process ends */
 } clb_runtime_state;
 
 /* runtime.c's alone, as is the slow path of clb_runtime_get. */
@@ -86,7 +87,9 @@ static inline struct clb_runtime *clb_runtime_get(clb_runtime_state *state)
 static inline const struct clb_runtime *clb_runtime_peek(void)
 {
     const int now = clb_runtime_settle();
-    return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED ? &clb_runtime_started : NULL;
+    return now == CLB_RUNTIME_READY || now == CLB_RUNTIME_QUARANTINED || now == CLB_RUNTIME_CLOSED
+               ? &clb_runtime_started
+               : NULL;
 }
 
 /* Report a call that has failed on the device, or one that has not. Repeated failures quarantine

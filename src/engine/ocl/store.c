@@ -164,18 +164,6 @@ const char *clb_cache_directory(void)
     return directory_found ? directory : NULL;
 }
 
-bool clb_cache_has_entries(void)
-{
-    const char *path = clb_cache_directory();
-    DIR *folder = path != NULL ? opendir(path) : NULL;
-    bool found = false;
-    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;)
-        found = entry->d_name[0] != '.';
-    if (folder != NULL)
-        closedir(folder);
-    return found;
-}
-
 bool clb_cache_has_room(const char *path)
 {
     struct statvfs info;

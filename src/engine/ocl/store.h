@@ -10,9 +10,6 @@
  * there is used, and nothing is stored. */
 const char *clb_cache_directory(void);
 
-/* True when there is any entry. */
-bool clb_cache_has_entries(void);
-
 /* True while the file system below `directory` has room for a build (PoCL ends the process when
  * the disk fills while it compiles). */
 bool clb_cache_has_room(const char *directory);

@@ -389,15 +389,6 @@ const char *clb_tuning_class(const struct clb_device *device)
     return classes[first_class(device)].name;
 }
 
-/* GFLOP/s of products in D: of the reference library, of a core with an optimised one; S twice. */
-#define RATE_PLAIN     3
-#define RATE_OPTIMISED 60
-
-/* Seconds until kernels are ready that the cache has, or not (PoCL 3.1, 2 CPUs, 2026-11: 0.2 and
- * 12). */
-#define SECONDS_TO_LOAD    0.5
-#define SECONDS_TO_COMPILE 15
-
 /* GFLOP/s of so many compute units of such a device. */
 static double rate_of(const struct clb_device *device, clb_precision precision, double units)
 {
@@ -414,19 +405,6 @@ double clb_tuning_usual_rate(const struct clb_device *device, clb_precision prec
 double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops)
 {
     return 1e-9 * flops / rate_of(device, precision, (double)device->units);
-}
-
-double clb_tuning_patience(const struct clb_wait *wait)
-{
-    const double cpus = (double)wait->cpus;
-    const bool single = clb_precision_real_size(wait->precision) == sizeof(float);
-    const double gflops = 1e-9 * wait->flops / (single ? 2 : 1);
-    const double next = gflops / (wait->optimised ? RATE_OPTIMISED * cpus : RATE_PLAIN);
-    const double device = wait->device != NULL
-                              ? clb_tuning_seconds(wait->device, wait->precision, wait->flops)
-                              : gflops / (classes[CLASS_CPU_ANY].rate * cpus);
-    const double left = next / 2 - device;
-    return left > (wait->compiled ? SECONDS_TO_LOAD : SECONDS_TO_COMPILE) ? left : 0;
 }
 
 struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_precision precision,

@@ -100,22 +100,8 @@ struct clb_offload clb_tuning_offload(const struct clb_device *device, clb_preci
                                       const struct clb_gemm_tuning *tuning, clb_work work,
                                       bool optimised);
 
-/* Whether a call waits until the device can take it, or goes to the next library meanwhile. */
-struct clb_wait {
-    double flops;
-    clb_precision precision;
-    bool optimised; /* the next library is */
-    size_t cpus;
-    const struct clb_device *device; /* NULL: not known yet */
-    bool compiled;                   /* there are compiled kernels in the cache */
-};
-
 /* The seconds that a device is expected to need for so many floating-point operations. */
 double clb_tuning_seconds(const struct clb_device *device, clb_precision precision, double flops);
-
-/* The seconds that a call may wait: what half of the next library's time leaves to the device's
- * start. 0, where the start is expected to take longer. */
-double clb_tuning_patience(const struct clb_wait *wait);
 
 /* The GFLOP/s that devices of this class have at least; of a CPU one core. */
 double clb_tuning_usual_rate(const struct clb_device *device, clb_precision precision);

@@ -314,35 +314,33 @@ static bool is_for_next_by_history(struct clb_run *run)
 
 /* ---- waiting for the device ------------------------------------------------------------------ */
 
-/* Until when a call may wait for the device's start, programs and checks. */
-double clb_decide_patience(const struct clb_run *run)
+/* In `auto` a call waits for the device so many times as long as its start should take, and this;
+ * and never for a helper process. */
+#define READY_TIMES   3
+#define READY_SECONDS 1.0
+
+/* True where the device is used at once and whatever it costs, as the user has asked for. */
+static bool starts_at_once(void)
 {
     const struct clb_config *config = clb_config_get();
-    struct clb_wait wait = {.flops = run->flops,
-                            .precision = run->precision,
-                            .optimised = run->question.owner.optimised,
-                            .cpus = clb_cpus(),
-                            .compiled = true};
-    if (config->mode != CLB_MODE_AUTO || !clb_run_is_auto(run) || config->kernel != NULL ||
-        config->reproducible)
-        return INFINITY;
-    if (run->is_known && run->known.for_device)
-        return 0; /* all is ready */
-    wait.device = clb_device_expected();
-    double seconds = clb_tuning_patience(&wait);
-    if (seconds > 0 && !clb_cache_has_entries()) {
-        wait.compiled = false;
-        seconds = clb_tuning_patience(&wait);
-    }
-    return seconds > 0 ? clb_now() + seconds : 0;
+    return config->mode != CLB_MODE_AUTO || config->reproducible || config->kernel != NULL;
 }
 
-/* Runs on the driver thread. What it leaves out is requested by the next call. */
+static double price_of_start(const struct clb_device *device, const struct clb_question *question)
+{
+    struct clb_profile_owner owner = question->owner;
+    owner.device = device;
+    return clb_profile_start_cost(&owner);
+}
+
+/* A driver task: all that a call of this routine needs first. */
 static clb_status prepare(void *argument)
 {
     const struct clb_question *question = argument;
     const struct clb_gemm_variant *variant;
     clb_runtime_state state;
+    const double begin = clb_now();
+    const bool starts = clb_runtime_peek() == NULL;
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (runtime == NULL)
         return CLB_OK;
@@ -354,28 +352,55 @@ static clb_status prepare(void *argument)
         clb_gemm_variant_get(runtime, clb_routines[question->routine].precision, &variant) !=
             CLB_OK)
         return CLB_OK;
+    clb_status status = CLB_OK;
     switch (clb_routines[question->routine].kind) {
     case CLB_KIND_gemm:
     case CLB_KIND_gemmtr:
     case CLB_KIND_symm:
     case CLB_KIND_syrk:
     case CLB_KIND_syr2k:
-        return CLB_OK;
+        break;
     case CLB_KIND_trmm:
-        return clb_skip_prepare(runtime, variant);
+        status = clb_skip_prepare(runtime, variant);
+        break;
     default:
-        return clb_workspace_prepare(runtime, variant);
+        status = clb_workspace_prepare(runtime, variant);
     }
+    if (starts)
+        runtime->start_seconds = clb_now() - begin;
+    return status;
 }
 
-/* Get all ready, behind the program's back, that a later call of this routine will need first. */
-static void request_preparation(const struct clb_question *question)
+static void set_patience(const struct clb_run *run)
 {
-    static atomic_bool requested[CLB_ROUTINES];
-    clb_driver_set_patience(0);
-    if (!atomic_exchange(&requested[question->routine], true) &&
-        clb_driver_request(prepare, question, sizeof *question) == CLB_ERR_NOMEM)
-        atomic_store(&requested[question->routine], false);
+    static _Atomic double seconds; /* 0: not known */
+    double longest = atomic_load_explicit(&seconds, memory_order_relaxed);
+    if (!clb_run_is_auto(run) || starts_at_once())
+        return;
+    if (run->is_known && run->known.for_device) { /* all is ready */
+        clb_driver_set_patience(0);
+        return;
+    }
+    if (longest == 0) {
+        const struct clb_device *device = clb_device_expected();
+        longest = READY_SECONDS + READY_TIMES * price_of_start(device, &run->question);
+        atomic_store_explicit(&seconds, device != NULL ? longest : 0, memory_order_relaxed);
+    }
+    clb_driver_set_patience(clb_now() + longest);
+}
+
+/* In `auto` the first call of each routine on the device starts it if need be, loads and checks the
+ * kernels that the routine needs, and waits for that. False: it has not waited to the end. */
+static bool make_ready(const struct clb_run *run)
+{
+    static atomic_bool ready[CLB_ROUTINES];
+    const clb_routine routine = run->question.routine;
+    if (clb_driver_patience == INFINITY || atomic_load(&ready[routine]))
+        return true;
+    const clb_status status = clb_driver_request(prepare, &run->question, sizeof run->question);
+    if (status != CLB_ERR_STARTING && status != CLB_ERR_NOMEM)
+        atomic_store(&ready[routine], true);
+    return status != CLB_ERR_STARTING;
 }
 
 /* Whether the device would have saved what its start costs, had it been there for the calls that it
@@ -385,13 +410,11 @@ static bool start_pays(const struct clb_device *device, const struct clb_questio
 {
     static struct clb_mutex lock = CLB_MUTEX_INITIALIZER;
     static double saved;
-    const struct clb_config *config = clb_config_get();
     struct clb_profile_owner owner = question->owner;
     owner.device = device;
-    if (config->mode != CLB_MODE_AUTO || config->reproducible || config->kernel != NULL ||
-        clb_tuning_override(config, CLB_PARAM_START) != 0)
+    if (starts_at_once() || clb_tuning_override(clb_config_get(), CLB_PARAM_START) != 0)
         return true;
-    const double price = clb_profile_start_cost(&owner);
+    const double price = price_of_start(device, question);
     clb_lock(&lock);
     saved += clb_profile_saved(&owner, &question->cost, prediction);
     const bool pays = saved >= price;
@@ -499,7 +522,11 @@ static clb_reason reason_of_state(clb_runtime_state state)
 
 static bool has_no_device(struct clb_run *run)
 {
-    clb_runtime_state state;
+    clb_runtime_state state = (clb_runtime_state)clb_runtime_settle();
+    if ((state == CLB_RUNTIME_IDLE || state == CLB_RUNTIME_STARTING) && !make_ready(run)) {
+        run->reason = CLB_REASON_STARTING;
+        return true;
+    }
     run->runtime = clb_runtime_get(&state);
     if (run->runtime != NULL)
         return false;
@@ -523,6 +550,10 @@ static bool is_for_next(struct clb_run *run)
 
 static bool has_no_kernels(struct clb_run *run)
 {
+    if (!make_ready(run)) {
+        run->reason = CLB_REASON_STARTING;
+        return true;
+    }
     switch (clb_gemm_variant_get(run->runtime, run->precision, &run->variant)) {
     case CLB_OK:
         return false;
@@ -550,6 +581,12 @@ static bool is_dry_run(struct clb_run *run)
 {
     (void)run;
     return clb_config_get()->mode == CLB_MODE_DRY_RUN;
+}
+
+static bool has_no_room(struct clb_run *run)
+{
+    (void)run;
+    return !clb_limits_leave_room();
 }
 
 static bool log_no_host(const struct clb_run *run)
@@ -601,6 +638,7 @@ static const struct gate {
     {has_no_kernels, CLB_REASONS, ALL},
     {is_slow, CLB_REASON_SLOW, ALL},
     {is_dry_run, CLB_REASON_DRY_RUN, ALL},
+    {has_no_room, CLB_REASON_NOMEMORY, ALL},
     {has_no_host, CLB_REASON_COST, ALL},
 };
 enum { GATES = CLB_COUNT_OF(gates), GATES_BEFORE_DRIVER = 9 };
@@ -632,9 +670,8 @@ clb_reason clb_decide_on_device(struct clb_run *run)
         question->owner = owner_of(run->host);
     if (question->predicted)
         question->cost = clb_cost_describe(run->call, run->m, run->n, run->k);
+    set_patience(run);
     const clb_reason reason = walk(run, GATES_BEFORE_DRIVER, GATES);
-    if (reason == CLB_REASON_STARTING)
-        request_preparation(question);
     if (!run->is_known)
         remember_decision(run, run->runtime != NULL ? &run->runtime->device : clb_device_expected(),
                           reason);

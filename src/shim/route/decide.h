@@ -54,9 +54,6 @@ clb_reason clb_decide(struct clb_run *run);
  * are set, and the call is to run there. */
 clb_reason clb_decide_on_device(struct clb_run *run);
 
-/* Until when a call may wait for the device's start, programs and checks. */
-double clb_decide_patience(const struct clb_run *run);
-
 /* Whether calls are counted or logged; whether their duration on the device is wanted. */
 bool clb_calls_are_observed(void);
 bool clb_runs_are_timed(void);

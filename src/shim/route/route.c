@@ -246,7 +246,7 @@ static struct outcome run_on_device(struct clb_run *run)
     clb_host_state_save(&host_state);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
-    const double patience = clb_driver_set_patience(clb_decide_patience(run));
+    const double patience = clb_driver_set_patience(INFINITY);
     outcome.reason = clb_decide_on_device(run);
     if (outcome.reason == CLB_REASONS)
         run_and_learn(run, &outcome);
