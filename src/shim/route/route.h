@@ -41,7 +41,8 @@ void clb_route_end_declined(void);
  * or `compared`. */
 void clb_route_learn_next(const struct clb_entry *entry, double seconds);
 
-/* ---- level3.c -------------------------------------------------------------------------------- */
+/* ---- level3_next.c
+ * -------------------------------------------------------------------------------- */
 
 /* Compute a declined call of xGEMMTR by the next library's xGEMM, and return 0. When an argument is
  * wrong, return the position of the first such argument in Fortran's list. */

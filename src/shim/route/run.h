@@ -116,6 +116,10 @@ bool clb_run_complete_parts(struct clb_run *run, clb_status status,
 /* Have the next library compute a part of B or C, or with NULL all of it. */
 void clb_run_compute_part(struct clb_run *run, const struct clb_rect *rect);
 
+/* level3_next.c: the same for xSYMM, xSYRK, xSYR2K, xGEMMTR and their Hermitian forms, whose parts
+ * need not be calls of the routine. */
+void clb_level3_compute_part(struct clb_run *run, const struct clb_rect *rect);
+
 /* For factorisations: set the progress in columns. `host_work` of `work` was done by the host. */
 void clb_run_take_columns(struct clb_run *run, clb_status status, size_t columns, size_t written,
                           double host_work, double work, const char *kernel);
