@@ -106,7 +106,7 @@ def run(library, name, n, later):
 
 
 def library_of(build):
-    path = os.path.join(build, ".libs", "libclblas_shim.so")
+    path = os.path.join(build, ".libs", "libclblas_shim.so.0")
     return os.path.abspath(path if os.path.isdir(build) else build)
 
 
