@@ -771,7 +771,7 @@ static void write_page(const char *path)
             "fault is judged too. Zeros are the promise. A dash: a call has no such place, or the\n"
             "next library no such routine.\n\n"
             "Date: %s. Driver: %s, behind testing/lib/fakecl.c.\nCommand: `make check-faults "
-            "SEED=%llu DOC=docs/reliability.md`, which writes this page.\n\n"
+            "SEED=%llu DOC=PAGE`, which writes this page.\n\n"
             "| fault | what happens |\n|---|---|\n",
             date, results->driver, (unsigned long long)options.seed);
     for (size_t f = 0; f < FAULTS; f++)
