@@ -16,7 +16,7 @@ dropped-wait       | src/engine/transfer/transfer_queue.c  | s/cl_uint waits = t
 block-edge         | src/engine/gemm/unified.c             | s/rect\.cols = clb_min(plan->tile_n, problem->n - rect\.col);/rect.cols = clb_min(plan->tile_n, problem->n - rect.col) - (plan->tile_n > problem->n - rect.col);/ | testing/unit/gemm testing/unit/level3
 beta-ignored       | src/blas/merge.t.h             | s/c\[i\] = alpha \* p\[i\] + beta \* c\[i\];/c[i] = alpha * p[i] + c[i];/ | testing/unit/gemm testing/unit/level3
 info-off-by-one    | src/engine/lapack/getrf_steps.c       | s/lu->result->info = k + info;/lu->result->info = k + info - 1;/ | testing/unit/getrf
-conjugate-dropped  | src/engine/gemm/structure.c           | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/unit/complex
+conjugate-dropped  | src/engine/gemm/structure.c           | s/\.conjugated = x\.op == CLB_OP_C,/.conjugated = false,/        | testing/unit/level3 testing/fuzz/kernels.test
 pivot-off-by-one   | src/engine/lapack/getrf.c             | s/ipiv\[i\] += (int64_t)k;/ipiv[i] += (int64_t)k + (i == k \&\& k > 0);/ | testing/unit/getrf
 status-dropped     | src/engine/ocl/queue.c                | s/if (clb_cl_check(state, "a command") != CLB_OK ||/if (/           | testing/unit/faults_gemm testing/unit/faults_lapack
 min-work-compare   | src/shim/entry/abi.h            | s/return work < atomic_load_explicit(&symbol->min_work/return work > atomic_load_explicit(\&symbol->min_work/ | testing/interpose/preload.test testing/interpose/stats.test

@@ -31,26 +31,27 @@ export XDG_CACHE_HOME=$work/cache CLBLAS_SHIM_LOG=warn OPENBLAS_NUM_THREADS=1
 export LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 mkdir -p "$XDG_CACHE_HOME"
 
-# precision, family, judge of the results (accuracy: also no worse than plain multiply-add), parameters
+# precision, family, judge of the results (fuzz: random products with NaN, Inf and overlapping operands;
+# accuracy: also no worse than plain multiply-add), parameters
 async=gemm.copy=2,gemm.ku=16
 families="
 s nv-bf16x6    accuracy
-s nv-bf16x6    public   gemm.parts=3
+s nv-bf16x6    fuzz     gemm.parts=3
 s nv-bf16-sync accuracy
-s nv-fp16x3    public
+s nv-fp16x3    fuzz
 s portable     accuracy
 s portable     accuracy gemm.parts=5
 d nv-dmma      accuracy
-d nv-dmma      public   gemm.parts=3
+d nv-dmma      fuzz     gemm.parts=3
 d nv-dmma      accuracy $async
 d portable     accuracy
-c nv-bf16x6    complex
-c nv-bf16-sync complex
-c nv-fp16x3    complex
-c portable     complex
-z nv-dmma      complex
-z nv-dmma      complex  $async
-z portable     complex
+c nv-bf16x6    fuzz
+c nv-bf16-sync fuzz
+c nv-fp16x3    fuzz
+c portable     fuzz
+z nv-dmma      fuzz
+z nv-dmma      fuzz     $async
+z portable     fuzz
 "
 families=${FAMILIES:-$families}
 
@@ -86,7 +87,12 @@ outcome()
 # check NUMBER PRECISION FAMILY JUDGE PARAMS
 check()
 {
-    run $((limit / 2)) 25 "$work/check.$1" "$(test_program "$4")" "$3" "$2" "$5"
+    if [ "$4" = fuzz ]; then
+        CLBLAS_SHIM_KERNEL=$3 CLBLAS_SHIM_PARAMS=$5 run $((limit / 2)) 25 "$work/check.$1" \
+            "$build/testing/fuzz/fuzz" --seed 1 --count 100 --routines "$2gemm" --forms fc --largest 260 --often 1
+    else
+        run $((limit / 2)) 25 "$work/check.$1" "$(test_program "$4")" "$3" "$2" "$5"
+    fi
     outcome $? >"$work/outcome.$1"
 }
 
@@ -135,7 +141,7 @@ measure_shapes()
 }
 
 [ -x "$build/testing/bench/bench-kernel" ] || die "make bench first"
-[ -n "$only_shapes" ] || [ -x "$(test_program public)" ] || die "make check TESTS= first"
+[ -n "$only_shapes" ] || [ -x "$(test_program accuracy)" ] || die "make check TESTS= first"
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$work" || exit 1
 register_nvidia

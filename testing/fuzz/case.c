@@ -147,7 +147,7 @@ static void draw_long(struct fuzz_case *c, uint64_t *state, long largest)
 static long draw_pad(uint64_t *state, bool wide)
 {
     if (wide)
-        return (1 << 27) + below(state, 1 << 20);
+        return (1L << 30) + below(state, 1 << 20);
     if (one_in(state, 4))
         return below(state, one_in(state, 8) ? 1500 : 70);
     return below(state, 6);
@@ -181,7 +181,8 @@ struct fuzz_case draw_case(uint64_t seed, const struct limits *limits)
     struct fuzz_case c = {{0}};
     uint64_t state = seed;
     long *value = c.value;
-    const bool large = one_in(&state, limits->often), wide = limits->wide && one_in(&state, 3000);
+    const bool large = one_in(&state, limits->often),
+               wide = limits->wide != 0 && one_in(&state, limits->wide);
     const long most = large ? limits->largest : wide ? 6 : 40;
     draw_routine(&c, &state, limits);
     value[FIELD_M] = draw_size(&state, most);

@@ -1,7 +1,7 @@
 /* Random calls of all routines through a library's public names.
  *
- * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,trsm] [--threads N]
- *             [--largest N] [--often N] [--wide] [--flush] [--hang SECONDS] [--first N]
+ * usage: fuzz [--seed N] [--count N] [--seconds N] [--routines gemm,dtrsm] [--threads N]
+ *             [--largest N] [--often N] [--wide[=N]] [--flush] [--hang SECONDS] [--first N]
  *             [--library FILE] [--next FILE[:FILE...]] [--run 'CASE'] [--reference FILE[:FILE]]
  *             [--forms fcw] [--report FILE]
  *
@@ -11,7 +11,8 @@
  * with a workspace (w). FILE gets the library's report.
  *
  * One call in --often (1000) has sizes of up to --largest (200), the others of up to 40, and some
- * products one of up to five times --largest.
+ * products one of up to five times --largest. One in --wide (3000) has operands of more than 2^31
+ * elements.
  *
  * What is called is the shim of this build unless --library names another, e.g. an OpenBLAS, to see
  * what the judges make of it; --flush if it may take subnormal numbers for zero. A call that does
@@ -176,12 +177,12 @@ static void report_failure(const struct settings *settings, const char *program,
         return;
     }
     /* Only behind others, or beside them. */
-    printf(
-        "%s --library %s --seed %llu --count %ld --threads %ld --largest %ld --often %ld%s%s%s%s\n",
-        program, settings->library, (unsigned long long)settings->seed, at, settings->threads,
-        settings->largest, settings->often, settings->wide ? " --wide" : "",
-        settings->flush ? " --flush" : "", settings->routines != NULL ? " --routines " : "",
-        settings->routines != NULL ? settings->routines : "");
+    printf("%s --library %s --seed %llu --count %ld --threads %ld --largest %ld --often %ld "
+           "--wide=%ld%s%s%s\n",
+           program, settings->library, (unsigned long long)settings->seed, at, settings->threads,
+           settings->largest, settings->often, settings->wide, settings->flush ? " --flush" : "",
+           settings->routines != NULL ? " --routines " : "",
+           settings->routines != NULL ? settings->routines : "");
 }
 
 /* ---- libraries ------------------------------------------------------------------------------- */
@@ -265,7 +266,7 @@ static const struct option options[] = {
     {"threads", required_argument, NULL, 'j'},
     {"largest", required_argument, NULL, 'l'},
     {"hang", required_argument, NULL, 'H'},
-    {"wide", no_argument, NULL, 'w'},
+    {"wide", optional_argument, NULL, 'w'},
     {"flush", no_argument, NULL, 'F'},
     {"first", required_argument, NULL, 'f'},
     {"library", required_argument, NULL, 'L'},
@@ -308,7 +309,7 @@ static bool read_options(int count, char **arguments, struct settings *s, const 
             s->hang = strtol(optarg, NULL, 10);
             break;
         case 'w':
-            s->wide = true;
+            s->wide = optarg != NULL ? strtol(optarg, NULL, 10) : 3000;
             break;
         case 'F':
             s->flush = true;

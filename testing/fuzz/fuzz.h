@@ -62,7 +62,7 @@ static inline long group_of(long form)
 struct limits {
     const unsigned short (*allowed)[4]; /* name_bit()s by routine and precision */
     long largest, often;                /* of the large calls, one in so many */
-    bool wide;                          /* leading dimensions of gigabytes */
+    long wide; /* one in so many has leading dimensions of gigabytes; 0: none */
 };
 
 struct fuzz_case draw_case(uint64_t seed, const struct limits *limits);

@@ -75,8 +75,11 @@ static bool allow_routines(struct crew *crew)
     bool any = false;
     for (size_t r = 0; r < routine_count; r++) {
         for (long i = 0; i < 4; i++) {
+            char name[40];
+            snprintf(name, sizeof name, "%c%s", precisions[i].letter, routines[r].name);
             if (strchr(routines[r].precisions, precisions[i].letter) != NULL &&
-                is_listed(crew->settings->routines, routines[r].name))
+                (is_listed(crew->settings->routines, routines[r].name) ||
+                 is_listed(crew->settings->routines, name)))
                 crew->allowed[r][i] = names_of(crew, r, i);
             any |= crew->allowed[r][i] != 0;
         }

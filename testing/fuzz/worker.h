@@ -18,7 +18,8 @@ struct settings {
     long first, count, threads, largest, often;
     long hang; /* seconds without a call's end */
     double seconds;
-    bool wide, quiet, flush;
+    bool quiet, flush;
+    long wide;
 };
 
 /* Between the two processes. */

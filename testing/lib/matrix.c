@@ -40,21 +40,9 @@ void matrix_make(struct matrix *x, clb_precision precision, size_t rows, size_t 
 
 void matrix_free(struct matrix *x)
 {
-    if (!x->borrowed) {
-        free(x->memory);
-        free(x->snapshot);
-    }
+    free(x->memory);
+    free(x->snapshot);
     *x = (struct matrix){0};
-}
-
-struct matrix matrix_part(const struct matrix *x, size_t row, size_t col, size_t rows, size_t cols)
-{
-    struct matrix part = *x;
-    part.shift += (row + col * x->ld) * size_of(x->precision);
-    part.rows = rows;
-    part.cols = cols;
-    part.borrowed = true;
-    return part;
 }
 
 void *matrix_data(const struct matrix *x)

@@ -12,16 +12,12 @@ struct matrix {
     unsigned char *memory, *snapshot; /* guard, (cols-1)*ld + rows elements, guard */
     size_t bytes;                     /* of all that */
     size_t shift;                     /* where the first element is */
-    bool borrowed;                    /* the memory is another matrix's */
 };
 
 /* `unaligned` elements are added in front, so that the data is aligned to its element only. */
 void matrix_make(struct matrix *x, clb_precision precision, size_t rows, size_t cols, size_t ld,
                  size_t unaligned);
 void matrix_free(struct matrix *x);
-/* A part of x as a matrix of its own shape over the same elements; rows and cols may differ from
- * x's where the elements exist. */
-struct matrix matrix_part(const struct matrix *x, size_t row, size_t col, size_t rows, size_t cols);
 
 void *matrix_data(const struct matrix *x);
 double matrix_get(const struct matrix *x, size_t i, size_t j);
