@@ -370,11 +370,6 @@ static void judge_report(const struct results *results, const json_t *next, cons
                  "kernels were compiled in this run, so that its times tell nothing: once more");
     else if (slow && same_cpu)
         clb_find(CLB_FOUND_NO_GAIN, "the device and the next BLAS are the same CPU");
-    else if (slow)
-        clb_find(CLB_FOUND_NO_GAIN,
-                 "the device did %.1f GFLOP/s in products of this program, and the next BLAS does "
-                 "%.1f: the calls are small, or the device is slow",
-                 1e-9 * sums.product_flops / sums.product_seconds, 1e-9 * rate);
     else if (find_setting() == NULL && saved < start)
         clb_find(
             CLB_FOUND_NO_GAIN,
@@ -382,6 +377,11 @@ static void judge_report(const struct results *results, const json_t *next, cons
             "a start takes %.2f s (%.0f of %.0f ran there now, because doctor starts the "
             "device at once)",
             fmax(saved, 0), start, sums.device, sums.calls);
+    else if (slow)
+        clb_find(CLB_FOUND_NO_GAIN,
+                 "the device did %.1f GFLOP/s in products of this program, and the next BLAS does "
+                 "%.1f: the calls are small, or the device is slow",
+                 1e-9 * sums.product_flops / sums.product_seconds, 1e-9 * rate);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
