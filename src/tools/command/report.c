@@ -14,8 +14,8 @@
 static const char *const hints[CLB_REASONS] = {
     [CLB_REASON_OFF] = "unset CLBLAS_SHIM=off; a set-uid program stays on the CPU",
     [CLB_REASON_SMALL] = "too small to gain; CLBLAS_SHIM_THRESHOLD=N lowers the limit",
-    [CLB_REASON_COST] = "too narrow, or all of it one panel; unless CLBLAS_SHIM=always also: not "
-                        "expected to gain, or a start would not pay",
+    [CLB_REASON_COST] = ("too narrow, or all of it one panel; unless CLBLAS_SHIM=always also: not "
+                         "expected to gain, or a start would not pay"),
     [CLB_REASON_QUICK] = "nothing to compute",
     [CLB_REASON_INVALID] = "an argument is invalid: the program has an error",
     [CLB_REASON_QUERY] = "asked for the size of a workspace",
