@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,9 +74,13 @@ static void await_linker(void)
     clb_load_end();
 }
 
+/* LLVM gives the thread that first enters it a stack for signals, which must not be this thread's
+ * when it ends: AddressSanitizer, for one, frees the stack that it finds then. */
 static void *run_task(void *argument)
 {
     struct driver_task *task = argument;
+    stack_t signal_stack;
+    const bool has_stack = sigaltstack(NULL, &signal_stack) == 0;
     clb_driver_is_self = true;
     pthread_setname_np(pthread_self(), "clblas-shim");
     await_linker();
@@ -87,6 +92,8 @@ static void *run_task(void *argument)
     const clb_status status = task->run(task->argument);
     clb_signals_end_task();
     clb_inside_add(-1);
+    if (has_stack)
+        (void)sigaltstack(&signal_stack, NULL);
     take();
     running = NULL;
     task->status = status;
