@@ -1,4 +1,4 @@
-/* base: types, status, checked sizes, configuration, log, files, the host_state guard, threads.
+/* host: types, status, checked sizes, configuration, log, files, the thread state guard, threads.
  *
  * This layer uses neither OpenCL nor a BLAS library. Every other layer may include this header. */
 #ifndef CLB_BASE_H
@@ -344,7 +344,7 @@ void clb_trace_offset(double offset);
 /* Called once, by clb_config_read. */
 void clb_trace_open(const char *file);
 
-/* ---- host_state (host_state.c): what the program must not notice of the driver --------------- */
+/* ---- thread_state.c: what the program must not notice of the driver ------------------------ */
 
 struct clb_host_state {
     /* the saved signal mask, floating-point environment, cancel state, errno */
