@@ -2,7 +2,7 @@
 #ifndef LIMITS_H
 #define LIMITS_H
 
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/cl.h"
 
 /* The real loader's functions; opened at first use, and the process ends when that fails. */
 const struct clb_cl *real_cl(void);

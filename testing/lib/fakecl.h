@@ -3,7 +3,8 @@
 #ifndef FAKECL_H
 #define FAKECL_H
 
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/cl.h"
+#include "engine/ocl/queue.h"
 
 typedef enum fake_function {
 #define CLB_CL_STATUS(name, parameters, arguments)       FAKE_##name,

@@ -570,10 +570,10 @@ static void in_place(void *argument)
         memcpy(packed, g.c.memory, g.c.bytes);
         memcpy(g.c.memory, g.c.snapshot, g.c.bytes);
         /* Not before a check that must not wait has ended. */
-        clb_driver_set_patience(clb_now());
+        clb_driver_set_time_limit(clb_now());
         while (clb_direct_prepare(variant) == CLB_ERR_STARTING)
             usleep(1000);
-        clb_driver_set_patience(INFINITY);
+        clb_driver_set_time_limit(INFINITY);
         expect(clb_direct_prepare(variant) == CLB_OK, "B is never read in place");
         expect(clb_gemm_make_plan(variant, &problem, SIZE_MAX, SIZE_MAX, &plan) == CLB_OK &&
                    plan.direct && plan.raw == (g.transa == CLB_OP_N),

@@ -1,6 +1,7 @@
 /* The ocl layer: files of compiled programs, the pool's allowance, device selection. */
 #include "fakecl.h"
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/start.h"
+#include "engine/ocl/store.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -491,12 +492,12 @@ static void impatient(void *unused)
     struct errand errand = {0.3, &count};
     double begin = clb_now();
     (void)unused;
-    expect(clb_driver_set_patience(clb_now() + 0.05) == INFINITY, "threads wait for ever");
+    expect(clb_driver_set_time_limit(clb_now() + 0.05) == INFINITY, "threads wait for ever");
     expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_STARTING, "a wait");
     double left = clb_now() - begin;
     errand = (struct errand){0, NULL};
     expect(left >= 0.05 && left < 0.3, "left after %g s", left);
-    clb_driver_set_patience(clb_now() + 30);
+    clb_driver_set_time_limit(clb_now() + 30);
     expect(clb_driver_request(take_a_while, &errand, sizeof errand) == CLB_ERR_STARTING, "busy");
     expect(clb_now() - begin < 0.3 && atomic_load(&count) == 0, "it was not at once");
     errand = (struct errand){0, &count};

@@ -2,6 +2,9 @@
  */
 #include "fakecl.h"
 #include "engine/kernel/kernel.h"
+#include "engine/ocl/helper.h"
+#include "engine/ocl/start.h"
+#include "engine/ocl/store.h"
 #include "tap.h"
 
 #include <math.h>
@@ -37,7 +40,7 @@ static cl_int be_slow(const char *kernel, const cl_ulong *argument)
 
 struct row {
     const char *name, *variable, *value;
-    clb_probe_role role;
+    clb_helper_role role;
     long slow;  /* the programs of so many rows are */
     bool first; /* row of the table is used */
     bool too_slow, known;
@@ -58,7 +61,7 @@ static void choose_row(void *argument)
     fake_cl.enter = count_builds;
     fake_cl.launch = be_slow;
     slow_programs = row->slow;
-    clb_probe_become(row->role, NULL);
+    clb_helper_become(row->role, NULL);
     struct clb_runtime *runtime = clb_runtime_get(&state);
     if (!expect(runtime != NULL && clb_gemm_variant_get(runtime, CLB_D, &variant) == CLB_OK,
                 "no variant"))
@@ -71,7 +74,7 @@ static void choose_row(void *argument)
            variant->rate, row->too_slow ? " not" : "");
     expect(clb_rate_decisions(&decisions) == row->decisions, "%zu decisions",
            clb_rate_decisions(&decisions));
-    if (row->role == CLB_PROBE_BUILDER) /* as the helper does */
+    if (row->role == CLB_HELPER_BUILDS) /* as the helper does */
         clb_step_record(&runtime->device, CLB_STEP_GEMM, CLB_D, CLB_OK);
 }
 
@@ -100,7 +103,7 @@ static void age_rate(void *argument)
     const double days = *(const double *)argument;
     clb_runtime_state state;
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
-    clb_probe_become(CLB_PROBE_LOADER, NULL);
+    clb_helper_become(CLB_HELPER_LOADS, NULL);
     const struct clb_runtime *runtime = clb_runtime_get(&state);
     if (!expect(runtime != NULL, "no device"))
         return;
@@ -118,12 +121,12 @@ static void believe_failure(void *argument)
     const double minutes = *(const double *)argument;
     clb_runtime_state state;
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
-    clb_probe_become(CLB_PROBE_LOADER, NULL);
+    clb_helper_become(CLB_HELPER_LOADS, NULL);
     const struct clb_runtime *runtime = clb_runtime_get(&state);
     if (!expect(runtime != NULL, "no device"))
         return;
     record_products(&runtime->device, -1, minutes / 1440);
-    clb_probe_become(CLB_PROBE_USER, NULL);
+    clb_helper_become(CLB_HELPER_USED, NULL);
     const clb_status status = clb_step_need(runtime, CLB_STEP_GEMM, CLB_D);
     expect(status == (minutes < 60 ? CLB_ERR_UNSUPPORTED : CLB_ERR_BUILD), "%g minutes ago: %s",
            minutes, clb_status_name(status));
@@ -188,7 +191,7 @@ static void choose_device(void *argument)
     setenv("CLBLAS_SHIM_CACHE_DIR", directory, 1);
     if (ranking->reproducible != NULL)
         setenv("CLBLAS_SHIM_REPRODUCIBLE", ranking->reproducible, 1);
-    clb_probe_become(CLB_PROBE_LOADER, NULL);
+    clb_helper_become(CLB_HELPER_LOADS, NULL);
     if (!expect(clb_cl_load(NULL) == CLB_OK, "no loader"))
         return;
     real = clb_cl;
@@ -209,7 +212,7 @@ static void choose_device(void *argument)
             record_products(&described[i], ranking->rate[i], ranking->days);
     }
     if (ranking->no_rates)
-        clb_probe_become(CLB_PROBE_HERE, NULL);
+        clb_helper_become(CLB_HELPER_NONE, NULL);
     expect(clb_device_select("cpu", &device) == CLB_OK && device.name[5] == wanted[0], "%s, not %s",
            device.name, wanted);
 }
@@ -225,20 +228,20 @@ static void clear(void)
 int main(void)
 {
     static const struct row rows[] = {
-        {"no rates where a process builds its kernels itself", NULL, NULL, CLB_PROBE_HERE, 1, true,
+        {"no rates where a process builds its kernels itself", NULL, NULL, CLB_HELPER_NONE, 1, true,
          false, false, 0},
-        {"a slow row is dropped", NULL, NULL, CLB_PROBE_BUILDER, 1, false, false, true, 1},
-        {"its rate is kept", NULL, NULL, CLB_PROBE_LOADER, 0, false, false, true, 1},
-        {"it is used where the mode is always", "CLBLAS_SHIM", "always", CLB_PROBE_LOADER, 0, true,
+        {"a slow row is dropped", NULL, NULL, CLB_HELPER_BUILDS, 1, false, false, true, 1},
+        {"its rate is kept", NULL, NULL, CLB_HELPER_LOADS, 0, false, false, true, 1},
+        {"it is used where the mode is always", "CLBLAS_SHIM", "always", CLB_HELPER_LOADS, 0, true,
          false, true, 0},
-        {"and where the user has named it", "CLBLAS_SHIM_KERNEL", "cpu", CLB_PROBE_LOADER, 0, true,
+        {"and where the user has named it", "CLBLAS_SHIM_KERNEL", "cpu", CLB_HELPER_LOADS, 0, true,
          false, false, 0},
-        {"and where routing is frozen", "CLBLAS_SHIM_REPRODUCIBLE", "1", CLB_PROBE_LOADER, 0, true,
+        {"and where routing is frozen", "CLBLAS_SHIM_REPRODUCIBLE", "1", CLB_HELPER_LOADS, 0, true,
          false, true, 0},
     };
     static const struct row slow_rows[] = {
-        {"all rows are slow: the first", NULL, NULL, CLB_PROBE_BUILDER, 9, true, true, true, 1},
-        {"always: too slow for nothing", "CLBLAS_SHIM", "always", CLB_PROBE_BUILDER, 9, true, false,
+        {"all rows are slow: the first", NULL, NULL, CLB_HELPER_BUILDS, 9, true, true, true, 1},
+        {"always: too slow for nothing", "CLBLAS_SHIM", "always", CLB_HELPER_BUILDS, 9, true, false,
          true, 0},
     };
     static const struct ranking rankings[] = {

@@ -2,7 +2,7 @@
  * the program is, and no trace of the program in them. */
 #include "tap.h"
 
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,8 @@
  * bound. */
 #include "tap.h"
 
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/runtime.h"
+#include "engine/ocl/start.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* The tuning layer: rows for made-up devices, overrides, values that are refused. */
 #include "tap.h"
 #include "engine/ocl/helper.h"
+#include "engine/ocl/store.h"
 #include "engine/tuning/tuning.h"
 
 #include <math.h>

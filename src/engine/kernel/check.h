@@ -1,13 +1,12 @@
 /* check: kernels must compute known results on the device before they are used.
  *
  * A check runs once for each kernel and precision, for the first call that needs the kernel.
- * Callers wait for its result as long as their patience lasts (clb_driver_set_patience). Matrices
+ * Callers wait for its result until their time limit (clb_driver_set_time_limit). Matrices
  * are accessed as real numbers here: a complex element is two of them. */
 #ifndef CLB_CHECK_H
 #define CLB_CHECK_H
 
 #include "blas/judge.h"
-#include "engine/ocl/program.h"
 #include "engine/ocl/queue.h"
 
 #include <stdatomic.h>
@@ -29,8 +28,8 @@ typedef clb_status clb_check_task(void *argument);
  * CLB_ERR_UNSUPPORTED if the task returned CLB_ERR_BUILD, CLB_ERR_LAUNCH or CLB_ERR_UNSUPPORTED,
  * that is, when the kernels don't build, can't be launched or miscalculate on this device, which is
  * logged as "`lost`: why". Any other status, a lack of memory or a failing device, is no result: it
- * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller's patience is
- * over, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
+ * is returned, and the next call runs the task again. CLB_ERR_STARTING: the caller may not wait
+ * longer, and the task goes on without it; `check` and `lost` must stay valid, and the task gets a
  * copy of the `size` bytes at `argument`.
  *
  * Checks run one at a time. A task may run other checks, but not itself. */

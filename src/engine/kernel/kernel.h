@@ -3,8 +3,6 @@
 #define CLB_KERNEL_H
 
 #include "blas/blas.h"
-#include "engine/ocl/helper.h"
-#include "engine/ocl/program.h"
 #include "engine/ocl/queue.h"
 #include "engine/tuning/tuning.h"
 

@@ -1,7 +1,7 @@
 /* Kernels are built and checked on the device at their first use: checks that run once, and
  * variants, kernel families with their parameters. */
 #include "check.h"
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/helper.h"
 #include "kernel.h"
 #include "kernels.h"
 
@@ -251,7 +251,7 @@ static struct clb_ranked measure_row(const struct wish *wish, size_t row,
 {
     struct clb_ranked ranked = {.row = row};
     snprintf(ranked.name, sizeof ranked.name, "%s", variant->name);
-    if (clb_probe_get_role() == CLB_PROBE_BUILDER &&
+    if (clb_helper_get_role() == CLB_HELPER_BUILDS &&
         clb_gemm_measure(wish->runtime, variant, &ranked.rate) == CLB_OK && ranked.rate > 0)
         clb_log(CLB_LOG_INFO, "%s in %c: %.3g GFLOP/s", variant->name, "sdcz"[wish->precision],
                 ranked.rate);
@@ -301,7 +301,7 @@ static clb_status find_out(const struct wish *wish, struct clb_choice *choice,
 static clb_status make_chosen(const struct wish *wish, struct clb_choice *choice,
                               struct clb_gemm_variant *first, struct clb_gemm_variant *used)
 {
-    const bool both = clb_probe_get_role() == CLB_PROBE_LOADER, decide = clb_rates_decide();
+    const bool both = clb_helper_get_role() == CLB_HELPER_LOADS, decide = clb_rates_decide();
     const bool same = choice->first.row == choice->used.row;
     clb_status status = CLB_OK;
     if (both || !decide || same)

@@ -2,10 +2,7 @@
 #ifndef CLB_CL_H
 #define CLB_CL_H
 
-#include "host/host.h"
-
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
+#include "device.h"
 
 struct clb_cl {
 #define CLB_CL_STATUS(name, parameters, arguments)       cl_int(CL_API_CALL *name) parameters;
@@ -16,18 +13,6 @@ struct clb_cl {
 };
 
 extern struct clb_cl clb_cl;
-
-/* Load the system's ICD loader, or with `driver` only that driver's library. */
-clb_status clb_cl_load(const char *driver) CLB_MUST_CHECK;
-
-/* A driver that is installed: the library that its .icd file names. */
-enum { CLB_MAX_ICDS = 32, CLB_DRIVER_PATH = 512 };
-struct clb_icd {
-    char library[CLB_DRIVER_PATH];
-    uint64_t size, time; /* of the library's file; 0 where it is not found */
-};
-/* List them in the loader's order; returns their number. `icd` has CLB_MAX_ICDS elements. */
-size_t clb_icd_list(struct clb_icd *icd);
 
 /* The tests' fault injector: called once after loading, may replace entries of the table. */
 extern void (*clb_cl_loaded_hook)(struct clb_cl *table);
@@ -40,8 +25,8 @@ const char *clb_cl_error_name(cl_int status);
 CLB_COLD clb_status clb_cl_failed(cl_int status, const char *what) CLB_MUST_CHECK;
 CLB_COLD clb_status clb_cl_launch_failed(cl_int status, const char *name) CLB_MUST_CHECK;
 
-/* trace.c: replace the table's functions by ones that record when the device ran the commands that
- * they enqueue. Called once after loading, only where a trace is wanted. */
+/* command_trace.c: replace the table's functions by ones that record when the device ran the
+ * commands that they enqueue. Called once after loading, only where a trace is wanted. */
 void clb_cl_trace(struct clb_cl *table);
 
 /* CLB_OK for CL_SUCCESS, otherwise clb_cl_failed or, for a launch, clb_cl_launch_failed. */

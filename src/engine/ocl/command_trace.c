@@ -1,6 +1,6 @@
 /* The device's side of the trace: wrappers in the table of OpenCL functions. They create queues
  * with profiling, keep the events of commands and read their times when the commands have ended. */
-#include "device.h"
+#include "cl.h"
 
 #include <pthread.h>
 #include <stdlib.h>

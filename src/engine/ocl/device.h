@@ -2,7 +2,10 @@
 #ifndef CLB_DEVICE_H
 #define CLB_DEVICE_H
 
-#include "cl.h"
+#include "host/host.h"
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
 
 /* Who made the device, as far as the shim treats makers differently: GPUs only, because drivers of
  * others name the maker of a CPU. */
@@ -70,26 +73,13 @@ static inline bool clb_device_has(const struct clb_device *device, clb_quirk qui
     return (device->quirks & (unsigned)quirk) != 0;
 }
 
-/* A device with its indices in CLBLAS_SHIM_DEVICE. `defect` is NULL or why it can't be used; a
- * platform that can't be asked for its devices is listed as one without an id. */
-enum { CLB_MAX_DEVICES = 64 };
-struct clb_listed_device {
-    struct clb_device device;
-    unsigned platform, index;
-    const char *defect;
-};
-
-/* List the devices of the drivers that clb_cl_load has loaded; returns their number. */
-size_t clb_device_list(struct clb_listed_device *list, size_t capacity);
-
-/* The device that CLBLAS_SHIM_DEVICE asks for, or the best one: that with the highest rank, but for
- * those that are known to be clearly slower than the fastest of their kind. */
-clb_status clb_device_select(const char *wanted, struct clb_device *device) CLB_MUST_CHECK;
-double clb_device_rank(const struct clb_device *device);
-
 /* What this process's device is like: the one that has started, or before that the one that an
  * earlier process has chosen among the same drivers, without its ids. NULL: not known. Reads a file
  * at its first call. */
 const struct clb_device *clb_device_expected(void);
+
+/* True, for a week, of a device that was found too slow in a precision, which need not be started
+ * for that; the decision is noted when it is first asked. */
+bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision);
 
 #endif

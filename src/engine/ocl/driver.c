@@ -5,10 +5,11 @@
  * So each runs on a thread of its own, which is made for it by the call that needs it and ends with
  * it. There is one such thread at a time: a driver is entered by calls, and by it.
  *
- * The call waits, as long as it may (clb_driver_patience). It does not wait for a helper process,
+ * The call waits, as long as it may (clb_driver_time_limit). It does not wait for a helper process,
  * nor for the dynamic linker, whose lock the call itself may hold: a constructor of a library that
  * is being loaded may call BLAS. A task whose caller has left is finished all the same. */
-#include "ocl.h"
+#include "helper.h"
+#include "start.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -46,7 +47,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct driver_task *running; /* NULL: none */
 
 CLB_THREAD bool clb_driver_is_self;
-CLB_THREAD double clb_driver_patience = INFINITY;
+CLB_THREAD double clb_driver_time_limit = INFINITY;
 
 /* A forked child has no such thread. */
 static void take(void)
@@ -145,10 +146,10 @@ static void driver_tell(void)
 /* With the lock held: whether the caller has waited long enough for the running task. */
 static bool may_leave(double begin, double now)
 {
-    const bool for_ever = clb_driver_patience == INFINITY;
+    const bool for_ever = clb_driver_time_limit == INFINITY;
     return (!running->is_linked &&
             now >= begin + (for_ever ? LINKER_SECONDS_EVER : LINKER_SECONDS)) ||
-           (!for_ever && (running->is_long || now >= clb_driver_patience));
+           (!for_ever && (running->is_long || now >= clb_driver_time_limit));
 }
 
 /* With the lock held: wait until the running task has ended; false when the caller leaves. What
@@ -181,7 +182,7 @@ static clb_status submit(struct driver_task *task, bool may_leave_it)
     clb_spawn_note_environment();
     take();
     while (running != NULL && status == CLB_OK) {
-        if ((may_leave_it && clb_driver_patience < INFINITY) || !await_running(may_leave_it))
+        if ((may_leave_it && clb_driver_time_limit < INFINITY) || !await_running(may_leave_it))
             status = CLB_ERR_STARTING;
     }
     if (status == CLB_OK)

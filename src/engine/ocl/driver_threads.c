@@ -1,5 +1,5 @@
 /* The threads of a driver: which they are, and a CPU for each worker of a CPU device. */
-#include "ocl.h"
+#include "start.h"
 
 #include <dirent.h>
 #include <fcntl.h>

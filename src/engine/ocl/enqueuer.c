@@ -10,7 +10,8 @@
  * because the driver could not be called back from waiting. Where the driver does not return from a
  * call, the thread stays there: the device is abandoned by who waits, and no more requests are
  * left. */
-#include "enqueuer.h"
+#include "cl.h"
+#include "queue_private.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -5,7 +5,9 @@
  * step in the cache. This process asks for a step, waits on the driver thread until the helper has
  * ended, and then only loads what has passed. What a helper has died of is marked, and is not done
  * again until the mark is old or the driver another one. */
-#include "ocl.h"
+#include "helper.h"
+#include "start.h"
+#include "store.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,12 +32,12 @@ static const char helper_name[] = "clblas-shim-probe";
 
 /* ---- what this process is -------------------------------------------------------------------- */
 
-static clb_probe_role role;
+static clb_helper_role role;
 static bool role_known;
-static struct clb_probe_shared *shared; /* of a helper's child with the helper */
-static char path[PATH_MAX];             /* the helper's */
+static struct clb_helper_shared *shared; /* of a helper's child with the helper */
+static char path[PATH_MAX];              /* the helper's */
 
-void clb_probe_become(clb_probe_role as, struct clb_probe_shared *with)
+void clb_helper_become(clb_helper_role as, struct clb_helper_shared *with)
 {
     role = as;
     shared = with;
@@ -102,21 +104,21 @@ static bool insists(void)
     return found;
 }
 
-clb_probe_role clb_probe_get_role(void)
+clb_helper_role clb_helper_get_role(void)
 {
     char folder[PATH_MAX];
     if (role_known)
         return role;
-    role = CLB_PROBE_HERE;
+    role = CLB_HELPER_NONE;
     if (clb_cl_loaded_hook == NULL && find_library(folder)) {
         const char *obstacle = find_obstacle(folder);
         if (obstacle != NULL)
             path[0] = '\0';
         if (obstacle == NULL || !insists())
-            role = CLB_PROBE_USER;
+            role = CLB_HELPER_USED;
         if (obstacle != NULL)
             clb_log(CLB_LOG_INFO, "no helper process (%s): kernels are built in %s", obstacle,
-                    role == CLB_PROBE_HERE ? "this process" : "none");
+                    role == CLB_HELPER_NONE ? "this process" : "none");
     }
     role_known = true;
     return role;
@@ -142,18 +144,18 @@ bool clb_mark_find(const char *what, struct clb_record *record)
     return false;
 }
 
-void clb_probe_note(const char *what)
+void clb_helper_note(const char *what)
 {
     if (shared != NULL)
         snprintf(shared->current, sizeof shared->current, "%s", what);
 }
 
-bool clb_probe_should_stop(void)
+bool clb_helper_should_stop(void)
 {
     return shared != NULL && shared->stop;
 }
 
-bool clb_probe_lock_path(char *text, size_t size)
+bool clb_helper_lock_path(char *text, size_t size)
 {
     const char *folder = clb_cache_directory();
     const int length = folder != NULL ? snprintf(text, size, "%s/lock", folder) : -1;
@@ -192,23 +194,23 @@ static bool request(const char *step)
     clb_log(CLB_LOG_INFO, "helper for %s: %s", step, path);
     int left = clb_driver_leave();
     clb_status status = CLB_ERR_IO;
-    if (clb_probe_lock_path(lock, sizeof lock))
+    if (clb_helper_lock_path(lock, sizeof lock))
         status = clb_spawn(path, arguments, &bound, &result);
     clb_driver_enter(left);
     log_outcome(step, &result);
-    if (status == CLB_OK && result.exit_status == CLB_PROBE_EXIT_NO_LOCK && insists()) {
+    if (status == CLB_OK && result.exit_status == CLB_HELPER_EXIT_NO_LOCK && insists()) {
         clb_log(CLB_LOG_INFO, "the cache can't be locked: kernels are built in this process");
-        role = CLB_PROBE_HERE;
+        role = CLB_HELPER_NONE;
     }
     return status == CLB_OK && result.exit_status == 0;
 }
 
-bool clb_probe_request_again(void)
+bool clb_helper_request_again(void)
 {
-    return role == CLB_PROBE_USER && current_step[0] != '\0' && request(current_step);
+    return role == CLB_HELPER_USED && current_step[0] != '\0' && request(current_step);
 }
 
-const char *clb_probe_device(void)
+const char *clb_helper_device(void)
 {
     return shared != NULL && shared->device[0] != '\0' ? shared->device : NULL;
 }
@@ -224,16 +226,16 @@ static const char *const step_names[CLB_STEPS] = {
 
 static const char letters[CLB_PRECISIONS] = {'s', 'd', 'c', 'z'};
 
-void clb_step_format(char *text, size_t size, clb_probe_step step, clb_precision precision)
+void clb_step_format(char *text, size_t size, clb_helper_step step, clb_precision precision)
 {
     snprintf(text, size, "%s:%c", step_names[step], letters[precision]);
 }
 
-bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *precision)
+bool clb_step_parse(const char *text, clb_helper_step *step, clb_precision *precision)
 {
     char name[64];
     for (int i = 0; i < CLB_STEPS * CLB_PRECISIONS; i++) {
-        *step = (clb_probe_step)(i / CLB_PRECISIONS);
+        *step = (clb_helper_step)(i / CLB_PRECISIONS);
         *precision = (clb_precision)(i % CLB_PRECISIONS);
         clb_step_format(name, sizeof name, *step, *precision);
         if (strcmp(text, name) == 0)
@@ -252,7 +254,7 @@ static uint64_t hash_kernels(const struct clb_device *device)
     atomic_store(&sources, sum);
     for (int p = 0; p < CLB_PRECISIONS; p++) {
         struct clb_record row;
-        if (clb_record_load(clb_row_key(device, (clb_precision)p), &row))
+        if (clb_record_load(clb_row_key(device->identity, (clb_precision)p), &row))
             sum += clb_cache_hash(row.text, row.size) * (uint64_t)(p + 1);
         clb_record_free(&row);
     }
@@ -260,7 +262,7 @@ static uint64_t hash_kernels(const struct clb_device *device)
 }
 
 /* All that decides which programs a step builds, and how they are checked; malloc'ed. */
-char *clb_step_describe(const struct clb_device *device, clb_probe_step step,
+char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
                         clb_precision precision)
 {
     const struct clb_config *config = clb_config_get();
@@ -278,7 +280,7 @@ char *clb_step_describe(const struct clb_device *device, clb_probe_step step,
     return text.data;
 }
 
-bool clb_step_find(const struct clb_device *device, clb_probe_step step, clb_precision precision,
+bool clb_step_find(const struct clb_device *device, clb_helper_step step, clb_precision precision,
                    struct clb_record *record)
 {
     char *detail = clb_step_describe(device, step, precision);
@@ -290,7 +292,7 @@ bool clb_step_find(const struct clb_device *device, clb_probe_step step, clb_pre
 
 struct need {
     const struct clb_device *device;
-    clb_probe_step step;
+    clb_helper_step step;
     clb_precision precision;
 };
 
@@ -322,14 +324,14 @@ static clb_status ask(void *argument)
     clb_status status = look(need, &again);
     if (again && request(current_step))
         status = look(need, &again);
-    return role == CLB_PROBE_USER ? status : CLB_OK;
+    return role == CLB_HELPER_USED ? status : CLB_OK;
 }
 
-clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
+clb_status clb_step_need(const struct clb_runtime *runtime, clb_helper_step step,
                          clb_precision precision)
 {
     struct need need = {&runtime->device, step, precision};
-    return clb_probe_get_role() == CLB_PROBE_USER ? clb_driver_call(ask, &need) : CLB_OK;
+    return clb_helper_get_role() == CLB_HELPER_USED ? clb_driver_call(ask, &need) : CLB_OK;
 }
 
 /* ---- choices --------------------------------------------------------------------------------- */
@@ -376,10 +378,10 @@ bool clb_choice_find(const struct clb_device *device, clb_precision precision, i
 {
     struct clb_record record;
     *choice = (struct clb_choice){0};
-    if (clb_probe_get_role() == CLB_PROBE_HERE)
+    if (clb_helper_get_role() == CLB_HELPER_NONE)
         return false;
     if (shared != NULL && shared->chooses) {
-        if (role == CLB_PROBE_LOADER)
+        if (role == CLB_HELPER_LOADS)
             *choice = shared->choice[which];
         return choice->used.name[0] != '\0';
     }
@@ -395,7 +397,7 @@ void clb_choice_note(int which, const struct clb_choice *choice)
 }
 
 /* A lack of memory and the like say nothing of the next attempt. */
-void clb_step_record(const struct clb_device *device, clb_probe_step step, clb_precision precision,
+void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_precision precision,
                      clb_status status)
 {
     struct clb_record record = {.verdict = status == CLB_OK ? CLB_PASSED : CLB_FAILED};
@@ -450,9 +452,9 @@ struct clb_rate clb_device_rate(const struct clb_device *device, const char *pla
     struct clb_rate rate = {0};
     struct clb_record record;
     char step[64];
-    if (clb_probe_get_role() == CLB_PROBE_HERE)
+    if (clb_helper_get_role() == CLB_HELPER_NONE)
         return rate;
-    if (role == CLB_PROBE_USER && !rate_is_fresh(device)) {
+    if (role == CLB_HELPER_USED && !rate_is_fresh(device)) {
         snprintf(step, sizeof step, "gemm:%c@%s", letters[measured_precision(device)], place);
         if (request(step) && !rate_is_fresh(device))
             clb_record_note((struct clb_key){CLB_RECORD_REQUEST, device->identity, "rate"},
@@ -596,11 +598,11 @@ static clb_status recall_drivers(const char *drivers, char *library, size_t size
     return failed ? CLB_ERR_NODEVICE : CLB_OK;
 }
 
-clb_status clb_probe_meet_drivers(char *library, size_t size)
+clb_status clb_helper_meet_drivers(char *library, size_t size)
 {
     bool known;
     snprintf(library, size, "%s", shared != NULL ? shared->library : "");
-    if (clb_probe_get_role() != CLB_PROBE_USER)
+    if (clb_helper_get_role() != CLB_HELPER_USED)
         return CLB_OK;
     char *drivers = clb_drivers_describe();
     if (drivers == NULL)
@@ -609,5 +611,5 @@ clb_status clb_probe_meet_drivers(char *library, size_t size)
     if (!known && request("devices"))
         status = recall_drivers(drivers, library, size, &known);
     free(drivers);
-    return role == CLB_PROBE_USER ? status : CLB_OK;
+    return role == CLB_HELPER_USED ? status : CLB_OK;
 }

@@ -2,22 +2,21 @@
 #ifndef CLB_HELPER_H
 #define CLB_HELPER_H
 
-#include "device.h"
-#include "store.h"
+#include "runtime.h"
 
-#include <stdatomic.h>
+struct clb_record;
 
 /* ---- what this process is -------------------------------------------------------------------- */
 
-typedef enum clb_probe_role {
-    CLB_PROBE_HERE,    /* no helper: this process starts drivers and builds programs itself */
-    CLB_PROBE_USER,    /* has the helper do that, and loads what has passed */
-    CLB_PROBE_BUILDER, /* a child of the helper: builds, checks and stores */
-    CLB_PROBE_LOADER   /* a child of the helper: loads what is stored, and checks it again */
-} clb_probe_role;
+typedef enum clb_helper_role {
+    CLB_HELPER_NONE,   /* no helper: this process starts drivers and builds programs itself */
+    CLB_HELPER_USED,   /* has the helper do that, and loads what has passed */
+    CLB_HELPER_BUILDS, /* a child of the helper: builds, checks and stores */
+    CLB_HELPER_LOADS   /* a child of the helper: loads what is stored, and checks it again */
+} clb_helper_role;
 
 /* Exit statuses of the helper; 0: the step's record is in the cache. */
-enum { CLB_PROBE_EXIT_FAILED = 1, CLB_PROBE_EXIT_NO_LOCK = 73, CLB_PROBE_EXIT_BUSY = 75 };
+enum { CLB_HELPER_EXIT_FAILED = 1, CLB_HELPER_EXIT_NO_LOCK = 73, CLB_HELPER_EXIT_BUSY = 75 };
 
 /* Which row of the tuning tables is the first that works on a device, which one is used where rates
  * decide, and their GFLOP/s: of a CPU device for each core, 0 where it is not known. */
@@ -31,30 +30,30 @@ struct clb_choice {
 enum { CLB_CHOICES = 2 }; /* of any kernels, and of those that do without split numbers */
 
 /* Memory that the helper shares with its child. */
-struct clb_probe_shared {
-    _Atomic bool stop;             /* the program has ended: begin nothing that takes long */
-    bool finished;                 /* the child has: a driver may call exit */
-    double rank;                   /* of the best device, for choosing between drivers */
-    char library[CLB_DRIVER_PATH]; /* the only driver that the child may open; empty: the loader */
-    char device[32];               /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
-    bool chooses;                  /* the builder finds out the choice, the loader takes it */
+struct clb_helper_shared {
+    _Atomic bool stop; /* the program has ended: begin nothing that takes long */
+    bool finished;     /* the child has: a driver may call exit */
+    double rank;       /* of the best device, for choosing between drivers */
+    char library[512]; /* the only driver that the child may open; empty: the loader */
+    char device[32];   /* the only device, as in CLBLAS_SHIM_DEVICE; empty: the best */
+    bool chooses;      /* the builder finds out the choice, the loader takes it */
     struct clb_choice choice[CLB_CHOICES];
     char current[(size_t)1 << 20]; /* what the child does: a program's key, or empty */
 };
 
 /* Called in a child of the helper before all else. */
-void clb_probe_become(clb_probe_role as, struct clb_probe_shared *with);
-clb_probe_role clb_probe_get_role(void);
+void clb_helper_become(clb_helper_role as, struct clb_helper_shared *with);
+clb_helper_role clb_helper_get_role(void);
 
 /* In a child of the helper: say what is begun now, so that it can be marked; the helper should end
  * before the next program. Elsewhere nothing happens. */
-void clb_probe_note(const char *what);
-bool clb_probe_should_stop(void);
+void clb_helper_note(const char *what);
+bool clb_helper_should_stop(void);
 /* In a child of the helper: the only device that it may use, or NULL. */
-const char *clb_probe_device(void);
+const char *clb_helper_device(void);
 
 /* The file that a working helper has locked, and writes to. */
-bool clb_probe_lock_path(char *text, size_t size);
+bool clb_helper_lock_path(char *text, size_t size);
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
@@ -69,52 +68,26 @@ char *clb_drivers_describe(void);
 
 /* Before a driver is loaded: CLB_OK, and in `library` the only driver that may be opened or "" for
  * all of them by the loader; CLB_ERR_NODEVICE when there is none that works. */
-clb_status clb_probe_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
+clb_status clb_helper_meet_drivers(char *library, size_t size) CLB_MUST_CHECK;
 
-/* ---- steps -----------------------------------------------------------------------------------
- *
- * A step is what one check needs, in one precision: its programs, built, launched and checked. */
-
-typedef enum clb_probe_step {
-    CLB_STEP_GEMM,      /* clb_gemm_variant_get */
-    CLB_STEP_DIRECT,    /* clb_direct_prepare */
-    CLB_STEP_SKIP,      /* clb_skip_prepare */
-    CLB_STEP_STRUCTURE, /* clb_structure_check */
-    CLB_STEP_SYSTEMS,   /* clb_workspace_check */
-    CLB_STEP_PANELS,    /* clb_getf2_check */
-    CLB_STEP_BLOCKS,    /* clb_potf2_check */
-    CLB_STEPS
-} clb_probe_step;
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* "gemm:d", and back; false for any other text. */
-void clb_step_format(char *text, size_t size, clb_probe_step step, clb_precision precision);
-bool clb_step_parse(const char *text, clb_probe_step *step, clb_precision *precision);
+void clb_step_format(char *text, size_t size, clb_helper_step step, clb_precision precision);
+bool clb_step_parse(const char *text, clb_helper_step *step, clb_precision *precision);
 
-/* Called by a check before it gets its programs: CLB_OK when the helper has done the step, or when
- * there is no helper and this process builds them. The helper does a step of which there is no
- * record, and again one that failed an hour ago, or whose rates are a week old. */
-struct clb_runtime;
-clb_status clb_step_need(const struct clb_runtime *runtime, clb_probe_step step,
-                         clb_precision precision) CLB_MUST_CHECK;
 /* Have the last step done again, because the cache has lost a program; false if that fails. */
-bool clb_probe_request_again(void);
+bool clb_helper_request_again(void);
 
 /* All that decides which programs a step builds, and how they are checked; malloc'ed. */
-char *clb_step_describe(const struct clb_device *device, clb_probe_step step,
+char *clb_step_describe(const struct clb_device *device, clb_helper_step step,
                         clb_precision precision);
 /* The record of a step that has been done on this device; false when there is none. */
-bool clb_step_find(const struct clb_device *device, clb_probe_step step, clb_precision precision,
+bool clb_step_find(const struct clb_device *device, clb_helper_step step, clb_precision precision,
                    struct clb_record *record);
 
-/* Where the row of the tuning tables is that this machine has kept. */
-static inline struct clb_key clb_row_key(const struct clb_device *device, clb_precision precision)
-{
-    static const char *const letters[CLB_PRECISIONS] = {"s", "d", "c", "z"};
-    return (struct clb_key){CLB_RECORD_ROW, device->identity, letters[precision]};
-}
-
 /* In the helper: record what has become of a step. */
-void clb_step_record(const struct clb_device *device, clb_probe_step step, clb_precision precision,
+void clb_step_record(const struct clb_device *device, clb_helper_step step, clb_precision precision,
                      clb_status status);
 
 /* ---- how fast devices and kernels are ---------------------------------------------------------
@@ -157,11 +130,39 @@ void clb_rate_note(const struct clb_rate_decision *decision);
 /* Returns their number. */
 size_t clb_rate_decisions(const struct clb_rate_decision **list);
 
-/* True, for a week, of a device that was found too slow in a precision, which need not be started
- * for that; the decision is noted when it is first asked. */
-bool clb_rate_was_slow(const struct clb_device *device, clb_precision precision);
 /* The decision about kernels of this name and rate. */
 void clb_rate_note_slow(const struct clb_device *device, clb_precision precision, const char *name,
                         double rate);
+
+/* ---- spawn.c: processes that the program does not notice ------------------------------------- */
+
+struct clb_spawn_result {
+    int exit_status;    /* 128 and the signal's number where one has ended it */
+    int error;          /* 0, or the errno for which it was not started */
+    bool gave_up;       /* it was killed, because it did not get on */
+    double seconds;     /* from the call to its end */
+    double cpu_seconds; /* of it and its children */
+    long peak_kib;      /* the memory of the largest of them */
+};
+
+/* How long a helper is waited for: until the file `sign`, to which it writes as long as it gets on,
+ * has not changed for so many seconds. NULL: so long in all. */
+struct clb_spawn_bound {
+    const char *sign;
+    double patience;
+};
+
+/* Run the program `path` and wait for its end, within the bound. The calling program gets no
+ * signal, nothing from any form of wait, and no descriptor. The helper has the environment at the
+ * time of clb_spawn_note_environment without LD_PRELOAD, /dev/null as its three files, a session of
+ * its own and a lower priority; it gets SIGTERM when the program ends, and is killed when the bound
+ * is reached. CLB_ERR_IO where it was not started or has not ended. */
+clb_status clb_spawn(const char *path, char *const *arguments, const struct clb_spawn_bound *bound,
+                     struct clb_spawn_result *result) CLB_MUST_CHECK;
+
+/* Copy the environment, once. Called in a thread of the program, because a driver task may run
+ * while the program changes its environment. */
+void clb_spawn_note_environment(void);
+char **clb_spawn_environment(void);
 
 #endif

@@ -4,7 +4,7 @@
  * Launches on a queue are numbered from 1, and each kernel stores its number unless the one before
  * it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored when a launch has ended is
  * smaller than its own exactly if that launch or one before it was dropped. */
-#include "enqueuer.h"
+#include "queue_private.h"
 
 #include <stdlib.h>
 #include <string.h>

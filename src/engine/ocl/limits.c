@@ -1,5 +1,5 @@
 /* Resource limits: may a driver start, or compile, in this process? */
-#include "ocl.h"
+#include "start.h"
 
 #include <link.h>
 #include <poll.h>
@@ -122,22 +122,6 @@ static bool has_threads(void)
         pthread_cond_wait(&gathering.changed, &gathering.lock);
     pthread_mutex_unlock(&gathering.lock);
     return all;
-}
-
-/* Drivers end the process when they can't map memory during a call (PoCL 3.1, in
- * clEnqueueNDRangeKernel). Asking costs two system calls where there is no limit. */
-#define ROOM_FOR_CALL ((size_t)16 << 20)
-
-bool clb_limits_leave_room(void)
-{
-    if (limit_of(RLIMIT_AS) == UINT64_MAX && limit_of(RLIMIT_DATA) == UINT64_MAX)
-        return true;
-    void *room = mmap(NULL, ROOM_FOR_CALL, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED)
-        return false;
-    munmap(room, ROOM_FOR_CALL);
-    return true;
 }
 
 static const char *find_obstacle(uint64_t memory)

@@ -3,6 +3,7 @@
  * Freed buffers are kept for the next call, up to a bound, because allocating costs page faults on
  * shared-memory devices and driver round trips on others. Where the device shares the host's memory
  * the pool is ordinary memory in huge pages, handed to OpenCL by CL_MEM_USE_HOST_PTR. */
+#include "cl.h"
 #include "queue.h"
 
 #include <pthread.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define PAGE      ((size_t)4096)
@@ -84,6 +86,19 @@ void clb_host_unmap(void *memory, size_t size)
 {
     if (memory != NULL)
         munmap(memory, clb_round_up(size, PAGE));
+}
+
+#define ROOM_FOR_CALL ((size_t)16 << 20)
+
+bool clb_host_has_room(void)
+{
+    struct rlimit all, data;
+    if (getrlimit(RLIMIT_AS, &all) == 0 && all.rlim_cur == RLIM_INFINITY &&
+        getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur == RLIM_INFINITY)
+        return true;
+    void *room = mmap(NULL, ROOM_FOR_CALL, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return room != MAP_FAILED && munmap(room, ROOM_FOR_CALL) == 0;
 }
 
 static clb_status create_shared(struct clb_runtime *runtime, struct clb_buffer *buffer)

@@ -47,6 +47,11 @@ void clb_buffer_end(struct clb_runtime *runtime, struct clb_buffer *buffer, bool
 void *clb_host_map(size_t size);
 void clb_host_unmap(void *memory, size_t size);
 
+/* True when a driver can map the few MiB that it needs for a call: drivers end the process when
+ * they can't (PoCL 3.1, in clEnqueueNDRangeKernel). Costs two system calls where there is no limit.
+ */
+bool clb_host_has_room(void);
+
 /* Bytes of the allowance that are not in use; kept buffers count as free. */
 uint64_t clb_memory_available(struct clb_runtime *runtime);
 

@@ -3,7 +3,7 @@
  * Its GPUs only: PoCL and others name the maker of a CPU as its vendor. Limits were seen on an
  * H200, driver 580, 2026-11: 256 work-items and 48 KiB of local memory are reported for kernels
  * that run with 512 and 180 KiB. */
-#include "ocl.h"
+#include "start.h"
 
 #include <string.h>
 

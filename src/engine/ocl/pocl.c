@@ -4,7 +4,8 @@
  * of compiled kernels is damaged; it runs any code that it finds in the cache. So PoCL is used only
  * when its cache directory belongs to the user alone, and damaged programs are removed from it
  * before PoCL starts. */
-#include "ocl.h"
+#include "start.h"
+#include "store.h"
 
 #include <dirent.h>
 #include <elf.h>

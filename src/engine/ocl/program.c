@@ -1,23 +1,13 @@
 /* Compiled programs: one entry for every source and option string, in memory and on disk. */
-#include "ocl.h"
+#include "cl.h"
+#include "helper.h"
+#include "queue_private.h"
+#include "start.h"
+#include "store.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct clb_program {
-    const struct clb_source *source;
-    char *options;
-    cl_program handle;
-    clb_status status;
-    bool is_new; /* compiled by this process */
-    struct clb_program *next;
-};
-
-cl_program clb_program_handle(const struct clb_program *program)
-{
-    return program->handle;
-}
 
 static void log_build(struct clb_runtime *runtime, cl_program handle, const char *name)
 {
@@ -177,14 +167,14 @@ static clb_status build_and_store(struct clb_runtime *runtime, struct clb_progra
                                   const char *identity)
 {
     clb_status status = CLB_ERR_BUILD;
-    if (clb_probe_should_stop())
+    if (clb_helper_should_stop())
         return CLB_ERR_NOMEM;
     program->is_new = true;
     if (clb_cache_has_room(clb_cache_directory()))
         status = build_from_source(runtime, program);
     if (status == CLB_OK)
         store_binary(runtime, program, identity);
-    else if (clb_probe_get_role() == CLB_PROBE_BUILDER && status == CLB_ERR_OPENCL)
+    else if (clb_helper_get_role() == CLB_HELPER_BUILDS && status == CLB_ERR_OPENCL)
         clb_mark_set(identity, "it does not build");
     return status;
 }
@@ -193,15 +183,15 @@ static clb_status build_and_store(struct clb_runtime *runtime, struct clb_progra
 static clb_status load_or_build(struct clb_runtime *runtime, struct clb_program *program,
                                 const char *identity, const char **origin)
 {
-    clb_probe_role role = clb_probe_get_role();
+    clb_helper_role role = clb_helper_get_role();
     *origin = "disk";
     clb_status status = build_from_cache(runtime, program, identity);
-    if (status == CLB_OK || role == CLB_PROBE_LOADER)
+    if (status == CLB_OK || role == CLB_HELPER_LOADS)
         return status;
-    if (role == CLB_PROBE_USER && clb_probe_request_again())
+    if (role == CLB_HELPER_USED && clb_helper_request_again())
         status = build_from_cache(runtime, program, identity);
-    role = clb_probe_get_role(); /* another one where the cache can't be locked */
-    if (status == CLB_OK || role == CLB_PROBE_USER)
+    role = clb_helper_get_role(); /* another one where the cache can't be locked */
+    if (status == CLB_OK || role == CLB_HELPER_USED)
         return status == CLB_OK ? status : CLB_ERR_BUILD;
     *origin = "source";
     return build_and_store(runtime, program, identity);
@@ -220,7 +210,7 @@ static clb_status program_make(struct clb_runtime *runtime, struct clb_program *
     if (identity == NULL)
         return CLB_ERR_NOMEM;
     clb_status status = CLB_ERR_BUILD;
-    clb_probe_note(identity);
+    clb_helper_note(identity);
     if (clb_mark_find(identity, &mark))
         clb_log(CLB_LOG_WARN, "%s is marked for this driver: %s", program->source->name, mark.text);
     else
@@ -256,24 +246,12 @@ void clb_program_set_checked(const struct clb_runtime *runtime, const struct clb
     char *identity = identify(runtime, program);
     if (identity != NULL)
         clb_record_note((struct clb_key){CLB_RECORD_CHECK, identity, check}, CLB_PASSED, "");
-    if (clb_probe_get_role() == CLB_PROBE_HERE) /* else the helper does it, once for all checks */
+    if (clb_helper_get_role() == CLB_HELPER_NONE) /* else the helper does it, once for all checks */
         clb_pocl_store_sums(&runtime->device);
     free(identity);
 }
 
 /* ---- all programs ---------------------------------------------------------------------------- */
-
-/* The program, or NULL. Only driver tasks add programs to the list. */
-static struct clb_program *find(struct clb_runtime *runtime, const struct clb_source *source,
-                                const char *options)
-{
-    pthread_mutex_lock(&runtime->programs.lock);
-    struct clb_program *program = runtime->programs.first;
-    while (program != NULL && (program->source != source || strcmp(program->options, options) != 0))
-        program = program->next;
-    pthread_mutex_unlock(&runtime->programs.lock);
-    return program;
-}
 
 static clb_status program_add(struct clb_runtime *runtime, const struct clb_source *source,
                               const char *options, struct clb_program **out)
@@ -312,22 +290,17 @@ struct program_wanted {
 static clb_status add_wanted(void *argument)
 {
     struct program_wanted *wanted = argument;
-    wanted->program = find(wanted->runtime, wanted->source, wanted->options);
+    wanted->program = clb_program_find(wanted->runtime, wanted->source, wanted->options);
     if (wanted->program != NULL)
         return CLB_OK;
     return program_add(wanted->runtime, wanted->source, wanted->options, &wanted->program);
 }
 
-clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
-                           const char *options, struct clb_program **out)
+clb_status clb_program_make(struct clb_runtime *runtime, const struct clb_source *source,
+                            const char *options, struct clb_program **out)
 {
     struct program_wanted wanted = {.runtime = runtime, .source = source, .options = options};
-    clb_status status = CLB_OK;
-    wanted.program = find(runtime, source, options);
-    if (wanted.program == NULL)
-        status = clb_driver_call(add_wanted, &wanted);
-    if (status == CLB_OK)
-        status = wanted.program->status;
+    const clb_status status = clb_driver_call(add_wanted, &wanted);
     *out = wanted.program;
     return status;
 }

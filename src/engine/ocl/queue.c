@@ -19,8 +19,8 @@
  * Either the calling thread carries a command out, or it leaves a copy to the one thread that
  * enqueues for all (enqueuer.c), by the same function. What that thread can't enqueue fails the
  * queue: the next function that uses it says so. */
-#include "enqueuer.h"
-#include "ocl.h"
+#include "cl.h"
+#include "queue_private.h"
 
 #include <math.h>
 #include <sched.h>
@@ -374,7 +374,7 @@ static clb_status give(struct clb_command command, bool finishes, clb_event *out
  * driver, from which nothing could call a thread back: at intervals of a 256th of the time that has
  * passed, awake at first, as drivers of GPUs wait. The time in which no command ends is the sum of
  * short intervals, so that it does not grow while the process is stopped. When it exceeds
- * runtime->patience the device is abandoned: from then on no function of this file enters the
+ * clb_runtime_hang_limit the device is abandoned: from then on no function of this file enters the
  * driver to enqueue or to wait, and all report an error.
  *
  * Where memory is shared a wait has no end: kernels may be reading the caller's matrices. */
@@ -426,7 +426,7 @@ static bool wait_with_end(clb_event event)
         idle = ended != seen || last <= 0 ? 0 : idle + fmin(now - last, COUNTED_SECONDS);
         seen = ended;
         last = now;
-        if (idle > clb_runtime_patience(runtime))
+        if (idle > clb_runtime_hang_limit(runtime))
             clb_runtime_abandon(runtime, idle);
         else
             pause_between(now - begin, now + (now - begin) / 256);
@@ -607,7 +607,7 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
 }
 
 static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem mem, size_t offset,
-                           size_t size, const struct clb_box *box, const void *host, cl_uint waits,
+                           size_t size, const struct clb_box *box, void *host, cl_uint waits,
                            const clb_event *wait_list, clb_event *event)
 {
     const struct clb_command command = {.verb = verb,
@@ -616,7 +616,7 @@ static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem m
                                         .offset = offset,
                                         .size = size,
                                         .box = box,
-                                        .host = (void *)(uintptr_t)host,
+                                        .host = host,
                                         .waits = waits,
                                         .wait_list = wait_list};
     return give(command, false, event);
@@ -626,7 +626,8 @@ clb_status clb_queue_write(struct clb_queue *queue, cl_mem mem, size_t offset, s
                            const void *host, cl_uint waits, const clb_event *wait_list,
                            clb_event *event)
 {
-    return transfer(queue, CLB_WRITE, mem, offset, size, NULL, host, waits, wait_list, event);
+    return transfer(queue, CLB_WRITE, mem, offset, size, NULL, (void *)(uintptr_t)host, waits,
+                    wait_list, event);
 }
 
 clb_status clb_queue_read(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
@@ -639,7 +640,8 @@ clb_status clb_queue_write_rect(struct clb_queue *queue, cl_mem mem, const struc
                                 const void *host, cl_uint waits, const clb_event *wait_list,
                                 clb_event *event)
 {
-    return transfer(queue, CLB_WRITE_RECT, mem, 0, 0, box, host, waits, wait_list, event);
+    return transfer(queue, CLB_WRITE_RECT, mem, 0, 0, box, (void *)(uintptr_t)host, waits,
+                    wait_list, event);
 }
 
 clb_status clb_queue_read_rect(struct clb_queue *queue, cl_mem mem, const struct clb_box *box,
@@ -680,9 +682,10 @@ static clb_status transfer_now(struct clb_queue *queue, enum clb_verb verb, cl_m
 clb_status clb_queue_write_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,
                                const void *host)
 {
+    void *memory = (void *)(uintptr_t)host;
     return clb_enqueuer_exists() && size <= MOST_COPIED
-               ? transfer(queue, CLB_WRITE_COPY, mem, offset, size, NULL, host, 0, NULL, NULL)
-               : transfer_now(queue, CLB_WRITE, mem, offset, size, (void *)(uintptr_t)host);
+               ? transfer(queue, CLB_WRITE_COPY, mem, offset, size, NULL, memory, 0, NULL, NULL)
+               : transfer_now(queue, CLB_WRITE, mem, offset, size, memory);
 }
 
 clb_status clb_queue_read_now(struct clb_queue *queue, cl_mem mem, size_t offset, size_t size,

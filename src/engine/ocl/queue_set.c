@@ -1,6 +1,7 @@
-/* The queues and kernel objects of one call, and the calls that are on the device at once. */
-#include "enqueuer.h"
-#include "program.h"
+/* The queues, programs and kernel objects of one call, and the calls that are on the device at
+ * once. */
+#include "cl.h"
+#include "queue_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,29 @@ clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event
     return status == CLB_OK ? clb_queue_set_check(queue_set) : status;
 }
 
+/* ---- programs and kernels -------------------------------------------------------------------- */
+
+struct clb_program *clb_program_find(struct clb_runtime *runtime, const struct clb_source *source,
+                                     const char *options)
+{
+    pthread_mutex_lock(&runtime->programs.lock);
+    struct clb_program *program = runtime->programs.first;
+    while (program != NULL && (program->source != source || strcmp(program->options, options) != 0))
+        program = program->next;
+    pthread_mutex_unlock(&runtime->programs.lock);
+    return program;
+}
+
+clb_status clb_program_get(struct clb_runtime *runtime, const struct clb_source *source,
+                           const char *options, struct clb_program **out)
+{
+    clb_status status = CLB_OK;
+    *out = clb_program_find(runtime, source, options);
+    if (*out == NULL)
+        status = clb_program_make(runtime, source, options, out);
+    return status == CLB_OK ? (*out)->status : status;
+}
+
 /* CLB_ERR_LAUNCH when the compiled kernel needs more than the device has. The work-group size is
  * the one that each kernel of the shim requires by attribute. CLB_OK if the driver does not answer.
  */
@@ -203,7 +227,7 @@ clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_prog
         return CLB_ERR_NOMEM;
     }
     cl_int error;
-    entry->kernel = clb_cl.CreateKernel(clb_program_handle(program), name, &error);
+    entry->kernel = clb_cl.CreateKernel(program->handle, name, &error);
     clb_status status = clb_cl_check(error, name);
     if (status == CLB_OK)
         status = check_needs(&queue_set->runtime->device, entry->kernel, name);

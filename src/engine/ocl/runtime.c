@@ -3,7 +3,10 @@
  * It is started by the first call that is worth offloading and never torn down: drivers may already
  * be gone when destructors run. A forked child of a process that had started abandons it, because
  * the driver's threads and locks did not survive the fork. */
-#include "ocl.h"
+#include "queue_private.h"
+#include "helper.h"
+#include "start.h"
+#include "store.h"
 
 #include <limits.h>
 #include <math.h>
@@ -456,11 +459,10 @@ struct clb_runtime clb_runtime_started;
 _Atomic int clb_runtime_now = CLB_RUNTIME_IDLE;
 _Atomic unsigned clb_runtime_process;
 
-int clb_runtime_settle(void)
+int clb_runtime_inherit(void)
 {
     int now = atomic_load(&clb_runtime_now);
-    if (atomic_load(&clb_runtime_process) != clb_generation() &&
-        (now == CLB_RUNTIME_READY || now == CLB_RUNTIME_STARTING || now == CLB_RUNTIME_QUARANTINED))
+    if (now == CLB_RUNTIME_READY || now == CLB_RUNTIME_STARTING || now == CLB_RUNTIME_QUARANTINED)
         atomic_store(&clb_runtime_now, now = CLB_RUNTIME_ABANDONED);
     return now;
 }
@@ -483,12 +485,13 @@ static clb_status start(const struct clb_config *config)
         return CLB_ERR_NODEVICE;
     }
     char driver[CLB_DRIVER_PATH];
-    clb_status status = clb_probe_meet_drivers(driver, sizeof driver);
+    clb_status status = clb_helper_meet_drivers(driver, sizeof driver);
     if (status == CLB_OK)
         status = clb_cl_load(driver[0] != '\0' ? driver : NULL);
     if (status == CLB_OK)
-        status = clb_device_select(clb_probe_device() != NULL ? clb_probe_device() : config->device,
-                                   &clb_runtime_started.device);
+        status =
+            clb_device_select(clb_helper_device() != NULL ? clb_helper_device() : config->device,
+                              &clb_runtime_started.device);
     if (status != CLB_OK)
         return status;
     cl_int error;
@@ -508,7 +511,7 @@ static clb_status start(const struct clb_config *config)
         pthread_cond_init(&clb_runtime_started.turns.come[i], NULL);
     pthread_mutex_init(&clb_runtime_started.programs.lock, NULL);
     set_memory_limit(&config->memory);
-    if (clb_probe_device() == NULL)
+    if (clb_helper_device() == NULL)
         remember(&clb_runtime_started.device);
     clb_log(CLB_LOG_INFO, "using %s (%s), at most %.1f GiB", clb_runtime_started.device.name,
             clb_runtime_started.device.platform_name,
@@ -602,9 +605,9 @@ void clb_runtime_quarantine(struct clb_runtime *used)
 /* Until a call has said more: checks of kernels take less. */
 #define LEAST_PATIENCE 30.0
 
-double clb_runtime_patience(const struct clb_runtime *used)
+double clb_runtime_hang_limit(const struct clb_runtime *used)
 {
-    const unsigned millis = atomic_load_explicit(&used->patience_millis, memory_order_relaxed);
+    const unsigned millis = atomic_load_explicit(&used->hang_millis, memory_order_relaxed);
     if (millis == 0)
         return LEAST_PATIENCE;
     return millis == UINT_MAX ? INFINITY : 1e-3 * millis;

@@ -10,7 +10,7 @@
  *
  * The keeper runs with the driver thread's thread pointer, while that thread waits. So it and the
  * helper before its exec only make system calls: no malloc, no stdio. */
-#include "ocl.h"
+#include "helper.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -63,6 +63,13 @@ void clb_record_note(struct clb_key key, int64_t verdict, const char *reason);
 void clb_record_remove(struct clb_key key);
 bool clb_record_is_older(const struct clb_record *record, double seconds);
 
+/* Where the row of the tuning tables is that this machine has kept for a device. */
+static inline struct clb_key clb_row_key(const char *identity, clb_precision precision)
+{
+    static const char *const letters[CLB_PRECISIONS] = {"s", "d", "c", "z"};
+    return (struct clb_key){CLB_RECORD_ROW, identity, letters[precision]};
+}
+
 /* ---- records of other versions --------------------------------------------------------------- */
 
 /* Which results of other versions there are without any of this one. */

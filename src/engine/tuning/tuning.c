@@ -1,6 +1,6 @@
 /* Selects a kernel family and its parameters from the tables. */
 #include "tuning.h"
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/store.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -314,7 +314,7 @@ clb_status clb_tuning_second(const struct clb_device *device, clb_precision prec
 static char *load_kept(const struct clb_device *device, clb_precision precision)
 {
     struct clb_record record;
-    clb_record_load(clb_row_key(device, precision), &record);
+    clb_record_load(clb_row_key(device->identity, precision), &record);
     return record.text;
 }
 
@@ -366,7 +366,7 @@ bool clb_tuning_keep(const struct clb_device *device, clb_precision precision,
             clb_text_addf(&text, " %s=%zu", params[kept[i]].name, tuning->value[kept[i]]);
     }
     if (!text.failed && clb_cache_directory() != NULL) {
-        clb_record_note(clb_row_key(device, precision), CLB_PASSED, text.data);
+        clb_record_note(clb_row_key(device->identity, precision), CLB_PASSED, text.data);
         stored = load_kept(device, precision);
     }
     const bool good = stored != NULL && strcmp(stored, text.data) == 0;

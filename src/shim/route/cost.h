@@ -6,7 +6,7 @@
 #define CLB_COST_H
 
 #include "history.h"
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/device.h"
 
 /* Routines whose calls of the same work take about the same time, X(FAMILY, stem, matrices, chain):
  *   stem      of the first one

@@ -378,7 +378,7 @@ static void set_patience(const struct clb_run *run)
     if (!clb_run_is_auto(run) || starts_at_once())
         return;
     if (run->is_known && run->known.for_device) { /* all is ready */
-        clb_driver_set_patience(0);
+        clb_driver_set_time_limit(0);
         return;
     }
     if (longest == 0) {
@@ -386,7 +386,7 @@ static void set_patience(const struct clb_run *run)
         longest = READY_SECONDS + READY_TIMES * price_of_start(device, &run->question);
         atomic_store_explicit(&seconds, device != NULL ? longest : 0, memory_order_relaxed);
     }
-    clb_driver_set_patience(clb_now() + longest);
+    clb_driver_set_time_limit(clb_now() + longest);
 }
 
 /* In `auto` the first call of each routine on the device starts it if need be, loads and checks the
@@ -395,7 +395,7 @@ static bool make_ready(const struct clb_run *run)
 {
     static atomic_bool ready[CLB_ROUTINES];
     const clb_routine routine = run->question.routine;
-    if (clb_driver_patience == INFINITY || atomic_load(&ready[routine]))
+    if (clb_driver_time_limit == INFINITY || atomic_load(&ready[routine]))
         return true;
     const clb_status status = clb_driver_request(prepare, &run->question, sizeof run->question);
     if (status != CLB_ERR_STARTING && status != CLB_ERR_NOMEM)
@@ -586,7 +586,7 @@ static bool is_dry_run(struct clb_run *run)
 static bool has_no_room(struct clb_run *run)
 {
     (void)run;
-    return !clb_limits_leave_room();
+    return !clb_host_has_room();
 }
 
 static bool log_no_host(const struct clb_run *run)

@@ -6,6 +6,7 @@
  * that is damaged or of another key is ignored, with one warning, and replaced by the next that is
  * written. */
 #include "profile.h"
+#include "engine/ocl/store.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -246,11 +246,11 @@ static struct outcome run_on_device(struct clb_run *run)
     clb_host_state_save(&host_state);
     const bool before = clb_thread_inside;
     clb_thread_inside = true;
-    const double patience = clb_driver_set_patience(INFINITY);
+    const double patience = clb_driver_set_time_limit(INFINITY);
     outcome.reason = clb_decide_on_device(run);
     if (outcome.reason == CLB_REASONS)
         run_and_learn(run, &outcome);
-    clb_driver_set_patience(patience);
+    clb_driver_set_time_limit(patience);
     clb_thread_inside = before;
     clb_host_state_restore(&host_state);
     return outcome;

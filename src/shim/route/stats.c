@@ -3,6 +3,7 @@
  * The block of counters of a thread outlives the thread and is reused by a later one. So no count
  * is lost, and memory does not grow with the number of threads that have ever existed. */
 #include "decide.h"
+#include "engine/ocl/helper.h"
 
 #include <errno.h>
 #include <pthread.h>

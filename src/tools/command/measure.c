@@ -1,7 +1,7 @@
 /* The device for measurements in this process: start, launches, clocks. */
 #include "measure.h"
 #include "trial.h"
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/helper.h"
 #include "engine/kernel/kernels.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ bool clb_measure_start(struct clb_measure *measure, clb_precision precision)
     clb_host_state_save(&before);
     *measure = (struct clb_measure){.runtime = clb_runtime_get(&state), .precision = precision};
     clb_host_state_restore(&before);
-    clb_probe_become(CLB_PROBE_HERE, NULL);
+    clb_helper_become(CLB_HELPER_NONE, NULL);
     if (measure->runtime == NULL) {
         clb_fail(0, "the device does not start: CLBLAS_SHIM_LOG=info says why");
         return false;

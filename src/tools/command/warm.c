@@ -2,6 +2,7 @@
 #include "command.h"
 #include "blas/routines.h"
 #include "engine/kernel/kernel.h"
+#include "engine/ocl/helper.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -116,7 +117,7 @@ static int count_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list,
     for (int s = 0; s < CLB_STEPS; s++) {
         for (int p = 0; p < CLB_PRECISIONS; p++) {
             char name[64];
-            clb_step_format(name, sizeof name, (clb_probe_step)s, (clb_precision)p);
+            clb_step_format(name, sizeof name, (clb_helper_step)s, (clb_precision)p);
             const char *now = (steps[p] >> s & 1) != 0 ? state_of(list, name) : NULL;
             count += now != NULL && (state == NULL || strcmp(now, state) == 0);
         }
@@ -133,7 +134,7 @@ static bool do_steps(const unsigned steps[CLB_PRECISIONS], const json_t *list)
     for (int s = 0; s < CLB_STEPS; s++) {
         for (int p = 0; p < CLB_PRECISIONS; p++) {
             char name[64];
-            clb_step_format(name, sizeof name, (clb_probe_step)s, (clb_precision)p);
+            clb_step_format(name, sizeof name, (clb_helper_step)s, (clb_precision)p);
             const char *now = (steps[p] >> s & 1) != 0 ? state_of(list, name) : NULL;
             if (now != NULL && *now == '\0' && !do_step(&progress, name))
                 return false;

@@ -11,7 +11,9 @@
  * whether there is one. `list` is for the clblas-shim command: it stores nothing, and prints what
  * there is as one JSON object. */
 #include "engine/device_blas/getf2.h"
-#include "engine/ocl/ocl.h"
+#include "engine/ocl/helper.h"
+#include "engine/ocl/start.h"
+#include "engine/ocl/store.h"
 #include "engine/device_blas/potf2.h"
 #include "engine/gemm/structure.h"
 
@@ -42,7 +44,7 @@ static struct limits {
     uint64_t memory;
 } limits = {.cpu = 300, .stall = 60};
 
-static struct clb_probe_shared *shared;
+static struct clb_helper_shared *shared;
 static bool program_has_ended;
 
 /* ---- the lock -------------------------------------------------------------------------------- */
@@ -65,17 +67,17 @@ static int take_lock(void)
 {
     char path[PATH_MAX];
     double until = clb_now() + LONGEST_LOCK;
-    if (clb_probe_lock_path(path, sizeof path) && access(clb_cache_directory(), W_OK) == 0)
+    if (clb_helper_lock_path(path, sizeof path) && access(clb_cache_directory(), W_OK) == 0)
         lock_file = clb_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
     if (lock_file < 0)
-        return CLB_PROBE_EXIT_NO_LOCK;
+        return CLB_HELPER_EXIT_NO_LOCK;
     while (flock(lock_file, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) {
             clb_log(CLB_LOG_INFO, "%s can't be locked: %s", path, clb_file_error(errno));
             break;
         }
         if (clb_now() > until || program_has_ended)
-            return CLB_PROBE_EXIT_BUSY;
+            return CLB_HELPER_EXIT_BUSY;
         sigset_t told;
         sigemptyset(&told);
         sigaddset(&told, SIGTERM);
@@ -148,7 +150,7 @@ static void limit_child(pid_t child, double cpu)
     prlimit(child, RLIMIT_CPU, &seconds, NULL);
 }
 
-static void run_child(child_task *task, const char *argument, clb_probe_role role)
+static void run_child(child_task *task, const char *argument, clb_helper_role role)
 {
     const struct rlimit none = {0, 0};
     sigset_t empty;
@@ -158,7 +160,7 @@ static void run_child(child_task *task, const char *argument, clb_probe_role rol
     sigemptyset(&empty);
     sigprocmask(SIG_SETMASK, &empty, NULL);
     clb_signals_have_no_program();
-    clb_probe_become(role, shared);
+    clb_helper_become(role, shared);
     int status = task(argument);
     shared->finished = true;
     _exit(status);
@@ -195,7 +197,7 @@ static void describe_end(struct step_outcome *outcome, int status, const char *k
 }
 
 /* Run a task in a child within the limits. */
-static struct step_outcome supervise(child_task *task, const char *argument, clb_probe_role role)
+static struct step_outcome supervise(child_task *task, const char *argument, clb_helper_role role)
 {
     struct step_outcome outcome = {.status = -1, .reason = "no process can be made"};
     struct rusage usage = {0};
@@ -205,7 +207,7 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
     uint64_t memory = limits.memory != 0 ? limits.memory : memory_allowed();
     int status = 0;
     shared->current[0] = '\0';
-    if (role == CLB_PROBE_BUILDER)
+    if (role == CLB_HELPER_BUILDS)
         memset(shared->choice, 0, sizeof shared->choice);
     shared->rank = -1;
     shared->finished = false;
@@ -234,7 +236,7 @@ static struct step_outcome supervise(child_task *task, const char *argument, clb
           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     clb_log(outcome.status == 0 ? CLB_LOG_INFO : CLB_LOG_WARN,
             "%s, %s: %s, %.1f s, %.1f s of CPU time, at most %ld MiB", argument,
-            role == CLB_PROBE_LOADER ? "loaded again" : "built",
+            role == CLB_HELPER_LOADS ? "loaded again" : "built",
             outcome.status < 0    ? outcome.reason
             : outcome.status == 0 ? "ok"
                                   : clb_status_name((clb_status)outcome.status),
@@ -267,7 +269,8 @@ static clb_status open_in_workspace(struct clb_runtime *runtime,
     return status;
 }
 
-static clb_status do_step(struct clb_runtime *runtime, clb_probe_step step, clb_precision precision)
+static clb_status do_step(struct clb_runtime *runtime, clb_helper_step step,
+                          clb_precision precision)
 {
     const struct clb_gemm_variant *variant;
     clb_status status = clb_gemm_variant_get(runtime, precision, &variant);
@@ -294,7 +297,7 @@ static clb_status do_step(struct clb_runtime *runtime, clb_probe_step step, clb_
 
 static int child_step(const char *name)
 {
-    clb_probe_step step;
+    clb_helper_step step;
     clb_precision precision;
     clb_runtime_state state;
     struct clb_runtime *runtime = clb_runtime_get(&state);
@@ -305,7 +308,7 @@ static int child_step(const char *name)
     if (status == CLB_OK)
         clb_pocl_store_sums(&runtime->device);
     /* A step has passed when it has been loaded; it has failed at either. */
-    if (!shared->stop && (status != CLB_OK || clb_probe_get_role() == CLB_PROBE_LOADER))
+    if (!shared->stop && (status != CLB_OK || clb_helper_get_role() == CLB_HELPER_LOADS))
         clb_step_record(&runtime->device, step, precision, status);
     return (int)status;
 }
@@ -329,7 +332,7 @@ static size_t choose_driver(const struct clb_icd *icd, size_t count)
     size_t chosen = count;
     for (size_t i = 0; i < count && !program_has_ended; i++) {
         memcpy(shared->library, icd[i].library, sizeof shared->library);
-        struct step_outcome outcome = supervise(child_devices, icd[i].library, CLB_PROBE_BUILDER);
+        struct step_outcome outcome = supervise(child_devices, icd[i].library, CLB_HELPER_BUILDS);
         if (outcome.status < 0)
             clb_log(CLB_LOG_WARN, "the driver %s is not used: %s", icd[i].library, outcome.reason);
         else if (shared->rank > best) {
@@ -352,7 +355,7 @@ static bool meet_drivers(void)
     if (drivers == NULL)
         return false;
     shared->library[0] = '\0';
-    struct step_outcome outcome = supervise(child_devices, "devices", CLB_PROBE_BUILDER);
+    struct step_outcome outcome = supervise(child_devices, "devices", CLB_HELPER_BUILDS);
     if (outcome.status < 0) {
         clb_log(CLB_LOG_WARN, "a driver does not work: %s", outcome.reason);
         chosen = choose_driver(icd, count);
@@ -419,8 +422,9 @@ static void add_steps(struct clb_text *text, const struct clb_runtime *used)
             bool is_double = p == CLB_D || p == CLB_Z;
             if (is_double && !used->device.fp64)
                 continue;
-            clb_step_format(name, sizeof name, (clb_probe_step)s, (clb_precision)p);
-            bool found = clb_step_find(&used->device, (clb_probe_step)s, (clb_precision)p, &record);
+            clb_step_format(name, sizeof name, (clb_helper_step)s, (clb_precision)p);
+            bool found =
+                clb_step_find(&used->device, (clb_helper_step)s, (clb_precision)p, &record);
             clb_text_addf(text, "%s\"%s\":\"%s\"", comma, name,
                           !found                         ? ""
                           : record.verdict == CLB_PASSED ? "passed"
@@ -459,7 +463,7 @@ static int child_list(const char *unused)
 static void add_drivers(struct clb_text *text, const char *library)
 {
     snprintf(shared->library, sizeof shared->library, "%s", library);
-    struct step_outcome outcome = supervise(child_list, "list", CLB_PROBE_BUILDER);
+    struct step_outcome outcome = supervise(child_list, "list", CLB_HELPER_BUILDS);
     clb_text_add(text, "{\"library\":");
     clb_text_add_quoted(text, library);
     clb_text_add(text, ",\"death\":");
@@ -492,13 +496,13 @@ static int list_drivers(void)
     clb_text_add(&text, "]}\n");
     bool written = !text.failed && fputs(text.data, stdout) >= 0 && fflush(stdout) == 0;
     clb_text_free(&text);
-    return written ? 0 : CLB_PROBE_EXIT_FAILED;
+    return written ? 0 : CLB_HELPER_EXIT_FAILED;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* False when it died; what it died of is marked. */
-static bool survives(const char *step, clb_probe_role role, int *status)
+static bool survives(const char *step, clb_helper_role role, int *status)
 {
     struct step_outcome outcome = supervise(child_step, step, role);
     *status = outcome.status;
@@ -523,11 +527,11 @@ static bool make_step(const char *step)
         snprintf(shared->device, sizeof shared->device, "%s", step + length + 1);
     remember_driver();
     for (int attempt = 0; attempt < MOST_ATTEMPTS && !program_has_ended; attempt++) {
-        if (!survives(name, CLB_PROBE_BUILDER, &status))
+        if (!survives(name, CLB_HELPER_BUILDS, &status))
             continue;
         if (status != CLB_OK || program_has_ended)
             return status >= 0;
-        if (survives(name, CLB_PROBE_LOADER, &status))
+        if (survives(name, CLB_HELPER_LOADS, &status))
             return status >= 0;
     }
     return false;
@@ -569,7 +573,7 @@ static int serve(const char *step)
             clb_record_note((struct clb_key){CLB_RECORD_REQUEST, drivers, request}, CLB_PASSED, "");
     }
     free(drivers);
-    return done ? 0 : CLB_PROBE_EXIT_FAILED;
+    return done ? 0 : CLB_HELPER_EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -600,5 +604,5 @@ int main(int argc, char **argv)
     unsetenv("CLBLAS_SHIM_TRACE");
     unsetenv("CLBLAS_SHIM_STATS");
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared == MAP_FAILED ? CLB_PROBE_EXIT_FAILED : serve(argv[at]);
+    return shared == MAP_FAILED ? CLB_HELPER_EXIT_FAILED : serve(argv[at]);
 }

@@ -1,7 +1,7 @@
-/* enqueuer: what queue.c and the thread that enqueues (enqueuer.c) know of commands; theirs alone.
+/* queue_private: what the files of this folder that enqueue know of commands, queues, and programs.
  */
-#ifndef CLB_ENQUEUER_H
-#define CLB_ENQUEUER_H
+#ifndef CLB_QUEUE_PRIVATE_H
+#define CLB_QUEUE_PRIVATE_H
 
 #include "queue.h"
 
@@ -106,6 +106,21 @@ struct clb_queue {
     cl_uint counter;                      /* the place of its counter */
     cl_uint launches; /* counted launches that are enqueued, by the thread that enqueues */
 };
+
+/* A source built with options; never freed. Driver tasks add them to the runtime's list. */
+struct clb_program {
+    const struct clb_source *source;
+    char *options;
+    cl_program handle;
+    clb_status status;
+    bool is_new; /* compiled by this process */
+    struct clb_program *next;
+};
+/* The program, or NULL where it has not been made; and make it (program.c). */
+struct clb_program *clb_program_find(struct clb_runtime *runtime, const struct clb_source *source,
+                                     const char *options);
+clb_status clb_program_make(struct clb_runtime *runtime, const struct clb_source *source,
+                            const char *options, struct clb_program **program) CLB_MUST_CHECK;
 
 /* ---- enqueuer.c ------------------------------------------------------------------------------ */
 
