@@ -3,6 +3,7 @@
 #ifndef LAPACK_PEER_H
 #define LAPACK_PEER_H
 
+#include "engine/gemm/gemm.h"
 #include "engine/lapack/lapack.h"
 
 typedef void peer_getrf_function(const int *, const int *, void *, const int *, int *, int *);

@@ -108,7 +108,7 @@ static clb_status factor_definite(struct clb_runtime *runtime, clb_precision pre
                                   uint64_t *seed)
 {
     const struct clb_gemm_variant *variant = variant_of(runtime, precision);
-    struct clb_potrf_result result = {0};
+    struct clb_factors result = {0};
     struct dense a;
     bool upper = random_below(seed, 2);
     if (variant == NULL)
@@ -134,7 +134,7 @@ static clb_status factor_general(struct clb_runtime *runtime, clb_precision prec
     if (variant == NULL)
         return CLB_ERR_UNSUPPORTED;
     int64_t *ipiv = calloc(n, sizeof *ipiv);
-    struct clb_getrf_result result = {.ipiv = ipiv};
+    struct clb_factors result = {.ipiv = ipiv};
     struct clb_host_blas next = dense_next;
     dense_make(&a, precision, n, n, 9, seed);
     const struct clb_call problem = dense_call(CLB_KIND_getrf, n, n, &a);
@@ -154,7 +154,7 @@ static clb_status factor_qr(struct clb_runtime *runtime, clb_precision precision
     if (variant == NULL)
         return CLB_ERR_UNSUPPORTED;
     void *tau = calloc(n, clb_precision_size(precision));
-    struct clb_geqrf_result result = {.tau = tau};
+    struct clb_factors result = {.tau = tau};
     struct clb_host_blas next = dense_qr_next;
     dense_make(&a, precision, n, n, 9, seed);
     const struct clb_call problem = dense_call(CLB_KIND_geqrf, n, n, &a);

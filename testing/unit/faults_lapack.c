@@ -96,7 +96,7 @@ struct factorisation {
     int64_t ipiv[64];
     struct clb_call problem;
     struct clb_host_blas next;
-    struct clb_getrf_result result;
+    struct clb_factors result;
 };
 
 static void make_factorisation(struct factorisation *f, const struct setting *setting,
@@ -168,7 +168,7 @@ static void factor_definite(struct clb_runtime *runtime, const struct clb_gemm_v
     struct clb_call problem = dense_call(CLB_KIND_potrf, n, n, &a);
     problem.upper = upper;
     const struct clb_host_blas *next = &dense_next;
-    struct clb_potrf_result result;
+    struct clb_factors result;
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_potrf_run(runtime, variant, &problem, next, &result);
     end_run(failure, status, what);
@@ -317,7 +317,7 @@ static void factor_qr(struct clb_runtime *runtime, const struct clb_gemm_variant
         (adjoint ? dense_lq_call : dense_call)(CLB_KIND_geqrf, setting->m, setting->n, &memory);
     problem.tau = tau;
     struct clb_host_blas next = dense_qr_next;
-    struct clb_geqrf_result result = {.tau = tau};
+    struct clb_factors result = {.tau = tau};
     fake_cl_begin(failure, what, sizeof what);
     clb_status status = clb_geqrf_run(runtime, variant, &problem, &next, &result);
     end_run(failure, status, what);

@@ -23,7 +23,7 @@ struct factorisation {
     char *tau;            /* and 16 bytes more, which stay as they are */
     struct clb_call problem;
     struct clb_host_blas next;
-    struct clb_geqrf_result result;
+    struct clb_factors result;
 };
 
 static number element_of(const struct factorisation *f, size_t i, size_t j, number random)

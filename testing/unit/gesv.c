@@ -20,7 +20,7 @@ struct system {
     int64_t *ipiv;
     struct clb_call call;
     struct clb_host_blas next;
-    struct clb_getrf_result result;
+    struct clb_factors result;
     struct clb_gemm_progress progress;
     size_t zero; /* the column of zeros, 1-based; 0 is none */
 };

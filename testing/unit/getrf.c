@@ -21,7 +21,7 @@ struct factorisation {
     int64_t *ipiv;
     struct clb_call problem;
     struct clb_host_blas next;
-    struct clb_getrf_result result;
+    struct clb_factors result;
     size_t zero; /* the first column of zeros, 1-based; 0 is none */
 };
 

@@ -29,7 +29,7 @@ struct factorisation {
     struct dense a;
     struct clb_call problem;
     struct clb_host_blas next;
-    struct clb_potrf_result result;
+    struct clb_factors result;
     size_t info; /* expected */
 };
 

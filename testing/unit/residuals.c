@@ -132,7 +132,7 @@ static struct residuals by_shim(struct test *test, const struct system *s)
     call.ldb = n;
     const struct clb_host_blas next = {.context = &getrf,
                                        .of = {[CLB_KIND_getrf] = peer_next_getrf}};
-    struct clb_getrf_result result = {.ipiv = s->ipiv};
+    struct clb_factors result = {.ipiv = s->ipiv};
     struct clb_gemm_progress progress = {0};
     const struct clb_gemm_variant *variant;
     restore(s);
@@ -319,7 +319,7 @@ static void subtract_in_order(struct test *test, clb_precision precision)
     const struct clb_call problem = call_of(CLB_KIND_getrf, precision, ORDER, a, ipiv);
     const struct clb_host_blas next = {.context = &getrf,
                                        .of = {[CLB_KIND_getrf] = peer_next_getrf}};
-    struct clb_getrf_result result = {.ipiv = ipiv};
+    struct clb_factors result = {.ipiv = ipiv};
     const struct clb_gemm_variant *variant;
     clb_status status = clb_gemm_variant_get(test->runtime, precision, &variant);
     make_order(precision, a);

@@ -1,6 +1,5 @@
 /* The checks of this layer's kernels: the first use in each precision builds, launches and verifies
  * them, by random matrices. */
-#include "getf2.h"
 #include "potf2.h"
 
 #include <math.h>

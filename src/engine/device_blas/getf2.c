@@ -3,7 +3,7 @@
  * the solve, one for the update on the right. When all strips of a block are done the other columns
  * of the panel are updated in the same way, with the workspace's operations. Nothing waits for the
  * host: the kernel that factors a strip writes the interchanges as moves. */
-#include "getf2.h"
+#include "device_blas.h"
 
 #include "engine/kernel/kernels.h"
 

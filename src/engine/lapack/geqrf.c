@@ -12,13 +12,14 @@
  * until then a failure means that the next library factors the intact matrix. The columns are
  * written back from left to right; a failure in it is what clb_geqrf_resume is for. */
 #include "engine/device_blas/larfb.h"
+#include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
 struct geqrf_run {
     struct clb_job run;
     const struct clb_call *call;
     const struct clb_host_blas *next;
-    struct clb_geqrf_result *result;
+    struct clb_factors *result;
     size_t inner, nb; /* inner: min(m, n) */
     struct clb_reflectors reflectors;
     struct clb_panels panels;
@@ -134,19 +135,18 @@ static clb_status geqrf_write_back(struct geqrf_run *qr)
 
 clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call, const struct clb_host_blas *next,
-                         struct clb_geqrf_result *result)
+                         struct clb_factors *result)
 {
     static const struct clb_panel_work work = {.width = geqrf_width,
                                                .factor = geqrf_factor,
                                                .prepare = geqrf_prepare,
                                                .apply = geqrf_apply};
-    struct geqrf_run qr = {.run = clb_job_on(runtime, variant, call->precision),
+    const bool adjoint = clb_call_is_adjoint(call);
+    const struct clb_caller caller = {call->a, call->lda, adjoint ? call->m : call->n, adjoint};
+    struct geqrf_run qr = {.run = clb_job_on(runtime, variant, call->precision, caller),
                            .call = call,
                            .next = next,
                            .result = result};
-    const bool adjoint = clb_call_is_adjoint(call);
-    qr.run.caller[0] =
-        (struct clb_caller){call->a, call->lda, adjoint ? call->m : call->n, adjoint};
     qr.panels = (struct clb_panels){.run = &qr.run, .work = &work, .context = &qr, .x = &qr.x};
     result->columns_written = 0;
     result->host_work = 0;
@@ -169,7 +169,7 @@ clb_status clb_geqrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 }
 
 void clb_geqrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
-                      struct clb_geqrf_result *result)
+                      struct clb_factors *result)
 {
     const bool adjoint = clb_call_is_adjoint(call),
                real = clb_precision_parts(call->precision) == 1;

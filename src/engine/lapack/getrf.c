@@ -1,5 +1,6 @@
 /* LAPACK xGETRF and xGESV in the caller's memory: how the matrix gets to the device and back, and
  * the choice between the ways. getrf.h has the scheme. */
+#include "engine/transfer/transfer_queue.h"
 #include "getrf.h"
 
 #include <stdlib.h>
@@ -198,7 +199,7 @@ static clb_status send_chunk(struct getrf_discrete *discrete, size_t index, size
         clb_dmat_part(&discrete->lu.x, 0, first, discrete->lu.x.rows, transfer->x.cols);
     clb_status status = CLB_OK;
     if (index >= CHUNKS)
-        status = clb_transfer_queue_await_arrival(&run->transfers, run->uploads + index - CHUNKS);
+        status = clb_transfer_queue_await_arrival(run->transfers, run->uploads + index - CHUNKS);
     transfer->x.mem = discrete->chunk[index % CHUNKS]->mem;
     if (status == CLB_OK)
         status = clb_dmat_permute(&run->workspace, &from, &transfer->x, discrete->order->mem);
@@ -254,7 +255,7 @@ static clb_status discrete_make_parts(struct getrf_discrete *discrete)
 static void discrete_note_written(struct getrf_discrete *discrete)
 {
     struct clb_gemm_progress *progress = discrete->progress;
-    struct clb_getrf_result *result = discrete->lu.result;
+    struct clb_factors *result = discrete->lu.result;
     size_t written = clb_job_written(&discrete->lu.run), n = discrete->lu.call->n;
     result->columns_written = clb_min(written, n);
     if (!discrete->lu.solves)
@@ -308,20 +309,21 @@ static struct clb_getrf_run getrf_run_of(struct clb_runtime *runtime,
                                          const struct clb_gemm_variant *variant,
                                          const struct clb_call *call,
                                          const struct clb_host_blas *next,
-                                         struct clb_getrf_result *result)
+                                         struct clb_factors *result)
 {
-    struct clb_getrf_run lu = {.run = clb_job_on(runtime, variant, call->precision),
-                               .call = call,
-                               .next = next,
-                               .result = result};
-    lu.run.caller[0] = (struct clb_caller){call->a, call->lda, call->n, false};
-    *result = (struct clb_getrf_result){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};
+    struct clb_getrf_run lu = {
+        .run = clb_job_on(runtime, variant, call->precision,
+                          (struct clb_caller){call->a, call->lda, call->n, false}),
+        .call = call,
+        .next = next,
+        .result = result};
+    *result = (struct clb_factors){.ipiv = result->ipiv, .kernel = variant->name, .blocks = 1};
     return lu;
 }
 
 clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call, const struct clb_host_blas *next,
-                         struct clb_getrf_result *result)
+                         struct clb_factors *result)
 {
     struct clb_getrf_run lu = getrf_run_of(runtime, variant, call, next, result);
     bool forced = variant->tuning.value[CLB_PARAM_GETRF_BLOCK] != 0, begun = false;
@@ -345,7 +347,7 @@ clb_status clb_getrf_run(struct clb_runtime *runtime, const struct clb_gemm_vari
 
 clb_status clb_gesv_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                         const struct clb_call *call, const struct clb_host_blas *next,
-                        struct clb_getrf_result *result, struct clb_gemm_progress *progress)
+                        struct clb_factors *result, struct clb_gemm_progress *progress)
 {
     struct clb_getrf_run lu = getrf_run_of(runtime, variant, call, next, result);
     clb_status status = CLB_ERR_NOMEM;
@@ -427,7 +429,7 @@ static void getrf_resume_look_left(const struct clb_call *call, const struct clb
 }
 
 static void factor_rest(const struct clb_call *call, const struct clb_host_blas *next,
-                        struct clb_getrf_result *result, size_t k)
+                        struct clb_factors *result, size_t k)
 {
     size_t inner = clb_min(call->m, call->n);
     int64_t *ipiv = result->ipiv + k;
@@ -441,7 +443,7 @@ static void factor_rest(const struct clb_call *call, const struct clb_host_blas 
 }
 
 void clb_getrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
-                      struct clb_getrf_result *result)
+                      struct clb_factors *result)
 {
     size_t written = result->columns_written, inner = clb_min(call->m, call->n);
     size_t k = clb_min(written, inner);

@@ -12,14 +12,13 @@
 #ifndef CLB_GETRF_H
 #define CLB_GETRF_H
 
-#include "engine/device_blas/getf2.h"
 #include "job.h"
 
 struct clb_getrf_run {
     struct clb_job run;
     const struct clb_call *call;
     const struct clb_host_blas *next;
-    struct clb_getrf_result *result;
+    struct clb_factors *result;
     bool solves;  /* xGESV: right-hand sides are stored as columns after A's */
     size_t inner; /* min(m, n) */
     size_t nb, tail;

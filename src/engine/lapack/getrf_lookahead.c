@@ -13,6 +13,7 @@
  * only, and `ready` signals when it has done so to group t+2, which the queue "ahead" uses from
  * step t+2 on. What a queue reads of the other's results is final: panels, and their interchanges
  * as moves. */
+#include "engine/transfer/transfer_queue.h"
 #include "getrf.h"
 
 #include <stdlib.h>
@@ -221,7 +222,7 @@ void clb_lookahead_add_uploads(struct clb_getrf_run *lu)
 clb_status clb_lookahead_run(struct clb_getrf_run *lu)
 {
     struct getrf_lookahead_run run = {.lu = lu,
-                                      .transfers = &lu->run.transfers,
+                                      .transfers = lu->run.transfers,
                                       .group = lu->run.transfer,
                                       .groups = lu->run.uploads,
                                       .panel = &lu->panel};

@@ -15,6 +15,7 @@
  * lu->x describes the whole matrix, but only a block of it is in memory: columns keep their
  * numbers, so that the functions of getrf.h need not know. The offset is that of a column 0 which
  * may lie before the buffer. Offsets of parts are computed modulo 2^64 and are right. */
+#include "engine/transfer/transfer_queue.h"
 #include "getrf.h"
 
 #include <stdlib.h>
@@ -204,12 +205,12 @@ static clb_status send_panel(struct ooc_run *ooc, const struct ooc_block *block,
     const struct ooc_panel *panel = &ooc->panel[p];
     struct clb_job *run = &ooc->lu.run;
     clb_status status =
-        clb_transfer_queue_await_written(&run->transfers, run->uploads + panel->down);
+        clb_transfer_queue_await_written(run->transfers, run->uploads + panel->down);
     if (status != CLB_OK)
         return status;
     clb_getrf_order(&ooc->lu, panel->first + panel->width, clb_min(block->first, ooc->lu.inner),
                     ooc->order[turn % SLOTS]);
-    return clb_transfer_queue_release(&run->transfers, block->up + 1 + p, run->workspace.queue);
+    return clb_transfer_queue_release(run->transfers, block->up + 1 + p, run->workspace.queue);
 }
 
 static clb_status apply_earlier(struct ooc_run *ooc, const struct ooc_block *block, size_t p,
@@ -287,11 +288,11 @@ static clb_status ooc_bring_up(struct ooc_run *ooc, size_t b)
     lu->x = window(ooc, block);
     for (size_t i = b > 0 ? block[-1].down : 0; b > 0 && i < block[-1].down_end; i++) {
         if (status == CLB_OK)
-            status = clb_transfer_queue_await_arrival(&run->transfers, run->uploads + i);
+            status = clb_transfer_queue_await_arrival(run->transfers, run->uploads + i);
     }
     if (status == CLB_OK && b > 0) {
         clb_getrf_order(lu, 0, clb_min(block->first, lu->inner), ooc->order[SLOTS]);
-        status = clb_transfer_queue_release(&run->transfers, block->up, run->workspace.queue);
+        status = clb_transfer_queue_release(run->transfers, block->up, run->workspace.queue);
     }
     return status == CLB_OK ? clb_job_await(run, block->up) : status;
 }
@@ -340,7 +341,7 @@ static clb_status run_with_width(const struct clb_getrf_run *unopened, char *hos
     if (status == CLB_OK)
         status = run_blocks(&ooc);
     if (*begun)
-        status = clb_transfer_queue_finish(&run->transfers, status);
+        status = clb_transfer_queue_finish(run->transfers, status);
     /* The device must have completed everything without error before anything is written. */
     if (status == CLB_OK)
         status = clb_job_complete(run);

@@ -26,6 +26,7 @@
  * CPU copies it, which can't fail; a failure before leaves the matrix intact for the next library.
  * So does a result with an entry that is not finite, because it may come from multiplied zeros that
  * are not terms of the sums: zero times infinity is not zero. */
+#include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
 #include <string.h>
@@ -461,11 +462,11 @@ static clb_status inverse_write_mapped(struct inverse_run *inverting)
 clb_status clb_inverse_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_call *call, const char **kernel)
 {
-    struct inverse_run inverting = {.run = clb_job_on(runtime, variant, call->precision),
+    const struct clb_caller caller = {call->a, call->lda, call->n, false};
+    struct inverse_run inverting = {.run = clb_job_on(runtime, variant, call->precision, caller),
                                     .call = call,
                                     .kernel = variant->name};
     struct clb_job *run = &inverting.run;
-    run->caller[0] = (struct clb_caller){call->a, call->lda, call->n, false};
     clb_status status = inverse_open(&inverting);
     if (status == CLB_OK)
         status = inverse_compute(&inverting);

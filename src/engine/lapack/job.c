@@ -1,14 +1,15 @@
 /* What the runs of all algorithms have in common, see job.h. */
 #include "job.h"
 
+#include "engine/tuning/tuning.h"
+
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- open ------------------------------------------------------------------------------------ */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                          clb_precision precision)
+                          clb_precision precision, struct clb_caller caller)
 {
     return (struct clb_job){.runtime = runtime,
                             .variant = variant,
@@ -16,6 +17,7 @@ struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_var
                             .element = clb_precision_size(precision),
                             .discrete = !runtime->device.unified ||
                                         variant->tuning.value[CLB_PARAM_STREAM] != 0,
+                            .caller = {caller},
                             .idle = true};
 }
 
@@ -50,6 +52,30 @@ clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x)
     return status;
 }
 
+clb_status clb_job_complete(struct clb_job *run)
+{
+    return clb_queue_set_finish(run->workspace.queue_set);
+}
+
+clb_status clb_job_end(struct clb_job *run, clb_status status)
+{
+    if (run->begun)
+        status = clb_job_end_transfers(run, status);
+    run->idle = clb_workspace_finish(&run->workspace) && !run->stuck;
+    return status == CLB_OK ? clb_queue_set_check(run->workspace.queue_set) : status;
+}
+
+void clb_job_close(struct clb_job *run)
+{
+    if (run->transfers != NULL)
+        clb_job_close_transfers(run);
+    if (run->idle)
+        clb_job_unwrap(run);
+    for (size_t i = 0; i < run->buffers; i++)
+        clb_buffer_end(run->runtime, run->buffer[i], run->idle);
+    clb_workspace_close(&run->workspace, run->idle);
+}
+
 /* ---- unified memory ------------------------------------------------------------------------- */
 
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x)
@@ -74,7 +100,7 @@ clb_status clb_job_map(struct clb_job *run, const struct clb_dmat *x, void **map
 
 clb_status clb_job_map_result(struct clb_job *run, const struct clb_dmat *x, void **mapped)
 {
-    clb_status status = clb_queue_set_finish(run->workspace.queue_set);
+    clb_status status = clb_job_complete(run);
     return status == CLB_OK ? clb_job_map(run, x, mapped) : status;
 }
 
@@ -130,10 +156,8 @@ static void copy_columns(void *context, size_t thread, size_t begin, size_t end)
         memcpy(copy->to + j * copy->to_step, copy->from + j * copy->from_step, copy->bytes);
 }
 
-/* Copy between the first columns of the caller's first matrix and memory that the CPU has mapped,
- * by at most so many threads; adjoints by as many as are free. */
-static void copy_mapped(const struct clb_job *run, bool out, size_t rows, size_t cols, void *mapped,
-                        size_t ld, size_t threads)
+void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols, void *mapped,
+                  size_t ld, size_t threads)
 {
     const struct clb_caller *caller = &run->caller[0];
     size_t step = ld * run->element, caller_step = caller->lda * run->element;
@@ -154,7 +178,7 @@ static clb_status copy_to(struct clb_job *run, const struct clb_dmat *x)
     clb_status status = clb_job_map(run, x, &mapped);
     if (status != CLB_OK)
         return status;
-    copy_mapped(run, false, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
+    clb_job_copy(run, false, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
     return clb_job_unmap(run, x, mapped);
 }
 
@@ -165,7 +189,7 @@ clb_status clb_job_copy_out(struct clb_job *run, const struct clb_dmat *x, bool 
     *written = status == CLB_OK;
     if (status != CLB_OK)
         return status;
-    copy_mapped(run, true, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
+    clb_job_copy(run, true, x->rows, x->cols, mapped, x->ld, run->runtime->device.units);
     return clb_job_unmap(run, x, mapped);
 }
 
@@ -215,213 +239,11 @@ clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t
     return copy_to(run, &part);
 }
 
-/* ---- discrete memory ------------------------------------------------------------------------ */
-
-clb_status clb_job_plan(struct clb_job *run, size_t most)
-{
-    run->transfer = calloc(most, sizeof *run->transfer);
-    return run->transfer != NULL ? CLB_OK : CLB_ERR_NOMEM;
-}
-
-struct clb_transfer *clb_job_add(struct clb_job *run, bool down, const struct clb_dmat *x,
-                                 const void *host, size_t ld)
-{
-    struct clb_transfer *transfer = &run->transfer[run->uploads + run->downloads];
-    *transfer = (struct clb_transfer){.down = down,
-                                      .x = *x,
-                                      .host = (char *)(uintptr_t)host,
-                                      .ld = ld,
-                                      .alpha = clb_scalar_one(run->precision)};
-    *(down ? &run->downloads : &run->uploads) += 1;
-    return transfer;
-}
-
-struct clb_transfer *clb_job_add_columns(struct clb_job *run, bool down, const struct clb_dmat *x,
-                                         size_t first)
-{
-    const struct clb_caller *caller = &run->caller[0];
-    if (first >= caller->cols) {
-        first -= caller->cols;
-        caller++;
-    }
-    struct clb_transfer *transfer =
-        clb_job_add(run, down, x,
-                    (char *)caller->a + first * (caller->adjoint ? 1 : caller->lda) * run->element,
-                    caller->lda);
-    transfer->adjoint = caller->adjoint;
-    return transfer;
-}
-
-struct clb_transfer *clb_job_add_triangle(struct clb_job *run, bool down, const struct clb_dmat *x,
-                                          bool upper, size_t k, size_t width, const void *host,
-                                          size_t ld)
-{
-    size_t row = upper ? 0 : k, rows = upper ? k + width : x->rows - k;
-    const struct clb_dmat part = clb_dmat_part(x, row, k, rows, width);
-    struct clb_transfer *transfer =
-        clb_job_add(run, down, &part, (const char *)host + (row + k * ld) * run->element, ld);
-    transfer->shape = upper ? CLB_TRANSFER_UPPER : CLB_TRANSFER_LOWER;
-    transfer->diagonal = (ptrdiff_t)(k - row);
-    return transfer;
-}
-
-size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j)
-{
-    size_t end = run->caller[0].cols;
-    return j < end ? end : end + run->caller[1].cols;
-}
-
-clb_status clb_job_begin(struct clb_job *run)
-{
-    if (!run->discrete)
-        return CLB_OK;
-    run->transfers =
-        (struct clb_transfer_queue){.queue_set = &run->workspace.queue_set,
-                                    .queue_sets = 1,
-                                    .queues = 1,
-                                    .precision = run->precision,
-                                    .transfer = run->transfer,
-                                    .uploads = run->uploads,
-                                    .downloads = run->downloads,
-                                    .wanted_threads = run->variant->tuning.value[CLB_PARAM_THREADS],
-                                    .most_threads = CLB_TRANSFER_THREADS,
-                                    .in_order = true,
-                                    .marks = true};
-    clb_status status = clb_transfer_queue_open(&run->transfers);
-    if (status != CLB_OK)
-        return status;
-    run->begun = true;
-    clb_transfer_queue_start(&run->transfers, CLB_MAX_WORKERS);
-    return CLB_OK;
-}
-
-clb_status clb_job_await(struct clb_job *run, size_t upload)
-{
-    return run->discrete ? clb_transfer_queue_await(&run->transfers, upload, run->workspace.queue)
-                         : CLB_OK;
-}
-
-clb_status clb_job_publish(struct clb_job *run, size_t download)
-{
-    return clb_transfer_queue_release(&run->transfers, run->uploads + download,
-                                      run->workspace.queue);
-}
-
-/* The first `arrived` pieces of the downloads are written when the transfer queue has ended. */
-size_t clb_job_written(const struct clb_job *run)
-{
-    size_t left = run->transfers.arrived, columns = 0;
-    for (size_t i = 0; left > 0 && i < run->downloads; i++) {
-        const struct clb_transfer *transfer = &run->transfer[run->uploads + i];
-        size_t pieces = clb_min(left, transfer->pieces);
-        columns += clb_min(pieces * transfer->extent, transfer->x.cols);
-        left -= pieces;
-    }
-    return columns;
-}
-
-/* ---- the end --------------------------------------------------------------------------------- */
-
-clb_status clb_job_complete(struct clb_job *run)
-{
-    return clb_queue_set_finish(run->workspace.queue_set);
-}
-
-clb_status clb_job_end(struct clb_job *run, clb_status status)
-{
-    if (run->begun)
-        status = clb_transfer_queue_finish(&run->transfers, status);
-    run->idle = clb_workspace_finish(&run->workspace) && !run->stuck;
-    return status == CLB_OK ? clb_queue_set_check(run->workspace.queue_set) : status;
-}
-
-void clb_job_close(struct clb_job *run)
-{
-    if (run->transfer != NULL)
-        clb_transfer_queue_close(&run->transfers, run->idle);
-    free(run->transfer);
-    if (run->idle)
-        clb_job_unwrap(run);
-    for (size_t i = 0; i < run->buffers; i++)
-        clb_buffer_end(run->runtime, run->buffer[i], run->idle);
-    clb_workspace_close(&run->workspace, run->idle);
-}
-
 /* ---- panels ---------------------------------------------------------------------------------- */
-
-/* Groups of columns that get the first step as they arrive, after those of the second panel; at the
- * end of each of the caller's matrices one may be smaller. */
-#define GROUPS ((size_t)8)
-
-void clb_panels_add_uploads(struct clb_panels *panels, size_t least)
-{
-    struct clb_job *run = panels->run;
-    const struct clb_dmat *x = panels->x;
-    size_t first = panels->work->width(panels->context, 0);
-    size_t share = clb_max(clb_div_up(x->cols - first, GROUPS), least);
-    for (size_t j = first, cols; j < x->cols; j += cols) {
-        bool panel = j == first && j < panels->end;
-        cols = panel ? panels->work->width(panels->context, j) : share;
-        cols = clb_min(cols, clb_job_end_of_matrix(run, j) - j);
-        const struct clb_dmat part = clb_dmat_part(x, 0, j, x->rows, cols);
-        clb_job_add_columns(run, false, &part, j);
-    }
-    panels->arriving = run->uploads;
-}
-
-clb_status clb_panels_open(struct clb_panels *panels, size_t width)
-{
-    struct clb_job *run = panels->run;
-    return clb_job_buffer(run, CLB_MEMORY_HOST, panels->x->rows * width * run->element,
-                          &panels->pinned);
-}
-
-static struct clb_dmat panel_at(const struct clb_panels *panels, size_t k, size_t width)
-{
-    return clb_dmat_part(panels->x, k, k, panels->x->rows - k, width);
-}
-
-void clb_panels_copy_in(struct clb_panels *panels)
-{
-    size_t rows = panels->x->rows, width = panels->work->width(panels->context, panels->first);
-    copy_mapped(panels->run, false, rows, width, panels->pinned->host, rows, 1);
-}
-
-clb_status clb_panels_fetch(struct clb_panels *panels, size_t k)
-{
-    const struct clb_job *run = panels->run;
-    const struct clb_dmat panel = panel_at(panels, k, panels->work->width(panels->context, k));
-    struct clb_queue *download = run->workspace.queue_set->download;
-    clb_status status = clb_queue_join(run->workspace.queue, download);
-    if (status == CLB_OK)
-        status = clb_dmat_read(download, &panel, run->element, panels->pinned->host, panel.rows,
-                               &panels->down);
-    return status == CLB_OK ? clb_queue_flush(download) : status;
-}
-
-static clb_status await_panel(struct clb_panels *panels)
-{
-    return panels->down == NULL
-               ? CLB_OK
-               : clb_queue_set_await(panels->run->workspace.queue_set, &panels->down);
-}
-
-static clb_status factor_pinned(struct clb_panels *panels, size_t k, size_t width)
-{
-    const struct clb_job *run = panels->run;
-    const struct clb_dmat panel = panel_at(panels, k, width);
-    struct clb_queue *upload = run->workspace.queue_set->upload;
-    clb_status status = await_panel(panels);
-    if (status != CLB_OK)
-        return status;
-    panels->work->factor(panels->context, k, width, panels->pinned->host, panel.rows);
-    status = clb_dmat_write(upload, &panel, run->element, panels->pinned->host, panel.rows, NULL);
-    return status == CLB_OK ? clb_queue_join(upload, run->workspace.queue) : status;
-}
 
 clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k, size_t width)
 {
-    const struct clb_dmat panel = panel_at(panels, k, width);
+    const struct clb_dmat panel = clb_dmat_part(panels->x, k, k, panels->x->rows - k, width);
     void *mapped;
     clb_status status = clb_job_map(panels->run, &panel, &mapped);
     if (status != CLB_OK)
@@ -436,8 +258,8 @@ static bool is_in_place(const struct clb_panels *panels, size_t k)
 }
 
 /* Apply step k, whose panel is on the device, to the columns from `first` on. Discrete memory:
- * first to those of the next panel, which is then downloaded; in the first step as columns arrive.
- */
+ * first to those of the next panel, which is then downloaded; in the first step as columns arrive:
+ * as many at once as an upload has. */
 static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
 {
     struct clb_job *run = panels->run;
@@ -447,10 +269,8 @@ static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
         run->discrete && !last ? panels->work->width(panels->context, first) : panels->cols - first;
     clb_status status = panels->work->prepare(panels->context, k, width);
     for (size_t i = 0; first < panels->cols && status == CLB_OK; i++) {
-        if (i < arriving) {
-            count = run->transfer[i].x.cols;
-            status = clb_job_await(run, i);
-        }
+        if (i < arriving)
+            status = clb_job_await_columns(run, i, &count);
         if (status == CLB_OK)
             status = panels->work->apply(panels->context, k, width, first, count, kept);
         if (status == CLB_OK && i == 0 && run->discrete && !last && !is_in_place(panels, first))
@@ -466,18 +286,19 @@ static clb_status apply_step(struct clb_panels *panels, size_t k, size_t width)
 
 clb_status clb_panels_run(struct clb_panels *panels)
 {
-    clb_status status = CLB_OK;
+    clb_status status = CLB_OK, waited = CLB_OK;
     for (size_t k = panels->first, width; k < panels->end && status == CLB_OK; k += width) {
         width = panels->work->width(panels->context, k);
         if (is_in_place(panels, k))
             status = panels->work->factor_in_place(panels->context, k, width);
         else
-            status = panels->run->discrete ? factor_pinned(panels, k, width)
+            status = panels->run->discrete ? clb_panels_factor_pinned(panels, k, width)
                                            : clb_panels_factor_mapped(panels, k, width);
         if (status == CLB_OK)
             status = apply_step(panels, k, width);
         clb_progress_note_columns(k + width, panels->cols);
     }
-    clb_status waited = await_panel(panels); /* after a failure one may still be on its way */
+    if (panels->down != NULL) /* after a failure one may still be on its way */
+        waited = clb_queue_set_await(panels->run->workspace.queue_set, &panels->down);
     return status != CLB_OK ? status : waited;
 }

@@ -21,7 +21,9 @@
 
 #include "engine/device_blas/device_blas.h"
 #include "lapack.h"
-#include "engine/transfer/transfer_queue.h"
+
+struct clb_transfer;
+struct clb_transfer_queue;
 
 #define CLB_RUN_BUFFERS 8
 
@@ -37,15 +39,14 @@ struct clb_job {
     struct clb_runtime *runtime;
     const struct clb_gemm_variant *variant;
     clb_precision precision;
-    size_t element; /* bytes */
-    bool discrete;  /* matrices are copied to memory of the device's own */
-    struct clb_caller
-        caller[2]; /* the caller's matrices, as columns of one: A, and those after it */
+    size_t element;              /* bytes */
+    bool discrete;               /* matrices are copied to memory of the device's own */
+    struct clb_caller caller[2]; /* the caller's matrices, as columns of one: A, those after it */
     struct clb_workspace workspace;
     struct clb_buffer *buffer[CLB_RUN_BUFFERS]; /* released when the run is closed */
     size_t buffers;
     cl_mem wrapped; /* the caller's matrix in place, or NULL */
-    struct clb_transfer_queue transfers;
+    struct clb_transfer_queue *transfers;
     struct clb_transfer *transfer; /* uploads, then downloads */
     size_t uploads, downloads;
     bool begun; /* the transfer queue was started: some command for the matrix was enqueued */
@@ -54,9 +55,9 @@ struct clb_job {
     bool idle;  /* set by clb_job_end: no command of the run is outstanding */
 };
 
-/* A run on this device, not yet open. */
+/* A run on this device, not yet open, for the caller's first matrix. */
 struct clb_job clb_job_on(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                          clb_precision precision);
+                          clb_precision precision, struct clb_caller caller);
 
 clb_status clb_job_open(struct clb_job *run,
                         const struct clb_workspace_limits *limits) CLB_MUST_CHECK;
@@ -66,6 +67,10 @@ clb_status clb_job_open(struct clb_job *run,
 clb_status clb_job_buffer(struct clb_job *run, clb_memory_kind kind, size_t bytes,
                           struct clb_buffer **buffer) CLB_MUST_CHECK;
 clb_status clb_job_matrix(struct clb_job *run, struct clb_dmat *x) CLB_MUST_CHECK;
+
+clb_status clb_job_complete(struct clb_job *run) CLB_MUST_CHECK;
+clb_status clb_job_end(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
+void clb_job_close(struct clb_job *run);
 
 /* ---- unified memory ------------------------------------------------------------------------- */
 
@@ -82,6 +87,15 @@ void clb_job_unwrap(struct clb_job *run);
  * copies all columns, and rest->mem is NULL. */
 clb_status clb_job_copy_in(struct clb_job *run, const struct clb_dmat *x, size_t cols,
                            struct clb_dmat *rest) CLB_MUST_CHECK;
+/* Copy x to the caller's first matrix. *written says whether all of it or nothing has been written,
+ * whatever the status. */
+clb_status clb_job_copy_out(struct clb_job *run, const struct clb_dmat *x,
+                            bool *written) CLB_MUST_CHECK;
+
+/* Copy between the first columns of the caller's first matrix and memory that the CPU has mapped,
+ * by at most so many threads; adjoints by as many as are free. */
+void clb_job_copy(const struct clb_job *run, bool out, size_t rows, size_t cols, void *mapped,
+                  size_t ld, size_t threads);
 
 /* Wait for the queue and map x for the CPU; it begins at *mapped. clb_job_map_result: the same for
  * a result that will be written to the caller's memory: checks that all commands before have
@@ -96,51 +110,45 @@ clb_status clb_job_unmap(struct clb_job *run, const struct clb_dmat *x,
  * does not. */
 void *clb_job_see(const struct clb_job *run, const struct clb_dmat *x);
 
-/* Copy x to the caller's first matrix, by several threads. *written says whether all of it or
- * nothing has been written, whatever the status. */
-clb_status clb_job_copy_out(struct clb_job *run, const struct clb_dmat *x,
-                            bool *written) CLB_MUST_CHECK;
-
 /* Call `work` for shares of [0, cols) until all are done, on this thread and on free ones,
  * `threads` in all at most CLB_MAX_WORKERS + 1. `thread` numbers them. */
 void clb_share_columns(size_t cols, size_t threads,
                        void (*work)(void *context, size_t thread, size_t begin, size_t end),
                        void *context);
 
-/* ---- discrete memory ------------------------------------------------------------------------ */
+/* ---- discrete memory (job_discrete.c) ------------------------------------------------------- */
 
 /* Get room for so many transfers, and add one: that of x and a matrix of the same size in host
- * memory; or of x and the caller's columns from number `first` on. All uploads are added before the
- * first download. */
+ * memory; or of x and the caller's columns from number `first` on; or of columns [k, k + width) of
+ * a triangle of order x->rows at `host`. All uploads are added before the first download. */
 clb_status clb_job_plan(struct clb_job *run, size_t most) CLB_MUST_CHECK;
 struct clb_transfer *clb_job_add(struct clb_job *run, bool down, const struct clb_dmat *x,
                                  const void *host, size_t ld);
 struct clb_transfer *clb_job_add_columns(struct clb_job *run, bool down, const struct clb_dmat *x,
                                          size_t first);
-/* Add the transfer of columns [k, k + width) of a triangle of order x->rows at `host`. */
 struct clb_transfer *clb_job_add_triangle(struct clb_job *run, bool down, const struct clb_dmat *x,
                                           bool upper, size_t k, size_t width, const void *host,
                                           size_t ld);
 /* The first column of the caller's matrix after the one that has column j. */
 size_t clb_job_end_of_matrix(const struct clb_job *run, size_t j);
 
-/* Open and start the transfer queue; where memory is unified there is none. */
+/* Open and start the transfer queue; wait for its end, as clb_transfer_queue_finish, and release
+ * it. Where memory is unified there is none. */
 clb_status clb_job_begin(struct clb_job *run) CLB_MUST_CHECK;
+clb_status clb_job_end_transfers(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
+void clb_job_close_transfers(struct clb_job *run);
 
-/* Let the workspace's queue wait for an upload. Nothing to do where memory is unified. */
+/* Let the workspace's queue wait for an upload, which has *columns. Nothing to do where memory is
+ * unified. */
 clb_status clb_job_await(struct clb_job *run, size_t upload) CLB_MUST_CHECK;
+clb_status clb_job_await_columns(struct clb_job *run, size_t upload,
+                                 size_t *columns) CLB_MUST_CHECK;
 /* Let a download begin when the workspace's queue has come here. Downloads are published in
  * order. */
 clb_status clb_job_publish(struct clb_job *run, size_t download) CLB_MUST_CHECK;
 
 /* The number of columns that the downloads have written to the caller's matrix. */
 size_t clb_job_written(const struct clb_job *run);
-
-/* ---- the end --------------------------------------------------------------------------------- */
-
-clb_status clb_job_complete(struct clb_job *run) CLB_MUST_CHECK;
-clb_status clb_job_end(struct clb_job *run, clb_status status) CLB_MUST_CHECK;
-void clb_job_close(struct clb_job *run);
 
 /* ---- panels ---------------------------------------------------------------------------------- */
 
@@ -178,24 +186,25 @@ struct clb_panels {
     clb_event down;            /* the download of a panel, while one is outstanding */
 };
 
-/* The most uploads that clb_panels_add_uploads adds. */
-#define CLB_PANELS_UPLOADS ((size_t)12)
-
-/* Discrete memory: add the uploads of the columns after the first panel: the second panel's, then
- * shares of at least `least` columns. */
-void clb_panels_add_uploads(struct clb_panels *panels, size_t least);
-
-/* Discrete memory: get pinned memory for panels of `width` columns. Then either copy the first
- * panel from the caller's first matrix, or enqueue its download. */
-clb_status clb_panels_open(struct clb_panels *panels, size_t width) CLB_MUST_CHECK;
-void clb_panels_copy_in(struct clb_panels *panels);
-clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;
-
+/* Run all steps. */
+clb_status clb_panels_run(struct clb_panels *panels) CLB_MUST_CHECK;
 /* Have the CPU factor a panel in mapped memory. */
 clb_status clb_panels_factor_mapped(struct clb_panels *panels, size_t k,
                                     size_t width) CLB_MUST_CHECK;
 
-/* Run all steps. */
-clb_status clb_panels_run(struct clb_panels *panels) CLB_MUST_CHECK;
+/* The others are for discrete memory (job_discrete.c). Add the uploads of the columns after the
+ * first panel, at most CLB_PANELS_UPLOADS: the second panel's, then shares of at least `least`
+ * columns. */
+#define CLB_PANELS_UPLOADS ((size_t)12)
+void clb_panels_add_uploads(struct clb_panels *panels, size_t least);
+
+/* Get pinned memory for panels of `width` columns. Then either copy the first panel from the
+ * caller's first matrix, or enqueue the download of panel k. Wait for that, have the CPU factor it,
+ * and enqueue its upload. */
+clb_status clb_panels_open(struct clb_panels *panels, size_t width) CLB_MUST_CHECK;
+void clb_panels_copy_in(struct clb_panels *panels);
+clb_status clb_panels_fetch(struct clb_panels *panels, size_t k) CLB_MUST_CHECK;
+clb_status clb_panels_factor_pinned(struct clb_panels *panels, size_t k,
+                                    size_t width) CLB_MUST_CHECK;
 
 #endif

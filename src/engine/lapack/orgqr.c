@@ -2,6 +2,7 @@
  * changes rows and columns from its first on. Q has memory of its own, beside that of the vectors,
  * which a device that shares the host's memory uses in place. */
 #include "engine/device_blas/larfb.h"
+#include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
 struct orgqr_run {
@@ -101,11 +102,12 @@ static clb_status orgqr_write_back(struct orgqr_run *qr)
 clb_status clb_orgqr_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call, struct clb_orgqr_result *result)
 {
-    struct orgqr_run qr = {
-        .run = clb_job_on(runtime, variant, call->precision), .call = call, .result = result};
     const bool adjoint = clb_call_is_adjoint(call);
     const size_t n = adjoint ? call->m : call->n;
-    qr.run.caller[0] = (struct clb_caller){call->a, call->lda, n, adjoint};
+    const struct clb_caller caller = {call->a, call->lda, n, adjoint};
+    struct orgqr_run qr = {.run = clb_job_on(runtime, variant, call->precision, caller),
+                           .call = call,
+                           .result = result};
     result->columns_left = n;
     result->kernel = variant->name;
     clb_status status = orgqr_open(&qr);

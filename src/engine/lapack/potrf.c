@@ -30,6 +30,7 @@
  * The comments below describe A = L*L^H. Where A = U^H*U is stored, L stands for U^H, and rows and
  * columns are exchanged. */
 #include "engine/device_blas/potf2.h"
+#include "engine/transfer/transfer_queue.h"
 #include "job.h"
 
 /* Columns of a panel, at most. */
@@ -39,7 +40,7 @@ struct potrf_run {
     struct clb_job run;
     const struct clb_call *call;
     const struct clb_host_blas *next;
-    struct clb_potrf_result *result;
+    struct clb_factors *result;
     size_t n, nb;
     struct clb_potf2 block;        /* program is NULL where the CPU factors diagonal blocks */
     struct clb_buffer *host_block; /* otherwise the CPU's memory for a diagonal block */
@@ -489,7 +490,7 @@ static clb_status potrf_write_back(struct potrf_run *chol)
         return CLB_OK;
     if (!run->discrete)
         return copy_stated(chol, true, cols);
-    clb_transfer_queue_shorten(&run->transfers, run->uploads + blocks - 1,
+    clb_transfer_queue_shorten(run->transfers, run->uploads + blocks - 1,
                                cols - (blocks - 1) * chol->nb);
     for (size_t i = 0; i < blocks && status == CLB_OK; i++)
         status = clb_job_publish(run, i);
@@ -498,13 +499,14 @@ static clb_status potrf_write_back(struct potrf_run *chol)
 
 clb_status clb_potrf_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                          const struct clb_call *call, const struct clb_host_blas *next,
-                         struct clb_potrf_result *result)
+                         struct clb_factors *result)
 {
-    struct potrf_run chol = {.run = clb_job_on(runtime, variant, call->precision),
+    const struct clb_caller caller = {call->a, call->lda, call->n, false};
+    struct potrf_run chol = {.run = clb_job_on(runtime, variant, call->precision, caller),
                              .call = call,
                              .next = next,
                              .result = result};
-    *result = (struct clb_potrf_result){.kernel = variant->name};
+    *result = (struct clb_factors){.kernel = variant->name};
     clb_status status = potrf_open(&chol);
     if (status == CLB_OK)
         status = potrf_steps(&chol);
@@ -598,7 +600,7 @@ static void update_triangle(const struct clb_call *call, const struct clb_host_b
 }
 
 void clb_potrf_resume(const struct clb_call *call, const struct clb_host_blas *next,
-                      struct clb_potrf_result *result)
+                      struct clb_factors *result)
 {
     size_t written = result->columns_written, n = call->n;
     /* With info set no more columns are to be written than these. */

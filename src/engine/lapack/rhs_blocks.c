@@ -1,5 +1,6 @@
 /* Operations on blocks of right-hand sides, see rhs_blocks.h: how B is divided and processed, and
  * BLAS xTRSM, LAPACK xGETRS and xPOTRS in the caller's memory. */
+#include "engine/transfer/transfer_queue.h"
 #include "rhs_blocks.h"
 
 #include <stdlib.h>
@@ -240,7 +241,7 @@ static clb_status note_pieces(struct solve_run *run)
     struct clb_gemm_progress *progress = run->solve->progress;
     struct clb_gemm_progress pieces = {.kernel = progress->kernel};
     size_t at = 0;
-    clb_status status = clb_gemm_progress_make(&pieces, run->run.transfers.pieces[CLB_DOWN]);
+    clb_status status = clb_gemm_progress_make(&pieces, run->run.transfers->pieces[CLB_DOWN]);
     if (status != CLB_OK)
         return status;
     for (size_t i = 0; i < progress->parts; i++) {
@@ -281,7 +282,7 @@ static clb_status bring_in_parts(struct solve_run *run)
 /* Allow the upload of a part that was held back, when its memory is free. */
 static clb_status release_part(struct solve_run *run, size_t parts, size_t index)
 {
-    struct clb_transfer_queue *transfers = &run->run.transfers;
+    struct clb_transfer_queue *transfers = run->run.transfers;
     if (index >= parts || index < run->resident)
         return CLB_OK;
     clb_status status =
@@ -340,7 +341,7 @@ static clb_status solve_once(struct solve_run *run)
         status = run->run.discrete ? solve_transferred(run) : solve_mapped(run);
     }
     status = clb_job_end(&run->run, status);
-    for (size_t i = 0; i < run->run.transfers.arrived; i++)
+    for (size_t i = 0; run->run.begun && i < run->run.transfers->arrived; i++)
         progress->written[i] = true;
     if (solve->work->end != NULL)
         solve->work->end(solve, run->run.idle);
@@ -362,11 +363,11 @@ clb_status clb_solve_run(struct clb_runtime *runtime, const struct clb_gemm_vari
     /* Where memory does not suffice, with half as many parts at once. */
     size_t resident = solve->progress->parts;
     do {
-        struct solve_run run = {.run = clb_job_on(runtime, variant, solve->precision),
+        const struct clb_caller caller = {(void *)(uintptr_t)solve->a, solve->lda, solve->cols_a,
+                                          solve->adjoint_a};
+        struct solve_run run = {.run = clb_job_on(runtime, variant, solve->precision, caller),
                                 .solve = solve,
                                 .resident = resident};
-        run.run.caller[0] = (struct clb_caller){(void *)(uintptr_t)solve->a, solve->lda,
-                                                solve->cols_a, solve->adjoint_a};
         status = solve_once(&run);
         begun = run.run.begun || !run.run.discrete;
         resident /= 2;

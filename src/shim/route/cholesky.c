@@ -8,7 +8,7 @@
 static clb_status potrf_run(struct clb_run *run, struct clb_runtime *runtime,
                             const struct clb_gemm_variant *variant)
 {
-    struct clb_potrf_result *result = &run->cholesky;
+    struct clb_factors *result = &run->factors;
     double n = (double)run->call->n;
     bool held = clb_run_hold_threads(run, runtime);
     clb_status status = clb_potrf_run(runtime, variant, run->call, run->host, result);
@@ -22,7 +22,7 @@ static clb_status potrf_run(struct clb_run *run, struct clb_runtime *runtime,
 static bool potrf_complete(struct clb_run *run, clb_status status)
 {
     const struct clb_call call = clb_call_as(run->call, CLB_KIND_potrf);
-    struct clb_potrf_result *result = &run->cholesky;
+    struct clb_factors *result = &run->factors;
     if (status != CLB_OK && result->columns_written == 0)
         result->info = clb_host_call(run->host, &call);
     else if (status != CLB_OK)
@@ -68,7 +68,7 @@ static clb_status posv_run(struct clb_run *run, struct clb_runtime *runtime,
     if (!run->factored)
         return status;
     /* In mode `auto` the next library solves for few right-hand sides. */
-    if (run->cholesky.info == 0 && !(clb_run_is_auto(run) && call->nrhs < variant->tuning.smallest))
+    if (run->factors.info == 0 && !(clb_run_is_auto(run) && call->nrhs < variant->tuning.smallest))
         run->solution = clb_potrs_run(runtime, variant, call, &run->progress);
     if (run->solution != CLB_ERR_UNSUPPORTED)
         status = run->solution;
@@ -80,7 +80,7 @@ static clb_status posv_run(struct clb_run *run, struct clb_runtime *runtime,
 static bool posv_complete(struct clb_run *run, clb_status status)
 {
     bool next_used = potrf_complete(run, run->factored ? CLB_OK : status);
-    if (run->cholesky.info != 0)
+    if (run->factors.info != 0)
         return next_used;
     return clb_run_complete_solution(run) || next_used;
 }

@@ -5,7 +5,7 @@
 #ifndef CLB_DECIDE_H
 #define CLB_DECIDE_H
 
-#include "engine/lapack/lapack.h"
+#include "engine/kernel/kernel.h"
 #include "profile.h"
 #include "route.h"
 

@@ -1,5 +1,6 @@
 /* Level 3 of BLAS: xGEMM, xSYMM, xSYRK, xSYR2K, xGEMMTR and their Hermitian forms, xTRMM and xTRSM.
  * What the next library does for results with a structure is in level3_next.c. */
+#include "engine/gemm/gemm.h"
 #include "run.h"
 
 /* ---- xGEMM, xTRMM and xTRSM: parts are calls of the same routine ----------------------------- */

@@ -12,7 +12,7 @@ static clb_status factor(struct clb_run *run, struct clb_runtime *runtime,
 {
     const struct clb_call *call = run->call;
     const size_t count = clb_min(call->m, call->n);
-    struct clb_getrf_result *result = &run->lu;
+    struct clb_factors *result = &run->factors;
     if (!call->wide)
         run->pivots = malloc(count * sizeof *run->pivots);
     result->ipiv = call->wide ? call->ipiv : run->pivots;
@@ -40,7 +40,7 @@ static clb_status getrf_run(struct clb_run *run, struct clb_runtime *runtime,
 static bool getrf_complete(struct clb_run *run, clb_status status)
 {
     struct clb_call call = clb_call_as(run->call, CLB_KIND_getrf);
-    struct clb_getrf_result *result = &run->lu;
+    struct clb_factors *result = &run->factors;
     call.ipiv = result->ipiv;
     call.wide = true;
     if (status != CLB_OK && result->columns_written == 0)
@@ -106,10 +106,10 @@ static clb_status gesv_run(struct clb_run *run, struct clb_runtime *runtime,
     const bool solves =
         !(clb_run_is_auto(run) && runtime->device.unified && call->nrhs < variant->tuning.smallest);
     clb_status status = factor(run, runtime, variant, solves);
-    run->factored = run->lu.columns_written == call->n;
+    run->factored = run->factors.columns_written == call->n;
     if (!run->factored)
         return status;
-    if (solves && run->lu.info == 0)
+    if (solves && run->factors.info == 0)
         run->solution = status;
     status = run->solution == CLB_ERR_UNSUPPORTED ? CLB_OK : run->solution;
     clb_run_add_solution(run, clb_work_of(CLB_STEM_getrf, n, n, n),
@@ -120,7 +120,7 @@ static clb_status gesv_run(struct clb_run *run, struct clb_runtime *runtime,
 static bool gesv_complete(struct clb_run *run, clb_status status)
 {
     bool next_used = getrf_complete(run, run->factored ? CLB_OK : status);
-    if (run->lu.info != 0)
+    if (run->factors.info != 0)
         return next_used;
     return clb_run_complete_solution(run) || next_used;
 }

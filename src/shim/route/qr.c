@@ -23,7 +23,7 @@ static clb_status geqrf_run(struct clb_run *run, struct clb_runtime *runtime,
     const struct clb_call *call = run->call;
     const size_t count = clb_min(call->m, call->n), n = columns_of(call);
     const size_t m = call->m + call->n - n;
-    struct clb_geqrf_result *result = &run->qr;
+    struct clb_factors *result = &run->factors;
     result->tau = calloc(count, clb_precision_size(run->precision));
     if (result->tau == NULL)
         return CLB_ERR_NOMEM;
@@ -40,7 +40,7 @@ static clb_status geqrf_run(struct clb_run *run, struct clb_runtime *runtime,
 static bool geqrf_complete(struct clb_run *run, clb_status status)
 {
     struct clb_call call = *run->call;
-    struct clb_geqrf_result *result = &run->qr;
+    struct clb_factors *result = &run->factors;
     call.tau = result->tau;
     if (status != CLB_OK && result->columns_written == 0)
         clb_host_call(run->host, &call);

@@ -1,6 +1,5 @@
 /* The life of a call, the same for all routines: it is described, decided about (decide.c), run on
  * the device by its family, and finished or declined. */
-#include "engine/device_blas/device_blas.h"
 #include "run.h"
 
 #include <math.h>
@@ -397,7 +396,7 @@ bool clb_route(struct clb_entry *entry, struct clb_host_blas *host)
     if (run.verify.wanted)
         clb_verify_free(&run);
     clb_gemm_progress_free(&run.progress);
-    free(run.qr.tau);
+    free(run.factors.tau);
     free(run.pivots);
     return reason == CLB_REASONS;
 }

@@ -90,9 +90,7 @@ struct clb_run {
 
     /* Of the families. */
     struct clb_gemm_progress progress; /* of a result that is written in parts */
-    struct clb_getrf_result lu;
-    struct clb_potrf_result cholesky;
-    struct clb_geqrf_result qr; /* its tau is owned */
+    struct clb_factors factors;        /* its tau is owned */
     struct clb_orgqr_result orgqr;
     int64_t *pivots;     /* owned; pivots as 64-bit integers where the caller's are not */
     bool factored;       /* gesv, posv: the factors are complete */

@@ -10,7 +10,7 @@
  * Results are records in the cache (src/engine/ocl/helper.c); this process's exit status only says
  * whether there is one. `list` is for the clblas-shim command: it stores nothing, and prints what
  * there is as one JSON object. */
-#include "engine/device_blas/getf2.h"
+#include "engine/device_blas/device_blas.h"
 #include "engine/ocl/helper.h"
 #include "engine/ocl/start.h"
 #include "engine/ocl/store.h"
