@@ -35,7 +35,7 @@ static void open_real(void)
 #define CLB_CL_STATUS(name, parameters, arguments) {"cl" #name, offsetof(struct clb_cl, name)},
 #define CLB_CL_HANDLE(type, name, parameters, arguments)                                           \
     {"cl" #name, offsetof(struct clb_cl, name)},
-#include "engine/ocl/functions.def"
+#include "../lib/functions.def"
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
     };
@@ -72,4 +72,4 @@ const struct clb_cl *real_cl(void)
     {                                                                                              \
         return real_cl()->name arguments;                                                          \
     }
-#include "engine/ocl/functions.def"
+#include "../lib/functions.def"

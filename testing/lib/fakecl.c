@@ -18,7 +18,7 @@ const char *fake_cl_name(fake_function function)
     static const char *const names[] = {
 #define CLB_CL_STATUS(name, parameters, arguments)       #name,
 #define CLB_CL_HANDLE(type, name, parameters, arguments) #name,
-#include "engine/ocl/functions.def"
+#include "functions.def"
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
     };
@@ -68,7 +68,7 @@ static bool should_fail(fake_function function)
             *status = fake_cl.code;                                                                \
         return fail ? NULL : result;                                                               \
     }
-#include "engine/ocl/functions.def"
+#include "functions.def"
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
 
@@ -290,7 +290,7 @@ static void install(struct clb_cl *table)
     fake_cl_add_lying(&real);
 #define CLB_CL_STATUS(name, parameters, arguments)       table->name = fake_##name;
 #define CLB_CL_HANDLE(type, name, parameters, arguments) table->name = fake_##name;
-#include "engine/ocl/functions.def"
+#include "functions.def"
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
     table->GetDeviceInfo = disguised_device_info;

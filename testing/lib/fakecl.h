@@ -9,7 +9,7 @@
 typedef enum fake_function {
 #define CLB_CL_STATUS(name, parameters, arguments)       FAKE_##name,
 #define CLB_CL_HANDLE(type, name, parameters, arguments) FAKE_##name,
-#include "engine/ocl/functions.def"
+#include "functions.def"
 #undef CLB_CL_STATUS
 #undef CLB_CL_HANDLE
     FAKE_FUNCTIONS

@@ -1,4 +1,4 @@
-/* OpenCL 1.2's rules for the arguments of every function in functions.def, as a strict driver keeps
+/* OpenCL 1.2's rules for the arguments of every function in the table, as a strict driver keeps
  * them: drivers differ in what they let pass. A breach is a failed expectation of the test, and the
  * call returns what such a driver would.
  *

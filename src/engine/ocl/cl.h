@@ -4,12 +4,48 @@
 
 #include "device.h"
 
+/* The entry points that the shim uses, once. */
+#define CLB_CL_FUNCTIONS(X)                                                                        \
+    X(GetPlatformIDs)                                                                              \
+    X(GetPlatformInfo)                                                                             \
+    X(GetDeviceIDs)                                                                                \
+    X(GetDeviceInfo)                                                                               \
+    X(CreateContext)                                                                               \
+    X(ReleaseContext)                                                                              \
+    X(CreateCommandQueue)                                                                          \
+    X(ReleaseCommandQueue)                                                                         \
+    X(CreateBuffer)                                                                                \
+    X(ReleaseMemObject)                                                                            \
+    X(EnqueueReadBuffer)                                                                           \
+    X(EnqueueWriteBuffer)                                                                          \
+    X(EnqueueReadBufferRect)                                                                       \
+    X(EnqueueWriteBufferRect)                                                                      \
+    X(EnqueueBarrierWithWaitList)                                                                  \
+    X(EnqueueMapBuffer)                                                                            \
+    X(EnqueueUnmapMemObject)                                                                       \
+    X(EnqueueNDRangeKernel)                                                                        \
+    X(CreateProgramWithSource)                                                                     \
+    X(CreateProgramWithBinary)                                                                     \
+    X(BuildProgram)                                                                                \
+    X(GetProgramInfo)                                                                              \
+    X(GetProgramBuildInfo)                                                                         \
+    X(ReleaseProgram)                                                                              \
+    X(CreateKernel)                                                                                \
+    X(SetKernelArg)                                                                                \
+    X(ReleaseKernel)                                                                               \
+    X(GetKernelWorkGroupInfo)                                                                      \
+    X(Flush)                                                                                       \
+    X(Finish)                                                                                      \
+    X(WaitForEvents)                                                                               \
+    X(GetEventInfo)                                                                                \
+    X(GetEventProfilingInfo)                                                                       \
+    X(RetainEvent)                                                                                 \
+    X(ReleaseEvent)
+
 struct clb_cl {
-#define CLB_CL_STATUS(name, parameters, arguments)       cl_int(CL_API_CALL *name) parameters;
-#define CLB_CL_HANDLE(type, name, parameters, arguments) type(CL_API_CALL *name) parameters;
-#include "functions.def"
-#undef CLB_CL_STATUS
-#undef CLB_CL_HANDLE
+#define CLB_CL_MEMBER(name) __typeof__(cl##name) *name;
+    CLB_CL_FUNCTIONS(CLB_CL_MEMBER)
+#undef CLB_CL_MEMBER
 };
 
 extern struct clb_cl clb_cl;
@@ -24,10 +60,6 @@ const char *clb_cl_error_name(cl_int status);
  * memory, too few work-items or too few registers for it. */
 CLB_COLD clb_status clb_cl_failed(cl_int status, const char *what) CLB_MUST_CHECK;
 CLB_COLD clb_status clb_cl_launch_failed(cl_int status, const char *name) CLB_MUST_CHECK;
-
-/* command_trace.c: replace the table's functions by ones that record when the device ran the
- * commands that they enqueue. Called once after loading, only where a trace is wanted. */
-void clb_cl_trace(struct clb_cl *table);
 
 /* CLB_OK for CL_SUCCESS, otherwise clb_cl_failed or, for a launch, clb_cl_launch_failed. */
 CLB_MUST_CHECK static inline clb_status clb_cl_check(cl_int status, const char *what)

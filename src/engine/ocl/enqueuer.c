@@ -233,8 +233,7 @@ static bool ask_for(clb_event event)
     if (event->handle == NULL || clb_cl_event_is_pending(event->handle))
         return false;
     clb_status status = clb_cl_check(clb_cl.WaitForEvents(1, &event->handle), "a command");
-    clb_cl.ReleaseEvent(event->handle);
-    event->handle = NULL;
+    clb_event_release_handle(event);
     clb_event_end(event, status);
     return true;
 }

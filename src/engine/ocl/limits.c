@@ -3,11 +3,12 @@
 
 #include <link.h>
 #include <poll.h>
-#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 /* Drivers and the compilers in them end the process when they can't map memory, open a file, make a
@@ -25,7 +26,6 @@
 
 /* Threads that a driver makes for a CPU device: one for each CPU, and FURTHER_THREADS. */
 #define FURTHER_THREADS 4
-#define MOST_THREADS    1024
 
 static uint64_t limit_of(int resource)
 {
@@ -83,45 +83,31 @@ static bool has_descriptors(void)
     return free + (size_t)(most - count) >= DESCRIPTORS;
 }
 
-/* Can the process make as many threads as a driver, all at the same time? */
-struct gathering {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    size_t here;
-    bool over;
-};
+static sem_t may_end, has_ended;
 
-static void *attend(void *argument)
+static void *await_others(void *unused)
 {
-    struct gathering *gathering = argument;
-    pthread_mutex_lock(&gathering->lock);
-    while (!gathering->over)
-        pthread_cond_wait(&gathering->changed, &gathering->lock);
-    gathering->here--;
-    pthread_cond_broadcast(&gathering->changed);
-    pthread_mutex_unlock(&gathering->lock);
-    return NULL;
+    while (sem_wait(&may_end) != 0)
+        continue;
+    sem_post(&has_ended);
+    return unused;
 }
 
-/* The limits of the user and of control groups count different things, so the threads are made. */
+/* Can the process make as many threads as a driver, all at the same time? The limits of the user
+ * and of control groups count different things, so the threads are made. */
 static bool has_threads(void)
 {
-    static struct gathering gathering = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                                         .changed = PTHREAD_COND_INITIALIZER};
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t wanted = clb_min((cpus > 0 ? (size_t)cpus : 1) + FURTHER_THREADS, MOST_THREADS);
-    pthread_mutex_lock(&gathering.lock);
-    gathering.over = false;
-    while (gathering.here < wanted &&
-           clb_thread_start((size_t)256 << 10, attend, &gathering) == CLB_OK)
-        gathering.here++;
-    bool all = gathering.here == wanted;
-    gathering.over = true;
-    pthread_cond_broadcast(&gathering.changed);
-    while (gathering.here > 0)
-        pthread_cond_wait(&gathering.changed, &gathering.lock);
-    pthread_mutex_unlock(&gathering.lock);
-    return all;
+    const size_t wanted = (size_t)get_nprocs() + FURTHER_THREADS;
+    size_t made = 0;
+    sem_init(&may_end, 0, 0);
+    sem_init(&has_ended, 0, 0);
+    while (made < wanted && clb_thread_start((size_t)256 << 10, await_others, NULL) == CLB_OK)
+        made++;
+    for (size_t i = 0; i < made; i++)
+        sem_post(&may_end);
+    for (size_t i = 0; i < made;)
+        i += sem_wait(&has_ended) == 0;
+    return made == wanted;
 }
 
 static const char *find_obstacle(uint64_t memory)

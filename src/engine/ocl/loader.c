@@ -22,12 +22,9 @@ static clb_status load_loader(void)
         const char *name;
         size_t offset;
     } functions[] = {
-#define CLB_CL_STATUS(name, parameters, arguments) {"cl" #name, offsetof(struct clb_cl, name)},
-#define CLB_CL_HANDLE(type, name, parameters, arguments)                                           \
-    {"cl" #name, offsetof(struct clb_cl, name)},
-#include "functions.def"
-#undef CLB_CL_STATUS
-#undef CLB_CL_HANDLE
+#define ENTRY(name) {"cl" #name, offsetof(struct clb_cl, name)},
+        CLB_CL_FUNCTIONS(ENTRY)
+#undef ENTRY
     };
     void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
@@ -68,13 +65,9 @@ static clb_status load_driver(const char *driver)
     if (address == NULL || get_platforms(1, &platform, &count) != CL_SUCCESS || count == 0)
         return CLB_ERR_NODEVICE;
     memcpy(&table, (const void *)platform, sizeof table);
-#define CLB_CL_STATUS(name, parameters, arguments)                                                 \
-    memcpy(&clb_cl.name, &table->cl##name, sizeof clb_cl.name);
-#define CLB_CL_HANDLE(type, name, parameters, arguments)                                           \
-    memcpy(&clb_cl.name, &table->cl##name, sizeof clb_cl.name);
-#include "functions.def"
-#undef CLB_CL_STATUS
-#undef CLB_CL_HANDLE
+#define COPY(name) clb_cl.name = table->cl##name;
+    CLB_CL_FUNCTIONS(COPY)
+#undef COPY
     clb_cl.GetPlatformIDs = get_platforms;
     return CLB_OK;
 }
@@ -84,8 +77,6 @@ clb_status clb_cl_load(const char *driver)
     clb_status status = driver == NULL ? load_loader() : load_driver(driver);
     if (status == CLB_OK && clb_cl_loaded_hook != NULL)
         clb_cl_loaded_hook(&clb_cl);
-    if (status == CLB_OK && clb_trace_wanted())
-        clb_cl_trace(&clb_cl);
     return status;
 }
 

@@ -12,9 +12,12 @@
  * without the lock: enqueueing blocks while the driver's own queue is full, and threads that only
  * check would wait for the lock.
  *
- * Launches are counted (launch_count.c). Where events are kept, a launch's number is compared when
- * its event is removed from the list; elsewhere when the queue is finished, and before that by who
- * asks with clb_queue_has_run.
+ * Launches are counted: a kernel that the device has not run, although its event says that it is
+ * complete, is found by this. Launches on a queue are numbered from 1, and each kernel stores its
+ * number unless the one before it has not (CLB_NOTE_LAUNCH in kernels/common.h). The number stored
+ * when a launch has ended is smaller than its own exactly if that launch or one before it was
+ * dropped. Where events are kept, a launch's number is compared when its event is removed from the
+ * list; elsewhere when the queue is finished, and before that by who asks with clb_queue_has_run.
  *
  * Either the calling thread carries a command out, or it leaves a copy to the one thread that
  * enqueues for all (enqueuer.c), by the same function. What that thread can't enqueue fails the
@@ -37,13 +40,18 @@
 
 clb_status clb_queue_open(struct clb_runtime *runtime, bool for_transfers, struct clb_queue **out)
 {
+    static atomic_long opened;
     struct clb_queue *queue = *out = calloc(1, sizeof *queue);
     if (queue == NULL)
         return CLB_ERR_NOMEM;
     cl_int error;
     queue->runtime = runtime;
-    queue->handle = clb_cl.CreateCommandQueue(runtime->context, runtime->device.id, 0, &error);
-    queue->keeps = !clb_device_has(&runtime->device, CLB_QUIRK_FAILS_FOR_GOOD);
+    queue->handle =
+        clb_cl.CreateCommandQueue(runtime->context, runtime->device.id,
+                                  clb_trace_wanted() ? CL_QUEUE_PROFILING_ENABLE : 0, &error);
+    queue->keeps =
+        clb_trace_wanted() || !clb_device_has(&runtime->device, CLB_QUIRK_FAILS_FOR_GOOD);
+    queue->number = atomic_fetch_add(&opened, 1);
     queue->is_for_transfers = for_transfers;
     pthread_mutex_init(&queue->lock, NULL);
     pthread_mutex_init(&queue->spare_lock, NULL);
@@ -86,11 +94,38 @@ void clb_event_retain(clb_event event)
     atomic_fetch_add(&event->references, 1);
 }
 
+static bool read_time(cl_event handle, cl_profiling_info what, double *seconds)
+{
+    cl_ulong ns = 0;
+    const cl_int status = clb_cl.GetEventProfilingInfo(handle, what, sizeof ns, &ns, NULL);
+    *seconds = 1e-9 * (double)ns;
+    return status == CL_SUCCESS;
+}
+
+static CLB_COLD void trace_command(const struct clb_event *event)
+{
+    double queued, begin, end;
+    if (event->name == NULL || !read_time(event->handle, CL_PROFILING_COMMAND_QUEUED, &queued) ||
+        !read_time(event->handle, CL_PROFILING_COMMAND_START, &begin) ||
+        !read_time(event->handle, CL_PROFILING_COMMAND_END, &end))
+        return;
+    clb_trace_offset(event->enqueued - queued);
+    clb_trace_span(CLB_TRACE_DEVICE, event->queue->number, event->name, begin, end);
+}
+
+void clb_event_release_handle(clb_event event)
+{
+    if (clb_trace_wanted())
+        trace_command(event);
+    clb_cl.ReleaseEvent(event->handle);
+    event->handle = NULL;
+}
+
 static void event_destroy(struct clb_request *request)
 {
     clb_event event = (clb_event)(void *)((char *)request - offsetof(struct clb_event, request));
     if (event->handle != NULL)
-        clb_cl.ReleaseEvent(event->handle);
+        clb_event_release_handle(event);
     struct clb_queue *queue = event->queue;
     pthread_mutex_lock(&queue->spare_lock);
     event->next = queue->spare;
@@ -131,6 +166,54 @@ bool clb_event_is_pending(clb_event event)
     if (!atomic_load(&event->ended) && !is_abandoned(event->queue->runtime))
         clb_enqueuer_watch(event);
     return !atomic_load(&event->ended);
+}
+
+/* ---- counted launches ------------------------------------------------------------------------ */
+
+/* Called at a queue's first launch. Without memory for the numbers launches are not counted. */
+static void count_launches(struct clb_queue *queue)
+{
+    struct clb_runtime *runtime = queue->runtime;
+    struct clb_buffer *report, *chain;
+    const size_t size = sizeof(cl_uint);
+    queue->asked = true;
+    if (clb_buffer_get(runtime, CLB_MEMORY_HOST, size, &report) != CLB_OK)
+        return;
+    memset(report->host, 0, size);
+    chain = report;
+    if (!runtime->device.unified &&
+        (clb_buffer_get(runtime, CLB_MEMORY_DEVICE, size, &chain) != CLB_OK ||
+         clb_queue_write_now(queue, chain->mem, 0, size, report->host) != CLB_OK)) {
+        clb_buffer_put(runtime, chain);
+        clb_buffer_put(runtime, report);
+        return;
+    }
+    queue->chain = chain;
+    queue->report = report;
+}
+
+/* Nothing is concluded before the CPU has seen, when a queue was finished, what kernels store. */
+bool clb_queue_has_run(const struct clb_queue *queue, cl_uint launch)
+{
+    if (launch == 0 || !atomic_load(&queue->runtime->counts_launches) ||
+        (cl_int)(*(const volatile cl_uint *)queue->report->host - launch) >= 0)
+        return true;
+    clb_log(CLB_LOG_WARN, "launch %u of a queue is complete, but its kernel has not run",
+            (unsigned)launch);
+    return false;
+}
+
+/* All launches have ended: true unless one has not run. */
+static bool all_have_run(const struct clb_queue *queue)
+{
+    if (queue->launches != 0 && *(const volatile cl_uint *)queue->report->host == queue->launches)
+        atomic_store(&queue->runtime->counts_launches, true);
+    return clb_queue_has_run(queue, queue->launches);
+}
+
+cl_uint clb_queue_launches(const struct clb_queue *queue)
+{
+    return atomic_load_explicit(&queue->given, memory_order_relaxed);
 }
 
 /* ---- the list of events ---------------------------------------------------------------------- */
@@ -176,7 +259,7 @@ static clb_status finish_now(struct clb_queue *queue)
     clb_status status = clb_cl_check(clb_cl.Finish(queue->handle), "clFinish");
     pthread_mutex_lock(&queue->lock);
     queue->unended = status != CLB_OK;
-    queue->failed = queue->failed || status != CLB_OK || !clb_launches_have_run(queue);
+    queue->failed = queue->failed || status != CLB_OK || !all_have_run(queue);
     clb_status looked = queue_look(queue);
     pthread_mutex_unlock(&queue->lock);
     return status != CLB_OK ? status : looked;
@@ -213,12 +296,11 @@ static clb_status launch(const struct clb_command *command, cl_uint waits, const
                          cl_event *event)
 {
     struct clb_queue *queue = command->queue;
-    const struct clb_launch_counters *counters = queue->counters;
-    const cl_mem chain = counters != NULL ? counters->chain->mem : NULL;
-    const cl_mem report = counters != NULL ? counters->report->mem : NULL;
-    const cl_uint next = counters != NULL ? queue->launches + 1 : 0;
-    const struct clb_argument counting[] = {CLB_ARG(chain), CLB_ARG(report),
-                                            CLB_ARG(queue->counter), CLB_ARG(next)};
+    const cl_mem chain = queue->chain != NULL ? queue->chain->mem : NULL;
+    const cl_mem report = queue->report != NULL ? queue->report->mem : NULL;
+    const cl_uint place = 0, next = report != NULL ? queue->launches + 1 : 0;
+    const struct clb_argument counting[] = {CLB_ARG(chain), CLB_ARG(report), CLB_ARG(place),
+                                            CLB_ARG(next)};
     clb_status status = set_arguments(command, 0, command->arguments, command->count);
     if (status == CLB_OK)
         status = set_arguments(command, command->count, counting, CLB_COUNT_OF(counting));
@@ -311,6 +393,10 @@ static clb_status carry_out(const struct clb_command *command, clb_event event)
     if (status == CLB_OK && event != NULL) {
         event->handle = handle;
         event->launch = command->verb == CLB_LAUNCH ? queue->launches : 0;
+        if (clb_trace_wanted()) {
+            event->name = command->name;
+            event->enqueued = clb_now();
+        }
     }
     if (status == CLB_OK && queue->keeps)
         list_add(queue, event);
@@ -593,7 +679,7 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
                                         .wait_list = wait_list};
     bool marks;
     if (!queue->asked)
-        clb_launch_counter_get(queue);
+        count_launches(queue);
     clb_status status = limit_launches(queue, &marks);
     if (status == CLB_OK)
         status = give(command, false, marks && event == NULL ? &queue->mark : event);
@@ -601,7 +687,7 @@ clb_status clb_queue_launch(struct clb_queue *queue, cl_kernel kernel, const cha
         clb_event_retain(*event);
         queue->mark = *event;
     }
-    if (status == CLB_OK && queue->counters != NULL)
+    if (status == CLB_OK && queue->report != NULL)
         atomic_fetch_add_explicit(&queue->given, 1, memory_order_relaxed);
     return status;
 }
@@ -610,8 +696,12 @@ static clb_status transfer(struct clb_queue *queue, enum clb_verb verb, cl_mem m
                            size_t size, const struct clb_box *box, void *host, cl_uint waits,
                            const clb_event *wait_list, clb_event *event)
 {
+    static const char *const names[] = {
+        [CLB_WRITE] = "upload",      [CLB_WRITE_COPY] = "upload",  [CLB_READ] = "download",
+        [CLB_WRITE_RECT] = "upload", [CLB_READ_RECT] = "download", [CLB_UNMAP] = NULL};
     const struct clb_command command = {.verb = verb,
                                         .queue = queue,
+                                        .name = names[verb],
                                         .mem = mem,
                                         .offset = offset,
                                         .size = size,
@@ -732,8 +822,8 @@ clb_status clb_queue_map(struct clb_queue *queue, cl_mem mem, cl_map_flags flags
 
 bool clb_queue_shows_memory(const struct clb_queue *queue)
 {
-    return (queue->runtime->device.type & CL_DEVICE_TYPE_CPU) != 0 && queue->counters != NULL &&
-           atomic_load(&queue->counters->seen);
+    return (queue->runtime->device.type & CL_DEVICE_TYPE_CPU) != 0 && queue->report != NULL &&
+           atomic_load(&queue->runtime->counts_launches);
 }
 
 clb_event clb_queue_last_event(struct clb_queue *queue)

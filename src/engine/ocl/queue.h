@@ -105,8 +105,13 @@ cl_command_queue clb_queue_handle(const struct clb_queue *queue);
 /* The queues and kernel objects that one call uses. */
 struct clb_queue_set {
     struct clb_runtime *runtime;
-    struct clb_queue *queue;             /* for kernels; for all commands where memory is shared */
-    struct clb_queue *upload, *download; /* for transfers; NULL until clb_queue_set_open_queues */
+    union {
+        struct {
+            struct clb_queue *upload, *download; /* NULL until clb_queue_set_open_queues */
+            struct clb_queue *queue; /* for kernels; for all commands where memory is shared */
+        };
+        struct clb_queue *each[3];
+    };
     struct clb_queue_set_kernel *kernels;
     struct clb_queue_set *link; /* next in the free list */
 };
@@ -142,8 +147,9 @@ clb_status clb_queue_set_check(struct clb_queue_set *queue_set) CLB_MUST_CHECK;
 /* Wait for an event of the queue set, release it, and check the queue set. *event becomes NULL. */
 clb_status clb_queue_set_await(struct clb_queue_set *queue_set, clb_event *event) CLB_MUST_CHECK;
 
-/* The queue set's own kernel object (setting arguments is not thread-safe on a shared one).
- * CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local memory. */
+/* The queue set's own kernel object of a constant name (setting arguments is not thread-safe on a
+ * shared one). CLB_ERR_LAUNCH when its work-groups are too large for the device, or need more local
+ * memory. */
 clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_program *program,
                                 const char *name, cl_kernel *kernel) CLB_MUST_CHECK;
 

@@ -24,7 +24,7 @@ struct clb_command {
     struct clb_queue *queue;
 
     cl_kernel kernel;
-    const char *name; /* of the kernel: a constant */
+    const char *name; /* of the kernel, or of what the trace has: a constant */
     const struct clb_argument *arguments;
     size_t count;
     cl_uint dimensions;
@@ -57,9 +57,11 @@ struct clb_event {
     /* Of the thread that enqueues. NULL when the command is not enqueued; and where that is a
      * thread of its own, when it has ended. */
     cl_event handle;
-    cl_uint launch; /* the number of a launch that is counted, otherwise 0 */
-    bool finishes;  /* the command ends a queue: clb_event_end finishes it */
-    void *mapped;   /* the memory that the command has mapped; known when it is enqueued */
+    cl_uint launch;   /* the number of a launch that is counted, otherwise 0 */
+    bool finishes;    /* the command ends a queue: clb_event_end finishes it */
+    void *mapped;     /* the memory that the command has mapped; known when it is enqueued */
+    const char *name; /* in the trace; NULL: not in it */
+    double enqueued;  /* clb_now(), only with a trace */
     /* Only with an enqueuing thread, which writes these two, `status` before `ended`. */
     clb_status status;
     atomic_bool ended;
@@ -68,16 +70,6 @@ struct clb_event {
     struct clb_request request;
     atomic_bool is_watched;
     struct clb_event *next_watched;
-};
-
-/* The counters of all queues of a device: `chain` in its memory, `report` in memory that the CPU
- * reads; both are the same where memory is shared. */
-struct clb_launch_counters {
-    struct clb_buffer *chain, *report;
-    _Atomic cl_uint queues;
-    /* The CPU has seen what kernels store, when a queue was finished. Nothing is concluded before,
-     * or where it never does. */
-    atomic_bool seen;
 };
 
 /* Queues are never freed. */
@@ -98,13 +90,16 @@ struct clb_queue {
     atomic_bool busy;      /* there were commands since it was to be finished */
     atomic_bool unflushed; /* there were commands since it was flushed */
     /* The launching thread's, one at a time. */
-    bool asked;                           /* has asked for a counter */
-    unsigned unmarked;                    /* launches since `mark` */
-    clb_event mark;                       /* of a launch, or NULL */
-    _Atomic cl_uint given;                /* counted launches so far */
-    struct clb_launch_counters *counters; /* NULL: launches are not counted, and have number 0 */
-    cl_uint counter;                      /* the place of its counter */
+    bool asked;            /* has asked for counters */
+    unsigned unmarked;     /* launches since `mark` */
+    clb_event mark;        /* of a launch, or NULL */
+    _Atomic cl_uint given; /* counted launches so far */
+    /* The number of the last launch that has run, in the device's memory, and in memory that the
+     * CPU reads; both are the same where memory is shared. NULL: launches are not counted, and have
+     * number 0. */
+    struct clb_buffer *chain, *report;
     cl_uint launches; /* counted launches that are enqueued, by the thread that enqueues */
+    long number;      /* in the trace */
 };
 
 /* A source built with options; never freed. Driver tasks add them to the runtime's list. */
@@ -147,13 +142,6 @@ void clb_enqueuer_leave(struct clb_request *request);
 /* Wait until the thread has nothing to do, but no longer than this: the process ends. */
 void clb_enqueuer_await_idle(double seconds);
 
-/* ---- launch_count.c -------------------------------------------------------------------------- */
-
-/* Give a queue that launches its first kernel a counter, if there is one left. */
-void clb_launch_counter_get(struct clb_queue *queue);
-/* All launches of a queue have ended: true unless one has not run. */
-bool clb_launches_have_run(const struct clb_queue *queue);
-
 /* ---- queue.c, for the thread ----------------------------------------------------------------- */
 
 /* Carry out a command that was left. What fails, fails its queue and ends `event`. */
@@ -163,6 +151,8 @@ void clb_event_retain(clb_event event);
 void clb_event_end(clb_event event, clb_status status);
 /* False also when the driver does not say. */
 bool clb_cl_event_is_pending(cl_event event);
+/* Release the driver's event of a command that has ended. */
+void clb_event_release_handle(clb_event event);
 /* Flush a queue, unless nothing has been enqueued since that was done. */
 clb_status clb_queue_flush_now(struct clb_queue *queue);
 

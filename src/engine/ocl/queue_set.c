@@ -44,9 +44,11 @@ void clb_turn_end(struct clb_runtime *runtime)
 /* A call never waits for a queue set: when all are in use a new one is made, and it is kept for
  * later calls. */
 
+#define QUEUES CLB_COUNT_OF(((struct clb_queue_set *)0)->each)
+
 struct clb_queue_set_kernel {
     const struct clb_program *program;
-    char name[32];
+    const char *name;
     cl_kernel kernel;
     struct clb_queue_set_kernel *next;
 };
@@ -54,10 +56,10 @@ struct clb_queue_set_kernel {
 clb_status clb_queue_set_open_queues(struct clb_queue_set *queue_set)
 {
     clb_status status = CLB_OK;
-    if (queue_set->upload == NULL)
-        status = clb_queue_open(queue_set->runtime, true, &queue_set->upload);
-    if (status == CLB_OK && queue_set->download == NULL)
-        status = clb_queue_open(queue_set->runtime, true, &queue_set->download);
+    for (size_t i = 0; i < QUEUES && status == CLB_OK; i++) {
+        if (queue_set->each[i] == NULL)
+            status = clb_queue_open(queue_set->runtime, true, &queue_set->each[i]);
+    }
     return status;
 }
 
@@ -84,23 +86,13 @@ clb_status clb_queue_set_acquire(struct clb_runtime *runtime, struct clb_queue_s
     return CLB_OK;
 }
 
-/* The three queues of a set; those that it has not opened are NULL. */
-#define QUEUES 3
-static void get_queues(const struct clb_queue_set *queue_set, struct clb_queue *queue[QUEUES])
-{
-    queue[0] = queue_set->upload;
-    queue[1] = queue_set->queue;
-    queue[2] = queue_set->download;
-}
-
 void clb_queue_set_end(struct clb_queue_set *queue_set, bool idle)
 {
-    struct clb_queue *queue[QUEUES];
     if (queue_set == NULL || !idle)
         return;
-    get_queues(queue_set, queue);
     for (size_t i = 0; i < QUEUES; i++) {
-        if (queue[i] != NULL && (queue[i]->failed || queue[i]->first != NULL))
+        const struct clb_queue *queue = queue_set->each[i];
+        if (queue != NULL && (queue->failed || queue->first != NULL))
             return;
     }
     struct clb_runtime *runtime = queue_set->runtime;
@@ -114,43 +106,37 @@ void clb_queue_set_end(struct clb_queue_set *queue_set, bool idle)
  * that all commands that can end have ended. */
 clb_status clb_queue_set_finish(struct clb_queue_set *queue_set)
 {
-    struct clb_queue *queue[QUEUES];
+    struct clb_queue **queue = queue_set->each;
     clb_event last[QUEUES];
     bool begun[QUEUES];
     clb_status result = CLB_OK;
-    get_queues(queue_set, queue);
     for (size_t i = 0; i < QUEUES; i++)
         begun[i] = queue[i] != NULL && clb_queue_finish_begin(queue[i], &last[i]);
     for (size_t i = 0; i < QUEUES; i++) {
         clb_status status =
             queue[i] != NULL ? clb_queue_finish_end(queue[i], begun[i], last[i]) : CLB_OK;
-        if (status != CLB_OK)
-            result = status;
+        result = status != CLB_OK ? status : result;
     }
     return result;
 }
 
 bool clb_queue_set_settle(struct clb_queue_set *queue_set)
 {
-    struct clb_queue *queue[QUEUES];
-    bool stuck = false;
+    bool idle = true;
     if (clb_queue_set_finish(queue_set) == CLB_OK)
         return true;
-    get_queues(queue_set, queue);
     for (size_t i = 0; i < QUEUES; i++)
-        stuck = stuck || (queue[i] != NULL && queue[i]->unended);
-    return !stuck;
+        idle = idle && (queue_set->each[i] == NULL || !queue_set->each[i]->unended);
+    return idle;
 }
 
 clb_status clb_queue_set_check(struct clb_queue_set *queue_set)
 {
-    struct clb_queue *queue[QUEUES];
     clb_status result = CLB_OK;
-    get_queues(queue_set, queue);
     for (size_t i = 0; i < QUEUES; i++) {
-        clb_status status = queue[i] == NULL ? CLB_OK : clb_queue_check(queue[i]);
-        if (status != CLB_OK)
-            result = status;
+        struct clb_queue *queue = queue_set->each[i];
+        clb_status status = queue == NULL ? CLB_OK : clb_queue_check(queue);
+        result = status != CLB_OK ? status : result;
     }
     return result;
 }
@@ -222,10 +208,8 @@ clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_prog
         }
     }
     struct clb_queue_set_kernel *entry = calloc(1, sizeof *entry);
-    if (entry == NULL || strlen(name) >= sizeof entry->name) {
-        free(entry);
+    if (entry == NULL)
         return CLB_ERR_NOMEM;
-    }
     cl_int error;
     entry->kernel = clb_cl.CreateKernel(program->handle, name, &error);
     clb_status status = clb_cl_check(error, name);
@@ -237,9 +221,7 @@ clb_status clb_queue_set_kernel(struct clb_queue_set *queue_set, struct clb_prog
         free(entry);
         return status;
     }
-    strcpy(entry->name, name);
-    entry->program = program;
-    entry->next = queue_set->kernels;
+    *entry = (struct clb_queue_set_kernel){program, name, entry->kernel, queue_set->kernels};
     queue_set->kernels = entry;
     *kernel = entry->kernel;
     return CLB_OK;

@@ -10,7 +10,6 @@
 
 struct clb_buffer;
 struct clb_queue_set;
-struct clb_launch_counters;
 struct clb_program;
 
 /* Buffers that are kept for later calls; memory.c's alone. */
@@ -33,8 +32,6 @@ struct clb_runtime {
     struct {
         pthread_mutex_t lock;
         struct clb_queue_set *idle; /* queue_set.c's alone */
-        _Atomic(struct clb_launch_counters *)
-            counters; /* launch_count.c's; NULL before the first launch */
     } sets;
     struct clb_turns { /* queue_set.c's alone */
         pthread_mutex_t lock;
@@ -45,7 +42,8 @@ struct clb_runtime {
         pthread_mutex_t lock;
         struct clb_program *first; /* program.c's alone */
     } programs;
-    _Atomic int failures; /* calls in a row that failed on the device */
+    _Atomic int failures;        /* calls in a row that failed on the device */
+    atomic_bool counts_launches; /* the CPU has seen what kernels store, see queue.c */
     /* Waits for a device with its own memory, see queue.c. */
     _Atomic unsigned ended;       /* commands that were seen to end */
     _Atomic unsigned hang_millis; /* 0: no call has said what it expects */
