@@ -116,11 +116,9 @@ static const struct {
     bool kernels;
     size_t shared, own; /* the value where no row has one */
 } params[CLB_PARAMS] = {
-#define CLB_KERNEL_PARAM(name, help)       {#name, true, 0, 0},
-#define CLB_PARAM(name, shared, own, help) {#name, false, shared, own},
-#include "kernel.def"
-#include "algorithm.def"
-#include "switches.def"
+#define CLB_KERNEL_PARAM(section, name, help)       {#name, true, 0, 0},
+#define CLB_PARAM(section, name, shared, own, help) {#name, false, shared, own},
+#include "parameters.def"
 #undef CLB_KERNEL_PARAM
 #undef CLB_PARAM
 };

@@ -23,11 +23,9 @@ clb_math clb_family_math(clb_family family);
 /* A parameter has one name: CLB_PARAM_MR here, MR in the tables, CLB_MR in the kernels and gemm.mr
  * in CLBLAS_SHIM_PARAMS. */
 typedef enum clb_param {
-#define CLB_KERNEL_PARAM(name, help)       CLB_PARAM_##name,
-#define CLB_PARAM(name, shared, own, help) CLB_PARAM_##name,
-#include "engine/tuning/kernel.def"
-#include "engine/tuning/algorithm.def"
-#include "engine/tuning/switches.def"
+#define CLB_KERNEL_PARAM(section, name, help)       CLB_PARAM_##name,
+#define CLB_PARAM(section, name, shared, own, help) CLB_PARAM_##name,
+#include "engine/tuning/parameters.def"
 #undef CLB_KERNEL_PARAM
 #undef CLB_PARAM
     CLB_PARAMS
