@@ -1,5 +1,6 @@
 /* Self-checks of kernels: sizes at which they miscalculate, launches that a device refuses, and
  * small devices, by an OpenCL that loses or refuses launches. */
+#include "engine/kernel/kernel.h"
 #include "dense.h"
 #include "dense_qr.h"
 #include "fakecl.h"

@@ -1,7 +1,6 @@
 /* The algo layer: plans, the merge, and runs under memory limits. */
 #include "engine/gemm/discrete.h"
 #include "engine/gemm/gemm.h"
-#include "engine/gemm/unified.h"
 #include "fakecl.h"
 #include "matrix.h"
 #include "tap.h"

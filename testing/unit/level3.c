@@ -1,6 +1,7 @@
 /* The rest of Level 3 on the device: every routine, in all precisions and cases, in place and
  * streamed, by the families that the CPU device has, in little memory, and with every OpenCL call
  * failing in turn. */
+#include "engine/kernel/kernel.h"
 #include "fakecl.h"
 #include "level3_case.h"
 #include "tap.h"

@@ -1,7 +1,7 @@
 /* Memory that the program never touched: every result arrives there, nothing beside it is written,
  * and no page is asked for that holds nothing of C. */
-#include "engine/transfer/prefault.h"
 #include "engine/gemm/gemm.h"
+#include "engine/gemm/structure.h"
 #include "matrix.h"
 #include "tap.h"
 #include "engine/transfer/transfer_queue.h"
@@ -130,7 +130,7 @@ static void holds(void *argument)
 {
     for (size_t end = 1; end <= COLUMNS; end += end == 1 ? 59 : 60) {
         struct fresh_c c = fresh_c_make(*(const size_t *)argument);
-        const struct clb_prefault prefault = clb_prefault_begin(&c.problem, 2);
+        const struct clb_prefault prefault = clb_gemm_prefault(&c.problem, 2);
         const size_t units = clb_prefault_units(&prefault, end);
         expect(units <= prefault.units && (end > 1 || units < prefault.units), "%zu units of %zu",
                units, prefault.units);
@@ -193,7 +193,7 @@ static void comes_after_pages(void *argument)
                                            .most_threads = 4,
                                            .write = write_columns,
                                            .context = &writer,
-                                           .prefault = clb_prefault_begin(&c.problem, 2)};
+                                           .prefault = clb_gemm_prefault(&c.problem, 2)};
     clb_status status = clb_transfer_queue_open(&transfers);
     if (status == CLB_OK) {
         clb_transfer_queue_start(&transfers, 1);

@@ -1,6 +1,7 @@
 /* Products of extreme scale by a split family, whose instructions are emulated: rows and columns
  * far beyond its range are scaled and stay with it, and what is out of range even then is left to
  * the plain family. */
+#include "engine/kernel/kernel.h"
 #include "engine/gemm/gemm.h"
 #include "fakecl.h"
 #include "matrix.h"

@@ -2,6 +2,7 @@
  *
  * Few raw buffers and many loads: threads that ran ahead with uploads once waited for a buffer that
  * only the calling thread could free, which waited for them to bring a strip down. */
+#include "engine/kernel/kernel.h"
 #include "matrix.h"
 #include "engine/ocl/cl.h"
 #include "tap.h"

@@ -2,7 +2,6 @@
  * the transfer queue's threads move the data: a transfer for each load, in pieces of whole columns
  * of the copied elements, then one for each strip. discrete.h describes the algorithm. */
 #include "discrete.h"
-#include "gemm.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -380,7 +379,7 @@ static clb_status open_transfers(struct discrete_run *run)
         .write = write_part,
         .context = run,
         .written = run->progress->written};
-    take_to_pages(run, clb_prefault_begin(run->problem, value[CLB_PARAM_FAULT]));
+    take_to_pages(run, clb_gemm_prefault(run->problem, value[CLB_PARAM_FAULT]));
     return clb_transfer_queue_open(&run->transfers);
 }
 

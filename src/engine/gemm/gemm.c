@@ -2,6 +2,7 @@
  * that share the host's memory (unified.c) and of those that have their own (discrete.c). */
 #include "gemm.h"
 #include "structure.h"
+#include "blas/routines.h"
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
@@ -43,8 +44,10 @@ clb_status clb_gemm_run(struct clb_runtime *runtime, const struct clb_gemm_varia
     for (;;) {
         bool discrete = resumes || !runtime->device.unified ||
                         variant->tuning.value[CLB_PARAM_STREAM] != 0 || variant->split;
-        struct clb_program *expander; /* nothing is prepared for kernels that are known to be bad */
-        clb_status status = clb_structure_prepare(runtime, variant, problem, !discrete, &expander);
+        struct clb_program *expander = NULL;
+        clb_status status = CLB_OK;
+        if (problem->level3 != NULL)
+            status = clb_structure_prepare(runtime, variant, problem, !discrete, &expander);
         if (status == CLB_OK && !discrete) {
             status = clb_gemm_run_unified(runtime, variant, problem, expander, progress);
             discrete = status == CLB_ERR_UNSUPPORTED;

@@ -3,8 +3,11 @@
 #ifndef CLB_GEMM_H
 #define CLB_GEMM_H
 
-#include "blas/routines.h"
-#include "engine/kernel/kernel.h"
+#include "blas/blas.h"
+
+struct clb_call;
+struct clb_gemm_variant;
+struct clb_runtime;
 
 /* Run on the device. On failure, the parts of C that *progress does not call written must be
  * computed elsewhere; they are untouched, except that they may have been overwritten where C is not
@@ -36,19 +39,5 @@ clb_status clb_level3_run(struct clb_runtime *runtime, const struct clb_gemm_var
 clb_status clb_product_run(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
                            const struct clb_call *call,
                            struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-
-/* unified.c: clb_gemm_run on a device that shares the host's memory. `expander` is the program from
- * clb_structure_prepare. CLB_ERR_UNSUPPORTED: an operand can't be used in place, and nothing was
- * begun. */
-clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
-                                const struct clb_gemm *problem, struct clb_program *expander,
-                                struct clb_gemm_progress *progress) CLB_MUST_CHECK;
-/* discrete.c: on any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a
- * split family's range. Another variant may then continue with the same progress; it returns
- * CLB_ERR_UNSUPPORTED if its parts would be different ones. */
-clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
-                                 const struct clb_gemm_variant *variant,
-                                 const struct clb_gemm *problem,
-                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 #endif

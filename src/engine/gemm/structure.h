@@ -1,5 +1,6 @@
-/* structure: symmetric, Hermitian and triangular operands, of which a triangle is stored, and
- * results of which only a triangle is computed.
+/* structure: what the two ways of computing products share, theirs alone. Symmetric, Hermitian and
+ * triangular operands, of which a triangle is stored, and results of which only a triangle is
+ * computed.
  *
  * Operands are described as the packing kernels see them: element (i, p), with i along the width
  * (rows of A, columns of B) and p along the depth. */
@@ -77,20 +78,22 @@ struct clb_operand clb_operand_other_half(const struct clb_operand *x);
 void clb_operand_make(clb_precision precision, const struct clb_operand *x, size_t i0, size_t p0,
                       size_t w, size_t k, size_t first, size_t count, void *to);
 
-/* The same by a kernel, for operands in place. */
+/* The same by a kernel, for operands in place; `program` is what clb_structure_build has built. */
 clb_status clb_structure_make(struct clb_queue_set *queue_set, struct clb_program *program,
                               const struct clb_gemm_variant *variant, const struct clb_operand *x,
                               size_t i0, size_t p0, size_t w, size_t k, cl_mem to,
                               struct clb_queue *queue) CLB_MUST_CHECK;
 
+clb_status clb_structure_build(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                               struct clb_program **program) CLB_MUST_CHECK;
+
 /* Build and check the kernels that make symmetric and triangular operands in full, once. */
 clb_status clb_structure_check(struct clb_runtime *runtime,
                                const struct clb_gemm_variant *variant) CLB_MUST_CHECK;
 
-/* Must be called before a structured problem is run: builds, launches and checks the kernels that
- * it needs and plain products don't, once for each precision. *program is then the program that
- * expands operands, NULL where that is not needed; CLB_ERR_UNSUPPORTED when a kernel
- * miscalculates. */
+/* Must be called before a problem with `level3` is run: builds, launches and checks the kernels
+ * that it needs and plain products don't, once for each precision. *program is then the program
+ * that expands operands, if that is needed; CLB_ERR_UNSUPPORTED when a kernel miscalculates. */
 clb_status clb_structure_prepare(struct clb_runtime *runtime,
                                  const struct clb_gemm_variant *variant,
                                  const struct clb_gemm *problem, bool on_device,
@@ -171,9 +174,67 @@ bool clb_gemm_adds_zeros(const struct clb_gemm *problem);
 bool clb_part_is_exact(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                        size_t ldp);
 
+/* clb_prefault_begin for C. */
+struct clb_prefault clb_gemm_prefault(const struct clb_gemm *problem, size_t mode);
+
 /* C = alpha*P + beta*C for one part of C; for a part on the diagonal of a triangular region only in
  * the triangle. P begins with the part's first element. */
 void clb_merge_part(const struct clb_gemm *problem, const struct clb_rect *part, const void *p,
                     size_t ldp);
+
+/* ---- unified.c: on a device that shares the host's memory -------------------------------------
+ */
+
+/* C is divided into tiles of tile_m x tile_n, numbered by rows of tiles, and the depth into slabs.
+ * The slab never depends on free memory, so the bits of the result don't either. */
+struct clb_gemm_plan {
+    size_t tile_m, tile_n, slab;
+    size_t tile_rows, tile_cols;
+    size_t slabs; /* of all terms */
+    /* The operand whose packed chunks are kept for a row of tiles; B where tiles are whole rows. */
+    clb_operand_role kept;
+    /* Packed chunks of A in memory: those of a row of tiles, or one; none where A is not packed. */
+    size_t a_slots;
+    /* Packed chunks of B in memory: those of a column of tiles, or one; none where B is not
+     * packed. */
+    size_t b_slots;
+    size_t c_slots; /* tiles of C in flight */
+    /* Two when there are slots for all chunks of `kept`: the next tile's work fills the device at
+     * the end of the last tile's. Each queue has its own slots for the other operand. */
+    size_t queues;
+    size_t a_bytes, b_bytes, c_bytes; /* of one slot */
+    /* For each queue, of operands that a kernel expands from a stored triangle; or 0. */
+    size_t mixed_w, mixed_bytes;
+    bool direct, raw; /* B is not packed; nor is A; see has_direct */
+    clb_op b_op_of_a; /* nor here: B is read from A's panels, see clb_product */
+    size_t ldc;       /* of a tile */
+    uint64_t bytes;   /* device memory in all */
+};
+
+/* Make the plan for at most `available` bytes of device memory and buffers of at most `max_alloc`
+ * bytes; CLB_ERR_NOMEM when even the smallest tiles need more. */
+clb_status clb_gemm_make_plan(const struct clb_gemm_variant *variant,
+                              const struct clb_gemm *problem, uint64_t available,
+                              uint64_t max_alloc, struct clb_gemm_plan *plan) CLB_MUST_CHECK;
+
+/* The rectangle of C that is tile number `index` of the plan. */
+struct clb_rect clb_gemm_tile(const struct clb_gemm_plan *plan, const struct clb_gemm *problem,
+                              size_t index);
+
+/* clb_gemm_run there. `expander` is the program from
+ * clb_structure_prepare. CLB_ERR_UNSUPPORTED: an operand can't be used in place, and nothing was
+ * begun. */
+clb_status clb_gemm_run_unified(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                                const struct clb_gemm *problem, struct clb_program *expander,
+                                struct clb_gemm_progress *progress) CLB_MUST_CHECK;
+/* ---- discrete.c ------------------------------------------------------------------------------ */
+
+/* On any device, as one with its own memory. CLB_ERR_RANGE: an operand is outside a
+ * split family's range. Another variant may then continue with the same progress; it returns
+ * CLB_ERR_UNSUPPORTED if its parts would be different ones. */
+clb_status clb_gemm_run_discrete(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_gemm *problem,
+                                 struct clb_gemm_progress *progress) CLB_MUST_CHECK;
 
 #endif

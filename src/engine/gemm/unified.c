@@ -14,9 +14,7 @@
  * Structured operands are packed in pieces (structure.h): from either triangle as it is stored, and
  * where they cross the diagonal through a buffer. Triangular operands are packed in one piece by a
  * kernel of their own if the family has one. */
-#include "unified.h"
-#include "gemm.h"
-#include "engine/transfer/prefault.h"
+#include "structure.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -738,7 +736,7 @@ static clb_status begin_run(struct unified_run *run, struct clb_gemm_progress *p
     /* No units are faulted in here, because the device's threads use all CPUs. The merge faults C
      * in; the call advises the system to use huge pages for that. */
     if (status == CLB_OK)
-        (void)clb_prefault_begin(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);
+        (void)clb_gemm_prefault(run->problem, run->variant->tuning.value[CLB_PARAM_FAULT]);
     return status;
 }
 

@@ -31,7 +31,6 @@
 #define CLB_TRANSFER_QUEUE_H
 
 #include "engine/kernel/kernel.h"
-#include "prefault.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

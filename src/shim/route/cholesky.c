@@ -1,6 +1,7 @@
 /* Cholesky: xPOTRF, xPOTRS and xPOSV; and inverses of triangles and what follows from the factor:
  * xTRTRI, xLAUUM and xPOTRI. The device updates the trailing matrix; diagonal blocks that the
  * algorithm factors on the CPU are factored by the next library. */
+#include "engine/kernel/kernel.h"
 #include "run.h"
 
 /* ---- xPOTRF ---------------------------------------------------------------------------------- */

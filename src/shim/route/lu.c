@@ -1,5 +1,6 @@
 /* LU: xGETRF, xGETRS, xGESV and xGETRI. The device updates the trailing matrix; panels that the
  * algorithm factors on the CPU are factored by the next library. */
+#include "engine/kernel/kernel.h"
 #include "run.h"
 
 #include <stdlib.h>

@@ -3,6 +3,8 @@
  * What the call overwrites is copied first where the check or the next library needs it. A result
  * that fails is undone, the device is not used any more, and the call is declined: the next library
  * computes it from the original arguments. */
+#include "engine/kernel/kernel.h"
+#include "engine/ocl/memory.h"
 #include "run.h"
 
 #include <math.h>

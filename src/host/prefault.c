@@ -5,7 +5,7 @@
  *
  * Only whole pages inside a range are prefaulted, and their content does not change. When the
  * system lacks or refuses a request, the pages are allocated by faults. */
-#include "prefault.h"
+#include "host.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -107,13 +107,10 @@ static bool is_absent(const struct clb_prefault *prefault, size_t unit, size_t e
            clb_pages_absent(prefault->c + last * prefault->step, prefault->bytes);
 }
 
-struct clb_prefault clb_prefault_begin(const struct clb_gemm *problem, size_t mode)
+struct clb_prefault clb_prefault_begin(void *c, size_t bytes, size_t step, size_t columns,
+                                       size_t mode)
 {
-    size_t element = clb_precision_size(problem->precision);
-    struct clb_prefault prefault = {.c = problem->c,
-                                    .bytes = problem->m * element,
-                                    .step = problem->ldc * element,
-                                    .columns = problem->n};
+    struct clb_prefault prefault = {.c = c, .bytes = bytes, .step = step, .columns = columns};
     size_t span = (prefault.columns - 1) * prefault.step + prefault.bytes;
     prefault.solid = prefault.step - prefault.bytes < LEAST_GAP;
     prefault.per_unit = clb_max(UNIT / prefault.step, 1);

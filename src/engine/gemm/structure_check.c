@@ -1,0 +1,168 @@
+/* The kernels that structured problems need and plain products don't: built and checked once for
+ * each precision. */
+#include "structure.h"
+
+#include "engine/kernel/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the check: parts across the diagonal must be what the CPU makes of them ----------------- */
+
+/* Parts begin at (I0, P0) of a matrix of this order. */
+#define I0    ((size_t)3)
+#define P0    ((size_t)11)
+#define ORDER ((size_t)45)
+
+struct structure_check {
+    struct clb_queue_set *queue_set;
+    struct clb_program *program;
+    const struct clb_gemm_variant *variant;
+    struct clb_buffer *memory[2]; /* the source, the result */
+    unsigned char *host;          /* the source, the device's result, the CPU's result */
+    size_t bytes;                 /* of each of these three */
+};
+
+/* Small integers, which a factor of small integers does not round. */
+static void structure_fill(const struct structure_check *check)
+{
+    clb_precision precision = check->variant->precision;
+    size_t count = check->bytes / clb_precision_real_size(precision);
+    uint64_t state = 20261121;
+    for (size_t i = 0; i < count; i++)
+        clb_check_put(precision, check->host, i, floor(4096 * clb_check_random(&state)));
+}
+
+static clb_status check_one(const struct structure_check *check, struct clb_operand *x,
+                            struct clb_check_size part)
+{
+    clb_precision precision = check->variant->precision;
+    unsigned char *device = check->host + check->bytes, *cpu = device + check->bytes;
+    size_t w = part.m, k = part.n, used = w * k * x->element;
+    x->host = (const char *)check->host;
+    x->mem = check->memory[0]->mem;
+    clb_status status =
+        clb_structure_make(check->queue_set, check->program, check->variant, x, I0, P0, w, k,
+                           check->memory[1]->mem, check->queue_set->queue);
+    if (status == CLB_OK)
+        status =
+            clb_queue_read_now(check->queue_set->queue, check->memory[1]->mem, 0, used, device);
+    if (status != CLB_OK)
+        return status;
+    clb_operand_make(precision, x, I0, P0, w, k, 0, x->depth_contiguous ? w : k, cpu);
+    return memcmp(device, cpu, used) == 0 ? CLB_OK : CLB_ERR_BUILD;
+}
+
+static clb_status check_part(void *context, struct clb_check_size part)
+{
+    const struct structure_check *check = context;
+    static const float factor_s[2] = {2, -3};
+    static const double factor_d[2] = {2, -3};
+    bool single = clb_precision_real_size(check->variant->precision) == sizeof(float);
+    clb_status status = CLB_OK;
+    for (int i = 0; i < 16 && status == CLB_OK; i++) {
+        struct clb_operand x = {.ld = ORDER,
+                                .element = clb_precision_size(check->variant->precision),
+                                .depth_contiguous = i % 2 != 0,
+                                .upper = i / 2 % 2 != 0,
+                                .unit = i % 2 != 0,
+                                .shape = (clb_structure)(i / 4)};
+        if (x.shape == CLB_STRUCTURE_GENERAL)
+            x.scale = single ? (const void *)factor_s : factor_d;
+        status = check_one(check, &x, part);
+    }
+    return status;
+}
+
+/* Sizes around the squares of order 16 that work-items make. */
+static clb_status check_parts(struct structure_check *check)
+{
+    static const struct clb_check_size parts[] = {
+        {5, 3, 0},   {1, 1, 0},   {1, 21, 0},  {17, 1, 0},  {33, 2, 0}, {15, 16, 0},
+        {16, 15, 0}, {16, 17, 0}, {17, 16, 0}, {32, 33, 0}, {40, 21, 0}};
+    const struct clb_check_programs programs = {
+        "operands 1", check->queue_set->runtime, {check->program}};
+    clb_status status = clb_queue_write_now(check->queue_set->queue, check->memory[0]->mem, 0,
+                                            check->bytes, check->host);
+    return status == CLB_OK
+               ? clb_check_sizes(&programs, parts, CLB_COUNT_OF(parts), check_part, check)
+               : status;
+}
+
+static clb_status run_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant,
+                            struct clb_program *program)
+{
+    struct structure_check check = {.program = program,
+                                    .variant = variant,
+                                    .bytes = ORDER * (ORDER + 1) *
+                                             clb_precision_size(variant->precision)};
+    check.host = calloc(3, check.bytes);
+    if (check.host == NULL)
+        return CLB_ERR_NOMEM;
+    structure_fill(&check);
+    clb_status status = clb_queue_set_acquire(runtime, &check.queue_set);
+    const size_t bytes[] = {check.bytes, check.bytes};
+    if (status == CLB_OK)
+        status = clb_check_memory(runtime, bytes, check.memory, CLB_COUNT_OF(bytes));
+    if (status == CLB_OK)
+        status = check_parts(&check);
+    clb_check_memory_end(runtime, check.memory, CLB_COUNT_OF(bytes),
+                         clb_check_end(check.queue_set));
+    free(check.host);
+    return status;
+}
+
+/* ---- once for each precision ----------------------------------------------------------------- */
+
+/* The check guards the program. */
+static struct {
+    struct clb_check check;
+    struct clb_program *program;
+} expanders[CLB_PRECISIONS];
+
+struct structure_task {
+    struct clb_runtime *runtime;
+    const struct clb_gemm_variant *variant;
+    struct clb_program **program;
+};
+
+static clb_status build_and_check(void *argument)
+{
+    const struct structure_task *task = argument;
+    clb_status needed = clb_step_need(task->runtime, CLB_STEP_STRUCTURE, task->variant->precision);
+    if (needed != CLB_OK)
+        return needed;
+    clb_status status = clb_structure_build(task->runtime, task->variant, task->program);
+    return status == CLB_OK ? run_check(task->runtime, task->variant, *task->program) : status;
+}
+
+static bool has_triangle(const struct clb_gemm *problem)
+{
+    const struct clb_level3 *level3 = problem->level3;
+    return level3->region != CLB_REGION_FULL || level3->a[0].shape == CLB_STRUCTURE_TRIANGULAR ||
+           level3->b[0].shape == CLB_STRUCTURE_TRIANGULAR;
+}
+
+clb_status clb_structure_check(struct clb_runtime *runtime, const struct clb_gemm_variant *variant)
+{
+    struct structure_task task = {runtime, variant, &expanders[variant->precision].program};
+    return clb_check_once(&expanders[variant->precision].check,
+                          "symmetric operands are not made on the device", build_and_check, &task,
+                          sizeof task);
+}
+
+clb_status clb_structure_prepare(struct clb_runtime *runtime,
+                                 const struct clb_gemm_variant *variant,
+                                 const struct clb_gemm *problem, bool on_device,
+                                 struct clb_program **program)
+{
+    clb_status status = CLB_OK;
+    if (has_triangle(problem))
+        status = clb_skip_prepare(runtime, variant);
+    if (status == CLB_OK && on_device && clb_gemm_is_expanded(variant, problem)) {
+        status = clb_structure_check(runtime, variant);
+        *program = expanders[variant->precision].program;
+    }
+    return status;
+}
