@@ -3,6 +3,7 @@
 #ifndef DENSE_H
 #define DENSE_H
 
+#include "engine/kernel/kernel.h"
 #include "engine/gemm/gemm.h"
 #include "engine/lapack/lapack.h"
 #include "matrix.h"

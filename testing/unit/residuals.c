@@ -22,6 +22,7 @@
  * and in blocks of columns with CLBLAS_SHIM_MEMORY=8G as well. With --threads the residuals and the
  * reference's products and triangular systems are computed by that many
  * (bench/reference_sliced.c), which makes it bearable to n = 16384. */
+#include "engine/kernel/kernel.h"
 #include "bench/beside.h"
 #include "bench/lapack_peer.h"
 #include "bench/residual.h"
